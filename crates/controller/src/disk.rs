@@ -1,0 +1,173 @@
+//! The durable edge: what a control plane needs of a disk.
+//!
+//! Every method is one atomic, durable step, so a crash always falls between two of them. An append is
+//! conditional on the leader's term and on the index it expects, which is what fences a stale leader: it
+//! learns that it lost before any reply or action has left. Records are opaque bytes here; what they mean
+//! is the business of [`crate::codec`].
+
+/// A leader's reign. Raised by [`Disk::take_term`]; an append with an older one is refused.
+pub type Term = u64;
+
+/// The position of a record in the journal, dense from 0.
+pub type Index = u64;
+
+/// One event as it stands in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Version of the encoding of `body`.
+    pub version: u16,
+    /// World time of the turn that wrote it, in milliseconds.
+    pub at: u64,
+    /// The encoded event.
+    pub body: Vec<u8>,
+}
+
+/// A state as the shortest event list that rebuilds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Index of the first record that is *not* part of it.
+    pub next: Index,
+    /// World time at which it was taken, in milliseconds.
+    pub at: u64,
+    /// Version of the encoding of `body`.
+    pub version: u16,
+    /// Hash of the state it rebuilds.
+    pub state_hash: [u8; 32],
+    /// The encoded event list.
+    pub body: Vec<u8>,
+}
+
+/// What a history row tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryKind {
+    /// A job that ended.
+    Job,
+    /// Why something was placed or evicted.
+    Receipt,
+}
+
+/// A fact about the past, kept beside the journal: state holds live things only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryRow {
+    /// Journal index of the event it was projected from.
+    pub index: Index,
+    /// What it tells of.
+    pub kind: HistoryKind,
+    /// World time, in milliseconds.
+    pub at: u64,
+    /// Tenant path of the job.
+    pub tenant: String,
+    /// Name of the job.
+    pub name: String,
+    /// The rest, as JSON.
+    pub body: String,
+}
+
+/// Which history rows are asked for; newest first.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryQuery {
+    /// Only rows of this kind.
+    pub kind: Option<HistoryKind>,
+    /// Only rows of this tenant or of tenants below it.
+    pub tenant: Option<String>,
+    /// Only rows of jobs with this name.
+    pub name: Option<String>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// The events of one turn, with the conditions under which they may be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// The writer's term.
+    pub term: Term,
+    /// The index the writer expects the first record to get.
+    pub expected: Index,
+    /// What happened, in order.
+    pub records: &'a [Record],
+    /// What history learns from it, in the same commit.
+    pub history: &'a [HistoryRow],
+}
+
+/// Why a disk did not do what it was asked. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskFault {
+    /// Another leader took over: this process must stop acting.
+    #[error("this process's term {held} is over: term {current} has taken the journal")]
+    Fenced {
+        /// Our term.
+        held: Term,
+        /// The term in force.
+        current: Term,
+    },
+    /// The journal is not where the writer thinks it is.
+    #[error("the journal's next index is {actual}, not {expected}")]
+    UnexpectedIndex {
+        /// What the writer expected.
+        expected: Index,
+        /// Where the journal stands.
+        actual: Index,
+    },
+    /// Another process has the data directory.
+    #[error("the data directory {dir} is in use by another process{holder}; stop it, or choose another with --data DIR")]
+    InUse {
+        /// The directory.
+        dir: String,
+        /// ` (pid N)` where it is known.
+        holder: String,
+    },
+    /// Written by a later version of Wharf.
+    #[error("{file} has format {found}, this program knows up to {known}; run a newer wharf. Nothing was changed")]
+    Newer {
+        /// The file.
+        file: String,
+        /// Its format.
+        found: i64,
+        /// The newest format this program reads.
+        known: i64,
+    },
+    /// Not what was written.
+    #[error("{file} is damaged: {what}. Nothing was changed; restore a copy, or keep the file and start with another --data DIR")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// What was found.
+        what: String,
+    },
+    /// The operating system or SQLite refused.
+    #[error("{attempted}: {source}")]
+    Io {
+        /// What was attempted.
+        attempted: String,
+        /// Why it failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// A durable place for one control plane's journal, snapshots and history.
+pub trait Disk {
+    /// Starts a new reign and fences every earlier one.
+    fn take_term(&mut self) -> Result<Term, DiskFault>;
+
+    /// The newest snapshot.
+    fn snapshot(&mut self) -> Result<Option<Snapshot>, DiskFault>;
+
+    /// Hands every record from `from` on to `each`, in order; returns the next free index.
+    fn read(
+        &mut self,
+        from: Index,
+        each: &mut dyn FnMut(Index, Record) -> Result<(), DiskFault>,
+    ) -> Result<Index, DiskFault>;
+
+    /// Writes one turn, whole or not at all.
+    fn append(&mut self, batch: Batch<'_>) -> Result<(), DiskFault>;
+
+    /// Stores a snapshot and cuts the journal before it. Fenced like an append.
+    fn put_snapshot(&mut self, term: Term, snapshot: &Snapshot) -> Result<(), DiskFault>;
+
+    /// Reads history, newest first.
+    fn history(&mut self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, DiskFault>;
+
+    /// Drops history rows older than `before` (world time in milliseconds). Fenced like an append.
+    fn trim_history(&mut self, term: Term, before: u64) -> Result<(), DiskFault>;
+}

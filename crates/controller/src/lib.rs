@@ -1,0 +1,3 @@
+//! The turn: inputs in, one durable commit, then replies and actions.
+
+pub mod disk;
