@@ -1,1 +1,18 @@
-//! x
+//! The pure scheduling engine.
+//!
+//! `Input ─decide→ Event ─apply→ State ─plan→ Plan ─commit→ Event`, and `State ─actions_due→ Action`.
+//!
+//! There is no clock, file, thread, random number, hash map or float in here: time and policy are arguments,
+//! so the same code runs in production, in replay, in `plan` and in tests, and the same journal gives the same
+//! state on any machine.
+#![no_std]
+
+extern crate alloc;
+
+pub mod catalogue;
+pub mod event;
+pub mod input;
+pub mod job;
+pub mod policy;
+pub mod units;
+pub mod verdict;

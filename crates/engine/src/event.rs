@@ -1,0 +1,424 @@
+//! Durable facts, one enum per section. Append-only: a variant or a field is never removed or given another
+//! meaning, new fields have defaults, and the golden journal in the tree is replayed by a test.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::input::{Exit, ObservedGpu, TaskRef};
+use crate::job::Spec;
+use crate::policy::Policy;
+use crate::units::{
+    DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, NodeId, NodeSetId, PoolId, Resources, TenantId, Timestamp,
+    TrustId, Uid,
+};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// To the fleet.
+    Fleet(FleetEvent),
+    /// To tenants and policy.
+    Tenants(TenantsEvent),
+    /// To jobs.
+    Jobs(JobsEvent),
+    /// To what is held by whom.
+    Ledger(LedgerEvent),
+}
+
+/// What happens to the fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FleetEvent {
+    /// A model was seen for the first time.
+    PoolNamed {
+        /// Its id from now on.
+        pool: PoolId,
+        /// The model; empty for nodes without GPUs.
+        model: String,
+    },
+    /// A level was seen for the first time.
+    LevelNamed {
+        /// Its id from now on.
+        level: LevelId,
+        /// Its name.
+        name: String,
+    },
+    /// A node appeared or is not what it was.
+    NodeSeen {
+        /// Its id.
+        node: NodeId,
+        /// Its facts.
+        facts: NodeFacts,
+    },
+    /// A node left the world.
+    NodeRemoved {
+        /// Its id, which is not used again.
+        node: NodeId,
+    },
+    /// The lever was moved.
+    Cordoned {
+        /// The node.
+        node: NodeId,
+        /// Whether new work stays away.
+        on: bool,
+    },
+    /// A set of nodes was compiled.
+    NodeSetDefined {
+        /// Its id.
+        set: NodeSetId,
+        /// Its canonical source.
+        source: String,
+        /// Its members in id order.
+        members: Vec<NodeId>,
+    },
+    /// A set of devices was compiled.
+    DeviceSetDefined {
+        /// Its id.
+        set: DeviceSetId,
+        /// Its canonical source.
+        source: String,
+        /// Its members in id order.
+        pools: Vec<PoolId>,
+    },
+    /// Everything a world reported up to here is known.
+    WorldSeen {
+        /// Which world.
+        world: u64,
+        /// The last generation.
+        generation: u64,
+    },
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// Unique in the world.
+    pub name: String,
+    /// Whether it can be spoken to.
+    pub up: bool,
+    /// The pool of its GPUs.
+    pub pool: PoolId,
+    /// Its GPUs, in index order.
+    pub gpus: Vec<ObservedGpu>,
+    /// What it has beside GPUs.
+    pub capacity: Resources,
+    /// What others use of it.
+    #[serde(default)]
+    pub others: Resources,
+    /// GPUs that others use.
+    #[serde(default)]
+    pub others_gpus: GpuMask,
+    /// The domain it is in, per level.
+    #[serde(default)]
+    pub domains: Vec<(LevelId, u32)>,
+}
+
+/// What happens to tenants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TenantsEvent {
+    /// A path was seen for the first time.
+    TenantNamed {
+        /// Its id from now on.
+        tenant: TenantId,
+        /// The path.
+        path: String,
+    },
+    /// A trust domain was seen for the first time.
+    TrustNamed {
+        /// Its id from now on.
+        trust: TrustId,
+        /// Its name.
+        name: String,
+    },
+    /// Another policy is in force.
+    PolicyApplied {
+        /// Counts up by one.
+        version: u32,
+        /// The policy, whole.
+        policy: Policy,
+    },
+}
+
+/// What happens to jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobsEvent {
+    /// It waits for the first time.
+    Queued {
+        /// Its id.
+        job: JobId,
+        /// Its identity outside.
+        uid: Uid,
+        /// What it asks for.
+        spec: Spec,
+        /// When.
+        at: Timestamp,
+    },
+    /// It has to let go of what it holds, and then `next`.
+    Leaving {
+        /// Which.
+        job: JobId,
+        /// What follows when the last task is gone.
+        next: Next,
+        /// When.
+        at: Timestamp,
+    },
+    /// It holds nothing and waits again.
+    Requeued {
+        /// Which.
+        job: JobId,
+        /// Not to be started before.
+        not_before: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// It is over and leaves the state.
+    Ended {
+        /// Which.
+        job: JobId,
+        /// How.
+        outcome: Outcome,
+        /// When.
+        at: Timestamp,
+    },
+    /// What history left behind, in a snapshot: the next id and a job's past.
+    Carried {
+        /// The id the next job gets.
+        next_job: JobId,
+    },
+    /// A live job's past, in a snapshot.
+    CarriedJob {
+        /// Which.
+        job: JobId,
+        /// Its past.
+        past: Past,
+        /// Not to be started before.
+        not_before: Timestamp,
+    },
+}
+
+/// What a live job has behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// How often it was started.
+    pub attempts: u32,
+    /// How often a task of it failed.
+    pub failures: u32,
+    /// How often it was evicted.
+    pub evictions: u32,
+    /// When it first started.
+    pub first_start: Option<Timestamp>,
+    /// How long earlier attempts ran, in milliseconds.
+    pub ran_ms: u64,
+}
+
+/// What follows when a leaving job has let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Next {
+    /// It waits again.
+    Requeue(RequeueWhy),
+    /// It is over.
+    End(Outcome),
+}
+
+/// Why a job waits again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequeueWhy {
+    /// A task of it failed and it has retries left.
+    TaskFailed,
+    /// A node went away and the gang fell below its minimum.
+    NodeLost,
+    /// It was asked to leave.
+    Evicted,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every task succeeded.
+    Succeeded,
+    /// A task failed once too often.
+    Failed,
+    /// Its owner cancelled it.
+    Cancelled,
+}
+
+/// What happens to what is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LedgerEvent {
+    /// A gang gets its places, whole.
+    Started {
+        /// Which job.
+        job: JobId,
+        /// Which try.
+        attempt: u32,
+        /// Where each task goes.
+        tasks: Vec<Placement>,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// A task runs.
+    Running {
+        /// Which job.
+        job: JobId,
+        /// Which task.
+        task: u32,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Tasks are asked to save their work and leave.
+    Asked {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+        /// On whose behalf.
+        by: String,
+        /// They are stopped then at the latest.
+        deadline: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// Tasks saved their work; a coordinator speaks for all ranks.
+    Acked {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+        /// When the work was saved.
+        checkpoint_at: Timestamp,
+    },
+    /// Tasks could not save their work; they stay until the deadline.
+    AskFailed {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+    },
+    /// Tasks are told to stop.
+    Stopping {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+        /// They are killed then.
+        deadline: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// A task is over and what it held is free.
+    Gone {
+        /// Which job.
+        job: JobId,
+        /// Which task.
+        task: u32,
+        /// How it ended.
+        exit: Exit,
+        /// When.
+        at: Timestamp,
+    },
+    /// Something runs that should not: an old attempt, or a job we let go.
+    OrphanSeen {
+        /// What.
+        task: TaskRef,
+        /// Where, and what it takes.
+        place: Placement,
+        /// Beside GPUs.
+        resources: Resources,
+    },
+    /// It no longer runs.
+    OrphanGone {
+        /// What.
+        task: TaskRef,
+    },
+    /// What a live job holds, in a snapshot.
+    Carried {
+        /// Which job.
+        job: JobId,
+        /// Its holding.
+        holding: Holding,
+    },
+}
+
+/// Where one task goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// Which task.
+    pub task: u32,
+    /// Which node.
+    pub node: NodeId,
+    /// Which of its GPUs.
+    pub gpus: GpuMask,
+    /// How much of each of them.
+    pub units_each: GpuUnits,
+}
+
+/// What one job holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// Which try.
+    pub attempt: u32,
+    /// The policy it was decided by; 0 when it was adopted.
+    pub policy: u32,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// On whose behalf it was last asked to leave.
+    #[serde(default)]
+    pub asked_by: Option<String>,
+    /// Its tasks.
+    pub tasks: Vec<HeldTask>,
+}
+
+/// One task of a holding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTask {
+    /// Where it is.
+    pub place: Placement,
+    /// Since when it runs, once it does.
+    pub since: Option<Timestamp>,
+    /// How far it is.
+    pub phase: TaskPhase,
+}
+
+impl HeldTask {
+    /// True until it is over: it takes its place.
+    pub fn holds(&self) -> bool {
+        !matches!(self.phase, TaskPhase::Gone { .. })
+    }
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TaskPhase {
+    /// Its place is decided; the world has not said that it runs.
+    Bound,
+    /// It runs.
+    Running,
+    /// It was asked to save its work.
+    Asked {
+        /// It is stopped then at the latest.
+        deadline: Timestamp,
+        /// It said that it cannot.
+        failed: bool,
+    },
+    /// It saved its work and is about to be stopped.
+    Acked {
+        /// When the work was saved.
+        checkpoint_at: Timestamp,
+    },
+    /// It is told to stop.
+    Stopping {
+        /// It is killed then.
+        deadline: Timestamp,
+    },
+    /// It is over; it holds nothing.
+    Gone {
+        /// How it ended.
+        exit: Exit,
+    },
+}

@@ -1,0 +1,301 @@
+//! What comes in: requests of people and observations of worlds, and how requests are refused.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::job::{GpuAsk, Spec, Topology};
+use crate::policy::Policy;
+use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
+use crate::verdict::Reason;
+
+/// Something that may change the state.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A job is submitted. The uid makes a repeated request the same request.
+    Submit(Submission),
+    /// The owner no longer wants it.
+    Cancel {
+        /// Which job.
+        job: JobId,
+    },
+    /// Somebody asks it to save its work, leave and wait again.
+    Evict {
+        /// Which job.
+        job: JobId,
+        /// On whose behalf, for the receipt.
+        by: String,
+    },
+    /// Nothing new is placed on the node; what runs there goes on.
+    Cordon {
+        /// Name of the node.
+        node: String,
+        /// `false` takes it back.
+        on: bool,
+    },
+    /// The policy directory changed.
+    ApplyPolicy(Policy),
+    /// The edge compiled a selector.
+    DefineSets(Vec<SetDefinition>),
+    /// A world reports.
+    Observe(Report),
+    /// Time passed.
+    Tick,
+}
+
+/// A job with its identity; names still stand where ids will.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Chosen at the edge.
+    pub uid: Uid,
+    /// Path of the tenant.
+    pub tenant: String,
+    /// Name of the trust domain; the top-level tenant where absent.
+    pub trust: Option<String>,
+    /// Source text of the node selector; empty for every node that is open to all.
+    pub nodes: String,
+    /// Source text of the device selector; empty for every device.
+    pub devices: String,
+    /// Name of the level that holds the whole gang.
+    pub gang_within: Option<String>,
+    /// The rest, with ids that `decide` fills in.
+    pub spec: Spec,
+}
+
+/// A selector and what it matches now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetDefinition {
+    /// Canonical source text, the identity of the set.
+    pub source: String,
+    /// What matches.
+    pub members: SetMembers,
+}
+
+/// The members of a set, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetMembers {
+    /// Nodes, by name.
+    Nodes(Vec<String>),
+    /// Devices, by model name.
+    Models(Vec<String>),
+}
+
+/// What a world says, as a change or as a full list.
+///
+/// A world numbers its changes. A change report tells everything after `since`; the engine takes it only
+/// when it knows everything up to there. A full list needs no such knowledge, and what it does not name is
+/// gone. Start, watch gap, restart and adoption are therefore one path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Which world; a new one starts counting again.
+    pub world: u64,
+    /// `None` for a full list, else the generation this change builds on.
+    pub since: Option<u64>,
+    /// The generation after it.
+    pub generation: u64,
+    /// Nodes, by name.
+    pub nodes: Vec<ObservedNode>,
+    /// Nodes that no longer exist; a full list needs none.
+    pub nodes_gone: Vec<String>,
+    /// Tasks that run, or ended since the last acknowledgement.
+    pub tasks: Vec<ObservedTask>,
+}
+
+/// A node as a world sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedNode {
+    /// Unique in the world.
+    pub name: String,
+    /// `false`: nothing can be said to it, and what ran there is lost.
+    pub up: bool,
+    /// Model of its GPUs; empty where there are none.
+    pub model: String,
+    /// Its GPUs, in index order.
+    pub gpus: Vec<ObservedGpu>,
+    /// What it has beside GPUs.
+    pub capacity: Resources,
+    /// What others use of it.
+    pub others: Resources,
+    /// GPUs that others use.
+    pub others_gpus: GpuMask,
+    /// Level name and domain number, from the nearest level outwards.
+    pub domains: Vec<(String, u32)>,
+}
+
+/// A GPU as a world sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ObservedGpu {
+    /// NVLink domain, unique in the world.
+    pub island: u32,
+    /// NUMA node.
+    pub numa: u8,
+    /// PCIe root complex.
+    pub pcie_root: u8,
+    /// Network rail.
+    pub rail: u8,
+    /// `false`: not to be used.
+    pub healthy: bool,
+}
+
+/// One attempt at one task of one job: what actions and observations are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct TaskRef {
+    /// The job.
+    pub uid: Uid,
+    /// Which of its tasks.
+    pub task: u32,
+    /// Which try.
+    pub attempt: u32,
+}
+
+/// A task as a world sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedTask {
+    /// Which.
+    pub task: TaskRef,
+    /// Where, by name.
+    pub node: String,
+    /// On which GPUs.
+    pub gpus: GpuMask,
+    /// How much of each of them.
+    pub units_each: GpuUnits,
+    /// How it does.
+    pub status: TaskStatus,
+    /// The job it belongs to, for a control plane that does not know it.
+    pub job: Submission,
+}
+
+/// How a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskStatus {
+    /// It runs.
+    Running {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// It saved its work because it was asked to; the coordinator speaks for all ranks.
+    Saved {
+        /// When.
+        at: Timestamp,
+    },
+    /// It was asked to save its work and could not.
+    SaveFailed,
+    /// It is over.
+    Ended {
+        /// How.
+        exit: Exit,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// Its work is done.
+    Succeeded,
+    /// It gave up by itself.
+    Failed,
+    /// We stopped it.
+    Stopped,
+    /// Its node or device went away, or the world no longer knows it.
+    Lost,
+}
+
+/// A request that is refused, with the numbers of the answer. Text is made at the edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// No tenant of that path.
+    UnknownTenant {
+        /// What was given.
+        path: String,
+    },
+    /// Jobs go to the leaves of the tree.
+    TenantHasChildren {
+        /// What was given.
+        path: String,
+        /// Some of its children.
+        children: Vec<String>,
+    },
+    /// The tenant has a live job of that name.
+    NameInUse {
+        /// That job.
+        job: JobId,
+    },
+    /// The same identity was used for another job.
+    UidInUse {
+        /// That job.
+        job: JobId,
+    },
+    /// The spec contradicts itself.
+    BadSpec(SpecFault),
+    /// No such level in this fleet.
+    UnknownLevel {
+        /// What was given.
+        level: String,
+        /// The levels there are.
+        known: Vec<String>,
+    },
+    /// It could not run on the whole fleet, healthy and empty.
+    Never(Reason),
+    /// Too many jobs wait.
+    QueueFull {
+        /// The most that may wait.
+        limit: u32,
+        /// When to try again.
+        retry_after_ms: u64,
+    },
+    /// No such live job.
+    NoSuchJob,
+    /// It has nothing to give back.
+    NotRunning,
+    /// Its spec says that it may not be evicted.
+    NotPreemptible,
+    /// No such node.
+    NoSuchNode {
+        /// What was given.
+        name: String,
+    },
+    /// The report builds on something we do not know; a full list is needed.
+    Gap {
+        /// The generation we know.
+        known: u64,
+    },
+    /// The report is older than what we know.
+    Stale,
+    /// Nothing would change.
+    NothingToDo,
+}
+
+/// What is wrong with a spec in itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpecFault {
+    /// Between 1 and `max`.
+    Tasks {
+        /// What was given.
+        given: u32,
+        /// The most.
+        max: u32,
+    },
+    /// Between 1 and the number of tasks.
+    Min {
+        /// What was given.
+        given: u32,
+        /// The number of tasks.
+        tasks: u32,
+    },
+    /// At most so many on one node, and a share is less than one.
+    Gpus {
+        /// What was given.
+        given: GpuAsk,
+        /// The most.
+        max: u32,
+    },
+    /// Only whole GPUs have an island to share.
+    IslandNeedsGpus {
+        /// What was asked.
+        topology: Topology,
+    },
+    /// It asks for nothing at all.
+    Empty,
+}
