@@ -109,7 +109,9 @@ pub enum DiskFault {
         actual: Index,
     },
     /// Another process has the data directory.
-    #[error("the data directory {dir} is in use by another process{holder}; stop it, or choose another with --data DIR")]
+    #[error(
+        "the data directory {dir} is in use by another process{holder}; stop it, or choose another with --data DIR"
+    )]
     InUse {
         /// The directory.
         dir: String,
@@ -117,7 +119,9 @@ pub enum DiskFault {
         holder: String,
     },
     /// Written by a later version of Wharf.
-    #[error("{file} has format {found}, this program knows up to {known}; run a newer wharf. Nothing was changed")]
+    #[error(
+        "{file} has format {found}, this program knows up to {known}; run a newer wharf. Nothing was changed"
+    )]
     Newer {
         /// The file.
         file: String,
@@ -127,7 +131,9 @@ pub enum DiskFault {
         known: i64,
     },
     /// Not what was written.
-    #[error("{file} is damaged: {what}. Nothing was changed; restore a copy, or keep the file and start with another --data DIR")]
+    #[error(
+        "{file} is damaged: {what}. Nothing was changed; restore a copy, or keep the file and start with another --data DIR"
+    )]
     Damaged {
         /// The file.
         file: String,

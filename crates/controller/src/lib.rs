@@ -1,3 +1,14 @@
 //! The turn: inputs in, one durable commit, then replies and actions.
+//!
+//! [`disk::Disk`] and [`world::World`] are the only two traits at the edge; each has a real and a simulated
+//! implementation. [`turn::Controller`] drives the pure engine between them.
 
+pub mod codec;
 pub mod disk;
+pub mod history;
+pub mod memory;
+pub mod selectors;
+mod sent;
+pub mod sqlite;
+pub mod turn;
+pub mod world;

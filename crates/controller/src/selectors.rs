@@ -56,9 +56,10 @@ impl NodeSelector {
     }
 
     fn matches(&self, report: &NodeReport) -> bool {
-        let labelled = self.labels.iter().all(|(key, values)| {
-            report.labels.get(key).is_some_and(|value| values.contains(value))
-        });
+        let labelled = self
+            .labels
+            .iter()
+            .all(|(key, values)| report.labels.get(key).is_some_and(|value| values.contains(value)));
         labelled && report.taints.iter().all(|taint| self.tolerates(taint))
     }
 
@@ -80,9 +81,9 @@ impl DeviceSelector {
     fn matches(&self, model: &str) -> bool {
         let named = self.models.is_empty() || self.models.iter().any(|name| name == model);
         // A model that the catalogue does not know has unknown memory: it is never assumed to be enough.
-        let large = self.memory_gb_min.is_none_or(|least| {
-            catalogue::model(model).is_some_and(|known| known.memory_gb >= least)
-        });
+        let large = self
+            .memory_gb_min
+            .is_none_or(|least| catalogue::model(model).is_some_and(|known| known.memory_gb >= least));
         named && large
     }
 }
@@ -102,7 +103,9 @@ impl Strings {
     pub fn learn(&mut self, report: NodeReport) -> bool {
         let known = self.nodes.get(&report.node.name);
         let same = known.is_some_and(|known| {
-            known.labels == report.labels && known.taints == report.taints && known.node.model == report.node.model
+            known.labels == report.labels
+                && known.taints == report.taints
+                && known.node.model == report.node.model
         });
         self.nodes.insert(report.node.name.clone(), report);
         !same

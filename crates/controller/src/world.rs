@@ -6,28 +6,82 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use wharf_engine::action::Action;
-use wharf_engine::input::{ObservedNode, ObservedTask};
-use wharf_engine::units::{TaskRef, Timestamp};
+use wharf_engine::input::{ObservedNode, Report};
+use wharf_engine::units::Timestamp;
 
 use crate::disk::Term;
 
 /// A node with the strings that stop at the edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
     /// What the engine learns.
     pub node: ObservedNode,
     /// Labels, for selectors.
+    #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Taints: a task without a matching toleration stays away.
+    #[serde(default)]
     pub taints: Vec<Taint>,
 }
 
 /// Keeps tasks away that do not tolerate it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
     /// Its key.
     pub key: String,
     /// Its value; may be empty.
+    #[serde(default)]
     pub value: String,
+}
+
+/// What a world says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorldReport {
+    /// Everything but the nodes.
+    pub report: Report,
+    /// The nodes, with their strings.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// What a device really does, beside what it is handed out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Share of time in which at least one warp was active on an SM, in thousandths; `None` when unknown.
+    pub sm_active_milli: Option<u32>,
+}
+
+/// Samples by node name, one per GPU in index order.
+pub type Samples = BTreeMap<String, Vec<Sample>>;
+
+/// A world that did not answer. The next turn tries again.
+#[derive(Debug, thiserror::Error)]
+#[error("{attempted}: {source}")]
+pub struct WorldFault {
+    /// What was attempted.
+    pub attempted: String,
+    /// Why it failed.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// Where jobs run.
+pub trait World {
+    /// The world's clock.
+    fn now(&self) -> Timestamp;
+
+    /// Everything there is.
+    fn list(&mut self) -> Result<WorldReport, WorldFault>;
+
+    /// What changed since the last report, in the order in which it arrived here.
+    fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault>;
+
+    /// Carries out actions of a leader. Repeating one is harmless; those of an older term are refused.
+    fn act(&mut self, term: Term, actions: &[Action]) -> Result<(), WorldFault>;
+
+    /// When it will next have something to say by itself, if it knows.
+    fn next_change(&self) -> Option<Timestamp>;
+
+    /// What the devices really do now.
+    fn samples(&mut self) -> Samples;
 }

@@ -10,8 +10,8 @@ use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
 use crate::policy::Policy;
 use crate::units::{
-    DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, NodeId, NodeSetId, PoolId, Resources, TenantId, Timestamp,
-    TrustId, Uid,
+    DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, NodeId, NodeSetId, PoolId, Resources, TenantId,
+    Timestamp, TrustId, Uid,
 };
 
 /// Something that happened.
@@ -346,12 +346,14 @@ pub enum LedgerEvent {
 }
 
 /// Where one task goes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Which task.
     pub task: u32,
     /// Which node.
     pub node: NodeId,
+    /// The pool it is charged in.
+    pub pool: PoolId,
     /// Which of its GPUs.
     pub gpus: GpuMask,
     /// How much of each of them.
@@ -420,5 +422,7 @@ pub enum TaskPhase {
     Gone {
         /// How it ended.
         exit: Exit,
+        /// When.
+        at: Timestamp,
     },
 }

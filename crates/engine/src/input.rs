@@ -1,18 +1,21 @@
 //! What comes in: requests of people and observations of worlds, and how requests are refused.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
 
 use crate::job::{GpuAsk, Spec, Topology};
 use crate::policy::Policy;
 use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
-use crate::verdict::Reason;
+use crate::verdict::Shortfall;
 
 /// Something that may change the state.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A job is submitted. The uid makes a repeated request the same request.
-    Submit(Submission),
+    Submit(Box<Submission>),
     /// The owner no longer wants it.
     Cancel {
         /// Which job.
@@ -43,7 +46,7 @@ pub enum Input {
 }
 
 /// A job with its identity; names still stand where ids will.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submission {
     /// Chosen at the edge.
     pub uid: Uid,
@@ -86,6 +89,8 @@ pub enum SetMembers {
 /// gone. Start, watch gap, restart and adoption are therefore one path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// What it is about.
+    pub scope: Scope,
     /// Which world; a new one starts counting again.
     pub world: u64,
     /// `None` for a full list, else the generation this change builds on.
@@ -100,8 +105,19 @@ pub struct Report {
     pub tasks: Vec<ObservedTask>,
 }
 
+/// What a report is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything.
+    #[default]
+    All,
+    /// Nodes alone: what comes first when a world is met, so that selectors can be compiled before the work
+    /// that uses them is adopted. It does not move the generation that is known.
+    Nodes,
+}
+
 /// A node as a world sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedNode {
     /// Unique in the world.
     pub name: String,
@@ -122,7 +138,7 @@ pub struct ObservedNode {
 }
 
 /// A GPU as a world sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedGpu {
     /// NVLink domain, unique in the world.
     pub island: u32,
@@ -137,7 +153,7 @@ pub struct ObservedGpu {
 }
 
 /// One attempt at one task of one job: what actions and observations are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TaskRef {
     /// The job.
     pub uid: Uid,
@@ -158,20 +174,19 @@ pub struct ObservedTask {
     pub gpus: GpuMask,
     /// How much of each of them.
     pub units_each: GpuUnits,
+    /// Since when it runs; `None` when it never did.
+    pub since: Option<Timestamp>,
     /// How it does.
     pub status: TaskStatus,
-    /// The job it belongs to, for a control plane that does not know it.
-    pub job: Submission,
+    /// The job it belongs to, in a full list, for a control plane that meets this world for the first time.
+    pub job: Option<Submission>,
 }
 
 /// How a task does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskStatus {
     /// It runs.
-    Running {
-        /// Since when.
-        since: Timestamp,
-    },
+    Running,
     /// It saved its work because it was asked to; the coordinator speaks for all ranks.
     Saved {
         /// When.
@@ -189,7 +204,7 @@ pub enum TaskStatus {
 }
 
 /// How a task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// Its work is done.
@@ -236,8 +251,13 @@ pub enum Rejection {
         /// The levels there are.
         known: Vec<String>,
     },
+    /// The edge has not compiled this selector.
+    UnknownSelector {
+        /// Its text.
+        source: String,
+    },
     /// It could not run on the whole fleet, healthy and empty.
-    Never(Reason),
+    Never(Shortfall),
     /// Too many jobs wait.
     QueueFull {
         /// The most that may wait.

@@ -9,10 +9,22 @@
 
 extern crate alloc;
 
+pub mod action;
 pub mod catalogue;
+pub mod check;
+pub mod decide;
 pub mod event;
+pub mod fleet;
 pub mod input;
 pub mod job;
+pub mod jobs;
+pub mod ledger;
+pub mod plan;
 pub mod policy;
+pub mod rooms;
+pub mod share;
+pub mod state;
+pub mod tenants;
+pub mod tree;
 pub mod units;
 pub mod verdict;

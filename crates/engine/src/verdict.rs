@@ -1,5 +1,368 @@
-//! The one typed answer that every job has.
+//! The one typed answer that every job has, as a function of state, policy and time.
+//!
+//! The *funnel* counts what is left of the fleet after each question a job puts to it; the reason is the first
+//! stage that leaves less than the job's minimum. The same funnel on the declared fleet, healthy and empty,
+//! tells what can never run (rule 16).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
-/// Why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reason {}
+
+use crate::event::TaskPhase;
+use crate::fleet::Node;
+use crate::job::GpuAsk;
+use crate::jobs::{Job, KindKey, Phase};
+use crate::plan::place::{domain_of, may_use, tasks_that_fit};
+use crate::policy::{Amount, Policy};
+use crate::rooms::Room;
+use crate::state::State;
+use crate::tree::{Amounts, Tree};
+use crate::units::{GpuUnits, JobId, PoolId, TenantId, Timestamp};
+
+/// A question a job puts to the fleet. Each narrows what the one before left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stage {
+    /// Is there such a thing at all?
+    Fleet,
+    /// Is it healthy?
+    Healthy,
+    /// Is it of the right model?
+    Model,
+    /// May the job be there: selectors, tolerations, cordons?
+    Allowed,
+    /// Is it free?
+    Free,
+    /// Is it free together: enough on one node, island or domain, with CPU and memory beside it?
+    Together,
+    /// Do the limits leave room?
+    Quota,
+}
+
+impl Stage {
+    /// The word used in API and CLI.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::Healthy => "healthy",
+            Self::Model => "right model",
+            Self::Allowed => "allowed",
+            Self::Free => "free",
+            Self::Together => "free together",
+            Self::Quota => "within quota",
+        }
+    }
+}
+
+/// The first stage that leaves too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// Which.
+    pub stage: Stage,
+    /// What the minimum of the job takes.
+    pub need: Quantity,
+    /// What is left after the stage.
+    pub have: Quantity,
+    /// Whose limit, at the last stage.
+    pub tenant: Option<TenantId>,
+}
+
+/// An amount as the job counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Quantity {
+    /// GPUs, for jobs that ask for any.
+    Gpus(GpuUnits),
+    /// Tasks, for jobs that ask for none.
+    Tasks(u64),
+}
+
+/// What is left after each stage, in the pool in which the job comes furthest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Funnel {
+    /// What the minimum of the job takes.
+    pub need: Quantity,
+    /// In order.
+    pub stages: Vec<(Stage, Quantity)>,
+    /// Whose limit is the tightest, where one binds.
+    pub tenant: Option<TenantId>,
+}
+
+impl Funnel {
+    /// The first stage that leaves too little.
+    pub fn shortfall(&self) -> Option<Shortfall> {
+        let &(stage, have) = self.stages.iter().find(|(_, have)| *have < self.need)?;
+        let tenant = self.tenant.filter(|_| stage == Stage::Quota);
+        Some(Shortfall { stage, need: self.need, have, tenant })
+    }
+}
+
+/// Why a job is where it is: a closed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It runs.
+    Running,
+    /// It has its places and the world has not said that it runs.
+    Starting,
+    /// It is letting go.
+    Leaving,
+    /// It may start with the next turn.
+    Startable,
+    /// A task of it failed; it waits a little before the next try.
+    BackingOff {
+        /// Until then.
+        until: Timestamp,
+    },
+    /// A stage of the funnel leaves too little.
+    Short(Shortfall),
+}
+
+impl Reason {
+    /// The stable word.
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::Running => "Running",
+            Self::Starting => "Starting",
+            Self::Leaving => "Leaving",
+            Self::Startable => "Startable",
+            Self::BackingOff { .. } => "BackingOff",
+            Self::Short(shortfall) => match shortfall.stage {
+                Stage::Fleet => "FleetTooSmall",
+                Stage::Healthy => "WaitingForHealthyNodes",
+                Stage::Model => "WaitingForModel",
+                Stage::Allowed => "WaitingForAllowedNodes",
+                Stage::Free => "WaitingForCapacity",
+                Stage::Together => "WaitingForRoomTogether",
+                Stage::Quota => "WaitingForQuota",
+            },
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it is where it is.
+    pub reason: Reason,
+    /// What is left after each question; empty for a job that has its places.
+    pub funnel: Option<Funnel>,
+    /// Waiting jobs of its tenant that are served before it.
+    pub ahead: u32,
+    /// The policy it was judged by.
+    pub policy: u32,
+    /// The journal index it was judged on.
+    pub basis: u64,
+}
+
+impl State {
+    /// The answer for a live job.
+    pub fn verdict(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Verdict> {
+        let job = self.jobs.get(id)?;
+        let (reason, funnel) = match job.phase {
+            Phase::Active => (self.active_reason(id), None),
+            Phase::Leaving(_) => (Reason::Leaving, None),
+            Phase::Waiting => {
+                let funnel = self.funnel(&KindKey::of(&job.spec), policy);
+                (waiting_reason(job, &funnel, now), Some(funnel))
+            }
+        };
+        let ahead = if job.phase == Phase::Waiting { self.ahead(id, job) } else { 0 };
+        Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
+    }
+
+    fn active_reason(&self, job: JobId) -> Reason {
+        let starting = self
+            .ledger
+            .holding(job)
+            .is_some_and(|holding| holding.tasks.iter().any(|task| task.phase == TaskPhase::Bound));
+        if starting { Reason::Starting } else { Reason::Running }
+    }
+
+    fn ahead(&self, id: JobId, job: &Job) -> u32 {
+        let rank =
+            |key: &KindKey, at: Timestamp, id: JobId| (key.class, core::cmp::Reverse(key.priority), at, id);
+        let key = KindKey::of(&job.spec);
+        let own = rank(&key, job.submitted_at, id);
+        let rivals = self.jobs.waiting().values().filter(|kind| kind.key.tenant == key.tenant);
+        let before =
+            rivals.map(|kind| kind.jobs.iter().filter(|&&(at, id)| rank(&kind.key, at, id) < own).count());
+        u32::try_from(before.sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// What is left of the fleet for a kind, question by question, as things are.
+    pub fn funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
+        let tree = Tree::resolve(policy, self);
+        let used = tree.subtree_use(&tree.own_use(self));
+        self.best_funnel(key, &tree, &used, Fleet::AsItIs)
+    }
+
+    /// The same on the declared fleet: every node healthy, uncordoned and empty, and nothing used (rule 16).
+    pub fn ideal_funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
+        let tree = Tree::resolve(policy, self);
+        let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+        self.best_funnel(key, &tree, &used, Fleet::Declared)
+    }
+
+    fn best_funnel(&self, key: &KindKey, tree: &Tree, used: &Amounts, fleet: Fleet) -> Funnel {
+        let pools = self.fleet.pool_ids().filter(|&pool| may_use(self, key, pool));
+        let funnels = pools.map(|pool| self.funnel_in(key, Some(pool), tree, used, fleet));
+        // Furthest first, then with the most left; the first pool where all is equal.
+        let mut best: Option<Funnel> = None;
+        for funnel in funnels {
+            if best.as_ref().is_none_or(|best| progress(&funnel) > progress(best)) {
+                best = Some(funnel);
+            }
+        }
+        best.unwrap_or_else(|| self.funnel_in(key, None, tree, used, fleet))
+    }
+
+    fn funnel_in(
+        &self,
+        key: &KindKey,
+        pool: Option<PoolId>,
+        tree: &Tree,
+        used: &Amounts,
+        fleet: Fleet,
+    ) -> Funnel {
+        let mut left: BTreeMap<Stage, u64> = BTreeMap::new();
+        let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        let mut add = |stage, amount| *left.entry(stage).or_insert(0u64) += amount;
+        for (id, node) in self.fleet.nodes() {
+            let declared = declared_room(node);
+            let Some(room) = (match fleet {
+                Fleet::AsItIs => self.ledger.rooms().get(id),
+                Fleet::Declared => Some(&declared),
+            }) else {
+                continue;
+            };
+            add(Stage::Fleet, node_amount(key, &declared));
+            let healthy = match fleet {
+                Fleet::AsItIs => usable_amount(key, room, node),
+                Fleet::Declared => node_amount(key, &declared),
+            };
+            add(Stage::Healthy, healthy);
+            if Some(node.facts.pool) != pool {
+                continue;
+            }
+            add(Stage::Model, healthy);
+            let open = fleet == Fleet::Declared || node.is_open();
+            if !open || !self.fleet.set_has_node(key.shape.nodes, id) {
+                continue;
+            }
+            add(Stage::Allowed, healthy);
+            add(Stage::Free, free_amount(key, room));
+            let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
+            if domain != Some(None) {
+                *together.entry(domain.flatten()).or_default() += u64::from(tasks_that_fit(room, key));
+            }
+        }
+        let fitting = together.into_values().max().unwrap_or_default();
+        let (allowed, tenant) =
+            pool.map_or((u64::MAX, None), |pool| tasks_under_limits(key, pool, tree, used));
+        let each = amount_of(key, 1);
+        let in_stage = |stage: Stage| match stage {
+            Stage::Together => fitting.saturating_mul(each),
+            Stage::Quota => fitting.min(allowed).saturating_mul(each),
+            _ => left.get(&stage).copied().unwrap_or_default(),
+        };
+        let all = [
+            Stage::Fleet,
+            Stage::Healthy,
+            Stage::Model,
+            Stage::Allowed,
+            Stage::Free,
+            Stage::Together,
+            Stage::Quota,
+        ];
+        Funnel {
+            need: quantity(key, amount_of(key, u64::from(key.min))),
+            stages: all.into_iter().map(|stage| (stage, quantity(key, in_stage(stage)))).collect(),
+            tenant,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fleet {
+    AsItIs,
+    Declared,
+}
+
+fn waiting_reason(job: &Job, funnel: &Funnel, now: Timestamp) -> Reason {
+    if let Some(shortfall) = funnel.shortfall() {
+        return Reason::Short(shortfall);
+    }
+    if job.not_before > now {
+        return Reason::BackingOff { until: job.not_before };
+    }
+    Reason::Startable
+}
+
+/// How far a funnel gets, and with how much left there.
+fn progress(funnel: &Funnel) -> (usize, Quantity) {
+    let passed = funnel.stages.iter().take_while(|(_, have)| *have >= funnel.need).count();
+    let have = funnel.stages.get(passed).map_or(funnel.need, |&(_, have)| have);
+    (passed, have)
+}
+
+/// A node as declared: healthy, open and empty, whatever others use of it now.
+fn declared_room(node: &Node) -> Room {
+    let mut declared = node.clone();
+    declared.facts.up = true;
+    declared.cordoned = false;
+    declared.facts.others = crate::units::Resources::default();
+    declared.facts.others_gpus = crate::units::GpuMask::default();
+    declared.facts.gpus.iter_mut().for_each(|gpu| gpu.healthy = true);
+    Room::of(&declared)
+}
+
+fn asks_for_gpus(key: &KindKey) -> bool {
+    key.shape.gpus != GpuAsk::Whole(0)
+}
+
+fn amount_of(key: &KindKey, tasks: u64) -> u64 {
+    if asks_for_gpus(key) { key.shape.gpus.units().parts() * tasks } else { tasks }
+}
+
+fn quantity(key: &KindKey, amount: u64) -> Quantity {
+    if asks_for_gpus(key) { Quantity::Gpus(GpuUnits::from_parts(amount)) } else { Quantity::Tasks(amount) }
+}
+
+fn parts(gpus: usize) -> u64 {
+    u64::try_from(gpus).expect("a count of GPUs fits") * GpuUnits::WHOLE.parts()
+}
+
+fn node_amount(key: &KindKey, declared: &Room) -> u64 {
+    if asks_for_gpus(key) { parts(declared.gpus.len()) } else { u64::from(tasks_that_fit(declared, key)) }
+}
+
+fn usable_amount(key: &KindKey, room: &Room, node: &Node) -> u64 {
+    if asks_for_gpus(key) {
+        return parts(room.gpus.iter().filter(|gpu| gpu.usable).count());
+    }
+    if node.facts.up { u64::from(tasks_that_fit(&Room::of(node), key)) } else { 0 }
+}
+
+fn free_amount(key: &KindKey, room: &Room) -> u64 {
+    match key.shape.gpus {
+        GpuAsk::Whole(0) => u64::from(tasks_that_fit(room, key)),
+        GpuAsk::Whole(_) => parts(room.whole_free()),
+        GpuAsk::Share(_) => room.gpus.iter().map(|gpu| gpu.free_for(key.trust).parts()).sum(),
+    }
+}
+
+/// How many tasks the limits leave room for, and whose limit is the tightest.
+fn tasks_under_limits(key: &KindKey, pool: PoolId, tree: &Tree, used: &Amounts) -> (u64, Option<TenantId>) {
+    let charge = tree.charge(&key.shape, pool);
+    let mut tightest = (u64::MAX, None);
+    for tenant in tree.lineage(key.tenant) {
+        let quotas = &tree.lines[tenant.index()].quotas;
+        for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {
+            let Amount::Of(limit) = quota.limit else { continue };
+            let fits = limit.saturating_sub(used[tenant.index()][meter]) / charge[meter];
+            if fits < tightest.0 {
+                tightest = (fits, Some(tenant));
+            }
+        }
+    }
+    tightest
+}

@@ -1,0 +1,455 @@
+//! Job files: what somebody wants to run, in a few lines.
+//!
+//! The same text is the body of `POST /v1/jobs`. What the simulated world should do with the job
+//! (`simulate`) travels as an opaque payload, because the planner must not know how long a job really runs.
+
+mod wire;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
+use wharf_engine::input::Submission;
+use wharf_engine::job::{Checkpoint, Class, GPUS_PER_TASK_MAX, GpuAsk, Shape, Spec, TASKS_MAX, Topology};
+use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid};
+
+use super::field::{Field, Map, NAME_MAX, not_yet};
+use super::tree::{Entry, Node, Value};
+use super::{Fault, FileError, document, read, text};
+
+/// Every key, in the order in which a file is best written.
+const KEYS: &[&str] = &[
+    "name",
+    "tenant",
+    "class",
+    "priority",
+    "tasks",
+    "min",
+    "gpus",
+    "gpu",
+    "cpu",
+    "memory",
+    "storage",
+    "nics",
+    "nodes",
+    "topology",
+    "time",
+    "checkpoint",
+    "preemptible",
+    "trust",
+    "retries",
+    "labels",
+    "simulate",
+    "payload",
+];
+/// Keys of the design that are still to come, with what does today.
+const PLANNED: &[(&str, &str)] = &[
+    ("slice", "whole GPUs (gpus: 1) or a share (gpus: 0.25)"),
+    ("gpu_memory", "a share (gpus: 0.25), or gpu: {memory: 40GiB} for the memory of the whole GPU"),
+    ("prefer", "topology, which is required"),
+];
+const RETRIES_DEFAULT: u32 = 2;
+const RETRIES_MAX: u32 = 100;
+const NICS_MAX: u32 = 64;
+/// One core per task where nothing is said: work without any CPU does not exist.
+const CPU_MILLI_DEFAULT: u64 = 1000;
+const GPUS_ALLOWED: &str = "a whole number from 0 to 16, or less than one GPU with at most three decimals \
+                            (0.25) or as a fraction that 3000 divides (\"1/3\")";
+
+/// A job as its owner wrote it, checked and complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFile {
+    /// Unique among the tenant's live jobs.
+    pub name: String,
+    /// Path of the tenant that pays.
+    pub tenant: String,
+    /// How it relates to latency.
+    pub class: Class,
+    /// Higher first, inside the tenant.
+    pub priority: i32,
+    /// Wanted tasks.
+    pub tasks: u32,
+    /// So many tasks or none.
+    pub min: u32,
+    /// GPUs of one task.
+    pub gpus: GpuAsk,
+    /// Models it may run on; any where empty.
+    pub models: Vec<String>,
+    /// The least memory of a GPU, in bytes.
+    pub gpu_memory: Option<u64>,
+    /// Thousandths of a core of one task.
+    pub cpu_milli: u64,
+    /// Bytes of memory of one task.
+    pub memory: u64,
+    /// Bytes of node-local storage of one task.
+    pub storage: u64,
+    /// Network interfaces of one task.
+    pub nics: u32,
+    /// Nodes it may run on.
+    pub nodes: NodeSelector,
+    /// The GPUs of one task share an island.
+    pub task_on_island: bool,
+    /// Name of the level that holds the whole gang.
+    pub gang_within: Option<String>,
+    /// The longest it may run.
+    pub time_limit: Option<Millis>,
+    /// How long its owner thinks it runs.
+    pub estimate: Option<Millis>,
+    /// What it promises about saving its work.
+    pub checkpoint: Option<Checkpoint>,
+    /// Whether it may be evicted or moved.
+    pub preemptible: bool,
+    /// Its trust domain; the top-level tenant where absent.
+    pub trust: Option<String>,
+    /// How many task failures it survives by starting again.
+    pub retries: u32,
+    /// Trace labels, carried to receipts.
+    pub labels: BTreeMap<String, String>,
+    /// What the world runs.
+    pub work: Work,
+}
+
+/// What the world runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Text for the world, perhaps none.
+    Payload(String),
+    /// What a simulated world should pretend.
+    Simulate(Simulate),
+}
+
+/// What a simulated world should pretend; the planner never sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Simulate {
+    /// How long the job really runs.
+    #[serde(rename = "duration_ms", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Millis>,
+    /// How busy its GPUs are, in thousandths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sm_active_milli: Option<u32>,
+    /// A task fails after so long.
+    #[serde(rename = "fail_after_ms", skip_serializing_if = "Option::is_none")]
+    pub fail_after: Option<Millis>,
+    /// Whether it can save its work when asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Saves>,
+}
+
+/// How a simulated job answers when it is asked to save its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Saves {
+    /// It does.
+    Ok,
+    /// It cannot.
+    Fail,
+}
+
+/// A small job from command-line flags; what is absent has the default of the file.
+#[derive(Clone, Debug, Default)]
+pub struct JobFlags {
+    /// `--name`.
+    pub name: Option<String>,
+    /// `--tenant`.
+    pub tenant: Option<String>,
+    /// `--class`.
+    pub class: Option<String>,
+    /// `--priority`.
+    pub priority: Option<String>,
+    /// `--tasks`.
+    pub tasks: Option<String>,
+    /// `--gpus`.
+    pub gpus: Option<String>,
+    /// `--cpu`.
+    pub cpu: Option<String>,
+    /// `--memory`.
+    pub memory: Option<String>,
+    /// `--model`.
+    pub model: Option<String>,
+    /// `--duration`, for a simulated world.
+    pub duration: Option<String>,
+}
+
+impl JobFlags {
+    /// The job, read by the same code as a file.
+    pub fn job(self) -> Result<JobFile, FileError> {
+        let nested =
+            |key: &str, value: Option<String>| value.map(|value| map(vec![entry(key, scalar(value))]));
+        let fields = [
+            ("name", self.name.map(scalar)),
+            ("tenant", self.tenant.map(scalar)),
+            ("class", self.class.map(scalar)),
+            ("priority", self.priority.map(scalar)),
+            ("tasks", self.tasks.map(scalar)),
+            ("gpus", self.gpus.map(scalar)),
+            ("cpu", self.cpu.map(scalar)),
+            ("memory", self.memory.map(scalar)),
+            ("gpu", nested("model", self.model)),
+            ("simulate", nested("duration", self.duration)),
+        ];
+        let given = fields.into_iter().filter_map(|(key, node)| Some(entry(key, node?)));
+        job(&map(given.collect())).map_err(|fault| fault.in_file("command line"))
+    }
+}
+
+fn scalar(text: String) -> Node {
+    Node { at: None, value: Value::Scalar(text) }
+}
+
+fn map(entries: Vec<Entry>) -> Node {
+    Node { at: None, value: Value::Map(entries) }
+}
+
+fn entry(key: &str, node: Node) -> Entry {
+    Entry { at: None, key: key.to_owned(), node }
+}
+
+/// Reads a job from the text of a file or a request.
+pub fn parse_job(file: &str, text: &str) -> Result<JobFile, FileError> {
+    document(file, text, job)
+}
+
+/// Reads a job from a file.
+pub fn load_job(path: &std::path::Path) -> Result<JobFile, FileError> {
+    parse_job(&path.display().to_string(), &read(path)?)
+}
+
+fn job(root: &Node) -> Result<JobFile, Fault> {
+    not_yet(root, PLANNED)?;
+    let keys = Map::root(root, KEYS)?;
+    let tasks = optional(&keys, "tasks", |field| field.whole(1..=TASKS_MAX))?.unwrap_or(1);
+    let gpus = optional(&keys, "gpus", |field| gpus(&field))?.unwrap_or(GpuAsk::Whole(1));
+    let (models, gpu_memory) = devices(&keys, gpus)?;
+    let (task_on_island, gang_within) = topology(&keys, gpus)?;
+    let (time_limit, estimate) = times(&keys)?;
+    let file = JobFile {
+        name: keys.need("name", "name: my-job")?.name(NAME_MAX)?,
+        tenant: keys.need("tenant", "tenant: lab/nlp")?.tenant()?,
+        class: optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch),
+        priority: optional(&keys, "priority", |field| field.priority())?.unwrap_or(0),
+        tasks,
+        min: optional(&keys, "min", |field| least(&field, tasks))?.unwrap_or(tasks),
+        gpus,
+        models,
+        gpu_memory,
+        cpu_milli: optional(&keys, "cpu", |field| field.cores())?.unwrap_or(CPU_MILLI_DEFAULT),
+        memory: optional(&keys, "memory", |field| field.bytes())?.unwrap_or(0),
+        storage: optional(&keys, "storage", |field| field.bytes())?.unwrap_or(0),
+        nics: optional(&keys, "nics", |field| field.whole(0..=NICS_MAX))?.unwrap_or(0),
+        nodes: optional(&keys, "nodes", |field| nodes(&field))?.unwrap_or_default(),
+        task_on_island,
+        gang_within,
+        time_limit,
+        estimate,
+        checkpoint: optional(&keys, "checkpoint", |field| checkpoint(&field))?,
+        preemptible: optional(&keys, "preemptible", |field| field.truth())?.unwrap_or(true),
+        trust: optional(&keys, "trust", |field| field.tenant())?,
+        retries: optional(&keys, "retries", |field| field.whole(0..=RETRIES_MAX))?.unwrap_or(RETRIES_DEFAULT),
+        labels: optional(&keys, "labels", |field| field.labels())?.unwrap_or_default(),
+        work: work(&keys)?,
+    };
+    if file.asks_for_nothing() {
+        let what = "the job asks for nothing: gpus, cpu, memory, storage and nics are all 0";
+        return Err(Fault::new(keys.at(), what).allowed("at least one of them above 0"));
+    }
+    Ok(file)
+}
+
+fn optional<'a, T>(
+    keys: &Map<'a>,
+    key: &str,
+    reader: impl FnOnce(Field<'a>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    keys.get(key)?.map(reader).transpose()
+}
+
+fn gpus(field: &Field<'_>) -> Result<GpuAsk, Fault> {
+    let parts = text::gpu_parts(field.text()?).ok_or_else(|| field.wrong(GPUS_ALLOWED))?;
+    let whole = GpuUnits::WHOLE.parts();
+    if parts > 0 && parts < whole {
+        return Ok(GpuAsk::Share(GpuUnits::from_parts(parts)));
+    }
+    match u32::try_from(parts / whole) {
+        Ok(count) if parts.is_multiple_of(whole) && count <= GPUS_PER_TASK_MAX => Ok(GpuAsk::Whole(count)),
+        Ok(_) | Err(_) => Err(field.wrong(GPUS_ALLOWED)),
+    }
+}
+
+fn least(field: &Field<'_>, tasks: u32) -> Result<u32, Fault> {
+    let min = field.whole(1..=TASKS_MAX)?;
+    if min > tasks {
+        let what = format!("is {min}, more than tasks, which is {tasks}");
+        return Err(field.fault(&what).allowed(format!("a whole number from 1 to {tasks}")));
+    }
+    Ok(min)
+}
+
+fn devices(keys: &Map<'_>, gpus: GpuAsk) -> Result<(Vec<String>, Option<u64>), Fault> {
+    let Some(field) = keys.get("gpu")? else {
+        return Ok((Vec::new(), None));
+    };
+    if gpus == GpuAsk::Whole(0) {
+        return Err(field.fault("is given, but gpus is 0").allowed("gpu only together with gpus"));
+    }
+    let inner = field.map(&["model", "memory"])?;
+    let models = optional(&inner, "model", |field| field.one_or_more())?.unwrap_or_default();
+    let models = models.iter().map(|model| model.name(NAME_MAX)).collect::<Result<_, _>>()?;
+    Ok((models, optional(&inner, "memory", |field| field.bytes())?))
+}
+
+fn nodes(field: &Field<'_>) -> Result<NodeSelector, Fault> {
+    let keys = field.map(&["labels", "tolerations"])?;
+    let mut selector = NodeSelector::default();
+    if let Some(labels) = keys.get("labels")? {
+        for (key, values) in labels.label_fields()? {
+            let values = values.one_or_more()?;
+            let values = values.iter().map(Field::label).collect::<Result<_, _>>()?;
+            selector.labels.insert(key, values);
+        }
+    }
+    if let Some(tolerations) = keys.get("tolerations")? {
+        let items = tolerations.one_or_more()?;
+        selector.tolerations = items.iter().map(toleration).collect::<Result<_, _>>()?;
+    }
+    Ok(selector)
+}
+
+fn toleration(field: &Field<'_>) -> Result<Toleration, Fault> {
+    let keys = field.map(&["key", "value"])?;
+    let key = keys.need("key", "{key: maintenance}")?.label()?;
+    Ok(Toleration { key, value: optional(&keys, "value", |field| field.label())? })
+}
+
+fn topology(keys: &Map<'_>, gpus: GpuAsk) -> Result<(bool, Option<String>), Fault> {
+    let Some(field) = keys.get("topology")? else {
+        return Ok((false, None));
+    };
+    field.not_yet(&[("prefer", "task and gang, which are required")])?;
+    let inner = field.map(&["task", "gang"])?;
+    let mut on_island = false;
+    if let Some(task) = inner.get("task")? {
+        task.word(&["island"])?;
+        on_island = true;
+        if !matches!(gpus, GpuAsk::Whole(1..)) {
+            let what = "is island, but the task has no whole GPU to be on one";
+            return Err(task.fault(what).allowed("task: island together with gpus: 1 or more"));
+        }
+    }
+    Ok((on_island, optional(&inner, "gang", |field| field.name(NAME_MAX))?))
+}
+
+fn times(keys: &Map<'_>) -> Result<(Option<Millis>, Option<Millis>), Fault> {
+    let Some(field) = keys.get("time")? else {
+        return Ok((None, None));
+    };
+    let inner = field.map(&["limit", "estimate"])?;
+    let limit = optional(&inner, "limit", |field| field.duration(Millis::from_secs(1)))?;
+    let Some(field) = inner.get("estimate")? else {
+        return Ok((limit, None));
+    };
+    let estimate = field.duration(Millis::from_secs(1))?;
+    if let Some(limit) = limit.filter(|limit| estimate > *limit) {
+        let limit = text::duration_text(limit.0);
+        return Err(field.fault("is longer than time.limit").allowed(format!("at most {limit}")));
+    }
+    Ok((limit, Some(estimate)))
+}
+
+fn checkpoint(field: &Field<'_>) -> Result<Checkpoint, Fault> {
+    let keys = field.map(&["every", "grace"])?;
+    let example = "checkpoint: {every: 30m, grace: 5m}";
+    let every = keys.need("every", example)?.duration(Millis::from_secs(1))?;
+    Ok(Checkpoint { every, grace: keys.need("grace", example)?.duration(Millis(0))? })
+}
+
+fn work(keys: &Map<'_>) -> Result<Work, Fault> {
+    let payload = keys.get("payload")?;
+    let Some(simulate) = keys.get("simulate")? else {
+        let payload = payload.map(|field| field.text()).transpose()?;
+        return Ok(Work::Payload(payload.unwrap_or_default().to_owned()));
+    };
+    if let Some(payload) = payload {
+        return Err(payload.fault("is given together with simulate").allowed("one of the two"));
+    }
+    let inner = simulate.map(&["duration", "sm_active", "fail_after", "checkpoint"])?;
+    let busy =
+        |field: Field<'_>| field.thousandths(0..=1000, "a number from 0 to 1 with at most three decimals");
+    let saves = |field: Field<'_>| Ok([Saves::Ok, Saves::Fail][field.word(&["ok", "fail"])?]);
+    Ok(Work::Simulate(Simulate {
+        duration: optional(&inner, "duration", |field| field.duration(Millis(0)))?,
+        sm_active_milli: optional(&inner, "sm_active", busy)?,
+        fail_after: optional(&inner, "fail_after", |field| field.duration(Millis(0)))?,
+        checkpoint: optional(&inner, "checkpoint", saves)?,
+    }))
+}
+
+impl JobFile {
+    fn asks_for_nothing(&self) -> bool {
+        let beside = self.cpu_milli == 0 && self.memory == 0 && self.storage == 0 && self.nics == 0;
+        self.gpus == GpuAsk::Whole(0) && beside
+    }
+
+    /// The job with its identity, as the engine takes it: names stand where `decide` fills in ids.
+    pub fn submission(&self, uid: Uid) -> Submission {
+        Submission {
+            uid,
+            tenant: self.tenant.clone(),
+            trust: self.trust.clone(),
+            nodes: self.nodes.source(),
+            devices: self.device_source(),
+            gang_within: self.gang_within.clone(),
+            spec: self.spec(),
+        }
+    }
+
+    fn device_source(&self) -> String {
+        if self.models.is_empty() && self.gpu_memory.is_none() {
+            return String::new();
+        }
+        let gib = self.gpu_memory.map(|bytes| bytes.div_ceil(1 << 30));
+        let memory_gb_min = gib.map(|gib| u32::try_from(gib).expect("at most 256 TiB were read"));
+        DeviceSelector { models: self.models.clone(), memory_gb_min }.source()
+    }
+
+    fn spec(&self) -> Spec {
+        let resources = Resources {
+            cpu_milli: self.cpu_milli,
+            memory: self.memory,
+            storage: self.storage,
+            pods: 1,
+            nics: u64::from(self.nics),
+        };
+        Spec {
+            name: self.name.clone(),
+            tenant: TenantId::default(),
+            class: self.class,
+            priority: self.priority,
+            tasks: self.tasks,
+            min: self.min,
+            shape: Shape {
+                gpus: self.gpus,
+                resources,
+                nodes: NodeSetId::default(),
+                devices: DeviceSetId::default(),
+            },
+            topology: Topology { task_on_island: self.task_on_island, gang_within: None },
+            preemptible: self.preemptible,
+            trust: TrustId::default(),
+            time_limit: self.time_limit,
+            estimate: self.estimate,
+            checkpoint: self.checkpoint,
+            retries: self.retries,
+            labels: self.labels.clone().into_iter().collect(),
+            payload: match &self.work {
+                Work::Payload(text) => text.clone(),
+                Work::Simulate(wish) => {
+                    serde_json::to_string(wish).expect("a struct of numbers and words always encodes")
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "job_tests.rs"]
+mod tests;

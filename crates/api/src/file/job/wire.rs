@@ -1,0 +1,89 @@
+//! A job as a document: the body of `POST /v1/jobs`, which the server reads as it reads a file.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
+use wharf_engine::job::{Checkpoint, GpuAsk};
+use wharf_engine::units::Millis;
+
+use super::super::text;
+use super::{JobFile, Simulate, Work};
+
+impl Serialize for JobFile {
+    /// As a document that [`super::parse_job`] reads back as the same job.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut document = json!({
+            "name": self.name,
+            "tenant": self.tenant,
+            "class": self.class.word(),
+            "priority": self.priority,
+            "tasks": self.tasks,
+            "min": self.min,
+            "gpus": gpus_json(self.gpus),
+            "cpu": format!("{}m", self.cpu_milli),
+            "memory": self.memory,
+            "storage": self.storage,
+            "nics": self.nics,
+            "nodes": self.nodes,
+            "preemptible": self.preemptible,
+            "retries": self.retries,
+            "labels": self.labels,
+        });
+        for (key, value) in self.optional_json() {
+            document[key] = value;
+        }
+        document.serialize(serializer)
+    }
+}
+
+impl JobFile {
+    /// The keys that are left out where they say nothing.
+    fn optional_json(&self) -> Vec<(&'static str, Json)> {
+        let span = |millis: Millis| Json::from(text::duration_text(millis.0));
+        let models = (!self.models.is_empty()).then(|| json!(self.models));
+        let island = self.task_on_island.then(|| json!("island"));
+        let work = match &self.work {
+            Work::Payload(text) => (!text.is_empty()).then(|| ("payload", json!(text))),
+            Work::Simulate(wish) => Some(("simulate", simulate_json(wish))),
+        };
+        let maps = [
+            ("gpu", present([("model", models), ("memory", self.gpu_memory.map(Json::from))])),
+            ("topology", present([("task", island), ("gang", self.gang_within.clone().map(Json::from))])),
+            ("time", present([("limit", self.time_limit.map(span)), ("estimate", self.estimate.map(span))])),
+        ];
+        let contract =
+            |contract: Checkpoint| json!({"every": span(contract.every), "grace": span(contract.grace)});
+        let single = [
+            self.checkpoint.map(|saves| ("checkpoint", contract(saves))),
+            self.trust.clone().map(|trust| ("trust", Json::from(trust))),
+            work,
+        ];
+        let maps = maps.into_iter().filter_map(|(key, map)| Some((key, map?)));
+        maps.chain(single.into_iter().flatten()).collect()
+    }
+}
+
+/// A map of what is there; `None` where nothing is.
+fn present<const N: usize>(fields: [(&str, Option<Json>); N]) -> Option<Json> {
+    let there = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let map: serde_json::Map<String, Json> = there.collect();
+    (!map.is_empty()).then_some(Json::Object(map))
+}
+
+fn gpus_json(gpus: GpuAsk) -> Json {
+    match gpus {
+        GpuAsk::Whole(count) => json!(count),
+        GpuAsk::Share(units) => json!(text::gpu_text(units.parts())),
+    }
+}
+
+fn simulate_json(wish: &Simulate) -> Json {
+    let Simulate { duration, sm_active_milli, fail_after, checkpoint } = wish;
+    let span = |millis: &Millis| Json::from(text::duration_text(millis.0));
+    let fields = [
+        ("duration", duration.as_ref().map(span)),
+        ("sm_active", sm_active_milli.map(|milli| json!(format!("{}.{:03}", milli / 1000, milli % 1000)))),
+        ("fail_after", fail_after.as_ref().map(span)),
+        ("checkpoint", checkpoint.map(|saves| json!(saves))),
+    ];
+    present(fields).unwrap_or_else(|| json!({}))
+}

@@ -1,0 +1,206 @@
+//! The policy directory: a few files under version control, compiled to one typed policy.
+//!
+//! All files are read and all their errors reported together, because a directory is edited as a whole. A file
+//! that nobody would read is an error, so that a misspelt name does not silently mean "no limits".
+
+mod quota;
+
+use std::path::Path;
+
+use wharf_engine::policy::Policy;
+use wharf_engine::units::Millis;
+
+use super::field::{Field, Map, NAME_MAX};
+use super::tree::Node;
+use super::{Fault, FileError, as_text, document, read, text};
+
+/// The files that are read today.
+const FILES: &[&str] = &["tenants.yaml", "pools.yaml", "queue.yaml", "history.yaml"];
+/// Files of the design that have no content yet.
+const PLANNED: &[&str] = &[
+    "classes.yaml",
+    "preemption.yaml",
+    "trust.yaml",
+    "windows.yaml",
+    "idle.yaml",
+    "levers.yaml",
+    "prices.yaml",
+    "slo.yaml",
+    "gateway.yaml",
+];
+/// The most jobs that may be allowed to wait: beyond it a queue is a leak.
+const QUEUE_LEN_MAX: u32 = 1_000_000;
+/// The most pools that may be given a worth.
+const POOLS_MAX: usize = 1000;
+
+/// One file of a policy: its name inside the directory and its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFile {
+    /// Without the directory.
+    pub name: String,
+    /// As it stands on the disk.
+    pub content: Vec<u8>,
+}
+
+/// Files for a first start, with every key explained: four teams on 32 GPUs.
+pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("tenants.yaml", include_str!("../../policy/tenants.yaml")),
+        ("pools.yaml", include_str!("../../policy/pools.yaml")),
+        ("queue.yaml", include_str!("../../policy/queue.yaml")),
+        ("history.yaml", include_str!("../../policy/history.yaml")),
+    ]
+}
+
+/// Reads and compiles a policy directory.
+pub fn load_policy(dir: &Path) -> Result<Policy, Vec<FileError>> {
+    let names = names(dir).map_err(|error| {
+        vec![Fault::new(None, format!("cannot be read as a policy directory: {error}")).in_file(&shown(dir))]
+    })?;
+    let mut files = Vec::new();
+    let mut errors = Vec::new();
+    for name in names {
+        match read(&dir.join(&name)) {
+            Ok(content) => files.push(PolicyFile { name, content: content.into_bytes() }),
+            Err(error) => errors.push(error),
+        }
+    }
+    match compile(&shown(dir), &files) {
+        Ok(policy) if errors.is_empty() => Ok(policy),
+        Ok(_) => Err(errors),
+        Err(more) => Err(errors.into_iter().chain(more).collect()),
+    }
+}
+
+/// The names that matter, sorted, so that the digest does not depend on the file system.
+fn names(dir: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let path = Path::new(&name);
+        let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        // Editors leave hidden copies; a README is welcome.
+        if is_yaml && !name.starts_with('.') {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn shown(dir: &Path) -> String {
+    dir.display().to_string()
+}
+
+/// Compiles files that are already in memory; `dir` is for error messages only.
+pub fn compile(dir: &str, files: &[PolicyFile]) -> Result<Policy, Vec<FileError>> {
+    let mut policy = Policy { digest: digest(files), ..Policy::default() };
+    let mut errors: Vec<FileError> = Vec::new();
+    for file in files {
+        let path = format!("{}/{}", dir.trim_end_matches('/'), file.name);
+        if let Err(found) = read_file(&path, file, &mut policy) {
+            errors.extend(found);
+        }
+    }
+    if !files.iter().any(|file| file.name == "tenants.yaml") {
+        let what = "the file tenants.yaml is missing";
+        errors.push(Fault::new(None, what).allowed("tenants: {lab: {guaranteed: 8}}").in_file(dir));
+    }
+    if errors.is_empty() { Ok(policy) } else { Err(errors) }
+}
+
+fn digest(files: &[PolicyFile]) -> String {
+    let mut sorted: Vec<&PolicyFile> = files.iter().collect();
+    sorted.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut hasher = blake3::Hasher::new();
+    for part in sorted.iter().flat_map(|file| [file.name.as_bytes(), &file.content]) {
+        // With its length, so that no text can pass from the end of one part to the start of the next.
+        hasher.update(&u64::try_from(part.len()).expect("a length fits 64 bits").to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+fn read_file(path: &str, file: &PolicyFile, policy: &mut Policy) -> Result<(), Vec<FileError>> {
+    let text = as_text(path, file.content.clone()).map_err(|error| vec![error])?;
+    match file.name.as_str() {
+        "tenants.yaml" => {
+            policy.tenants = quota::tenants(path, &text)?;
+            Ok(())
+        }
+        "pools.yaml" => document(path, &text, |root| pools(root, policy)).map_err(|error| vec![error]),
+        "queue.yaml" => document(path, &text, |root| queue(root, policy)).map_err(|error| vec![error]),
+        "history.yaml" => document(path, &text, |root| history(root, policy)).map_err(|error| vec![error]),
+        other => Err(vec![unknown_file(other).in_file(path)]),
+    }
+}
+
+fn unknown_file(name: &str) -> Fault {
+    if PLANNED.contains(&name) {
+        return Fault::new(None, "not supported yet").allowed(FILES.join(", "));
+    }
+    let known: Vec<&str> = FILES.iter().chain(PLANNED).copied().collect();
+    let fault = Fault::new(None, "no file of a policy has this name").one_of(name, &known);
+    fault.allowed(FILES.join(", "))
+}
+
+fn pools(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
+    let keys = Map::root(root, &["pools"])?;
+    let field = keys.need("pools", "pools: {h100: {normal: 1}}")?;
+    let named = field.named()?;
+    if named.len() > POOLS_MAX {
+        return Err(field.fault("has too many entries").allowed(format!("at most {POOLS_MAX}")));
+    }
+    for (model, pool) in named {
+        check_name(model, &pool)?;
+        if let Some(normal) = pool.map(&["normal"])?.get("normal")? {
+            let allowed = "a number from 0.001 to 1000 with at most three decimals";
+            policy.normal_milli.push((model.to_owned(), normal.thousandths(1..=1_000_000, allowed)?));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a key that is no name by our rules.
+fn check_name(key: &str, field: &Field<'_>) -> Result<(), Fault> {
+    if text::is_name(key, NAME_MAX) {
+        return Ok(());
+    }
+    let allowed = "names of lower-case letters, digits, '-' and '.', at most 63 characters";
+    Err(field.fault("is no name").allowed(allowed))
+}
+
+fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
+    let keys = Map::root(root, &["max", "retry_backoff", "retry_backoff_max", "stop_grace"])?;
+    if let Some(field) = keys.get("max")? {
+        policy.queue_len_max = field.whole(1..=QUEUE_LEN_MAX)?;
+    }
+    if let Some(field) = keys.get("retry_backoff")? {
+        policy.retry_backoff = field.duration(Millis(0))?;
+    }
+    if let Some(field) = keys.get("retry_backoff_max")? {
+        policy.retry_backoff_max = field.duration(Millis(0))?;
+    }
+    if let Some(field) = keys.get("stop_grace")? {
+        policy.stop_grace = field.duration(Millis(0))?;
+    }
+    if policy.retry_backoff > policy.retry_backoff_max {
+        let field = keys.get("retry_backoff_max")?.or(keys.get("retry_backoff")?);
+        let at = field.and_then(|field| field.at());
+        let what = "retry_backoff is longer than retry_backoff_max";
+        let longest = text::duration_text(policy.retry_backoff_max.0);
+        return Err(Fault::new(at, what).allowed(format!("retry_backoff of at most {longest}")));
+    }
+    Ok(())
+}
+
+fn history(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
+    if let Some(field) = Map::root(root, &["keep"])?.get("keep")? {
+        policy.history_keep = field.duration(Millis(0))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

@@ -1,0 +1,350 @@
+//! `tenants.yaml`: the tenant tree with its promises and limits.
+//!
+//! The tree is read first, with the place of every amount, and judged afterwards: whether all tenants count
+//! GPUs in one way and whether promises fit is known only when all of it is read.
+
+use std::collections::BTreeMap;
+
+use wharf_engine::policy::{Amount, GpuQuota, Quota, Tenant};
+
+use super::super::field::{Field, Map, TENANT_LEVELS_MAX};
+use super::super::{At, Fault, FileError, text, tree};
+use super::check_name;
+
+const KEYS: &[&str] = &["guaranteed", "limit", "weight", "priority", "cpu", "memory", "children"];
+const WEIGHT_MAX: u32 = 1_000_000;
+/// The most tenants; the engine keeps a line per tenant and resource.
+const TENANTS_MAX: usize = 10_000;
+/// The most GPUs an amount may name, far above any fleet, so that sums stay exact.
+const GPUS_MAX: u64 = 100_000_000;
+/// The most bytes an amount may name.
+const BYTES_MAX: u64 = 1 << 60;
+const GPUS_ALLOWED: &str = "GPUs such as 16, 0.5 or \"1/3\", or unlimited";
+
+/// An amount with the place of its key.
+#[derive(Clone, Copy)]
+struct Placed {
+    amount: Amount,
+    at: Option<At>,
+}
+
+/// GPUs as written.
+#[derive(Clone)]
+enum Gpus {
+    /// Over all pools.
+    Any(Placed),
+    /// By model.
+    PerPool(Option<At>, BTreeMap<String, Placed>),
+}
+
+impl Gpus {
+    fn at(&self) -> Option<At> {
+        match self {
+            Self::Any(placed) => placed.at,
+            Self::PerPool(at, _) => *at,
+        }
+    }
+
+    /// What it says for one model, or for all where `model` is `None`.
+    fn of(&self, model: Option<&str>) -> Option<Placed> {
+        match (self, model) {
+            (Self::Any(placed), None) => Some(*placed),
+            (Self::PerPool(_, pools), Some(model)) => pools.get(model).copied(),
+            (Self::Any(_), Some(_)) | (Self::PerPool(..), None) => None,
+        }
+    }
+}
+
+/// A tenant as written.
+struct Line {
+    path: String,
+    parent: Option<usize>,
+    at: Option<At>,
+    guaranteed: Option<Gpus>,
+    limit: Option<Gpus>,
+    cpu: Option<Pair>,
+    memory: Option<Pair>,
+    weight: u32,
+    priority: i32,
+}
+
+/// Promise and limit of one resource.
+#[derive(Clone, Copy, Default)]
+struct Pair {
+    guaranteed: Option<Placed>,
+    limit: Option<Placed>,
+}
+
+impl Pair {
+    fn quota(self) -> Quota {
+        Quota {
+            guaranteed: self.guaranteed.map_or(Quota::NONE.guaranteed, |placed| placed.amount),
+            limit: self.limit.map_or(Quota::NONE.limit, |placed| placed.amount),
+        }
+    }
+}
+
+/// Reads the tree, parents before children; reports everything that is wrong with it.
+pub(super) fn tenants(path: &str, text: &str) -> Result<Vec<Tenant>, Vec<FileError>> {
+    let one = |fault: Fault| vec![fault.in_file(path)];
+    super::super::within_size(path, text.len()).map_err(|error| vec![error])?;
+    let root = tree::parse(text).map_err(one)?;
+    let keys = Map::root(&root, &["tenants"]).map_err(one)?;
+    let field = keys.need("tenants", "tenants: {lab: {guaranteed: 8}}").map_err(one)?;
+    let mut reading = Reading::default();
+    reading.children(&field, None);
+    if reading.lines.is_empty() && reading.faults.is_empty() {
+        reading.faults.push(field.fault("names nobody").allowed("at least one tenant"));
+    }
+    let pools = reading.pools();
+    reading.check_one_way_of_counting();
+    reading.check_amounts(&pools);
+    if reading.faults.is_empty() {
+        return Ok(reading.lines.into_iter().map(|line| tenant(line, &pools)).collect());
+    }
+    Err(reading.faults.into_iter().map(|fault| fault.in_file(path)).collect())
+}
+
+#[derive(Default)]
+struct Reading {
+    lines: Vec<Line>,
+    faults: Vec<Fault>,
+}
+
+impl Reading {
+    fn children(&mut self, field: &Field<'_>, parent: Option<usize>) {
+        let named = match field.named() {
+            Ok(named) => named,
+            Err(fault) => return self.faults.push(fault),
+        };
+        for (name, field) in named {
+            if let Err(fault) = self.child(name, &field, parent) {
+                self.faults.push(fault);
+            }
+        }
+    }
+
+    fn child(&mut self, name: &str, field: &Field<'_>, parent: Option<usize>) -> Result<(), Fault> {
+        check_name(name, field)?;
+        let path = match parent {
+            Some(parent) => format!("{}/{name}", self.lines[parent].path),
+            None => name.to_owned(),
+        };
+        if path.split('/').count() > TENANT_LEVELS_MAX {
+            return Err(field
+                .fault("is too deep")
+                .allowed(format!("at most {TENANT_LEVELS_MAX} levels of tenants")));
+        }
+        if self.lines.len() >= TENANTS_MAX {
+            return Err(field
+                .fault("is one tenant too many")
+                .allowed(format!("at most {TENANTS_MAX} tenants")));
+        }
+        let keys = field.map(KEYS)?;
+        let line = line(path, parent, field, &keys)?;
+        self.lines.push(line);
+        let this = self.lines.len() - 1;
+        if let Some(children) = keys.get("children")? {
+            self.children(&children, Some(this));
+        }
+        Ok(())
+    }
+
+    /// The models that the file names, sorted; empty where GPUs are counted over all.
+    fn pools(&self) -> Vec<String> {
+        let mut pools = Vec::new();
+        for line in &self.lines {
+            for gpus in [&line.guaranteed, &line.limit].into_iter().flatten() {
+                if let Gpus::PerPool(_, amounts) = gpus {
+                    pools.extend(amounts.keys().cloned());
+                }
+            }
+        }
+        pools.sort();
+        pools.dedup();
+        pools
+    }
+
+    fn check_one_way_of_counting(&mut self) {
+        let written = || self.lines.iter().flat_map(|line| [&line.guaranteed, &line.limit]).flatten();
+        let over_all = written().find(|gpus| matches!(gpus, Gpus::Any(_)));
+        let per_pool = written().find(|gpus| matches!(gpus, Gpus::PerPool(..)));
+        if let (Some(over_all), Some(per_pool)) = (over_all, per_pool) {
+            let (number, map) = (place(over_all.at()), place(per_pool.at()));
+            let what = format!("GPUs are counted over all models in {number} and per model in {map}");
+            let later = if over_all.at().map(|at| at.line) > per_pool.at().map(|at| at.line) {
+                over_all
+            } else {
+                per_pool
+            };
+            let allowed = "one way for all tenants: numbers, or maps such as {h100: 8}";
+            self.faults.push(Fault::new(later.at(), what).allowed(allowed));
+        }
+    }
+
+    fn check_amounts(&mut self, pools: &[String]) {
+        let models: Vec<Option<&str>> = if pools.is_empty() {
+            vec![None]
+        } else {
+            pools.iter().map(|pool| Some(pool.as_str())).collect()
+        };
+        let mut faults = Vec::new();
+        for index in 0..self.lines.len() {
+            for model in &models {
+                faults.extend(
+                    self.check_resource(index, "GPUs", text::gpu_text, &|line| gpu_pair(line, *model)),
+                );
+            }
+            faults.extend(
+                self.check_resource(index, "cores", cores_text, &|line| line.cpu.unwrap_or_default()),
+            );
+            faults.extend(self.check_resource(index, "bytes", |bytes| bytes.to_string(), &|line| {
+                line.memory.unwrap_or_default()
+            }));
+        }
+        self.faults.extend(faults);
+    }
+
+    /// A promise above the own limit, or children that are promised more than their parent.
+    fn check_resource(
+        &self,
+        index: usize,
+        unit: &str,
+        shown: fn(u64) -> String,
+        pair: &dyn Fn(&Line) -> Pair,
+    ) -> Option<Fault> {
+        let line = &self.lines[index];
+        let own = pair(line);
+        let quota = own.quota();
+        if let (Amount::Of(promised), Amount::Of(limit)) = (quota.guaranteed, quota.limit)
+            && promised > limit
+        {
+            let at = own.limit.and_then(|placed| placed.at).or(line.at);
+            let what = format!("{} is promised {} {unit}, more than its limit", line.path, shown(promised));
+            return Some(Fault::new(at, what).allowed(format!("guaranteed of at most {}", shown(limit))));
+        }
+        let children = self.lines.iter().filter(|child| child.parent == Some(index));
+        let promised: u64 = children.filter_map(|child| finite(pair(child).guaranteed)).sum();
+        let is_metered = own.guaranteed.is_some() || own.limit.is_some() || unit == "GPUs";
+        match quota.guaranteed {
+            Amount::Of(has) if is_metered && promised > has => {
+                let at = own.guaranteed.and_then(|placed| placed.at).or(line.at);
+                let what = format!(
+                    "{} is promised {} {unit}, its children {} together",
+                    line.path,
+                    shown(has),
+                    shown(promised)
+                );
+                Some(
+                    Fault::new(at, what)
+                        .allowed(format!("guaranteed of at least {} or unlimited", shown(promised))),
+                )
+            }
+            Amount::Of(_) | Amount::Unlimited => None,
+        }
+    }
+}
+
+fn place(at: Option<At>) -> String {
+    at.map_or_else(|| "an unknown line".to_owned(), |at| format!("line {}", at.line))
+}
+
+fn finite(placed: Option<Placed>) -> Option<u64> {
+    match placed?.amount {
+        Amount::Of(amount) => Some(amount),
+        Amount::Unlimited => None,
+    }
+}
+
+fn cores_text(milli: u64) -> String {
+    if milli.is_multiple_of(1000) { (milli / 1000).to_string() } else { format!("{milli}m") }
+}
+
+fn gpu_pair(line: &Line, model: Option<&str>) -> Pair {
+    let of = |gpus: &Option<Gpus>| gpus.as_ref().and_then(|gpus| gpus.of(model));
+    Pair { guaranteed: of(&line.guaranteed), limit: of(&line.limit) }
+}
+
+fn line(path: String, parent: Option<usize>, field: &Field<'_>, keys: &Map<'_>) -> Result<Line, Fault> {
+    let gpu_amounts = |key: &str| keys.get(key)?.map(|field| gpus(&field)).transpose();
+    let pair = |key: &str, reader: fn(&Field<'_>) -> Result<Placed, Fault>| {
+        keys.get(key)?.map(|field| pair(&field, reader)).transpose()
+    };
+    Ok(Line {
+        path,
+        parent,
+        at: field.at(),
+        guaranteed: gpu_amounts("guaranteed")?,
+        limit: gpu_amounts("limit")?,
+        cpu: pair("cpu", cores)?,
+        memory: pair("memory", bytes)?,
+        weight: keys.get("weight")?.map_or(Ok(1), |field| field.whole(0..=WEIGHT_MAX))?,
+        priority: keys.get("priority")?.map_or(Ok(0), |field| field.priority())?,
+    })
+}
+
+fn gpus(field: &Field<'_>) -> Result<Gpus, Fault> {
+    if !field.is_map() {
+        return Ok(Gpus::Any(gpu_amount(field)?));
+    }
+    let mut pools = BTreeMap::new();
+    for (model, amount) in field.named()? {
+        check_name(model, &amount)?;
+        pools.insert(model.to_owned(), gpu_amount(&amount)?);
+    }
+    Ok(Gpus::PerPool(field.at(), pools))
+}
+
+fn pair(field: &Field<'_>, reader: fn(&Field<'_>) -> Result<Placed, Fault>) -> Result<Pair, Fault> {
+    let keys = field.map(&["guaranteed", "limit"])?;
+    let amount = |key: &str| keys.get(key)?.map(|field| reader(&field)).transpose();
+    Ok(Pair { guaranteed: amount("guaranteed")?, limit: amount("limit")? })
+}
+
+fn gpu_amount(field: &Field<'_>) -> Result<Placed, Fault> {
+    amount(field, GPUS_ALLOWED, |text| text::gpu_parts(text).filter(|parts| *parts <= GPUS_MAX * 3000))
+}
+
+fn cores(field: &Field<'_>) -> Result<Placed, Fault> {
+    amount(field, "cores such as 64, 0.5 or 500m, or unlimited", |text| {
+        text::cores(text).filter(|milli| *milli <= 1_000_000_000_000)
+    })
+}
+
+fn bytes(field: &Field<'_>) -> Result<Placed, Fault> {
+    amount(field, "a size such as 512GiB, or unlimited", |text| {
+        text::size(text).filter(|bytes| *bytes <= BYTES_MAX)
+    })
+}
+
+fn amount(field: &Field<'_>, allowed: &str, read: impl FnOnce(&str) -> Option<u64>) -> Result<Placed, Fault> {
+    let written = if field.is_map() { None } else { field.text().ok() };
+    let amount = match written {
+        Some("unlimited") => Some(Amount::Unlimited),
+        Some(text) => read(text).map(Amount::Of),
+        None => None,
+    };
+    let amount = amount.ok_or_else(|| field.wrong(allowed))?;
+    Ok(Placed { amount, at: field.at() })
+}
+
+fn tenant(line: Line, pools: &[String]) -> Tenant {
+    let gpus = if pools.is_empty() {
+        GpuQuota::Any(gpu_pair(&line, None).quota())
+    } else {
+        let said = |pool: &&String| {
+            let pair = gpu_pair(&line, Some(pool));
+            pair.guaranteed.is_some() || pair.limit.is_some()
+        };
+        let quota = |pool: &String| (pool.clone(), gpu_pair(&line, Some(pool)).quota());
+        GpuQuota::PerPool(pools.iter().filter(said).map(quota).collect())
+    };
+    Tenant {
+        gpus,
+        cpu: line.cpu.map_or(Quota::UNMETERED, Pair::quota),
+        memory: line.memory.map_or(Quota::UNMETERED, Pair::quota),
+        weight: line.weight,
+        priority: line.priority,
+        path: line.path,
+    }
+}

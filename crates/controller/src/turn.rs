@@ -1,0 +1,343 @@
+//! The turn: inputs in, one durable commit, then replies and actions. Never the other way round.
+//!
+//! Events are applied to the state in memory as they are decided and written in one append at the end. When the
+//! append fails the controller is done for: its state is ahead of the disk, so it must be dropped and opened
+//! again. Replies and actions have not left by then. Woken by a request, by the world, by the clock or by a
+//! restart, the code is the same.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use wharf_engine::decide::Decision;
+use wharf_engine::event::Event;
+use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
+use wharf_engine::plan::{Memory, Plan, plan};
+use wharf_engine::state::State;
+use wharf_engine::units::{JobId, Millis, Timestamp};
+
+use crate::codec;
+use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Term};
+use crate::history;
+use crate::selectors::Strings;
+use crate::sent::Sent;
+use crate::world::{World, WorldFault, WorldReport};
+
+/// How a controller keeps house.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// A snapshot is taken after so many events, or twice as many as the last one holds.
+    pub snapshot_after: u64,
+    /// An action that the world has not answered is sent again after this long.
+    pub resend_after: Millis,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { snapshot_after: 50_000, resend_after: Millis::from_secs(30) }
+    }
+}
+
+/// Why a controller had to stop. Running jobs do not notice.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] DiskFault),
+    /// The world.
+    #[error(transparent)]
+    World(#[from] WorldFault),
+    /// The snapshot rebuilds another state than the one it was taken of.
+    #[error(
+        "the snapshot at index {index} does not rebuild the state it was taken of; keep the data directory and report it"
+    )]
+    HashDiffers {
+        /// Where.
+        index: u64,
+    },
+}
+
+/// Figures of a controller's life, for `/metrics`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Turns taken.
+    pub turns: u64,
+    /// Plans that panicked and were skipped.
+    pub plan_panics: u64,
+    /// Reports that built on something unknown, answered by a full list.
+    pub gaps: u64,
+    /// Snapshots written.
+    pub snapshots: u64,
+}
+
+/// One control plane over one disk and one world.
+pub struct Controller<D, W> {
+    state: State,
+    memory: Memory,
+    disk: D,
+    world: W,
+    term: Term,
+    now: Timestamp,
+    strings: Strings,
+    sent: Sent,
+    settings: Settings,
+    snapshot_at: u64,
+    records: Vec<Record>,
+    rows: Vec<HistoryRow>,
+    figures: Figures,
+}
+
+/// The answer to one input: the job it is about, or why not.
+pub type Reply = Result<Option<JobId>, Rejection>;
+
+impl<D: Disk, W: World> Controller<D, W> {
+    /// Takes the term, rebuilds the state and meets the world.
+    pub fn open(mut disk: D, world: W, settings: Settings) -> Result<Self, Fault> {
+        let term = disk.take_term()?;
+        let (state, now) = recover(&mut disk)?;
+        let snapshot_at = state.index() + settings.snapshot_after;
+        let mut controller = Self {
+            state,
+            memory: Memory::default(),
+            disk,
+            world,
+            term,
+            now,
+            strings: Strings::default(),
+            sent: Sent::default(),
+            settings,
+            snapshot_at,
+            records: Vec::new(),
+            rows: Vec::new(),
+            figures: Figures::default(),
+        };
+        controller.now = controller.now.max(controller.world.now());
+        controller.meet()?;
+        controller.finish_turn()?;
+        Ok(controller)
+    }
+
+    /// The state after the last commit.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The world's time as of the last turn; never goes back, also across leaders.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Our reign.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Figures of its life.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// The disk, for history queries.
+    pub fn disk(&mut self) -> &mut D {
+        &mut self.disk
+    }
+
+    /// The world, for samples.
+    pub fn world(&mut self) -> &mut W {
+        &mut self.world
+    }
+
+    /// What selectors see of the nodes.
+    pub fn strings(&self) -> &Strings {
+        &self.strings
+    }
+
+    /// The earliest moment at which there is something to do without anybody asking.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let resend = self.sent.next_resend(self.settings.resend_after);
+        [self.state.next_deadline(self.now), self.world.next_change(), resend].into_iter().flatten().min()
+    }
+
+    /// One turn. The replies are in the order of the inputs.
+    pub fn turn(&mut self, inputs: &[Input]) -> Result<Vec<Reply>, Fault> {
+        self.now = self.now.max(self.world.now());
+        self.figures.turns += 1;
+        for report in self.world.changes()? {
+            self.observe(report)?;
+        }
+        let replies = inputs.iter().map(|input| self.answer(input)).collect();
+        self.finish_turn()?;
+        Ok(replies)
+    }
+
+    /// What a submission would lead to now: by the same code, on a copy.
+    pub fn what_if(&mut self, submission: &Submission) -> Result<(State, JobId), Rejection> {
+        let mut copy = self.state.clone();
+        for definition in self.missing_sets(submission) {
+            let decision = copy.decide(&Input::DefineSets(vec![definition]), self.now)?;
+            copy.apply_all(&decision.events);
+        }
+        let decision = copy.decide(&Input::Submit(Box::new(submission.clone())), self.now)?;
+        copy.apply_all(&decision.events);
+        let made = plan(&copy, copy.tenants.policy(), &Memory::default(), self.now);
+        let events = made.events(&copy, self.now);
+        copy.apply_all(&events);
+        Ok((copy, decision.job.expect("a submission is about a job")))
+    }
+
+    /// Writes a snapshot and cuts the journal before it.
+    pub fn snapshot(&mut self) -> Result<(), Fault> {
+        let events = self.state.snapshot();
+        let body = codec::encode_all(&events);
+        let state_hash = *blake3::hash(&body).as_bytes();
+        let (next, at, version) = (self.state.index(), self.now.0, codec::VERSION);
+        self.disk.put_snapshot(self.term, &Snapshot { next, at, version, state_hash, body })?;
+        let keep = self.state.tenants.policy().history_keep;
+        self.disk.trim_history(self.term, self.now.0.saturating_sub(keep.0))?;
+        let held = u64::try_from(events.len()).unwrap_or(u64::MAX / 2);
+        self.snapshot_at = next + self.settings.snapshot_after.max(2 * held);
+        self.figures.snapshots += 1;
+        Ok(())
+    }
+
+    /// Nodes first, so that the selectors of work that already runs can be compiled before it is adopted.
+    fn meet(&mut self) -> Result<(), Fault> {
+        let listed = self.world.list()?;
+        let mut nodes = listed.clone();
+        nodes.report.scope = Scope::Nodes;
+        nodes.report.tasks.clear();
+        let _ = self.take(nodes); // a list is never a gap, and one that is stale teaches nothing
+        for job in listed.report.tasks.iter().filter_map(|task| task.job.as_ref()) {
+            let missing = self.missing_sets(job);
+            self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
+        }
+        let _ = self.take(listed);
+        Ok(())
+    }
+
+    fn observe(&mut self, report: WorldReport) -> Result<(), Fault> {
+        if let Err(Rejection::Gap { .. }) = self.take(report) {
+            self.figures.gaps += 1;
+            let listed = self.world.list()?;
+            let _ = self.take(listed);
+        }
+        Ok(())
+    }
+
+    /// Learns from a report. Stale ones are dropped; a gap is the caller's business.
+    fn take(&mut self, mut said: WorldReport) -> Reply {
+        let mut strings_changed = false;
+        for node in said.nodes {
+            said.report.nodes.push(node.node.clone());
+            strings_changed |= self.strings.learn(node);
+        }
+        for name in &said.report.nodes_gone {
+            strings_changed |= self.strings.forget(name);
+        }
+        if said.report.since.is_none() {
+            let named = said.report.nodes.iter().map(|node| node.name.clone()).collect();
+            strings_changed |= self.strings.keep(&named);
+        }
+        let reply = self.settle(&Input::Observe(said.report));
+        if strings_changed {
+            let sources: Vec<&str> = self.state.fleet.set_sources().collect();
+            let compiled = sources.into_iter().filter_map(|source| self.strings.compile(source)).collect();
+            self.settle(&Input::DefineSets(compiled)).expect("defining a set is never refused");
+        }
+        reply
+    }
+
+    fn answer(&mut self, input: &Input) -> Reply {
+        if let Input::Submit(submission) = input {
+            let missing = self.missing_sets(submission);
+            if !missing.is_empty() {
+                self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
+            }
+        }
+        self.settle(input)
+    }
+
+    fn missing_sets(&self, submission: &Submission) -> Vec<SetDefinition> {
+        let fleet = &self.state.fleet;
+        let nodes = Some(&submission.nodes).filter(|source| fleet.node_set(source).is_none());
+        let devices = Some(&submission.devices).filter(|source| fleet.device_set(source).is_none());
+        [nodes, devices].into_iter().flatten().filter_map(|source| self.strings.compile(source)).collect()
+    }
+
+    /// Decides and applies; what happened is written at the end of the turn.
+    fn settle(&mut self, input: &Input) -> Reply {
+        let Decision { events, job } = self.state.decide(input, self.now)?;
+        for event in &events {
+            self.happened(event);
+        }
+        Ok(job)
+    }
+
+    fn happened(&mut self, event: &Event) {
+        self.rows.extend(history::project(&self.state, event, self.state.index(), self.now));
+        self.state.apply(event);
+        self.records.push(codec::encode(event, self.now.0));
+    }
+
+    fn finish_turn(&mut self) -> Result<(), Fault> {
+        self.settle(&Input::Tick).expect("time is never refused");
+        let made = self.plan();
+        let events = made.events(&self.state, self.now);
+        self.memory.remember(&made, &self.state);
+        for event in &events {
+            self.happened(event);
+        }
+        self.commit()?;
+        let due = self.sent.new_ones(self.state.actions_due(), self.now, self.settings.resend_after);
+        if !due.is_empty() {
+            self.world.act(self.term, &due)?;
+        }
+        if self.state.index() >= self.snapshot_at {
+            self.snapshot()?;
+        }
+        Ok(())
+    }
+
+    /// A panic while planning costs this plan, not the control plane: the journal up to here replays it.
+    fn plan(&mut self) -> Plan {
+        let policy = self.state.tenants.policy();
+        let planned = catch_unwind(AssertUnwindSafe(|| plan(&self.state, policy, &self.memory, self.now)));
+        planned.unwrap_or_else(|_| {
+            self.figures.plan_panics += 1;
+            Plan { basis: self.state.index(), starts: Vec::new(), refusals: Vec::new() }
+        })
+    }
+
+    fn commit(&mut self) -> Result<(), Fault> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let count = u64::try_from(self.records.len()).expect("a count of events fits");
+        let expected = self.state.index() - count;
+        let batch = Batch { term: self.term, expected, records: &self.records, history: &self.rows };
+        self.disk.append(batch)?;
+        self.records.clear();
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+/// The state that a disk holds, and the time of its last event.
+pub fn recover(disk: &mut impl Disk) -> Result<(State, Timestamp), Fault> {
+    let mut now = Timestamp(0);
+    let mut state = State::default();
+    if let Some(snapshot) = disk.snapshot()? {
+        let events = codec::decode_all(snapshot.version, &snapshot.body)?;
+        state = State::resume(&events, snapshot.next);
+        now = Timestamp(snapshot.at);
+        if codec::state_hash(&state) != snapshot.state_hash {
+            return Err(Fault::HashDiffers { index: snapshot.next });
+        }
+    }
+    let from = state.index();
+    disk.read(from, &mut |index, record| {
+        let event = codec::decode(&record, &format!("journal index {index}"))?;
+        state.apply(&event);
+        now = now.max(Timestamp(record.at));
+        Ok(())
+    })?;
+    Ok((state, now))
+}

@@ -1,0 +1,124 @@
+//! What the world must do, always derived from state: after a restart the same actions are due again, and every
+//! action may be repeated without harm.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::event::{HeldTask, TaskPhase};
+use crate::input::{Submission, TaskRef};
+use crate::jobs::Job;
+use crate::state::State;
+use crate::units::{GpuMask, GpuUnits, Timestamp, Uid};
+
+/// What the world must do. The controller sends it with its term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Run these tasks of one attempt.
+    Start {
+        /// Which try.
+        attempt: u32,
+        /// The job, whole, so that the world can tell a control plane that lost its journal.
+        job: Box<Submission>,
+        /// Where each task goes.
+        tasks: Vec<StartTask>,
+    },
+    /// Ask the job to save its work; the coordinator answers for all ranks.
+    AskCheckpoint {
+        /// Which job.
+        uid: Uid,
+        /// Which try.
+        attempt: u32,
+        /// It is stopped then at the latest.
+        deadline: Timestamp,
+    },
+    /// Stop these tasks. A world that does not know one says that it ended, and never starts it later.
+    Stop {
+        /// Which.
+        tasks: Vec<TaskRef>,
+        /// They are killed then.
+        deadline: Timestamp,
+    },
+    /// Everything reported up to here is durable: what ended by then may be forgotten.
+    Acknowledge {
+        /// The generation.
+        generation: u64,
+    },
+}
+
+/// Where one task goes, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartTask {
+    /// Which task.
+    pub task: u32,
+    /// Which node.
+    pub node: String,
+    /// Which of its GPUs.
+    pub gpus: GpuMask,
+    /// How much of each of them.
+    pub units_each: GpuUnits,
+}
+
+impl State {
+    /// Everything the world must do now.
+    pub fn actions_due(&self) -> Vec<Action> {
+        let mut due = Vec::new();
+        for &id in self.ledger.unsettled() {
+            let job = self.jobs.get(id).expect("what is held belongs to a live job");
+            let holding = self.ledger.holding(id).expect("an unsettled job holds something");
+            self.add_start(job, holding.attempt, &holding.tasks, &mut due);
+            if let Some(deadline) = holding.asked_until() {
+                due.push(Action::AskCheckpoint { uid: job.uid, attempt: holding.attempt, deadline });
+            }
+            add_stop(job, holding.attempt, &holding.tasks, &mut due);
+        }
+        for &task in self.ledger.orphans().keys() {
+            due.push(Action::Stop { tasks: alloc::vec![task], deadline: Timestamp(0) });
+        }
+        if let Some(mark) = self.fleet.world() {
+            due.push(Action::Acknowledge { generation: mark.generation });
+        }
+        due
+    }
+
+    fn add_start(&self, job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {
+        let bound = tasks.iter().filter(|task| task.phase == TaskPhase::Bound);
+        let start = bound.map(|task| StartTask {
+            task: task.place.task,
+            node: self.fleet.node(task.place.node).map_or_else(String::new, |node| node.facts.name.clone()),
+            gpus: task.place.gpus,
+            units_each: task.place.units_each,
+        });
+        let tasks: Vec<StartTask> = start.collect();
+        if !tasks.is_empty() {
+            due.push(Action::Start { attempt, job: Box::new(self.submission(job)), tasks });
+        }
+    }
+
+    /// The job as it was submitted, with names where the state has ids.
+    pub fn submission(&self, job: &Job) -> Submission {
+        let spec = &job.spec;
+        let level = |level: crate::units::LevelId| self.fleet.levels()[usize::from(level.0)].clone();
+        Submission {
+            uid: job.uid,
+            tenant: self.tenants.path(spec.tenant).to_string(),
+            trust: Some(self.tenants.trust(spec.trust).to_string()),
+            nodes: self.fleet.node_set_source(spec.shape.nodes).to_string(),
+            devices: self.fleet.device_set_source(spec.shape.devices).to_string(),
+            gang_within: spec.topology.gang_within.map(level),
+            spec: spec.clone(),
+        }
+    }
+}
+
+fn add_stop(job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {
+    let stopping = tasks.iter().filter_map(|task| match task.phase {
+        TaskPhase::Stopping { deadline } => Some((deadline, task.place.task)),
+        _ => None,
+    });
+    let stopping: Vec<_> = stopping.collect();
+    if let Some(deadline) = stopping.iter().map(|&(deadline, _)| deadline).min() {
+        let task_ref = |&(_, task)| TaskRef { uid: job.uid, task, attempt };
+        due.push(Action::Stop { tasks: stopping.iter().map(task_ref).collect(), deadline });
+    }
+}

@@ -1,0 +1,285 @@
+//! Invariants, recomputed the slow way from first facts. Shares no helper with the planner or the indexes:
+//! what it finds is a bug, and which invariant it breaks is listed in ARCHITECTURE.md.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+use crate::event::{HeldTask, TaskPhase};
+use crate::jobs::Phase;
+use crate::policy::{Amount, GpuQuota, Policy};
+use crate::state::State;
+use crate::units::{GpuUnits, JobId, NodeId, Resources};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "finding", rename_all = "snake_case")]
+pub enum Finding {
+    /// I1: a GPU is given out more than once.
+    GpuOversubscribed {
+        /// On which node.
+        node: String,
+        /// Which GPU.
+        gpu: usize,
+        /// What is held of it, in 1/3000.
+        held: u64,
+    },
+    /// I2: a node is given out beyond what it has.
+    NodeOversubscribed {
+        /// Which.
+        node: String,
+    },
+    /// I3: a gang has some of its places.
+    GangSplit {
+        /// Which job.
+        job: u64,
+        /// How many tasks hold a place or are done.
+        alive: usize,
+        /// Its minimum.
+        min: u32,
+    },
+    /// I4: a task is held on a node that is gone or down.
+    HeldOnLostNode {
+        /// Which job.
+        job: u64,
+        /// Which task.
+        task: u32,
+    },
+    /// I5: a tenant passed a limit by a start under the policy in force.
+    LimitPassed {
+        /// Which tenant.
+        tenant: String,
+        /// In what.
+        resource: String,
+        /// What is held.
+        used: u64,
+        /// What may be.
+        limit: u64,
+    },
+    /// I6: strangers share a GPU.
+    TrustMixed {
+        /// On which node.
+        node: String,
+        /// Which GPU.
+        gpu: usize,
+    },
+    /// I7: a job's phase and what it holds contradict each other.
+    PhaseMismatch {
+        /// Which job.
+        job: u64,
+        /// How.
+        what: String,
+    },
+    /// I8: an index is not what the facts say.
+    IndexWrong {
+        /// Which.
+        index: String,
+    },
+    /// I9: a job is placed where it may not be.
+    NotAllowed {
+        /// Which job.
+        job: u64,
+        /// Which task.
+        task: u32,
+    },
+    /// I10: a state rebuilt from its snapshot is another state.
+    SnapshotDiffers,
+}
+
+impl State {
+    /// Everything that is wrong with the state.
+    pub fn check(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        check_devices(self, &mut findings);
+        check_jobs(self, &mut findings);
+        check_limits(self, self.tenants.policy(), &mut findings);
+        check_indexes(self, &mut findings);
+        findings
+    }
+
+    /// What [`State::check`] finds, and whether the snapshot rebuilds the state. Costs a copy of everything.
+    pub fn check_deep(&self) -> Vec<Finding> {
+        let mut findings = self.check();
+        let snapshot = self.snapshot();
+        let rebuilt = Self::resume(&snapshot, self.index());
+        if rebuilt.snapshot() != snapshot || !rebuilt.check().is_empty() && findings.is_empty() {
+            findings.push(Finding::SnapshotDiffers);
+        }
+        findings
+    }
+}
+
+struct Tasks<'a> {
+    state: &'a State,
+}
+
+impl<'a> Tasks<'a> {
+    /// Every task that takes a place, with its job.
+    fn held(&self) -> impl Iterator<Item = (JobId, &'a HeldTask)> {
+        let holdings = self.state.ledger.holdings();
+        let tasks = holdings.flat_map(|(job, holding)| holding.tasks.iter().map(move |task| (job, task)));
+        tasks.filter(|(_, task)| !matches!(task.phase, TaskPhase::Gone { .. }))
+    }
+}
+
+fn name_of(state: &State, node: NodeId) -> String {
+    state.fleet.node(node).map_or_else(|| "?".to_string(), |node| node.facts.name.clone())
+}
+
+fn check_devices(state: &State, findings: &mut Vec<Finding>) {
+    let mut gpus: BTreeMap<(NodeId, usize), (u64, Vec<u32>)> = BTreeMap::new();
+    let mut nodes: BTreeMap<NodeId, Resources> = BTreeMap::new();
+    for (job, task) in (Tasks { state }).held() {
+        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
+        let held = nodes.entry(task.place.node).or_default();
+        *held = *held + spec.shape.resources;
+        for gpu in task.place.gpus.indexes() {
+            let (units, trusts) = gpus.entry((task.place.node, gpu)).or_default();
+            *units += task.place.units_each.parts();
+            trusts.push(spec.trust.0);
+        }
+    }
+    for ((node, gpu), (held, mut trusts)) in gpus {
+        if held > GpuUnits::WHOLE.parts() {
+            findings.push(Finding::GpuOversubscribed { node: name_of(state, node), gpu, held });
+        }
+        trusts.dedup();
+        if trusts.iter().any(|trust| *trust != trusts[0]) {
+            findings.push(Finding::TrustMixed { node: name_of(state, node), gpu });
+        }
+    }
+    for (node, held) in nodes {
+        // What others use may have grown after we placed; what we placed ourselves must fit the node.
+        let fits = state.fleet.node(node).is_none_or(|known| known.facts.capacity.covers(&held));
+        if !fits {
+            findings.push(Finding::NodeOversubscribed { node: name_of(state, node) });
+        }
+    }
+}
+
+fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
+    for (id, job) in state.jobs.iter() {
+        let holding = state.ledger.holding(id);
+        let mismatch = match (job.phase, holding) {
+            (Phase::Waiting, Some(_)) => Some("waits and holds places"),
+            (Phase::Active | Phase::Leaving(_), None) => Some("is active and holds nothing"),
+            (Phase::Waiting, None) | (Phase::Active | Phase::Leaving(_), Some(_)) => None,
+        };
+        if let Some(what) = mismatch {
+            findings.push(Finding::PhaseMismatch { job: id.0, what: what.to_string() });
+        }
+        let Some(holding) = holding else { continue };
+        let lost = |task: &&HeldTask| {
+            use crate::input::Exit;
+            matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped | Exit::Failed, .. })
+        };
+        let alive = holding.tasks.len() - holding.tasks.iter().filter(lost).count();
+        if job.phase == Phase::Active && alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX) {
+            findings.push(Finding::GangSplit { job: id.0, alive, min: job.spec.min });
+        }
+        if holding.attempt != job.past.attempts {
+            findings.push(Finding::PhaseMismatch {
+                job: id.0,
+                what: "holds places of another attempt".to_string(),
+            });
+        }
+    }
+    for (job, task) in (Tasks { state }).held() {
+        let node = state.fleet.node(task.place.node);
+        if !node.is_some_and(|node| node.facts.up) {
+            findings.push(Finding::HeldOnLostNode { job: job.0, task: task.place.task });
+        }
+        let adopted = state.ledger.holding(job).is_some_and(|holding| holding.policy == 0);
+        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
+        let right_pool =
+            spec.shape.devices.0 == 0 || state.fleet.set_has_pool(spec.shape.devices, task.place.pool);
+        if !adopted && !right_pool {
+            findings.push(Finding::NotAllowed { job: job.0, task: task.place.task });
+        }
+    }
+}
+
+/// A limit may be passed by what was there before the policy; never by a start under it.
+fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
+    for tenant in &policy.tenants {
+        let below = |path: &str| {
+            path.strip_prefix(tenant.path.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut parts: BTreeMap<&str, u64> = BTreeMap::new();
+        let (mut cpu, mut memory, mut started_under_it) = (0u64, 0u64, false);
+        for (job, task) in (Tasks { state }).held() {
+            let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
+            if !below(state.tenants.path(spec.tenant)) {
+                continue;
+            }
+            started_under_it |=
+                state.ledger.holding(job).is_some_and(|held| held.policy == state.tenants.version());
+            let units = task.place.units_each.parts() * u64::from(task.place.gpus.count());
+            *parts.entry(state.fleet.model(task.place.pool)).or_default() += units;
+            cpu += spec.shape.resources.cpu_milli;
+            memory += spec.shape.resources.memory;
+        }
+        let mut metered =
+            alloc::vec![("cpu", cpu, tenant.cpu.limit), ("memory", memory, tenant.memory.limit)];
+        match &tenant.gpus {
+            GpuQuota::Any(quota) => {
+                let used = parts
+                    .iter()
+                    .map(|(model, units)| units * u64::from(policy.normal_of(model)))
+                    .sum::<u64>();
+                metered.push(("gpus", used.div_ceil(1000), quota.limit));
+            }
+            GpuQuota::PerPool(quotas) => {
+                for (model, quota) in quotas {
+                    metered.push((
+                        model,
+                        parts.get(model.as_str()).copied().unwrap_or_default(),
+                        quota.limit,
+                    ));
+                }
+            }
+        }
+        for (resource, used, limit) in metered {
+            let Amount::Of(limit) = limit else { continue };
+            if started_under_it && used > limit && !was_over(state) {
+                let (tenant, resource) = (tenant.path.clone(), resource.to_string());
+                findings.push(Finding::LimitPassed { tenant, resource, used, limit });
+            }
+        }
+    }
+}
+
+/// True when something still runs that was started under an earlier policy: then being over is no proof.
+fn was_over(state: &State) -> bool {
+    state.ledger.holdings().any(|(_, holding)| holding.policy != state.tenants.version())
+}
+
+fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
+    let mut rebuilt = State::default();
+    state.snapshot().iter().for_each(|event| rebuilt.apply(event));
+    let mut wrong = |index: &str| findings.push(Finding::IndexWrong { index: index.to_string() });
+    for (node, room) in rebuilt.ledger.rooms().iter() {
+        if state.ledger.rooms().get(node) != Some(room) {
+            wrong("rooms");
+            break;
+        }
+    }
+    if rebuilt.ledger.rooms().len() != state.ledger.rooms().len() {
+        wrong("rooms");
+    }
+    if rebuilt.jobs.waiting_len() != state.jobs.waiting_len() {
+        wrong("waiting");
+    }
+    if rebuilt.ledger.unsettled() != state.ledger.unsettled() {
+        wrong("unsettled");
+    }
+    if rebuilt.ledger.deadlines() != state.ledger.deadlines() {
+        wrong("deadlines");
+    }
+    if state.tenants.ids().any(|tenant| rebuilt.ledger.used(tenant) != state.ledger.used(tenant)) {
+        wrong("use by tenant");
+    }
+}

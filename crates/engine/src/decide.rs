@@ -1,0 +1,232 @@
+//! What should happen. Reads only, so it may refuse freely; nothing changes until the events are applied.
+
+mod conclude;
+mod observe;
+mod submit;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::event::{
+    Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase, TenantsEvent,
+};
+use crate::fleet::Fleet;
+use crate::input::{Input, Rejection, SetDefinition, SetMembers};
+use crate::jobs::Phase;
+use crate::policy::Policy;
+use crate::state::State;
+use crate::tenants::Tenants;
+use crate::units::{JobId, NodeId, PoolId, TenantId, Timestamp, TrustId};
+
+/// What an input leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Facts, in order.
+    pub events: Vec<Event>,
+    /// The job it is about, where it is about one.
+    pub job: Option<JobId>,
+}
+
+impl From<Vec<Event>> for Decision {
+    fn from(events: Vec<Event>) -> Self {
+        Self { events, job: None }
+    }
+}
+
+impl State {
+    /// What should happen because of an input.
+    pub fn decide(&self, input: &Input, now: Timestamp) -> Result<Decision, Rejection> {
+        match input {
+            Input::Submit(submission) => submit::submit(self, submission, now),
+            Input::Cancel { job } => self.cancel(*job, now),
+            Input::Evict { job, by } => self.evict(*job, by, now),
+            Input::Cordon { node, on } => self.cordon(node, *on),
+            Input::ApplyPolicy(policy) => self.apply_policy(policy),
+            Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
+            Input::Observe(report) => observe::observe(self, report, now),
+            Input::Tick => Ok(self.deadlines_passed(now).into()),
+        }
+    }
+
+    fn cancel(&self, id: JobId, now: Timestamp) -> Result<Decision, Rejection> {
+        let job = self.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
+        let next = Next::End(Outcome::Cancelled);
+        let events = match job.phase {
+            Phase::Waiting => {
+                alloc::vec![Event::Jobs(JobsEvent::Ended { job: id, outcome: Outcome::Cancelled, at: now })]
+            }
+            Phase::Active | Phase::Leaving(Next::Requeue(_)) => self.leave_at_once(id, next, now),
+            Phase::Leaving(Next::End(_)) => return Err(Rejection::NothingToDo),
+        };
+        Ok(Decision { events, job: Some(id) })
+    }
+
+    fn evict(&self, id: JobId, by: &str, now: Timestamp) -> Result<Decision, Rejection> {
+        let job = self.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
+        match job.phase {
+            Phase::Waiting => return Err(Rejection::NotRunning),
+            Phase::Leaving(_) => return Err(Rejection::NothingToDo),
+            Phase::Active if !job.spec.preemptible => return Err(Rejection::NotPreemptible),
+            Phase::Active => {}
+        }
+        let holding = self.ledger.holding(id).expect("an active job holds something");
+        let next = Next::Requeue(RequeueWhy::Evicted);
+        let all_run = holding.tasks.iter().all(|task| task.phase == TaskPhase::Running);
+        let events = match job.spec.checkpoint {
+            Some(checkpoint) if all_run => alloc::vec![
+                Event::Jobs(JobsEvent::Leaving { job: id, next, at: now }),
+                Event::Ledger(LedgerEvent::Asked {
+                    job: id,
+                    tasks: holding.holding_tasks(),
+                    by: String::from(by),
+                    deadline: now + checkpoint.grace,
+                    at: now,
+                }),
+            ],
+            Some(_) | None => self.leave_at_once(id, next, now),
+        };
+        Ok(Decision { events, job: Some(id) })
+    }
+
+    /// Everything it holds is told to stop.
+    fn leave_at_once(&self, job: JobId, next: Next, now: Timestamp) -> Vec<Event> {
+        let tasks = self.ledger.holding(job).map(crate::event::Holding::holding_tasks).unwrap_or_default();
+        let deadline = now + self.tenants.policy().stop_grace;
+        alloc::vec![
+            Event::Jobs(JobsEvent::Leaving { job, next, at: now }),
+            Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now }),
+        ]
+    }
+
+    fn cordon(&self, name: &str, on: bool) -> Result<Decision, Rejection> {
+        let node =
+            self.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })?;
+        let known = self.fleet.node(node).expect("a named node is there");
+        if known.cordoned == on {
+            return Err(Rejection::NothingToDo);
+        }
+        Ok(alloc::vec![Event::Fleet(FleetEvent::Cordoned { node, on })].into())
+    }
+
+    fn apply_policy(&self, policy: &Policy) -> Result<Decision, Rejection> {
+        if self.tenants.version() > 0 && self.tenants.policy() == policy {
+            return Err(Rejection::NothingToDo);
+        }
+        let mut names = Names::new(&self.tenants);
+        for tenant in &policy.tenants {
+            names.tenant(&tenant.path);
+        }
+        let mut events = names.events;
+        let version = self.tenants.version() + 1;
+        events.push(Event::Tenants(TenantsEvent::PolicyApplied { version, policy: policy.clone() }));
+        Ok(events.into())
+    }
+
+    fn define_sets(&self, sets: &[SetDefinition]) -> Vec<Event> {
+        let mut events = Vec::new();
+        let (mut next_nodes, mut next_devices) = (self.fleet.next_node_set(), self.fleet.next_device_set());
+        for definition in sets {
+            let source = &definition.source;
+            let event = match &definition.members {
+                SetMembers::Nodes(names) => {
+                    let members = node_ids(&self.fleet, names);
+                    let known = self.fleet.node_set(source);
+                    if known.is_some_and(|(_, before)| before == members) {
+                        continue;
+                    }
+                    let set = known.map_or(next_nodes, |(set, _)| set);
+                    next_nodes.0 += u32::from(known.is_none());
+                    FleetEvent::NodeSetDefined { set, source: source.clone(), members }
+                }
+                SetMembers::Models(models) => {
+                    let pools = pool_ids(&self.fleet, models);
+                    let known = self.fleet.device_set(source);
+                    if known.is_some_and(|(_, before)| before == pools) {
+                        continue;
+                    }
+                    let set = known.map_or(next_devices, |(set, _)| set);
+                    next_devices.0 += u32::from(known.is_none());
+                    FleetEvent::DeviceSetDefined { set, source: source.clone(), pools }
+                }
+            };
+            events.push(Event::Fleet(event));
+        }
+        events
+    }
+
+    /// Who was asked to save its work and has had its time is told to stop.
+    fn deadlines_passed(&self, now: Timestamp) -> Vec<Event> {
+        let due = self.ledger.deadlines().iter().take_while(|&&(deadline, _)| deadline <= now);
+        due.map(|&(_, job)| self.stop_asked(job, now)).collect()
+    }
+
+    fn stop_asked(&self, job: JobId, now: Timestamp) -> Event {
+        let holding = self.ledger.holding(job).expect("a deadline belongs to a holding");
+        let asked = holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
+        let tasks = asked.map(|task| task.place.task).collect();
+        let deadline = now + self.tenants.policy().stop_grace;
+        Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now })
+    }
+}
+
+/// Ids for paths and trust domains that are new, and the events that name them.
+struct Names<'a> {
+    tenants: &'a Tenants,
+    new_tenants: Vec<String>,
+    new_trusts: Vec<String>,
+    events: Vec<Event>,
+}
+
+impl<'a> Names<'a> {
+    fn new(tenants: &'a Tenants) -> Self {
+        Self { tenants, new_tenants: Vec::new(), new_trusts: Vec::new(), events: Vec::new() }
+    }
+
+    /// The tenant of that path; it and everyone above it are named if they are new.
+    fn tenant(&mut self, path: &str) -> TenantId {
+        if let Some((above, _)) = path.rsplit_once('/') {
+            self.tenant(above);
+        }
+        if let Some(known) = self.tenants.named(path) {
+            return known;
+        }
+        let base = self.tenants.len();
+        if let Some(at) = self.new_tenants.iter().position(|new| new == path) {
+            return TenantId(small(base + at));
+        }
+        let tenant = TenantId(small(base + self.new_tenants.len()));
+        self.new_tenants.push(String::from(path));
+        self.events.push(Event::Tenants(TenantsEvent::TenantNamed { tenant, path: String::from(path) }));
+        tenant
+    }
+
+    /// The trust domain of that name, named if it is new.
+    fn trust(&mut self, name: &str) -> TrustId {
+        if let Some(known) = self.tenants.trust_named(name) {
+            return known;
+        }
+        let base = self.tenants.next_trust().0;
+        if let Some(at) = self.new_trusts.iter().position(|new| new == name) {
+            return TrustId(base + small(at));
+        }
+        let trust = TrustId(base + small(self.new_trusts.len()));
+        self.new_trusts.push(String::from(name));
+        self.events.push(Event::Tenants(TenantsEvent::TrustNamed { trust, name: String::from(name) }));
+        trust
+    }
+}
+
+fn small(count: usize) -> u32 {
+    u32::try_from(count).expect("fewer than 2^32 names")
+}
+
+fn node_ids(fleet: &Fleet, names: &[String]) -> Vec<NodeId> {
+    let mut ids: Vec<NodeId> = names.iter().filter_map(|name| fleet.node_named(name)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+fn pool_ids(fleet: &Fleet, models: &[String]) -> Vec<PoolId> {
+    fleet.pool_ids().filter(|&pool| models.iter().any(|model| model == fleet.model(pool))).collect()
+}

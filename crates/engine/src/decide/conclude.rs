@@ -1,0 +1,166 @@
+//! What follows for a job when tasks of it have changed: the gang rules in one place.
+
+use alloc::vec::Vec;
+
+use crate::event::{Event, HeldTask, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
+use crate::input::Exit;
+use crate::jobs::{Job, Phase};
+use crate::state::State;
+use crate::units::{JobId, Timestamp};
+
+/// What was learnt of one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Learnt {
+    /// It runs.
+    Runs { since: Timestamp },
+    /// It saved its work.
+    Saved { at: Timestamp },
+    /// It could not.
+    SaveFailed,
+    /// It is over.
+    Over { exit: Exit, at: Timestamp },
+}
+
+/// The events that follow for one job from what was learnt of its tasks.
+pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: Timestamp) -> Vec<Event> {
+    let job = state.jobs.get(id).expect("something is learnt of a live job");
+    let mut holding = state.ledger.holding(id).expect("something is learnt of what it holds").clone();
+    let mut events = Vec::new();
+    for &(task, what) in learnt {
+        if let Some(event) = fact(id, &holding, task, what) {
+            note(&mut holding, &event);
+            events.push(Event::Ledger(event));
+        }
+    }
+    stop_if_saved(state, id, &mut holding, &mut events, now);
+    follow(state, id, job, &holding, &mut events, now);
+    events
+}
+
+/// The fact that is new in what was learnt, if it is.
+fn fact(job: JobId, holding: &Holding, task: u32, learnt: Learnt) -> Option<LedgerEvent> {
+    let held = holding.task(task)?;
+    match learnt {
+        Learnt::Runs { since } if held.holds() && held.since.is_none() => {
+            Some(LedgerEvent::Running { job, task, since })
+        }
+        Learnt::Saved { at } if matches!(held.phase, TaskPhase::Asked { .. }) => {
+            // The coordinator speaks for all ranks.
+            Some(LedgerEvent::Acked { job, tasks: asked(holding), checkpoint_at: at })
+        }
+        Learnt::SaveFailed if matches!(held.phase, TaskPhase::Asked { failed: false, .. }) => {
+            Some(LedgerEvent::AskFailed { job, tasks: asked(holding) })
+        }
+        Learnt::Over { exit, at } if held.holds() => Some(LedgerEvent::Gone { job, task, exit, at }),
+        Learnt::Runs { .. } | Learnt::Saved { .. } | Learnt::SaveFailed | Learnt::Over { .. } => None,
+    }
+}
+
+fn asked(holding: &Holding) -> Vec<u32> {
+    let asked = holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
+    asked.map(|task| task.place.task).collect()
+}
+
+/// Keeps the copy of the holding in step, so that later conclusions see earlier ones.
+fn note(holding: &mut Holding, event: &LedgerEvent) {
+    let set = |task: &mut HeldTask, phase| task.phase = phase;
+    match event {
+        LedgerEvent::Running { task, since, .. } => {
+            let running = holding.tasks.iter_mut().filter(|held| held.place.task == *task);
+            running.for_each(|held| held.since = Some(*since));
+        }
+        LedgerEvent::Acked { tasks, checkpoint_at, .. } => {
+            let acked = holding.tasks.iter_mut().filter(|held| tasks.contains(&held.place.task));
+            acked.for_each(|held| set(held, TaskPhase::Acked { checkpoint_at: *checkpoint_at }));
+        }
+        LedgerEvent::Gone { task, exit, at, .. } => {
+            let gone = holding.tasks.iter_mut().filter(|held| held.place.task == *task);
+            gone.for_each(|held| set(held, TaskPhase::Gone { exit: *exit, at: *at }));
+        }
+        _ => {}
+    }
+}
+
+/// Work that is saved has no reason to stay.
+fn stop_if_saved(state: &State, job: JobId, holding: &mut Holding, events: &mut Vec<Event>, now: Timestamp) {
+    let saved = |task: &&mut HeldTask| matches!(task.phase, TaskPhase::Acked { .. });
+    let deadline = now + state.tenants.policy().stop_grace;
+    let mut tasks = Vec::new();
+    for task in holding.tasks.iter_mut().filter(saved) {
+        task.phase = TaskPhase::Stopping { deadline };
+        tasks.push(task.place.task);
+    }
+    if !tasks.is_empty() {
+        events.push(Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now }));
+    }
+}
+
+/// What becomes of the job as a whole.
+fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut Vec<Event>, now: Timestamp) {
+    let left = holding.holding_tasks();
+    let exits = |exit| {
+        holding
+            .tasks
+            .iter()
+            .filter(move |task| matches!(task.phase, TaskPhase::Gone { exit: how, .. } if how == exit))
+            .count()
+    };
+    let all_succeeded = exits(Exit::Succeeded) == holding.tasks.len();
+    let next = match job.phase {
+        Phase::Waiting => return,
+        // Who was to leave and finished its work first has finished.
+        Phase::Leaving(Next::Requeue(_)) if all_succeeded => Next::End(Outcome::Succeeded),
+        Phase::Leaving(next) => next,
+        Phase::Active => {
+            let failed = exits(Exit::Failed) > 0;
+            let lost = exits(Exit::Lost) + exits(Exit::Stopped);
+            let alive = left.len() + exits(Exit::Succeeded);
+            let below_min = lost > 0 && alive < usize::try_from(job.spec.min).expect("a u32 fits a usize");
+            let next = if failed && job.past.failures >= job.spec.retries {
+                Next::End(Outcome::Failed)
+            } else if failed {
+                Next::Requeue(RequeueWhy::TaskFailed)
+            } else if below_min {
+                Next::Requeue(RequeueWhy::NodeLost)
+            } else if left.is_empty() {
+                Next::End(Outcome::Succeeded)
+            } else {
+                return;
+            };
+            start_leaving(state, id, next, &left, events, now);
+            next
+        }
+    };
+    if left.is_empty() {
+        events.push(finish(state, id, job, next, now));
+    }
+}
+
+fn start_leaving(
+    state: &State,
+    job: JobId,
+    next: Next,
+    left: &[u32],
+    events: &mut Vec<Event>,
+    now: Timestamp,
+) {
+    events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+    if !left.is_empty() {
+        let deadline = now + state.tenants.policy().stop_grace;
+        let tasks = left.to_vec();
+        events.push(Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now }));
+    }
+}
+
+fn finish(state: &State, id: JobId, job: &Job, next: Next, now: Timestamp) -> Event {
+    Event::Jobs(match next {
+        Next::End(outcome) => JobsEvent::Ended { job: id, outcome, at: now },
+        Next::Requeue(RequeueWhy::TaskFailed) => {
+            let wait = state.tenants.policy().backoff(job.past.failures + 1);
+            JobsEvent::Requeued { job: id, not_before: now + wait, at: now }
+        }
+        Next::Requeue(RequeueWhy::NodeLost | RequeueWhy::Evicted) => {
+            JobsEvent::Requeued { job: id, not_before: Timestamp(0), at: now }
+        }
+    })
+}

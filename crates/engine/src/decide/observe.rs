@@ -1,0 +1,332 @@
+//! The difference between what a world says and what is known.
+//!
+//! A change and a full list go the same way; a full list additionally tells what is gone. Work that a world
+//! runs and we have never heard of is adopted when we meet that world for the first time; later it is an orphan,
+//! because whatever we let go must not come back by a late message.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::conclude::{Learnt, conclude};
+use super::{Decision, Names, submit};
+use crate::event::{Event, FleetEvent, JobsEvent, LedgerEvent, Next, NodeFacts, Placement, RequeueWhy};
+use crate::fleet::Fleet;
+use crate::input::{Exit, ObservedNode, ObservedTask, Rejection, Report, Scope, TaskRef, TaskStatus};
+use crate::state::State;
+use crate::units::{JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
+
+pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
+    let met_before = in_order(state, report)?;
+    let mut nodes = NodeChanges::new(&state.fleet);
+    nodes.compare(report);
+    if report.scope == Scope::Nodes {
+        return Ok(nodes.events.into());
+    }
+    let mut tasks = TaskChanges::default();
+    tasks.compare(state, report, &nodes, met_before);
+    tasks.lose(state, &nodes, now);
+    let mut events = nodes.events;
+    events.extend(tasks.orphans);
+    for (job, learnt) in &tasks.learnt {
+        events.extend(conclude(state, *job, learnt, now));
+    }
+    events.extend(adopt(state, &tasks.strangers, &nodes.places, now)?);
+    let mark = state.fleet.world();
+    if mark.is_none_or(|mark| (mark.world, mark.generation) != (report.world, report.generation)) {
+        let (world, generation) = (report.world, report.generation);
+        events.push(Event::Fleet(FleetEvent::WorldSeen { world, generation }));
+    }
+    Ok(events.into())
+}
+
+/// Whether we know this world, if the report may be taken at all.
+fn in_order(state: &State, report: &Report) -> Result<bool, Rejection> {
+    let mark = state.fleet.world().filter(|mark| mark.world == report.world);
+    let Some(mark) = mark else {
+        return if report.since.is_none() { Ok(false) } else { Err(Rejection::Gap { known: 0 }) };
+    };
+    match report.since {
+        None if report.generation < mark.generation => Err(Rejection::Stale),
+        Some(_) if report.generation <= mark.generation => Err(Rejection::Stale),
+        Some(since) if since != mark.generation => Err(Rejection::Gap { known: mark.generation }),
+        None | Some(_) => Ok(true),
+    }
+}
+
+/// What is new of nodes.
+struct NodeChanges<'a> {
+    fleet: &'a Fleet,
+    pools: Vec<String>,
+    levels: Vec<String>,
+    next_node: NodeId,
+    /// Where each reported or known name is after this report.
+    places: BTreeMap<String, (NodeId, PoolId)>,
+    /// Nodes whose tasks are lost.
+    lost: BTreeSet<NodeId>,
+    events: Vec<Event>,
+}
+
+impl<'a> NodeChanges<'a> {
+    fn new(fleet: &'a Fleet) -> Self {
+        Self {
+            fleet,
+            pools: fleet.pools().to_vec(),
+            levels: fleet.levels().to_vec(),
+            next_node: fleet.next_node(),
+            places: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn compare(&mut self, report: &Report) {
+        for observed in &report.nodes {
+            self.see(observed);
+        }
+        let gone: Vec<NodeId> = if report.since.is_none() {
+            let named: BTreeSet<&str> = report.nodes.iter().map(|node| node.name.as_str()).collect();
+            let nodes = self.fleet.nodes();
+            nodes.filter(|(_, node)| !named.contains(node.facts.name.as_str())).map(|(id, _)| id).collect()
+        } else {
+            report.nodes_gone.iter().filter_map(|name| self.fleet.node_named(name)).collect()
+        };
+        for node in gone {
+            self.lost.insert(node);
+            self.events.push(Event::Fleet(FleetEvent::NodeRemoved { node }));
+        }
+        // Names come before the nodes that use them.
+        self.events.sort_by_key(|event| {
+            !matches!(event, Event::Fleet(FleetEvent::PoolNamed { .. } | FleetEvent::LevelNamed { .. }))
+        });
+    }
+
+    fn see(&mut self, observed: &ObservedNode) {
+        let facts = self.facts(observed);
+        let known = self.fleet.node_named(&observed.name);
+        let node = known.unwrap_or_else(|| {
+            let node = self.next_node;
+            self.next_node = NodeId(node.0 + 1);
+            node
+        });
+        self.places.insert(observed.name.clone(), (node, facts.pool));
+        if !facts.up {
+            self.lost.insert(node);
+        }
+        let same = known.and_then(|node| self.fleet.node(node)).is_some_and(|known| known.facts == facts);
+        if !same {
+            self.events.push(Event::Fleet(FleetEvent::NodeSeen { node, facts }));
+        }
+    }
+
+    fn facts(&mut self, observed: &ObservedNode) -> NodeFacts {
+        let ObservedNode { name, up, model, gpus, capacity, others, others_gpus, domains } = observed;
+        NodeFacts {
+            name: name.clone(),
+            up: *up,
+            pool: self.pool(model),
+            gpus: gpus.clone(),
+            capacity: *capacity,
+            others: *others,
+            others_gpus: *others_gpus,
+            domains: domains.iter().map(|(level, domain)| (self.level(level), *domain)).collect(),
+        }
+    }
+
+    fn pool(&mut self, model: &str) -> PoolId {
+        let at = self.pools.iter().position(|known| known == model).unwrap_or_else(|| {
+            let pool = PoolId(u16::try_from(self.pools.len()).expect("fewer than 2^16 models"));
+            self.pools.push(String::from(model));
+            self.events.push(Event::Fleet(FleetEvent::PoolNamed { pool, model: String::from(model) }));
+            self.pools.len() - 1
+        });
+        PoolId(u16::try_from(at).expect("fewer than 2^16 models"))
+    }
+
+    fn level(&mut self, name: &str) -> LevelId {
+        let at = self.levels.iter().position(|known| known == name).unwrap_or_else(|| {
+            let level = LevelId(u8::try_from(self.levels.len()).expect("fewer than 2^8 levels"));
+            self.levels.push(String::from(name));
+            self.events.push(Event::Fleet(FleetEvent::LevelNamed { level, name: String::from(name) }));
+            self.levels.len() - 1
+        });
+        LevelId(u8::try_from(at).expect("fewer than 2^8 levels"))
+    }
+
+    /// Where a name is, before or after this report.
+    fn place(&self, name: &str) -> Option<(NodeId, PoolId)> {
+        self.places.get(name).copied().or_else(|| {
+            let node = self.fleet.node_named(name)?;
+            Some((node, self.fleet.node(node)?.facts.pool))
+        })
+    }
+}
+
+/// What is new of tasks.
+#[derive(Default)]
+struct TaskChanges {
+    learnt: BTreeMap<JobId, Vec<(u32, Learnt)>>,
+    orphans: Vec<Event>,
+    orphans_gone: BTreeSet<TaskRef>,
+    strangers: BTreeMap<Uid, Vec<ObservedTask>>,
+    named: BTreeSet<TaskRef>,
+}
+
+impl TaskChanges {
+    fn compare(&mut self, state: &State, report: &Report, nodes: &NodeChanges<'_>, met_before: bool) {
+        for observed in &report.tasks {
+            self.named.insert(observed.task);
+            match ours(state, observed.task) {
+                Some(job) => self.learn(job, observed),
+                None if !met_before && observed.job.is_some() => {
+                    self.strangers.entry(observed.task.uid).or_default().push(observed.clone());
+                }
+                None => self.orphan(state, observed, nodes),
+            }
+        }
+        if report.since.is_none() {
+            self.missing(state, report);
+        }
+    }
+
+    fn learn(&mut self, job: JobId, observed: &ObservedTask) {
+        let learnt = self.learnt.entry(job).or_default();
+        if let Some(since) = observed.since {
+            learnt.push((observed.task.task, Learnt::Runs { since }));
+        }
+        let status = match observed.status {
+            TaskStatus::Running => return,
+            TaskStatus::Saved { at } => Learnt::Saved { at },
+            TaskStatus::SaveFailed => Learnt::SaveFailed,
+            TaskStatus::Ended { exit, at } => Learnt::Over { exit, at },
+        };
+        learnt.push((observed.task.task, status));
+    }
+
+    /// An attempt that is not the one we hold.
+    fn orphan(&mut self, state: &State, observed: &ObservedTask, nodes: &NodeChanges<'_>) {
+        let task = observed.task;
+        let known = state.ledger.orphans().contains_key(&task);
+        match observed.status {
+            TaskStatus::Ended { .. } => self.orphan_gone(state, task),
+            TaskStatus::Running | TaskStatus::Saved { .. } | TaskStatus::SaveFailed if known => {}
+            TaskStatus::Running | TaskStatus::Saved { .. } | TaskStatus::SaveFailed => {
+                let Some((node, pool)) = nodes.place(&observed.node) else { return };
+                let (gpus, units_each) = (observed.gpus, observed.units_each);
+                let place = Placement { task: task.task, node, pool, gpus, units_each };
+                let resources =
+                    observed.job.as_ref().map_or(Resources::default(), |job| job.spec.shape.resources);
+                self.orphans.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources }));
+            }
+        }
+    }
+
+    fn orphan_gone(&mut self, state: &State, task: TaskRef) {
+        if state.ledger.orphans().contains_key(&task) && self.orphans_gone.insert(task) {
+            self.orphans.push(Event::Ledger(LedgerEvent::OrphanGone { task }));
+        }
+    }
+
+    /// What a full list does not name and the world had told us of is gone. What was never told of may still
+    /// be on its way: its start stays due.
+    fn missing(&mut self, state: &State, report: &Report) {
+        for (job, holding) in state.ledger.holdings() {
+            let uid = state.jobs.get(job).expect("what is held belongs to a live job").uid;
+            for task in holding.tasks.iter().filter(|task| task.holds() && task.since.is_some()) {
+                let task_ref = TaskRef { uid, task: task.place.task, attempt: holding.attempt };
+                if !self.named.contains(&task_ref) {
+                    let lost = Learnt::Over { exit: Exit::Lost, at: Timestamp(0) };
+                    self.learnt.entry(job).or_default().push((task.place.task, lost));
+                }
+            }
+        }
+        let missing = state.ledger.orphans().keys().filter(|task| !self.named.contains(task));
+        for task in missing.copied().collect::<Vec<_>>() {
+            self.orphan_gone(state, task);
+        }
+        debug_assert!(report.since.is_none(), "only a full list tells what is gone");
+    }
+
+    /// What ran on nodes that are gone is lost, unless the report itself says how it ended.
+    fn lose(&mut self, state: &State, nodes: &NodeChanges<'_>, now: Timestamp) {
+        for &node in &nodes.lost {
+            for (job, task) in state.ledger.tasks_on(node) {
+                let lost = Learnt::Over { exit: Exit::Lost, at: now };
+                self.learnt.entry(job).or_default().push((task, lost));
+            }
+            for task in state.ledger.orphans_on(node).collect::<Vec<_>>() {
+                self.orphan_gone(state, task);
+            }
+        }
+        // A task that is only missing ended some time before now; nobody can say when.
+        for (_, learnt) in self.learnt.values_mut().flatten() {
+            if let Learnt::Over { at, .. } = learnt {
+                *at = if at.0 == 0 { now } else { *at };
+            }
+        }
+    }
+}
+
+/// The job whose present attempt this is.
+fn ours(state: &State, task: TaskRef) -> Option<JobId> {
+    let job = state.jobs.with_uid(task.uid)?;
+    let holding = state.ledger.holding(job).filter(|holding| holding.attempt == task.attempt)?;
+    holding.task(task.task).filter(|task| task.holds()).map(|_| job)
+}
+
+/// Work of a world that we meet for the first time becomes ours, with its places and its past.
+fn adopt(
+    state: &State,
+    strangers: &BTreeMap<Uid, Vec<ObservedTask>>,
+    places: &BTreeMap<String, (NodeId, PoolId)>,
+    now: Timestamp,
+) -> Result<Vec<Event>, Rejection> {
+    let mut names = Names::new(&state.tenants);
+    let mut adopted = Vec::new();
+    let mut next = state.jobs.next();
+    for (&uid, tasks) in strangers {
+        let running = tasks.iter().filter_map(|task| Some((task, running_since(task)?)));
+        let running: Vec<_> = running.filter(|(task, _)| places.contains_key(&task.node)).collect();
+        let Some(submission) = running.iter().find_map(|(task, _)| task.job.as_ref()) else { continue };
+        let spec = submit::resolve(state, submission, &mut names)?;
+        let job = next;
+        next = submit::after(next);
+        let at = running.iter().map(|&(_, since)| since).min().unwrap_or(now);
+        let attempt = running.iter().map(|(task, _)| task.task.attempt).max().unwrap_or(1);
+        let min = spec.min;
+        adopted.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
+        let mut tasks: Vec<(Placement, Timestamp)> = running
+            .iter()
+            .filter(|(task, _)| task.task.attempt == attempt)
+            .map(|&(task, since)| (placement(task, places), since))
+            .collect();
+        tasks.sort_by_key(|(place, _)| place.task);
+        let held: Vec<Placement> = tasks.iter().map(|&(place, _)| place).collect();
+        let numbers: Vec<u32> = held.iter().map(|place| place.task).collect();
+        adopted.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at }));
+        for (place, since) in tasks {
+            adopted.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
+        }
+        if numbers.len() < usize::try_from(min).expect("a u32 fits a usize") {
+            let next = Next::Requeue(RequeueWhy::NodeLost);
+            adopted.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+            let deadline = now + state.tenants.policy().stop_grace;
+            adopted.push(Event::Ledger(LedgerEvent::Stopping { job, tasks: numbers, deadline, at: now }));
+        }
+    }
+    let mut events = names.events;
+    events.extend(adopted);
+    Ok(events)
+}
+
+fn running_since(task: &ObservedTask) -> Option<Timestamp> {
+    match task.status {
+        TaskStatus::Running | TaskStatus::Saved { .. } | TaskStatus::SaveFailed => task.since,
+        TaskStatus::Ended { .. } => None,
+    }
+}
+
+fn placement(task: &ObservedTask, places: &BTreeMap<String, (NodeId, PoolId)>) -> Placement {
+    let (node, pool) = places[&task.node];
+    Placement { task: task.task.task, node, pool, gpus: task.gpus, units_each: task.units_each }
+}

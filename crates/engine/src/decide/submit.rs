@@ -1,0 +1,118 @@
+//! Whether a job may wait, and as what.
+
+use alloc::string::String;
+
+use super::{Decision, Names};
+use crate::event::{Event, JobsEvent};
+use crate::input::{Rejection, SpecFault, Submission};
+use crate::job::{GPUS_PER_TASK_MAX, GpuAsk, Spec, TASKS_MAX};
+use crate::jobs::KindKey;
+use crate::state::State;
+use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, NodeSetId, Timestamp};
+
+/// When a full queue is worth another try.
+const QUEUE_RETRY_MS: u64 = 5_000;
+
+pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> Result<Decision, Rejection> {
+    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
+    check_tenant(state, &submission.tenant)?;
+    let mut names = Names::new(&state.tenants);
+    let spec = resolve(state, submission, &mut names)?;
+    if let Some(job) = state.jobs.with_uid(submission.uid) {
+        let same = state.jobs.get(job).is_some_and(|known| known.spec == spec);
+        return if same {
+            Ok(Decision { events: alloc::vec![], job: Some(job) })
+        } else {
+            Err(Rejection::UidInUse { job })
+        };
+    }
+    if let Some(job) = state.jobs.named(spec.tenant, &spec.name) {
+        return Err(Rejection::NameInUse { job });
+    }
+    let limit = state.tenants.policy().queue_len_max;
+    if state.jobs.waiting_len() >= limit {
+        return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
+    }
+    let ideal = state.ideal_funnel(&KindKey::of(&spec), state.tenants.policy());
+    if let Some(shortfall) = ideal.shortfall() {
+        return Err(Rejection::Never(shortfall));
+    }
+    let job = state.jobs.next();
+    let mut events = names.events;
+    events.push(Event::Jobs(JobsEvent::Queued { job, uid: submission.uid, spec, at: now }));
+    Ok(Decision { events, job: Some(job) })
+}
+
+fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
+    if spec.tasks == 0 || spec.tasks > TASKS_MAX {
+        return Err(SpecFault::Tasks { given: spec.tasks, max: TASKS_MAX });
+    }
+    if spec.min == 0 || spec.min > spec.tasks {
+        return Err(SpecFault::Min { given: spec.min, tasks: spec.tasks });
+    }
+    let (fits, whole) = match spec.shape.gpus {
+        GpuAsk::Whole(count) => (count <= GPUS_PER_TASK_MAX, count),
+        GpuAsk::Share(units) => (units > GpuUnits::ZERO && units < GpuUnits::WHOLE, 0),
+    };
+    if !fits {
+        return Err(SpecFault::Gpus { given: spec.shape.gpus, max: GPUS_PER_TASK_MAX });
+    }
+    if spec.topology.task_on_island && whole == 0 {
+        return Err(SpecFault::IslandNeedsGpus { topology: spec.topology });
+    }
+    let nothing =
+        spec.shape.gpus == GpuAsk::Whole(0) && spec.shape.resources == crate::units::Resources::default();
+    if nothing { Err(SpecFault::Empty) } else { Ok(()) }
+}
+
+fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
+    if state.tenants.in_policy(path).is_none() {
+        return Err(Rejection::UnknownTenant { path: String::from(path) });
+    }
+    let children = state.tenants.children(path);
+    if children.is_empty() {
+        Ok(())
+    } else {
+        Err(Rejection::TenantHasChildren { path: String::from(path), children })
+    }
+}
+
+/// The spec with ids where the submission has names.
+pub(super) fn resolve(
+    state: &State,
+    submission: &Submission,
+    names: &mut Names<'_>,
+) -> Result<Spec, Rejection> {
+    let mut spec = submission.spec.clone();
+    spec.tenant = names.tenant(&submission.tenant);
+    let top = submission.tenant.split('/').next().unwrap_or_default();
+    spec.trust = names.trust(submission.trust.as_deref().unwrap_or(top));
+    let unknown = |source: &str| Rejection::UnknownSelector { source: String::from(source) };
+    spec.shape.nodes = match submission.nodes.as_str() {
+        "" => NodeSetId(0),
+        source => state.fleet.node_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source))?,
+    };
+    spec.shape.devices = match submission.devices.as_str() {
+        "" => DeviceSetId(0),
+        source => state.fleet.device_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source))?,
+    };
+    spec.topology.gang_within = match &submission.gang_within {
+        None => None,
+        Some(name) => Some(level(state, name)?),
+    };
+    Ok(spec)
+}
+
+fn level(state: &State, name: &str) -> Result<LevelId, Rejection> {
+    let at = state.fleet.levels().iter().position(|level| level == name);
+    let at = at.and_then(|at| u8::try_from(at).ok());
+    at.map(LevelId).ok_or_else(|| Rejection::UnknownLevel {
+        level: String::from(name),
+        known: state.fleet.levels().to_vec(),
+    })
+}
+
+/// The id after `job`.
+pub(super) fn after(job: JobId) -> JobId {
+    JobId(job.0 + 1)
+}

@@ -1,0 +1,270 @@
+//! The fleet section: nodes, pools, levels and interned sets. What is placed on them is the ledger's business.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::event::{Event, FleetEvent, NodeFacts};
+use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId};
+
+/// The nodes there are and what is known of them.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    pools: Vec<String>,
+    levels: Vec<String>,
+    nodes: Vec<Option<Node>>,
+    by_name: BTreeMap<String, NodeId>,
+    node_sets: Vec<NodeSet>,
+    device_sets: Vec<DeviceSet>,
+    world: Option<WorldMark>,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Observed.
+    pub facts: NodeFacts,
+    /// Owned: our lever.
+    pub cordoned: bool,
+}
+
+impl Node {
+    /// True when new work may be placed on it.
+    pub fn is_open(&self) -> bool {
+        self.facts.up && !self.cordoned
+    }
+}
+
+/// How far we know a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorldMark {
+    /// Which world.
+    pub world: u64,
+    /// Everything it reported up to here is known.
+    pub generation: u64,
+}
+
+/// Nodes that a selector matches.
+#[derive(Clone, Debug, Default)]
+pub struct NodeSet {
+    source: String,
+    members: Vec<NodeId>,
+    bits: Vec<u64>,
+}
+
+impl NodeSet {
+    fn new(source: String, members: Vec<NodeId>) -> Self {
+        let words = members.last().map_or(0, |last| last.index() / 64 + 1);
+        let mut bits = alloc::vec![0; words];
+        for node in &members {
+            bits[node.index() / 64] |= 1 << (node.index() % 64);
+        }
+        Self { source, members, bits }
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        self.bits.get(node.index() / 64).is_some_and(|word| word & (1 << (node.index() % 64)) != 0)
+    }
+}
+
+/// Pools that a selector matches.
+#[derive(Clone, Debug, Default)]
+struct DeviceSet {
+    source: String,
+    pools: Vec<PoolId>,
+}
+
+impl Fleet {
+    /// A node that is there.
+    pub fn node(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(node.index())?.as_ref()
+    }
+
+    /// Every node, in id order.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        (0u32..).map(NodeId).zip(&self.nodes).filter_map(|(id, node)| Some((id, node.as_ref()?)))
+    }
+
+    /// The node of that name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The id that the next new node gets.
+    pub fn next_node(&self) -> NodeId {
+        NodeId(u32::try_from(self.nodes.len()).expect("a fleet has fewer than 2^32 nodes"))
+    }
+
+    /// Model names, by pool.
+    pub fn pools(&self) -> &[String] {
+        &self.pools
+    }
+
+    /// The model of a pool.
+    pub fn model(&self, pool: PoolId) -> &str {
+        &self.pools[pool.index()]
+    }
+
+    /// Every pool id.
+    pub fn pool_ids(&self) -> impl Iterator<Item = PoolId> + use<> {
+        (0..u16::try_from(self.pools.len()).expect("a fleet has fewer than 2^16 models")).map(PoolId)
+    }
+
+    /// Level names, by level.
+    pub fn levels(&self) -> &[String] {
+        &self.levels
+    }
+
+    /// True when `node` is in `set`; set 0 is every node.
+    pub fn set_has_node(&self, set: NodeSetId, node: NodeId) -> bool {
+        match set.0 {
+            0 => true,
+            id => self.node_sets.get(position(id)).is_some_and(|set| set.contains(node)),
+        }
+    }
+
+    /// True when GPUs of `pool` are in `set`; set 0 is every device.
+    pub fn set_has_pool(&self, set: DeviceSetId, pool: PoolId) -> bool {
+        match set.0 {
+            0 => true,
+            id => self.device_sets.get(position(id)).is_some_and(|set| set.pools.contains(&pool)),
+        }
+    }
+
+    /// The members of a node set that was defined with that text.
+    pub fn node_set(&self, source: &str) -> Option<(NodeSetId, &[NodeId])> {
+        let at = self.node_sets.iter().position(|set| set.source == source)?;
+        Some((NodeSetId(id_at(at)), &self.node_sets[at].members))
+    }
+
+    /// The members of a device set that was defined with that text.
+    pub fn device_set(&self, source: &str) -> Option<(DeviceSetId, &[PoolId])> {
+        let at = self.device_sets.iter().position(|set| set.source == source)?;
+        Some((DeviceSetId(id_at(at)), &self.device_sets[at].pools))
+    }
+
+    /// The text a node set was defined with; empty for every node.
+    pub fn node_set_source(&self, set: NodeSetId) -> &str {
+        if set.0 == 0 { "" } else { &self.node_sets[position(set.0)].source }
+    }
+
+    /// The text a device set was defined with; empty for every device.
+    pub fn device_set_source(&self, set: DeviceSetId) -> &str {
+        if set.0 == 0 { "" } else { &self.device_sets[position(set.0)].source }
+    }
+
+    /// The texts of all sets, which the edge compiles again when nodes change.
+    pub fn set_sources(&self) -> impl Iterator<Item = &str> {
+        let nodes = self.node_sets.iter().map(|set| set.source.as_str());
+        nodes.chain(self.device_sets.iter().map(|set| set.source.as_str()))
+    }
+
+    /// The id that the next new node set gets; 0 is taken.
+    pub fn next_node_set(&self) -> NodeSetId {
+        NodeSetId(id_at(self.node_sets.len()))
+    }
+
+    /// The id that the next new device set gets; 0 is taken.
+    pub fn next_device_set(&self) -> DeviceSetId {
+        DeviceSetId(id_at(self.device_sets.len()))
+    }
+
+    /// How far we know the world, if we have met one.
+    pub fn world(&self) -> Option<WorldMark> {
+        self.world
+    }
+
+    pub(crate) fn apply(&mut self, event: &FleetEvent) {
+        match event {
+            FleetEvent::PoolNamed { pool, model } => {
+                assert!(pool.index() == self.pools.len(), "pool ids are dense");
+                self.pools.push(model.clone());
+            }
+            FleetEvent::LevelNamed { level, name } => {
+                assert!(usize::from(level.0) == self.levels.len(), "level ids are dense");
+                self.levels.push(name.clone());
+            }
+            FleetEvent::NodeSeen { node, facts } => self.see(*node, facts),
+            FleetEvent::NodeRemoved { node } => self.remove(*node),
+            FleetEvent::Cordoned { node, on } => {
+                let slot = self.nodes[node.index()].as_mut();
+                slot.expect("a cordon names a node that is there").cordoned = *on;
+            }
+            FleetEvent::NodeSetDefined { set, source, members } => {
+                let defined = NodeSet::new(source.clone(), members.clone());
+                put(&mut self.node_sets, position(set.0), defined);
+            }
+            FleetEvent::DeviceSetDefined { set, source, pools } => {
+                let defined = DeviceSet { source: source.clone(), pools: pools.clone() };
+                put(&mut self.device_sets, position(set.0), defined);
+            }
+            FleetEvent::WorldSeen { world, generation } => {
+                self.world = Some(WorldMark { world: *world, generation: *generation });
+            }
+        }
+    }
+
+    fn see(&mut self, node: NodeId, facts: &NodeFacts) {
+        // Ids in a snapshot may have holes where nodes were removed.
+        while self.nodes.len() <= node.index() {
+            self.nodes.push(None);
+        }
+        let slot = &mut self.nodes[node.index()];
+        let cordoned = slot.as_ref().is_some_and(|known| known.cordoned);
+        *slot = Some(Node { facts: facts.clone(), cordoned });
+        self.by_name.insert(facts.name.clone(), node);
+    }
+
+    fn remove(&mut self, node: NodeId) {
+        let removed = self.nodes[node.index()].take().expect("a node is removed once");
+        self.by_name.remove(&removed.facts.name);
+        // Holes at the end are cut, so that a state rebuilt from a snapshot hands out the same ids.
+        while matches!(self.nodes.last(), Some(None)) {
+            self.nodes.pop();
+        }
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        let mut push = |event| into.push(Event::Fleet(event));
+        for (pool, model) in self.pool_ids().zip(&self.pools) {
+            push(FleetEvent::PoolNamed { pool, model: model.clone() });
+        }
+        for (level, name) in (0u8..).map(LevelId).zip(&self.levels) {
+            push(FleetEvent::LevelNamed { level, name: name.clone() });
+        }
+        for (node, known) in self.nodes() {
+            push(FleetEvent::NodeSeen { node, facts: known.facts.clone() });
+            if known.cordoned {
+                push(FleetEvent::Cordoned { node, on: true });
+            }
+        }
+        for (at, set) in self.node_sets.iter().enumerate() {
+            let (source, members) = (set.source.clone(), set.members.clone());
+            push(FleetEvent::NodeSetDefined { set: NodeSetId(id_at(at)), source, members });
+        }
+        for (at, set) in self.device_sets.iter().enumerate() {
+            let (source, pools) = (set.source.clone(), set.pools.clone());
+            push(FleetEvent::DeviceSetDefined { set: DeviceSetId(id_at(at)), source, pools });
+        }
+        if let Some(WorldMark { world, generation }) = self.world {
+            push(FleetEvent::WorldSeen { world, generation });
+        }
+    }
+}
+
+/// Set ids start at 1, because 0 is everything.
+fn position(id: u32) -> usize {
+    usize::try_from(id).expect("a u32 fits a usize") - 1
+}
+
+fn id_at(position: usize) -> u32 {
+    u32::try_from(position + 1).expect("fewer than 2^32 sets")
+}
+
+fn put<T>(sets: &mut Vec<T>, at: usize, set: T) {
+    if at == sets.len() {
+        sets.push(set);
+    } else {
+        sets[at] = set;
+    }
+}

@@ -1,0 +1,318 @@
+//! The jobs section: what was asked for and how far each job's life is. Places are the ledger's business.
+//!
+//! Jobs alike in everything the planner looks at form a *kind*; what waits is indexed by kind, oldest first.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::event::{Event, JobsEvent, Next, Outcome, Past, RequeueWhy};
+use crate::job::{Class, Shape, Spec, Topology};
+use crate::units::{JobId, KindId, TenantId, Timestamp, TrustId, Uid};
+
+/// The live jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    live: BTreeMap<JobId, Job>,
+    by_uid: BTreeMap<Uid, JobId>,
+    by_name: BTreeMap<(TenantId, String), JobId>,
+    waiting: BTreeMap<KindId, Kind>,
+    kinds: BTreeMap<KindKey, KindId>,
+    next_kind: u32,
+    waiting_len: u32,
+    backing_off: BTreeSet<(Timestamp, JobId)>,
+    next: JobId,
+}
+
+/// A live job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its identity outside.
+    pub uid: Uid,
+    /// What it asks for.
+    pub spec: Spec,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+    /// How far its life is.
+    pub phase: Phase,
+    /// Not to be started before.
+    pub not_before: Timestamp,
+    /// What it has behind it.
+    pub past: Past,
+}
+
+/// How far a job's life is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It holds nothing.
+    Waiting,
+    /// It has its places.
+    Active,
+    /// It has to let go, and then this.
+    Leaving(Next),
+}
+
+/// What the planner looks at in a job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KindKey {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// How it relates to latency.
+    pub class: Class,
+    /// Higher first.
+    pub priority: i32,
+    /// Wanted tasks.
+    pub tasks: u32,
+    /// The gang.
+    pub min: u32,
+    /// What each task asks for.
+    pub shape: Shape,
+    /// Required closeness.
+    pub topology: Topology,
+    /// Whether it may be evicted.
+    pub preemptible: bool,
+    /// Its trust domain.
+    pub trust: TrustId,
+}
+
+impl KindKey {
+    /// The kind of a spec.
+    pub fn of(spec: &Spec) -> Self {
+        let Spec {
+            name: _,
+            tenant,
+            class,
+            priority,
+            tasks,
+            min,
+            shape,
+            topology,
+            preemptible,
+            trust,
+            time_limit: _,
+            estimate: _,
+            checkpoint: _,
+            retries: _,
+            labels: _,
+            payload: _,
+        } = spec;
+        Self {
+            tenant: *tenant,
+            class: *class,
+            priority: *priority,
+            tasks: *tasks,
+            min: *min,
+            shape: shape.clone(),
+            topology: *topology,
+            preemptible: *preemptible,
+            trust: *trust,
+        }
+    }
+}
+
+/// The waiting jobs of one kind.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// What they have in common.
+    pub key: KindKey,
+    /// Oldest first.
+    pub jobs: BTreeSet<(Timestamp, JobId)>,
+}
+
+impl Jobs {
+    /// A live job.
+    pub fn get(&self, job: JobId) -> Option<&Job> {
+        self.live.get(&job)
+    }
+
+    /// Every live job, in id order.
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, &Job)> {
+        self.live.iter().map(|(&id, job)| (id, job))
+    }
+
+    /// How many live jobs there are.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// True when nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The live job of that identity.
+    pub fn with_uid(&self, uid: Uid) -> Option<JobId> {
+        self.by_uid.get(&uid).copied()
+    }
+
+    /// The tenant's live job of that name.
+    pub fn named(&self, tenant: TenantId, name: &str) -> Option<JobId> {
+        self.by_name.get(&(tenant, String::from(name))).copied()
+    }
+
+    /// What waits, by kind.
+    pub fn waiting(&self) -> &BTreeMap<KindId, Kind> {
+        &self.waiting
+    }
+
+    /// How many jobs wait.
+    pub fn waiting_len(&self) -> u32 {
+        self.waiting_len
+    }
+
+    /// The id that the next job gets.
+    pub fn next(&self) -> JobId {
+        self.next
+    }
+
+    /// The first moment after `now` at which a job that backs off may start.
+    pub fn next_start_allowed(&self, now: Timestamp) -> Option<Timestamp> {
+        let later = (Timestamp(now.0.saturating_add(1)), JobId(0));
+        self.backing_off.range(later..).next().map(|&(at, _)| at)
+    }
+
+    pub(crate) fn apply(&mut self, event: &JobsEvent) {
+        match event {
+            JobsEvent::Queued { job, uid, spec, at } => self.queue(*job, *uid, spec, *at),
+            JobsEvent::Leaving { job, next, at: _ } => {
+                let phase = &mut self.live_mut(*job).phase;
+                assert!(*phase != Phase::Waiting, "a waiting job has nothing to leave");
+                *phase = Phase::Leaving(*next);
+            }
+            JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
+            JobsEvent::Ended { job, outcome: _, at: _ } => self.end(*job),
+            JobsEvent::Carried { next_job } => self.next = *next_job,
+            JobsEvent::CarriedJob { job, past, not_before } => {
+                let carried = self.live_mut(*job);
+                carried.past = *past;
+                carried.not_before = *not_before;
+                if not_before.0 > 0 {
+                    self.backing_off.insert((*not_before, *job));
+                }
+            }
+        }
+    }
+
+    /// The ledger gave it places.
+    pub(crate) fn started(&mut self, job: JobId, attempt: u32, at: Timestamp) {
+        self.stop_waiting(job);
+        let job = self.live_mut(job);
+        assert!(job.phase == Phase::Waiting, "only a waiting job starts");
+        job.phase = Phase::Active;
+        job.past.attempts = attempt;
+        job.past.first_start.get_or_insert(at);
+    }
+
+    /// The ledger was rebuilt with its places.
+    pub(crate) fn resumed(&mut self, job: JobId) {
+        self.stop_waiting(job);
+        self.live_mut(job).phase = Phase::Active;
+    }
+
+    /// An attempt of it is over after so long.
+    pub(crate) fn ran(&mut self, job: JobId, millis: u64) {
+        self.live_mut(job).past.ran_ms += millis;
+    }
+
+    fn queue(&mut self, id: JobId, uid: Uid, spec: &Spec, at: Timestamp) {
+        // A snapshot names live jobs only, so ids may be skipped but never come back.
+        assert!(id >= self.next, "job ids count up in journal order");
+        self.next = JobId(id.0 + 1);
+        self.by_uid.insert(uid, id);
+        self.by_name.insert((spec.tenant, spec.name.clone()), id);
+        let phase = Phase::Waiting;
+        let (not_before, past) = (Timestamp(0), Past::default());
+        self.live.insert(id, Job { uid, spec: spec.clone(), submitted_at: at, phase, not_before, past });
+        self.start_waiting(id);
+    }
+
+    fn requeue(&mut self, id: JobId, not_before: Timestamp) {
+        let job = self.live_mut(id);
+        match job.phase {
+            Phase::Leaving(Next::Requeue(RequeueWhy::TaskFailed)) => job.past.failures += 1,
+            Phase::Leaving(Next::Requeue(RequeueWhy::Evicted)) => job.past.evictions += 1,
+            Phase::Leaving(Next::Requeue(RequeueWhy::NodeLost)) => {}
+            Phase::Leaving(Next::End(_)) | Phase::Waiting | Phase::Active => {
+                panic!("only a job that leaves in order to wait again is requeued")
+            }
+        }
+        job.phase = Phase::Waiting;
+        job.not_before = not_before;
+        if not_before.0 > 0 {
+            self.backing_off.insert((not_before, id));
+        }
+        self.start_waiting(id);
+    }
+
+    fn end(&mut self, id: JobId) {
+        if self.live_mut(id).phase == Phase::Waiting {
+            self.stop_waiting(id);
+        }
+        let job = self.live.remove(&id).expect("a job ends once");
+        self.by_uid.remove(&job.uid);
+        self.by_name.remove(&(job.spec.tenant, job.spec.name));
+    }
+
+    fn start_waiting(&mut self, id: JobId) {
+        let job = &self.live[&id];
+        let (key, submitted_at) = (KindKey::of(&job.spec), job.submitted_at);
+        let kind = self.kinds.get(&key).copied().unwrap_or_else(|| {
+            let kind = KindId(self.next_kind);
+            self.next_kind += 1;
+            self.kinds.insert(key.clone(), kind);
+            kind
+        });
+        let waiting = self.waiting.entry(kind).or_insert_with(|| Kind { key, jobs: BTreeSet::new() });
+        assert!(waiting.jobs.insert((submitted_at, id)), "a job waits once");
+        self.waiting_len += 1;
+    }
+
+    fn stop_waiting(&mut self, id: JobId) {
+        let job = &self.live[&id];
+        let key = KindKey::of(&job.spec);
+        let kind = self.kinds[&key];
+        let waiting = self.waiting.get_mut(&kind).expect("a waiting job's kind waits");
+        assert!(waiting.jobs.remove(&(job.submitted_at, id)), "a job stops waiting once");
+        if waiting.jobs.is_empty() {
+            self.waiting.remove(&kind);
+            self.kinds.remove(&key);
+        }
+        self.waiting_len -= 1;
+        self.backing_off.remove(&(job.not_before, id));
+    }
+
+    fn live_mut(&mut self, job: JobId) -> &mut Job {
+        self.live.get_mut(&job).expect("an event names a live job")
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        for (&job, live) in &self.live {
+            let (uid, spec, at) = (live.uid, live.spec.clone(), live.submitted_at);
+            into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
+            if live.past != Past::default() || live.not_before.0 > 0 {
+                let (past, not_before) = (live.past, live.not_before);
+                into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
+            }
+        }
+        into.push(Event::Jobs(JobsEvent::Carried { next_job: self.next }));
+    }
+
+    /// Who is on its way out; comes after the ledger in a snapshot.
+    pub(crate) fn snapshot_leaving(&self, into: &mut Vec<Event>) {
+        for (&job, live) in &self.live {
+            if let Phase::Leaving(next) = live.phase {
+                into.push(Event::Jobs(JobsEvent::Leaving { job, next, at: Timestamp(0) }));
+            }
+        }
+    }
+}
+
+impl Next {
+    /// How the job ends, if it does.
+    pub fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::Requeue(_) => None,
+            Self::End(outcome) => Some(outcome),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The tenant tree with its numbers: policy resolved to ids, per meter.
+//!
+//! A *meter* is one resource that quota is counted in: GPUs of a pool (or of any pool, normalised), CPU, memory.
+//! The tree is built from a policy, which need not be the one in force: a canary passes another.
+
+use alloc::vec::Vec;
+
+use crate::job::{GpuAsk, Shape};
+use crate::ledger::Use;
+use crate::policy::{Amount, GpuQuota, Policy, Quota};
+use crate::share::{Claim, divide};
+use crate::state::State;
+use crate::units::{PoolId, TenantId};
+
+/// One resource that quota is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meter {
+    /// GPUs of any pool, in thousandths of 1/3000 of a normalised GPU.
+    AnyGpu,
+    /// GPUs of one pool, in 1/3000.
+    Gpu(PoolId),
+    /// Thousandths of a core.
+    Cpu,
+    /// Bytes.
+    Memory,
+}
+
+impl Meter {
+    /// How many of its units one GPU is; `None` for what is not GPUs.
+    pub fn per_gpu(self) -> Option<u64> {
+        match self {
+            Self::AnyGpu => Some(3_000_000),
+            Self::Gpu(_) => Some(3_000),
+            Self::Cpu | Self::Memory => None,
+        }
+    }
+}
+
+/// One tenant's place and lines.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The tenant above.
+    pub parent: Option<TenantId>,
+    /// Its place among all tenants in path order, the last tie-break.
+    pub path_rank: u32,
+    /// Tenants below, in path order.
+    pub children: Vec<TenantId>,
+    /// Claim on what is left.
+    pub weight: u32,
+    /// Higher is served first from what is left.
+    pub priority: i32,
+    /// Promise and limit, by meter.
+    pub quotas: Vec<Quota>,
+}
+
+/// An amount per tenant and meter.
+pub type Amounts = Vec<Vec<u64>>;
+
+/// The resolved tree.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// What is counted.
+    pub meters: Vec<Meter>,
+    /// By tenant id.
+    pub lines: Vec<Line>,
+    roots: Vec<TenantId>,
+    normal_milli: Vec<u64>,
+    quantum: u64,
+}
+
+impl Tree {
+    /// The tree of a policy over the tenants and pools of a state.
+    pub fn resolve(policy: &Policy, state: &State) -> Self {
+        let any = policy.tenants.iter().any(|tenant| matches!(tenant.gpus, GpuQuota::Any(_)));
+        let gpus = state.fleet.pool_ids().filter(|&pool| !state.fleet.model(pool).is_empty());
+        let mut meters: Vec<Meter> =
+            if any { alloc::vec![Meter::AnyGpu] } else { gpus.map(Meter::Gpu).collect() };
+        meters.extend([Meter::Cpu, Meter::Memory]);
+        let normal = |model| u64::from(policy.normal_of(model));
+        let mut tree = Self {
+            lines: state.tenants.ids().map(|tenant| line(policy, state, tenant, &meters)).collect(),
+            meters,
+            roots: Vec::new(),
+            normal_milli: state.fleet.pools().iter().map(|model| normal(model)).collect(),
+            quantum: policy.quantum.parts(),
+        };
+        tree.link(state);
+        tree
+    }
+
+    fn link(&mut self, state: &State) {
+        let mut by_path: Vec<TenantId> = state.tenants.ids().collect();
+        by_path.sort_by_key(|&tenant| state.tenants.path(tenant));
+        for (rank, tenant) in (0u32..).zip(by_path) {
+            self.lines[tenant.index()].path_rank = rank;
+            match self.lines[tenant.index()].parent {
+                Some(parent) => self.lines[parent.index()].children.push(tenant),
+                None => self.roots.push(tenant),
+            }
+        }
+    }
+
+    /// The tenant and everyone above it, nearest first.
+    pub fn lineage(&self, tenant: TenantId) -> impl Iterator<Item = TenantId> {
+        core::iter::successors(Some(tenant), |&below| self.lines[below.index()].parent)
+    }
+
+    /// What one task of a shape is charged in a pool, by meter; zero where it asks for nothing.
+    pub fn charge(&self, shape: &Shape, pool: PoolId) -> Vec<u64> {
+        let units = match shape.gpus {
+            GpuAsk::Whole(0) => 0,
+            ask => ask.units().parts(),
+        };
+        let amount = |meter: &Meter| match meter {
+            Meter::AnyGpu => units * self.normal_milli[pool.index()],
+            Meter::Gpu(metered) => {
+                if *metered == pool {
+                    units
+                } else {
+                    0
+                }
+            }
+            Meter::Cpu => shape.resources.cpu_milli,
+            Meter::Memory => shape.resources.memory,
+        };
+        self.meters.iter().map(amount).collect()
+    }
+
+    /// What each tenant's own jobs hold, by meter.
+    pub fn own_use(&self, state: &State) -> Amounts {
+        let none = Use::default();
+        let own = |tenant| {
+            let used = state.ledger.used(tenant).unwrap_or(&none);
+            self.meters.iter().map(|meter| self.metered(*meter, used)).collect()
+        };
+        state.tenants.ids().map(own).collect()
+    }
+
+    fn metered(&self, meter: Meter, used: &Use) -> u64 {
+        match meter {
+            Meter::AnyGpu => {
+                used.gpus.iter().map(|(pool, units)| units.parts() * self.normal_milli[pool.index()]).sum()
+            }
+            Meter::Gpu(pool) => used.gpus.get(&pool).map_or(0, |units| units.parts()),
+            Meter::Cpu => used.cpu_milli,
+            Meter::Memory => used.memory,
+        }
+    }
+
+    /// What each tenant holds with everyone below it.
+    pub fn subtree_use(&self, own: &Amounts) -> Amounts {
+        let mut total = own.clone();
+        for &root in &self.roots {
+            self.sum_up(root, &mut total, &|_, _, amount| amount);
+        }
+        total
+    }
+
+    /// Own demand summed up the tree and cut at each limit.
+    pub fn subtree_demand(&self, own: &Amounts) -> Amounts {
+        let mut total = own.clone();
+        for &root in &self.roots {
+            self.sum_up(root, &mut total, &|tenant, meter, amount| {
+                self.lines[tenant.index()].quotas[meter].limit.cap(amount)
+            });
+        }
+        total
+    }
+
+    fn sum_up(&self, tenant: TenantId, total: &mut Amounts, cut: &impl Fn(TenantId, usize, u64) -> u64) {
+        let mut sums = core::mem::take(&mut total[tenant.index()]);
+        for &child in &self.lines[tenant.index()].children {
+            self.sum_up(child, total, cut);
+            for (sum, below) in sums.iter_mut().zip(&total[child.index()]) {
+                *sum += below;
+            }
+        }
+        for (meter, sum) in sums.iter_mut().enumerate() {
+            *sum = cut(tenant, meter, *sum);
+        }
+        total[tenant.index()] = sums;
+    }
+
+    /// Fair shares of every tenant, from demand summed up the tree and what the fleet has, by meter.
+    pub fn fair_shares(&self, demand: &Amounts, capacity: &[u64]) -> Amounts {
+        let mut shares = alloc::vec![alloc::vec![0; self.meters.len()]; self.lines.len()];
+        for (meter, &amount) in capacity.iter().enumerate() {
+            self.share_out(meter, amount, &self.roots, demand, &mut shares);
+        }
+        shares
+    }
+
+    fn share_out(
+        &self,
+        meter: usize,
+        amount: u64,
+        siblings: &[TenantId],
+        demand: &Amounts,
+        shares: &mut Amounts,
+    ) {
+        let claim = |tenant: &TenantId| {
+            let line = &self.lines[tenant.index()];
+            // Surplus of CPU and memory is divided equally: weights are about GPUs.
+            let weight = if self.meters[meter].per_gpu().is_some() { line.weight } else { 1 };
+            Claim {
+                demand: demand[tenant.index()][meter],
+                guaranteed: line.quotas[meter].guaranteed,
+                weight,
+                priority: line.priority,
+            }
+        };
+        let claims: Vec<Claim> = siblings.iter().map(claim).collect();
+        let quantum = match self.meters[meter] {
+            Meter::AnyGpu => self.quantum * 1000,
+            Meter::Gpu(_) => self.quantum,
+            Meter::Cpu | Meter::Memory => 1,
+        };
+        for (tenant, share) in siblings.iter().zip(divide(amount, &claims, quantum)) {
+            shares[tenant.index()][meter] = share;
+            self.share_out(meter, share, &self.lines[tenant.index()].children, demand, shares);
+        }
+    }
+
+    /// What the healthy fleet has, by meter, without what others use.
+    pub fn capacity(&self, state: &State) -> Vec<u64> {
+        let mut capacity = alloc::vec![0u64; self.meters.len()];
+        for (_, room) in state.ledger.rooms().iter() {
+            let gpus = room.gpus.iter().filter(|gpu| gpu.usable).count();
+            let parts = u64::try_from(gpus).expect("a count of GPUs fits") * 3000;
+            for (meter, total) in self.meters.iter().zip(&mut capacity) {
+                *total += match *meter {
+                    Meter::AnyGpu => parts * self.normal_milli[room.pool.index()],
+                    Meter::Gpu(pool) => {
+                        if pool == room.pool {
+                            parts
+                        } else {
+                            0
+                        }
+                    }
+                    Meter::Cpu => room.capacity.cpu_milli,
+                    Meter::Memory => room.capacity.memory,
+                };
+            }
+        }
+        capacity
+    }
+
+    /// What each tenant's own jobs hold and wait for, by meter. A job with several pools to choose from is
+    /// demand in the first.
+    pub fn own_demand(&self, state: &State) -> Amounts {
+        let mut demand = self.own_use(state);
+        for kind in state.jobs.waiting().values() {
+            let mut pools = state.fleet.pool_ids();
+            let Some(pool) = pools.find(|&pool| state.fleet.set_has_pool(kind.key.shape.devices, pool))
+            else {
+                continue;
+            };
+            let count =
+                u64::try_from(kind.jobs.len()).expect("a count of jobs fits") * u64::from(kind.key.tasks);
+            let charge = self.charge(&kind.key.shape, pool);
+            for (total, each) in demand[kind.key.tenant.index()].iter_mut().zip(charge) {
+                *total += each * count;
+            }
+        }
+        demand
+    }
+}
+
+fn line(policy: &Policy, state: &State, tenant: TenantId, meters: &[Meter]) -> Line {
+    let path = state.tenants.path(tenant);
+    let known = policy.tenants.iter().find(|known| known.path == path);
+    let quota = |meter: &Meter| {
+        let Some(known) = known else { return Quota::NONE };
+        match (meter, &known.gpus) {
+            (Meter::AnyGpu, GpuQuota::Any(quota)) => scaled(*quota),
+            (Meter::Gpu(pool), GpuQuota::PerPool(quotas)) => {
+                let model = state.fleet.model(*pool);
+                quotas.iter().find(|(name, _)| name == model).map_or(Quota::NONE, |(_, quota)| *quota)
+            }
+            (Meter::AnyGpu | Meter::Gpu(_), _) => Quota::NONE,
+            (Meter::Cpu, _) => known.cpu,
+            (Meter::Memory, _) => known.memory,
+        }
+    };
+    Line {
+        parent: state.tenants.parent(tenant),
+        path_rank: 0,
+        children: Vec::new(),
+        weight: known.map_or(0, |known| known.weight),
+        priority: known.map_or(0, |known| known.priority),
+        quotas: meters.iter().map(quota).collect(),
+    }
+}
+
+/// Normalised GPUs are counted a thousand times finer, so that a model's worth is exact.
+fn scaled(quota: Quota) -> Quota {
+    let scale = |amount| match amount {
+        Amount::Of(parts) => Amount::Of(parts * 1000),
+        Amount::Unlimited => Amount::Unlimited,
+    };
+    Quota { guaranteed: scale(quota.guaranteed), limit: scale(quota.limit) }
+}
