@@ -1,0 +1,93 @@
+//! What a simulated job really does, read from the payload its submitter gave.
+
+use serde::{Deserialize, Serialize};
+use wharf_engine::input::{Exit, Submission, TaskRef};
+use wharf_engine::job::Class;
+use wharf_engine::units::{Timestamp, Uid};
+
+/// What a job really does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Behaviour {
+    /// The work it has to do; without end where absent.
+    pub duration_ms: Option<u64>,
+    /// A task gives up after so long.
+    pub fail_after_ms: Option<u64>,
+    /// How busy it keeps a GPU, in thousandths of SM_ACTIVE.
+    pub sm_active_milli: u32,
+    /// How long saving its work takes when asked.
+    pub checkpoint_ms: u64,
+    /// Whether saving fails.
+    pub checkpoint_fails: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            duration_ms: None,
+            fail_after_ms: None,
+            sm_active_milli: 0,
+            checkpoint_ms: 2_000,
+            checkpoint_fails: false,
+        }
+    }
+}
+
+/// The payload as a submitter writes it.
+#[derive(Debug, Default, Deserialize)]
+struct Payload {
+    duration_ms: Option<u64>,
+    fail_after_ms: Option<u64>,
+    sm_active_milli: Option<u32>,
+    checkpoint_ms: Option<u64>,
+    checkpoint: Option<String>,
+}
+
+impl Behaviour {
+    /// What the payload says, and for the rest what is usual for the class, varied by the job's identity.
+    ///
+    /// A payload that is not ours to read (a command line, say) is no error: the world then makes it up.
+    pub fn of(job: &Submission) -> Self {
+        let said: Payload = serde_json::from_str(&job.spec.payload).unwrap_or_default();
+        let minutes = |least: u64, most: u64| Some((least + mix(job.uid, 1) % (most - least)) * 60_000);
+        let (duration, busy) = match job.spec.class {
+            Class::Inference => (None, 250),
+            Class::Interactive => (minutes(5, 30), 120),
+            Class::Batch => (minutes(2, 45), 600),
+        };
+        Self {
+            duration_ms: said.duration_ms.or(duration),
+            fail_after_ms: said.fail_after_ms,
+            sm_active_milli: said.sm_active_milli.unwrap_or(busy).min(1000),
+            checkpoint_ms: said.checkpoint_ms.unwrap_or(2_000),
+            checkpoint_fails: said.checkpoint.as_deref() == Some("fail"),
+        }
+    }
+
+    /// When a task that starts with `saved_ms` of its work done ends by itself, and how.
+    pub fn true_end(&self, since: Timestamp, saved_ms: u64) -> Option<(Timestamp, Exit)> {
+        let done = self.duration_ms.map(|work| work.saturating_sub(saved_ms));
+        match (self.fail_after_ms, done) {
+            (Some(fail), done) if done.is_none_or(|done| fail < done) => {
+                Some((Timestamp(since.0 + fail), Exit::Failed))
+            }
+            (_, Some(done)) => Some((Timestamp(since.0 + done), Exit::Succeeded)),
+            (_, None) => None,
+        }
+    }
+
+    /// SM_ACTIVE of one GPU now, in thousandths: the job's level with a slow wobble of a tenth either way.
+    pub fn sm_active_now(&self, task: TaskRef, gpu: usize, now: Timestamp) -> u32 {
+        let salt = (now.0 / 10_000) ^ u64::try_from(gpu).unwrap_or_default();
+        let wobble = u32::try_from(mix(task.uid, salt) % 200).unwrap_or_default();
+        (self.sm_active_milli * (900 + wobble) / 1000).min(1000)
+    }
+}
+
+/// A number that looks random and depends on nothing but its arguments.
+fn mix(uid: Uid, salt: u64) -> u64 {
+    let folded = u64::try_from(uid.0 & u128::from(u64::MAX)).unwrap_or_default();
+    let mut z = folded ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

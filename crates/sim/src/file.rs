@@ -1,0 +1,279 @@
+//! The simulated fleet of `wharf up`: a file and a clock of its own.
+//!
+//! The clock runs by the wall, times a speed, whether or not anybody looks; the file remembers where it stood.
+//! A control plane that comes back finds what ended meanwhile, each at its own moment. What is reported is
+//! saved first, so that a generation that somebody saw is never used again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, params};
+use wharf_controller::disk::Term;
+use wharf_controller::world::{NodeReport, Samples, World, WorldFault, WorldReport};
+use wharf_engine::action::Action;
+use wharf_engine::input::TaskRef;
+use wharf_engine::units::{Timestamp, Uid};
+
+use crate::fleet::{Progress, Saved, SimFleet, SimTask};
+
+/// A fleet with a file.
+pub struct FileWorld {
+    fleet: SimFleet,
+    file: Connection,
+    clock: Clock,
+}
+
+/// World time by the wall.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    wall_ms: u64,
+    world: Timestamp,
+    speed: u64,
+}
+
+impl Clock {
+    fn now(&self) -> Timestamp {
+        // A wall clock that is set back makes time stand still, never go back.
+        Timestamp(self.world.0 + wall_ms().saturating_sub(self.wall_ms) * self.speed)
+    }
+}
+
+fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Which nodes a fleet has when its file is made.
+pub struct Founding {
+    /// A name that is kept, so that a restart with another fleet is noticed.
+    pub name: String,
+    /// The nodes.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// Why a fleet's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileFault {
+    /// The file holds another fleet.
+    #[error(
+        "the data directory holds the fleet `{held}`, not `{asked}`; leave out --fleet, or choose another --data DIR"
+    )]
+    OtherFleet {
+        /// What the file holds.
+        held: String,
+        /// What was asked for.
+        asked: String,
+    },
+    /// It cannot be read or written.
+    #[error("the simulated fleet's file {file}: {source}")]
+    Unusable {
+        /// The file.
+        file: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl FileWorld {
+    /// The name of the fleet that a data directory holds, if it holds one.
+    pub fn held(path: &Path) -> Result<Option<String>, FileFault> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let unusable = |source: rusqlite::Error| unusable(path, source);
+        let file = open(path).map_err(unusable)?;
+        meta(&file, "name").map_err(unusable)
+    }
+
+    /// Opens the fleet of a file, or founds it. Time goes on from where it stood, at this speed.
+    pub fn open(path: &Path, founding: Founding, speed: u64) -> Result<Self, FileFault> {
+        let fail = |source: rusqlite::Error| unusable(path, source);
+        let mut file = open(path).map_err(fail)?;
+        if let Some(held) = meta(&file, "name").map_err(fail)?.filter(|held| *held != founding.name) {
+            return Err(FileFault::OtherFleet { held, asked: founding.name });
+        }
+        let saved =
+            load(&file).map_err(|source| FileFault::Unusable { file: path.display().to_string(), source })?;
+        let wall_ms = wall_ms();
+        let (fleet, world) = if let Some((saved, clock)) = saved {
+            (SimFleet::restore(saved), clock.now())
+        } else {
+            found(&mut file, &founding.name, wall_ms).map_err(fail)?;
+            (SimFleet::new(wall_ms, founding.nodes, Timestamp(wall_ms)), Timestamp(wall_ms))
+        };
+        let mut opened = Self { fleet, file, clock: Clock { wall_ms, world, speed } };
+        opened.fleet.advance(world);
+        opened.save().map_err(fail)?;
+        Ok(opened)
+    }
+
+    /// How much faster than the wall its time runs.
+    pub fn speed(&self) -> u64 {
+        self.clock.speed
+    }
+
+    /// The fleet itself, to fail and heal nodes.
+    pub fn fleet_mut(&mut self) -> &mut SimFleet {
+        &mut self.fleet
+    }
+
+    fn save(&mut self) -> rusqlite::Result<()> {
+        let changed = self.fleet.take_unsaved();
+        let saving = self.file.transaction()?;
+        for name in &changed.nodes {
+            let body = self.fleet.node(name).map(json);
+            put(&saving, "node", name, body)?;
+        }
+        for &task in &changed.tasks {
+            let body = self.fleet.task(task).map(json);
+            put(&saving, "task", &json(&task), body)?;
+        }
+        for &uid in &changed.progress {
+            let body = Some(json(&self.fleet.progress(uid)));
+            put(&saving, "progress", &json(&uid), body)?;
+        }
+        let (generation, term) = self.fleet.marks();
+        let Clock { wall_ms, world, speed } = self.clock;
+        let marks = [("generation", generation), ("term", term), ("now", self.fleet.now().0)];
+        let clock = [("clock_wall_ms", wall_ms), ("clock_world_ms", world.0), ("clock_speed", speed)];
+        for (key, value) in marks.into_iter().chain(clock) {
+            put(&saving, "meta", key, Some(value.to_string()))?;
+        }
+        saving.commit()
+    }
+
+    fn saved<T>(&mut self, attempted: &str, answer: T) -> Result<T, WorldFault> {
+        let saved = self.save();
+        saved.map_err(|source| WorldFault { attempted: attempted.to_owned(), source: source.into() })?;
+        Ok(answer)
+    }
+}
+
+impl World for FileWorld {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn list(&mut self) -> Result<WorldReport, WorldFault> {
+        self.fleet.advance(self.clock.now());
+        let listed = self.fleet.list();
+        self.saved("listing the simulated fleet", listed)
+    }
+
+    fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
+        self.fleet.advance(self.clock.now());
+        match self.fleet.changes() {
+            None => Ok(Vec::new()),
+            Some(report) => self.saved("looking at the simulated fleet", vec![report]),
+        }
+    }
+
+    fn act(&mut self, term: Term, actions: &[Action]) -> Result<(), WorldFault> {
+        self.fleet.advance(self.clock.now());
+        for action in actions {
+            self.fleet.act(term, action);
+        }
+        self.saved("acting on the simulated fleet", ())
+    }
+
+    fn next_change(&self) -> Option<Timestamp> {
+        self.fleet.next_change()
+    }
+
+    fn samples(&mut self) -> Samples {
+        self.fleet.samples()
+    }
+}
+
+fn unusable(path: &Path, source: rusqlite::Error) -> FileFault {
+    FileFault::Unusable { file: path.display().to_string(), source: source.into() }
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let file = Connection::open(path)?;
+    file.pragma_update(None, "journal_mode", "WAL")?;
+    // The fleet survives the death of a process, which is what it is there to show; the power cut of a real
+    // machine takes a simulated fleet with it.
+    file.pragma_update(None, "synchronous", "NORMAL")?;
+    for table in ["meta", "node", "task", "progress"] {
+        file.execute(
+            &format!("CREATE TABLE IF NOT EXISTS {table} (key TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID"),
+            [],
+        )?;
+    }
+    Ok(file)
+}
+
+fn found(file: &mut Connection, name: &str, id: u64) -> rusqlite::Result<()> {
+    let founding = file.transaction()?;
+    put(&founding, "meta", "name", Some(name.to_owned()))?;
+    put(&founding, "meta", "id", Some(id.to_string()))?;
+    founding.commit()
+}
+
+fn put(file: &Connection, table: &str, key: &str, body: Option<String>) -> rusqlite::Result<()> {
+    match body {
+        Some(body) => {
+            let mut put = file.prepare_cached(&format!("INSERT OR REPLACE INTO {table} VALUES (?1, ?2)"))?;
+            put.execute(params![key, body])?;
+        }
+        None => {
+            file.prepare_cached(&format!("DELETE FROM {table} WHERE key = ?1"))?.execute([key])?;
+        }
+    }
+    Ok(())
+}
+
+fn meta(file: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
+    file.query_row("SELECT body FROM meta WHERE key = ?1", [key], |row| row.get(0)).optional()
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("strings and numbers always encode")
+}
+
+type Anything = Box<dyn std::error::Error + Send + Sync>;
+
+fn load(file: &Connection) -> Result<Option<(Saved, Clock)>, Anything> {
+    let number = |key: &str| -> Result<u64, Anything> {
+        let text = meta(file, key)?.ok_or_else(|| format!("it has no `{key}`"))?;
+        Ok(text.parse()?)
+    };
+    if meta(file, "generation")?.is_none() {
+        return Ok(None);
+    }
+    let clock = Clock {
+        wall_ms: number("clock_wall_ms")?,
+        world: Timestamp(number("clock_world_ms")?),
+        speed: number("clock_speed")?,
+    };
+    let nodes: BTreeMap<String, NodeReport> = rows(file, "node", |key| Ok(key.to_owned()))?;
+    let tasks: BTreeMap<TaskRef, SimTask> = rows(file, "task", |key| Ok(serde_json::from_str(key)?))?;
+    let progress: BTreeMap<Uid, Progress> = rows(file, "progress", |key| Ok(serde_json::from_str(key)?))?;
+    let saved = Saved {
+        id: number("id")?,
+        generation: number("generation")?,
+        term: number("term")?,
+        now: Timestamp(number("now")?),
+        nodes: nodes.into_values().collect(),
+        tasks,
+        progress,
+    };
+    Ok(Some((saved, clock)))
+}
+
+fn rows<K: Ord, V: serde::de::DeserializeOwned>(
+    file: &Connection,
+    table: &str,
+    key: impl Fn(&str) -> Result<K, Anything>,
+) -> Result<BTreeMap<K, V>, Anything> {
+    let mut all = file.prepare(&format!("SELECT key, body FROM {table}"))?;
+    let mut found = BTreeMap::new();
+    let mut rows = all.query([])?;
+    while let Some(row) = rows.next()? {
+        let (name, body): (String, String) = (row.get(0)?, row.get(1)?);
+        found.insert(key(&name)?, serde_json::from_str(&body)?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,525 @@
+//! A simulated fleet: nodes that can fail and tasks that take their true time.
+//!
+//! The true duration of a job is known here alone, from the payload its submitter gave; the planner never sees
+//! it. Time moves only by [`SimFleet::advance`], and what ends, ends at its own moment however late that is
+//! noticed, so an outage of the control plane changes nobody's run time. What ended is kept until acknowledged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use wharf_controller::disk::Term;
+use wharf_controller::world::{NodeReport, Sample, Samples, WorldReport};
+use wharf_engine::action::{Action, StartTask};
+use wharf_engine::input::{Exit, ObservedTask, Report, Scope, Submission, TaskRef, TaskStatus};
+use wharf_engine::units::{GpuMask, GpuUnits, Timestamp, Uid};
+
+use crate::behaviour::Behaviour;
+
+/// How long a refused attempt is remembered, so that a start that arrives late does not run. Longer than any
+/// message takes.
+const LATE_MS: u64 = 3_600_000;
+
+/// A fleet that exists in memory.
+#[derive(Clone, Debug)]
+pub struct SimFleet {
+    id: u64,
+    generation: u64,
+    term: Term,
+    now: Timestamp,
+    nodes: BTreeMap<String, NodeReport>,
+    tasks: BTreeMap<TaskRef, SimTask>,
+    progress: BTreeMap<Uid, Progress>,
+    over: BTreeMap<(Uid, u32), (u32, Timestamp)>,
+    timers: BTreeSet<(Timestamp, TaskRef)>,
+    held: BTreeMap<String, Vec<u64>>,
+    unreported: Changes,
+    unsaved: Changes,
+}
+
+/// What changed since somebody last looked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) nodes: BTreeSet<String>,
+    pub(crate) tasks: BTreeSet<TaskRef>,
+    pub(crate) progress: BTreeSet<Uid>,
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.tasks.is_empty()
+    }
+}
+
+/// A task that runs, or ended and was not acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SimTask {
+    node: String,
+    gpus: GpuMask,
+    units_each: GpuUnits,
+    since: Option<Timestamp>,
+    status: TaskStatus,
+    /// When it ends by itself, and how.
+    ends: Option<(Timestamp, Exit)>,
+    /// When it answers that it saved its work, or that it could not.
+    answers: Option<(Timestamp, bool)>,
+    /// The generation of the report that last told of it.
+    reported_in: u64,
+    /// Work that was safe when it started.
+    base_ms: u64,
+    behaviour: Behaviour,
+    /// `None` for a task that was stopped before it was started.
+    job: Option<Submission>,
+}
+
+impl SimTask {
+    fn is_over(&self) -> bool {
+        matches!(self.status, TaskStatus::Ended { .. })
+    }
+
+    /// Work done by then, with what was safe when it started.
+    fn work_at(&self, at: Timestamp) -> u64 {
+        self.base_ms + self.since.map_or(0, |since| (at - since).0)
+    }
+
+    fn next_timer(&self) -> Option<Timestamp> {
+        if self.is_over() {
+            return None;
+        }
+        [self.ends.map(|(at, _)| at), self.answers.map(|(at, _)| at)].into_iter().flatten().min()
+    }
+}
+
+/// Everything that is saved of a fleet.
+pub(crate) struct Saved {
+    pub(crate) id: u64,
+    pub(crate) generation: u64,
+    pub(crate) term: Term,
+    pub(crate) now: Timestamp,
+    pub(crate) nodes: Vec<NodeReport>,
+    pub(crate) tasks: BTreeMap<TaskRef, SimTask>,
+    pub(crate) progress: BTreeMap<Uid, Progress>,
+}
+
+/// How far a job's work is, over all attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Work that survives a stop, in milliseconds.
+    pub saved_ms: u64,
+    /// Work that was done and had to be done again.
+    pub lost_ms: u64,
+    /// The last attempt whose loss is counted.
+    counted: u32,
+}
+
+impl SimFleet {
+    /// A fleet of idle nodes.
+    pub fn new(id: u64, nodes: Vec<NodeReport>, now: Timestamp) -> Self {
+        let held = nodes.iter().map(|node| (node.node.name.clone(), vec![0; node.node.gpus.len()])).collect();
+        let nodes: BTreeMap<_, _> = nodes.into_iter().map(|node| (node.node.name.clone(), node)).collect();
+        let names: BTreeSet<String> = nodes.keys().cloned().collect();
+        Self {
+            id,
+            generation: 0,
+            term: 0,
+            now,
+            nodes,
+            tasks: BTreeMap::new(),
+            progress: BTreeMap::new(),
+            over: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            held,
+            unreported: Changes { nodes: names.clone(), ..Changes::default() },
+            unsaved: Changes { nodes: names, ..Changes::default() },
+        }
+    }
+
+    /// A fleet as it was saved.
+    pub(crate) fn restore(saved: Saved) -> Self {
+        let Saved { id, generation, term, now, nodes, tasks, progress } = saved;
+        let mut fleet = Self::new(id, nodes, now);
+        (fleet.generation, fleet.term, fleet.progress) = (generation, term, progress);
+        (fleet.unsaved, fleet.unreported) = (Changes::default(), Changes::default());
+        for (task, known) in tasks {
+            if known.is_over() {
+                fleet.note_over(task);
+            } else {
+                fleet.hold(&known, true);
+            }
+            fleet.tasks.insert(task, known);
+            fleet.set_timer(task);
+        }
+        fleet
+    }
+
+    /// What changed since it was last saved.
+    pub(crate) fn take_unsaved(&mut self) -> Changes {
+        std::mem::take(&mut self.unsaved)
+    }
+
+    /// A node, for saving.
+    pub(crate) fn node(&self, name: &str) -> Option<&NodeReport> {
+        self.nodes.get(name)
+    }
+
+    /// A task, for saving.
+    pub(crate) fn task(&self, task: TaskRef) -> Option<&SimTask> {
+        self.tasks.get(&task)
+    }
+
+    /// Generation and term, for saving.
+    pub(crate) fn marks(&self) -> (u64, Term) {
+        (self.generation, self.term)
+    }
+
+    /// Its time.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// How far a job's work is.
+    pub fn progress(&self, uid: Uid) -> Progress {
+        self.progress.get(&uid).copied().unwrap_or_default()
+    }
+
+    /// Names of its nodes.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(String::as_str)
+    }
+
+    /// When something next happens by itself.
+    pub fn next_change(&self) -> Option<Timestamp> {
+        if !self.unreported.is_empty() {
+            return Some(self.now);
+        }
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// Lets time pass: what is due happens at its own moment.
+    pub fn advance(&mut self, to: Timestamp) {
+        while let Some(&(at, task)) = self.timers.first().filter(|&&(at, _)| at <= to) {
+            self.timers.remove(&(at, task));
+            self.now = self.now.max(at);
+            self.timer(task, at);
+        }
+        self.now = self.now.max(to);
+    }
+
+    fn timer(&mut self, task: TaskRef, at: Timestamp) {
+        let known = self.tasks.get_mut(&task).expect("a timer belongs to a task that runs");
+        if let Some((ends, exit)) = known.ends.filter(|&(ends, _)| ends <= at) {
+            self.end(task, exit, ends);
+            return;
+        }
+        if let Some((saved, ok)) = known.answers.take() {
+            known.status = if ok { TaskStatus::Saved { at: saved } } else { TaskStatus::SaveFailed };
+            if ok {
+                self.save(task, saved);
+            }
+            self.changed(task);
+        }
+        self.set_timer(task);
+    }
+
+    fn set_timer(&mut self, task: TaskRef) {
+        if let Some(at) = self.tasks.get(&task).and_then(SimTask::next_timer) {
+            self.timers.insert((at, task));
+        }
+    }
+
+    fn changed(&mut self, task: TaskRef) {
+        self.unreported.tasks.insert(task);
+        self.unsaved.tasks.insert(task);
+    }
+
+    /// Carries out an action of a leader; one of an older term is refused.
+    pub fn act(&mut self, term: Term, action: &Action) -> bool {
+        if term < self.term {
+            return false;
+        }
+        self.term = term;
+        match action {
+            Action::Start { attempt, job, tasks } => {
+                for task in tasks {
+                    self.start(TaskRef { uid: job.uid, task: task.task, attempt: *attempt }, task, job);
+                }
+            }
+            Action::AskCheckpoint { uid, attempt, deadline } => self.ask(*uid, *attempt, *deadline),
+            Action::Stop { tasks, deadline: _ } => {
+                for &task in tasks {
+                    self.stop(task);
+                }
+            }
+            Action::Acknowledge { generation } => self.acknowledge(*generation),
+        }
+        true
+    }
+
+    fn start(&mut self, task: TaskRef, place: &StartTask, job: &Submission) {
+        if self.tasks.contains_key(&task) {
+            return;
+        }
+        let late = self.over.get(&(task.uid, task.task)).is_some_and(|&(attempt, _)| task.attempt <= attempt);
+        let node_up = self.nodes.get(&place.node).is_some_and(|node| node.node.up);
+        let refused = late || !node_up || !self.has_room(place);
+        let since = (!refused).then_some(self.now);
+        let exit = if late { Exit::Stopped } else { Exit::Lost };
+        let status = if refused { TaskStatus::Ended { exit, at: self.now } } else { TaskStatus::Running };
+        let base_ms = self.progress(task.uid).saved_ms;
+        let behaviour = Behaviour::of(job);
+        let started = SimTask {
+            node: place.node.clone(),
+            gpus: place.gpus,
+            units_each: place.units_each,
+            since,
+            status,
+            ends: since.and_then(|since| behaviour.true_end(since, base_ms)),
+            answers: None,
+            reported_in: 0,
+            base_ms,
+            behaviour,
+            job: Some(job.clone()),
+        };
+        if !refused {
+            self.hold(&started, true);
+        }
+        self.tasks.insert(task, started);
+        self.set_timer(task);
+        self.changed(task);
+    }
+
+    /// A node refuses a device that is in use: an old attempt may still run there.
+    fn has_room(&self, place: &StartTask) -> bool {
+        let held = &self.held[&place.node];
+        place.gpus.indexes().all(|gpu| {
+            held.get(gpu).is_some_and(|held| held + place.units_each.parts() <= GpuUnits::WHOLE.parts())
+        })
+    }
+
+    fn hold(&mut self, task: &SimTask, more: bool) {
+        let Some(held) = self.held.get_mut(&task.node) else { return };
+        for gpu in task.gpus.indexes() {
+            let parts = task.units_each.parts();
+            held[gpu] = if more { held[gpu] + parts } else { held[gpu] - parts };
+        }
+    }
+
+    fn ask(&mut self, uid: Uid, attempt: u32, deadline: Timestamp) {
+        let all = self.tasks.range(all_of(uid));
+        let asked = all.filter(|(task, known)| {
+            task.attempt == attempt && known.status == TaskStatus::Running && known.answers.is_none()
+        });
+        // The coordinator, which is the first task, speaks for all ranks.
+        let Some((&task, known)) = asked.min_by_key(|(task, _)| task.task) else { return };
+        let behaviour = known.behaviour;
+        let at = Timestamp(self.now.0 + behaviour.checkpoint_ms).min(deadline);
+        self.tasks.get_mut(&task).expect("it was just found").answers =
+            Some((at, !behaviour.checkpoint_fails));
+        self.set_timer(task);
+        self.unsaved.tasks.insert(task);
+    }
+
+    fn stop(&mut self, task: TaskRef) {
+        match self.tasks.get(&task) {
+            Some(known) if known.is_over() => self.changed(task),
+            Some(_) => self.end(task, Exit::Stopped, self.now),
+            None => self.never_start(task),
+        }
+    }
+
+    /// A stop that overtakes its start: the start must not run when it arrives.
+    fn never_start(&mut self, task: TaskRef) {
+        let stopped = SimTask {
+            node: String::new(),
+            gpus: GpuMask::default(),
+            units_each: GpuUnits::ZERO,
+            since: None,
+            status: TaskStatus::Ended { exit: Exit::Stopped, at: self.now },
+            ends: None,
+            answers: None,
+            reported_in: 0,
+            base_ms: 0,
+            behaviour: Behaviour::default(),
+            job: None,
+        };
+        self.tasks.insert(task, stopped);
+        self.note_over(task);
+        self.changed(task);
+    }
+
+    fn end(&mut self, task: TaskRef, exit: Exit, at: Timestamp) {
+        let mut known = self.tasks.remove(&task).expect("what ends was running");
+        if let Some(timer) = known.next_timer() {
+            self.timers.remove(&(timer, task));
+        }
+        self.hold(&known, false);
+        known.status = TaskStatus::Ended { exit, at };
+        self.tasks.insert(task, known);
+        if exit != Exit::Succeeded {
+            self.lose_unsaved(task, at);
+        }
+        self.note_over(task);
+        self.changed(task);
+    }
+
+    fn note_over(&mut self, task: TaskRef) {
+        let over = self.over.entry((task.uid, task.task)).or_insert((task.attempt, self.now));
+        *over = (task.attempt.max(over.0), self.now);
+    }
+
+    fn save(&mut self, task: TaskRef, at: Timestamp) {
+        let work = self.tasks[&task].work_at(at);
+        let progress = self.progress.entry(task.uid).or_default();
+        progress.saved_ms = progress.saved_ms.max(work);
+        self.unsaved.progress.insert(task.uid);
+    }
+
+    /// All ranks of an attempt are equally far, so one of them tells what the job loses.
+    fn lose_unsaved(&mut self, task: TaskRef, at: Timestamp) {
+        let known = &self.tasks[&task];
+        let (work, base) = (known.work_at(at), known.base_ms);
+        let every =
+            known.job.as_ref().and_then(|job| job.spec.checkpoint).map_or(0, |contract| contract.every.0);
+        let progress = self.progress.entry(task.uid).or_default();
+        if progress.counted >= task.attempt {
+            return;
+        }
+        progress.counted = task.attempt;
+        let kept_by_itself = base + (work - base).checked_div(every).unwrap_or(0) * every;
+        progress.saved_ms = progress.saved_ms.max(kept_by_itself);
+        progress.lost_ms += work.saturating_sub(progress.saved_ms);
+        self.unsaved.progress.insert(task.uid);
+    }
+
+    fn acknowledge(&mut self, generation: u64) {
+        let forgotten = |task: &TaskRef, known: &SimTask, unreported: &BTreeSet<TaskRef>| {
+            known.is_over()
+                && known.reported_in > 0
+                && known.reported_in <= generation
+                && !unreported.contains(task)
+        };
+        let unreported = &self.unreported.tasks;
+        let gone: Vec<TaskRef> = self
+            .tasks
+            .iter()
+            .filter(|(task, known)| forgotten(task, known, unreported))
+            .map(|(task, _)| *task)
+            .collect();
+        for task in gone {
+            self.tasks.remove(&task);
+            self.unsaved.tasks.insert(task);
+        }
+        let recent = self.now.0.saturating_sub(LATE_MS);
+        self.over.retain(|_, (_, at)| at.0 >= recent);
+    }
+
+    /// A node goes down. Its tasks die with it, unless it is only out of reach.
+    pub fn fail_node(&mut self, name: &str, tasks_die: bool) {
+        let Some(node) = self.nodes.get_mut(name).filter(|node| node.node.up) else { return };
+        node.node.up = false;
+        self.node_changed(name);
+        if tasks_die {
+            let on_it = self.tasks.iter().filter(|(_, task)| task.node == name && !task.is_over());
+            for task in on_it.map(|(task, _)| *task).collect::<Vec<_>>() {
+                self.end(task, Exit::Lost, self.now);
+            }
+        }
+    }
+
+    /// A node comes back, with what still runs on it.
+    pub fn heal_node(&mut self, name: &str) {
+        let Some(node) = self.nodes.get_mut(name).filter(|node| !node.node.up) else { return };
+        node.node.up = true;
+        self.node_changed(name);
+        let on_it = self.tasks.iter().filter(|(_, task)| task.node == name);
+        self.unreported.tasks.extend(on_it.map(|(task, _)| *task).collect::<Vec<_>>());
+    }
+
+    fn node_changed(&mut self, name: &str) {
+        self.unreported.nodes.insert(name.to_owned());
+        self.unsaved.nodes.insert(name.to_owned());
+    }
+
+    /// What changed since the last report; `None` when nothing did.
+    pub fn changes(&mut self) -> Option<WorldReport> {
+        if self.unreported.is_empty() {
+            return None;
+        }
+        let since = self.generation;
+        let changed = std::mem::take(&mut self.unreported);
+        self.generation += 1;
+        let nodes = changed.nodes.iter().filter_map(|name| self.nodes.get(name).cloned()).collect();
+        let tasks = changed.tasks.iter().filter_map(|task| self.observe(*task, false)).collect();
+        Some(self.report(Some(since), nodes, tasks))
+    }
+
+    /// Everything there is.
+    pub fn list(&mut self) -> WorldReport {
+        self.unreported = Changes::default();
+        self.generation += 1;
+        let nodes = self.nodes.values().cloned().collect();
+        let all: Vec<TaskRef> = self.tasks.keys().copied().collect();
+        let tasks = all.into_iter().filter_map(|task| self.observe(task, true)).collect();
+        self.report(None, nodes, tasks)
+    }
+
+    fn report(&self, since: Option<u64>, nodes: Vec<NodeReport>, tasks: Vec<ObservedTask>) -> WorldReport {
+        let (world, generation) = (self.id, self.generation);
+        let (scope, nodes_gone) = (Scope::All, Vec::new());
+        let report = Report { scope, world, since, generation, nodes: Vec::new(), nodes_gone, tasks };
+        WorldReport { report, nodes }
+    }
+
+    /// A task as it can be seen: one on a node that is down cannot.
+    fn observe(&mut self, task: TaskRef, with_job: bool) -> Option<ObservedTask> {
+        let known = self.tasks.get_mut(&task)?;
+        let hidden = !known.is_over() && self.nodes.get(&known.node).is_some_and(|node| !node.node.up);
+        if hidden {
+            return None;
+        }
+        known.reported_in = self.generation;
+        self.unsaved.tasks.insert(task);
+        Some(ObservedTask {
+            task,
+            node: known.node.clone(),
+            gpus: known.gpus,
+            units_each: known.units_each,
+            since: known.since,
+            status: known.status,
+            job: known.job.clone().filter(|_| with_job && !known.is_over()),
+        })
+    }
+
+    /// What every device really does now, by what runs on it.
+    pub fn samples(&self) -> Samples {
+        let mut active: BTreeMap<&str, Vec<Option<u32>>> = BTreeMap::new();
+        for (name, node) in &self.nodes {
+            // A node that cannot be reached tells nothing, which is not the same as zero.
+            let idle = node.node.up.then_some(0);
+            active.insert(name, vec![idle; node.node.gpus.len()]);
+        }
+        for (task, known) in self.tasks.iter().filter(|(_, known)| !known.is_over()) {
+            let Some(gpus) = active.get_mut(known.node.as_str()) else { continue };
+            for gpu in known.gpus.indexes() {
+                let share = known.units_each.parts().min(3000);
+                let milli = u64::from(known.behaviour.sm_active_now(*task, gpu, self.now)) * share / 3000;
+                let slot = &mut gpus[gpu];
+                *slot = slot.map(|sum| (sum + u32::try_from(milli).unwrap_or(1000)).min(1000));
+            }
+        }
+        let sample = |sm_active_milli| Sample { sm_active_milli };
+        active
+            .into_iter()
+            .map(|(name, gpus)| (name.to_owned(), gpus.into_iter().map(sample).collect()))
+            .collect()
+    }
+
+    /// Tasks that run now.
+    pub fn running(&self) -> impl Iterator<Item = (TaskRef, &str, GpuMask, GpuUnits)> {
+        let running = self.tasks.iter().filter(|(_, task)| !task.is_over());
+        running.map(|(id, task)| (*id, task.node.as_str(), task.gpus, task.units_each))
+    }
+}
+
+fn all_of(uid: Uid) -> std::ops::RangeInclusive<TaskRef> {
+    TaskRef { uid, task: 0, attempt: 0 }..=TaskRef { uid, task: u32::MAX, attempt: u32::MAX }
+}
