@@ -129,7 +129,6 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("max", "limit"),
     ("training", "batch"),
     ("serving", "inference"),
-    ("none", "unlimited"),
 ];
 
 /// The most alike of `words`, if it is alike at all. The threshold lets a letter or two be wrong, missing or
@@ -148,6 +147,11 @@ fn nearest<'a>(given: &str, words: &[&'a str]) -> Option<&'a str> {
 
 /// The whole text of a file, or what keeps it from being one.
 fn read(path: &Path) -> Result<String, FileError> {
+    as_text(&path.display().to_string(), read_bytes(path)?)
+}
+
+/// The bytes of a file, at most one more than are allowed.
+fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     let file = path.display().to_string();
     let fault = |what: String| Fault::new(None, what).in_file(&file);
     let limit = u64::try_from(BYTES_MAX).expect("a MiB fits") + 1;
@@ -155,7 +159,7 @@ fn read(path: &Path) -> Result<String, FileError> {
     let opened = File::open(path).map_err(|error| fault(format!("cannot be opened: {error}")))?;
     // One byte more than allowed is enough to know, whatever the file claims its size to be.
     opened.take(limit).read_to_end(&mut bytes).map_err(|error| fault(format!("cannot be read: {error}")))?;
-    as_text(&file, bytes)
+    Ok(bytes)
 }
 
 /// Bytes of a file as text, if they are not too many and UTF-8.

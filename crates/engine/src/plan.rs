@@ -50,10 +50,10 @@ pub struct Refusal {
 }
 
 /// What stood in the way, over all the pools that were tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Obstacles {
-    /// The limit of this tenant.
-    pub limit: Option<TenantId>,
+    /// Limits of these tenants, each in some pool.
+    pub limits: Vec<TenantId>,
     /// No room.
     pub room: bool,
 }
@@ -145,8 +145,10 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
 fn refusal(state: &State, key: &KindKey, by: Obstacles) -> Refusal {
     let pools = state.fleet.pool_ids().filter(|&pool| by.room && place::may_use(state, key, pool));
     let on_pools = pools.map(|pool| Watch::Pool { pool, freed: state.ledger.freed(pool) });
-    let on_tenant = by.limit.map(|tenant| Watch::Tenant { tenant, freed: state.ledger.freed_of(tenant) });
-    Refusal { by, watches: on_pools.chain(on_tenant).collect(), policy: state.tenants.version() }
+    let tenants = by.limits.iter();
+    let on_tenants = tenants.map(|&tenant| Watch::Tenant { tenant, freed: state.ledger.freed_of(tenant) });
+    let watches = on_pools.chain(on_tenants).collect();
+    Refusal { watches, by, policy: state.tenants.version() }
 }
 
 impl Plan {

@@ -205,12 +205,13 @@ impl SimFleet {
     }
 
     fn timer(&mut self, task: TaskRef, at: Timestamp) {
-        let known = self.tasks.get_mut(&task).expect("a timer belongs to a task that runs");
+        // A timer may be left over from before the task was asked or stopped.
+        let Some(known) = self.tasks.get_mut(&task).filter(|known| !known.is_over()) else { return };
         if let Some((ends, exit)) = known.ends.filter(|&(ends, _)| ends <= at) {
             self.end(task, exit, ends);
             return;
         }
-        if let Some((saved, ok)) = known.answers.take() {
+        if let Some((saved, ok)) = known.answers.take_if(|&mut (saved, _)| saved <= at) {
             known.status = if ok { TaskStatus::Saved { at: saved } } else { TaskStatus::SaveFailed };
             if ok {
                 self.save(task, saved);
@@ -348,9 +349,6 @@ impl SimFleet {
 
     fn end(&mut self, task: TaskRef, exit: Exit, at: Timestamp) {
         let mut known = self.tasks.remove(&task).expect("what ends was running");
-        if let Some(timer) = known.next_timer() {
-            self.timers.remove(&(timer, task));
-        }
         self.hold(&known, false);
         known.status = TaskStatus::Ended { exit, at };
         self.tasks.insert(task, known);

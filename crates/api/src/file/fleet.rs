@@ -344,5 +344,4 @@ fn description(nodes: &[NodeReport]) -> String {
 }
 
 #[cfg(test)]
-#[path = "fleet_tests.rs"]
 mod tests;

@@ -451,5 +451,4 @@ impl JobFile {
 }
 
 #[cfg(test)]
-#[path = "job_tests.rs"]
 mod tests;

@@ -12,7 +12,7 @@ use wharf_engine::units::Millis;
 
 use super::field::{Field, Map, NAME_MAX};
 use super::tree::Node;
-use super::{Fault, FileError, as_text, document, read, text};
+use super::{Fault, FileError, as_text, document, read_bytes, text};
 
 /// The files that are read today.
 const FILES: &[&str] = &["tenants.yaml", "pools.yaml", "queue.yaml", "history.yaml"];
@@ -57,19 +57,20 @@ pub fn load_policy(dir: &Path) -> Result<Policy, Vec<FileError>> {
     let names = names(dir).map_err(|error| {
         vec![Fault::new(None, format!("cannot be read as a policy directory: {error}")).in_file(&shown(dir))]
     })?;
+    let has_tenants = names.iter().any(|name| name == "tenants.yaml");
     let mut files = Vec::new();
     let mut errors = Vec::new();
     for name in names {
-        match read(&dir.join(&name)) {
-            Ok(content) => files.push(PolicyFile { name, content: content.into_bytes() }),
+        match read_bytes(&dir.join(&name)) {
+            Ok(content) => files.push(PolicyFile { name, content }),
             Err(error) => errors.push(error),
         }
     }
-    match compile(&shown(dir), &files) {
-        Ok(policy) if errors.is_empty() => Ok(policy),
-        Ok(_) => Err(errors),
-        Err(more) => Err(errors.into_iter().chain(more).collect()),
+    if !has_tenants {
+        errors.push(no_tenants(&shown(dir)));
     }
+    let policy = read_files(&shown(dir), &files, &mut errors);
+    if errors.is_empty() { Ok(policy) } else { Err(errors) }
 }
 
 /// The names that matter, sorted, so that the digest does not depend on the file system.
@@ -94,19 +95,26 @@ fn shown(dir: &Path) -> String {
 
 /// Compiles files that are already in memory; `dir` is for error messages only.
 pub fn compile(dir: &str, files: &[PolicyFile]) -> Result<Policy, Vec<FileError>> {
+    let mut errors = Vec::new();
+    if !files.iter().any(|file| file.name == "tenants.yaml") {
+        errors.push(no_tenants(dir));
+    }
+    let policy = read_files(dir, files, &mut errors);
+    if errors.is_empty() { Ok(policy) } else { Err(errors) }
+}
+
+fn no_tenants(dir: &str) -> FileError {
+    let fault = Fault::new(None, "the file tenants.yaml is missing");
+    fault.allowed("tenants: {lab: {guaranteed: 8}}").in_file(dir)
+}
+
+fn read_files(dir: &str, files: &[PolicyFile], errors: &mut Vec<FileError>) -> Policy {
     let mut policy = Policy { digest: digest(files), ..Policy::default() };
-    let mut errors: Vec<FileError> = Vec::new();
     for file in files {
         let path = format!("{}/{}", dir.trim_end_matches('/'), file.name);
-        if let Err(found) = read_file(&path, file, &mut policy) {
-            errors.extend(found);
-        }
+        errors.extend(read_file(&path, file, &mut policy).err().into_iter().flatten());
     }
-    if !files.iter().any(|file| file.name == "tenants.yaml") {
-        let what = "the file tenants.yaml is missing";
-        errors.push(Fault::new(None, what).allowed("tenants: {lab: {guaranteed: 8}}").in_file(dir));
-    }
-    if errors.is_empty() { Ok(policy) } else { Err(errors) }
+    policy
 }
 
 fn digest(files: &[PolicyFile]) -> String {
@@ -202,5 +210,4 @@ fn history(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
 }
 
 #[cfg(test)]
-#[path = "policy_tests.rs"]
 mod tests;

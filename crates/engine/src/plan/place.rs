@@ -24,7 +24,7 @@ pub fn start(draft: &mut Draft<'_>, key: &KindKey) -> Result<Vec<Placement>, Obs
         let wanted = match tasks_within_limits(draft, key, &charge) {
             Ok(wanted) => wanted,
             Err(tenant) => {
-                obstacles.limit = Some(tenant);
+                obstacles.limits.push(tenant);
                 continue;
             }
         };

@@ -1,0 +1,346 @@
+//! A typed, blocking client of the API.
+//!
+//! Every call is one request and one answer, whose form is checked. Nothing is retried: a submission carries an
+//! idempotency key, so that the caller may simply call again.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use ureq::http::{Response, Uri};
+use ureq::{Agent, Body};
+
+use crate::file::job::JobFile;
+use crate::v1::{
+    Answer, Explanation, GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList, NodeReply,
+    PlanView, PolicyView, Problem, Submitted, Summary, TenantList,
+};
+
+/// Where a control plane listens unless told otherwise.
+pub const SERVER_DEFAULT: &str = "http://127.0.0.1:8470";
+/// A machine that is there answers a connection in far less.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest a whole request may take; the longest list of a large fleet needs a few seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+/// The longest answer that is read: a list of a million GPUs.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// A connection to one control plane.
+#[derive(Clone, Debug)]
+pub struct Client {
+    server: String,
+    agent: Agent,
+}
+
+/// Which jobs are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// Of this tenant and those below it.
+    pub tenant: Option<String>,
+    /// In this state.
+    pub state: Option<JobState>,
+}
+
+/// Which rows of history are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryFilter {
+    /// Of this kind.
+    pub kind: Option<HistoryKind>,
+    /// Of this tenant and those below it.
+    pub tenant: Option<String>,
+    /// Of jobs with this name.
+    pub name: Option<String>,
+    /// At most so many.
+    pub limit: Option<u32>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The address makes no sense.
+    #[error(
+        "{server:?} is no address of a control plane: {what}; write http://HOST:PORT, such as {SERVER_DEFAULT}"
+    )]
+    Address {
+        /// What was given.
+        server: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Nobody answers.
+    #[error(
+        "no answer from {server}: {source}; start a control plane with `wharf up`, or name another with --server"
+    )]
+    Unreachable {
+        /// Who was asked.
+        server: String,
+        /// What happened.
+        source: Box<ureq::Error>,
+    },
+    /// The answer is no.
+    #[error(transparent)]
+    Problem(Box<Problem>),
+    /// Something answers, but not a control plane that we understand.
+    #[error("{server} does not answer like a control plane of this version: {what}")]
+    Protocol {
+        /// Who was asked.
+        server: String,
+        /// What was wrong with the answer.
+        what: String,
+    },
+}
+
+impl ClientError {
+    /// What the command line exits with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Address { .. } => 64,
+            Self::Unreachable { .. } | Self::Protocol { .. } => 69,
+            Self::Problem(problem) => problem.code.exit_code(),
+        }
+    }
+}
+
+impl Client {
+    /// A client of the control plane at `server`, `http://HOST:PORT` or `HOST:PORT`.
+    pub fn new(server: &str) -> Result<Self, ClientError> {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(REQUEST_TIMEOUT))
+            // A control plane is asked directly: a proxy for the web knows nothing of it.
+            .proxy(None)
+            .max_redirects(0)
+            .user_agent(concat!("wharf/", env!("CARGO_PKG_VERSION")));
+        Ok(Self { server: address(server)?, agent: config.build().new_agent() })
+    }
+
+    /// The address, with its scheme.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Submits a job. The same key makes a repeated request the same request.
+    pub fn submit(&self, job: &JobFile, idempotency_key: &str) -> Result<Submitted, ClientError> {
+        let request = self.agent.post(self.url("/v1/jobs")).header("Idempotency-Key", idempotency_key);
+        self.read(request.content_type("application/json").send(body(job).as_str()))
+    }
+
+    /// What would happen to a job if it were submitted now.
+    pub fn plan(&self, job: &JobFile) -> Result<PlanView, ClientError> {
+        let request = self.agent.post(self.url("/v1/plan"));
+        self.read(request.content_type("application/json").send(body(job).as_str()))
+    }
+
+    /// Cancels a job, named as `tenant/path/name`, by its bare name, or by its uid.
+    pub fn cancel(&self, job: &str) -> Result<JobReply, ClientError> {
+        self.read(self.agent.delete(self.job_url(job, "")).call())
+    }
+
+    /// Asks a job to save its work, leave and wait again.
+    pub fn evict(&self, job: &str) -> Result<JobReply, ClientError> {
+        self.read(self.agent.post(self.job_url(job, "/evict")).send_empty())
+    }
+
+    /// Keeps new work off a node.
+    pub fn cordon(&self, node: &str) -> Result<NodeReply, ClientError> {
+        self.read(self.agent.post(self.cordon_url(node)).send_empty())
+    }
+
+    /// Lets new work come to a node again.
+    pub fn uncordon(&self, node: &str) -> Result<NodeReply, ClientError> {
+        self.read(self.agent.delete(self.cordon_url(node)).call())
+    }
+
+    /// Live jobs.
+    pub fn jobs(&self, filter: &JobFilter) -> Result<JobList, ClientError> {
+        let JobFilter { tenant, state } = filter;
+        self.get(&query("/v1/jobs", &[("tenant", tenant.as_deref()), ("state", state.map(JobState::word))]))
+    }
+
+    /// One job.
+    pub fn job(&self, job: &str) -> Result<JobReply, ClientError> {
+        self.read(self.agent.get(self.job_url(job, "")).call())
+    }
+
+    /// Why a job is where it is.
+    pub fn explain(&self, job: &str) -> Result<Explanation, ClientError> {
+        self.read(self.agent.get(self.job_url(job, "/explain")).call())
+    }
+
+    /// The nodes of the fleet.
+    pub fn nodes(&self) -> Result<NodeList, ClientError> {
+        self.get("/v1/nodes")
+    }
+
+    /// The GPUs of the fleet.
+    pub fn gpus(&self) -> Result<GpuList, ClientError> {
+        self.get("/v1/gpus")
+    }
+
+    /// The tenant tree.
+    pub fn tenants(&self) -> Result<TenantList, ClientError> {
+        self.get("/v1/tenants")
+    }
+
+    /// The whole fleet on one page.
+    pub fn summary(&self) -> Result<Summary, ClientError> {
+        self.get("/v1/summary")
+    }
+
+    /// What is over, newest first.
+    pub fn history(&self, filter: &HistoryFilter) -> Result<HistoryList, ClientError> {
+        let HistoryFilter { kind, tenant, name, limit } = filter;
+        let limit = limit.map(|limit| limit.to_string());
+        let pairs = [
+            ("kind", kind.map(HistoryKind::word)),
+            ("tenant", tenant.as_deref()),
+            ("name", name.as_deref()),
+            ("limit", limit.as_deref()),
+        ];
+        self.get(&query("/v1/history", &pairs))
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Result<PolicyView, ClientError> {
+        self.get("/v1/policy")
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.server)
+    }
+
+    fn job_url(&self, job: &str, rest: &str) -> String {
+        self.url(&format!("/v1/jobs/{}{rest}", encoded(job)))
+    }
+
+    fn cordon_url(&self, node: &str) -> String {
+        self.url(&format!("/v1/nodes/{}/cordon", encoded(node)))
+    }
+
+    fn get<A: Answer>(&self, path: &str) -> Result<A, ClientError> {
+        self.read(self.agent.get(self.url(path)).call())
+    }
+
+    fn read<A: Answer>(&self, response: Result<Response<Body>, ureq::Error>) -> Result<A, ClientError> {
+        let mut response = response.map_err(|error| self.no_answer(error))?;
+        let status = response.status();
+        let bytes = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let bytes = bytes.map_err(|error| self.no_answer(error))?;
+        if !status.is_success() {
+            return Err(match serde_json::from_slice(&bytes) {
+                Ok(problem) => ClientError::Problem(Box::new(problem)),
+                Err(_) => self.strange(format!("status {status}, without a problem that says why")),
+            });
+        }
+        let json: Json = serde_json::from_slice(&bytes)
+            .map_err(|error| self.strange(format!("the answer is not JSON: {error}")))?;
+        let form = json.get("schema").and_then(Json::as_str).unwrap_or("nothing at all").to_owned();
+        if form != A::SCHEMA {
+            return Err(self.strange(format!("it sent {form:?}, expected was {:?}", A::SCHEMA)));
+        }
+        serde_json::from_value(json)
+            .map_err(|error| self.strange(format!("{form} is not as expected: {error}")))
+    }
+
+    /// The request did not come to an answer: because nobody is there, or because it is somebody else.
+    fn no_answer(&self, error: ureq::Error) -> ClientError {
+        match error {
+            ureq::Error::Io(_)
+            | ureq::Error::Timeout(_)
+            | ureq::Error::HostNotFound
+            | ureq::Error::ConnectionFailed => {
+                ClientError::Unreachable { server: self.server.clone(), source: Box::new(error) }
+            }
+            other => self.strange(other.to_string()),
+        }
+    }
+
+    fn strange(&self, what: String) -> ClientError {
+        ClientError::Protocol { server: self.server.clone(), what }
+    }
+}
+
+/// The address with scheme and without a slash at its end.
+fn address(server: &str) -> Result<String, ClientError> {
+    let wrong = |what: &'static str| ClientError::Address { server: server.to_owned(), what };
+    let given = server.trim();
+    let full = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
+    let uri: Uri = full.parse().map_err(|_| wrong("it cannot be read"))?;
+    match uri.scheme_str() {
+        Some("http") => {}
+        Some("https") => return Err(wrong("encrypted connections are not supported yet")),
+        Some(_) | None => return Err(wrong("the scheme is not http")),
+    }
+    if uri.path() != "/" || uri.query().is_some() {
+        return Err(wrong("there is more than host and port"));
+    }
+    let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
+        return Err(wrong("the host is missing"));
+    };
+    let (_, after_host) = authority.as_str().rsplit_once(authority.host()).unwrap_or_default();
+    if !after_host.is_empty() && authority.port_u16().is_none() {
+        return Err(wrong("the port is not a number up to 65535"));
+    }
+    Ok(format!("http://{authority}"))
+}
+
+fn body(job: &JobFile) -> String {
+    serde_json::to_string(job).expect("a job is always a document")
+}
+
+fn query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
+    let given = pairs.iter().filter_map(|(key, value)| Some(format!("{key}={}", encoded((*value)?))));
+    let given: Vec<String> = given.collect();
+    if given.is_empty() { path.to_owned() } else { format!("{path}?{}", given.join("&")) }
+}
+
+/// One segment of a path or value of a query: everything but letters, digits and `-._~` becomes `%XX`.
+fn encoded(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_named_by_its_path_is_one_segment() {
+        let client = Client::new("localhost:8470/").unwrap();
+        assert_eq!(
+            client.job_url("lab/nlp/a b", "/evict"),
+            "http://localhost:8470/v1/jobs/lab%2Fnlp%2Fa%20b/evict"
+        );
+        assert_eq!(encoded("é?#&=%"), "%C3%A9%3F%23%26%3D%25");
+    }
+
+    #[test]
+    fn a_filter_becomes_a_query_only_where_it_says_something() {
+        assert_eq!(query("/v1/jobs", &[("tenant", None), ("state", None)]), "/v1/jobs");
+        assert_eq!(
+            query("/v1/jobs", &[("tenant", Some("a/b")), ("state", Some("x"))]),
+            "/v1/jobs?tenant=a%2Fb&state=x"
+        );
+    }
+
+    #[test]
+    fn an_address_that_makes_no_sense_is_a_usage_error() {
+        for wrong in [
+            "",
+            "https://host:1",
+            "ftp://host",
+            "http://host/path",
+            "http://ho st",
+            "http://",
+            "host:99999999",
+        ] {
+            let error = Client::new(wrong).expect_err(wrong);
+            assert_eq!(error.exit_code(), 64, "{wrong:?}: {error}");
+            assert!(error.to_string().contains(SERVER_DEFAULT), "{error}");
+        }
+        assert_eq!(Client::new(SERVER_DEFAULT).unwrap().server(), SERVER_DEFAULT);
+    }
+}

@@ -1,0 +1,79 @@
+//! Wire types of `/v1`: what the API answers, as stable JSON.
+//!
+//! Every answer has a `schema` that names its form; new fields may appear in it, and a reader skips those it does
+//! not know. Times are integers: milliseconds on the world's clock. GPUs are numbers with at most three decimals.
+//! What is not known is `null`, never 0. Nothing here computes a decision: the server fills these from the state.
+
+mod fleet;
+mod job;
+mod past;
+mod problem;
+mod summary;
+mod tenant;
+
+use serde::de::DeserializeOwned;
+use wharf_engine::units::GpuUnits;
+
+pub use fleet::{GpuList, GpuView, Health, NodeList, NodeReply, NodeView};
+pub use job::{
+    BlockerView, Explanation, FunnelStage, JobList, JobReply, JobState, JobView, PlacementView, PlanView,
+    Submitted, VerdictView, VerdictWord,
+};
+pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
+pub use problem::{Code, Problem};
+pub use summary::{DecisionTimes, JobCount, JournalView, PoolView, QueueRow, Summary};
+pub use tenant::{LineView, TenantList, TenantView};
+
+/// A whole answer of the API.
+pub trait Answer: DeserializeOwned {
+    /// The name of its form.
+    const SCHEMA: &'static str;
+
+    /// The name that it came with.
+    fn schema(&self) -> &str;
+}
+
+macro_rules! answers {
+    ($($answer:ty = $schema:literal;)*) => {$(
+        impl Answer for $answer {
+            const SCHEMA: &'static str = $schema;
+
+            fn schema(&self) -> &str {
+                &self.schema
+            }
+        }
+    )*};
+}
+
+answers! {
+    Submitted = "wharf.v1.submitted";
+    JobReply = "wharf.v1.job";
+    JobList = "wharf.v1.jobs";
+    Explanation = "wharf.v1.explanation";
+    PlanView = "wharf.v1.plan";
+    NodeReply = "wharf.v1.node";
+    NodeList = "wharf.v1.nodes";
+    GpuList = "wharf.v1.gpus";
+    TenantList = "wharf.v1.tenants";
+    Summary = "wharf.v1.summary";
+    HistoryList = "wharf.v1.history";
+    PolicyView = "wharf.v1.policy";
+}
+
+/// The value of the `schema` field of an answer.
+pub fn schema_of<A: Answer>() -> String {
+    A::SCHEMA.to_owned()
+}
+
+/// GPUs as the wire shows them: rounded to thousandths, so that `1/3` is `0.333`.
+pub fn gpus(units: GpuUnits) -> f64 {
+    thousandths((units.parts() + 1) / 3)
+}
+
+/// A count of thousandths as a number. Beyond four million the wire shows that many: no fleet is that large.
+pub fn thousandths(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

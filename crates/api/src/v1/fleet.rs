@@ -1,0 +1,99 @@
+//! Nodes and GPUs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Unique in the world.
+    pub name: String,
+    /// Model of its GPUs; empty where there are none.
+    pub model: String,
+    /// How many GPUs it has.
+    pub gpus: u32,
+    /// GPUs handed out.
+    pub gpus_allocated: f64,
+    /// GPUs that others use.
+    pub gpus_others: u32,
+    /// Whether it can be spoken to.
+    pub up: bool,
+    /// Whether new work stays away.
+    pub cordoned: bool,
+    /// Thousandths of a core.
+    pub cpu_milli: u64,
+    /// Thousandths of a core that nobody uses.
+    pub cpu_free_milli: u64,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes that nobody uses.
+    pub memory_free: u64,
+    /// How busy its GPUs really are, from 0 to 1; `null` where that is not known.
+    pub sm_active: Option<f64>,
+    /// Its domain in each level.
+    #[serde(default)]
+    pub levels: BTreeMap<String, u32>,
+}
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuView {
+    /// Name of the node.
+    pub node: String,
+    /// Its index there.
+    pub index: u32,
+    /// Its model.
+    pub model: String,
+    /// Its memory as the vendor counts it; `null` for a model that is not in the catalogue.
+    pub memory_gb: Option<u32>,
+    /// Its island.
+    pub island: u32,
+    /// Whether it can be used.
+    pub health: Health,
+    /// How much of it is handed out, from 0 to 1.
+    pub allocated: f64,
+    /// Names of the jobs on it, as `tenant/name`.
+    pub jobs: Vec<String>,
+    /// How busy it really is, from 0 to 1; `null` where that is not known.
+    pub sm_active: Option<f64>,
+}
+
+/// Whether a GPU can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// It can.
+    Healthy,
+    /// It cannot.
+    Failed,
+    /// Nothing can be said: its node is down.
+    Unknown,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeReply {
+    /// `wharf.v1.node`.
+    pub schema: String,
+    /// The node.
+    pub node: NodeView,
+}
+
+/// The nodes of the fleet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeList {
+    /// `wharf.v1.nodes`.
+    pub schema: String,
+    /// In the order in which they were first seen.
+    pub nodes: Vec<NodeView>,
+}
+
+/// The GPUs of the fleet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuList {
+    /// `wharf.v1.gpus`.
+    pub schema: String,
+    /// By node and index.
+    pub gpus: Vec<GpuView>,
+}

@@ -1,0 +1,215 @@
+//! Jobs, their verdicts and what is said back about them.
+
+use serde::{Deserialize, Serialize};
+use wharf_engine::job::Class;
+
+/// A live job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// Its identity, 32 hexadecimal digits.
+    pub uid: String,
+    /// Unique among its tenant's live jobs.
+    pub name: String,
+    /// Path of the tenant.
+    pub tenant: String,
+    /// How it relates to latency.
+    pub class: Class,
+    /// Higher first, inside the tenant.
+    pub priority: i32,
+    /// Wanted tasks.
+    pub tasks: u32,
+    /// So many or none.
+    pub min: u32,
+    /// GPUs of one task.
+    pub gpus_per_task: f64,
+    /// How far it is.
+    pub state: JobState,
+    /// The one answer about it.
+    pub verdict: VerdictView,
+    /// When it was submitted.
+    pub submitted_at_ms: u64,
+    /// When it first started.
+    pub first_start_ms: Option<u64>,
+    /// Tasks that run.
+    pub running_tasks: u32,
+    /// Where its tasks are.
+    pub placements: Vec<PlacementView>,
+    /// How often it was started.
+    pub attempts: u32,
+    /// How often it was evicted.
+    pub evictions: u32,
+    /// How often a task of it failed.
+    pub failures: u32,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// It holds nothing.
+    Waiting,
+    /// Its places are decided; not all of its tasks run.
+    Starting,
+    /// It runs.
+    Running,
+    /// It gives back what it holds.
+    Leaving,
+}
+
+impl JobState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Waiting, Self::Starting, Self::Running, Self::Leaving];
+
+    /// The word used in API, flags and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Leaving => "leaving",
+        }
+    }
+}
+
+/// Where one task is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlacementView {
+    /// Which task.
+    pub task: u32,
+    /// Name of the node.
+    pub node: String,
+    /// Indexes of its GPUs.
+    pub gpus: Vec<u32>,
+    /// How much of each of them.
+    pub share: f64,
+}
+
+/// The one typed answer about a job, the same in API, command line and tests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerdictView {
+    /// The answer.
+    pub verdict: VerdictWord,
+    /// Why, as a token of a closed list.
+    pub reason: Option<String>,
+    /// Why, in one sentence.
+    pub text: String,
+    /// What it needs of what is missing.
+    pub need: Option<f64>,
+    /// What there is of it.
+    pub have: Option<f64>,
+    /// GPUs left after each stage, from the whole fleet down.
+    #[serde(default)]
+    pub funnel: Vec<FunnelStage>,
+    /// What stands in the way.
+    #[serde(default)]
+    pub blockers: Vec<BlockerView>,
+    /// Jobs that are served before it.
+    pub ahead: Option<u32>,
+    /// The policy it was judged by.
+    pub policy_version: u32,
+    /// The journal index it was judged at.
+    pub basis: u64,
+}
+
+/// The answer in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictWord {
+    /// It would start at once.
+    RunnableNow,
+    /// It waits for something that may come.
+    Waits,
+    /// It could not run on the whole fleet, healthy and empty.
+    Never,
+    /// Policy refuses it.
+    Denied,
+    /// It runs.
+    Running,
+    /// Its places are decided.
+    Starting,
+    /// It gives back what it holds.
+    Leaving,
+}
+
+impl VerdictWord {
+    /// What `wharf plan` exits with: 0 startable now, 1 would wait, 2 never, 3 refused.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::RunnableNow | Self::Running | Self::Starting => 0,
+            Self::Waits | Self::Leaving => 1,
+            Self::Never => 2,
+            Self::Denied => 3,
+        }
+    }
+}
+
+/// GPUs that are left after one stage of the funnel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunnelStage {
+    /// Name of the stage.
+    pub stage: String,
+    /// GPUs left.
+    pub gpus: u64,
+}
+
+/// Something that stands in the way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BlockerView {
+    /// What.
+    pub what: String,
+    /// How much is needed.
+    pub need: f64,
+    /// How much there is.
+    pub have: f64,
+    /// How much is missing.
+    pub gap: f64,
+}
+
+/// Answer to a submission.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// `wharf.v1.submitted`.
+    pub schema: String,
+    /// The job.
+    pub job: JobView,
+    /// `false` when the same request had been made before.
+    pub created: bool,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobReply {
+    /// `wharf.v1.job`.
+    pub schema: String,
+    /// The job.
+    pub job: JobView,
+}
+
+/// Live jobs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobList {
+    /// `wharf.v1.jobs`.
+    pub schema: String,
+    /// In the order of submission.
+    pub jobs: Vec<JobView>,
+}
+
+/// Why a job is where it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// `wharf.v1.explanation`.
+    pub schema: String,
+    /// The job, whose verdict is complete here.
+    pub job: JobView,
+}
+
+/// What would happen to a job if it were submitted now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanView {
+    /// `wharf.v1.plan`.
+    pub schema: String,
+    /// The answer.
+    pub verdict: VerdictView,
+    /// Where its tasks would go.
+    pub placements: Vec<PlacementView>,
+}

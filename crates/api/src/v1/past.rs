@@ -1,0 +1,60 @@
+//! What is over, and by which rules it was decided.
+
+use serde::{Deserialize, Serialize};
+
+/// A fact about the past.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryView {
+    /// When.
+    pub at_ms: u64,
+    /// What it tells of.
+    pub kind: HistoryKind,
+    /// Tenant of the job.
+    pub tenant: String,
+    /// Name of the job.
+    pub name: String,
+    /// The rest.
+    pub body: serde_json::Value,
+}
+
+/// What a row of history tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryKind {
+    /// A job that ended.
+    Job,
+    /// Why something was placed or evicted.
+    Receipt,
+}
+
+impl HistoryKind {
+    /// The word used in API and flags.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Receipt => "receipt",
+        }
+    }
+}
+
+/// History, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryList {
+    /// `wharf.v1.history`.
+    pub schema: String,
+    /// Newest first.
+    pub rows: Vec<HistoryView>,
+}
+
+/// The policy in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyView {
+    /// `wharf.v1.policy`.
+    pub schema: String,
+    /// Counts up with every policy that was applied.
+    pub version: u32,
+    /// Hash of the files it was compiled from.
+    pub digest: String,
+    /// Why the files as they are now cannot be applied.
+    pub error: Option<String>,
+}

@@ -1,0 +1,163 @@
+//! How the API says no: `application/problem+json` with a stable code.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A refusal or fault, with what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// A name for the kind of problem, as a URI.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind of problem in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened this time.
+    pub detail: String,
+    /// The kind of problem as a stable word.
+    pub code: Code,
+    /// What to try next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// When to try again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Problem {
+    /// A problem of that kind.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:wharf:problem:{}", code.word()),
+            title: code.title().to_owned(),
+            status: code.status(),
+            detail: detail.into(),
+            code,
+            hint: None,
+            retry_after_ms: None,
+        }
+    }
+
+    /// With what to try next.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// With the time after which another try makes sense.
+    #[must_use]
+    pub fn retry_after_ms(self, millis: u64) -> Self {
+        Self { retry_after_ms: Some(millis), ..self }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// `no job lab/x (no_such_job); list them with: wharf get jobs`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.detail, self.code.word())?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $word:literal, $status:literal, $exit:literal, $title:literal;)*) => {
+        /// The kinds of problems. Words are stable; a reader that meets a new one sees [`Code::Unknown`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Code {
+            $($(#[$doc])* #[serde(rename = $word)] $name,)*
+            /// A code of a later version.
+            #[serde(other, rename = "unknown")]
+            Unknown,
+        }
+
+        impl Code {
+            /// Every code of this version.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The stable word.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)*
+                    Self::Unknown => "unknown",
+                }
+            }
+
+            /// The HTTP status.
+            pub fn status(self) -> u16 {
+                match self {
+                    $(Self::$name => $status,)*
+                    Self::Unknown => 500,
+                }
+            }
+
+            /// What the command line exits with: 2 never, 3 refused by policy, 4 not found, 5 conflict, 64 usage,
+            /// 69 no answer to be had.
+            pub fn exit_code(self) -> u8 {
+                match self {
+                    $(Self::$name => $exit,)*
+                    Self::Unknown => 69,
+                }
+            }
+
+            /// The kind of problem in words.
+            pub fn title(self) -> &'static str {
+                match self {
+                    $(Self::$name => $title,)*
+                    Self::Unknown => "A problem this version does not know",
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The body or a parameter cannot be read.
+    BadRequest = "bad_request", 400, 64, "The request cannot be read";
+    /// The job contradicts itself.
+    BadSpec = "bad_spec", 422, 64, "The job contradicts itself";
+    /// More than the API takes in one request.
+    TooLarge = "too_large", 413, 64, "The request is too large";
+    /// The path is there, but not for this method.
+    MethodNotAllowed = "method_not_allowed", 405, 64, "The path does not take this method";
+    /// No such path.
+    NotFound = "not_found", 404, 4, "There is nothing at this path";
+    /// No such live job.
+    NoSuchJob = "no_such_job", 404, 4, "No such job";
+    /// No such node.
+    NoSuchNode = "no_such_node", 404, 4, "No such node";
+    /// No tenant of that path in the policy.
+    UnknownTenant = "unknown_tenant", 404, 4, "No such tenant";
+    /// A bare name that more than one tenant uses.
+    AmbiguousJob = "ambiguous_job", 409, 5, "More than one job has this name";
+    /// The tenant has a live job of that name.
+    NameInUse = "name_in_use", 409, 5, "The name is in use";
+    /// The key was used for another job.
+    KeyInUse = "key_in_use", 409, 5, "The idempotency key was used for another job";
+    /// It has nothing to give back.
+    NotRunning = "not_running", 409, 5, "The job is not running";
+    /// Everything is already as asked.
+    NothingToDo = "nothing_to_do", 409, 5, "Nothing would change";
+    /// Jobs go to the leaves of the tenant tree.
+    TenantHasChildren = "tenant_has_children", 422, 3, "The tenant takes no jobs itself";
+    /// Its spec says that it may not be evicted.
+    NotPreemptible = "not_preemptible", 409, 3, "The job may not be evicted";
+    /// Too many jobs wait.
+    QueueFull = "queue_full", 429, 3, "Too many jobs wait";
+    /// Refused by policy.
+    Denied = "denied", 403, 3, "Refused by policy";
+    /// It could not run on the whole fleet, healthy and empty.
+    Never = "never", 422, 2, "The job can never be placed";
+    /// The fleet has no level of that name.
+    UnknownLevel = "unknown_level", 422, 2, "No such level in this fleet";
+    /// The control plane is starting, stopping or has lost its term.
+    Unavailable = "unavailable", 503, 69, "The control plane cannot answer now";
+    /// A bug or a fault of ours.
+    Internal = "internal", 500, 69, "The control plane failed";
+}

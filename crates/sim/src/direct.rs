@@ -1,0 +1,64 @@
+//! A simulated fleet that a controller is wired to directly: no file, no wall clock.
+//!
+//! A [`DirectWorld`] is a handle; its clones are one world. So a test can let time pass, fail a node, or give the
+//! world to the next controller, while the present one holds it. Time stands still until somebody advances it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use wharf_controller::disk::Term;
+use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
+use wharf_engine::action::Action;
+use wharf_engine::units::Timestamp;
+
+use crate::fleet::SimFleet;
+
+/// A [`World`] in memory.
+#[derive(Clone, Debug)]
+pub struct DirectWorld {
+    fleet: Rc<RefCell<SimFleet>>,
+}
+
+impl DirectWorld {
+    /// The world of a fleet.
+    pub fn new(fleet: SimFleet) -> Self {
+        Self { fleet: Rc::new(RefCell::new(fleet)) }
+    }
+
+    /// Looks at the fleet, or lets something happen to it.
+    pub fn with<T>(&self, look: impl FnOnce(&mut SimFleet) -> T) -> T {
+        look(&mut self.fleet.borrow_mut())
+    }
+}
+
+impl World for DirectWorld {
+    fn now(&self) -> Timestamp {
+        self.with(|fleet| fleet.now())
+    }
+
+    fn list(&mut self) -> Result<WorldReport, WorldFault> {
+        Ok(self.with(SimFleet::list))
+    }
+
+    fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
+        Ok(self.with(SimFleet::changes).into_iter().collect())
+    }
+
+    fn act(&mut self, term: Term, actions: &[Action]) -> Result<(), WorldFault> {
+        self.with(|fleet| {
+            for action in actions {
+                // A leader that is over is not told so by the world: its next append tells it.
+                fleet.act(term, action);
+            }
+        });
+        Ok(())
+    }
+
+    fn next_change(&self) -> Option<Timestamp> {
+        self.with(|fleet| fleet.next_change())
+    }
+
+    fn samples(&mut self) -> Samples {
+        self.with(|fleet| fleet.samples())
+    }
+}

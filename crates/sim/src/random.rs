@@ -1,0 +1,361 @@
+//! Random runs: whatever the seed brings, with crashes between any two disk operations, lost nodes, a network
+//! that delays, reorders and repeats, and leaders that do not know they are over. Every step is checked; then
+//! faults stop, and everything that can run must run and nothing may flap.
+
+mod make;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use wharf_controller::codec;
+use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
+use wharf_controller::memory::{CrashPoint, MemoryDisk};
+use wharf_controller::turn::{Controller, Fault, Reply, Settings};
+use wharf_engine::input::Input;
+use wharf_engine::jobs::Phase;
+use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
+use wharf_engine::verdict::Reason;
+
+use crate::fleet::SimFleet;
+use crate::net::NetWorld;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct RandomRun {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// How many inputs and other happenings.
+    pub steps: u64,
+    /// Whether things go wrong.
+    pub faults: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RandomReport {
+    /// `wharf.sim.random.v1`.
+    pub schema: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// Steps taken.
+    pub steps: u64,
+    /// Inputs given to a controller.
+    pub inputs: u64,
+    /// Times the control plane was killed.
+    pub crashes: u64,
+    /// Nodes lost, messages delayed or repeated, stale leaders.
+    pub faults: u64,
+    /// What must not be, with the step at which it was.
+    pub findings: Vec<String>,
+    /// Hash of the last state.
+    pub state_hash: String,
+}
+
+/// Steps between two deep checks, which copy everything.
+const DEEP_EVERY: u64 = 16;
+/// World time given to the end of a run; the longest job takes a quarter of an hour a try.
+const SETTLE_ROUNDS: u32 = 2_000;
+
+type Leader = Controller<MemoryDisk, NetWorld>;
+
+struct Run {
+    rng: ChaCha8Rng,
+    faults_on: bool,
+    disk: MemoryDisk,
+    world: NetWorld,
+    leader: Option<Leader>,
+    acknowledged: Vec<(Uid, String)>,
+    next_job: u64,
+    editions: u32,
+    report: RandomReport,
+}
+
+impl RandomRun {
+    /// Runs it. The same seed gives the same report on any machine.
+    pub fn run(self) -> RandomReport {
+        let mut run = Run::new(self);
+        let ran = catch_unwind(AssertUnwindSafe(|| run.all(self.steps)));
+        if let Err(panic) = ran {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            let text = text.unwrap_or_else(|| "a panic without words".to_owned());
+            run.report.findings.push(format!("step {}: panic: {text}", run.report.steps));
+        }
+        run.report.faults += run.world.faults();
+        run.report
+    }
+}
+
+impl Run {
+    fn new(run: RandomRun) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(run.seed);
+        let nodes = make::fleet(&mut rng);
+        let fleet = SimFleet::new(run.seed, nodes, Timestamp(1_000_000));
+        let net = ChaCha8Rng::seed_from_u64(rng.random());
+        let report = RandomReport {
+            schema: "wharf.sim.random.v1",
+            seed: run.seed,
+            steps: 0,
+            inputs: 0,
+            crashes: 0,
+            faults: 0,
+            findings: Vec::new(),
+            state_hash: String::new(),
+        };
+        Self {
+            rng,
+            faults_on: run.faults,
+            disk: MemoryDisk::new(),
+            world: NetWorld::new(fleet, net, run.faults),
+            leader: None,
+            acknowledged: Vec::new(),
+            next_job: 0,
+            editions: 0,
+            report,
+        }
+    }
+
+    fn all(&mut self, steps: u64) {
+        self.change_policy();
+        for _ in 0..steps {
+            self.report.steps += 1;
+            self.step();
+            self.check();
+            if !self.report.findings.is_empty() {
+                return;
+            }
+        }
+        self.settle();
+        self.check_acknowledged();
+        let leader = self.leader();
+        let hash = codec::hex(&codec::state_hash(leader.state()));
+        self.report.state_hash = hash;
+    }
+
+    fn find(&mut self, what: impl std::fmt::Display) {
+        let step = self.report.steps;
+        self.report.findings.push(format!("step {step}: {what}"));
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..40 => self.submit(),
+            70..76 => self.on_a_job(|job| Input::Cancel { job }),
+            76..82 => self.on_a_job(|job| Input::Evict { job, by: "the simulator".to_owned() }),
+            82..88 => self.cordon(),
+            88..90 => self.change_policy(),
+            90..95 if self.faults_on => self.node_fault(),
+            95..97 if self.faults_on => self.arm_crash(),
+            97..98 if self.faults_on => self.kill(),
+            98..100 if self.faults_on => self.stale_leader(),
+            // Time is what happens most, and instead of a fault when there are none.
+            _ => self.pass_time(),
+        }
+    }
+
+    /// The leader; after a crash a new one, which may crash while it opens.
+    fn leader(&mut self) -> &mut Leader {
+        while self.leader.is_none() {
+            let settings = Settings { snapshot_after: 200, resend_after: Millis::from_secs(30) };
+            match Controller::open(self.disk.clone(), self.world.clone(), settings) {
+                Ok(leader) => self.leader = Some(leader),
+                Err(Fault::Disk(DiskFault::Io { .. })) => self.report.crashes += 1,
+                Err(fault) => panic!("a leader cannot open: {fault}"),
+            }
+        }
+        self.leader.as_mut().expect("it was just opened")
+    }
+
+    /// One input; `None` when the control plane died of it.
+    fn give(&mut self, input: Input) -> Option<Reply> {
+        self.report.inputs += 1;
+        match self.leader().turn(&[input]) {
+            Ok(mut replies) => replies.pop(),
+            Err(Fault::Disk(DiskFault::Io { .. })) => {
+                self.kill();
+                None
+            }
+            Err(fault) => panic!("the leader's turn failed: {fault}"),
+        }
+    }
+
+    fn submit(&mut self) {
+        let leaves = make::leaves(self.leader().state().tenants.policy());
+        let tenant = leaves[self.rng.random_range(0..leaves.len())].clone();
+        let job = make::job(&mut self.rng, tenant, self.next_job);
+        self.next_job += 1;
+        let (uid, name) = (job.uid, job.spec.name.clone());
+        if let Some(Ok(_)) = self.give(Input::Submit(Box::new(job))) {
+            self.acknowledged.push((uid, name));
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let ahead = self.rng.random_range(0..120_000);
+        let to = Timestamp(self.world.with(|fleet| fleet.now()).0 + ahead);
+        self.world.advance(to);
+        self.give(Input::Tick);
+    }
+
+    fn on_a_job(&mut self, what: impl FnOnce(JobId) -> Input) {
+        let jobs: Vec<JobId> = self.leader().state().jobs.iter().map(|(job, _)| job).collect();
+        if !jobs.is_empty() {
+            let job = jobs[self.rng.random_range(0..jobs.len())];
+            self.give(what(job));
+        }
+    }
+
+    fn some_node(&mut self) -> String {
+        let names = self.world.with(|fleet| fleet.node_names().map(str::to_owned).collect::<Vec<_>>());
+        names[self.rng.random_range(0..names.len())].clone()
+    }
+
+    fn cordon(&mut self) {
+        let (node, on) = (self.some_node(), self.rng.random());
+        self.give(Input::Cordon { node, on });
+    }
+
+    fn change_policy(&mut self) {
+        self.editions += 1;
+        let policy = make::policy(&mut self.rng, self.editions);
+        while self.give(Input::ApplyPolicy(policy.clone())).is_none() {}
+    }
+
+    fn node_fault(&mut self) {
+        self.report.faults += 1;
+        let node = self.some_node();
+        match self.rng.random_range(0..3) {
+            0 => self.world.with(|fleet| fleet.fail_node(&node, true)),
+            1 => self.world.with(|fleet| fleet.fail_node(&node, false)),
+            _ => self.world.with(|fleet| fleet.heal_node(&node)),
+        }
+        self.give(Input::Tick);
+    }
+
+    fn arm_crash(&mut self) {
+        let point = if self.rng.random() { CrashPoint::Before } else { CrashPoint::After };
+        self.disk.crash_after(self.rng.random_range(1..=4), point);
+    }
+
+    /// The process dies between two steps.
+    fn kill(&mut self) {
+        self.leader = None;
+        self.report.crashes += 1;
+    }
+
+    /// A second leader takes over while the first still thinks that it leads.
+    fn stale_leader(&mut self) {
+        self.leader();
+        let mut old = self.leader.take().expect("there is a leader");
+        self.leader();
+        self.report.faults += 1;
+        let policy = old.state().tenants.policy().clone();
+        let job = make::job(&mut self.rng, make::leaves(&policy)[0].clone(), self.next_job);
+        self.next_job += 1;
+        match old.turn(&[Input::Submit(Box::new(job))]) {
+            Err(Fault::Disk(DiskFault::Fenced { .. } | DiskFault::Io { .. })) => {}
+            Err(fault) => self.find(format!("a stale leader failed in another way: {fault}")),
+            Ok(replies) if replies[0].is_err() => {}
+            Ok(_) => self.find("a stale leader acknowledged a job"),
+        }
+    }
+
+    fn check(&mut self) {
+        let deep = self.report.steps.is_multiple_of(DEEP_EVERY);
+        let state = self.leader().state();
+        let findings = if deep { state.check_deep() } else { state.check() };
+        let panics = self.leader().figures().plan_panics;
+        for finding in findings {
+            self.find(format!("{finding:?}"));
+        }
+        if panics > 0 {
+            self.find("a plan panicked");
+        }
+        self.check_world();
+    }
+
+    /// The world's own view: no device does more than one device can.
+    fn check_world(&mut self) {
+        let mut held = std::collections::BTreeMap::new();
+        self.world.with(|fleet| {
+            for (_, node, gpus, units) in fleet.running() {
+                for gpu in gpus.indexes() {
+                    *held.entry((node.to_owned(), gpu)).or_insert(0) += units.parts();
+                }
+            }
+        });
+        for ((node, gpu), parts) in held.into_iter().filter(|&(_, parts)| parts > 3000) {
+            self.find(format!("the world runs {parts} parts on gpu {gpu} of {node}"));
+        }
+    }
+
+    /// Faults off: everything that can run must run, and nothing flaps afterwards.
+    fn settle(&mut self) {
+        self.faults_on = false;
+        self.world.repair();
+        let nodes = self.world.with(|fleet| fleet.node_names().map(str::to_owned).collect::<Vec<_>>());
+        for node in nodes {
+            self.world.with(|fleet| fleet.heal_node(&node));
+            self.give(Input::Cordon { node, on: false });
+        }
+        for _ in 0..SETTLE_ROUNDS {
+            let Some(wake) = self.leader().next_wake() else { break };
+            self.world.advance(wake.max(self.world.with(|fleet| fleet.now())));
+            self.give(Input::Tick);
+            self.check();
+            if !self.report.findings.is_empty() {
+                return;
+            }
+        }
+        self.check_nothing_startable();
+        self.check_nothing_flaps();
+    }
+
+    fn check_nothing_startable(&mut self) {
+        let leader = self.leader();
+        let (state, now) = (leader.state(), leader.now());
+        let mut stuck = Vec::new();
+        for (id, job) in state.jobs.iter() {
+            let verdict = state.verdict(id, state.tenants.policy(), now).expect("a live job has a verdict");
+            let moving = matches!(job.phase, Phase::Leaving(_)) || verdict.reason == Reason::Starting;
+            if moving || matches!(verdict.reason, Reason::Startable | Reason::BackingOff { .. }) {
+                stuck.push(format!("{} is {} for ever", job.spec.name, verdict.reason.token()));
+            }
+        }
+        for what in stuck {
+            self.find(what);
+        }
+    }
+
+    fn check_nothing_flaps(&mut self) {
+        let before = self.leader().state().index();
+        for _ in 0..5 {
+            self.give(Input::Tick);
+        }
+        let after = self.leader().state().index();
+        if after != before {
+            self.find(format!("{} events happened after everything had settled", after - before));
+        }
+    }
+
+    /// What was acknowledged is live or has ended; it is never forgotten.
+    fn check_acknowledged(&mut self) {
+        for (uid, name) in std::mem::take(&mut self.acknowledged) {
+            let live = self.leader().state().jobs.with_uid(uid).is_some();
+            let query = HistoryQuery {
+                kind: Some(HistoryKind::Job),
+                tenant: None,
+                name: Some(name.clone()),
+                limit: 1,
+            };
+            // A crash that was armed and not used up strikes here once.
+            let rows = self.disk.history(&query).or_else(|_| self.disk.history(&query));
+            let ended = !rows.expect("memory fails only when it was told to").is_empty();
+            if !live && !ended {
+                self.find(format!("{name} was acknowledged and is nowhere"));
+            }
+        }
+    }
+}

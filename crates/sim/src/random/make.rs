@@ -1,0 +1,160 @@
+//! Random fleets, tenant trees and jobs: small enough that rare meetings are common.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use wharf_controller::selectors::{DeviceSelector, NodeSelector};
+use wharf_controller::world::{NodeReport, Taint};
+use wharf_engine::input::{ObservedGpu, ObservedNode, Submission};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::units::{
+    DeviceSetId, GpuMask, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid,
+};
+
+const MODELS: [&str; 2] = ["h100", "l4"];
+
+/// A fleet of a few unlike nodes.
+pub(super) fn fleet(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
+    let count = rng.random_range(1..=8);
+    (0..count).map(|at| node(rng, at)).collect()
+}
+
+fn node(rng: &mut ChaCha8Rng, at: u32) -> NodeReport {
+    let gpus = [0u32, 1, 2, 4, 8, 8][rng.random_range(0..6)];
+    let islands = rng.random_range(1..=2u32);
+    let gpu = |index: u32| ObservedGpu {
+        island: at * 2 + index % islands,
+        healthy: true,
+        ..ObservedGpu::default()
+    };
+    let model = if gpus == 0 { "" } else { MODELS[rng.random_range(0..MODELS.len())] };
+    let mut others_gpus = GpuMask::default();
+    if gpus > 1 && rng.random_ratio(1, 8) {
+        others_gpus.insert(0);
+    }
+    let cpu_milli = rng.random_range(4..=64) * 1000;
+    let capacity = Resources { cpu_milli, memory: 1 << 40, pods: 110, ..Resources::default() };
+    let others = Resources { cpu_milli: rng.random_range(0..2000), ..Resources::default() };
+    let node = ObservedNode {
+        name: format!("n{at}"),
+        up: true,
+        model: model.to_owned(),
+        gpus: (0..gpus).map(gpu).collect(),
+        capacity,
+        others,
+        others_gpus,
+        domains: vec![("leaf".to_owned(), at / 2)],
+    };
+    let zone = if rng.random() { "east" } else { "west" };
+    let tainted = rng.random_ratio(1, 8);
+    NodeReport {
+        node,
+        labels: [("zone".to_owned(), zone.to_owned())].into(),
+        taints: if tainted {
+            vec![Taint { key: "maintenance".into(), value: String::new() }]
+        } else {
+            vec![]
+        },
+    }
+}
+
+/// A tree of one to three levels with promises and limits.
+pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
+    let mut tenants = Vec::new();
+    let per_pool = rng.random_ratio(1, 3);
+    for org in 0..rng.random_range(1..=2) {
+        let path = format!("org{org}");
+        tenants.push(tenant(rng, path.clone(), per_pool));
+        for team in 0..rng.random_range(1..=3) {
+            let path = format!("{path}/team{team}");
+            tenants.push(tenant(rng, path.clone(), per_pool));
+        }
+    }
+    Policy {
+        digest: format!("edition {edition}"),
+        tenants,
+        queue_len_max: 40,
+        retry_backoff: Millis::from_secs(5),
+        ..Policy::default()
+    }
+}
+
+fn tenant(rng: &mut ChaCha8Rng, path: String, per_pool: bool) -> Tenant {
+    let mut quota = || {
+        let guaranteed = u64::from(rng.random_range(0..8u32));
+        let limit = if rng.random_ratio(1, 3) {
+            Amount::Of((guaranteed + u64::from(rng.random_range(0..8u32))) * 3000)
+        } else {
+            Amount::Unlimited
+        };
+        Quota { guaranteed: Amount::Of(guaranteed * 3000), limit }
+    };
+    let gpus = if per_pool {
+        GpuQuota::PerPool(MODELS.iter().map(|&model| (model.to_owned(), quota())).collect())
+    } else {
+        GpuQuota::Any(quota())
+    };
+    let (weight, priority) = (rng.random_range(0..4), rng.random_range(0..2));
+    Tenant { path, gpus, cpu: Quota::UNMETERED, memory: Quota::UNMETERED, weight, priority }
+}
+
+/// Paths of the tenants that take jobs.
+pub(super) fn leaves(policy: &Policy) -> Vec<String> {
+    let all = policy.tenants.iter().map(|tenant| tenant.path.as_str());
+    let above = |path: &str| policy.tenants.iter().any(|other| other.path.starts_with(&format!("{path}/")));
+    all.filter(|path| !above(path)).map(str::to_owned).collect()
+}
+
+/// A job of any shape.
+pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submission {
+    let gpus = match rng.random_range(0..10) {
+        0 => GpuAsk::Whole(0),
+        1..=2 => GpuAsk::Share(GpuUnits::from_parts(rng.random_range(1..10) * 300)),
+        _ => GpuAsk::Whole([1, 1, 2, 4, 8][rng.random_range(0..5)]),
+    };
+    let tasks = [1, 1, 1, 2, 4][rng.random_range(0..5)];
+    let min = rng.random_range(1..=tasks);
+    let mut nodes = NodeSelector::default();
+    if rng.random_ratio(1, 6) {
+        nodes.labels.insert("zone".into(), vec!["east".into()]);
+    }
+    let models = if rng.random_ratio(1, 6) { vec!["h100".to_owned()] } else { vec![] };
+    let devices = DeviceSelector { models, memory_gb_min: None }.source();
+    let class = Class::ALL[rng.random_range(0..3)];
+    let grace = Millis::from_secs(rng.random_range(1..60));
+    let checkpoint = rng.random::<bool>().then_some(Checkpoint { every: Millis::from_secs(300), grace });
+    let whole = matches!(gpus, GpuAsk::Whole(1..));
+    let spec = Spec {
+        name: format!("j{number}"),
+        tenant: TenantId(0),
+        class,
+        priority: rng.random_range(0..3),
+        tasks,
+        min,
+        shape: Shape {
+            gpus,
+            resources: Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() },
+            nodes: NodeSetId(0),
+            devices: DeviceSetId(0),
+        },
+        topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
+        preemptible: rng.random_ratio(4, 5),
+        trust: TrustId(0),
+        time_limit: None,
+        estimate: None,
+        checkpoint,
+        retries: rng.random_range(0..3),
+        labels: Vec::new(),
+        payload: payload(rng),
+    };
+    let gang_within = rng.random_ratio(1, 8).then(|| "leaf".to_owned());
+    let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
+    Submission { uid: Uid(rng.random()), tenant, trust, nodes: nodes.source(), devices, gang_within, spec }
+}
+
+fn payload(rng: &mut ChaCha8Rng) -> String {
+    let duration_ms: u64 = rng.random_range(1..900) * 1000;
+    let fails = if rng.random_ratio(1, 8) { r#","fail_after_ms":30000"# } else { "" };
+    let saves = if rng.random_ratio(1, 4) { r#","checkpoint":"fail""# } else { "" };
+    format!(r#"{{"duration_ms":{duration_ms}{fails}{saves}}}"#)
+}

@@ -1,0 +1,149 @@
+//! Scenarios: a fleet, some jobs and what should happen to them, as a text of a few lines.
+//!
+//! A scenario is run by the real controller over a simulated disk and fleet. After every step that lets the
+//! controller act, what changed is told in short sentences; these are the `expect` lines. Running a scenario gives
+//! its own text back with the right `expect` lines, so comparing is `==` and blessing is writing the file. What is
+//! found broken on the way is kept apart: no blessing makes that right. The grammar is in `docs/scenarios.md`.
+
+mod measure;
+mod parse;
+mod run;
+mod story;
+
+use std::collections::BTreeMap;
+
+use wharf_controller::world::NodeReport;
+use wharf_engine::action::StartTask;
+use wharf_engine::input::Submission;
+use wharf_engine::policy::Policy;
+use wharf_engine::units::Millis;
+
+/// What stands before each `expect` sentence: the word, padded like the other words.
+const EXPECT: &str = "expect   ";
+
+/// A line that is not of the grammar.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {what}")]
+pub struct Mistake {
+    /// Name of the file.
+    pub file: String,
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong, and what is allowed.
+    pub what: String,
+}
+
+/// A scenario after it was run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retold {
+    /// Its text with the `expect` lines as they should be.
+    pub text: String,
+    /// What must not be, whatever the text says.
+    pub findings: Vec<String>,
+}
+
+/// Runs a scenario and tells it again.
+pub fn retell(file: &str, text: &str) -> Result<Retold, Mistake> {
+    let scenario = parse::parse(file, text)?;
+    let run::Ran { told, findings } = run::run(&scenario);
+    Ok(Retold { text: weave(text, &told), findings })
+}
+
+/// A scenario as it was written.
+#[derive(Debug, Default)]
+struct Scenario {
+    nodes: Vec<NodeReport>,
+    policy: Policy,
+    running: Vec<Running>,
+    steps: Vec<Placed>,
+}
+
+/// Work that runs before the story begins.
+#[derive(Debug)]
+struct Running {
+    job: Submission,
+    tasks: Vec<StartTask>,
+}
+
+/// A step and its line, from 1.
+#[derive(Debug)]
+struct Placed {
+    line: usize,
+    step: Step,
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Somebody asks for something; the next turn answers.
+    Ask(Ask),
+    /// Something happens to a node; the next turn notices.
+    Node { name: String, fate: Fate },
+    /// The controller acts.
+    Act(Act),
+}
+
+#[derive(Clone, Debug)]
+enum Ask {
+    Submit(Box<Submission>),
+    Cancel { job: Named },
+    Evict { job: Named, by: String },
+    Cordon { node: String, on: bool },
+    Quota(Policy),
+}
+
+/// A job that a line before has named.
+#[derive(Clone, Debug)]
+struct Named {
+    name: String,
+    uid: wharf_engine::units::Uid,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Fails,
+    Unreachable,
+    Returns,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Plan,
+    After(Millis),
+    Restart,
+    LoseJournal,
+    StaleLeader,
+}
+
+/// The text with the sentences that were told after each line, by line number.
+fn weave(text: &str, told: &BTreeMap<usize, Vec<String>>) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut woven = String::new();
+    let mut push = |line: &str| {
+        woven.push_str(line);
+        woven.push('\n');
+    };
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| expected(line).is_none()) {
+        push(line);
+        let after = &lines[at + 1..];
+        let before: Vec<&str> = after.iter().map_while(|line| expected(line).map(|_| *line)).collect();
+        for sentence in told.get(&(at + 1)).into_iter().flatten() {
+            // A line that says the same keeps its comment.
+            match before.iter().find(|line| expected(line) == Some(sentence)) {
+                Some(same) => push(same),
+                None => push(&format!("{EXPECT}{sentence}")),
+            }
+        }
+    }
+    woven
+}
+
+/// The sentence of an `expect` line.
+fn expected(line: &str) -> Option<&str> {
+    let code = line.split('#').next().unwrap_or_default().trim();
+    let rest = code.strip_prefix("expect")?;
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then_some(rest.trim())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! From text to a [`Scenario`]. Every name is checked here, so that running meets no name it does not know.
+
+mod fleet;
+mod job;
+mod quota;
+mod words;
+
+use std::collections::BTreeMap;
+
+use wharf_engine::units::Uid;
+
+use super::measure::span;
+use super::{Act, Ask, Fate, Mistake, Named, Placed, Scenario, Step};
+use words::{Words, unknown};
+
+/// What a line may begin with.
+const WORDS: [&str; 15] = [
+    "fleet", "quota", "running", "submit", "plan", "after", "cancel", "evict", "cordon", "uncordon", "node",
+    "restart", "lose", "stale", "expect",
+];
+
+pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
+    let mistake = |line, what| Mistake { file: file.to_owned(), line, what };
+    if !text.starts_with('#') {
+        return Err(mistake(1, "the first line is a comment that tells the story: `# …`".to_owned()));
+    }
+    let mut reader = Reader::default();
+    for (at, line) in text.lines().enumerate() {
+        let code = line.split('#').next().unwrap_or_default();
+        reader.line(at + 1, code).map_err(|what| mistake(at + 1, what))?;
+    }
+    if reader.scenario.nodes.is_empty() {
+        return Err(mistake(1, "there is no `fleet` line".to_owned()));
+    }
+    Ok(reader.scenario)
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Reader {
+    scenario: Scenario,
+    /// Leaves and inner tenants of the newest `quota` line.
+    tenants: Vec<String>,
+    jobs: BTreeMap<String, Uid>,
+    islands: u32,
+    /// What `running` lines hold, in 1/3000, by node and GPU.
+    held: BTreeMap<(String, usize), u64>,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, code: &str) -> Result<(), String> {
+        let mut words = Words::of(code);
+        let Some(word) = words.next() else { return Ok(()) };
+        let step = match word {
+            "expect" => return Ok(()),
+            "fleet" => return self.fleet(&mut words),
+            "running" => return self.running(&mut words),
+            "quota" => match self.quota(&mut words)? {
+                Some(step) => step,
+                None => return Ok(()),
+            },
+            "submit" => self.submit(&mut words)?,
+            "cancel" => Step::Ask(Ask::Cancel { job: self.named(&mut words)? }),
+            "evict" => self.evict(&mut words)?,
+            "cordon" | "uncordon" => {
+                Step::Ask(Ask::Cordon { node: self.node(&mut words)?, on: word == "cordon" })
+            }
+            "node" => self.node_step(&mut words)?,
+            "plan" => Step::Act(Act::Plan),
+            "after" => Step::Act(Act::After(span(words.need("how long, like 5m")?)?)),
+            "restart" => Step::Act(Act::Restart),
+            "lose" => fixed(&mut words, "journal", Act::LoseJournal)?,
+            "stale" => fixed(&mut words, "leader", Act::StaleLeader)?,
+            other => return Err(unknown("a line does not begin with", other, &WORDS)),
+        };
+        words.end()?;
+        self.scenario.steps.push(Placed { line: number, step });
+        Ok(())
+    }
+
+    fn before_the_story(&self, word: &str) -> Result<(), String> {
+        if self.scenario.steps.is_empty() {
+            return Ok(());
+        }
+        Err(format!("`{word}` comes before the first step: it tells how things are when the story begins"))
+    }
+
+    fn evict(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let job = self.named(words)?;
+        words.expect("by")?;
+        let by = words.need("on whose behalf, like `by alice`")?.to_owned();
+        Ok(Step::Ask(Ask::Evict { job, by }))
+    }
+
+    fn node_step(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let name = self.node(words)?;
+        let fate = match words.need("what happens to the node")? {
+            "fails" => Fate::Fails,
+            "unreachable" => Fate::Unreachable,
+            "returns" => Fate::Returns,
+            other => return Err(unknown("a node", other, &["fails", "unreachable", "returns"])),
+        };
+        Ok(Step::Node { name, fate })
+    }
+
+    fn node(&self, words: &mut Words<'_>) -> Result<String, String> {
+        let name = words.need("the name of a node")?;
+        let known: Vec<&str> = self.node_names().collect();
+        if known.contains(&name) { Ok(name.to_owned()) } else { Err(unknown("no node is called", name, &known)) }
+    }
+
+    fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.scenario.nodes.iter().map(|report| report.node.name.as_str())
+    }
+
+    fn named(&self, words: &mut Words<'_>) -> Result<Named, String> {
+        let name = words.need("the name of a job")?;
+        let Some(&uid) = self.jobs.get(name) else {
+            let known: Vec<&str> = self.jobs.keys().map(String::as_str).collect();
+            return Err(unknown("no job is called", name, &known));
+        };
+        Ok(Named { name: name.to_owned(), uid })
+    }
+}
+
+fn fixed(words: &mut Words<'_>, second: &str, act: Act) -> Result<Step, String> {
+    words.expect(second)?;
+    Ok(Step::Act(act))
+}

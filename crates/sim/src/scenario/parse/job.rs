@@ -1,0 +1,292 @@
+//! `submit b vision batch 8 gang x4 for 10m`, and the same for `running … on n1`.
+
+use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
+use wharf_engine::action::StartTask;
+use wharf_engine::input::Submission;
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::units::{
+    DeviceSetId, GpuMask, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid,
+};
+
+use super::super::measure::{bytes, share, span};
+use super::super::{Ask, Running, Step};
+use super::Reader;
+use super::fleet::cores;
+use super::words::{Words, unknown};
+
+/// Work without `for` outlasts every story.
+const FOR_EVER: Millis = Millis(365 * 86_400_000);
+
+const OPTIONS: [&str; 21] = [
+    "xN",
+    "tasks N",
+    "min N",
+    "gang",
+    "share 0.5",
+    "priority N",
+    "cpu N",
+    "memory NGiB",
+    "model M, M",
+    "on K=V",
+    "tolerates KEY",
+    "within LEVEL",
+    "island",
+    "for 10m",
+    "fails after 1m",
+    "checkpoint every 10m grace 30s",
+    "saves in 2s",
+    "cannot checkpoint",
+    "not preemptible",
+    "retries N",
+    "on NODE (running only)",
+];
+
+/// What a line says of a job.
+struct Wish {
+    gpus: Option<GpuAsk>,
+    tasks: Option<u32>,
+    min: Option<u32>,
+    gang: bool,
+    priority: i32,
+    resources: Resources,
+    nodes: NodeSelector,
+    models: Vec<String>,
+    gang_within: Option<String>,
+    island: bool,
+    preemptible: bool,
+    checkpoint: Option<Checkpoint>,
+    retries: u32,
+    behaviour: Behaviour,
+    places: Vec<String>,
+}
+
+/// What it really does, which only the world will know.
+struct Behaviour {
+    duration: Millis,
+    fails_after: Option<Millis>,
+    saves_in: Millis,
+    can_save: bool,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        let behaviour = Behaviour {
+            duration: FOR_EVER,
+            fails_after: None,
+            saves_in: Millis::from_secs(2),
+            can_save: true,
+        };
+        Self {
+            gpus: None,
+            tasks: None,
+            min: None,
+            gang: false,
+            priority: 0,
+            resources: Resources { pods: 1, ..Resources::default() },
+            nodes: NodeSelector::default(),
+            models: Vec::new(),
+            gang_within: None,
+            island: false,
+            preemptible: true,
+            checkpoint: None,
+            retries: 2,
+            behaviour,
+            places: Vec::new(),
+        }
+    }
+}
+
+impl Reader {
+    pub(super) fn submit(&mut self, words: &mut Words<'_>) -> Result<Step, String> {
+        let (job, places) = self.job(words)?;
+        if let Some(node) = places.first() {
+            return Err(format!("`on {node}` is for `running`; a job that is submitted says `on zone=a`"));
+        }
+        Ok(Step::Ask(Ask::Submit(Box::new(job))))
+    }
+
+    pub(super) fn running(&mut self, words: &mut Words<'_>) -> Result<(), String> {
+        self.before_the_story("running")?;
+        let (job, places) = self.job(words)?;
+        words.end()?;
+        let tasks = (0..job.spec.tasks).map(|task| {
+            let at = usize::try_from(task).unwrap_or_default() % places.len().max(1);
+            let node = places.get(at).ok_or("work that runs is somewhere: add `on n1`")?;
+            self.hold(task, node, job.spec.shape.gpus)
+        });
+        let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+        self.scenario.running.push(Running { job, tasks });
+        Ok(())
+    }
+
+    /// The first GPUs of a node that no line before holds.
+    fn hold(&mut self, task: u32, node: &str, ask: GpuAsk) -> Result<StartTask, String> {
+        let (count, units_each) = match ask {
+            GpuAsk::Whole(count) => (count, GpuUnits::WHOLE),
+            GpuAsk::Share(units) => (1, units),
+        };
+        let report = self.scenario.nodes.iter().find(|report| report.node.name == node);
+        let size = report.map_or(0, |report| report.node.gpus.len());
+        let mut gpus = GpuMask::default();
+        for gpu in 0..size {
+            let held = self.held.entry((node.to_owned(), gpu)).or_default();
+            if gpus.count() < count && *held + units_each.parts() <= GpuUnits::WHOLE.parts() {
+                *held += units_each.parts();
+                gpus.insert(gpu);
+            }
+        }
+        if gpus.count() < count {
+            return Err(format!("{node} has no room for {count} more GPUs beside what runs on it"));
+        }
+        Ok(StartTask { task, node: node.to_owned(), gpus, units_each })
+    }
+
+    fn job(&mut self, words: &mut Words<'_>) -> Result<(Submission, Vec<String>), String> {
+        let name = words.need("the name of the job")?.to_owned();
+        let tenant = self.tenant(words.need("the tenant")?)?;
+        let class = class(words)?;
+        let mut wish = Wish::default();
+        while let Some(word) = words.next() {
+            self.option(word, words, &mut wish)?;
+        }
+        let next = Uid(u128::try_from(self.jobs.len()).map_or(1, |count| count + 1));
+        let uid = *self.jobs.entry(name.clone()).or_insert(next);
+        let gpus = wish.gpus.ok_or("how many GPUs does a task need? write `8`, `0` or `share 0.5`")?;
+        let spread = u32::try_from(wish.places.len().max(1)).unwrap_or(u32::MAX);
+        let tasks = wish.tasks.unwrap_or(spread);
+        let devices = DeviceSelector { models: wish.models.clone(), memory_gb_min: None };
+        let spec = Spec {
+            name,
+            tenant: TenantId::default(),
+            class,
+            priority: wish.priority,
+            tasks,
+            min: wish.min.unwrap_or(if wish.gang { tasks } else { 1 }),
+            shape: Shape {
+                gpus,
+                resources: wish.resources,
+                nodes: NodeSetId::default(),
+                devices: DeviceSetId::default(),
+            },
+            topology: Topology { task_on_island: wish.island, gang_within: None },
+            preemptible: wish.preemptible,
+            trust: TrustId::default(),
+            time_limit: None,
+            estimate: None,
+            checkpoint: wish.checkpoint,
+            retries: wish.retries,
+            labels: Vec::new(),
+            payload: wish.behaviour.payload(),
+        };
+        let (nodes, gang_within) = (wish.nodes.source(), wish.gang_within);
+        let devices = if wish.models.is_empty() { String::new() } else { devices.source() };
+        Ok((Submission { uid, tenant, trust: None, nodes, devices, gang_within, spec }, wish.places))
+    }
+
+    fn option(&self, word: &str, words: &mut Words<'_>, wish: &mut Wish) -> Result<(), String> {
+        match word {
+            "gang" => wish.gang = true,
+            "island" => wish.island = true,
+            "tasks" => wish.tasks = Some(words.number("how many tasks")?),
+            "min" => wish.min = Some(words.number("the least number of tasks")?),
+            "share" => wish.gpus = Some(GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?)),
+            "priority" => wish.priority = words.number("a priority, like 5")?,
+            "cpu" => wish.resources.cpu_milli = cores(words.number("how many cores")?)?,
+            "memory" => {
+                let size = words.need("a size, like 10GiB")?;
+                wish.resources.memory =
+                    bytes(size).ok_or_else(|| format!("`{size}` is no size; write it like 10GiB"))?;
+            }
+            "model" => models(words, &mut wish.models)?,
+            "on" => self.on(words, wish)?,
+            "tolerates" => {
+                let key = words.need("the key of a taint")?.to_owned();
+                wish.nodes.tolerations.push(Toleration { key, value: None });
+            }
+            "within" => wish.gang_within = Some(words.need("the name of a level, like leaf")?.to_owned()),
+            "for" => wish.behaviour.duration = span(words.need("how long, like 10m")?)?,
+            "fails" => {
+                words.expect("after")?;
+                wish.behaviour.fails_after = Some(span(words.need("how long, like 1m")?)?);
+            }
+            "saves" => {
+                words.expect("in")?;
+                wish.behaviour.saves_in = span(words.need("how long, like 2s")?)?;
+            }
+            "checkpoint" => wish.checkpoint = Some(checkpoint(words)?),
+            "cannot" => {
+                words.expect("checkpoint")?;
+                wish.behaviour.can_save = false;
+            }
+            "not" => {
+                words.expect("preemptible")?;
+                wish.preemptible = false;
+            }
+            "retries" => wish.retries = words.number("how many failures it survives")?,
+            other => number(other, wish)?,
+        }
+        Ok(())
+    }
+
+    fn on(&self, words: &mut Words<'_>, wish: &mut Wish) -> Result<(), String> {
+        let is_node = |word: &&str| self.node_names().any(|name| name == *word);
+        let Some(first) = words.peek().filter(|word| !word.contains('=')) else {
+            let (key, value) = words.pair()?;
+            wish.nodes.labels.entry(key).or_default().push(value);
+            return Ok(());
+        };
+        while let Some(node) = words.peek().filter(is_node) {
+            words.next();
+            wish.places.push(node.to_owned());
+        }
+        let known: Vec<&str> = self.node_names().collect();
+        if wish.places.is_empty() { Err(unknown("no node is called", first, &known)) } else { Ok(()) }
+    }
+}
+
+fn class(words: &mut Words<'_>) -> Result<Class, String> {
+    let word = words.need("the class")?;
+    let known = Class::ALL.map(Class::word);
+    let class = Class::ALL.into_iter().find(|class| class.word() == word);
+    class.ok_or_else(|| unknown("there is no class", word, &known))
+}
+
+/// `8`, or `x4`.
+fn number(word: &str, wish: &mut Wish) -> Result<(), String> {
+    let wrong = || unknown("a job has no", word, &OPTIONS);
+    if let Some(tasks) = word.strip_prefix('x') {
+        wish.tasks = Some(tasks.parse().map_err(|_| wrong())?);
+    } else {
+        wish.gpus = Some(GpuAsk::Whole(word.parse().map_err(|_| wrong())?));
+    }
+    Ok(())
+}
+
+fn models(words: &mut Words<'_>, models: &mut Vec<String>) -> Result<(), String> {
+    loop {
+        models.push(words.need("the name of a model, like h100")?.to_owned());
+        if !words.take(",") {
+            return Ok(());
+        }
+    }
+}
+
+fn checkpoint(words: &mut Words<'_>) -> Result<Checkpoint, String> {
+    words.expect("every")?;
+    let every = span(words.need("how often, like 10m")?)?;
+    words.expect("grace")?;
+    let grace = span(words.need("how long it needs, like 30s")?)?;
+    Ok(Checkpoint { every, grace })
+}
+
+impl Behaviour {
+    fn payload(&self) -> String {
+        let payload = serde_json::json!({
+            "duration_ms": self.duration.0,
+            "fail_after_ms": self.fails_after.map(|after| after.0),
+            "checkpoint_ms": self.saves_in.0,
+            "checkpoint": if self.can_save { "ok" } else { "fail" },
+        });
+        payload.to_string()
+    }
+}
