@@ -6,6 +6,7 @@
 //! restart, the code is the same.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use wharf_engine::decide::Decision;
 use wharf_engine::event::Event;
@@ -85,6 +86,24 @@ pub struct Controller<D, W> {
     figures: Figures,
 }
 
+/// The parts that answers are made of, after a commit.
+pub struct Glance<'a> {
+    /// What is true.
+    pub state: &'a State,
+    /// What selectors see of the nodes.
+    pub strings: &'a Strings,
+    /// The world's time.
+    pub now: Timestamp,
+    /// Our reign.
+    pub term: Term,
+    /// Figures of the controller's life.
+    pub figures: Figures,
+    /// For history.
+    pub disk: &'a mut dyn Disk,
+    /// For samples.
+    pub world: &'a dyn World,
+}
+
 /// The answer to one input: the job it is about, or why not.
 pub type Reply = Result<Option<JobId>, Rejection>;
 
@@ -135,19 +154,22 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.figures
     }
 
-    /// The disk, for history queries.
-    pub fn disk(&mut self) -> &mut D {
-        &mut self.disk
+    /// The parts that answers are made of.
+    pub fn glance(&mut self) -> Glance<'_> {
+        Glance {
+            state: &self.state,
+            strings: &self.strings,
+            now: self.now,
+            term: self.term,
+            figures: self.figures,
+            disk: &mut self.disk,
+            world: &self.world,
+        }
     }
 
-    /// The world, for samples.
-    pub fn world(&mut self) -> &mut W {
-        &mut self.world
-    }
-
-    /// What selectors see of the nodes.
-    pub fn strings(&self) -> &Strings {
-        &self.strings
+    /// How long by the wall until the next wake; `None` when nothing is to come by itself.
+    pub fn sleep(&self) -> Option<Duration> {
+        self.next_wake().map(|at| self.world.wall_until(at))
     }
 
     /// The earliest moment at which there is something to do without anybody asking.
@@ -166,21 +188,6 @@ impl<D: Disk, W: World> Controller<D, W> {
         let replies = inputs.iter().map(|input| self.answer(input)).collect();
         self.finish_turn()?;
         Ok(replies)
-    }
-
-    /// What a submission would lead to now: by the same code, on a copy.
-    pub fn what_if(&mut self, submission: &Submission) -> Result<(State, JobId), Rejection> {
-        let mut copy = self.state.clone();
-        for definition in self.missing_sets(submission) {
-            let decision = copy.decide(&Input::DefineSets(vec![definition]), self.now)?;
-            copy.apply_all(&decision.events);
-        }
-        let decision = copy.decide(&Input::Submit(Box::new(submission.clone())), self.now)?;
-        copy.apply_all(&decision.events);
-        let made = plan(&copy, copy.tenants.policy(), &Memory::default(), self.now);
-        let events = made.events(&copy, self.now);
-        copy.apply_all(&events);
-        Ok((copy, decision.job.expect("a submission is about a job")))
     }
 
     /// Writes a snapshot and cuts the journal before it.
@@ -206,7 +213,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         nodes.report.tasks.clear();
         let _ = self.take(nodes); // a list is never a gap, and one that is stale teaches nothing
         for job in listed.report.tasks.iter().filter_map(|task| task.job.as_ref()) {
-            let missing = self.missing_sets(job);
+            let missing = missing_sets(&self.state, &self.strings, job);
             self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
         }
         let _ = self.take(listed);
@@ -247,19 +254,12 @@ impl<D: Disk, W: World> Controller<D, W> {
 
     fn answer(&mut self, input: &Input) -> Reply {
         if let Input::Submit(submission) = input {
-            let missing = self.missing_sets(submission);
+            let missing = missing_sets(&self.state, &self.strings, submission);
             if !missing.is_empty() {
                 self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
             }
         }
         self.settle(input)
-    }
-
-    fn missing_sets(&self, submission: &Submission) -> Vec<SetDefinition> {
-        let fleet = &self.state.fleet;
-        let nodes = Some(&submission.nodes).filter(|source| fleet.node_set(source).is_none());
-        let devices = Some(&submission.devices).filter(|source| fleet.device_set(source).is_none());
-        [nodes, devices].into_iter().flatten().filter_map(|source| self.strings.compile(source)).collect()
     }
 
     /// Decides and applies; what happened is written at the end of the turn.
@@ -340,4 +340,30 @@ pub fn recover(disk: &mut impl Disk) -> Result<(State, Timestamp), Fault> {
         Ok(())
     })?;
     Ok((state, now))
+}
+
+/// The selectors of a submission that the state does not know yet.
+fn missing_sets(state: &State, strings: &Strings, submission: &Submission) -> Vec<SetDefinition> {
+    let nodes = Some(&submission.nodes).filter(|source| state.fleet.node_set(source).is_none());
+    let devices = Some(&submission.devices).filter(|source| state.fleet.device_set(source).is_none());
+    [nodes, devices].into_iter().flatten().filter_map(|source| strings.compile(source)).collect()
+}
+
+/// What a submission would lead to: the state after it and the plan that follows, by the same code, on a copy.
+pub fn what_if(
+    state: &State,
+    strings: &Strings,
+    submission: &Submission,
+    now: Timestamp,
+) -> Result<(State, JobId), Rejection> {
+    let mut copy = state.clone();
+    let missing = missing_sets(state, strings, submission);
+    let defined = copy.decide(&Input::DefineSets(missing), now)?;
+    copy.apply_all(&defined.events);
+    let decision = copy.decide(&Input::Submit(Box::new(submission.clone())), now)?;
+    copy.apply_all(&decision.events);
+    let made = plan(&copy, copy.tenants.policy(), &Memory::default(), now);
+    let events = made.events(&copy, now);
+    copy.apply_all(&events);
+    Ok((copy, decision.job.expect("a submission is about a job")))
 }

@@ -5,6 +5,7 @@
 //! clock is the only one: a simulated world may run faster than the wall.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::action::Action;
@@ -82,6 +83,12 @@ pub trait World {
     /// When it will next have something to say by itself, if it knows.
     fn next_change(&self) -> Option<Timestamp>;
 
+    /// How long by the wall until its clock shows `at`; nothing for a world whose clock is moved by hand.
+    fn wall_until(&self, at: Timestamp) -> Duration {
+        let _ = at;
+        Duration::ZERO
+    }
+
     /// What the devices really do now.
-    fn samples(&mut self) -> Samples;
+    fn samples(&self) -> Samples;
 }

@@ -157,11 +157,23 @@ impl State {
     /// The answer for a live job.
     pub fn verdict(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Verdict> {
         let job = self.jobs.get(id)?;
+        self.verdict_with(id, || self.funnel(&KindKey::of(&job.spec), policy), now)
+    }
+
+    /// The answer for a live job, with the funnel of its kind where it waits: a list of jobs asks for each kind's
+    /// funnel once.
+    pub fn verdict_with(
+        &self,
+        id: JobId,
+        funnel: impl FnOnce() -> Funnel,
+        now: Timestamp,
+    ) -> Option<Verdict> {
+        let job = self.jobs.get(id)?;
         let (reason, funnel) = match job.phase {
             Phase::Active => (self.active_reason(id), None),
             Phase::Leaving(_) => (Reason::Leaving, None),
             Phase::Waiting => {
-                let funnel = self.funnel(&KindKey::of(&job.spec), policy);
+                let funnel = funnel();
                 (waiting_reason(job, &funnel, now), Some(funnel))
             }
         };
@@ -227,17 +239,12 @@ impl State {
         let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         let mut add = |stage, amount| *left.entry(stage).or_insert(0u64) += amount;
         for (id, node) in self.fleet.nodes() {
-            let declared = declared_room(node);
-            let Some(room) = (match fleet {
-                Fleet::AsItIs => self.ledger.rooms().get(id),
-                Fleet::Declared => Some(&declared),
-            }) else {
-                continue;
-            };
-            add(Stage::Fleet, node_amount(key, &declared));
+            let declared = (fleet == Fleet::Declared).then(|| declared_room(node));
+            let Some(room) = declared.as_ref().or_else(|| self.ledger.rooms().get(id)) else { continue };
+            add(Stage::Fleet, declared_amount(key, node));
             let healthy = match fleet {
                 Fleet::AsItIs => usable_amount(key, room, node),
-                Fleet::Declared => node_amount(key, &declared),
+                Fleet::Declared => declared_amount(key, node),
             };
             add(Stage::Healthy, healthy);
             if Some(node.facts.pool) != pool {
@@ -331,8 +338,11 @@ fn parts(gpus: usize) -> u64 {
     u64::try_from(gpus).expect("a count of GPUs fits") * GpuUnits::WHOLE.parts()
 }
 
-fn node_amount(key: &KindKey, declared: &Room) -> u64 {
-    if asks_for_gpus(key) { parts(declared.gpus.len()) } else { u64::from(tasks_that_fit(declared, key)) }
+fn declared_amount(key: &KindKey, node: &Node) -> u64 {
+    if asks_for_gpus(key) {
+        return parts(node.facts.gpus.len());
+    }
+    u64::from(tasks_that_fit(&declared_room(node), key))
 }
 
 fn usable_amount(key: &KindKey, room: &Room, node: &Node) -> u64 {

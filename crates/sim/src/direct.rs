@@ -58,7 +58,7 @@ impl World for DirectWorld {
         self.with(|fleet| fleet.next_change())
     }
 
-    fn samples(&mut self) -> Samples {
+    fn samples(&self) -> Samples {
         self.with(|fleet| fleet.samples())
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use wharf_controller::disk::Term;
@@ -181,7 +181,11 @@ impl World for FileWorld {
         self.fleet.next_change()
     }
 
-    fn samples(&mut self) -> Samples {
+    fn wall_until(&self, at: Timestamp) -> Duration {
+        Duration::from_millis((at - self.clock.now()).0.div_ceil(self.clock.speed))
+    }
+
+    fn samples(&self) -> Samples {
         self.fleet.samples()
     }
 }

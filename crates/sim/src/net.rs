@@ -143,7 +143,7 @@ impl World for NetWorld {
         [net.fleet.next_change(), net.next_arrival(), coming].into_iter().flatten().min()
     }
 
-    fn samples(&mut self) -> Samples {
+    fn samples(&self) -> Samples {
         self.0.borrow().fleet.samples()
     }
 }

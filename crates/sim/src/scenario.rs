@@ -86,17 +86,10 @@ enum Step {
 #[derive(Clone, Debug)]
 enum Ask {
     Submit(Box<Submission>),
-    Cancel { job: Named },
-    Evict { job: Named, by: String },
+    Cancel { job: String },
+    Evict { job: String, by: String },
     Cordon { node: String, on: bool },
     Quota(Policy),
-}
-
-/// A job that a line before has named.
-#[derive(Clone, Debug)]
-struct Named {
-    name: String,
-    uid: wharf_engine::units::Uid,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +103,8 @@ enum Fate {
 enum Act {
     Plan,
     After(Millis),
-    Restart,
+    /// The control plane comes back after this long; the world went on.
+    Restart(Millis),
     LoseJournal,
     StaleLeader,
 }

@@ -2,8 +2,7 @@
 
 use wharf_engine::units::{GpuUnits, Millis};
 
-const UNITS: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// `10m`, `1h30m`, `500ms`.
 pub(super) fn span(text: &str) -> Result<Millis, String> {
@@ -40,15 +39,15 @@ pub(super) fn span_text(span: Millis) -> String {
 /// `10GiB`, `512MiB`, `2TiB`; `None` for what is no size at all.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20)];
-    let (number, shift) =
-        units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))?;
+    let (number, shift) = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)))?;
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 /// A part of one GPU: `0.5`, `0.125`.
 pub(super) fn share(text: &str) -> Result<GpuUnits, String> {
     let wrong = || format!("`{text}` is no share; write a part of one GPU like 0.5 or 0.125");
-    let decimals = text.strip_prefix("0.").filter(|digits| (1..=3).contains(&digits.len())).ok_or_else(wrong)?;
+    let decimals =
+        text.strip_prefix("0.").filter(|digits| (1..=3).contains(&digits.len())).ok_or_else(wrong)?;
     let thousandths: u64 = format!("{decimals:0<3}").parse().map_err(|_| wrong())?;
     Ok(GpuUnits::from_parts(thousandths * GpuUnits::WHOLE.parts() / 1000))
 }

@@ -5,12 +5,12 @@ mod job;
 mod quota;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::units::Uid;
+use wharf_engine::units::Millis;
 
 use super::measure::span;
-use super::{Act, Ask, Fate, Mistake, Named, Placed, Scenario, Step};
+use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
@@ -41,7 +41,8 @@ struct Reader {
     scenario: Scenario,
     /// Leaves and inner tenants of the newest `quota` line.
     tenants: Vec<String>,
-    jobs: BTreeMap<String, Uid>,
+    jobs: BTreeSet<String>,
+    submissions: u128,
     islands: u32,
     /// What `running` lines hold, in 1/3000, by node and GPU.
     held: BTreeMap<(String, usize), u64>,
@@ -68,7 +69,7 @@ impl Reader {
             "node" => self.node_step(&mut words)?,
             "plan" => Step::Act(Act::Plan),
             "after" => Step::Act(Act::After(span(words.need("how long, like 5m")?)?)),
-            "restart" => Step::Act(Act::Restart),
+            "restart" => Step::Act(Act::Restart(away(&mut words)?)),
             "lose" => fixed(&mut words, "journal", Act::LoseJournal)?,
             "stale" => fixed(&mut words, "leader", Act::StaleLeader)?,
             other => return Err(unknown("a line does not begin with", other, &WORDS)),
@@ -106,21 +107,30 @@ impl Reader {
     fn node(&self, words: &mut Words<'_>) -> Result<String, String> {
         let name = words.need("the name of a node")?;
         let known: Vec<&str> = self.node_names().collect();
-        if known.contains(&name) { Ok(name.to_owned()) } else { Err(unknown("no node is called", name, &known)) }
+        if known.contains(&name) {
+            Ok(name.to_owned())
+        } else {
+            Err(unknown("no node is called", name, &known))
+        }
     }
 
     fn node_names(&self) -> impl Iterator<Item = &str> {
         self.scenario.nodes.iter().map(|report| report.node.name.as_str())
     }
 
-    fn named(&self, words: &mut Words<'_>) -> Result<Named, String> {
+    fn named(&self, words: &mut Words<'_>) -> Result<String, String> {
         let name = words.need("the name of a job")?;
-        let Some(&uid) = self.jobs.get(name) else {
-            let known: Vec<&str> = self.jobs.keys().map(String::as_str).collect();
-            return Err(unknown("no job is called", name, &known));
-        };
-        Ok(Named { name: name.to_owned(), uid })
+        let known: Vec<&str> = self.jobs.iter().map(String::as_str).collect();
+        if known.contains(&name) {
+            Ok(name.to_owned())
+        } else {
+            Err(unknown("no job is called", name, &known))
+        }
     }
+}
+
+fn away(words: &mut Words<'_>) -> Result<Millis, String> {
+    if words.take("after") { span(words.need("how long, like 5m")?) } else { Ok(Millis(0)) }
 }
 
 fn fixed(words: &mut Words<'_>, second: &str, act: Act) -> Result<Step, String> {

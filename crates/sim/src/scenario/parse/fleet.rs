@@ -126,7 +126,8 @@ fn others(words: &mut Words<'_>, node: &mut ObservedNode) -> Result<(), String> 
         node.others.memory = size;
         return Ok(());
     }
-    let number: usize = word.parse().map_err(|_| format!("others use `2 gpus`, `8 cpu` or `64GiB`, not `{word}`"))?;
+    let number: usize =
+        word.parse().map_err(|_| format!("others use `2 gpus`, `8 cpu` or `64GiB`, not `{word}`"))?;
     match words.need("`gpus` or `cpu`")? {
         "gpus" if number <= GpuMask::MAX => (0..number).for_each(|gpu| node.others_gpus.insert(gpu)),
         "gpus" => return Err(format!("a node has at most {} GPUs", GpuMask::MAX)),

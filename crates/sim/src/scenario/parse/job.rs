@@ -149,8 +149,9 @@ impl Reader {
         while let Some(word) = words.next() {
             self.option(word, words, &mut wish)?;
         }
-        let next = Uid(u128::try_from(self.jobs.len()).map_or(1, |count| count + 1));
-        let uid = *self.jobs.entry(name.clone()).or_insert(next);
+        self.jobs.insert(name.clone());
+        self.submissions += 1;
+        let uid = Uid(self.submissions);
         let gpus = wish.gpus.ok_or("how many GPUs does a task need? write `8`, `0` or `share 0.5`")?;
         let spread = u32::try_from(wish.places.len().max(1)).unwrap_or(u32::MAX);
         let tasks = wish.tasks.unwrap_or(spread);

@@ -19,6 +19,11 @@ impl Reader {
         let digest = format!("{tenants:?}");
         let policy = Policy { digest, tenants, ..Policy::default() };
         if self.scenario.steps.is_empty() {
+            if !self.scenario.policy.tenants.is_empty() {
+                return Err(
+                    "a second `quota` changes the policy; put `plan` or another step before it".to_owned()
+                );
+            }
             self.scenario.policy = policy;
             return Ok(None);
         }

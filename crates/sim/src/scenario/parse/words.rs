@@ -70,9 +70,11 @@ impl<'a> Words<'a> {
 
 /// A word that is not allowed, what was probably meant, and what is allowed.
 pub(super) fn unknown(where_: impl Display, word: &str, allowed: &[&str]) -> String {
-    let nearest = allowed.iter().map(|known| (distance(word, known), *known)).min();
+    // Of a path the last part may be meant.
+    let last = |known: &str| known.rsplit('/').next().map_or(0, |last| distance(word, last));
+    let nearest = allowed.iter().map(|known| (last(known), *known)).min();
     let meant = match nearest {
-        Some((changes, known)) if changes <= known.len() / 3 => format!("did you mean `{known}`? "),
+        Some((changes, known)) if changes <= word.len() / 3 => format!("did you mean `{known}`? "),
         Some(_) | None => String::new(),
     };
     let list = if allowed.is_empty() { "nothing yet".to_owned() } else { allowed.join(", ") };

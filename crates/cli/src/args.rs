@@ -1,0 +1,519 @@
+//! What can be typed: commands, flags, their defaults and their help.
+//!
+//! Nothing is judged here beyond what one argument can say about itself; what the arguments mean together is read by
+//! the command that takes them.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use wharf_api::client::SERVER_DEFAULT;
+use wharf_api::v1::{HistoryKind, JobState};
+
+/// What `wharf` alone says. A test holds it to the list of commands.
+pub(crate) const OVERVIEW: &str = "\
+Wharf decides which GPU each job lands on, and when.
+
+Usage: wharf <COMMAND> [OPTIONS]
+
+Start here
+  wharf up --demo                     a control plane, a simulated fleet and some work, in this terminal
+  wharf top                           in a second one: the fleet, live
+  wharf submit --name hello --tenant lab/nlp --gpus 1 --duration 5m
+  wharf explain job/hello             where it is, and why
+
+Jobs
+  submit     Hand in a job
+  plan       Ask what would happen to a job, without handing it in
+  explain    Say why a job, tenant, node or GPU is as it is
+  cancel     Take a job back
+  evict      Ask a job to save its work, leave and wait again
+
+Fleet
+  top        Watch the whole fleet on one screen
+  get        List jobs, nodes, gpus, tenants, history, or show the policy
+  cordon     Keep new work off a node
+  uncordon   Let new work come to a node again
+
+Control plane
+  up         Run everything in one process
+  sim        Replay traces, run cases, or play at random with a simulated fleet
+  check      Check the invariants of saved data
+  bench      Measure what is promised
+
+Shell
+  completions  Print completions for bash, zsh or fish
+  help         Print this, or the help of a command
+
+Options
+  --server <URL>   the control plane to talk to [env: WHARF_SERVER] [default: http://127.0.0.1:8470]
+  -h, --help       print help; `wharf <COMMAND> --help` has examples
+  -V, --version    print the version
+
+Exit codes: 0 done or startable now, 1 would wait, 2 can never be placed, 3 refused, 4 not found, 5 conflict,
+64 usage, 69 no answer.
+";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "wharf", version, about = "Decides which GPU each job lands on, and when", override_help = OVERVIEW)]
+pub(crate) struct Cli {
+    /// The control plane to talk to
+    #[arg(long, global = true, value_name = "URL", env = "WHARF_SERVER", default_value = SERVER_DEFAULT, hide_env_values = true)]
+    pub(crate) server: String,
+    /// What to do; the overview where nothing is given.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// One command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything in one process: control plane, fleet and API
+    Up(UpArgs),
+    /// Hand in a job
+    Submit(SubmitArgs),
+    /// Ask what would happen to a job, without handing it in
+    Plan(PlanArgs),
+    /// Say why a job, tenant, node or GPU is as it is
+    Explain(ExplainArgs),
+    /// Take a job back
+    Cancel(JobNameArgs),
+    /// Ask a job to save its work, leave and wait again
+    Evict(JobNameArgs),
+    /// List jobs, nodes, gpus, tenants, history, or show the policy
+    Get(GetArgs),
+    /// Watch the whole fleet on one screen
+    Top(TopArgs),
+    /// Keep new work off a node
+    Cordon(NodeNameArgs),
+    /// Let new work come to a node again
+    Uncordon(NodeNameArgs),
+    /// Replay traces, run cases, or play at random with a simulated fleet
+    Sim(SimArgs),
+    /// Check the invariants of saved data
+    Check(CheckArgs),
+    /// Measure what is promised
+    Bench(BenchArgs),
+    /// Print completions for a shell
+    Completions(CompletionArgs),
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs: one document with a `schema` field
+    Json,
+}
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    /// An aligned table
+    Table,
+    /// The table with more columns
+    Wide,
+    /// For programs: one document with a `schema` field
+    Json,
+    /// One name per line, as other commands take it
+    Name,
+    /// Comma-separated values with plain numbers
+    Csv,
+}
+
+/// `wharf up`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf up                            a small simulated fleet, kept in ./wharf-data
+  wharf up --demo --speed 60          with work that comes and goes, a minute per second
+  wharf up --fleet pod --policy ./policy --listen 0.0.0.0:8470")]
+pub(crate) struct UpArgs {
+    /// A built-in fleet or a fleet file [default: lab]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) fleet: Option<String>,
+    /// Where journal and history are kept
+    #[arg(long, value_name = "DIR", default_value = "./wharf-data")]
+    pub(crate) data: PathBuf,
+    /// Where the API listens
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8470")]
+    pub(crate) listen: String,
+    /// The directory of the policy, read again when it changes [default: built in]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Submit work that tells a story
+    #[arg(long)]
+    pub(crate) demo: bool,
+    /// Seconds of the simulated world per second
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) speed: u64,
+}
+
+/// A job as a file or as flags; one of the two.
+#[derive(Debug, Default, Args)]
+pub(crate) struct JobArgs {
+    /// The job file; `-` is standard input
+    #[arg(value_name = "FILE", conflicts_with = "file_flag")]
+    pub(crate) file: Option<PathBuf>,
+    /// The same as FILE
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub(crate) file_flag: Option<PathBuf>,
+    /// Unique among the tenant's live jobs
+    #[arg(long, help_heading = "Instead of a file")]
+    pub(crate) name: Option<String>,
+    /// Path of the tenant that pays, such as lab/nlp
+    #[arg(long, value_name = "PATH", help_heading = "Instead of a file")]
+    pub(crate) tenant: Option<String>,
+    /// GPUs of one task: 8, 0.25, 1/3
+    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    pub(crate) gpus: Option<String>,
+    /// How many tasks; all start together
+    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    pub(crate) tasks: Option<String>,
+    /// inference, interactive or batch
+    #[arg(long, help_heading = "Instead of a file")]
+    pub(crate) class: Option<String>,
+    /// Higher first, inside the tenant
+    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Instead of a file")]
+    pub(crate) priority: Option<String>,
+    /// Cores of one task: 4, 500m
+    #[arg(long, value_name = "CORES", help_heading = "Instead of a file")]
+    pub(crate) cpu: Option<String>,
+    /// Memory of one task: 32GiB
+    #[arg(long, value_name = "SIZE", help_heading = "Instead of a file")]
+    pub(crate) memory: Option<String>,
+    /// Model of the GPUs: h100
+    #[arg(long, help_heading = "Instead of a file")]
+    pub(crate) model: Option<String>,
+    /// How long it runs in a simulated world: 30m
+    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file")]
+    pub(crate) duration: Option<String>,
+}
+
+/// `wharf submit`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf submit job.yaml
+  wharf submit --name hello --tenant lab/nlp --gpus 1 --duration 5m
+  generate-job | wharf submit -
+
+A job file is short YAML:
+  name: llama-70b
+  tenant: lab/nlp
+  tasks: 4
+  gpus: 8
+  gpu: {model: h100}
+
+A job that has to wait is accepted too: the exit code is 0.")]
+pub(crate) struct SubmitArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Makes a repeated submission the same submission [default: a new one each time]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// `wharf plan`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf plan job.yaml
+  wharf plan --name big --tenant lab/nlp --tasks 4 --gpus 8
+  wharf plan -f job.yaml && wharf submit job.yaml     submit only what starts at once
+
+Exit codes: 0 would start now, 1 would wait, 2 can never be placed, 3 refused.")]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// `wharf explain`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf explain job/llama-70b          by name, where only one tenant has such a job
+  wharf explain job/lab/nlp/llama-70b  by tenant and name
+  wharf explain tenant/lab/nlp
+  wharf explain node/n1
+  wharf explain gpu/n1:3")]
+pub(crate) struct ExplainArgs {
+    /// job/NAME, tenant/PATH, node/NAME or gpu/NODE:INDEX; a bare name is a job
+    #[arg(value_name = "WHAT")]
+    pub(crate) what: String,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// `wharf cancel` and `wharf evict`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A job is named by its name, by tenant and name, or by its uid; `job/` before it may be left out.
+
+Examples:
+  wharf cancel job/hello               ends it for good
+  wharf evict lab/nlp/llama-70b        it saves its work, leaves, and waits again")]
+pub(crate) struct JobNameArgs {
+    /// job/NAME, NAME, TENANT/NAME or uid
+    #[arg(value_name = "JOB")]
+    pub(crate) job: String,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// `wharf cordon` and `wharf uncordon`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Work that runs on the node stays; new work keeps away until the node is uncordoned.
+
+Examples:
+  wharf cordon n1
+  wharf uncordon n1")]
+pub(crate) struct NodeNameArgs {
+    /// NAME or node/NAME
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// What `wharf get` can list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Listed {
+    /// Live jobs
+    #[value(alias = "job")]
+    Jobs,
+    /// Nodes, with what is handed out and what is really used
+    #[value(alias = "node")]
+    Nodes,
+    /// GPUs, one by one
+    #[value(alias = "gpu")]
+    Gpus,
+    /// Tenants: what each is promised, may use and uses
+    #[value(alias = "tenant")]
+    Tenants,
+    /// The policy in force
+    Policy,
+    /// What is over, newest first
+    History,
+}
+
+/// `wharf get`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf get jobs --tenant lab/nlp --state waiting
+  wharf get nodes -o wide
+  wharf get jobs -o name | xargs -n1 wharf cancel
+  wharf get history --kind receipt --limit 20
+
+ALLOC is what is handed out, SM what the hardware really does with it; ? is what nobody knows.")]
+pub(crate) struct GetArgs {
+    /// What to list
+    #[arg(value_enum, value_name = "WHAT")]
+    pub(crate) what: Listed,
+    /// How it is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: ListFormat,
+    /// Only of this tenant and those below it (jobs, tenants, history)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tenant: Option<String>,
+    /// Only in this state (jobs)
+    #[arg(long, value_parser = state)]
+    pub(crate) state: Option<JobState>,
+    /// Only rows of this kind, job or receipt (history)
+    #[arg(long, value_parser = kind)]
+    pub(crate) kind: Option<HistoryKind>,
+    /// Only of jobs with this name (history)
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// At most so many rows (history)
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u32>,
+    /// Leave the line of headers out
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+fn state(word: &str) -> Result<JobState, String> {
+    let words = JobState::ALL.map(JobState::word).join(", ");
+    let known = JobState::ALL.into_iter().find(|state| state.word() == word);
+    known.ok_or_else(|| format!("a state is one of: {words}"))
+}
+
+fn kind(word: &str) -> Result<HistoryKind, String> {
+    let known = [HistoryKind::Job, HistoryKind::Receipt].into_iter().find(|kind| kind.word() == word);
+    known.ok_or_else(|| "a kind is one of: job, receipt".to_owned())
+}
+
+/// `wharf top`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Keys: q or Esc quits; arrows, PageUp, PageDown, Home and End move through the queue.
+
+Examples:
+  wharf top
+  wharf top --once                     one frame as plain text, also when the output is not a terminal")]
+pub(crate) struct TopArgs {
+    /// Print one frame as plain text and end
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// `wharf sim`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("work").required(true).args(["random", "cases", "trace"]), after_long_help = "\
+Examples:
+  wharf sim --cases cases.jsonl
+  wharf sim --random 42 --steps 5000 --faults
+  wharf sim --trace trace.csv.gz --fleet pod --jobs jobs.csv -o json")]
+pub(crate) struct SimArgs {
+    /// Play at random from this seed
+    #[arg(long, value_name = "SEED")]
+    pub(crate) random: Option<u64>,
+    /// Run the cases of a file; `-` is standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) cases: Option<PathBuf>,
+    /// Replay a trace of jobs; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Steps of a random play
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) steps: u64,
+    /// Let nodes, GPUs, disk and messages fail
+    #[arg(long)]
+    pub(crate) faults: bool,
+    /// How the trace is written
+    #[arg(long, value_enum, default_value = "wharf")]
+    pub(crate) format: TraceFormat,
+    /// A built-in fleet or a fleet file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) fleet: Option<String>,
+    /// The directory of the policy [default: built in]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Seed of everything that is drawn in a replay
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Write one row per job
+    #[arg(long, value_name = "OUT.csv")]
+    pub(crate) jobs: Option<PathBuf>,
+    /// Write every event
+    #[arg(long, value_name = "OUT.jsonl")]
+    pub(crate) events: Option<PathBuf>,
+    /// Keep the journal of a replay
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// How the result is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// Our own
+    Wharf,
+}
+
+/// `wharf check`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf check
+  wharf check --data /var/lib/wharf -o text")]
+pub(crate) struct CheckArgs {
+    /// Where journal and history are kept
+    #[arg(long, value_name = "DIR", default_value = "./wharf-data")]
+    pub(crate) data: PathBuf,
+    /// How the findings are written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "json")]
+    pub(crate) output: Format,
+}
+
+/// `wharf bench`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf bench submit --rate 200 --seconds 20
+  wharf bench soak --fleet giant --speed 60 --minutes 10 -o json")]
+pub(crate) struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) command: BenchCommand,
+    /// How the result is written
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// What `wharf bench` can measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// From submission to decision, at a steady rate
+    Submit {
+        /// Submissions per second
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        rate: u64,
+        /// For so long
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        seconds: u64,
+    },
+    /// From a journal on disk to a state in memory
+    Recovery {
+        /// Events in the journal
+        #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+        events: u64,
+    },
+    /// From the first byte of the program to the first answer
+    Start {
+        /// How often
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        runs: u64,
+    },
+    /// A large fleet under load, for a while
+    Soak {
+        /// A built-in fleet or a fleet file
+        #[arg(long, value_name = "NAME|FILE", default_value = "giant")]
+        fleet: String,
+        /// Seconds of the simulated world per second
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        speed: u64,
+        /// For so long
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        minutes: u64,
+    },
+}
+
+/// `wharf completions`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf completions bash > /etc/bash_completion.d/wharf
+  wharf completions zsh > ~/.zfunc/_wharf
+  wharf completions fish > ~/.config/fish/completions/wharf.fish")]
+pub(crate) struct CompletionArgs {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// A shell that completions are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// Bash
+    Bash,
+    /// Zsh
+    Zsh,
+    /// Fish
+    Fish,
+}

@@ -1,0 +1,1 @@
+//! The story that `wharf up --demo` tells.

@@ -1,0 +1,222 @@
+//! The desk: one thread that owns the controller.
+//!
+//! Requests that are waiting when a turn begins share it, and its one commit. A question is answered between
+//! turns, from committed state. Everything that waits for the desk waits in one bounded queue; when that is full
+//! the caller is told so at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tokio::sync::oneshot;
+use wharf_controller::disk::Disk;
+use wharf_controller::turn::{Controller, Fault, Glance, Reply};
+use wharf_controller::world::World;
+use wharf_engine::input::Input;
+use wharf_engine::units::JobId;
+
+/// The most requests that wait for the desk. At a millisecond a turn and many to a turn this is well under a
+/// second of work; more would only hide an overload.
+const QUEUE_MAX: usize = 4096;
+/// The most inputs in one turn, so that a flood of submissions does not starve the world's reports.
+const INPUTS_PER_TURN_MAX: usize = 256;
+/// The longest the desk sleeps: a world may have news that it could not announce.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+
+/// What happens at the desk after the turn of an input, with the committed state at hand.
+type After = Box<dyn FnOnce(Reply, Turned<'_>) + Send>;
+/// A question, answered between turns.
+type Question = Box<dyn FnOnce(Glance<'_>) + Send>;
+
+enum Request {
+    Input { input: Box<Input>, since: Instant, after: After },
+    Question(Question),
+    Stop,
+}
+
+/// What an input's turn left behind.
+pub struct Turned<'a> {
+    /// The parts that answers are made of.
+    pub glance: Glance<'a>,
+    /// Jobs from this id on are new.
+    pub next_job_before: JobId,
+}
+
+/// Times of decisions, from the request's arrival at the desk to its commit, in microseconds.
+pub type Decisions = Arc<Mutex<Histogram<u64>>>;
+
+/// A handle to the desk.
+#[derive(Clone)]
+pub struct Desk {
+    requests: SyncSender<Request>,
+    decisions: Decisions,
+    failed: Arc<AtomicBool>,
+}
+
+/// Why the desk did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Closed {
+    /// Its queue is full.
+    #[error("the control plane has more requests than it can take")]
+    Busy,
+    /// It has stopped.
+    #[error("the control plane has stopped")]
+    Stopped,
+}
+
+/// A running desk; it ends with the fault that stopped it, if one did.
+pub struct Running(JoinHandle<Result<(), Fault>>);
+
+impl Running {
+    /// Waits for its end.
+    pub fn join(self) -> Result<(), Fault> {
+        match self.0.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Desk {
+    /// Opens a desk over a controller.
+    ///
+    /// The controller is made on the desk's own thread, because a disk and a world need not be shareable.
+    pub fn open<D: Disk, W: World>(
+        make: impl FnOnce() -> Result<Controller<D, W>, Fault> + Send + 'static,
+    ) -> Result<(Self, Running), Fault> {
+        let (requests, waiting) = sync_channel(QUEUE_MAX);
+        let histogram = Histogram::new(3).expect("three digits are allowed");
+        let decisions: Decisions = Arc::new(Mutex::new(histogram));
+        let failed = Arc::new(AtomicBool::new(false));
+        let (opened, open) = sync_channel(1);
+        let (times, gone) = (Arc::clone(&decisions), Arc::clone(&failed));
+        let thread = std::thread::Builder::new().name("desk".to_owned());
+        let spawned = thread.spawn(move || {
+            let controller = match make() {
+                Ok(controller) => controller,
+                Err(fault) => {
+                    let _ = opened.send(Err(fault));
+                    return Ok(());
+                }
+            };
+            let _ = opened.send(Ok(()));
+            let ended = work(controller, &waiting, &times);
+            gone.store(true, Ordering::Release);
+            ended
+        });
+        let running = Running(spawned.expect("a thread can be started"));
+        open.recv().expect("the desk says how it opened")?;
+        Ok((Self { requests, decisions, failed }, running))
+    }
+
+    /// Gives an input to the next turn; `after` runs at the desk once it is committed.
+    pub async fn give<T: Send + 'static>(
+        &self,
+        input: Input,
+        after: impl FnOnce(Reply, Turned<'_>) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (answer, answered) = oneshot::channel();
+        let after: After = Box::new(move |reply, turned| {
+            let _ = answer.send(after(reply, turned));
+        });
+        self.send(Request::Input { input: Box::new(input), since: Instant::now(), after })?;
+        answered.await.map_err(|_| Closed::Stopped)
+    }
+
+    /// Asks a question of the committed state.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (answer, answered) = oneshot::channel();
+        let question: Question = Box::new(move |glance| {
+            let _ = answer.send(question(glance));
+        });
+        self.send(Request::Question(question))?;
+        answered.await.map_err(|_| Closed::Stopped)
+    }
+
+    /// Gives an input and does not wait for what comes of it.
+    pub fn post(&self, input: Input, after: impl FnOnce(Reply) + Send + 'static) -> Result<(), Closed> {
+        let after: After = Box::new(move |reply, _| after(reply));
+        self.send(Request::Input { input: Box::new(input), since: Instant::now(), after })
+    }
+
+    /// Lets the desk finish what it has, take a snapshot and end.
+    pub fn stop(&self) {
+        let _ = self.requests.send(Request::Stop);
+    }
+
+    /// True when the desk has ended, whatever the reason.
+    pub fn has_stopped(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Times of decisions so far.
+    pub fn decisions(&self) -> &Decisions {
+        &self.decisions
+    }
+
+    fn send(&self, request: Request) -> Result<(), Closed> {
+        self.requests.try_send(request).map_err(|refused| match refused {
+            TrySendError::Full(_) => Closed::Busy,
+            TrySendError::Disconnected(_) => Closed::Stopped,
+        })
+    }
+}
+
+fn work<D: Disk, W: World>(
+    mut controller: Controller<D, W>,
+    waiting: &Receiver<Request>,
+    decisions: &Decisions,
+) -> Result<(), Fault> {
+    loop {
+        let Some(batch) = gather(waiting, controller.sleep()) else {
+            return controller.snapshot();
+        };
+        let next_job_before = controller.state().jobs.next();
+        let inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
+        let replies = controller.turn(&inputs)?;
+        for ((_, since, after), reply) in batch.inputs.into_iter().zip(replies) {
+            let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+            decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
+            after(reply, Turned { glance: controller.glance(), next_job_before });
+        }
+        for question in batch.questions {
+            question(controller.glance());
+        }
+        if batch.stop {
+            return controller.snapshot();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Gathered {
+    inputs: Vec<(Box<Input>, Instant, After)>,
+    questions: Vec<Question>,
+    stop: bool,
+}
+
+/// What waits now, or after a sleep; `None` when nobody can ask any more.
+fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gathered> {
+    let mut gathered = Gathered::default();
+    let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)) {
+        Ok(request) => Some(request),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => return None,
+    };
+    while let Some(request) = next {
+        match request {
+            Request::Input { input, since, after } => gathered.inputs.push((input, since, after)),
+            Request::Question(question) => gathered.questions.push(question),
+            Request::Stop => gathered.stop = true,
+        }
+        let full = gathered.inputs.len() >= INPUTS_PER_TURN_MAX || gathered.stop;
+        next = if full { None } else { waiting.try_recv().ok() };
+    }
+    Some(gathered)
+}

@@ -1,0 +1,153 @@
+//! The listener: connections in, one router, limits on everything a stranger can send.
+//!
+//! A client that sends its head or body too slowly is cut off, a body over the limit is refused before it is
+//! read, and the number of open connections is bounded. What is not HTTP gets a 400 from the parser.
+
+mod fleet;
+mod jobs;
+mod system;
+
+pub(crate) use fleet::pools;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
+use wharf_api::v1::{Code, Problem};
+
+use crate::desk::Desk;
+use crate::policy::PolicyStatus;
+
+/// The largest body that is read; a job file is a few hundred bytes.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// The longest a request may take, its body included.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+/// The longest a client may take to send its request's head.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// The most connections at once.
+const CONNECTIONS_MAX: usize = 1024;
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) desk: Desk,
+    pub(crate) policy: PolicyStatus,
+}
+
+/// A server that listens.
+pub struct Serving {
+    /// Where.
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+    done: tokio::task::JoinHandle<()>,
+}
+
+impl Serving {
+    /// Takes no more connections and lets open requests finish for a moment.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = tokio::time::timeout(Duration::from_secs(5), self.done).await;
+    }
+}
+
+/// Serves the API on a listener.
+pub fn serve(listener: TcpListener, desk: Desk, policy: PolicyStatus) -> std::io::Result<Serving> {
+    let address = listener.local_addr()?;
+    let (stop, stopped) = watch::channel(false);
+    let router = router(Shared { desk, policy });
+    let done = tokio::spawn(accept(listener, router, stopped));
+    Ok(Serving { address, stop, done })
+}
+
+async fn accept(listener: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        let connection = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => return,
+        };
+        // A connection that failed before we took it is the other side's business.
+        let Ok((connection, _)) = connection else { continue };
+        let _ = connection.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let mut stopping = stopped.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let mut server = hyper::server::conn::http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
+            let mut serving = std::pin::pin!(server.serve_connection(TokioIo::new(connection), service));
+            tokio::select! {
+                _ = serving.as_mut() => {}
+                _ = stopping.changed() => {
+                    serving.as_mut().graceful_shutdown();
+                    let _ = serving.await;
+                }
+            }
+        });
+    }
+}
+
+fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/v1/jobs", get(jobs::list).post(jobs::submit))
+        .route("/v1/jobs/{job}", get(jobs::one).delete(jobs::cancel))
+        .route("/v1/jobs/{job}/explain", get(jobs::explain))
+        .route("/v1/jobs/{job}/evict", post(jobs::evict))
+        .route("/v1/plan", post(jobs::plan))
+        .route("/v1/nodes", get(fleet::nodes))
+        .route("/v1/nodes/{node}/cordon", post(fleet::cordon).delete(fleet::uncordon))
+        .route("/v1/gpus", get(fleet::gpus))
+        .route("/v1/tenants", get(fleet::tenants))
+        .route("/v1/summary", get(fleet::summary))
+        .route("/v1/history", get(system::history))
+        .route("/v1/policy", get(system::policy))
+        .route("/metrics", get(system::metrics))
+        .route("/healthz", get(system::healthz))
+        .route("/readyz", get(system::readyz))
+        .fallback(async || Refused(Problem::new(Code::NotFound, "there is nothing at this path")))
+        .method_not_allowed_fallback(async || {
+            Refused(Problem::new(Code::MethodNotAllowed, "this path does not take this method"))
+        })
+        .layer(CatchPanicLayer::custom(|_| {
+            Refused(Problem::new(Code::Internal, "a bug of ours; the control plane goes on")).into_response()
+        }))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME_MAX))
+        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
+        .with_state(shared)
+}
+
+/// A problem as an answer.
+pub(crate) struct Refused(pub(crate) Problem);
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = self.0.retry_after_ms.map(|millis| millis.div_ceil(1000).max(1));
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

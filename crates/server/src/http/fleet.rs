@@ -1,0 +1,148 @@
+//! Nodes, GPUs, tenants and the page that shows them all.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use wharf_api::v1::{
+    DecisionTimes, GpuList, JobCount, JournalView, NodeList, NodeReply, PoolView, Problem, QueueRow, Summary,
+    TenantList, gpus as gpu_number, schema_of, thousandths,
+};
+use wharf_controller::turn::Glance;
+use wharf_controller::world::Samples;
+use wharf_engine::input::Input;
+use wharf_engine::jobs::Phase;
+use wharf_engine::state::State as Engine;
+use wharf_engine::units::{GpuUnits, PoolId};
+
+use super::{Refused, Shared};
+use crate::desk::Desk;
+use crate::rejection::{closed, problem};
+use crate::view::{self, Verdicts};
+
+type Answer<T> = Result<Json<T>, Refused>;
+
+/// Waiting jobs on the page; the list has them all.
+const QUEUE_ROWS_MAX: usize = 500;
+
+pub(super) async fn nodes(State(shared): State<Shared>) -> Answer<NodeList> {
+    let asked = shared.desk.ask(|glance| {
+        let samples = glance.world.samples();
+        let nodes = glance.state.fleet.nodes();
+        nodes.map(|(id, node)| view::node(glance.state, id, node, &samples)).collect()
+    });
+    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: asked.await.map_err(closed)? }))
+}
+
+pub(super) async fn gpus(State(shared): State<Shared>) -> Answer<GpuList> {
+    let asked = shared.desk.ask(|glance| view::all_gpus(glance.state, &glance.world.samples()));
+    Ok(Json(GpuList { schema: schema_of::<GpuList>(), gpus: asked.await.map_err(closed)? }))
+}
+
+pub(super) async fn tenants(State(shared): State<Shared>) -> Answer<TenantList> {
+    let asked = shared.desk.ask(|glance| view::tenants(glance.state));
+    Ok(Json(TenantList { schema: schema_of::<TenantList>(), tenants: asked.await.map_err(closed)? }))
+}
+
+pub(super) async fn cordon(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
+    set_cordon(&shared, node, true).await
+}
+
+pub(super) async fn uncordon(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
+    set_cordon(&shared, node, false).await
+}
+
+async fn set_cordon(shared: &Shared, name: String, on: bool) -> Answer<NodeReply> {
+    let input = Input::Cordon { node: name.clone(), on };
+    let done = shared.desk.give(input, move |reply, turned| {
+        let state = turned.glance.state;
+        reply.map_err(|rejection| problem(state, &rejection))?;
+        let id = state.fleet.node_named(&name).expect("it was just cordoned");
+        let node = state.fleet.node(id).expect("it was just cordoned");
+        Ok::<_, Problem>(view::node(state, id, node, &turned.glance.world.samples()))
+    });
+    let node = done.await.map_err(closed)??;
+    Ok(Json(NodeReply { schema: schema_of::<NodeReply>(), node }))
+}
+
+pub(super) async fn summary(State(shared): State<Shared>) -> Answer<Summary> {
+    let decision_ms = decision_times(&shared.desk);
+    let asked = shared.desk.ask(move |glance| summarise(&glance, &glance.world.samples(), decision_ms));
+    Ok(Json(asked.await.map_err(closed)?))
+}
+
+fn decision_times(desk: &Desk) -> Option<DecisionTimes> {
+    let times = desk.decisions().lock().unwrap_or_else(PoisonError::into_inner);
+    let at = |quantile| thousandths(times.value_at_quantile(quantile));
+    (!times.is_empty()).then(|| DecisionTimes { p50: at(0.5), p99: at(0.99) })
+}
+
+fn summarise(glance: &Glance<'_>, samples: &Samples, decision_ms: Option<DecisionTimes>) -> Summary {
+    let state = glance.state;
+    let mut verdicts = Verdicts::new(state, glance.now);
+    let mut jobs = BTreeMap::new();
+    let mut queue = Vec::new();
+    for (id, job) in state.jobs.iter() {
+        *jobs.entry((job.spec.class, view::job_state(job, state.ledger.holding(id)))).or_insert(0) += 1;
+        if job.phase == Phase::Waiting && queue.len() < QUEUE_ROWS_MAX {
+            let shown = verdicts.job(id, job);
+            queue.push(QueueRow {
+                uid: shown.uid,
+                name: shown.name,
+                tenant: shown.tenant,
+                class: job.spec.class,
+                gpus: view::wanted_gpus(job),
+                since_ms: job.submitted_at.0,
+                verdict: shown.verdict.verdict,
+                reason: shown.verdict.reason,
+                text: shown.verdict.text,
+            });
+        }
+    }
+    Summary {
+        schema: schema_of::<Summary>(),
+        now_ms: glance.now.0,
+        pools: pools(state, samples),
+        tenants: view::tenants(state),
+        queue,
+        jobs: jobs.into_iter().map(|((class, state), count)| JobCount { class, state, count }).collect(),
+        journal: JournalView { index: state.index(), term: glance.term },
+        decision_ms,
+    }
+}
+
+/// Per model: what there is, what is handed out, and what it really does.
+pub(crate) fn pools(state: &Engine, samples: &Samples) -> Vec<PoolView> {
+    let pools = state.fleet.pool_ids().filter(|&pool| !state.fleet.model(pool).is_empty());
+    pools.map(|pool| pool_view(state, pool, samples)).collect()
+}
+
+fn pool_view(state: &Engine, pool: PoolId, samples: &Samples) -> PoolView {
+    let (mut gpus, mut healthy, mut held) = (0, 0, 0);
+    let mut active: Option<Vec<u32>> = Some(Vec::new());
+    for (id, node) in state.fleet.nodes().filter(|(_, node)| node.facts.pool == pool) {
+        gpus += u32::try_from(node.facts.gpus.len()).unwrap_or_default();
+        let rooms = state.ledger.rooms().get(id).into_iter().flat_map(|room| &room.gpus);
+        for (room, gpu) in rooms.zip(&node.facts.gpus) {
+            healthy += u32::from(node.facts.up && gpu.healthy);
+            held += room.held.parts();
+        }
+        // Nodes that are down say nothing; the mean is over those that do.
+        let of_node = samples.get(&node.facts.name).filter(|_| node.facts.up);
+        for sample in of_node.into_iter().flatten() {
+            match (&mut active, sample.sm_active_milli) {
+                (Some(active), Some(milli)) => active.push(milli),
+                (_, None) => active = None,
+                (None, Some(_)) => {}
+            }
+        }
+    }
+    PoolView {
+        model: state.fleet.model(pool).to_owned(),
+        gpus,
+        healthy,
+        allocated: gpu_number(GpuUnits::from_parts(held)),
+        used_sm: active.as_deref().and_then(view::mean),
+    }
+}

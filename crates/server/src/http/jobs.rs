@@ -1,0 +1,248 @@
+//! Jobs: submit, plan, look, cancel, evict.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use wharf_api::file::job::{JobFile, parse_job};
+use wharf_api::v1::{
+    Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, schema_of,
+};
+use wharf_controller::disk::{HistoryKind, HistoryQuery};
+use wharf_controller::history::FinishedJob;
+use wharf_controller::turn::{Glance, what_if};
+use wharf_engine::input::{Input, Rejection};
+use wharf_engine::state::State as Engine;
+use wharf_engine::units::{JobId, Uid};
+
+use super::{Refused, Shared};
+use crate::desk::Turned;
+use crate::rejection::{bad_file, closed, problem};
+use crate::view::{Verdicts, placements, verdict_view};
+
+type Answer<T> = Result<Json<T>, Refused>;
+
+pub(super) async fn submit(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<(StatusCode, Json<Submitted>), Refused> {
+    let job = read(&body)?;
+    let uid = uid(&job, &headers)?;
+    if headers.contains_key("idempotency-key") {
+        not_ended(&shared, &job, uid).await?;
+    }
+    let after = |reply: Result<Option<JobId>, Rejection>, turned: Turned<'_>| {
+        let Turned { glance, next_job_before } = turned;
+        let id = reply.map_err(|rejection| problem(glance.state, &rejection))?;
+        let id = id.expect("a submission is about a job");
+        Ok((show(&glance, id).expect("it was just accepted"), id >= next_job_before))
+    };
+    let input = Input::Submit(Box::new(job.submission(uid)));
+    let answered: Result<(JobView, bool), Problem> = shared.desk.give(input, after).await.map_err(closed)?;
+    let (job, created) = answered?;
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(Submitted { schema: schema_of::<Submitted>(), job, created })))
+}
+
+pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<PlanView> {
+    let submission = read(&body)?.submission(fresh_uid()?);
+    let answered: Result<PlanView, Problem> = shared
+        .desk
+        .ask(move |glance| {
+            let tried = what_if(glance.state, glance.strings, &submission, glance.now);
+            let (state, job) = tried.map_err(|rejection| problem(glance.state, &rejection))?;
+            let verdict =
+                state.verdict(job, state.tenants.policy(), glance.now).expect("it was just accepted");
+            let mut verdict = verdict_view(&state, &verdict, glance.now);
+            let placements = placements(&state, state.ledger.holding(job));
+            if !placements.is_empty() {
+                verdict.verdict = wharf_api::v1::VerdictWord::RunnableNow;
+                "it can start now".clone_into(&mut verdict.text);
+                verdict.reason = Some("Startable".to_owned());
+            }
+            verdict.basis = glance.state.index();
+            Ok(PlanView { schema: schema_of::<PlanView>(), verdict, placements })
+        })
+        .await
+        .map_err(closed)?;
+    Ok(Json(answered?))
+}
+
+/// Which jobs are asked for.
+#[derive(Debug, Deserialize)]
+pub(super) struct ListQuery {
+    tenant: Option<String>,
+    state: Option<JobState>,
+}
+
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+) -> Answer<JobList> {
+    let Query(query) = query.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
+    let jobs = shared.desk.ask(move |glance| select(glance.state, &glance, &query)).await.map_err(closed)?;
+    Ok(Json(JobList { schema: schema_of::<JobList>(), jobs }))
+}
+
+fn select(state: &Engine, glance: &Glance<'_>, query: &ListQuery) -> Vec<JobView> {
+    let mut verdicts = Verdicts::new(state, glance.now);
+    let below = |path: &str| {
+        query.tenant.as_deref().is_none_or(|tenant| {
+            path.strip_prefix(tenant).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    };
+    let mine = state.jobs.iter().filter(|(_, job)| below(state.tenants.path(job.spec.tenant)));
+    let all = mine.map(|(id, job)| verdicts.job(id, job));
+    all.filter(|job| query.state.is_none_or(|state| job.state == state)).collect()
+}
+
+pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
+    let job = look(&shared, name).await?;
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job }))
+}
+
+pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<Explanation> {
+    let job = look(&shared, name).await?;
+    Ok(Json(Explanation { schema: schema_of::<Explanation>(), job }))
+}
+
+async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
+    let looked = shared.desk.ask(move |mut glance| {
+        let id = find(&mut glance, &name)?;
+        Ok::<_, Problem>(show(&glance, id).expect("it was just found"))
+    });
+    Ok(looked.await.map_err(closed)??)
+}
+
+pub(super) async fn cancel(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
+    act(&shared, name, |job| Input::Cancel { job }).await
+}
+
+pub(super) async fn evict(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
+    act(&shared, name, |job| Input::Evict { job, by: "operator".to_owned() }).await
+}
+
+/// An input about a job, answered with the job as it was before, or as it is while it leaves.
+async fn act(shared: &Shared, name: String, input: impl FnOnce(JobId) -> Input) -> Answer<JobReply> {
+    let found = shared.desk.ask(move |mut glance| {
+        let id = find(&mut glance, &name)?;
+        Ok::<_, Problem>((id, show(&glance, id).expect("it was just found")))
+    });
+    let (id, before) = found.await.map_err(closed)??;
+    let done = shared.desk.give(input(id), move |reply, turned| {
+        reply.map_err(|rejection| problem(turned.glance.state, &rejection))?;
+        Ok::<_, Problem>(show(&turned.glance, id))
+    });
+    let after = done.await.map_err(closed)??;
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job: after.unwrap_or(before) }))
+}
+
+fn show(glance: &Glance<'_>, id: JobId) -> Option<JobView> {
+    let job = glance.state.jobs.get(id)?;
+    Some(Verdicts::new(glance.state, glance.now).job(id, job))
+}
+
+/// The live job that a reference means: `tenant/path/name`, a bare name, or a uid.
+fn find(glance: &mut Glance<'_>, reference: &str) -> Result<JobId, Problem> {
+    let state = glance.state;
+    if let Some(job) = parse_uid(reference).and_then(|uid| state.jobs.with_uid(uid)) {
+        return Ok(job);
+    }
+    if let Some((tenant, name)) = reference.rsplit_once('/') {
+        let found = state.tenants.named(tenant).and_then(|tenant| state.jobs.named(tenant, name));
+        return found.ok_or_else(|| missing(glance, reference));
+    }
+    let found: Vec<JobId> =
+        state.tenants.ids().filter_map(|tenant| state.jobs.named(tenant, reference)).collect();
+    match found.as_slice() {
+        [] => Err(missing(glance, reference)),
+        [one] => Ok(*one),
+        many => {
+            let path = |job: &JobId| {
+                let job = state.jobs.get(*job).expect("it was just found");
+                format!("{}/{}", state.tenants.path(job.spec.tenant), job.spec.name)
+            };
+            let all: Vec<String> = many.iter().take(8).map(path).collect();
+            Err(Problem::new(
+                Code::AmbiguousJob,
+                format!("more than one tenant has a job named {reference:?}"),
+            )
+            .hint(format!("say which: {}", all.join(", "))))
+        }
+    }
+}
+
+fn parse_uid(text: &str) -> Option<Uid> {
+    let hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hex.then(|| u128::from_str_radix(text, 16).ok().map(Uid)).flatten()
+}
+
+/// A job that is not live may have ended; history knows how.
+fn missing(glance: &mut Glance<'_>, reference: &str) -> Problem {
+    let name = reference.rsplit('/').next().unwrap_or(reference);
+    let query =
+        HistoryQuery { kind: Some(HistoryKind::Job), tenant: None, name: Some(name.to_owned()), limit: 1 };
+    let past = glance.disk.history(&query).ok().and_then(|mut rows| rows.pop());
+    let ended = past.and_then(|row| serde_json::from_str::<FinishedJob>(&row.body).ok());
+    let problem = Problem::new(Code::NoSuchJob, format!("there is no live job {reference:?}"));
+    match ended {
+        Some(ended) => {
+            let outcome = serde_json::to_string(&ended.outcome).unwrap_or_default();
+            let outcome = outcome.trim_matches('"').to_owned();
+            problem.hint(format!(
+                "a job of that name ended: {outcome} after {} s; see: wharf get history",
+                ended.ran_ms / 1000
+            ))
+        }
+        None => problem.hint("wharf get jobs"),
+    }
+}
+
+fn read(body: &Bytes) -> Result<JobFile, Refused> {
+    let text =
+        std::str::from_utf8(body).map_err(|_| Problem::new(Code::BadRequest, "the body is not UTF-8"))?;
+    Ok(parse_job("request body", text).map_err(|error| bad_file(&error))?)
+}
+
+/// The same key for the same tenant is the same job.
+fn uid(job: &JobFile, headers: &HeaderMap) -> Result<Uid, Refused> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(fresh_uid()?) };
+    let tenant = job.submission(Uid(0)).tenant;
+    let hash =
+        blake3::Hasher::new().update(tenant.as_bytes()).update(b"\0").update(key.as_bytes()).finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    Ok(Uid(u128::from_be_bytes(bytes)))
+}
+
+fn fresh_uid() -> Result<Uid, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Problem::new(Code::Internal, format!("no random numbers to be had: {error}")))?;
+    Ok(Uid(u128::from_be_bytes(bytes)))
+}
+
+/// A key whose job has ended is not run again.
+async fn not_ended(shared: &Shared, job: &JobFile, uid: Uid) -> Result<(), Refused> {
+    let submission = job.submission(uid);
+    let query = HistoryQuery {
+        kind: Some(HistoryKind::Job),
+        tenant: Some(submission.tenant),
+        name: Some(submission.spec.name),
+        limit: 32,
+    };
+    let hex = format!("{:032x}", uid.0);
+    let asked = shared.desk.ask(move |glance| {
+        let rows = glance.disk.history(&query).unwrap_or_default();
+        let past = rows.iter().filter_map(|row| serde_json::from_str::<FinishedJob>(&row.body).ok());
+        past.into_iter().any(|past| past.uid == hex)
+    });
+    if asked.await.map_err(closed)? {
+        return Err(Problem::new(Code::KeyInUse, "the job that was submitted with this key has ended")
+            .hint("see: wharf get history; use a new key for a new job")
+            .into());
+    }
+    Ok(())
+}

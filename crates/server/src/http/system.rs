@@ -1,0 +1,92 @@
+//! History, policy, metrics and whether we are alive.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use wharf_api::v1::{Code, HistoryKind, HistoryList, HistoryView, PolicyView, Problem, schema_of};
+use wharf_controller::disk;
+
+use super::{Refused, Shared};
+use crate::metrics;
+use crate::rejection::closed;
+
+/// Rows that are given unless more are asked for.
+const ROWS_DEFAULT: usize = 100;
+/// The most rows in one answer.
+const ROWS_MAX: usize = 10_000;
+/// A desk that takes longer than this to answer is not ready.
+const READY_WITHIN: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Deserialize)]
+pub(super) struct HistoryFilter {
+    kind: Option<HistoryKind>,
+    tenant: Option<String>,
+    name: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(super) async fn history(
+    State(shared): State<Shared>,
+    filter: Result<Query<HistoryFilter>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<HistoryList>, Refused> {
+    let Query(filter) = filter.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
+    let kind = filter.kind.map(|kind| match kind {
+        HistoryKind::Job => disk::HistoryKind::Job,
+        HistoryKind::Receipt => disk::HistoryKind::Receipt,
+    });
+    let limit = filter.limit.unwrap_or(ROWS_DEFAULT).min(ROWS_MAX);
+    let query = disk::HistoryQuery { kind, tenant: filter.tenant, name: filter.name, limit };
+    let rows = shared.desk.ask(move |glance| glance.disk.history(&query).map_err(|fault| fault.to_string()));
+    let rows = rows.await.map_err(closed)?.map_err(|fault| Problem::new(Code::Internal, fault))?;
+    let shown = rows.into_iter().map(|row| HistoryView {
+        at_ms: row.at,
+        kind: match row.kind {
+            disk::HistoryKind::Job => HistoryKind::Job,
+            disk::HistoryKind::Receipt => HistoryKind::Receipt,
+        },
+        tenant: row.tenant,
+        name: row.name,
+        body: serde_json::from_str(&row.body).unwrap_or_default(),
+    });
+    Ok(Json(HistoryList { schema: schema_of::<HistoryList>(), rows: shown.collect() }))
+}
+
+pub(super) async fn policy(State(shared): State<Shared>) -> Result<Json<PolicyView>, Refused> {
+    let asked = shared.desk.ask(|glance| {
+        let tenants = &glance.state.tenants;
+        (tenants.version(), tenants.policy().digest.clone())
+    });
+    let (version, digest) = asked.await.map_err(closed)?;
+    let error = shared.policy.error();
+    Ok(Json(PolicyView { schema: schema_of::<PolicyView>(), version, digest, error }))
+}
+
+pub(super) async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, Refused> {
+    let decisions = shared.desk.decisions().clone();
+    let policy_error = shared.policy.error().is_some();
+    let asked = shared.desk.ask(move |glance| metrics::render(&glance, &decisions, policy_error));
+    let text = asked.await.map_err(closed)?;
+    Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
+}
+
+pub(super) async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
+    if shared.desk.has_stopped() {
+        (StatusCode::INTERNAL_SERVER_ERROR, "stopped\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
+}
+
+pub(super) async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
+    let asked = shared.desk.ask(|glance| glance.state.tenants.version() > 0);
+    match tokio::time::timeout(READY_WITHIN, asked).await {
+        Ok(Ok(true)) => (StatusCode::OK, "ready\n"),
+        Ok(Ok(false)) => (StatusCode::SERVICE_UNAVAILABLE, "no policy yet\n"),
+        Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "the control plane does not take requests\n"),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the control plane does not answer\n"),
+    }
+}

@@ -1,0 +1,256 @@
+//! What `/metrics` shows, in the OpenMetrics text format.
+//!
+//! Gauges are read off the committed state when somebody looks, so they can never disagree with it. A device whose
+//! use is not known has no `used` series: absent is not zero.
+
+use std::sync::PoisonError;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
+use wharf_controller::turn::Glance;
+use wharf_engine::job::Class;
+use wharf_engine::jobs::Phase;
+
+use crate::desk::Decisions;
+use crate::http::pools;
+
+/// Every metric, by the name it has in `/metrics`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// GPUs of the fleet.
+    GpusTotal,
+    /// Of these, healthy.
+    GpusHealthy,
+    /// Handed out.
+    GpusAllocated,
+    /// Mean SM_ACTIVE.
+    GpusUsed,
+    /// Waiting jobs.
+    JobsPending,
+    /// Jobs that hold places.
+    JobsActive,
+    /// Nodes.
+    Nodes,
+    /// Decision latency.
+    DecisionSeconds,
+    /// Decisions.
+    Decisions,
+    /// Journal index.
+    JournalIndex,
+    /// Leader term.
+    JournalTerm,
+    /// Snapshots.
+    Snapshots,
+    /// Turns.
+    Turns,
+    /// Gaps in the world's reports.
+    WorldGaps,
+    /// Plans that panicked.
+    PlanPanics,
+    /// Policy version.
+    PolicyVersion,
+    /// Policy directory in error.
+    PolicyError,
+    /// Tasks that run and should not.
+    Orphans,
+}
+
+impl Metric {
+    /// Every metric.
+    pub const ALL: [Self; 18] = [
+        Self::GpusTotal,
+        Self::GpusHealthy,
+        Self::GpusAllocated,
+        Self::GpusUsed,
+        Self::JobsPending,
+        Self::JobsActive,
+        Self::Nodes,
+        Self::DecisionSeconds,
+        Self::Decisions,
+        Self::JournalIndex,
+        Self::JournalTerm,
+        Self::Snapshots,
+        Self::Turns,
+        Self::WorldGaps,
+        Self::PlanPanics,
+        Self::PolicyVersion,
+        Self::PolicyError,
+        Self::Orphans,
+    ];
+
+    /// Its name, as it is registered; counters get `_total` when they are shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GpusTotal => "wharf_gpus",
+            Self::GpusHealthy => "wharf_gpus_healthy",
+            Self::GpusAllocated => "wharf_gpus_allocated",
+            Self::GpusUsed => "wharf_gpus_used_ratio",
+            Self::JobsPending => "wharf_jobs_pending",
+            Self::JobsActive => "wharf_jobs_active",
+            Self::Nodes => "wharf_nodes",
+            Self::DecisionSeconds => "wharf_decision_seconds",
+            Self::Decisions => "wharf_decisions",
+            Self::JournalIndex => "wharf_journal_index",
+            Self::JournalTerm => "wharf_journal_term",
+            Self::Snapshots => "wharf_journal_snapshots",
+            Self::Turns => "wharf_turns",
+            Self::WorldGaps => "wharf_world_gaps",
+            Self::PlanPanics => "wharf_plan_panics",
+            Self::PolicyVersion => "wharf_policy_version",
+            Self::PolicyError => "wharf_policy_error",
+            Self::Orphans => "wharf_orphans",
+        }
+    }
+
+    /// What it tells.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::GpusTotal => "GPUs of the fleet, by model",
+            Self::GpusHealthy => "GPUs that are healthy on nodes that are up, by model",
+            Self::GpusAllocated => "GPUs handed out to jobs, by model; a share counts as its part",
+            Self::GpusUsed => "Mean SM_ACTIVE over the GPUs that report it, by model; absent when none does",
+            Self::JobsPending => "Jobs that wait, by class",
+            Self::JobsActive => "Jobs that hold places, by class",
+            Self::Nodes => "Nodes, by state: open, cordoned, down",
+            Self::DecisionSeconds => {
+                "Time from a request's arrival to its durable decision, by quantile, since start"
+            }
+            Self::Decisions => "Requests that were decided since start",
+            Self::JournalIndex => "Events in the journal since its beginning",
+            Self::JournalTerm => "Term of this leader",
+            Self::Snapshots => "Snapshots written since start",
+            Self::Turns => "Turns taken since start",
+            Self::WorldGaps => "Reports of the world that needed a full list, since start",
+            Self::PlanPanics => "Plans that failed by a bug and were skipped, since start",
+            Self::PolicyVersion => "Version of the policy in force",
+            Self::PolicyError => {
+                "1 while the policy directory has an error and the policy before it stays in force"
+            }
+            Self::Orphans => "Tasks that run and should not, and are being stopped",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Model {
+    model: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfClass {
+    class: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Quantile {
+    quantile: String,
+}
+
+type Floats<L> = Family<L, Gauge<f64, std::sync::atomic::AtomicU64>>;
+
+/// The text of `/metrics`.
+pub fn render(glance: &Glance<'_>, decisions: &Decisions, policy_error: bool) -> String {
+    let mut registry = Registry::default();
+    fleet(&mut registry, glance);
+    jobs(&mut registry, glance);
+    journal(&mut registry, glance, policy_error);
+    latency(&mut registry, decisions);
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("writing to a string does not fail");
+    text
+}
+
+fn fleet(registry: &mut Registry, glance: &Glance<'_>) {
+    let samples = glance.world.samples();
+    let families =
+        [Metric::GpusTotal, Metric::GpusHealthy, Metric::GpusAllocated, Metric::GpusUsed].map(|metric| {
+            let family = Floats::<Model>::default();
+            registry.register(metric.name(), metric.help(), family.clone());
+            family
+        });
+    for pool in pools(glance.state, &samples) {
+        let label = Model { model: pool.model };
+        let values = [Some(pool.gpus.into()), Some(pool.healthy.into()), Some(pool.allocated), pool.used_sm];
+        for (family, value) in families.iter().zip(values) {
+            if let Some(value) = value {
+                family.get_or_create(&label).set(value);
+            }
+        }
+    }
+    let nodes = Family::<InState, Gauge>::default();
+    for state in ["open", "cordoned", "down"] {
+        nodes.get_or_create(&InState { state: state.to_owned() }).set(0);
+    }
+    for (_, node) in glance.state.fleet.nodes() {
+        let state = match (node.facts.up, node.cordoned) {
+            (false, _) => "down",
+            (true, true) => "cordoned",
+            (true, false) => "open",
+        };
+        nodes.get_or_create(&InState { state: state.to_owned() }).inc();
+    }
+    registry.register(Metric::Nodes.name(), Metric::Nodes.help(), nodes);
+}
+
+fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
+    let pending = Family::<OfClass, Gauge>::default();
+    let active = Family::<OfClass, Gauge>::default();
+    for class in Class::ALL {
+        let label = OfClass { class: class.word().to_owned() };
+        pending.get_or_create(&label).set(0);
+        active.get_or_create(&label).set(0);
+    }
+    for (_, job) in glance.state.jobs.iter() {
+        let family = if job.phase == Phase::Waiting { &pending } else { &active };
+        family.get_or_create(&OfClass { class: job.spec.class.word().to_owned() }).inc();
+    }
+    registry.register(Metric::JobsPending.name(), Metric::JobsPending.help(), pending);
+    registry.register(Metric::JobsActive.name(), Metric::JobsActive.help(), active);
+}
+
+fn journal(registry: &mut Registry, glance: &Glance<'_>, policy_error: bool) {
+    let figures = glance.figures;
+    let orphans = u64::try_from(glance.state.ledger.orphans().len()).unwrap_or(u64::MAX);
+    let gauges = [
+        (Metric::JournalIndex, glance.state.index()),
+        (Metric::JournalTerm, glance.term),
+        (Metric::PolicyVersion, glance.state.tenants.version().into()),
+        (Metric::PolicyError, policy_error.into()),
+        (Metric::Orphans, orphans),
+    ];
+    for (metric, value) in gauges {
+        registry.register(metric.name(), metric.help(), ConstGauge::new(value));
+    }
+    let counters = [
+        (Metric::Snapshots, figures.snapshots),
+        (Metric::Turns, figures.turns),
+        (Metric::WorldGaps, figures.gaps),
+        (Metric::PlanPanics, figures.plan_panics),
+    ];
+    for (metric, value) in counters {
+        registry.register(metric.name(), metric.help(), ConstCounter::new(value));
+    }
+}
+
+fn latency(registry: &mut Registry, decisions: &Decisions) {
+    let times = decisions.lock().unwrap_or_else(PoisonError::into_inner);
+    let seconds = Floats::<Quantile>::default();
+    if !times.is_empty() {
+        for (word, quantile) in [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99)] {
+            let micros = u32::try_from(times.value_at_quantile(quantile)).unwrap_or(u32::MAX);
+            let label = Quantile { quantile: word.to_owned() };
+            seconds.get_or_create(&label).set(f64::from(micros) / 1_000_000.0);
+        }
+    }
+    registry.register(Metric::DecisionSeconds.name(), Metric::DecisionSeconds.help(), seconds);
+    registry.register(Metric::Decisions.name(), Metric::Decisions.help(), ConstCounter::new(times.len()));
+}

@@ -1,0 +1,128 @@
+//! Refusals as problems: every [`Rejection`] has a code, a status and a next step.
+
+use wharf_api::file::FileError;
+use wharf_api::v1::{Code, Problem};
+use wharf_engine::input::{Rejection, SpecFault};
+use wharf_engine::job::GpuAsk;
+use wharf_engine::state::State;
+
+use crate::desk::Closed;
+use crate::text;
+
+/// What the caller is told.
+pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
+    let name =
+        |job| state.jobs.get(job).map_or("?", |known: &wharf_engine::jobs::Job| known.spec.name.as_str());
+    match rejection {
+        Rejection::UnknownTenant { path } => {
+            Problem::new(Code::UnknownTenant, format!("there is no tenant {path:?}"))
+                .hint(nearest_tenant(state, path))
+        }
+        Rejection::TenantHasChildren { path, children } => Problem::new(
+            Code::TenantHasChildren,
+            format!("{path} is divided further and takes no jobs itself"),
+        )
+        .hint(format!("submit to one of: {}", children.join(", "))),
+        Rejection::NameInUse { job } => {
+            Problem::new(Code::NameInUse, format!("the tenant has a live job named {:?}", name(*job)))
+                .hint("choose another name, or cancel that job first")
+        }
+        Rejection::UidInUse { job } => Problem::new(
+            Code::KeyInUse,
+            format!("this key was used for the job {:?}, which is not the same", name(*job)),
+        )
+        .hint("use a new key for a new job"),
+        Rejection::BadSpec(fault) => Problem::new(Code::BadSpec, spec_fault(*fault)),
+        Rejection::UnknownLevel { level, known } => {
+            Problem::new(Code::UnknownLevel, format!("this fleet has no level {level:?}")).hint(format!(
+                "its levels are: {}",
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            ))
+        }
+        Rejection::UnknownSelector { source } => {
+            Problem::new(Code::BadRequest, format!("the selector {source:?} cannot be read"))
+        }
+        Rejection::Never(shortfall) => Problem::new(
+            Code::Never,
+            format!(
+                "it can never run, even on the whole fleet, healthy and empty: {}",
+                text::short(state, *shortfall)
+            ),
+        )
+        .hint("ask for less, or for another model, or have the limit raised"),
+        Rejection::QueueFull { limit, retry_after_ms } => {
+            Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
+                .retry_after_ms(*retry_after_ms)
+                .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
+        }
+        Rejection::NoSuchJob => {
+            Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
+        }
+        Rejection::NotRunning => Problem::new(Code::NotRunning, "the job waits; it has nothing to give back"),
+        Rejection::NotPreemptible => {
+            Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
+                .hint("cancel it instead, if it is yours")
+        }
+        Rejection::NoSuchNode { name } => {
+            Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
+        }
+        Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
+        Rejection::Gap { .. } | Rejection::Stale => {
+            Problem::new(Code::Internal, "a world's report was taken for a request")
+        }
+    }
+}
+
+fn spec_fault(fault: SpecFault) -> String {
+    match fault {
+        SpecFault::Tasks { given, max } => format!("tasks: {given} is not between 1 and {max}"),
+        SpecFault::Min { given, tasks } => {
+            format!("min: {given} is not between 1 and tasks, which is {tasks}")
+        }
+        SpecFault::Gpus { given: GpuAsk::Whole(count), max } => {
+            format!("gpus: {count} is more than the {max} that one node can have")
+        }
+        SpecFault::Gpus { given: GpuAsk::Share(units), .. } => {
+            format!("gpus: {units} is not a part of one GPU; a part lies between 0 and 1")
+        }
+        SpecFault::IslandNeedsGpus { .. } => "topology.task: island needs whole GPUs".to_owned(),
+        SpecFault::Empty => "it asks for nothing: give gpus, cpu or memory".to_owned(),
+    }
+}
+
+fn nearest_tenant(state: &State, path: &str) -> String {
+    let policy = state.tenants.policy();
+    let leaves: Vec<&str> = policy
+        .tenants
+        .iter()
+        .map(|tenant| tenant.path.as_str())
+        .filter(|path| state.tenants.children(path).is_empty())
+        .collect();
+    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let near = leaves
+        .iter()
+        .find(|leaf| last(leaf) == last(path) || leaf.starts_with(path) || path.starts_with(**leaf));
+    match near {
+        Some(near) => format!("did you mean {near}? Tenants that take jobs: {}", some_of(&leaves)),
+        None => format!("tenants that take jobs: {}", some_of(&leaves)),
+    }
+}
+
+fn some_of(names: &[&str]) -> String {
+    let shown = names.iter().take(12).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > 12 { format!("{shown}, … (wharf get tenants)") } else { shown }
+}
+
+/// A body that is no job.
+pub(crate) fn bad_file(error: &FileError) -> Problem {
+    Problem::new(Code::BadRequest, error.to_string())
+}
+
+/// A desk that does not answer.
+pub(crate) fn closed(closed: Closed) -> Problem {
+    let problem = Problem::new(Code::Unavailable, closed.to_string()).hint("try again");
+    match closed {
+        Closed::Busy => problem.retry_after_ms(1000),
+        Closed::Stopped => problem,
+    }
+}

@@ -1,0 +1,320 @@
+//! The state as the API shows it.
+
+use std::collections::BTreeMap;
+
+use wharf_api::v1::{
+    BlockerView, FunnelStage, GpuView, Health, JobState, JobView, LineView, NodeView, PlacementView,
+    TenantView, VerdictView, VerdictWord, gpus, thousandths,
+};
+use wharf_controller::world::Samples;
+use wharf_engine::catalogue;
+use wharf_engine::event::{Holding, Placement, TaskPhase};
+use wharf_engine::fleet::Node;
+use wharf_engine::job::GpuAsk;
+use wharf_engine::jobs::{Job, KindKey, Phase};
+use wharf_engine::policy::Amount;
+use wharf_engine::state::State;
+use wharf_engine::tree::{Meter, Tree};
+use wharf_engine::units::{GpuUnits, JobId, NodeId, TenantId, Timestamp};
+use wharf_engine::verdict::{Funnel, Quantity, Reason, Verdict};
+
+use crate::text;
+
+/// Answers for many jobs at once: jobs of one kind share one funnel.
+pub(crate) struct Verdicts<'a> {
+    state: &'a State,
+    now: Timestamp,
+    funnels: BTreeMap<KindKey, Funnel>,
+}
+
+impl<'a> Verdicts<'a> {
+    pub(crate) fn new(state: &'a State, now: Timestamp) -> Self {
+        Self { state, now, funnels: BTreeMap::new() }
+    }
+
+    /// A job as the API shows it.
+    pub(crate) fn job(&mut self, id: JobId, job: &Job) -> JobView {
+        let holding = self.state.ledger.holding(id);
+        let verdict = self.verdict(id, job);
+        let tasks = holding.into_iter().flat_map(|holding| &holding.tasks);
+        let running = tasks.filter(|task| task.holds() && task.since.is_some()).count();
+        JobView {
+            uid: format!("{:032x}", job.uid.0),
+            name: job.spec.name.clone(),
+            tenant: self.state.tenants.path(job.spec.tenant).to_owned(),
+            class: job.spec.class,
+            priority: job.spec.priority,
+            tasks: job.spec.tasks,
+            min: job.spec.min,
+            gpus_per_task: gpus(job.spec.shape.gpus.units()),
+            state: job_state(job, holding),
+            verdict,
+            submitted_at_ms: job.submitted_at.0,
+            first_start_ms: job.past.first_start.map(|at| at.0),
+            running_tasks: u32::try_from(running).unwrap_or(u32::MAX),
+            placements: placements(self.state, holding),
+            attempts: job.past.attempts,
+            evictions: job.past.evictions,
+            failures: job.past.failures,
+        }
+    }
+
+    fn verdict(&mut self, id: JobId, job: &Job) -> VerdictView {
+        let funnel = || {
+            let known = self.funnels.entry(KindKey::of(&job.spec));
+            known.or_insert_with_key(|key| self.state.funnel(key, self.state.tenants.policy())).clone()
+        };
+        let verdict = self.state.verdict_with(id, funnel, self.now).expect("a live job has a verdict");
+        verdict_view(self.state, &verdict, self.now)
+    }
+}
+
+pub(crate) fn job_state(job: &Job, holding: Option<&Holding>) -> JobState {
+    let starting = || {
+        let tasks = holding.into_iter().flat_map(|holding| &holding.tasks);
+        tasks.into_iter().any(|task| task.phase == TaskPhase::Bound)
+    };
+    match job.phase {
+        Phase::Waiting => JobState::Waiting,
+        Phase::Leaving(_) => JobState::Leaving,
+        Phase::Active if starting() => JobState::Starting,
+        Phase::Active => JobState::Running,
+    }
+}
+
+/// Where a job's tasks are.
+pub(crate) fn placements(state: &State, holding: Option<&Holding>) -> Vec<PlacementView> {
+    let tasks = holding.into_iter().flat_map(|holding| &holding.tasks).filter(|task| task.holds());
+    tasks.map(|task| placement(state, &task.place)).collect()
+}
+
+fn placement(state: &State, place: &Placement) -> PlacementView {
+    let node = state.fleet.node(place.node).map_or("?", |node| node.facts.name.as_str());
+    PlacementView {
+        task: place.task,
+        node: node.to_owned(),
+        gpus: place.gpus.indexes().map(|gpu| u32::try_from(gpu).unwrap_or_default()).collect(),
+        share: gpus(place.units_each),
+    }
+}
+
+/// A verdict as the API shows it.
+pub(crate) fn verdict_view(state: &State, verdict: &Verdict, now: Timestamp) -> VerdictView {
+    let word = match verdict.reason {
+        Reason::Running => VerdictWord::Running,
+        Reason::Starting => VerdictWord::Starting,
+        Reason::Leaving => VerdictWord::Leaving,
+        Reason::Startable => VerdictWord::RunnableNow,
+        Reason::BackingOff { .. } | Reason::Short(_) => VerdictWord::Waits,
+    };
+    let short = match verdict.reason {
+        Reason::Short(shortfall) => Some((number(shortfall.need), number(shortfall.have))),
+        _ => None,
+    };
+    let stages = verdict.funnel.iter().flat_map(|funnel| &funnel.stages);
+    let blocked = verdict.funnel.iter().flat_map(|funnel| {
+        funnel
+            .stages
+            .iter()
+            .filter(|(_, have)| *have < funnel.need)
+            .map(|(stage, have)| (stage, funnel.need, *have))
+    });
+    VerdictView {
+        verdict: word,
+        reason: Some(verdict.reason.token().to_owned()),
+        text: text::sentence(state, verdict.reason, now),
+        need: short.map(|(need, _)| need),
+        have: short.map(|(_, have)| have),
+        funnel: stages
+            .map(|(stage, have)| FunnelStage { stage: stage.word().to_owned(), gpus: whole(*have) })
+            .collect(),
+        blockers: blocked
+            .map(|(stage, need, have)| BlockerView {
+                what: stage.word().to_owned(),
+                need: number(need),
+                have: number(have),
+                gap: number(need) - number(have),
+            })
+            .collect(),
+        ahead: verdict.funnel.as_ref().map(|_| verdict.ahead),
+        policy_version: verdict.policy,
+        basis: verdict.basis,
+    }
+}
+
+fn number(quantity: Quantity) -> f64 {
+    match quantity {
+        Quantity::Gpus(units) => gpus(units),
+        Quantity::Tasks(tasks) => thousandths(tasks.saturating_mul(1000)),
+    }
+}
+
+fn whole(quantity: Quantity) -> u64 {
+    match quantity {
+        Quantity::Gpus(units) => units.parts() / GpuUnits::WHOLE.parts(),
+        Quantity::Tasks(tasks) => tasks,
+    }
+}
+
+/// A node as the API shows it.
+pub(crate) fn node(state: &State, id: NodeId, node: &Node, samples: &Samples) -> NodeView {
+    let room = state.ledger.rooms().get(id);
+    let held: u64 = room.into_iter().flat_map(|room| &room.gpus).map(|gpu| gpu.held.parts()).sum();
+    let free = room.map(wharf_engine::rooms::Room::free).unwrap_or_default();
+    let facts = &node.facts;
+    let active: Option<Vec<u32>> =
+        samples.get(&facts.name).and_then(|gpus| gpus.iter().map(|sample| sample.sm_active_milli).collect());
+    let levels = facts
+        .domains
+        .iter()
+        .map(|&(level, domain)| (state.fleet.levels()[usize::from(level.0)].clone(), domain));
+    NodeView {
+        name: facts.name.clone(),
+        model: state.fleet.model(facts.pool).to_owned(),
+        gpus: count(facts.gpus.len()),
+        gpus_allocated: gpus(GpuUnits::from_parts(held)),
+        gpus_others: facts.others_gpus.count(),
+        up: facts.up,
+        cordoned: node.cordoned,
+        cpu_milli: facts.capacity.cpu_milli,
+        cpu_free_milli: free.cpu_milli,
+        memory: facts.capacity.memory,
+        memory_free: free.memory,
+        sm_active: active.and_then(|active| mean(&active)),
+        levels: levels.collect(),
+    }
+}
+
+/// The mean of thousandths as a part of one; `None` of nothing.
+pub(crate) fn mean(milli: &[u32]) -> Option<f64> {
+    let sum: u64 = milli.iter().copied().map(u64::from).sum();
+    let count = u64::try_from(milli.len()).ok().filter(|&count| count > 0)?;
+    Some(thousandths(sum / count))
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// Every GPU as the API shows it.
+pub(crate) fn all_gpus(state: &State, samples: &Samples) -> Vec<GpuView> {
+    let mut jobs: BTreeMap<(NodeId, usize), Vec<String>> = BTreeMap::new();
+    for (id, holding) in state.ledger.holdings() {
+        let name = state.jobs.get(id).map_or("?", |job| job.spec.name.as_str());
+        for task in holding.tasks.iter().filter(|task| task.holds()) {
+            for gpu in task.place.gpus.indexes() {
+                jobs.entry((task.place.node, gpu)).or_default().push(name.to_owned());
+            }
+        }
+    }
+    let mut all = Vec::new();
+    for (id, node) in state.fleet.nodes() {
+        let model = state.fleet.model(node.facts.pool);
+        let of_node = samples.get(&node.facts.name);
+        for (index, gpu) in node.facts.gpus.iter().enumerate() {
+            let room = state.ledger.rooms().get(id).and_then(|room| room.gpus.get(index));
+            let sample = of_node.and_then(|gpus| gpus.get(index)).and_then(|sample| sample.sm_active_milli);
+            all.push(GpuView {
+                node: node.facts.name.clone(),
+                index: count(index),
+                model: model.to_owned(),
+                memory_gb: catalogue::model(model).map(|model| model.memory_gb),
+                island: gpu.island,
+                health: health(node, gpu.healthy),
+                allocated: room.map_or(0.0, |room| gpus(room.held)),
+                jobs: jobs.remove(&(id, index)).unwrap_or_default(),
+                sm_active: sample.map(|milli| thousandths(milli.into())),
+            });
+        }
+    }
+    all
+}
+
+fn health(node: &Node, healthy: bool) -> Health {
+    match (node.facts.up, healthy) {
+        (false, _) => Health::Unknown,
+        (true, true) => Health::Healthy,
+        (true, false) => Health::Failed,
+    }
+}
+
+/// Every tenant of the policy, with everyone below it counted in.
+pub(crate) fn tenants(state: &State) -> Vec<TenantView> {
+    let policy = state.tenants.policy();
+    let tree = Tree::resolve(policy, state);
+    let used = tree.subtree_use(&tree.own_use(state));
+    let demand = tree.subtree_demand(&tree.own_demand(state));
+    let shares = tree.fair_shares(&demand, &tree.capacity(state));
+    let counts = job_counts(state);
+    let shown = policy.tenants.iter().filter_map(|tenant| state.tenants.named(&tenant.path));
+    shown
+        .map(|id| {
+            let line = &tree.lines[id.index()];
+            let lines = (0..tree.meters.len()).map(|meter| LineView {
+                resource: resource(state, tree.meters[meter]),
+                guaranteed: limited(tree.meters[meter], line.quotas[meter].guaranteed),
+                limit: limited(tree.meters[meter], line.quotas[meter].limit),
+                fair_share: metered(tree.meters[meter], shares[id.index()][meter]),
+                used: metered(tree.meters[meter], used[id.index()][meter]),
+                demand: metered(tree.meters[meter], demand[id.index()][meter]),
+            });
+            let (waiting, running) = counts.get(&id).copied().unwrap_or_default();
+            TenantView {
+                path: state.tenants.path(id).to_owned(),
+                lines: lines.collect(),
+                weight: line.weight,
+                priority: line.priority,
+                waiting,
+                running,
+            }
+        })
+        .collect()
+}
+
+fn job_counts(state: &State) -> BTreeMap<TenantId, (u32, u32)> {
+    let mut counts: BTreeMap<TenantId, (u32, u32)> = BTreeMap::new();
+    for (_, job) in state.jobs.iter() {
+        for tenant in state.tenants.lineage(job.spec.tenant) {
+            let (waiting, running) = counts.entry(tenant).or_default();
+            if job.phase == Phase::Waiting {
+                *waiting += 1;
+            } else {
+                *running += 1;
+            }
+        }
+    }
+    counts
+}
+
+fn resource(state: &State, meter: Meter) -> String {
+    match meter {
+        Meter::AnyGpu => "gpus".to_owned(),
+        Meter::Gpu(pool) => state.fleet.model(pool).to_owned(),
+        Meter::Cpu => "cpu".to_owned(),
+        Meter::Memory => "memory_gib".to_owned(),
+    }
+}
+
+fn metered(meter: Meter, amount: u64) -> f64 {
+    match meter {
+        Meter::AnyGpu => gpus(GpuUnits::from_parts(amount / 1000)),
+        Meter::Gpu(_) => gpus(GpuUnits::from_parts(amount)),
+        Meter::Cpu => thousandths(amount),
+        Meter::Memory => thousandths((amount / (1 << 20)).saturating_mul(1000) / 1024),
+    }
+}
+
+fn limited(meter: Meter, amount: Amount) -> Option<f64> {
+    match amount {
+        Amount::Unlimited => None,
+        Amount::Of(amount) => Some(metered(meter, amount)),
+    }
+}
+
+/// What a job asks for in all, as a number of GPUs.
+pub(crate) fn wanted_gpus(job: &Job) -> f64 {
+    match job.spec.shape.gpus {
+        GpuAsk::Whole(0) => 0.0,
+        _ => gpus(job.spec.units(job.spec.tasks)),
+    }
+}

@@ -1,0 +1,262 @@
+//! Runs a scenario: the real controller over a simulated disk and fleet, checked after every turn.
+
+use std::collections::BTreeMap;
+
+use wharf_controller::disk::DiskFault;
+use wharf_controller::memory::MemoryDisk;
+use wharf_controller::turn::{Controller, Fault, Reply, Settings, recover};
+use wharf_controller::world::World;
+use wharf_engine::action::Action;
+use wharf_engine::input::Input;
+use wharf_engine::jobs::Phase;
+use wharf_engine::policy::Policy;
+use wharf_engine::state::State;
+use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::verdict::Reason;
+
+use super::story::{Story, rejection};
+use super::{Act, Ask, Fate, Scenario, Step};
+use crate::direct::DirectWorld;
+use crate::fleet::SimFleet;
+
+/// When the story begins. Not at 0, which in places means "not known".
+const START: Timestamp = Timestamp(3_600_000);
+
+/// The most turns of one step: a controller that needs more does not come to rest.
+const TURNS_MAX: u32 = 1000;
+
+/// What came of it.
+pub(super) struct Ran {
+    /// Sentences by the line after which they belong.
+    pub(super) told: BTreeMap<usize, Vec<String>>,
+    /// What must not be.
+    pub(super) findings: Vec<String>,
+}
+
+type Leader = Controller<MemoryDisk, DirectWorld>;
+
+struct Run {
+    disk: MemoryDisk,
+    world: DirectWorld,
+    leader: Leader,
+    policy: Policy,
+    asks: Vec<Ask>,
+    story: Story,
+    findings: Vec<String>,
+}
+
+pub(super) fn run(scenario: &Scenario) -> Ran {
+    let mut ran = Ran { told: BTreeMap::new(), findings: Vec::new() };
+    let mut run = match Run::begin(scenario) {
+        Ok(run) => run,
+        Err(fault) => {
+            ran.findings.push(format!("check: the controller did not open: {fault}"));
+            return ran;
+        }
+    };
+    for placed in &scenario.steps {
+        let result = match &placed.step {
+            Step::Ask(ask) => {
+                run.asks.push(ask.clone());
+                continue;
+            }
+            Step::Node { name, fate } => {
+                run.happens(name, *fate);
+                continue;
+            }
+            Step::Act(act) => run.act(*act),
+        };
+        if let Err(fault) = result {
+            run.finding(format!("the controller stopped: {fault}"));
+        }
+        run.ask_why_jobs_wait();
+        ran.told.insert(placed.line, run.story.take_lines());
+    }
+    if !run.asks.is_empty() {
+        run.findings.push("check: what the last lines ask for is never answered; add `plan`".to_owned());
+    }
+    ran.findings = run.findings;
+    ran
+}
+
+impl Run {
+    /// The fleet with what runs on it, adopted, and the first policy in force. Nothing of this is told.
+    fn begin(scenario: &Scenario) -> Result<Self, Fault> {
+        let mut fleet = SimFleet::new(1, scenario.nodes.clone(), START);
+        for running in &scenario.running {
+            let (job, tasks) = (Box::new(running.job.clone()), running.tasks.clone());
+            fleet.act(0, &Action::Start { attempt: 1, job, tasks });
+        }
+        let (disk, world) = (MemoryDisk::new(), DirectWorld::new(fleet));
+        let leader = Controller::open(disk.clone(), world.clone(), Settings::default())?;
+        let (policy, story) = (scenario.policy.clone(), Story::new(START));
+        let mut run = Self { disk, world, leader, policy, asks: Vec::new(), story, findings: Vec::new() };
+        run.asks.push(Ask::Quota(run.policy.clone()));
+        run.turn()?;
+        run.story.take_lines();
+        Ok(run)
+    }
+
+    fn happens(&mut self, node: &str, fate: Fate) {
+        self.world.with(|fleet| match fate {
+            Fate::Fails => fleet.fail_node(node, true),
+            Fate::Unreachable => fleet.fail_node(node, false),
+            Fate::Returns => fleet.heal_node(node),
+        });
+    }
+
+    fn act(&mut self, act: Act) -> Result<(), Fault> {
+        match act {
+            Act::Plan => self.turn(),
+            Act::After(span) => self.after(span),
+            Act::Restart(away) => self.restart(away),
+            Act::LoseJournal => self.lose_journal(),
+            Act::StaleLeader => self.stale_leader(),
+        }
+    }
+
+    /// One turn, with everything that was asked for since the last.
+    fn turn(&mut self) -> Result<(), Fault> {
+        let asks = std::mem::take(&mut self.asks);
+        let replies = self.leader.turn(&self.inputs(&asks))?;
+        self.tell_refusals(&asks, &replies);
+        for ask in asks {
+            if let Ask::Quota(policy) = ask {
+                self.policy = policy;
+            }
+        }
+        self.look()
+    }
+
+    /// Lets time pass, with a turn whenever there is something to do.
+    fn after(&mut self, span: Millis) -> Result<(), Fault> {
+        let until = self.world.now() + span;
+        if !self.asks.is_empty() {
+            self.turn()?;
+        }
+        for _ in 0..TURNS_MAX {
+            let Some(wake) = self.leader.next_wake().filter(|&wake| wake <= until) else {
+                self.world.with(|fleet| fleet.advance(until));
+                return Ok(());
+            };
+            self.world.with(|fleet| fleet.advance(wake));
+            self.turn()?;
+        }
+        self.finding(format!("after {TURNS_MAX} turns the controller has not come to rest"));
+        Ok(())
+    }
+
+    fn restart(&mut self, away: Millis) -> Result<(), Fault> {
+        let (recovered, _) = recover(&mut self.disk.clone())?;
+        if recovered.snapshot() != self.leader.state().snapshot() {
+            self.finding("the journal rebuilds another state".to_owned());
+        }
+        let back = self.world.now() + away;
+        self.world.with(|fleet| fleet.advance(back));
+        self.leader = Controller::open(self.disk.clone(), self.world.clone(), Settings::default())?;
+        self.look()
+    }
+
+    /// A new disk on the old world. The policy is a file of its operator, who gives it again with the next turn.
+    fn lose_journal(&mut self) -> Result<(), Fault> {
+        let known: Vec<String> = live_names(self.leader.state());
+        self.disk = MemoryDisk::new();
+        self.leader = Controller::open(self.disk.clone(), self.world.clone(), Settings::default())?;
+        self.story.begin_journal();
+        self.asks.insert(0, Ask::Quota(self.policy.clone()));
+        self.look()?;
+        let live = live_names(self.leader.state());
+        for name in known.into_iter().filter(|name| !live.contains(name)) {
+            self.story.forgotten(&name);
+        }
+        Ok(())
+    }
+
+    /// Another process takes over, and the old leader, which has not noticed, tries to answer what is asked.
+    fn stale_leader(&mut self) -> Result<(), Fault> {
+        let next = Controller::open(self.disk.clone(), self.world.clone(), Settings::default())?;
+        let mut old = std::mem::replace(&mut self.leader, next);
+        let before = self.disk.clone();
+        match old.turn(&self.inputs(&self.asks)) {
+            Err(Fault::Disk(DiskFault::Fenced { held, current })) => {
+                self.story.push(format!("stale leader fenced: term {held} is over, term {current} rules"));
+            }
+            Ok(_) if old.state().index() == recover(&mut before.clone())?.0.index() => {
+                self.story.push("stale leader had nothing to write".to_owned());
+            }
+            Ok(_) => self.finding("a stale leader wrote to the journal".to_owned()),
+            Err(fault) => self.finding(format!("a stale leader was stopped by something else: {fault}")),
+        }
+        self.look()
+    }
+
+    fn inputs(&self, asks: &[Ask]) -> Vec<Input> {
+        // A job that is not there any more is asked for by an id that nobody has.
+        let id = |name: &String| {
+            let mut live = self.leader.state().jobs.iter();
+            live.find(|(_, job)| job.spec.name == *name).map_or(JobId(u64::MAX), |(id, _)| id)
+        };
+        let input = |ask: &Ask| match ask {
+            Ask::Submit(submission) => Input::Submit(submission.clone()),
+            Ask::Cancel { job } => Input::Cancel { job: id(job) },
+            Ask::Evict { job, by } => Input::Evict { job: id(job), by: by.clone() },
+            Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on },
+            Ask::Quota(policy) => Input::ApplyPolicy(policy.clone()),
+        };
+        asks.iter().map(input).collect()
+    }
+
+    fn tell_refusals(&mut self, asks: &[Ask], replies: &[Reply]) {
+        for (ask, reply) in asks.iter().zip(replies) {
+            let Err(refused) = reply else { continue };
+            let what = match ask {
+                Ask::Submit(submission) => submission.spec.name.clone(),
+                Ask::Cancel { job } => format!("cancel {job}"),
+                Ask::Evict { job, .. } => format!("evict {job}"),
+                Ask::Cordon { node, on: true } => format!("cordon {node}"),
+                Ask::Cordon { node, on: false } => format!("uncordon {node}"),
+                Ask::Quota(_) => "quota".to_owned(),
+            };
+            self.story.push(format!("{what} refused: {}", rejection(refused, self.leader.state())));
+        }
+    }
+
+    /// What happened in the turn, and whether all is well.
+    fn look(&mut self) -> Result<(), Fault> {
+        self.story.read(&self.disk)?;
+        let (state, now) = (self.leader.state(), self.leader.now());
+        let mut findings: Vec<String> =
+            state.check_deep().iter().map(|finding| format!("{finding:?}")).collect();
+        for (id, job) in state.jobs.iter().filter(|(_, job)| job.phase == Phase::Waiting) {
+            let verdict = state.verdict(id, state.tenants.policy(), now);
+            if verdict.is_some_and(|verdict| verdict.reason == Reason::Startable) {
+                findings.push(format!("{} could start and was not started", job.spec.name));
+            }
+        }
+        if self.leader.figures().plan_panics > 0 {
+            findings.push("a plan panicked".to_owned());
+        }
+        findings.into_iter().for_each(|finding| self.finding(finding));
+        Ok(())
+    }
+
+    fn ask_why_jobs_wait(&mut self) {
+        let state = self.leader.state();
+        let mut verdicts = Vec::new();
+        for (id, job) in state.jobs.iter().filter(|(_, job)| job.phase == Phase::Waiting) {
+            let verdict = state.verdict(id, state.tenants.policy(), self.world.now());
+            verdicts.extend(verdict.map(|verdict| (job.spec.name.clone(), verdict.reason)));
+        }
+        self.story.waits(&verdicts, state);
+    }
+
+    fn finding(&mut self, what: String) {
+        let finding = format!("check: {what}");
+        self.story.push(finding.clone());
+        self.findings.push(finding);
+    }
+}
+
+fn live_names(state: &State) -> Vec<String> {
+    state.jobs.iter().map(|(_, job)| job.spec.name.clone()).collect()
+}

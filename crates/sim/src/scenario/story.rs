@@ -1,0 +1,345 @@
+//! What happened, in short sentences: read from the journal, so that what came and went between two looks is told
+//! too, and in the order in which it happened.
+
+use std::collections::BTreeMap;
+
+use wharf_controller::codec;
+use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Index};
+use wharf_controller::history::FinishedJob;
+use wharf_controller::memory::MemoryDisk;
+use wharf_engine::event::{
+    Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, RequeueWhy, TenantsEvent,
+};
+use wharf_engine::input::{Exit, Rejection, TaskRef};
+use wharf_engine::state::State;
+use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, NodeId, Timestamp, Uid};
+use wharf_engine::verdict::{Quantity, Reason, Shortfall};
+
+use super::measure::span_text;
+
+/// What was told and what it takes to go on.
+pub(super) struct Story {
+    start: Timestamp,
+    /// The first index of the journal that was not read.
+    next: Index,
+    jobs: BTreeMap<JobId, Known>,
+    names: BTreeMap<Uid, String>,
+    nodes: BTreeMap<NodeId, String>,
+    /// Whether each node was up when it was last told of.
+    up: BTreeMap<String, bool>,
+    /// Why each waiting job waits, as it was last told.
+    waits: BTreeMap<String, String>,
+    lines: Vec<String>,
+}
+
+/// What is known of a job from its events.
+struct Known {
+    name: String,
+    wanted: u32,
+    adopted: bool,
+    places: Vec<Placement>,
+    running: usize,
+    next: Option<Next>,
+}
+
+impl Story {
+    pub(super) fn new(start: Timestamp) -> Self {
+        Self {
+            start,
+            next: 0,
+            jobs: BTreeMap::new(),
+            names: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            up: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// The journal is another one: its ids mean something else.
+    pub(super) fn begin_journal(&mut self) {
+        self.next = 0;
+        self.jobs.clear();
+        self.nodes.clear();
+    }
+
+    /// What was told since the last time.
+    pub(super) fn take_lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    pub(super) fn push(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
+    pub(super) fn forgotten(&mut self, name: &str) {
+        self.waits.remove(name);
+        self.lines.push(format!("{name} is forgotten"));
+    }
+
+    /// Tells what the journal holds and was not read.
+    pub(super) fn read(&mut self, disk: &MemoryDisk) -> Result<(), DiskFault> {
+        let mut events = Vec::new();
+        let mut handle = disk.clone();
+        let next = handle.read(self.next, &mut |index, record| {
+            events.push((index, codec::decode(&record, "the scenario's journal")?));
+            Ok(())
+        })?;
+        self.next = next;
+        for (index, event) in events {
+            let sentence = match event {
+                Event::Fleet(event) => self.fleet(event),
+                Event::Tenants(event) => tenants(&event),
+                Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
+                Event::Ledger(event) => self.ledger(event),
+            };
+            self.lines.extend(sentence);
+        }
+        Ok(())
+    }
+
+    /// Tells why jobs wait, where that is another reason than before.
+    pub(super) fn waits(&mut self, verdicts: &[(String, Reason)], state: &State) {
+        let mut now = BTreeMap::new();
+        for (name, reason) in verdicts {
+            let why = self.reason(*reason, state);
+            if self.waits.get(name) != Some(&why) {
+                self.lines.push(format!("{name} waits: {why}"));
+            }
+            now.insert(name.clone(), why);
+        }
+        self.waits = now;
+    }
+
+    fn reason(&self, reason: Reason, state: &State) -> String {
+        let token = reason.token();
+        match reason {
+            Reason::BackingOff { until } => format!("{token} until {}", span_text(until - self.start)),
+            Reason::Short(shortfall) => shortage(token, shortfall, state),
+            Reason::Running | Reason::Starting | Reason::Leaving | Reason::Startable => token.to_owned(),
+        }
+    }
+
+    fn fleet(&mut self, event: FleetEvent) -> Option<String> {
+        match event {
+            FleetEvent::NodeSeen { node, facts } => {
+                self.nodes.insert(node, facts.name.clone());
+                let before = self.up.insert(facts.name.clone(), facts.up);
+                let turned = before.is_some_and(|before| before != facts.up);
+                turned.then(|| format!("{} {}", facts.name, if facts.up { "up" } else { "down" }))
+            }
+            FleetEvent::NodeRemoved { node } => Some(format!("{} is gone", self.node(node))),
+            FleetEvent::Cordoned { node, on: true } => Some(format!("{} cordoned", self.node(node))),
+            FleetEvent::Cordoned { node, on: false } => Some(format!("{} open again", self.node(node))),
+            FleetEvent::PoolNamed { .. }
+            | FleetEvent::LevelNamed { .. }
+            | FleetEvent::NodeSetDefined { .. }
+            | FleetEvent::DeviceSetDefined { .. }
+            | FleetEvent::WorldSeen { .. } => None,
+        }
+    }
+
+    fn job(&mut self, event: JobsEvent, ran: Option<Millis>) -> Option<String> {
+        match event {
+            JobsEvent::Queued { job, uid, spec, .. } => {
+                self.names.insert(uid, spec.name.clone());
+                let (name, wanted) = (spec.name, spec.tasks);
+                let known =
+                    Known { name, wanted, adopted: false, places: Vec::new(), running: 0, next: None };
+                self.jobs.insert(job, known);
+                None
+            }
+            JobsEvent::Leaving { job, next, .. } => {
+                self.known(job).next = Some(next);
+                None
+            }
+            JobsEvent::Requeued { job, .. } => {
+                let known = self.known(job);
+                let why = match known.next {
+                    Some(Next::Requeue(RequeueWhy::TaskFailed)) => "a task failed",
+                    Some(Next::Requeue(RequeueWhy::NodeLost)) => "its node was lost",
+                    Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
+                    Some(Next::End(_)) | None => "nobody knows why",
+                };
+                let sentence = format!("{} waits again: {why}", known.name);
+                let name = known.name.clone();
+                self.waits.remove(&name);
+                Some(sentence)
+            }
+            JobsEvent::Ended { job, outcome, .. } => {
+                let known = self.jobs.remove(&job)?;
+                let how = match outcome {
+                    Outcome::Succeeded => "succeeded",
+                    Outcome::Failed => "failed",
+                    Outcome::Cancelled => "cancelled",
+                };
+                let ran = ran.filter(|ran| ran.0 > 0);
+                let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
+                Some(format!("{} ends: {how}{after}", known.name))
+            }
+            JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } => None,
+        }
+    }
+
+    fn ledger(&mut self, event: LedgerEvent) -> Option<String> {
+        match event {
+            LedgerEvent::Started { job, attempt, tasks, policy, .. } => {
+                Some(self.started(job, attempt, tasks, policy == 0))
+            }
+            LedgerEvent::Running { job, .. } => {
+                let known = self.known(job);
+                known.running += 1;
+                let all = known.running == known.places.len() && !known.adopted;
+                all.then(|| format!("{} runs", known.name))
+            }
+            LedgerEvent::Asked { job, by, deadline, at, .. } => {
+                let grace = span_text(deadline - at);
+                Some(format!("{} asked to leave by {by}, grace {grace}", self.known(job).name))
+            }
+            LedgerEvent::Acked { job, .. } => Some(format!("{} saved", self.known(job).name)),
+            LedgerEvent::AskFailed { job, .. } => Some(format!("{} cannot save", self.known(job).name)),
+            LedgerEvent::Stopping { job, .. } => Some(format!("{} stops", self.known(job).name)),
+            LedgerEvent::Gone { job, task, exit, .. } => self.gone(job, task, exit),
+            LedgerEvent::OrphanSeen { task, place, .. } => {
+                let node = self.node(place.node);
+                Some(format!("{} still runs on {node}", self.orphan(task)))
+            }
+            LedgerEvent::OrphanGone { task } => Some(format!("{} is gone", self.orphan(task))),
+            LedgerEvent::Carried { .. } => None,
+        }
+    }
+
+    fn started(&mut self, job: JobId, attempt: u32, tasks: Vec<Placement>, adopted: bool) -> String {
+        let places = self.places(&tasks);
+        let known = self.known(job);
+        let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+        let which = match (count, known.wanted) {
+            (1, 1) => String::new(),
+            (count, wanted) if count == wanted => format!(" {count} tasks"),
+            (count, wanted) => format!(" {count} of {wanted} tasks"),
+        };
+        (known.places, known.running, known.next, known.adopted) = (tasks, 0, None, adopted);
+        let how = match (adopted, attempt) {
+            (true, _) => "adopted",
+            (false, 1) => "starts",
+            (false, _) => "starts again",
+        };
+        format!("{} {how}{which} on {places}", known.name)
+    }
+
+    /// A task that was lost or failed is told of; one that did as it should is not.
+    fn gone(&mut self, job: JobId, task: u32, exit: Exit) -> Option<String> {
+        let known = self.known(job);
+        let which = if known.wanted == 1 { String::new() } else { format!(" task {task}") };
+        let name = format!("{}{which}", known.name);
+        let place = known.places.iter().find(|place| place.task == task).map(|place| place.node);
+        match exit {
+            Exit::Succeeded | Exit::Stopped => None,
+            Exit::Failed => Some(format!("{name} failed")),
+            Exit::Lost => Some(format!("{name} lost on {}", place.map_or("?", |node| self.node(node)))),
+        }
+    }
+
+    /// Nodes in task order, each with the GPUs that are taken there.
+    fn places(&self, tasks: &[Placement]) -> String {
+        let mut nodes: Vec<(NodeId, GpuMask, GpuUnits)> = Vec::new();
+        for task in tasks {
+            match nodes.iter_mut().find(|(node, ..)| *node == task.node) {
+                Some((_, gpus, _)) => gpus.0 |= task.gpus.0,
+                None => nodes.push((task.node, task.gpus, task.units_each)),
+            }
+        }
+        let texts = nodes.into_iter().map(|(node, gpus, units)| {
+            let share = if units < GpuUnits::WHOLE { format!(" share {units}") } else { String::new() };
+            format!("{}{}{share}", self.node(node), gpu_text(gpus))
+        });
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
+    fn orphan(&self, task: TaskRef) -> String {
+        let name = self.names.get(&task.uid).map_or("a stranger", String::as_str);
+        format!("attempt {} of {name}", task.attempt)
+    }
+
+    fn node(&self, node: NodeId) -> &str {
+        self.nodes.get(&node).map_or("?", String::as_str)
+    }
+
+    fn known(&mut self, job: JobId) -> &mut Known {
+        self.jobs.get_mut(&job).expect("a job is queued before anything else happens to it")
+    }
+}
+
+/// `` for none, ` gpu 3`, ` gpus 0-3,6`.
+fn gpu_text(gpus: GpuMask) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for gpu in gpus.indexes() {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == gpu => *last = gpu,
+            Some(_) | None => runs.push((gpu, gpu)),
+        }
+    }
+    let run = |&(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let list = runs.iter().map(run).collect::<Vec<_>>().join(",");
+    match gpus.count() {
+        0 => String::new(),
+        1 => format!(" gpu {list}"),
+        _ => format!(" gpus {list}"),
+    }
+}
+
+fn tenants(event: &TenantsEvent) -> Option<String> {
+    match event {
+        TenantsEvent::PolicyApplied { version, .. } => Some(format!("policy {version} applies")),
+        TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => None,
+    }
+}
+
+/// How long the job ran that ended with the event of that index, as history has it.
+fn ran(disk: &mut MemoryDisk, index: Index) -> Result<Option<Millis>, DiskFault> {
+    let query = HistoryQuery { kind: Some(HistoryKind::Job), limit: usize::MAX, ..HistoryQuery::default() };
+    let rows = disk.history(&query)?;
+    let row = rows.iter().find(|row| row.index == index);
+    let finished = row.and_then(|row| serde_json::from_str::<FinishedJob>(&row.body).ok());
+    Ok(finished.map(|finished| Millis(finished.ran_ms)))
+}
+
+fn shortage(token: &str, shortfall: Shortfall, state: &State) -> String {
+    let Shortfall { stage: _, need, have, tenant } = shortfall;
+    let whose = tenant.map(|tenant| format!(" ({})", state.tenants.path(tenant))).unwrap_or_default();
+    format!("{token} need {} have {}{whose}", quantity(need), quantity(have))
+}
+
+fn quantity(quantity: Quantity) -> String {
+    match quantity {
+        Quantity::Gpus(units) => units.to_string(),
+        Quantity::Tasks(1) => "1 task".to_owned(),
+        Quantity::Tasks(count) => format!("{count} tasks"),
+    }
+}
+
+/// Why a request was refused.
+pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
+    match rejection {
+        Rejection::Never(shortfall) => {
+            format!("Never, {}", shortage(&format!("{}:", shortfall.stage.word()), *shortfall, state))
+        }
+        Rejection::UnknownTenant { path } => format!("UnknownTenant {path}"),
+        Rejection::TenantHasChildren { path, .. } => format!("TenantHasChildren {path}"),
+        Rejection::NameInUse { .. } => "NameInUse".to_owned(),
+        Rejection::UidInUse { .. } => "UidInUse".to_owned(),
+        Rejection::BadSpec(fault) => format!("BadSpec {fault:?}"),
+        Rejection::UnknownLevel { level, .. } => format!("UnknownLevel {level}"),
+        Rejection::UnknownSelector { source } => format!("UnknownSelector {source}"),
+        Rejection::QueueFull { limit, .. } => format!("QueueFull, {limit} wait"),
+        Rejection::NoSuchNode { name } => format!("NoSuchNode {name}"),
+        Rejection::NoSuchJob => "NoSuchJob".to_owned(),
+        Rejection::NotRunning => "NotRunning".to_owned(),
+        Rejection::NotPreemptible => "NotPreemptible".to_owned(),
+        Rejection::Gap { .. } => "Gap".to_owned(),
+        Rejection::Stale => "Stale".to_owned(),
+        Rejection::NothingToDo => "NothingToDo".to_owned(),
+    }
+}
