@@ -3,11 +3,15 @@
 //! Nothing is judged here beyond what one argument can say about itself; what the arguments mean together is read by
 //! the command that takes them.
 
+mod local;
+
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{HistoryKind, JobState};
+
+pub(crate) use local::{BenchArgs, BenchCommand, CheckArgs, SimArgs, TraceFormat, UpArgs};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\
@@ -98,6 +102,24 @@ pub(crate) enum Command {
     Completions(CompletionArgs),
 }
 
+impl Command {
+    /// How its answer is written, and how it says no.
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Self::Submit(args) => args.output,
+            Self::Plan(args) => args.output,
+            Self::Explain(args) => args.output,
+            Self::Cancel(args) | Self::Evict(args) => args.output,
+            Self::Cordon(args) | Self::Uncordon(args) => args.output,
+            Self::Get(args) if args.output == ListFormat::Json => Format::Json,
+            Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Completions(_) => Format::Text,
+            Self::Sim(args) => args.output,
+            Self::Check(args) => args.output,
+            Self::Bench(args) => args.output,
+        }
+    }
+}
+
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -120,34 +142,6 @@ pub(crate) enum ListFormat {
     Name,
     /// Comma-separated values with plain numbers
     Csv,
-}
-
-/// `wharf up`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  wharf up                            a small simulated fleet, kept in ./wharf-data
-  wharf up --demo --speed 60          with work that comes and goes, a minute per second
-  wharf up --fleet pod --policy ./policy --listen 0.0.0.0:8470")]
-pub(crate) struct UpArgs {
-    /// A built-in fleet or a fleet file [default: lab]
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) fleet: Option<String>,
-    /// Where journal and history are kept
-    #[arg(long, value_name = "DIR", default_value = "./wharf-data")]
-    pub(crate) data: PathBuf,
-    /// Where the API listens
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8470")]
-    pub(crate) listen: String,
-    /// The directory of the policy, read again when it changes [default: built in]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) policy: Option<PathBuf>,
-    /// Submit work that tells a story
-    #[arg(long)]
-    pub(crate) demo: bool,
-    /// Seconds of the simulated world per second
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) speed: u64,
 }
 
 /// A job as a file or as flags; one of the two.
@@ -368,130 +362,6 @@ pub(crate) struct TopArgs {
     /// Print one frame as plain text and end
     #[arg(long)]
     pub(crate) once: bool,
-}
-
-/// `wharf sim`.
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("work").required(true).args(["random", "cases", "trace"]), after_long_help = "\
-Examples:
-  wharf sim --cases cases.jsonl
-  wharf sim --random 42 --steps 5000 --faults
-  wharf sim --trace trace.csv.gz --fleet pod --jobs jobs.csv -o json")]
-pub(crate) struct SimArgs {
-    /// Play at random from this seed
-    #[arg(long, value_name = "SEED")]
-    pub(crate) random: Option<u64>,
-    /// Run the cases of a file; `-` is standard input
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) cases: Option<PathBuf>,
-    /// Replay a trace of jobs; `-` is standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Steps of a random play
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(crate) steps: u64,
-    /// Let nodes, GPUs, disk and messages fail
-    #[arg(long)]
-    pub(crate) faults: bool,
-    /// How the trace is written
-    #[arg(long, value_enum, default_value = "wharf")]
-    pub(crate) format: TraceFormat,
-    /// A built-in fleet or a fleet file
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) fleet: Option<String>,
-    /// The directory of the policy [default: built in]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) policy: Option<PathBuf>,
-    /// Seed of everything that is drawn in a replay
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
-    /// Write one row per job
-    #[arg(long, value_name = "OUT.csv")]
-    pub(crate) jobs: Option<PathBuf>,
-    /// Write every event
-    #[arg(long, value_name = "OUT.jsonl")]
-    pub(crate) events: Option<PathBuf>,
-    /// Keep the journal of a replay
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// How the result is written
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Format,
-}
-
-/// How a trace is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TraceFormat {
-    /// Our own
-    Wharf,
-}
-
-/// `wharf check`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  wharf check
-  wharf check --data /var/lib/wharf -o text")]
-pub(crate) struct CheckArgs {
-    /// Where journal and history are kept
-    #[arg(long, value_name = "DIR", default_value = "./wharf-data")]
-    pub(crate) data: PathBuf,
-    /// How the findings are written
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "json")]
-    pub(crate) output: Format,
-}
-
-/// `wharf bench`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Examples:
-  wharf bench submit --rate 200 --seconds 20
-  wharf bench soak --fleet giant --speed 60 --minutes 10 -o json")]
-pub(crate) struct BenchArgs {
-    /// What to measure.
-    #[command(subcommand)]
-    pub(crate) command: BenchCommand,
-    /// How the result is written
-    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Format,
-}
-
-/// What `wharf bench` can measure.
-#[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
-    /// From submission to decision, at a steady rate
-    Submit {
-        /// Submissions per second
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        rate: u64,
-        /// For so long
-        #[arg(long, value_name = "N", default_value_t = 20)]
-        seconds: u64,
-    },
-    /// From a journal on disk to a state in memory
-    Recovery {
-        /// Events in the journal
-        #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-        events: u64,
-    },
-    /// From the first byte of the program to the first answer
-    Start {
-        /// How often
-        #[arg(long, value_name = "N", default_value_t = 5)]
-        runs: u64,
-    },
-    /// A large fleet under load, for a while
-    Soak {
-        /// A built-in fleet or a fleet file
-        #[arg(long, value_name = "NAME|FILE", default_value = "giant")]
-        fleet: String,
-        /// Seconds of the simulated world per second
-        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
-        speed: u64,
-        /// For so long
-        #[arg(long, value_name = "N", default_value_t = 10)]
-        minutes: u64,
-    },
 }
 
 /// `wharf completions`.

@@ -1,24 +1,68 @@
 //! `wharf`, the one binary: control plane, command line and laboratory.
+//!
+//! This file reads the arguments and hands over. Commands that talk to a control plane are in [`commands`] and
+//! [`top`]; those that are one, or play one, have modules of their own. Whatever goes wrong comes back here, is
+//! told on standard error by [`problem`], and becomes the exit code.
 
 mod args;
 mod bench;
 mod check;
+mod commands;
 mod demo;
+mod numbers;
+mod output;
+mod problem;
 mod sim;
+mod table;
+mod top;
 mod up;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use wharf_api::client::Client;
 
-use args::{Cli, Command};
+use args::{Cli, Command, OVERVIEW};
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
-        Some(Command::Up(args)) => up::run(args),
-        Some(Command::Sim(args)) => sim::run(args),
-        Some(Command::Check(args)) => check::run(args),
-        Some(Command::Bench(args)) => bench::run(args),
-        _ => Ok(ExitCode::SUCCESS),
+fn main() -> ExitCode {
+    let Cli { server, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return said_by_clap(&error),
+    };
+    let Some(command) = command else {
+        return finish(output::print(OVERVIEW).map(|()| ExitCode::SUCCESS), args::Format::Text);
+    };
+    let format = command.format();
+    finish(run(&server, command), format)
+}
+
+fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
+    let client = || Client::new(server);
+    match command {
+        Command::Up(args) => up::run(args),
+        Command::Sim(args) => sim::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Submit(args) => commands::submit::run(&client()?, args),
+        Command::Plan(args) => commands::plan::run(&client()?, args),
+        Command::Explain(args) => commands::explain::run(&client()?, &args),
+        Command::Cancel(args) => commands::levers::cancel(&client()?, &args),
+        Command::Evict(args) => commands::levers::evict(&client()?, &args),
+        Command::Cordon(args) => commands::levers::cordon(&client()?, &args),
+        Command::Uncordon(args) => commands::levers::uncordon(&client()?, &args),
+        Command::Get(args) => commands::get::run(&client()?, &args),
+        Command::Top(args) => top::run(&client()?, &args),
     }
+}
+
+fn finish(result: anyhow::Result<ExitCode>, format: args::Format) -> ExitCode {
+    result.unwrap_or_else(|error| problem::report(&error, format))
+}
+
+/// Help, the version, or what is wrong with the arguments.
+fn said_by_clap(error: &clap::Error) -> ExitCode {
+    // Where it cannot be said, the exit code still is.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(problem::EXIT_USAGE) } else { ExitCode::SUCCESS }
 }

@@ -1,11 +1,179 @@
 //! All in one: control plane, world and API in this process.
 
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::args::UpArgs;
+use anyhow::{Context, bail};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use wharf_api::file::fleet::{Fleet, load_fleet};
+use wharf_api::file::policy::{default_policy_for, load_policy};
+use wharf_controller::sqlite::{Mode, SqliteDisk};
+use wharf_controller::turn::{Controller, Settings};
+use wharf_engine::input::{Input, Rejection};
+use wharf_engine::policy::Policy;
+use wharf_server::desk::{Desk, Running};
+use wharf_server::policy::{PolicyStatus, errors_text, watch};
+use wharf_sim::file::{FileWorld, Founding};
 
-/// Not built yet.
-#[expect(clippy::needless_pass_by_value, reason = "the real one takes what it is given apart")]
+use crate::args::UpArgs;
+use crate::demo;
+
+/// Runs until somebody stops it.
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet: {args:?}")
+    tracing_subscriber::fmt()
+        .with_env_filter(log_filter())
+        .with_target(false)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(up(args))
+}
+
+fn log_filter() -> tracing_subscriber::EnvFilter {
+    tracing_subscriber::EnvFilter::try_from_env("WHARF_LOG").unwrap_or_else(|_| "info".into())
+}
+
+async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
+    let listener = TcpListener::bind(&args.listen).await.with_context(|| {
+        format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
+    })?;
+    // The lock on the data directory comes first: nothing of another process's fleet or policy is touched.
+    let disk = SqliteDisk::open(&args.data, Mode::Own)?;
+    let (world, fleet) = open_world(&args)?;
+    let policy_dir = policy_dir(&args, &fleet)?;
+    let (desk, running) = Desk::open(move || Controller::open(disk, world, Settings::default()))?;
+    let status = PolicyStatus::default();
+    let outcome = match first_policy(&desk, &policy_dir).await {
+        Ok(()) => serve(args, listener, &desk, status, policy_dir, &fleet).await,
+        Err(error) => Err(error),
+    };
+    close(&desk, running).await?;
+    outcome?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(
+    args: UpArgs,
+    listener: TcpListener,
+    desk: &Desk,
+    status: PolicyStatus,
+    policy_dir: PathBuf,
+    fleet: &str,
+) -> anyhow::Result<()> {
+    watch(policy_dir.clone(), desk.clone(), status.clone());
+    let serving = wharf_server::serve(listener, desk.clone(), status)?;
+    let standing = desk.ask(|glance| (glance.state.index(), glance.term, glance.state.jobs.len())).await?;
+    greet(&args, &serving.address.to_string(), fleet, &policy_dir, standing)?;
+    if args.demo {
+        demo::start(desk.clone(), standing.0);
+    }
+    wait_for_the_end(desk).await?;
+    serving.stop().await;
+    Ok(())
+}
+
+/// Lets the desk finish. A fault that stopped it is why we end.
+async fn close(desk: &Desk, running: Running) -> anyhow::Result<()> {
+    desk.stop();
+    let joined = tokio::task::spawn_blocking(move || running.join()).await?;
+    joined.context("the control plane stopped; running jobs go on")
+}
+
+/// The fleet that is asked for, or the one that the data directory holds, or a small one.
+fn open_world(args: &UpArgs) -> anyhow::Result<(FileWorld, String)> {
+    let file = args.data.join("fleet.sqlite");
+    let held = FileWorld::held(&file)?;
+    let founding = match (&args.fleet, &held) {
+        (None, Some(name)) => Founding { name: name.clone(), nodes: Vec::new() },
+        (asked, _) => {
+            let Fleet { name, nodes, .. } = load_fleet(asked.as_deref().unwrap_or("lab"))?;
+            Founding { name, nodes }
+        }
+    };
+    let name = founding.name.clone();
+    Ok((FileWorld::open(&file, founding, args.speed)?, name))
+}
+
+/// The policy directory; at a first start it is written, for the operator to edit.
+fn policy_dir(args: &UpArgs, fleet: &str) -> anyhow::Result<PathBuf> {
+    if let Some(dir) = &args.policy {
+        return Ok(dir.clone());
+    }
+    let dir = args.data.join("policy");
+    if !dir.exists() {
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let gpus: usize = load_fleet(fleet)?.nodes.iter().map(|node| node.node.gpus.len()).sum();
+        for (name, text) in default_policy_for(u64::try_from(gpus)?) {
+            let file = dir.join(name);
+            std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+    }
+    Ok(dir)
+}
+
+/// A policy in error is fatal only when there is none in force.
+async fn first_policy(desk: &Desk, dir: &Path) -> anyhow::Result<()> {
+    let policy: Policy = match load_policy(dir) {
+        Ok(policy) => policy,
+        Err(errors) => {
+            let in_force = desk.ask(|glance| glance.state.tenants.version() > 0).await?;
+            if in_force {
+                // The watcher says so, and goes on saying it where it can be seen.
+                return Ok(());
+            }
+            bail!("{}", errors_text(&errors));
+        }
+    };
+    match desk.give(Input::ApplyPolicy(policy), |reply, _| reply).await? {
+        Ok(_) | Err(Rejection::NothingToDo) => Ok(()),
+        Err(rejection) => bail!("the policy was refused: {rejection:?}"),
+    }
+}
+
+fn greet(
+    args: &UpArgs,
+    address: &str,
+    fleet: &str,
+    policy: &Path,
+    (index, term, jobs): (u64, u64, usize),
+) -> anyhow::Result<()> {
+    let description = load_fleet(fleet).map(|fleet| fleet.description).unwrap_or_default();
+    let wharf = std::env::args().next().unwrap_or_else(|| "wharf".to_owned());
+    let server =
+        if address == "127.0.0.1:8470" { String::new() } else { format!(" --server http://{address}") };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "wharf is up at http://{address}")?;
+    writeln!(out, "  fleet    {fleet}: {description}, simulated, {} s of its time a second", args.speed)?;
+    writeln!(
+        out,
+        "  data     {} (journal index {index}, term {term}, {jobs} live jobs)",
+        args.data.display()
+    )?;
+    writeln!(out, "  policy   {} (edit it: it is read again when it changes)", policy.display())?;
+    writeln!(out)?;
+    writeln!(out, "next, in another terminal:")?;
+    writeln!(out, "  {wharf} submit --tenant lab/nlp --gpus 2 --name hello{server}")?;
+    writeln!(out, "  {wharf} top{server}")?;
+    writeln!(out, "stop with Ctrl-C; what runs goes on and is found again at the next start")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Ctrl-C, SIGTERM, or the end of the control plane.
+async fn wait_for_the_end(desk: &Desk) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let ended = async {
+        while !desk.has_stopped() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        () = ended => {}
+    }
+    Ok(())
 }

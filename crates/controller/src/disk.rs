@@ -152,8 +152,9 @@ pub enum DiskFault {
 
 /// A durable place for one control plane's journal, snapshots and history.
 pub trait Disk {
-    /// Starts a new reign and fences every earlier one.
-    fn take_term(&mut self) -> Result<Term, DiskFault>;
+    /// Starts a new reign, later than `above`, and fences every earlier one. `above` is what the world has obeyed: a
+    /// disk that was lost and begun anew must not be older than that.
+    fn take_term(&mut self, above: Term) -> Result<Term, DiskFault>;
 
     /// The newest snapshot.
     fn snapshot(&mut self) -> Result<Option<Snapshot>, DiskFault>;

@@ -140,9 +140,9 @@ impl Contents {
 }
 
 impl Disk for MemoryDisk {
-    fn take_term(&mut self) -> Result<Term, DiskFault> {
+    fn take_term(&mut self, above: Term) -> Result<Term, DiskFault> {
         self.operate(|contents| {
-            contents.term += 1;
+            contents.term = contents.term.max(above) + 1;
             Ok(contents.term)
         })
     }

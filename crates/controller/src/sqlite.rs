@@ -72,8 +72,8 @@ impl SqliteDisk {
 }
 
 impl Disk for SqliteDisk {
-    fn take_term(&mut self) -> Result<Term, DiskFault> {
-        self.attempt("cannot start a new term", leader::take)
+    fn take_term(&mut self, above: Term) -> Result<Term, DiskFault> {
+        self.attempt("cannot start a new term", |connection| leader::take(connection, above))
     }
 
     fn snapshot(&mut self) -> Result<Option<Snapshot>, DiskFault> {

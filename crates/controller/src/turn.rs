@@ -110,7 +110,7 @@ pub type Reply = Result<Option<JobId>, Rejection>;
 impl<D: Disk, W: World> Controller<D, W> {
     /// Takes the term, rebuilds the state and meets the world.
     pub fn open(mut disk: D, world: W, settings: Settings) -> Result<Self, Fault> {
-        let term = disk.take_term()?;
+        let term = disk.take_term(world.term())?;
         let (state, now) = recover(&mut disk)?;
         let snapshot_at = state.index() + settings.snapshot_after;
         let mut controller = Self {

@@ -71,6 +71,9 @@ pub trait World {
     /// The world's clock.
     fn now(&self) -> Timestamp;
 
+    /// The highest term it has obeyed.
+    fn term(&self) -> Term;
+
     /// Everything there is.
     fn list(&mut self) -> Result<WorldReport, WorldFault>;
 

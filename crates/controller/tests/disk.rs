@@ -124,7 +124,7 @@ fn everything_survives_reopening(open: Open<'_>) {
     ];
     let row = history_row(2, "lab/\u{e9}", "o'brien %");
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["zero"]).unwrap();
     let history = std::slice::from_ref(&row);
     disk.append(Batch { term, expected: 1, records: &records, history }).unwrap();
@@ -141,21 +141,21 @@ fn everything_survives_reopening(open: Open<'_>) {
     assert_eq!(seen, (1..).zip(records).collect::<Vec<_>>());
     assert_eq!(disk.snapshot().unwrap(), Some(snapshot_at(1)));
     assert_eq!(disk.history(&all(10)).unwrap(), [row]);
-    assert_eq!(disk.take_term().unwrap(), term + 1);
+    assert_eq!(disk.take_term(0).unwrap(), term + 1);
 }
 
 fn each_term_is_higher_than_the_last(open: Open<'_>) {
     let mut disk = open();
-    assert_eq!(disk.take_term().unwrap(), 1);
-    assert_eq!(disk.take_term().unwrap(), 2);
+    assert_eq!(disk.take_term(0).unwrap(), 1);
+    assert_eq!(disk.take_term(0).unwrap(), 2);
     drop(disk);
-    assert_eq!(open().take_term().unwrap(), 3);
+    assert_eq!(open().take_term(0).unwrap(), 3);
 }
 
 fn a_stale_term_is_fenced(open: Open<'_>) {
-    let stale = open().take_term().unwrap();
+    let stale = open().take_term(0).unwrap();
     let mut disk = open();
-    let current = disk.take_term().unwrap();
+    let current = disk.take_term(0).unwrap();
     append(&mut *disk, current, 0, &["new"]).unwrap();
     let is_fenced = |outcome| match outcome {
         Err(DiskFault::Fenced { held, current: found }) => (held, found) == (stale, current),
@@ -172,14 +172,14 @@ fn a_stale_term_is_fenced(open: Open<'_>) {
 
 fn a_term_never_given_out_is_fenced(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     let outcome = append(&mut *disk, term + 1, 0, &["x"]);
     assert!(matches!(outcome, Err(DiskFault::Fenced { held: 2, current: 1 })), "{outcome:?}");
 }
 
 fn an_unexpected_index_is_refused(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["a", "b"]).unwrap();
     for expected in [0, 1, 3, u64::MAX] {
         match append(&mut *disk, term, expected, &["c"]) {
@@ -193,7 +193,7 @@ fn an_unexpected_index_is_refused(open: Open<'_>) {
 
 fn a_turn_may_have_history_only(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     add_history(&mut *disk, term, &[history_row(0, "lab", "a")]);
     assert_eq!(read(&mut *disk, 0).unwrap(), (0, vec![]));
     assert_eq!(names(&mut *disk, &all(1)), ["a"]);
@@ -201,7 +201,7 @@ fn a_turn_may_have_history_only(open: Open<'_>) {
 
 fn a_snapshot_cuts_the_journal_before_it(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["a", "b", "c"]).unwrap();
     disk.put_snapshot(term, &snapshot_at(2)).unwrap();
     drop(disk);
@@ -212,7 +212,7 @@ fn a_snapshot_cuts_the_journal_before_it(open: Open<'_>) {
 
 fn the_journal_continues_after_a_cut(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     for round in 0..4 {
         append(&mut *disk, term, 3 * round, &["a", "b", "c"]).unwrap();
         // In turn: everything is cut, and one record is left.
@@ -229,7 +229,7 @@ fn the_journal_continues_after_a_cut(open: Open<'_>) {
 
 fn a_snapshot_of_what_is_not_written_is_refused(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["a"]).unwrap();
     let outcome = disk.put_snapshot(term, &snapshot_at(2));
     assert!(matches!(outcome, Err(DiskFault::UnexpectedIndex { expected: 2, actual: 1 })), "{outcome:?}");
@@ -239,7 +239,7 @@ fn a_snapshot_of_what_is_not_written_is_refused(open: Open<'_>) {
 
 fn a_snapshot_older_than_the_newest_is_refused(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["a", "b"]).unwrap();
     disk.put_snapshot(term, &snapshot_at(2)).unwrap();
     let outcome = disk.put_snapshot(term, &snapshot_at(1));
@@ -249,7 +249,7 @@ fn a_snapshot_older_than_the_newest_is_refused(open: Open<'_>) {
 
 fn a_snapshot_may_be_taken_again_at_the_same_index(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["a"]).unwrap();
     disk.put_snapshot(term, &snapshot_at(1)).unwrap();
     let again = Snapshot { version: 4, ..snapshot_at(1) };
@@ -259,7 +259,7 @@ fn a_snapshot_may_be_taken_again_at_the_same_index(open: Open<'_>) {
 
 fn reading_what_is_cut_is_refused(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["a", "b"]).unwrap();
     disk.put_snapshot(term, &snapshot_at(1)).unwrap();
     let outcome = read(&mut *disk, 0);
@@ -276,7 +276,7 @@ fn reading_past_the_end_is_refused(open: Open<'_>) {
 
 fn reading_stops_at_the_readers_refusal(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     append(&mut *disk, term, 0, &["a", "b", "c"]).unwrap();
     let mut seen = 0;
     let outcome = disk.read(0, &mut |index, _| {
@@ -289,7 +289,7 @@ fn reading_stops_at_the_readers_refusal(open: Open<'_>) {
 
 fn history_is_newest_first_and_limited(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     // Two rows of one event keep the order in which they were given.
     add_history(&mut *disk, term, &[history_row(1, "lab", "a"), history_row(1, "lab", "b")]);
     add_history(&mut *disk, term, &[history_row(2, "lab", "c")]);
@@ -300,7 +300,7 @@ fn history_is_newest_first_and_limited(open: Open<'_>) {
 
 fn history_is_found_by_kind_and_name(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     let receipt = HistoryRow { kind: HistoryKind::Receipt, ..history_row(3, "lab", "a") };
     add_history(&mut *disk, term, &[history_row(1, "lab", "a"), history_row(2, "lab", "b"), receipt.clone()]);
     let by_kind = HistoryQuery { kind: Some(HistoryKind::Receipt), ..all(9) };
@@ -316,7 +316,7 @@ fn history_is_found_by_kind_and_name(open: Open<'_>) {
 
 fn history_of_a_tenant_includes_those_below_it_and_no_sibling(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     let tenants = [
         "lab",
         "lab/nlp",
@@ -347,7 +347,7 @@ fn history_of_a_tenant_includes_those_below_it_and_no_sibling(open: Open<'_>) {
 
 fn trimming_drops_older_history_only(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     let rows: Vec<HistoryRow> = (1..=4).map(|index| history_row(index, "lab", &index.to_string())).collect();
     add_history(&mut *disk, term, &rows);
     disk.trim_history(term, 3_000).unwrap();
@@ -359,7 +359,7 @@ fn trimming_drops_older_history_only(open: Open<'_>) {
 
 fn a_refused_turn_leaves_no_trace(open: Open<'_>) {
     let mut disk = open();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     let history = [history_row(0, "lab", "a")];
     for (term, expected) in [(term, 1), (term + 1, 0)] {
         disk.append(Batch { term, expected, records: &[record("a")], history: &history }).unwrap_err();
@@ -403,7 +403,7 @@ fn ask(dice: &mut Dice, disks: [&mut dyn Disk; 2], held: &mut Term) -> [String; 
     let row = history_row(index, texts[count % 3], texts[(count + 1) % 3]);
     let records: Vec<Record> = texts[..count].iter().map(|text| record(text)).collect();
     [real, simulated].map(|disk| match kind {
-        0 => told(disk.take_term().inspect(|term| *held = *term)),
+        0 => told(disk.take_term(0).inspect(|term| *held = *term)),
         1 | 2 => told(disk.put_snapshot(term, &snapshot_at(index))),
         3 => told(disk.trim_history(term, index * 500)),
         4..=6 => told(read(disk, index.saturating_sub(3))),
@@ -443,9 +443,9 @@ fn both_disks_answer_alike_whatever_is_asked() {
 fn a_stale_leader_and_its_successor_share_one_memory_disk() {
     let mut old = MemoryDisk::new();
     let mut new = old.clone();
-    let old_term = old.take_term().unwrap();
+    let old_term = old.take_term(0).unwrap();
     append(&mut old, old_term, 0, &["a"]).unwrap();
-    let new_term = new.take_term().unwrap();
+    let new_term = new.take_term(0).unwrap();
     assert!(matches!(append(&mut old, old_term, 1, &["b"]), Err(DiskFault::Fenced { held: 1, current: 2 })));
     append(&mut new, new_term, 1, &["c"]).unwrap();
     assert_eq!(read(&mut old, 0).unwrap().1, ["0:a", "1:c"]);
@@ -455,7 +455,7 @@ fn a_stale_leader_and_its_successor_share_one_memory_disk() {
 fn a_simulated_crash_falls_before_or_after_the_effect() {
     for (point, survivors) in [(CrashPoint::Before, vec!["0:a"]), (CrashPoint::After, vec!["0:a", "1:b"])] {
         let mut disk = MemoryDisk::new();
-        let term = disk.take_term().unwrap();
+        let term = disk.take_term(0).unwrap();
         disk.crash_after(2, point);
         append(&mut disk, term, 0, &["a"]).unwrap();
         let fault = append(&mut disk, term, 1, &["b"]).unwrap_err();
@@ -470,7 +470,7 @@ fn a_simulated_crash_falls_before_or_after_the_effect() {
 fn every_operation_of_a_run_can_be_crashed() {
     let run = |disk: &MemoryDisk| -> Result<(), DiskFault> {
         let mut disk = disk.clone();
-        let term = disk.take_term()?;
+        let term = disk.take_term(0)?;
         let start = disk.snapshot()?.map_or(0, |snapshot| snapshot.next);
         let (next, _) = read(&mut disk, start)?;
         append(&mut disk, term, next, &["a", "b"])?;

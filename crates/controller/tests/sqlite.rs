@@ -34,7 +34,7 @@ fn journal(dir: &TempDir) -> PathBuf {
 fn used_dir() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut disk = SqliteDisk::open(dir.path(), Mode::Bulk).unwrap();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     let records: Vec<Record> = (0..RECORDS).map(record).collect();
     let row = HistoryRow {
         index: 4,
@@ -138,7 +138,7 @@ fn an_owner_without_a_readable_pid_is_an_owner() {
 fn a_reader_looks_on_while_a_server_writes() {
     let dir = used_dir();
     let mut server = SqliteDisk::open(dir.path(), Mode::Own).unwrap();
-    let term = server.take_term().unwrap();
+    let term = server.take_term(0).unwrap();
     let mut reader = SqliteDisk::open(dir.path(), Mode::ReadOnly).unwrap();
     let next = |disk: &mut SqliteDisk| disk.read(20, &mut |_, _| Ok(())).unwrap();
     assert_eq!(next(&mut reader), 60);
@@ -171,7 +171,7 @@ fn a_reader_creates_nothing() {
 #[test]
 fn a_reader_cannot_write() {
     let dir = used_dir();
-    let fault = SqliteDisk::open(dir.path(), Mode::ReadOnly).unwrap().take_term().unwrap_err();
+    let fault = SqliteDisk::open(dir.path(), Mode::ReadOnly).unwrap().take_term(0).unwrap_err();
     assert!(matches!(fault, DiskFault::Io { .. }), "{fault:?}");
     assert!(fault.to_string().starts_with("cannot start a new term in "), "{fault}");
 }
@@ -182,7 +182,7 @@ fn a_reader_cannot_write() {
 fn after_a_crash_whole_turns_are_there_and_no_halves() {
     let dir = used_dir();
     let mut server = SqliteDisk::open(dir.path(), Mode::Own).unwrap();
-    let term = server.take_term().unwrap();
+    let term = server.take_term(0).unwrap();
     for turn in 0..5 {
         let expected = RECORDS + 2 * turn;
         let records = [record(expected), record(expected + 1)];
@@ -359,7 +359,7 @@ fn a_damaged_or_missing_snapshot_is_never_replaced_by_the_one_before_it() {
 fn two_snapshots_are_kept() {
     let dir = used_dir();
     let mut disk = SqliteDisk::open(dir.path(), Mode::Own).unwrap();
-    let term = disk.take_term().unwrap();
+    let term = disk.take_term(0).unwrap();
     disk.put_snapshot(term, &snapshot(30)).unwrap();
     drop(disk);
     let kept = |sql| -> String {
@@ -381,7 +381,7 @@ fn a_missing_table_or_row_is_damage() {
         let dir = used_dir();
         tamper(&dir, change);
         let outcome = SqliteDisk::open(dir.path(), Mode::Own).and_then(|mut disk| {
-            disk.take_term()?;
+            disk.take_term(0)?;
             disk.read(20, &mut |_, _| Ok(()))
         });
         assert!(matches!(outcome, Err(DiskFault::Damaged { .. })), "{change}: {outcome:?}");

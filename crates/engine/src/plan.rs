@@ -1,7 +1,8 @@
 //! The plan: what changes now.
 //!
 //! Three passes, as in rule 3: within guarantee, within fair share, surplus. In each, the next kind is the one
-//! whose tenant is served first; its oldest job starts on a draft, whole or not at all. A kind that does not fit
+//! whose tenant is served first; its oldest job starts on a draft with its minimum, or not at all. Tasks beyond the
+//! minimum come last, from what nobody's minimum wants. A kind that does not fit
 //! is refused once for all jobs alike, with what would lift the refusal, and is not looked at again until then.
 
 pub mod draft;
@@ -137,6 +138,10 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
                 }
             }
         }
+    }
+    for start in &mut made.starts {
+        let job = state.jobs.get(start.job).expect("a plan starts live jobs");
+        place::grow(&mut draft, &KindKey::of(&job.spec), &mut start.tasks);
     }
     made
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::job::{GpuAsk, Shape};
 use crate::ledger::Use;
+use crate::plan::place::may_use;
 use crate::policy::{Amount, GpuQuota, Policy, Quota};
 use crate::share::{Claim, divide};
 use crate::state::State;
@@ -251,8 +252,7 @@ impl Tree {
         let mut demand = self.own_use(state);
         for kind in state.jobs.waiting().values() {
             let mut pools = state.fleet.pool_ids();
-            let Some(pool) = pools.find(|&pool| state.fleet.set_has_pool(kind.key.shape.devices, pool))
-            else {
+            let Some(pool) = pools.find(|&pool| may_use(state, &kind.key, pool)) else {
                 continue;
             };
             let count =

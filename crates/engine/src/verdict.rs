@@ -243,7 +243,7 @@ impl State {
             let Some(room) = declared.as_ref().or_else(|| self.ledger.rooms().get(id)) else { continue };
             add(Stage::Fleet, declared_amount(key, node));
             let healthy = match fleet {
-                Fleet::AsItIs => usable_amount(key, room, node),
+                Fleet::AsItIs => healthy_amount(key, node),
                 Fleet::Declared => declared_amount(key, node),
             };
             add(Stage::Healthy, healthy);
@@ -263,12 +263,11 @@ impl State {
             }
         }
         let fitting = together.into_values().max().unwrap_or_default();
-        let (allowed, tenant) =
-            pool.map_or((u64::MAX, None), |pool| tasks_under_limits(key, pool, tree, used));
-        let each = amount_of(key, 1);
+        let fitting = fitting.saturating_mul(amount_of(key, 1));
+        let (allowed, tenant) = pool.map_or((u64::MAX, None), |pool| under_limits(key, pool, tree, used));
         let in_stage = |stage: Stage| match stage {
-            Stage::Together => fitting.saturating_mul(each),
-            Stage::Quota => fitting.min(allowed).saturating_mul(each),
+            Stage::Together => fitting,
+            Stage::Quota => fitting.min(allowed),
             _ => left.get(&stage).copied().unwrap_or_default(),
         };
         let all = [
@@ -345,9 +344,11 @@ fn declared_amount(key: &KindKey, node: &Node) -> u64 {
     u64::from(tasks_that_fit(&declared_room(node), key))
 }
 
-fn usable_amount(key: &KindKey, room: &Room, node: &Node) -> u64 {
+fn healthy_amount(key: &KindKey, node: &Node) -> u64 {
     if asks_for_gpus(key) {
-        return parts(room.gpus.iter().filter(|gpu| gpu.usable).count());
+        // A GPU that others use is healthy; it is not free.
+        let healthy = node.facts.gpus.iter().filter(|gpu| node.facts.up && gpu.healthy);
+        return parts(healthy.count());
     }
     if node.facts.up { u64::from(tasks_that_fit(&Room::of(node), key)) } else { 0 }
 }
@@ -360,17 +361,19 @@ fn free_amount(key: &KindKey, room: &Room) -> u64 {
     }
 }
 
-/// How many tasks the limits leave room for, and whose limit is the tightest.
-fn tasks_under_limits(key: &KindKey, pool: PoolId, tree: &Tree, used: &Amounts) -> (u64, Option<TenantId>) {
+/// How much the limits leave room for, counted as the job counts, and whose limit is the tightest.
+fn under_limits(key: &KindKey, pool: PoolId, tree: &Tree, used: &Amounts) -> (u64, Option<TenantId>) {
     let charge = tree.charge(&key.shape, pool);
     let mut tightest = (u64::MAX, None);
     for tenant in tree.lineage(key.tenant) {
         let quotas = &tree.lines[tenant.index()].quotas;
         for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {
             let Amount::Of(limit) = quota.limit else { continue };
-            let fits = limit.saturating_sub(used[tenant.index()][meter]) / charge[meter];
-            if fits < tightest.0 {
-                tightest = (fits, Some(tenant));
+            let left = limit.saturating_sub(used[tenant.index()][meter]);
+            let exact = u128::from(left) * u128::from(amount_of(key, 1)) / u128::from(charge[meter]);
+            let amount = u64::try_from(exact).unwrap_or(u64::MAX);
+            if amount < tightest.0 {
+                tightest = (amount, Some(tenant));
             }
         }
     }

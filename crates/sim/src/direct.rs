@@ -36,6 +36,10 @@ impl World for DirectWorld {
         self.with(|fleet| fleet.now())
     }
 
+    fn term(&self) -> Term {
+        self.with(|fleet| fleet.term())
+    }
+
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
         Ok(self.with(SimFleet::list))
     }

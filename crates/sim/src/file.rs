@@ -133,7 +133,7 @@ impl FileWorld {
             let body = Some(json(&self.fleet.progress(uid)));
             put(&saving, "progress", &json(&uid), body)?;
         }
-        let (generation, term) = self.fleet.marks();
+        let (generation, term) = (self.fleet.generation(), self.fleet.term());
         let Clock { wall_ms, world, speed } = self.clock;
         let marks = [("generation", generation), ("term", term), ("now", self.fleet.now().0)];
         let clock = [("clock_wall_ms", wall_ms), ("clock_world_ms", world.0), ("clock_speed", speed)];
@@ -153,6 +153,10 @@ impl FileWorld {
 impl World for FileWorld {
     fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    fn term(&self) -> Term {
+        self.fleet.term()
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {

@@ -166,9 +166,14 @@ impl SimFleet {
         self.tasks.get(&task)
     }
 
-    /// Generation and term, for saving.
-    pub(crate) fn marks(&self) -> (u64, Term) {
-        (self.generation, self.term)
+    /// The generation of its last report.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The highest term it has obeyed.
+    pub fn term(&self) -> Term {
+        self.term
     }
 
     /// Its time.
@@ -257,6 +262,8 @@ impl SimFleet {
 
     fn start(&mut self, task: TaskRef, place: &StartTask, job: &Submission) {
         if self.tasks.contains_key(&task) {
+            // Who asks again has not heard the answer.
+            self.changed(task);
             return;
         }
         let late = self.over.get(&(task.uid, task.task)).is_some_and(|&(attempt, _)| task.attempt <= attempt);

@@ -2,9 +2,11 @@
 //! replay, behaviour cases and scenarios. The engine inside is the one that runs in production.
 
 pub mod behaviour;
+pub mod cases;
 pub mod direct;
 pub mod file;
 pub mod fleet;
 pub mod net;
 pub mod random;
+pub mod replay;
 pub mod scenario;

@@ -110,6 +110,10 @@ impl World for NetWorld {
         self.0.borrow().fleet.now()
     }
 
+    fn term(&self) -> Term {
+        self.0.borrow().fleet.term()
+    }
+
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
         Ok(self.0.borrow_mut().fleet.list())
     }

@@ -39,11 +39,23 @@ fn scenarios_come_out_as_they_are_written() {
     );
 }
 
+#[test]
+fn the_example_of_the_manual_comes_out_as_it_is_written() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once("```scenario\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let told = retell("docs/scenarios.md", example).unwrap();
+    assert!(told.findings.is_empty(), "{:?}", told.findings);
+    assert_eq!(told.text, example, "\n{}", difference(example, &told.text));
+}
+
 fn files() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(dir).expect("the repository has scenarios");
+    let paths = entries.map(|entry| entry.expect("a directory can be listed").path());
     let mut files: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
+        paths.filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
     files.sort();
     assert!(!files.is_empty(), "there are scenarios");
     files
@@ -65,7 +77,7 @@ fn difference(written: &str, told: &str) -> String {
         } else {
             ('+', new[b])
         };
-        writeln!(text, "  {mark} {line}").unwrap();
+        writeln!(text, "  {mark} {line}").expect("a string can be written to");
         a += usize::from(mark != '+');
         b += usize::from(mark != '-');
     }

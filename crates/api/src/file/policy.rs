@@ -52,6 +52,24 @@ pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
+/// The GPUs that the example files are written for.
+const EXAMPLE_GPUS: u64 = 32;
+
+/// The example files for a fleet of so many GPUs: promises and limits in proportion.
+pub fn default_policy_for(gpus: u64) -> Vec<(&'static str, String)> {
+    let scaled = |line: &str| {
+        let (key, number) = line.split_once(": ")?;
+        let metered = matches!(key.trim_start(), "guaranteed" | "limit");
+        let number: u64 = number.parse().ok().filter(|_| metered)?;
+        Some(format!("{key}: {}", number * gpus / EXAMPLE_GPUS))
+    };
+    let text = |text: &str| {
+        let lines = text.lines().map(|line| scaled(line).unwrap_or_else(|| line.to_owned()));
+        lines.map(|line| line + "\n").collect()
+    };
+    default_policy_files().iter().map(|&(name, example)| (name, text(example))).collect()
+}
+
 /// Reads and compiles a policy directory.
 pub fn load_policy(dir: &Path) -> Result<Policy, Vec<FileError>> {
     let names = names(dir).map_err(|error| {

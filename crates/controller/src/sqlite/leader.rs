@@ -7,9 +7,9 @@ use super::fault::Cause;
 use super::{signed, unsigned};
 use crate::disk::{DiskFault, Term};
 
-pub(super) fn take(connection: &mut Connection) -> Result<Term, Cause> {
+pub(super) fn take(connection: &mut Connection, above: Term) -> Result<Term, Cause> {
     let work = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let term = current(&work)?.saturating_add(1);
+    let term = current(&work)?.max(above).saturating_add(1);
     work.prepare_cached("UPDATE leader SET term = ?1")?.execute([signed(term)?])?;
     work.commit()?;
     Ok(term)

@@ -214,8 +214,10 @@ impl TaskChanges {
                 let Some((node, pool)) = nodes.place(&observed.node) else { return };
                 let (gpus, units_each) = (observed.gpus, observed.units_each);
                 let place = Placement { task: task.task, node, pool, gpus, units_each };
-                let resources =
-                    observed.job.as_ref().map_or(Resources::default(), |job| job.spec.shape.resources);
+                // A change does not carry the job; while it lives, we know what its tasks take.
+                let live = state.jobs.with_uid(task.uid).and_then(|job| state.jobs.get(job));
+                let spec = observed.job.as_ref().map(|job| &job.spec).or(live.map(|job| &job.spec));
+                let resources = spec.map_or(Resources::default(), |spec| spec.shape.resources);
                 self.orphans.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources }));
             }
         }

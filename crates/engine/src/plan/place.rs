@@ -16,26 +16,38 @@ use crate::rooms::{Room, pick_gpus};
 use crate::state::State;
 use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, TenantId};
 
-/// Places one job of a kind on the draft, or leaves the draft as it was.
+/// Places the minimum of one job of a kind on the draft, or leaves the draft as it was.
 pub fn start(draft: &mut Draft<'_>, key: &KindKey) -> Result<Vec<Placement>, Obstacles> {
     let mut obstacles = Obstacles::default();
     for pool in pools(draft.state, key) {
         let charge = draft.tree.charge(&key.shape, pool);
-        let wanted = match tasks_within_limits(draft, key, &charge) {
-            Ok(wanted) => wanted,
-            Err(tenant) => {
-                obstacles.limits.push(tenant);
-                continue;
-            }
-        };
-        if let Some(tasks) = place_gang(draft, key, pool, wanted) {
-            let count = u64::try_from(tasks.len()).expect("a count of tasks fits");
-            draft.charge(key.tenant, charge.iter().map(|each| each * count).collect());
+        let (fits, tightest) = tasks_within_limits(draft, key, &charge);
+        if let Some(tenant) = tightest.filter(|_| fits < key.min) {
+            obstacles.limits.push(tenant);
+            continue;
+        }
+        if let Some(tasks) = place_gang(draft, key, pool) {
+            draft.charge(key.tenant, charge.iter().map(|each| each * u64::from(key.min)).collect());
             return Ok(tasks);
         }
         obstacles.room = true;
     }
     Err(obstacles)
+}
+
+/// Adds tasks to a gang that has its minimum, up to the wanted number, as far as room and limits go.
+pub fn grow(draft: &mut Draft<'_>, key: &KindKey, tasks: &mut Vec<Placement>) {
+    let Some(&first) = tasks.first() else { return };
+    let charge = draft.tree.charge(&key.shape, first.pool);
+    let (fits, _) = tasks_within_limits(draft, key, &charge);
+    let state = draft.state;
+    let domain = key.topology.gang_within.map(|level| (level, domain_of(state, first.node, level)));
+    let within = |node| domain.is_none_or(|(level, domain)| domain_of(state, node, level) == domain);
+    for task in key.min..key.tasks.min(key.min.saturating_add(fits)) {
+        let Some(place) = place_task(draft, key, first.pool, task, &within) else { return };
+        draft.charge(key.tenant, charge.clone());
+        tasks.push(place);
+    }
 }
 
 /// True when a job of this kind may be charged in the pool.
@@ -54,34 +66,31 @@ fn pools(state: &State, key: &KindKey) -> Vec<PoolId> {
     pools
 }
 
-/// How many tasks every limit leaves room for, up to the wanted number; or whose limit is below the minimum.
-fn tasks_within_limits(draft: &Draft<'_>, key: &KindKey, charge: &[u64]) -> Result<u32, TenantId> {
-    let mut wanted = key.tasks;
+/// How many more tasks every limit leaves room for, and whose limit is the tightest.
+fn tasks_within_limits(draft: &Draft<'_>, key: &KindKey, charge: &[u64]) -> (u32, Option<TenantId>) {
+    let mut tightest = (u32::MAX, None);
     for tenant in draft.tree.lineage(key.tenant) {
         let quotas = &draft.tree.lines[tenant.index()].quotas;
         for ((quota, &used), &each) in quotas.iter().zip(draft.used(tenant)).zip(charge) {
             let Amount::Of(limit) = quota.limit else { continue };
-            if each == 0 {
-                continue;
+            let fits = limit.saturating_sub(used).checked_div(each);
+            let fits = fits.and_then(|fits| u32::try_from(fits).ok()).unwrap_or(u32::MAX);
+            if fits < tightest.0 {
+                tightest = (fits, Some(tenant));
             }
-            let fits = u32::try_from(limit.saturating_sub(used) / each).unwrap_or(u32::MAX);
-            if fits < key.min {
-                return Err(tenant);
-            }
-            wanted = wanted.min(fits);
         }
     }
-    Ok(wanted)
+    tightest
 }
 
-fn place_gang(draft: &mut Draft<'_>, key: &KindKey, pool: PoolId, wanted: u32) -> Option<Vec<Placement>> {
+fn place_gang(draft: &mut Draft<'_>, key: &KindKey, pool: PoolId) -> Option<Vec<Placement>> {
     let Some(level) = key.topology.gang_within else {
-        return place_tasks(draft, key, pool, wanted, &|_| true);
+        return place_minimum(draft, key, pool, &|_| true);
     };
     let state = draft.state;
     let domains = domains_by_room(draft, key, pool, level);
     domains.into_iter().find_map(|domain| {
-        place_tasks(draft, key, pool, wanted, &|node| domain_of(state, node, level) == Some(domain))
+        place_minimum(draft, key, pool, &|node| domain_of(state, node, level) == Some(domain))
     })
 }
 
@@ -109,31 +118,37 @@ fn domains_by_room(draft: &Draft<'_>, key: &KindKey, pool: PoolId, level: LevelI
     fitting.into_iter().map(|(_, domain)| domain).collect()
 }
 
-/// As many tasks as fit, up to `wanted`; nothing when that is below the minimum.
-fn place_tasks(
+/// All of the minimum, or the draft as it was.
+fn place_minimum(
     draft: &mut Draft<'_>,
     key: &KindKey,
     pool: PoolId,
-    wanted: u32,
     within: &dyn Fn(NodeId) -> bool,
 ) -> Option<Vec<Placement>> {
     let mark = draft.mark();
-    let mut placed = Vec::new();
-    for task in 0..wanted {
-        let Some((node, gpus)) = find_place(draft, key, pool, within) else { break };
-        let units_each = match key.shape.gpus {
-            GpuAsk::Whole(_) => GpuUnits::WHOLE,
-            GpuAsk::Share(units) => units,
-        };
-        let place = Placement { task, node, pool, gpus, units_each };
-        draft.take(&place, key.shape.resources, key.trust);
-        placed.push(place);
-    }
-    if u32::try_from(placed.len()).expect("a count of tasks fits") < key.min {
+    let placed: Option<Vec<Placement>> =
+        (0..key.min).map(|task| place_task(draft, key, pool, task, within)).collect();
+    if placed.is_none() {
         draft.roll_back(mark);
-        return None;
     }
-    Some(placed)
+    placed
+}
+
+fn place_task(
+    draft: &mut Draft<'_>,
+    key: &KindKey,
+    pool: PoolId,
+    task: u32,
+    within: &dyn Fn(NodeId) -> bool,
+) -> Option<Placement> {
+    let (node, gpus) = find_place(draft, key, pool, within)?;
+    let units_each = match key.shape.gpus {
+        GpuAsk::Whole(_) => GpuUnits::WHOLE,
+        GpuAsk::Share(units) => units,
+    };
+    let place = Placement { task, node, pool, gpus, units_each };
+    draft.take(&place, key.shape.resources, key.trust);
+    Some(place)
 }
 
 /// The tightest place for one task.

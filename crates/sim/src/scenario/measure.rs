@@ -24,15 +24,13 @@ pub(super) fn span(text: &str) -> Result<Millis, String> {
 
 /// A span as it is read back by [`span`].
 pub(super) fn span_text(span: Millis) -> String {
-    let mut text = String::new();
     let mut left = span.0;
-    for (unit, millis) in UNITS {
+    let parts = UNITS.map(|(unit, millis)| {
         let count = left / millis;
         left %= millis;
-        if count > 0 {
-            text.push_str(&format!("{count}{unit}"));
-        }
-    }
+        if count > 0 { format!("{count}{unit}") } else { String::new() }
+    });
+    let text = parts.concat();
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn run(scenario: &Scenario) -> Ran {
             Step::Act(act) => run.act(*act),
         };
         if let Err(fault) = result {
-            run.finding(format!("the controller stopped: {fault}"));
+            run.finding(&format!("the controller stopped: {fault}"));
         }
         run.ask_why_jobs_wait();
         ran.told.insert(placed.line, run.story.take_lines());
@@ -142,14 +142,14 @@ impl Run {
             self.world.with(|fleet| fleet.advance(wake));
             self.turn()?;
         }
-        self.finding(format!("after {TURNS_MAX} turns the controller has not come to rest"));
+        self.finding(&format!("after {TURNS_MAX} turns the controller has not come to rest"));
         Ok(())
     }
 
     fn restart(&mut self, away: Millis) -> Result<(), Fault> {
         let (recovered, _) = recover(&mut self.disk.clone())?;
         if recovered.snapshot() != self.leader.state().snapshot() {
-            self.finding("the journal rebuilds another state".to_owned());
+            self.finding("the journal rebuilds another state");
         }
         let back = self.world.now() + away;
         self.world.with(|fleet| fleet.advance(back));
@@ -176,16 +176,17 @@ impl Run {
     fn stale_leader(&mut self) -> Result<(), Fault> {
         let next = Controller::open(self.disk.clone(), self.world.clone(), Settings::default())?;
         let mut old = std::mem::replace(&mut self.leader, next);
-        let before = self.disk.clone();
+        let written = |disk: &MemoryDisk| recover(&mut disk.clone()).map(|(state, _)| state.index());
+        let before = written(&self.disk)?;
         match old.turn(&self.inputs(&self.asks)) {
             Err(Fault::Disk(DiskFault::Fenced { held, current })) => {
                 self.story.push(format!("stale leader fenced: term {held} is over, term {current} rules"));
             }
-            Ok(_) if old.state().index() == recover(&mut before.clone())?.0.index() => {
+            Ok(_) if written(&self.disk)? == before => {
                 self.story.push("stale leader had nothing to write".to_owned());
             }
-            Ok(_) => self.finding("a stale leader wrote to the journal".to_owned()),
-            Err(fault) => self.finding(format!("a stale leader was stopped by something else: {fault}")),
+            Ok(_) => self.finding("a stale leader wrote to the journal"),
+            Err(fault) => self.finding(&format!("a stale leader was stopped by something else: {fault}")),
         }
         self.look()
     }
@@ -236,7 +237,9 @@ impl Run {
         if self.leader.figures().plan_panics > 0 {
             findings.push("a plan panicked".to_owned());
         }
-        findings.into_iter().for_each(|finding| self.finding(finding));
+        for finding in findings {
+            self.finding(&finding);
+        }
         Ok(())
     }
 
@@ -250,7 +253,7 @@ impl Run {
         self.story.waits(&verdicts, state);
     }
 
-    fn finding(&mut self, what: String) {
+    fn finding(&mut self, what: &str) {
         let finding = format!("check: {what}");
         self.story.push(finding.clone());
         self.findings.push(finding);

@@ -270,7 +270,7 @@ impl Story {
     }
 }
 
-/// `` for none, ` gpu 3`, ` gpus 0-3,6`.
+/// Nothing for none, ` gpu 3` for one, ` gpus 0-3,6` for more; the space parts it from the node.
 fn gpu_text(gpus: GpuMask) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for gpu in gpus.indexes() {

@@ -238,3 +238,24 @@ fn the_digest_follows_content_and_names_but_not_order() {
     let moved = |content: [&str; 2]| digest(&files(&[("a", content[0]), ("b", content[1])]));
     assert_ne!(moved(["xb", ""]), moved(["x", "b"]));
 }
+
+#[test]
+fn the_example_fits_a_fleet_of_any_size() {
+    for gpus in [1, 8, 32, 88, 256, 100_000] {
+        let scaled = super::default_policy_for(gpus);
+        let files: Vec<PolicyFile> = scaled
+            .into_iter()
+            .map(|(name, text)| PolicyFile { name: name.to_owned(), content: text.into_bytes() })
+            .collect();
+        let policy = compile("p", &files).unwrap();
+        let top = &policy.tenants[0];
+        assert_eq!(
+            top.gpus,
+            wharf_engine::policy::GpuQuota::Any(wharf_engine::policy::Quota {
+                guaranteed: wharf_engine::policy::Amount::Of(28 * gpus / 32 * 3000),
+                limit: wharf_engine::policy::Amount::Of(gpus * 3000),
+            }),
+            "{gpus} GPUs"
+        );
+    }
+}

@@ -60,7 +60,7 @@ impl Reader {
 
     fn one_of(&mut self, sort: &Sort, name: &str) -> NodeReport {
         let mut report = sort.report.clone();
-        report.node.name = name.to_owned();
+        name.clone_into(&mut report.node.name);
         report.node.model.clone_from(&sort.model);
         let per_island = sort.gpus.div_ceil(sort.islands.max(1)).max(1);
         for gpu in 0..sort.gpus {

@@ -71,8 +71,8 @@ impl<'a> Words<'a> {
 /// A word that is not allowed, what was probably meant, and what is allowed.
 pub(super) fn unknown(where_: impl Display, word: &str, allowed: &[&str]) -> String {
     // Of a path the last part may be meant.
-    let last = |known: &str| known.rsplit('/').next().map_or(0, |last| distance(word, last));
-    let nearest = allowed.iter().map(|known| (last(known), *known)).min();
+    let changes_to = |known: &str| known.rsplit('/').next().map_or(0, |part| distance(word, part));
+    let nearest = allowed.iter().map(|known| (changes_to(known), *known)).min();
     let meant = match nearest {
         Some((changes, known)) if changes <= word.len() / 3 => format!("did you mean `{known}`? "),
         Some(_) | None => String::new(),

@@ -1,0 +1,96 @@
+//! The job that a user hands in: a file, standard input, or flags.
+
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+
+use anyhow::Context;
+use wharf_api::file::BYTES_MAX;
+use wharf_api::file::job::{JobFile, JobFlags, load_job, parse_job};
+
+use crate::args::JobArgs;
+use crate::output::remark;
+use crate::problem::Usage;
+
+/// Reads the job.
+pub(super) fn job(args: JobArgs) -> anyhow::Result<JobFile> {
+    let JobArgs { file, file_flag, name, tenant, gpus, tasks, class, priority, cpu, memory, model, duration } =
+        args;
+    let flags = JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration };
+    let given = given(&flags);
+    match (file.or(file_flag), given.is_empty()) {
+        (Some(path), true) if path == Path::new("-") => from_standard_input(),
+        (Some(path), true) => Ok(load_job(&path)?),
+        (Some(path), false) => Err(both(&path, &given).into()),
+        (None, false) => Ok(flags.job()?),
+        (None, true) => Err(neither().into()),
+    }
+}
+
+/// The flags that say something about the job.
+fn given(flags: &JobFlags) -> Vec<&'static str> {
+    let JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration } = flags;
+    let all = [
+        ("--name", name),
+        ("--tenant", tenant),
+        ("--class", class),
+        ("--priority", priority),
+        ("--tasks", tasks),
+        ("--gpus", gpus),
+        ("--cpu", cpu),
+        ("--memory", memory),
+        ("--model", model),
+        ("--duration", duration),
+    ];
+    all.into_iter().filter(|(_, value)| value.is_some()).map(|(flag, _)| flag).collect()
+}
+
+fn both(path: &Path, given: &[&str]) -> Usage {
+    Usage {
+        what: format!("a job file ({}) and flags that describe a job ({})", path.display(), given.join(", ")),
+        next: "write the flags into the file, or leave the file out".into(),
+    }
+}
+
+fn neither() -> Usage {
+    Usage {
+        what: "no job is given".into(),
+        next: "give a file (wharf submit job.yaml), or flags (--name hello --tenant lab/nlp --gpus 1)".into(),
+    }
+}
+
+fn from_standard_input() -> anyhow::Result<JobFile> {
+    if std::io::stdin().is_terminal() {
+        remark("reading a job from this terminal; Ctrl-D ends it");
+    }
+    let limit = u64::try_from(BYTES_MAX).expect("a MiB fits") + 1;
+    let mut text = String::new();
+    let read = std::io::stdin().lock().take(limit).read_to_string(&mut text);
+    read.context("cannot read a job from standard input")?;
+    Ok(parse_job("standard input", &text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_make_the_same_job_as_a_file() {
+        let flags = JobArgs {
+            name: Some("a".into()),
+            tenant: Some("lab/nlp".into()),
+            gpus: Some("0.25".into()),
+            priority: Some("-5".into()),
+            ..JobArgs::default()
+        };
+        let file = parse_job("f", "{name: a, tenant: lab/nlp, gpus: 0.25, priority: -5}").unwrap();
+        assert_eq!(job(flags).unwrap(), file);
+    }
+
+    #[test]
+    fn a_file_and_flags_exclude_each_other() {
+        let args = JobArgs { file: Some("job.yaml".into()), gpus: Some("1".into()), ..JobArgs::default() };
+        let error = job(args).unwrap_err().to_string();
+        assert!(error.contains("job.yaml") && error.contains("--gpus"), "{error}");
+        assert!(job(JobArgs::default()).unwrap_err().to_string().contains("no job is given"));
+    }
+}

@@ -1,0 +1,233 @@
+//! What the lists say about one tenant, node or GPU, put on one screen.
+
+use std::collections::BTreeMap;
+
+use wharf_api::client::{Client, JobFilter};
+use wharf_api::v1::{
+    Code, GpuList, GpuView, Health, JobState, JobView, NodeReply, NodeView, TenantList, TenantView, schema_of,
+};
+
+use super::get::{fleet, tenants};
+use super::{fact, missing, next_line};
+use crate::args::Format;
+use crate::numbers::{cores, counted, percent, percent_or_unknown, size, tenths};
+use crate::output::{self, Paint, Tone};
+
+/// Why a tenant's jobs run or wait.
+pub(super) fn tenant(client: &Client, path: &str, format: Format) -> anyhow::Result<()> {
+    let TenantList { schema, tenants } = client.tenants()?;
+    let Some(found) = tenants.into_iter().find(|tenant| tenant.path == path) else {
+        return Err(missing(Code::UnknownTenant, &format!("tenant {path}"), "tenants"));
+    };
+    match format {
+        Format::Json => output::print_json(&TenantList { schema, tenants: vec![found] }),
+        Format::Text => {
+            let filter = JobFilter { tenant: Some(path.to_owned()), state: Some(JobState::Waiting) };
+            let waiting = client.jobs(&filter)?.jobs;
+            output::print(&tenant_text(&found, &waiting, Paint::stdout()))
+        }
+    }
+}
+
+/// What a node has and who is on it.
+pub(super) fn node(client: &Client, name: &str, format: Format) -> anyhow::Result<()> {
+    let Some(found) = client.nodes()?.nodes.into_iter().find(|node| node.name == name) else {
+        return Err(missing(Code::NoSuchNode, &format!("node {name}"), "nodes"));
+    };
+    match format {
+        Format::Json => output::print_json(&NodeReply { schema: schema_of::<NodeReply>(), node: found }),
+        Format::Text => {
+            let mut gpus = client.gpus()?.gpus;
+            gpus.retain(|gpu| gpu.node == name);
+            output::print(&node_text(&found, &gpus, Paint::stdout()))
+        }
+    }
+}
+
+/// What a GPU does and for whom.
+pub(super) fn gpu(client: &Client, node: &str, index: u32, format: Format) -> anyhow::Result<()> {
+    let GpuList { schema, gpus } = client.gpus()?;
+    let Some(found) = gpus.into_iter().find(|gpu| gpu.node == node && gpu.index == index) else {
+        return Err(missing(Code::NotFound, &format!("GPU {node}:{index}"), "gpus"));
+    };
+    match format {
+        Format::Json => output::print_json(&GpuList { schema, gpus: vec![found] }),
+        Format::Text => output::print(&gpu_text(&found, Paint::stdout())),
+    }
+}
+
+fn tenant_text(tenant: &TenantView, waiting: &[JobView], paint: Paint) -> String {
+    let jobs = format!(
+        "{} running, {} waiting, weight {}, priority {}",
+        tenant.running, tenant.waiting, tenant.weight, tenant.priority
+    );
+    let mut lines = title(&format!("tenant/{}", tenant.path), &jobs, paint);
+    lines.extend(tenants::lines_table(tenant).indented(paint));
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    for job in waiting {
+        *reasons.entry(job.verdict.reason.as_deref().unwrap_or("?")).or_default() += 1;
+    }
+    if !reasons.is_empty() {
+        lines.extend([String::new(), "  why its jobs wait".to_owned()]);
+    }
+    lines.extend(reasons.into_iter().map(|(reason, count)| format!("  {count:>5}  {reason}")));
+    lines.push(String::new());
+    lines.push(next_line(paint, "next:", &format!("wharf get jobs --tenant {}", tenant.path)));
+    output::lines(&lines)
+}
+
+fn node_text(node: &NodeView, gpus: &[GpuView], paint: Paint) -> String {
+    let (state, _) = fleet::node_state(node);
+    let kind = if node.gpus == 0 { "no GPUs".to_owned() } else { format!("{} × {}", node.gpus, node.model) };
+    let mut lines = title(&format!("node/{}", node.name), &format!("{kind}, {state}"), paint);
+    let levels: Vec<String> = node.levels.iter().map(|(level, domain)| format!("{level} {domain}")).collect();
+    let used = percent_or_unknown(node.sm_active);
+    let allocated = format!("{} of {} allocated, {used} really used", tenths(node.gpus_allocated), node.gpus);
+    let others = format!("{} used by others", counted(u64::from(node.gpus_others), "GPU"));
+    let facts = [
+        ("gpus", allocated, node.gpus > 0),
+        ("others", others, node.gpus_others > 0),
+        ("cpu", format!("{} of {} cores free", cores(node.cpu_free_milli), cores(node.cpu_milli)), true),
+        ("memory", format!("{} of {} free", size(node.memory_free), size(node.memory)), true),
+        ("levels", levels.join(", "), !levels.is_empty()),
+    ];
+    lines.extend(facts.iter().filter(|fact| fact.2).map(|(label, value, _)| fact(label, value, paint)));
+    lines.push(String::new());
+    if !gpus.is_empty() {
+        lines.extend(fleet::gpus_table(gpus).indented(paint));
+        lines.push(String::new());
+    }
+    let lever = if node.cordoned { "uncordon" } else { "cordon" };
+    lines.push(next_line(paint, "next:", &format!("wharf {lever} {}", node.name)));
+    output::lines(&lines)
+}
+
+fn gpu_text(gpu: &GpuView, paint: Paint) -> String {
+    let memory = gpu.memory_gb.map_or_else(|| "memory ?".to_owned(), |gb| format!("{gb} GB"));
+    let health = match gpu.health {
+        Health::Healthy => "healthy",
+        Health::Failed => "failed: nothing is placed on it",
+        Health::Unknown => "unknown: its node is down",
+    };
+    let what = format!("{}, {memory}, island {}", gpu.model, gpu.island);
+    let mut lines = title(&format!("gpu/{}:{}", gpu.node, gpu.index), &what, paint);
+    let used = percent_or_unknown(gpu.sm_active);
+    let nobody = if gpu.allocated > 0.0 { "?" } else { "none" };
+    let jobs = if gpu.jobs.is_empty() { nobody.to_owned() } else { gpu.jobs.join(", ") };
+    let next = match gpu.jobs.first() {
+        Some(job) => format!("wharf explain job/{job}"),
+        None => format!("wharf explain node/{}", gpu.node),
+    };
+    lines.extend([
+        fact("health", health, paint),
+        fact("gpu", &format!("{} allocated, {used} really used", percent(gpu.allocated)), paint),
+        fact("jobs", &jobs, paint),
+        next_line(paint, "next:", &next),
+    ]);
+    output::lines(&lines)
+}
+
+fn title(name: &str, what: &str, paint: Paint) -> Vec<String> {
+    vec![format!("{}  {what}", paint.tone(Tone::Strong, name)), String::new()]
+}
+
+#[cfg(test)]
+mod tests {
+    use wharf_api::v1::LineView;
+
+    use super::super::samples::waiting;
+    use super::*;
+
+    fn gpu(index: u32, sm_active: Option<f64>) -> GpuView {
+        GpuView {
+            node: "n1".into(),
+            index,
+            model: "h100".into(),
+            memory_gb: Some(80),
+            island: 0,
+            health: Health::Healthy,
+            allocated: 1.0,
+            jobs: vec!["lab/nlp/a".into()],
+            sm_active,
+        }
+    }
+
+    #[test]
+    fn a_tenant_counts_why_its_jobs_wait() {
+        let line = LineView {
+            resource: "h100".into(),
+            guaranteed: Some(8.0),
+            limit: None,
+            fair_share: 12.5,
+            used: 8.0,
+            demand: 40.0,
+        };
+        let tenant = TenantView {
+            path: "lab/nlp".into(),
+            lines: vec![line],
+            weight: 1,
+            priority: 0,
+            waiting: 2,
+            running: 1,
+        };
+        let expected = "\
+tenant/lab/nlp  1 running, 2 waiting, weight 1, priority 0
+
+  RESOURCE  GUARANTEED  USED  FAIR      LIMIT  DEMAND
+  h100               8     8  12.5  unlimited      40
+
+  why its jobs wait
+      2  WaitingForRoomTogether
+
+next: wharf get jobs --tenant lab/nlp
+";
+        assert_eq!(tenant_text(&tenant, &[waiting(), waiting()], Paint::OFF), expected);
+    }
+
+    #[test]
+    fn a_node_shows_what_is_handed_out_beside_what_is_used() {
+        let node = NodeView {
+            name: "n1".into(),
+            model: "h100".into(),
+            gpus: 2,
+            gpus_allocated: 2.0,
+            gpus_others: 0,
+            up: true,
+            cordoned: true,
+            cpu_milli: 64_000,
+            cpu_free_milli: 48_500,
+            memory: 512 << 30,
+            memory_free: 256 << 30,
+            sm_active: None,
+            levels: BTreeMap::from([("leaf".to_owned(), 3)]),
+        };
+        let expected = "\
+node/n1  2 × h100, up, cordoned
+
+  gpus    2 of 2 allocated, ? really used
+  cpu     48.5 of 64 cores free
+  memory  256GiB of 512GiB free
+  levels  leaf 3
+
+  GPU   MODEL  HEALTH   ALLOC   SM  JOBS
+  n1:0  h100   healthy   100%  37%  lab/nlp/a
+  n1:1  h100   healthy   100%    ?  lab/nlp/a
+
+next: wharf uncordon n1
+";
+        assert_eq!(node_text(&node, &[gpu(0, Some(0.374)), gpu(1, None)], Paint::OFF), expected);
+    }
+
+    #[test]
+    fn a_gpu_names_its_jobs() {
+        let expected = "\
+gpu/n1:3  h100, 80 GB, island 0
+
+  health  healthy
+  gpu     100% allocated, ? really used
+  jobs    lab/nlp/a
+next: wharf explain job/lab/nlp/a
+";
+        assert_eq!(gpu_text(&gpu(3, None), Paint::OFF), expected);
+    }
+}

@@ -1,0 +1,202 @@
+//! `wharf get`: lists, for people and for programs.
+
+pub(super) mod fleet;
+pub(super) mod jobs;
+pub(super) mod past;
+pub(super) mod tenants;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use wharf_api::client::{Client, HistoryFilter, JobFilter};
+use wharf_api::v1::{TenantList, TenantView};
+
+use super::world_now;
+use crate::args::{GetArgs, ListFormat, Listed};
+use crate::output::{self, Paint};
+use crate::problem::Usage;
+use crate::table::{Look, Table};
+
+/// A list in every form it can be written in.
+struct List<'a, A> {
+    answer: &'a A,
+    names: Vec<String>,
+    table: Table,
+    /// What is said when there is nothing to show.
+    empty: String,
+}
+
+/// Runs it.
+pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
+    reject_what_does_not_apply(args)?;
+    match args.what {
+        Listed::Jobs => list_jobs(client, args)?,
+        Listed::Nodes => list_nodes(client, args)?,
+        Listed::Gpus => list_gpus(client, args)?,
+        Listed::Tenants => list_tenants(client, args)?,
+        Listed::Policy => list_policy(client, args)?,
+        Listed::History => list_history(client, args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A filter that would be ignored is an error: nobody should read a whole list as a filtered one.
+fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
+    let (what, allowed): (&str, &[&str]) = match args.what {
+        Listed::Jobs => ("jobs", &["--tenant", "--state"]),
+        Listed::Nodes => ("nodes", &[]),
+        Listed::Gpus => ("gpus", &[]),
+        Listed::Tenants => ("tenants", &["--tenant"]),
+        Listed::Policy => ("policy", &[]),
+        Listed::History => ("history", &["--tenant", "--kind", "--name", "--limit"]),
+    };
+    let given = [
+        ("--tenant", args.tenant.is_some()),
+        ("--state", args.state.is_some()),
+        ("--kind", args.kind.is_some()),
+        ("--name", args.name.is_some()),
+        ("--limit", args.limit.is_some()),
+    ];
+    match given.into_iter().find(|(flag, given)| *given && !allowed.contains(flag)) {
+        None => Ok(()),
+        Some((flag, _)) if allowed.is_empty() => Err(Usage {
+            what: format!("{flag} does not apply to {what}"),
+            next: format!("leave it out: wharf get {what}"),
+        }),
+        Some((flag, _)) => Err(Usage {
+            what: format!("{flag} does not apply to {what}"),
+            next: format!("these do: {}", allowed.join(", ")),
+        }),
+    }
+}
+
+fn list_jobs(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let filter = JobFilter { tenant: args.tenant.clone(), state: args.state };
+    let filtered = filter.tenant.is_some() || filter.state.is_some();
+    let answer = client.jobs(&filter)?;
+    let empty = if filtered {
+        "no live job is like that; all of them: wharf get jobs, what is over: wharf get history"
+    } else {
+        "no live jobs; hand one in: wharf submit --name hello --tenant lab/nlp --gpus 1"
+    };
+    // Ages need the world's clock, which only people are shown.
+    let now = if for_people(args.output) && !answer.jobs.is_empty() { world_now(client) } else { None };
+    let table = jobs::table(&answer.jobs, now);
+    let names = answer.jobs.iter().map(super::job_name).collect();
+    show(args, &List { answer: &answer, names, table, empty: empty.into() })
+}
+
+fn list_nodes(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.nodes()?;
+    let names = answer.nodes.iter().map(|node| format!("node/{}", node.name)).collect();
+    let table = fleet::nodes_table(&answer.nodes);
+    show(args, &List { answer: &answer, names, table, empty: "the fleet has no nodes yet".into() })
+}
+
+fn list_gpus(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.gpus()?;
+    let names = answer.gpus.iter().map(|gpu| format!("gpu/{}:{}", gpu.node, gpu.index)).collect();
+    let table = fleet::gpus_table(&answer.gpus);
+    let empty = "the fleet has no GPUs; its nodes: wharf get nodes".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
+
+fn list_tenants(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let TenantList { schema, mut tenants } = client.tenants()?;
+    if let Some(path) = &args.tenant {
+        tenants.retain(|tenant| is_under(tenant, path));
+    }
+    let names = tenants.iter().map(|tenant| format!("tenant/{}", tenant.path)).collect();
+    let table = tenants::table(&tenants);
+    let empty = match &args.tenant {
+        Some(path) => format!("no tenant {path}; all of them: wharf get tenants"),
+        None => "the policy names no tenants; they are in its tenants.yaml".into(),
+    };
+    show(args, &List { answer: &TenantList { schema, tenants }, names, table, empty })
+}
+
+fn is_under(tenant: &TenantView, path: &str) -> bool {
+    tenant.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn list_policy(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.policy()?;
+    let names = vec![format!("policy/{}", answer.version)];
+    let table = past::policy_table(&answer);
+    show(args, &List { answer: &answer, names, table, empty: String::new() })
+}
+
+fn list_history(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let filter = HistoryFilter {
+        kind: args.kind,
+        tenant: args.tenant.clone(),
+        name: args.name.clone(),
+        limit: args.limit,
+    };
+    let answer = client.history(&filter)?;
+    let now = if for_people(args.output) && !answer.rows.is_empty() { world_now(client) } else { None };
+    let table = past::history_table(&answer.rows, now);
+    let names = answer.rows.iter().map(|row| format!("job/{}/{}", row.tenant, row.name)).collect();
+    let empty = "nothing is over yet that is like that; live jobs: wharf get jobs".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
+
+fn for_people(format: ListFormat) -> bool {
+    matches!(format, ListFormat::Table | ListFormat::Wide)
+}
+
+fn show<A: Serialize>(args: &GetArgs, list: &List<'_, A>) -> anyhow::Result<()> {
+    let List { answer, names, table, empty } = list;
+    let look =
+        Look { wide: args.output == ListFormat::Wide, headers: !args.no_headers, paint: Paint::stdout() };
+    if names.is_empty() && args.output != ListFormat::Json {
+        output::remark(empty);
+    }
+    match args.output {
+        ListFormat::Json => output::print_json(answer),
+        ListFormat::Csv => output::print(&table.csv(look.headers)),
+        ListFormat::Name => output::print(&output::lines(names)),
+        ListFormat::Table | ListFormat::Wide if names.is_empty() => Ok(()),
+        ListFormat::Table | ListFormat::Wide => output::print(&table.aligned(look)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn rejected(line: &str) -> Option<String> {
+        let words = line.split_whitespace();
+        let Some(Command::Get(args)) = Cli::try_parse_from(words).unwrap().command else { panic!("{line}") };
+        reject_what_does_not_apply(&args).err().map(|usage| usage.to_string())
+    }
+
+    #[test]
+    fn a_filter_that_would_be_ignored_is_an_error() {
+        let text = rejected("wharf get nodes --tenant lab").unwrap();
+        assert_eq!(text, "--tenant does not apply to nodes; leave it out: wharf get nodes");
+        let text = rejected("wharf get jobs --limit 3").unwrap();
+        assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state");
+        assert_eq!(rejected("wharf get jobs --tenant lab --state waiting"), None);
+        assert_eq!(rejected("wharf get history --kind receipt --limit 3"), None);
+    }
+
+    #[test]
+    fn a_tenant_is_under_itself_and_its_parents_only() {
+        let tenant = |path: &str| TenantView {
+            path: path.into(),
+            lines: vec![],
+            weight: 1,
+            priority: 0,
+            waiting: 0,
+            running: 0,
+        };
+        assert!(is_under(&tenant("lab/nlp"), "lab"));
+        assert!(is_under(&tenant("lab"), "lab"));
+        assert!(!is_under(&tenant("labour"), "lab"));
+        assert!(!is_under(&tenant("lab"), "lab/nlp"));
+    }
+}

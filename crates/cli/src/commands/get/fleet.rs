@@ -1,0 +1,93 @@
+//! Nodes and GPUs as tables: what is handed out beside what is really used.
+
+use wharf_api::v1::{GpuView, Health, NodeView};
+
+use crate::numbers::{cores, percent, percent_or_unknown, size, tenths};
+use crate::output::Tone;
+use crate::table::{Cell, Column, Table};
+
+const NODE_COLUMNS: [Column; 10] = [
+    Column::text("NAME", "name"),
+    Column::text("MODEL", "model"),
+    Column::text("STATE", "state"),
+    Column::number("GPUS", "gpus"),
+    Column::number("ALLOC", "gpus_allocated"),
+    Column::number("SM", "sm_active"),
+    Column::number("OTHERS", "gpus_others").wide(),
+    Column::number("CPU FREE", "cpu_free_milli").wide(),
+    Column::number("MEMORY FREE", "memory_free").wide(),
+    Column::text("LEVELS", "levels").wide(),
+];
+
+const GPU_COLUMNS: [Column; 8] = [
+    Column::text("GPU", "gpu"),
+    Column::text("MODEL", "model"),
+    Column::text("HEALTH", "health"),
+    Column::number("ALLOC", "allocated"),
+    Column::number("SM", "sm_active"),
+    Column::number("MEMORY", "memory_gb").wide(),
+    Column::number("ISLAND", "island").wide(),
+    Column::text("JOBS", "jobs"),
+];
+
+/// One row per node.
+pub(in crate::commands) fn nodes_table(nodes: &[NodeView]) -> Table {
+    let mut table = Table::new(&NODE_COLUMNS);
+    for node in nodes {
+        let (state, tone) = node_state(node);
+        let levels: Vec<String> =
+            node.levels.iter().map(|(level, domain)| format!("{level}={domain}")).collect();
+        let free = |free: String, all: String| format!("{free}/{all}");
+        table.row(vec![
+            Cell::new(node.name.clone()),
+            Cell::new(if node.model.is_empty() { "-" } else { &node.model }).plain(&node.model),
+            Cell::new(state).tone(tone),
+            Cell::new(node.gpus.to_string()),
+            Cell::new(tenths(node.gpus_allocated)).plain(&node.gpus_allocated),
+            Cell::new(percent_or_unknown(node.sm_active)).plain_if_known(node.sm_active.as_ref()),
+            Cell::new(node.gpus_others.to_string()),
+            Cell::new(free(cores(node.cpu_free_milli), cores(node.cpu_milli))).plain(&node.cpu_free_milli),
+            Cell::new(free(size(node.memory_free), size(node.memory))).plain(&node.memory_free),
+            Cell::new(levels.join(",")),
+        ]);
+    }
+    table
+}
+
+/// Whether a node takes work, in words.
+pub(in crate::commands) fn node_state(node: &NodeView) -> (&'static str, Tone) {
+    match (node.up, node.cordoned) {
+        (true, false) => ("up", Tone::Good),
+        (true, true) => ("up, cordoned", Tone::Warn),
+        (false, false) => ("down", Tone::Bad),
+        (false, true) => ("down, cordoned", Tone::Bad),
+    }
+}
+
+/// One row per GPU.
+pub(in crate::commands) fn gpus_table(gpus: &[GpuView]) -> Table {
+    let mut table = Table::new(&GPU_COLUMNS);
+    for gpu in gpus {
+        let (health, tone) = health(gpu.health);
+        let memory = gpu.memory_gb.map_or_else(|| "?".to_owned(), |gb| format!("{gb}GB"));
+        table.row(vec![
+            Cell::new(format!("{}:{}", gpu.node, gpu.index)),
+            Cell::new(gpu.model.clone()),
+            Cell::new(health).tone(tone),
+            Cell::new(percent(gpu.allocated)).plain(&gpu.allocated),
+            Cell::new(percent_or_unknown(gpu.sm_active)).plain_if_known(gpu.sm_active.as_ref()),
+            Cell::new(memory).plain_if_known(gpu.memory_gb.as_ref()),
+            Cell::new(gpu.island.to_string()),
+            Cell::new(gpu.jobs.join(",")),
+        ]);
+    }
+    table
+}
+
+fn health(health: Health) -> (&'static str, Tone) {
+    match health {
+        Health::Healthy => ("healthy", Tone::Good),
+        Health::Failed => ("failed", Tone::Bad),
+        Health::Unknown => ("?", Tone::Warn),
+    }
+}

@@ -1,0 +1,88 @@
+//! `wharf plan`: what would happen to a job if it were handed in now.
+
+use std::process::ExitCode;
+
+use wharf_api::client::Client;
+use wharf_api::file::job::JobFile;
+use wharf_api::v1::{PlanView, VerdictWord};
+use wharf_engine::job::GpuAsk;
+
+use super::verdict::{self, Need};
+use super::{ask, fact, next_line, place_lines};
+use crate::args::{Format, PlanArgs};
+use crate::output::{self, Paint};
+
+/// Runs it.
+pub(crate) fn run(client: &Client, args: PlanArgs) -> anyhow::Result<ExitCode> {
+    let PlanArgs { job, output } = args;
+    let job = ask::job(job)?;
+    let plan = client.plan(&job)?;
+    match output {
+        Format::Text => output::print(&text(&job, &plan, Paint::stdout()))?,
+        Format::Json => output::print_json(&plan)?,
+    }
+    Ok(ExitCode::from(plan.verdict.verdict.exit_code()))
+}
+
+fn text(job: &JobFile, plan: &PlanView, paint: Paint) -> String {
+    let mut lines = verdict::head(&plan.verdict, paint);
+    lines.extend(place_lines(&plan.placements).into_iter().map(|line| format!("  {line}")));
+    let unit = if job.gpus == GpuAsk::Whole(0) { "tasks" } else { "GPUs" };
+    lines.extend(verdict::details(&plan.verdict, Need { unit, amount: plan.verdict.need }, paint));
+    lines.push(String::new());
+    lines.extend(verdict::ahead(&plan.verdict).map(|ahead| fact("ahead", &ahead, paint)));
+    lines.push(fact("basis", &verdict::basis(&plan.verdict), paint));
+    lines.push(next(plan.verdict.verdict, paint));
+    output::lines(&lines)
+}
+
+fn next(verdict: VerdictWord, paint: Paint) -> String {
+    match verdict {
+        VerdictWord::RunnableNow | VerdictWord::Running | VerdictWord::Starting => {
+            next_line(paint, "next:", "wharf submit, with the same arguments")
+        }
+        VerdictWord::Waits | VerdictWord::Leaving => {
+            next_line(paint, "next:", "wharf submit queues it; wharf top shows who is there now")
+        }
+        VerdictWord::Never => {
+            next_line(paint, "next:", "ask for less; what there is: wharf get nodes -o wide")
+        }
+        VerdictWord::Denied => next_line(paint, "next:", "what each tenant may use: wharf get tenants"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wharf_api::file::job::parse_job;
+    use wharf_api::v1::schema_of;
+
+    use super::super::samples::{placed, verdict, waiting};
+    use super::*;
+
+    fn plan(verdict: wharf_api::v1::VerdictView) -> PlanView {
+        PlanView { schema: schema_of::<PlanView>(), verdict, placements: vec![placed(0, "n1", &[2], 1.0)] }
+    }
+
+    #[test]
+    fn a_job_that_would_start_says_where() {
+        let job = parse_job("f", "{name: a, tenant: lab/nlp}").unwrap();
+        let now = plan(verdict(VerdictWord::RunnableNow, "Startable", "It would start now."));
+        let expected = "\
+STARTS NOW  Startable
+  It would start now.
+  task 0    n1 (GPU 2)
+
+  basis   policy 3, journal index 18234
+next: wharf submit, with the same arguments
+";
+        assert_eq!(text(&job, &now, Paint::OFF), expected);
+    }
+
+    #[test]
+    fn a_job_that_would_wait_shows_the_funnel() {
+        let job = parse_job("f", "{name: a, tenant: lab/nlp, tasks: 4, gpus: 8}").unwrap();
+        let text = text(&job, &PlanView { placements: vec![], ..plan(waiting().verdict) }, Paint::OFF);
+        assert!(text.contains("✗ free together   16  █ ◄ 16 short\n"), "{text}");
+        assert!(text.contains("  ahead   3 jobs of its tenant are served before it\n"), "{text}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Answers of a control plane, made up for tests.
+
+use wharf_api::v1::{
+    BlockerView, Explanation, FunnelStage, JobState, JobView, PlacementView, VerdictView, VerdictWord,
+    schema_of,
+};
+use wharf_engine::job::Class;
+
+/// A task on a node.
+pub(crate) fn placed(task: u32, node: &str, gpus: &[u32], share: f64) -> PlacementView {
+    PlacementView { task, node: node.into(), gpus: gpus.to_vec(), share }
+}
+
+/// An answer of one word.
+pub(crate) fn verdict(verdict: VerdictWord, reason: &str, text: &str) -> VerdictView {
+    VerdictView {
+        verdict,
+        reason: Some(reason.into()),
+        text: text.into(),
+        need: None,
+        have: None,
+        funnel: Vec::new(),
+        blockers: Vec::new(),
+        ahead: None,
+        policy_version: 3,
+        basis: 18_234,
+    }
+}
+
+/// A gang of four tasks that waits for room on one leaf.
+pub(crate) fn waiting() -> JobView {
+    let stages = [
+        ("fleet", 512),
+        ("healthy", 504),
+        ("right model", 256),
+        ("allowed", 256),
+        ("free", 40),
+        ("free together", 16),
+        ("within quota", 16),
+    ];
+    let funnel = stages.map(|(stage, gpus)| FunnelStage { stage: stage.into(), gpus });
+    let text = "16 of the 32 GPUs it needs are free on one leaf.";
+    let blocker = BlockerView { what: "GPUs free together".into(), need: 32.0, have: 16.0, gap: 16.0 };
+    JobView {
+        uid: "00000000000000000000000000000abc".into(),
+        name: "llama-70b".into(),
+        tenant: "lab/nlp".into(),
+        class: Class::Batch,
+        priority: 0,
+        tasks: 4,
+        min: 4,
+        gpus_per_task: 8.0,
+        state: JobState::Waiting,
+        verdict: VerdictView {
+            need: Some(32.0),
+            have: Some(16.0),
+            funnel: funnel.to_vec(),
+            blockers: vec![blocker],
+            ahead: Some(3),
+            ..verdict(VerdictWord::Waits, "WaitingForRoomTogether", text)
+        },
+        submitted_at_ms: 1_000_000,
+        first_start_ms: Some(1_060_000),
+        running_tasks: 0,
+        placements: Vec::new(),
+        attempts: 2,
+        evictions: 1,
+        failures: 0,
+    }
+}
+
+/// The same job when it runs.
+pub(crate) fn running() -> JobView {
+    JobView {
+        state: JobState::Running,
+        verdict: verdict(VerdictWord::Running, "Running", "All of its tasks run."),
+        running_tasks: 4,
+        placements: (0..4)
+            .map(|task| placed(task, &format!("n{task}"), &[0, 1, 2, 3, 4, 5, 6, 7], 1.0))
+            .collect(),
+        ..waiting()
+    }
+}
+
+/// The whole answer about a job.
+pub(crate) fn explanation(job: JobView) -> Explanation {
+    Explanation { schema: schema_of::<Explanation>(), job }
+}

@@ -1,0 +1,165 @@
+//! How the command line says no: what, why and what to do next, with an exit code to rely on.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use wharf_api::client::ClientError;
+use wharf_api::file::FileError;
+use wharf_api::v1::{Code, Problem};
+
+use crate::args::Format;
+use crate::numbers::span;
+use crate::output::{self, Paint, Tone};
+
+/// What a wrong command line exits with.
+pub(crate) const EXIT_USAGE: u8 = 64;
+/// What a command exits with that failed for a reason of this machine.
+const EXIT_FAILED: u8 = 1;
+
+/// Arguments that are fine one by one and make no sense together.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    /// What is wrong.
+    pub(crate) what: String,
+    /// What to type instead.
+    pub(crate) next: String,
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.what, self.next)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Tells the user, and says what to exit with.
+pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
+    let (problem, code) = understood(error);
+    let text = match format {
+        Format::Text => text(&problem, Paint::stderr()),
+        Format::Json => output::json(&problem).unwrap_or_else(|_| text(&problem, Paint::OFF)),
+    };
+    output::remark(text.trim_end());
+    ExitCode::from(code)
+}
+
+/// An error as a problem with its exit code.
+fn understood(error: &anyhow::Error) -> (Problem, u8) {
+    if let Some(error) = error.downcast_ref::<ClientError>() {
+        return (of_client(error), error.exit_code());
+    }
+    if let Some(error) = error.downcast_ref::<FileError>() {
+        return (of_file(error), EXIT_USAGE);
+    }
+    if let Some(Usage { what, next }) = error.downcast_ref::<Usage>() {
+        let problem = titled(Code::BadRequest, "The arguments do not fit together", what.clone());
+        return (problem.hint(next), EXIT_USAGE);
+    }
+    // A bare problem is one that was found here, by looking through a list.
+    if let Some(problem) = error.downcast_ref::<Problem>() {
+        return (problem.clone(), problem.code.exit_code());
+    }
+    let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
+    let why = if causes.is_empty() { "The command failed".to_owned() } else { causes.join(": ") };
+    (titled(Code::Internal, &why, error.to_string()), EXIT_FAILED)
+}
+
+fn of_client(error: &ClientError) -> Problem {
+    match error {
+        ClientError::Address { server, what } => {
+            let problem =
+                titled(Code::BadRequest, what, format!("{server:?} is no address of a control plane"));
+            problem.hint("write http://HOST:PORT in --server or WHARF_SERVER")
+        }
+        ClientError::Unreachable { server, source } => {
+            let problem = titled(Code::Unavailable, &source.to_string(), format!("no answer from {server}"));
+            problem.hint("is it running? start it with: wharf up, or name another with --server")
+        }
+        ClientError::Problem(problem) => Problem::clone(problem),
+        ClientError::Protocol { server, what } => {
+            let detail = format!("{server} does not answer like a control plane of this version");
+            titled(Code::Internal, what, detail).hint("compare: wharf --version, on both sides")
+        }
+    }
+}
+
+fn of_file(error: &FileError) -> Problem {
+    let FileError { file, line, column: _, what, near, allowed } = error;
+    let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
+    let problem = titled(Code::BadRequest, "It cannot be read", format!("{place}: {what}"));
+    let near = near.as_ref().map(|near| format!("did you mean {near:?}?"));
+    let allowed = allowed.as_ref().map(|allowed| format!("allowed here: {allowed}"));
+    let hints: Vec<String> = near.into_iter().chain(allowed).collect();
+    if hints.is_empty() { problem } else { problem.hint(hints.join(" ")) }
+}
+
+fn titled(code: Code, title: &str, detail: String) -> Problem {
+    Problem { title: title.to_owned(), ..Problem::new(code, detail) }
+}
+
+fn text(problem: &Problem, paint: Paint) -> String {
+    let Problem { kind: _, title, status: _, detail, code, hint, retry_after_ms } = problem;
+    let label = |word| paint.tone(Tone::Faint, word);
+    let mut lines = vec![
+        format!("{} {detail}", paint.strong(Tone::Bad, "error:")),
+        format!("{} {title} ({})", label("  why:"), code.word()),
+    ];
+    lines.extend(hint.as_ref().map(|hint| format!("{} {hint}", label(" next:"))));
+    let again = retry_after_ms.map(|millis| format!("{} in {}", label("again:"), span(millis.max(1000))));
+    lines.extend(again);
+    output::lines(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    fn shown(error: impl Into<anyhow::Error>) -> (String, u8) {
+        let (problem, code) = understood(&error.into());
+        (text(&problem, Paint::OFF), code)
+    }
+
+    #[test]
+    fn a_refusal_says_what_why_and_next() {
+        let problem = Problem::new(Code::QueueFull, "10000 jobs wait").hint("try later").retry_after_ms(2500);
+        let (text, code) = shown(ClientError::Problem(Box::new(problem)));
+        let expected = "error: 10000 jobs wait\n  why: Too many jobs wait (queue_full)\n next: try later\nagain: in 2s\n";
+        assert_eq!((text.as_str(), code), (expected, 3));
+    }
+
+    #[test]
+    fn every_kind_of_error_has_its_exit_code() {
+        let usage = Usage { what: "both".into(), next: "one".into() };
+        assert_eq!(shown(usage).1, 64);
+        assert_eq!(shown(Problem::new(Code::NoSuchNode, "no node x")).1, 4);
+        assert_eq!(shown(Problem::new(Code::Never, "never")).1, 2);
+        assert_eq!(shown(ClientError::Address { server: "x".into(), what: "no" }).1, 64);
+        assert_eq!(shown(ClientError::Protocol { server: "x".into(), what: "no".into() }).1, 69);
+        assert_eq!(shown(anyhow!("disk full").context("cannot write")).1, 1);
+    }
+
+    #[test]
+    fn a_failure_of_this_machine_tells_its_causes() {
+        let (text, _) = shown(anyhow!("disk full").context("cannot write"));
+        assert_eq!(text, "error: cannot write\n  why: disk full (internal)\n");
+    }
+
+    #[test]
+    fn a_wrong_file_names_the_line_and_what_was_perhaps_meant() {
+        let error = FileError {
+            file: "job.yaml".into(),
+            line: Some(3),
+            column: Some(1),
+            what: "unknown key \"gpu\"".into(),
+            near: Some("gpus".into()),
+            allowed: None,
+        };
+        let (text, code) = shown(error);
+        assert_eq!(code, 64);
+        assert!(text.starts_with("error: job.yaml:3: unknown key \"gpu\"\n"), "{text}");
+        assert!(text.ends_with(" next: did you mean \"gpus\"?\n"), "{text}");
+    }
+}
