@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{HistoryKind, JobState};
 
-pub(crate) use local::{BenchArgs, BenchCommand, CheckArgs, SimArgs, TraceFormat, UpArgs};
+pub(crate) use local::{BenchArgs, BenchCommand, CheckArgs, SimArgs, UpArgs};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\
@@ -386,4 +386,37 @@ pub(crate) enum Shell {
     Zsh,
     /// Fish
     Fish,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_overview_names_every_command_and_every_command_has_examples() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let about = command.get_about().expect(name).to_string();
+            assert!(
+                OVERVIEW.lines().any(|line| line.trim_start().starts_with(&format!("{name} "))),
+                "{name}"
+            );
+            let help = command.get_after_long_help().expect(name).to_string();
+            assert!(help.contains("Examples:\n  ") && help.contains("wharf "), "{name}");
+            assert!(!about.ends_with('.'), "{name}");
+        }
+        assert!(OVERVIEW.contains(SERVER_DEFAULT));
+    }
+
+    #[test]
+    fn no_line_of_the_overview_is_wider_than_a_page() {
+        assert_eq!(OVERVIEW.lines().find(|line| line.len() > 110), None);
+    }
 }

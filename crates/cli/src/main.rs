@@ -12,6 +12,7 @@ mod demo;
 mod numbers;
 mod output;
 mod problem;
+mod process;
 mod sim;
 mod table;
 mod top;
@@ -40,7 +41,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
     let client = || Client::new(server);
     match command {
         Command::Up(args) => up::run(args),
-        Command::Sim(args) => sim::run(args),
+        Command::Sim(args) => sim::run(&args),
         Command::Check(args) => check::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => commands::completions::run(&args),

@@ -27,8 +27,8 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// Its colour among the 256. All are of medium brightness, with a contrast of at least 4 to 1 on black and on
-    /// white alike: the sixteen named colours are not, and nobody tells us the background.
+    /// Its colour among the 256. All are of medium brightness, with a contrast of more than 3.7 to 1 on black and
+    /// on white alike: the sixteen named colours are not, and nobody tells us the background.
     pub(crate) fn colour(self) -> Option<u8> {
         match self {
             Self::Plain | Self::Strong => None,

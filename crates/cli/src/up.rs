@@ -40,10 +40,10 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
         format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
     })?;
     // The lock on the data directory comes first: nothing of another process's fleet or policy is touched.
-    let disk = SqliteDisk::open(&args.data, Mode::Own)?;
+    let journal = SqliteDisk::open(&args.data, Mode::Own)?;
     let (world, fleet) = open_world(&args)?;
     let policy_dir = policy_dir(&args, &fleet)?;
-    let (desk, running) = Desk::open(move || Controller::open(disk, world, Settings::default()))?;
+    let (desk, running) = Desk::open(move || Controller::open(journal, world, Settings::default()))?;
     let status = PolicyStatus::default();
     let outcome = match first_policy(&desk, &policy_dir).await {
         Ok(()) => serve(args, listener, &desk, status, policy_dir, &fleet).await,

@@ -27,7 +27,7 @@ pub enum Metric {
     GpusHealthy,
     /// Handed out.
     GpusAllocated,
-    /// Mean SM_ACTIVE.
+    /// Sum of SM_ACTIVE.
     GpusUsed,
     /// Waiting jobs.
     JobsPending,
@@ -88,7 +88,7 @@ impl Metric {
             Self::GpusTotal => "wharf_gpus",
             Self::GpusHealthy => "wharf_gpus_healthy",
             Self::GpusAllocated => "wharf_gpus_allocated",
-            Self::GpusUsed => "wharf_gpus_used_ratio",
+            Self::GpusUsed => "wharf_gpus_used",
             Self::JobsPending => "wharf_jobs_pending",
             Self::JobsActive => "wharf_jobs_active",
             Self::Nodes => "wharf_nodes",
@@ -112,7 +112,9 @@ impl Metric {
             Self::GpusTotal => "GPUs of the fleet, by model",
             Self::GpusHealthy => "GPUs that are healthy on nodes that are up, by model",
             Self::GpusAllocated => "GPUs handed out to jobs, by model; a share counts as its part",
-            Self::GpusUsed => "Mean SM_ACTIVE over the GPUs that report it, by model; absent when none does",
+            Self::GpusUsed => {
+                "GPUs that really compute: the sum of SM_ACTIVE over those that report it, by model; absent when none does"
+            }
             Self::JobsPending => "Jobs that wait, by class",
             Self::JobsActive => "Jobs that hold places, by class",
             Self::Nodes => "Nodes, by state: open, cordoned, down",

@@ -12,11 +12,11 @@ use wharf_engine::event::{Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
 use wharf_engine::job::GpuAsk;
 use wharf_engine::jobs::{Job, KindKey, Phase};
-use wharf_engine::policy::Amount;
+use wharf_engine::policy::{Amount, Quota};
 use wharf_engine::state::State;
 use wharf_engine::tree::{Meter, Tree};
 use wharf_engine::units::{GpuUnits, JobId, NodeId, TenantId, Timestamp};
-use wharf_engine::verdict::{Funnel, Quantity, Reason, Verdict};
+use wharf_engine::verdict::{Funnel, Quantity, Reason, Shortfall, Verdict};
 
 use crate::text;
 
@@ -112,13 +112,6 @@ pub(crate) fn verdict_view(state: &State, verdict: &Verdict, now: Timestamp) -> 
         _ => None,
     };
     let stages = verdict.funnel.iter().flat_map(|funnel| &funnel.stages);
-    let blocked = verdict.funnel.iter().flat_map(|funnel| {
-        funnel
-            .stages
-            .iter()
-            .filter(|(_, have)| *have < funnel.need)
-            .map(|(stage, have)| (stage, funnel.need, *have))
-    });
     VerdictView {
         verdict: word,
         reason: Some(verdict.reason.token().to_owned()),
@@ -128,18 +121,18 @@ pub(crate) fn verdict_view(state: &State, verdict: &Verdict, now: Timestamp) -> 
         funnel: stages
             .map(|(stage, have)| FunnelStage { stage: stage.word().to_owned(), gpus: whole(*have) })
             .collect(),
-        blockers: blocked
-            .map(|(stage, need, have)| BlockerView {
-                what: stage.word().to_owned(),
-                need: number(need),
-                have: number(have),
-                gap: number(need) - number(have),
-            })
-            .collect(),
+        // Stages after the first that fails leave no more than it does: they say nothing new.
+        blockers: blocker(verdict.reason).into_iter().collect(),
         ahead: verdict.funnel.as_ref().map(|_| verdict.ahead),
         policy_version: verdict.policy,
         basis: verdict.basis,
     }
+}
+
+fn blocker(reason: Reason) -> Option<BlockerView> {
+    let Reason::Short(Shortfall { stage, need, have, .. }) = reason else { return None };
+    let (need, have) = (number(need), number(have));
+    Some(BlockerView { what: stage.word().to_owned(), need, have, gap: need - have })
 }
 
 fn number(quantity: Quantity) -> f64 {
@@ -200,10 +193,11 @@ fn count(length: usize) -> u32 {
 pub(crate) fn all_gpus(state: &State, samples: &Samples) -> Vec<GpuView> {
     let mut jobs: BTreeMap<(NodeId, usize), Vec<String>> = BTreeMap::new();
     for (id, holding) in state.ledger.holdings() {
-        let name = state.jobs.get(id).map_or("?", |job| job.spec.name.as_str());
+        let path = |job: &Job| format!("{}/{}", state.tenants.path(job.spec.tenant), job.spec.name);
+        let name = state.jobs.get(id).map_or_else(|| "?".to_owned(), path);
         for task in holding.tasks.iter().filter(|task| task.holds()) {
             for gpu in task.place.gpus.indexes() {
-                jobs.entry((task.place.node, gpu)).or_default().push(name.to_owned());
+                jobs.entry((task.place.node, gpu)).or_default().push(name.clone());
             }
         }
     }
@@ -250,7 +244,11 @@ pub(crate) fn tenants(state: &State) -> Vec<TenantView> {
     shown
         .map(|id| {
             let line = &tree.lines[id.index()];
-            let lines = (0..tree.meters.len()).map(|meter| LineView {
+            // CPU and memory that nobody meters are no line of a tenant's.
+            let told = |meter: &usize| {
+                tree.meters[*meter].per_gpu().is_some() || line.quotas[*meter] != Quota::UNMETERED
+            };
+            let lines = (0..tree.meters.len()).filter(told).map(|meter| LineView {
                 resource: resource(state, tree.meters[meter]),
                 guaranteed: limited(tree.meters[meter], line.quotas[meter].guaranteed),
                 limit: limited(tree.meters[meter], line.quotas[meter].limit),

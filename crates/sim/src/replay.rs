@@ -168,8 +168,10 @@ impl Replay {
             DirectWorld::new(SimFleet::new(self.seed, std::mem::take(&mut self.nodes), Timestamp(BEGIN_MS)));
         let ended = Rc::new(RefCell::new(Vec::new()));
         let tapped = Tapped { disk, tap, ended: Rc::clone(&ended) };
+        // The whole journal is what a replay is for: nothing of it is cut.
+        let settings = Settings { snapshot_after: u64::MAX / 4, ..Settings::default() };
         let mut player = Player {
-            leader: Controller::open(tapped, world.clone(), Settings::default())?,
+            leader: Controller::open(tapped, world.clone(), settings)?,
             world,
             refused: BTreeMap::new(),
             findings: Vec::new(),

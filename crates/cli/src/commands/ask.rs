@@ -21,7 +21,7 @@ pub(super) fn job(args: JobArgs) -> anyhow::Result<JobFile> {
         (Some(path), true) if path == Path::new("-") => from_standard_input(),
         (Some(path), true) => Ok(load_job(&path)?),
         (Some(path), false) => Err(both(&path, &given).into()),
-        (None, false) => Ok(flags.job()?),
+        (None, false) => from_flags(flags),
         (None, true) => Err(neither().into()),
     }
 }
@@ -58,6 +58,20 @@ fn neither() -> Usage {
     }
 }
 
+/// What a job cannot do without is named as a flag here, not as the key of a file.
+fn from_flags(flags: JobFlags) -> anyhow::Result<JobFile> {
+    let missing = |what: &str, next: &str| Usage { what: what.into(), next: next.into() };
+    if flags.name.is_none() {
+        return Err(missing("--name is missing", "give the job a name: --name hello").into());
+    }
+    if flags.tenant.is_none() {
+        return Err(
+            missing("--tenant is missing", "say who pays: --tenant lab/nlp; wharf get tenants").into()
+        );
+    }
+    Ok(flags.job()?)
+}
+
 fn from_standard_input() -> anyhow::Result<JobFile> {
     if std::io::stdin().is_terminal() {
         remark("reading a job from this terminal; Ctrl-D ends it");
@@ -91,6 +105,8 @@ mod tests {
         let args = JobArgs { file: Some("job.yaml".into()), gpus: Some("1".into()), ..JobArgs::default() };
         let error = job(args).unwrap_err().to_string();
         assert!(error.contains("job.yaml") && error.contains("--gpus"), "{error}");
+        let nameless = JobArgs { gpus: Some("1".into()), ..JobArgs::default() };
+        assert!(job(nameless).unwrap_err().to_string().starts_with("--name is missing"));
         assert!(job(JobArgs::default()).unwrap_err().to_string().contains("no job is given"));
     }
 }

@@ -162,8 +162,8 @@ WAITS  WaitingForRoomTogether
   ✗ free together   16  █ ◄ 16 short
     within quota    16  █
 
-  in the way           need  have  gap
-  GPUs free together     32    16   16
+  in the way          need  have  gap
+  GPUs free together    32    16   16
 
   ahead   3 jobs of its tenant are served before it
   so far  submitted 12m ago, first started 11m ago; 2 attempts, 1 eviction, 0 failures

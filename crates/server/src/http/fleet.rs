@@ -120,7 +120,7 @@ pub(crate) fn pools(state: &Engine, samples: &Samples) -> Vec<PoolView> {
 
 fn pool_view(state: &Engine, pool: PoolId, samples: &Samples) -> PoolView {
     let (mut gpus, mut healthy, mut held) = (0, 0, 0);
-    let mut active: Option<Vec<u32>> = Some(Vec::new());
+    let mut active: Option<u64> = None;
     for (id, node) in state.fleet.nodes().filter(|(_, node)| node.facts.pool == pool) {
         gpus += u32::try_from(node.facts.gpus.len()).unwrap_or_default();
         let rooms = state.ledger.rooms().get(id).into_iter().flat_map(|room| &room.gpus);
@@ -128,13 +128,11 @@ fn pool_view(state: &Engine, pool: PoolId, samples: &Samples) -> PoolView {
             healthy += u32::from(node.facts.up && gpu.healthy);
             held += room.held.parts();
         }
-        // Nodes that are down say nothing; the mean is over those that do.
+        // Nodes that are down say nothing; the sum is over those that do.
         let of_node = samples.get(&node.facts.name).filter(|_| node.facts.up);
         for sample in of_node.into_iter().flatten() {
-            match (&mut active, sample.sm_active_milli) {
-                (Some(active), Some(milli)) => active.push(milli),
-                (_, None) => active = None,
-                (None, Some(_)) => {}
+            if let Some(milli) = sample.sm_active_milli {
+                active = Some(active.unwrap_or(0) + u64::from(milli));
             }
         }
     }
@@ -143,6 +141,6 @@ fn pool_view(state: &Engine, pool: PoolId, samples: &Samples) -> PoolView {
         gpus,
         healthy,
         allocated: gpu_number(GpuUnits::from_parts(held)),
-        used_sm: active.as_deref().and_then(view::mean),
+        used_sm: active.map(thousandths),
     }
 }

@@ -1,0 +1,25 @@
+//! What the operating system says of a process.
+
+use std::path::PathBuf;
+
+/// CPU time of this process so far; `None` where the system does not say.
+pub(crate) fn cpu_seconds() -> Option<f64> {
+    cpu_seconds_of("self")
+}
+
+/// CPU time of a process, by pid or `self`.
+pub(crate) fn cpu_seconds_of(pid: &str) -> Option<f64> {
+    let stat = std::fs::read_to_string(PathBuf::from("/proc").join(pid).join("stat")).ok()?;
+    // Fields after the name, which may hold spaces: user and system time are the 12th and 13th, in ticks of 1/100 s.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks: Vec<u32> = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    Some(f64::from(ticks.iter().sum::<u32>()) / 100.0)
+}
+
+/// Memory of a process in bytes, at its highest so far.
+pub(crate) fn memory_peak_of(pid: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(PathBuf::from("/proc").join(pid).join("status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,239 @@
+//! Replay of a trace: our own CSV in, a report and one row a job out.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use wharf_api::file::fleet::load_fleet;
+use wharf_api::file::policy::load_policy;
+use wharf_controller::disk::{Index, Record};
+use wharf_controller::memory::MemoryDisk;
+use wharf_controller::sqlite::{Mode, SqliteDisk};
+use wharf_engine::job::{Class, GPUS_PER_TASK_MAX, GpuAsk, TASKS_MAX};
+use wharf_engine::policy::{GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::units::{GpuUnits, Millis};
+use wharf_server::policy::errors_text;
+use wharf_sim::replay::{JobRow, Replay, ReplayReport, TraceJob};
+
+use super::input;
+use crate::args::{Format, SimArgs};
+use crate::process::cpu_seconds;
+
+/// One row of the file. Columns from `model` on may be absent.
+#[derive(Debug, Deserialize)]
+struct Row {
+    job_id: String,
+    tenant: String,
+    class: Class,
+    priority: Option<i32>,
+    tasks: Option<u32>,
+    min: Option<u32>,
+    gpus: f64,
+    #[serde(default)]
+    model: String,
+    submit_s: f64,
+    duration_s: f64,
+    #[serde(default)]
+    limit_s: Option<f64>,
+    #[serde(default)]
+    estimate_s: Option<f64>,
+}
+
+pub(super) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
+    let file = args.trace.as_deref().expect("clap asks for one kind of work");
+    let given = input::read(file)?;
+    let jobs = parse(&file.display().to_string(), &given.text)?;
+    let Some(fleet) = &args.fleet else { bail!("a replay needs a fleet: --fleet NAME|FILE") };
+    let loaded = load_fleet(fleet)?;
+    let policy = policy(args.policy.as_deref(), &jobs)?;
+    let fleet_hash =
+        Sha256::digest(std::fs::read(fleet).unwrap_or_else(|_| fleet.clone().into_bytes())).into();
+    let policy_hash = Sha256::digest(policy.digest.as_bytes()).into();
+    let inputs = input::combined(&[given.sha256, fleet_hash, policy_hash]);
+    let replay = Replay { jobs, nodes: loaded.nodes, policy, seed: args.seed };
+    let (mut report, rows) = play(replay, args)?;
+    report.inputs_sha256 = inputs;
+    report.cpu_s = cpu_seconds();
+    if let Some(path) = &args.jobs {
+        write_rows(path, &rows)?;
+    }
+    show(&report, args.output)?;
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn play(replay: Replay, args: &SimArgs) -> anyhow::Result<(ReplayReport, Vec<JobRow>)> {
+    let mut events = match &args.events {
+        Some(path) => Some(BufWriter::new(
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+        )),
+        None => None,
+    };
+    let mut failed = None;
+    let mut tap = |index: Index, record: &Record| {
+        if let Some(out) = &mut events {
+            let written = write_event(out, index, record);
+            failed = failed.take().or(written.err());
+        }
+    };
+    let played = match &args.data {
+        Some(dir) => replay.run(SqliteDisk::open(dir, Mode::Bulk)?, &mut tap)?,
+        None => replay.run(MemoryDisk::new(), &mut tap)?,
+    };
+    if let Some(error) = failed {
+        return Err(error).context("cannot write the events");
+    }
+    if let Some(mut out) = events {
+        out.flush().context("cannot write the events")?;
+    }
+    Ok(played)
+}
+
+fn write_event(out: &mut impl Write, index: Index, record: &Record) -> std::io::Result<()> {
+    write!(out, r#"{{"index":{index},"at_ms":{},"event":"#, record.at)?;
+    out.write_all(&record.body)?;
+    out.write_all(b"}\n")
+}
+
+/// Reads a trace; an error names the line and what is allowed.
+fn parse(file: &str, text: &str) -> anyhow::Result<Vec<TraceJob>> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let mut jobs = Vec::new();
+    let mut seen = BTreeSet::new();
+    let headers = reader.headers().with_context(|| format!("{file}:1: no header"))?.clone();
+    for record in reader.records() {
+        let record = record.with_context(|| format!("{file}: not CSV"))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let row: Row = record.deserialize(Some(&headers)).with_context(|| format!(
+            "{file}:{line}: columns are job_id,tenant,class,priority,tasks,min,gpus,model,submit_s,duration_s,limit_s,estimate_s"
+        ))?;
+        let job = job(row).with_context(|| format!("{file}:{line}"))?;
+        if !seen.insert((job.tenant.clone(), job.id.clone())) {
+            bail!("{file}:{line}: job_id {:?} stands twice for {}", job.id, job.tenant);
+        }
+        jobs.push(job);
+    }
+    Ok(jobs)
+}
+
+fn job(row: Row) -> anyhow::Result<TraceJob> {
+    let tasks = row.tasks.unwrap_or(1);
+    let min = row.min.unwrap_or(tasks);
+    if tasks == 0 || tasks > TASKS_MAX {
+        bail!("tasks {tasks} is not between 1 and {TASKS_MAX}");
+    }
+    if min == 0 || min > tasks {
+        bail!("min {min} is not between 1 and tasks, which is {tasks}");
+    }
+    Ok(TraceJob {
+        id: row.job_id,
+        tenant: row.tenant,
+        class: row.class,
+        priority: row.priority.unwrap_or(0),
+        tasks,
+        min,
+        gpus: gpus(row.gpus)?,
+        model: row.model,
+        submit: millis(row.submit_s)?,
+        duration: millis(row.duration_s)?,
+        limit: row.limit_s.map(millis).transpose()?,
+        estimate: row.estimate_s.map(millis).transpose()?,
+    })
+}
+
+fn gpus(number: f64) -> anyhow::Result<GpuAsk> {
+    if !(0.0..=f64::from(GPUS_PER_TASK_MAX)).contains(&number) {
+        bail!("gpus {number} is not between 0 and {GPUS_PER_TASK_MAX}");
+    }
+    if number.fract() == 0.0 {
+        return Ok(GpuAsk::Whole(whole(number)?.try_into()?));
+    }
+    if number > 1.0 {
+        bail!("gpus {number} is neither whole nor a part of one GPU");
+    }
+    Ok(GpuAsk::Share(GpuUnits::from_parts(whole((number * 1000.0).round())? * 3)))
+}
+
+fn millis(seconds: f64) -> anyhow::Result<Millis> {
+    if !(0.0..=1e10).contains(&seconds) {
+        bail!("{seconds} is not a number of seconds");
+    }
+    Ok(Millis(whole((seconds * 1000.0).round())?))
+}
+
+/// A float that is a whole number, as one.
+fn whole(number: f64) -> anyhow::Result<u64> {
+    format!("{number:.0}").parse().with_context(|| format!("{number} is not a whole number"))
+}
+
+/// The policy that is asked for, or one without promises and limits for whoever the trace names.
+fn policy(dir: Option<&Path>, jobs: &[TraceJob]) -> anyhow::Result<Policy> {
+    let names: BTreeSet<&str> = jobs.iter().map(|job| job.tenant.as_str()).collect();
+    if let Some(dir) = dir {
+        let policy = load_policy(dir).map_err(|errors| anyhow::anyhow!(errors_text(&errors)))?;
+        let unknown = |name: &&&str| !policy.tenants.iter().any(|tenant| tenant.path == ***name);
+        if let Some(name) = names.iter().find(unknown) {
+            let known: Vec<&str> = policy.tenants.iter().map(|tenant| tenant.path.as_str()).collect();
+            bail!(
+                "the trace has jobs of {name:?}, which the policy does not name; it names: {}",
+                known.join(", ")
+            );
+        }
+        return Ok(policy);
+    }
+    let tenant = |path: &str| Tenant {
+        path: path.to_owned(),
+        gpus: GpuQuota::Any(Quota::NONE),
+        cpu: Quota::UNMETERED,
+        memory: Quota::UNMETERED,
+        weight: 1,
+        priority: 0,
+    };
+    let mut paths = BTreeSet::new();
+    for name in names {
+        let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+        paths.extend(ends.map(|end| &name[..end]));
+    }
+    Ok(Policy {
+        digest: "no promises, no limits".to_owned(),
+        tenants: paths.into_iter().map(tenant).collect(),
+        ..Policy::default()
+    })
+}
+
+fn write_rows(path: &Path, rows: &[JobRow]) -> anyhow::Result<()> {
+    let mut out = csv::Writer::from_path(path).with_context(|| format!("cannot write {}", path.display()))?;
+    for row in rows {
+        out.serialize(row)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn show(report: &ReplayReport, format: Format) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if format == Format::Json {
+        writeln!(out, "{}", serde_json::to_string(report)?)?;
+        return Ok(());
+    }
+    writeln!(out, "{} jobs, {} succeeded, {} events", report.jobs, report.succeeded, report.events)?;
+    for (reason, count) in &report.refused {
+        writeln!(out, "refused {count}: {reason}")?;
+    }
+    let waits = report.wait_s;
+    writeln!(out, "wait s: mean {} p50 {} p90 {} p99 {}", waits.mean, waits.p50, waits.p90, waits.p99)?;
+    writeln!(
+        out,
+        "evictions {}, lost {} GPU s, useful {} GPU s",
+        report.evictions, report.lost_gpu_s, report.useful_gpu_s
+    )?;
+    writeln!(out, "allocated {} %", report.alloc_pct)?;
+    for finding in &report.findings {
+        writeln!(out, "finding: {finding}")?;
+    }
+    writeln!(out, "state {}", report.state_hash)?;
+    Ok(())
+}

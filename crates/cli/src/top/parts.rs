@@ -1,0 +1,284 @@
+//! The parts of the screen, each drawn into the place it is given.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Cell, Row, Table, Widget};
+use wharf_api::v1::{JobState, LineView, PoolView, QueueRow, Summary, TenantView, VerdictWord};
+use wharf_engine::job::Class;
+
+use super::screen::style;
+use crate::numbers::{UNKNOWN, UNLIMITED, age, number, percent, tenths};
+use crate::output::Tone;
+
+/// Resources that are no GPUs, as the wire names them: the screen is about GPUs.
+const BESIDE_GPUS: [&str; 2] = ["cpu", "memory"];
+
+/// The pools that have GPUs.
+pub(super) fn pools(summary: &Summary) -> impl Iterator<Item = &PoolView> {
+    summary.pools.iter().filter(|pool| pool.gpus > 0)
+}
+
+/// Tenants with each of their lines about GPUs.
+pub(super) fn lines(summary: &Summary) -> impl Iterator<Item = (&TenantView, &LineView)> {
+    let lines = summary.tenants.iter().flat_map(|tenant| tenant.lines.iter().map(move |line| (tenant, line)));
+    lines.filter(|(_, line)| !BESIDE_GPUS.contains(&line.resource.as_str()))
+}
+
+/// Jobs by class and state; beside them the control plane.
+pub(super) fn head(summary: &Summary, area: Rect, buffer: &mut Buffer) {
+    let [left, _, right] =
+        Layout::horizontal([Constraint::Length(48), Constraint::Length(2), Constraint::Fill(1)]).areas(area);
+    let titles = JobState::ALL.map(|state| number_cell(state.word(), style(Tone::Faint)));
+    let titles = Row::new([Cell::from(" jobs").style(style(Tone::Faint))].into_iter().chain(titles));
+    let classes = Class::ALL.map(|class| {
+        let cells = JobState::ALL.map(|state| count_cell(summary, class, state));
+        Row::new([Cell::from(format!(" {}", class.word()))].into_iter().chain(cells))
+    });
+    let widths = [Constraint::Fill(1)].into_iter().chain([Constraint::Length(8); 4]);
+    Table::new([titles].into_iter().chain(classes), widths).render(left, buffer);
+    control_plane(summary).render(right, buffer);
+}
+
+fn count_cell(summary: &Summary, class: Class, state: JobState) -> Cell<'static> {
+    let same = summary.jobs.iter().filter(|count| count.class == class && count.state == state);
+    let count: u32 = same.map(|count| count.count).sum();
+    let tone = match (state, count) {
+        (_, 0) => Tone::Faint,
+        (JobState::Waiting | JobState::Leaving, _) => Tone::Warn,
+        (JobState::Starting | JobState::Running, _) => Tone::Good,
+    };
+    number_cell(&count.to_string(), style(tone))
+}
+
+fn control_plane(summary: &Summary) -> Text<'static> {
+    let all = |part: fn(&PoolView) -> f64| tenths(pools(summary).map(part).sum::<f64>());
+    let times = summary.decision_ms.map_or_else(
+        || format!("{UNKNOWN}, none yet"),
+        |times| format!("p50 {} p99 {} ms", number(times.p50), number(times.p99)),
+    );
+    let gpus = all(|pool| f64::from(pool.gpus));
+    let allocated = all(|pool| pool.allocated);
+    let facts = [
+        ("journal", format!("{}, term {}", summary.journal.index, summary.journal.term)),
+        ("decides", times),
+        ("GPUs", format!("{gpus}, {allocated} allocated")),
+        ("", really_used(summary)),
+    ];
+    let line = |(label, value): (&'static str, String)| {
+        Line::from(vec![Span::styled(format!("{label:<8}"), style(Tone::Faint)), Span::raw(value)])
+    };
+    Text::from(facts.map(line).to_vec())
+}
+
+/// The sum of what is known, and of how many GPUs nothing is.
+fn really_used(summary: &Summary) -> String {
+    let known: Vec<f64> = pools(summary).filter_map(|pool| pool.used_sm).collect();
+    let unknown: u32 = pools(summary).filter(|pool| pool.used_sm.is_none()).map(|pool| pool.gpus).sum();
+    let sum = tenths(known.iter().sum());
+    match (known.is_empty(), unknown) {
+        (false, 0) => format!("{sum} really used"),
+        (false, unknown) => format!("{sum} used + {UNKNOWN} of {unknown}"),
+        (true, _) => format!("{UNKNOWN} really used"),
+    }
+}
+
+/// A bar per pool: what really computes, what is handed out, what is free, what is broken.
+pub(super) fn fleet(summary: &Summary, area: Rect, buffer: &mut Buffer) {
+    let legend = [
+        ("█ really used", Tone::Good),
+        ("▒ allocated", Tone::Accent),
+        ("· free", Tone::Faint),
+        ("× broken", Tone::Bad),
+    ];
+    let [title, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    rule("FLEET", legend.map(|(text, tone)| Span::styled(text, style(tone))).to_vec(), title, buffer);
+    let told: Vec<[String; 4]> = pools(summary).map(pool_told).collect();
+    let longest =
+        |column: usize| told.iter().map(|told| told[column].chars().count()).max().unwrap_or_default();
+    let widths = [0, 1, 2, 3].map(|column| u16::try_from(longest(column)).unwrap_or(u16::MAX));
+    let bar_width = area.width.saturating_sub(widths.iter().fold(5, |sum, width| width.saturating_add(sum)));
+    let rows = pools(summary).zip(&told).map(|(pool, told)| pool_row(pool, told, bar_width));
+    let [model, rest @ ..] = widths.map(Constraint::Length);
+    let columns = [model, Constraint::Length(bar_width)].into_iter().chain(rest);
+    Table::new(rows, columns).render(bars, buffer);
+}
+
+/// Model, what is handed out, what is used, what is broken.
+fn pool_told(pool: &PoolView) -> [String; 4] {
+    let gpus = f64::from(pool.gpus);
+    let broken = pool.gpus.saturating_sub(pool.healthy);
+    let allocated = percent(pool.allocated / gpus);
+    [
+        format!(" {}", pool.model),
+        format!("{}/{} alloc {allocated:>4}", tenths(pool.allocated), pool.gpus),
+        pool.used_sm.map_or_else(
+            || format!("used {UNKNOWN}"),
+            |used| format!("used {} {:>4}", tenths(used), percent(used / gpus)),
+        ),
+        if broken > 0 { format!("{broken} broken") } else { String::new() },
+    ]
+}
+
+fn pool_row(pool: &PoolView, told: &[String; 4], bar_width: u16) -> Row<'static> {
+    let gpus = f64::from(pool.gpus);
+    let broken = f64::from(pool.gpus.saturating_sub(pool.healthy)) / gpus;
+    let parts = Parts { used: pool.used_sm.unwrap_or(0.0) / gpus, allocated: pool.allocated / gpus, broken };
+    let [model, allocated, used, broken] = told;
+    let used_tone = if pool.used_sm.is_some() { Tone::Good } else { Tone::Warn };
+    Row::new([
+        Cell::from(model.clone()).style(style(Tone::Strong)),
+        Cell::from(parts.bar(bar_width)),
+        number_cell(allocated, style(Tone::Accent)),
+        number_cell(used, style(used_tone)),
+        Cell::from(broken.clone()).style(style(Tone::Bad)),
+    ])
+}
+
+/// Parts of a pool, each of 1.
+struct Parts {
+    used: f64,
+    allocated: f64,
+    broken: f64,
+}
+
+impl Parts {
+    fn bar(&self, width: u16) -> Line<'static> {
+        let cells = f64::from(width.max(1));
+        // What is there at all is seen: a single broken GPU of a thousand still takes a cell.
+        let seen = |part: f64| if part > 0.0 { part.max(0.75 / cells) } else { 0.0 };
+        let (used, allocated, broken) = (seen(self.used), seen(self.allocated), seen(self.broken));
+        let cell = |index: u16| match (f64::from(index) + 0.5) / cells {
+            at if at > 1.0 - broken => ("×", Tone::Bad),
+            at if at < used => ("█", Tone::Good),
+            at if at < allocated => ("▒", Tone::Accent),
+            _ => ("·", Tone::Faint),
+        };
+        let cells = (0..width).map(cell).map(|(symbol, tone)| Span::styled(symbol, style(tone)));
+        Line::from(cells.collect::<Vec<_>>())
+    }
+}
+
+/// What each tenant is promised, may use and uses.
+pub(super) fn tenants(summary: &Summary, area: Rect, buffer: &mut Buffer) {
+    if area.height < 3 {
+        return;
+    }
+    let [title, list] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let room = usize::from(list.height.saturating_sub(1));
+    let all = lines(summary).count();
+    let hidden = all.saturating_sub(room);
+    let more = (hidden > 0).then(|| format!("{hidden} more: wharf get tenants"));
+    let more = more.map(|more| Span::styled(more, style(Tone::Faint)));
+    rule("TENANTS", more.into_iter().collect(), title, buffer);
+    let widths = [0, 8, 10, 8, 8, 9, 7, 7];
+    let name_width = usize::from(area.width.saturating_sub(widths.iter().sum::<u16>() + 7));
+    let titles = ["guaranteed", "used", "fair", "limit", "running", "waiting"];
+    let titles = titles.map(|title| number_cell(title, Style::new()));
+    let head = [Cell::from(" tenant"), Cell::from("resource")].into_iter().chain(titles);
+    let rows = lines(summary).take(room).map(|(tenant, line)| tenant_row(tenant, line, name_width));
+    let widths = widths.map(|width| if width == 0 { Constraint::Fill(1) } else { Constraint::Length(width) });
+    Table::new(rows, widths).header(Row::new(head).style(style(Tone::Faint))).render(list, buffer);
+}
+
+fn tenant_row(tenant: &TenantView, line: &LineView, name_width: usize) -> Row<'static> {
+    let LineView { resource, guaranteed, limit, fair_share, used, demand: _ } = line;
+    let owed = guaranteed.is_some_and(|guaranteed| *used < guaranteed) && tenant.waiting > 0;
+    let borrows = guaranteed.is_some_and(|guaranteed| *used > guaranteed);
+    let tone = match (owed, borrows) {
+        (true, _) => Tone::Bad,
+        (false, true) => Tone::Accent,
+        (false, false) => Tone::Plain,
+    };
+    let bound = |amount: &Option<f64>| amount.map_or_else(|| UNLIMITED.to_owned(), tenths);
+    let waiting = style(if tenant.waiting > 0 { Tone::Warn } else { Tone::Faint });
+    Row::new([
+        Cell::from(shortened(&format!(" {}", tenant.path), name_width)),
+        Cell::from(resource.clone()),
+        number_cell(&bound(guaranteed), Style::new()),
+        number_cell(&tenths(*used), style(tone)),
+        number_cell(&tenths(*fair_share), Style::new()),
+        number_cell(&bound(limit), Style::new()),
+        number_cell(&tenant.running.to_string(), Style::new()),
+        number_cell(&tenant.waiting.to_string(), waiting),
+    ])
+}
+
+/// Jobs that wait, in the order in which they are served.
+pub(super) fn queue(summary: &Summary, scroll: usize, area: Rect, buffer: &mut Buffer) {
+    let [title, list] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let waiting = summary.jobs.iter().filter(|count| count.state == JobState::Waiting);
+    let waiting: u32 = waiting.map(|count| count.count).sum();
+    rule("QUEUE", vec![Span::styled(format!("{waiting} waiting"), style(Tone::Faint))], title, buffer);
+    if summary.queue.is_empty() {
+        return Line::from(" nobody waits").style(style(Tone::Good)).render(list, buffer);
+    }
+    let lengths = summary.queue.iter().map(|row| row.tenant.chars().count() + row.name.chars().count() + 2);
+    let name_width = u16::try_from(lengths.max().unwrap_or_default()).unwrap_or(u16::MAX);
+    let name_width = name_width.clamp(8, area.width / 3);
+    let widths = [
+        Constraint::Length(name_width),
+        Constraint::Length(11),
+        Constraint::Length(6),
+        Constraint::Length(6),
+        Constraint::Fill(1),
+    ];
+    let head = [
+        Cell::from(" job"),
+        Cell::from("class"),
+        number_cell("gpus", Style::new()),
+        number_cell("age", Style::new()),
+        Cell::from("why"),
+    ];
+    let rows = summary.queue.iter().skip(scroll).map(|row| queue_row(row, summary.now_ms, name_width.into()));
+    let rows = rows.take(usize::from(list.height));
+    Table::new(rows, widths).header(Row::new(head).style(style(Tone::Faint))).render(list, buffer);
+}
+
+fn queue_row(row: &QueueRow, now: u64, name_width: usize) -> Row<'static> {
+    let tone = match row.verdict {
+        VerdictWord::Never | VerdictWord::Denied => Tone::Bad,
+        VerdictWord::Waits | VerdictWord::Leaving => Tone::Warn,
+        VerdictWord::RunnableNow | VerdictWord::Running | VerdictWord::Starting => Tone::Good,
+    };
+    let reason = row.reason.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+    let why = Line::from(vec![
+        Span::styled(reason, style(tone)),
+        Span::styled(format!("  {}", row.text), style(Tone::Faint)),
+    ]);
+    Row::new([
+        Cell::from(shortened(&format!(" {}/{}", row.tenant, row.name), name_width)),
+        Cell::from(row.class.word()),
+        number_cell(&number(row.gpus), Style::new()),
+        number_cell(&age(row.since_ms, Some(now)), Style::new()),
+        Cell::from(why),
+    ])
+}
+
+/// A line across the screen that says what is below it.
+fn rule(name: &'static str, beside: Vec<Span<'static>>, area: Rect, buffer: &mut Buffer) {
+    Line::from("─".repeat(usize::from(area.width))).style(style(Tone::Faint)).render(area, buffer);
+    // The name is not as faint as the line it stands on.
+    let name = Span::styled(name, style(Tone::Strong).fg(Color::Reset));
+    let name = [Span::raw(" "), name, Span::raw(" ")];
+    let beside = beside.into_iter().flat_map(|span| [Span::raw(" "), span]);
+    let mut line: Vec<Span<'_>> = name.into_iter().chain(beside).collect();
+    if line.len() > 3 {
+        line.push(Span::raw(" "));
+    }
+    Line::from(line).render(Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area }, buffer);
+}
+
+fn number_cell(text: &str, look: Style) -> Cell<'static> {
+    Cell::from(Line::from(text.to_owned()).alignment(Alignment::Right)).style(look)
+}
+
+/// A path without its beginning, where it is too long: the end tells more.
+fn shortened(path: &str, width: usize) -> String {
+    let long_by = path.chars().count().saturating_sub(width);
+    if long_by == 0 {
+        return path.to_owned();
+    }
+    " …".chars().chain(path.chars().skip(long_by + 2)).collect()
+}

@@ -1,0 +1,225 @@
+//! What the screen looks like, and which key does what.
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::{Color, Modifier};
+use wharf_api::v1::{
+    DecisionTimes, JobCount, JobState, JournalView, LineView, PoolView, QueueRow, TenantView, VerdictWord,
+    schema_of,
+};
+use wharf_engine::job::Class;
+
+use super::*;
+
+fn pool(model: &str, gpus: u32, healthy: u32, allocated: f64, used_sm: Option<f64>) -> PoolView {
+    PoolView { model: model.into(), gpus, healthy, allocated, used_sm }
+}
+
+fn tenant(path: &str, guaranteed: Option<f64>, used: f64, limit: Option<f64>, waiting: u32) -> TenantView {
+    let line = |resource: &str| LineView {
+        resource: resource.into(),
+        guaranteed,
+        limit,
+        fair_share: used * 1.25,
+        used,
+        demand: used * 2.0,
+    };
+    TenantView {
+        path: path.into(),
+        lines: vec![line("any"), line("cpu")],
+        weight: 1,
+        priority: 0,
+        waiting,
+        running: 7,
+    }
+}
+
+fn row(number: u64) -> QueueRow {
+    QueueRow {
+        uid: format!("{number:032x}"),
+        name: format!("sweep-{number}"),
+        tenant: "lab/nlp".into(),
+        class: Class::Batch,
+        gpus: 8.0,
+        since_ms: 1_763_250_301_000 - number * 90_000,
+        verdict: VerdictWord::Waits,
+        reason: Some("WaitingForCapacity".into()),
+        text: "4 of the 8 GPUs it needs are free.".into(),
+    }
+}
+
+fn summary() -> Summary {
+    let count = |class, state, count| JobCount { class, state, count };
+    Summary {
+        schema: schema_of::<Summary>(),
+        now_ms: 1_763_250_301_000,
+        pools: vec![
+            pool("h100", 256, 248, 240.0, Some(98.2)),
+            pool("a100", 128, 128, 32.5, Some(30.0)),
+            pool("l40s", 64, 64, 64.0, None),
+            pool("", 0, 0, 0.0, None),
+        ],
+        tenants: vec![
+            tenant("lab", None, 336.5, None, 13),
+            tenant("lab/nlp", Some(128.0), 200.0, Some(256.0), 0),
+            tenant("lab/vision", Some(128.0), 100.0, None, 13),
+            tenant("lab/a-tenant-with-quite-a-long-name", Some(8.0), 4.0, None, 0),
+        ],
+        queue: (0..13).map(row).collect(),
+        jobs: vec![
+            count(Class::Inference, JobState::Running, 12),
+            count(Class::Batch, JobState::Running, 33),
+            count(Class::Batch, JobState::Waiting, 13),
+        ],
+        journal: JournalView { index: 18_234, term: 3 },
+        decision_ms: Some(DecisionTimes { p50: 0.8, p99: 4.125 }),
+    }
+}
+
+fn view<'a>(summary: Option<&'a Summary>, trouble: Option<&'a str>, scroll: usize) -> View<'a> {
+    View { server: "http://127.0.0.1:8470", summary, trouble, scroll, live: true }
+}
+
+/// The frame as a terminal of that size shows it.
+fn drawn(view: &View<'_>, width: u16, height: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let draw = |to: &mut ratatui::Frame<'_>| {
+        let drawn = frame(view, to.area().as_size());
+        to.buffer_mut().merge(&drawn);
+    };
+    terminal.draw(draw).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn assert_looks(buffer: &Buffer, file: &str, expected: &str) {
+    let shown = text(buffer);
+    if std::env::var_os("WHARF_BLESS").is_some_and(|value| value == "1") {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top").join(file);
+        std::fs::write(path, &shown).unwrap();
+        return;
+    }
+    assert_eq!(shown, expected, "{file} looks different; WHARF_BLESS=1 accepts:\n{shown}");
+}
+
+#[test]
+fn it_fits_on_a_small_terminal() {
+    let summary = summary();
+    let buffer = drawn(&view(Some(&summary), None, 0), 80, 24);
+    assert_looks(&buffer, "80x24.txt", include_str!("../../tests/top/80x24.txt"));
+}
+
+#[test]
+fn it_uses_a_larger_terminal() {
+    let summary = summary();
+    let buffer = drawn(&view(Some(&summary), None, 0), 120, 40);
+    assert_looks(&buffer, "120x40.txt", include_str!("../../tests/top/120x40.txt"));
+}
+
+#[test]
+fn once_shows_everything_and_no_keys() {
+    let text = once("http://127.0.0.1:8470", &summary(), 10);
+    assert!(text.contains("sweep-12") && text.contains("lab/vision"), "{text}");
+    assert!(!text.contains("q quit"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn what_is_unknown_is_a_question_mark() {
+    let summary = Summary { decision_ms: None, ..summary() };
+    let text = once("s", &summary, 100);
+    assert!(text.contains("used ?"), "{text}");
+    assert!(text.contains("128.2 used + ? of 64"), "an unknown pool is no zero: {text}");
+    assert!(text.contains("decides ?, none yet"), "{text}");
+}
+
+#[test]
+fn a_lost_server_is_told_in_a_banner_over_the_last_numbers() {
+    let summary = summary();
+    let buffer = drawn(&view(Some(&summary), Some("no answer from X for 5s"), 0), 80, 24);
+    let text = text(&buffer);
+    assert!(text.starts_with(" no answer from X for 5s\n"), "{text}");
+    assert!(text.contains("h100"), "{text}");
+    let first = buffer.cell((1, 0)).unwrap();
+    assert_eq!(first.fg, Color::Indexed(160));
+    assert!(first.modifier.contains(Modifier::REVERSED));
+}
+
+#[test]
+fn before_the_first_answer_and_in_a_tiny_window_it_says_so() {
+    let waiting = text(&drawn(&view(None, None, 0), 80, 24));
+    assert!(waiting.contains("waiting for the first answer"), "{waiting}");
+    let tiny = text(&drawn(&view(Some(&summary()), None, 0), 30, 8));
+    assert!(tiny.contains("80x24"), "{tiny}");
+    text(&drawn(&view(Some(&summary()), None, 0), 1, 1));
+}
+
+#[test]
+fn an_idle_fleet_says_that_nobody_waits() {
+    let summary = Summary { queue: vec![], jobs: vec![], pools: vec![], tenants: vec![], ..summary() };
+    let text = text(&drawn(&view(Some(&summary), None, 0), 80, 24));
+    assert!(text.contains("nobody waits"), "{text}");
+}
+
+#[test]
+fn the_queue_scrolls_to_its_end_and_no_further() {
+    let mut live = Live::new("s");
+    live.summary = Some(summary());
+    live.move_by(Wish::Down(5), 6);
+    assert_eq!(live.scroll, 5);
+    live.move_by(Wish::Down(50), 6);
+    assert_eq!(live.scroll, 7);
+    live.move_by(Wish::Up(50), 6);
+    assert_eq!(live.scroll, 0);
+    live.move_by(Wish::Last, 6);
+    assert_eq!(live.scroll, 7);
+    let summary = summary();
+    let text = text(&drawn(&view(Some(&summary), None, 7), 80, 24));
+    assert!(!text.contains("sweep-6 ") && text.contains("sweep-7 ") && text.contains("8-13 of 13"), "{text}");
+}
+
+#[test]
+fn keys_do_what_the_footer_says() {
+    let key = |code| wish(KeyEvent::new(code, KeyModifiers::NONE), 9);
+    assert_eq!(key(KeyCode::Char('q')), Some(Wish::Quit));
+    assert_eq!(key(KeyCode::Esc), Some(Wish::Quit));
+    assert_eq!(key(KeyCode::PageDown), Some(Wish::Down(9)));
+    assert_eq!(key(KeyCode::Up), Some(Wish::Up(1)));
+    assert_eq!(key(KeyCode::Char('c')), None);
+    assert_eq!(wish(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 9), Some(Wish::Quit));
+}
+
+#[test]
+fn an_error_and_a_long_silence_are_trouble() {
+    let mut live = Live::new("http://x");
+    assert_eq!(live.trouble(), None);
+    live.learn(Err(ClientError::Protocol { server: "http://x".into(), what: "odd".into() }));
+    assert!(live.trouble().unwrap().contains("odd"));
+    live.learn(Ok(summary()));
+    assert_eq!(live.trouble(), None);
+    if let Some(before) = Instant::now().checked_sub(Duration::from_secs(70)) {
+        live.good_at = before;
+        assert_eq!(live.trouble().unwrap(), "no answer from http://x for 1m, trying again");
+    }
+}
+
+#[test]
+fn without_colour_the_picture_is_the_same() {
+    let summary = summary();
+    let coloured = drawn(&view(Some(&summary), None, 0), 80, 24);
+    let plain = without_colour(coloured.clone());
+    assert_eq!(text(&plain), text(&coloured));
+    assert!(plain.content().iter().all(|cell| cell.fg == Color::Reset));
+}
+
+#[test]
+fn many_pools_and_tenants_leave_the_queue_its_rows() {
+    let pools = (0..30).map(|number| pool(&format!("model-{number}"), 8, 8, 4.0, None)).collect();
+    let tenants = (0..30).map(|number| tenant(&format!("t{number}"), None, 1.0, None, 0)).collect();
+    let summary = Summary { pools, tenants, ..summary() };
+    let text = text(&drawn(&view(Some(&summary), None, 0), 80, 24));
+    assert!(text.contains("sweep-3 ") && text.contains("model-4 "), "{text}");
+    assert!(text.contains(" more: wharf get tenants"), "{text}");
+    assert!(once("s", &summary, 80).contains("model-29 "));
+}

@@ -1,0 +1,132 @@
+//! What strangers send: malformed HTTP, bodies without end, slow clients, full queues.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::server::Server;
+
+fn connect(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.address.strip_prefix("http://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+fn send(server: &Server, request: &[u8]) -> String {
+    let mut stream = connect(server);
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn alive(server: &Server) -> bool {
+    send(server, b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").starts_with("HTTP/1.1 200")
+}
+
+fn post(server: &Server, body: &str) -> String {
+    let length = body.len();
+    let head =
+        format!("POST /v1/jobs HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+    send(server, format!("{head}{body}").as_bytes())
+}
+
+#[test]
+fn malformed_requests_get_an_answer_or_a_closed_door() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /v1/jobs?state=confused HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"DELETE /v1/nodes HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"GET /v1/jobs/%ff%fe HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    ] {
+        let answer = send(&server, garbage);
+        let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
+        assert!(refused, "{:?} got {answer}", String::from_utf8_lossy(garbage));
+        assert!(alive(&server));
+    }
+    let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(1 << 20));
+    assert!(!send(&server, long.as_bytes()).starts_with("HTTP/1.1 2"));
+    assert!(alive(&server));
+}
+
+#[test]
+fn problems_are_problem_json_with_a_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    for (body, status, code) in [
+        ("{", 400, "bad_request"),
+        ("", 400, "bad_request"),
+        (r#"{"name":"x","tenant":"lab/nlp","gpus":-1}"#, 400, "bad_request"),
+        (r#"{"name":"x","tenant":"lab/nope","gpus":1}"#, 404, "unknown_tenant"),
+        (r#"{"name":"x","tenant":"lab/nlp","gpus":16}"#, 422, "never"),
+    ] {
+        let answer = post(&server, body);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{body} got {answer}");
+        assert!(answer.contains("application/problem+json") && answer.contains(code), "{body} got {answer}");
+    }
+}
+
+#[test]
+fn a_body_without_end_is_refused_before_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let head = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n";
+    assert!(send(&server, head.as_bytes()).starts_with("HTTP/1.1 413"));
+    let big = post(&server, &format!("name: {}", "x".repeat(2 << 20)));
+    assert!(big.is_empty() || big.starts_with("HTTP/1.1 413"), "{big}");
+    assert!(alive(&server));
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_hold_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut slow: Vec<TcpStream> = (0..50).map(|_| connect(&server)).collect();
+    for stream in &mut slow {
+        stream.write_all(b"GET /v1/jobs HT").unwrap();
+    }
+    let begin = Instant::now();
+    assert!(alive(&server));
+    assert!(begin.elapsed() < Duration::from_secs(2), "others are served at once");
+    let mut rest = Vec::new();
+    let _ = slow[0].read_to_end(&mut rest);
+    assert!(begin.elapsed() < Duration::from_secs(20), "the slow one is cut off");
+}
+
+#[test]
+fn a_full_queue_says_when_to_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = dir.path().join("policy");
+    std::fs::create_dir_all(&policy).unwrap();
+    std::fs::write(policy.join("tenants.yaml"), "tenants: {lab: {guaranteed: 32}}\n").unwrap();
+    std::fs::write(policy.join("queue.yaml"), "max: 3\n").unwrap();
+    let server = Server::start(&dir.path().join("data"), &["--policy", policy.to_str().unwrap()]);
+    let job = |number: u32| format!("{{\"name\":\"j{number}\",\"tenant\":\"lab\",\"gpus\":8,\"tasks\":4}}");
+    for number in 0..4 {
+        assert!(post(&server, &job(number)).starts_with("HTTP/1.1 201"), "one runs and three wait");
+    }
+    let full = post(&server, &job(4));
+    assert!(full.starts_with("HTTP/1.1 429"), "{full}");
+    assert!(full.to_lowercase().contains("retry-after: 5"), "{full}");
+    assert!(full.contains("queue_full"), "{full}");
+}
+
+#[test]
+fn the_same_key_is_the_same_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--speed", "100"]);
+    let job = ["submit", "--tenant", "lab/nlp", "--gpus", "1", "--name", "once", "--idempotency-key", "k"];
+    let first = server.json(&job);
+    let again = server.json(&job);
+    assert_eq!((&first["created"], &again["created"]), (&true.into(), &false.into()));
+    assert_eq!(first["job"]["uid"], again["job"]["uid"]);
+    let other = ["submit", "--tenant", "lab/nlp", "--gpus", "2", "--name", "twice", "--idempotency-key", "k"];
+    assert_eq!(server.run(&other).status.code(), Some(5), "another job under the same key");
+}

@@ -1,0 +1,7 @@
+//! The whole program, as people and accidents use it: real processes, real HTTP, real files.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod abuse;
+mod outage;
+mod server;
+mod use_it;

@@ -1,0 +1,268 @@
+//! The golden journal: every kind of event as it was once written, replayed by the program of today.
+//!
+//! A journal outlives the program that wrote it. The files in `golden/` are never written again; when the encoding
+//! changes, a new pair is added beside them (`WHARF_GOLDEN=1` writes the pair of the present version if it is absent).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use wharf_controller::codec::{self, VERSION};
+use wharf_controller::disk::{Disk, Record};
+use wharf_controller::memory::MemoryDisk;
+use wharf_controller::selectors::{DeviceSelector, NodeSelector};
+use wharf_controller::turn::{Controller, Settings};
+use wharf_controller::world::NodeReport;
+use wharf_engine::event::{Event, FleetEvent, JobsEvent, LedgerEvent, TenantsEvent};
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::state::State;
+use wharf_engine::units::{
+    DeviceSetId, JobId, Millis, NodeId, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
+};
+use wharf_sim::direct::DirectWorld;
+use wharf_sim::fleet::SimFleet;
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+#[test]
+fn a_journal_of_every_version_still_means_the_same() {
+    write_if_asked();
+    for version in 1..=VERSION {
+        let text = std::fs::read_to_string(golden(&format!("journal-v{version}.jsonl"))).unwrap();
+        let hash = std::fs::read_to_string(golden(&format!("journal-v{version}.hash"))).unwrap();
+        let mut state = State::default();
+        for (index, line) in text.lines().enumerate() {
+            let record = Record { version, at: 0, body: line.as_bytes().to_vec() };
+            state.apply(&codec::decode(&record, &format!("golden index {index}")).unwrap());
+        }
+        assert_eq!(codec::hex(&codec::state_hash(&state)), hash.trim(), "version {version}");
+        assert_eq!(state.check_deep(), [], "version {version}");
+    }
+}
+
+#[test]
+fn the_golden_journal_has_every_kind_of_event() {
+    let text = std::fs::read_to_string(golden(&format!("journal-v{VERSION}.jsonl"))).unwrap();
+    let kinds = |event: &Event| kind(event).to_owned();
+    let seen: BTreeSet<String> =
+        text.lines().map(|line| kinds(&serde_json::from_str::<Event>(line).unwrap())).collect();
+    for kind in KINDS {
+        assert!(seen.contains(*kind), "no {kind} in the golden journal; seen: {seen:?}");
+    }
+    assert_eq!(seen.len(), KINDS.len());
+}
+
+const KINDS: &[&str] = &[
+    "PoolNamed",
+    "LevelNamed",
+    "NodeSeen",
+    "NodeRemoved",
+    "Cordoned",
+    "NodeSetDefined",
+    "DeviceSetDefined",
+    "WorldSeen",
+    "TenantNamed",
+    "TrustNamed",
+    "PolicyApplied",
+    "Queued",
+    "Leaving",
+    "Requeued",
+    "Ended",
+    "JobsCarried",
+    "CarriedJob",
+    "Started",
+    "Running",
+    "Asked",
+    "Acked",
+    "AskFailed",
+    "Stopping",
+    "Gone",
+    "OrphanSeen",
+    "OrphanGone",
+    "LedgerCarried",
+];
+
+/// A new variant does not compile until it has a name here, and then the test above asks for it.
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Fleet(FleetEvent::PoolNamed { .. }) => "PoolNamed",
+        Event::Fleet(FleetEvent::LevelNamed { .. }) => "LevelNamed",
+        Event::Fleet(FleetEvent::NodeSeen { .. }) => "NodeSeen",
+        Event::Fleet(FleetEvent::NodeRemoved { .. }) => "NodeRemoved",
+        Event::Fleet(FleetEvent::Cordoned { .. }) => "Cordoned",
+        Event::Fleet(FleetEvent::NodeSetDefined { .. }) => "NodeSetDefined",
+        Event::Fleet(FleetEvent::DeviceSetDefined { .. }) => "DeviceSetDefined",
+        Event::Fleet(FleetEvent::WorldSeen { .. }) => "WorldSeen",
+        Event::Tenants(TenantsEvent::TenantNamed { .. }) => "TenantNamed",
+        Event::Tenants(TenantsEvent::TrustNamed { .. }) => "TrustNamed",
+        Event::Tenants(TenantsEvent::PolicyApplied { .. }) => "PolicyApplied",
+        Event::Jobs(JobsEvent::Queued { .. }) => "Queued",
+        Event::Jobs(JobsEvent::Leaving { .. }) => "Leaving",
+        Event::Jobs(JobsEvent::Requeued { .. }) => "Requeued",
+        Event::Jobs(JobsEvent::Ended { .. }) => "Ended",
+        Event::Jobs(JobsEvent::Carried { .. }) => "JobsCarried",
+        Event::Jobs(JobsEvent::CarriedJob { .. }) => "CarriedJob",
+        Event::Ledger(LedgerEvent::Started { .. }) => "Started",
+        Event::Ledger(LedgerEvent::Running { .. }) => "Running",
+        Event::Ledger(LedgerEvent::Asked { .. }) => "Asked",
+        Event::Ledger(LedgerEvent::Acked { .. }) => "Acked",
+        Event::Ledger(LedgerEvent::AskFailed { .. }) => "AskFailed",
+        Event::Ledger(LedgerEvent::Stopping { .. }) => "Stopping",
+        Event::Ledger(LedgerEvent::Gone { .. }) => "Gone",
+        Event::Ledger(LedgerEvent::OrphanSeen { .. }) => "OrphanSeen",
+        Event::Ledger(LedgerEvent::OrphanGone { .. }) => "OrphanGone",
+        Event::Ledger(LedgerEvent::Carried { .. }) => "LedgerCarried",
+    }
+}
+
+fn write_if_asked() {
+    let journal = golden(&format!("journal-v{VERSION}.jsonl"));
+    if std::env::var_os("WHARF_GOLDEN").is_none() || journal.exists() {
+        return;
+    }
+    let events = story();
+    let state = State::resume(&events, 0);
+    let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+    std::fs::write(journal, lines.join("\n") + "\n").unwrap();
+    let hash = codec::hex(&codec::state_hash(&state));
+    std::fs::write(golden(&format!("journal-v{VERSION}.hash")), hash + "\n").unwrap();
+}
+
+/// A snapshot of a first life, then a second life in which everything happens.
+fn story() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(77, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
+        leader.turn(&[]).unwrap();
+        leader.state().clone()
+    };
+    play(&[Input::ApplyPolicy(policy())], 1);
+    play(&[job(1, "fails", r#"{"duration_ms":60000,"fail_after_ms":2000}"#)], 3);
+    play(&[job(2, "stays", r#"{"duration_ms":3600000}"#)], 30);
+    let mut events = play(&[Input::Cordon { node: "n2".into(), on: true }], 1).snapshot();
+    let first_life = leader.state().index();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
+        leader.turn(&[]).unwrap();
+        leader
+            .state()
+            .jobs
+            .iter()
+            .map(|(id, job)| (job.spec.name.clone(), id))
+            .collect::<Vec<(String, JobId)>>()
+    };
+    let named =
+        |jobs: &[(String, JobId)], name: &str| jobs.iter().find(|(known, _)| known == name).unwrap().1;
+    let jobs = play(&[Input::Cordon { node: "n2".into(), on: false }], 1);
+    let evict = |job| Input::Evict { job, by: "golden".into() };
+    play(&[evict(named(&jobs, "stays"))], 10);
+    let jobs = play(&[job(3, "cannot-save", r#"{"duration_ms":3600000,"checkpoint":"fail"}"#)], 2);
+    play(&[evict(named(&jobs, "cannot-save"))], 60);
+    play(&[job(4, "cancelled", r#"{"duration_ms":3600000}"#)], 1);
+    let jobs = play(&[job(5, "short", r#"{"duration_ms":1000}"#)], 5);
+    play(&[Input::Cancel { job: named(&jobs, "cancelled") }], 1);
+    for node in ["n1", "n2"] {
+        world.with(|fleet| fleet.fail_node(node, false));
+    }
+    play(&[], 5);
+    for node in ["n1", "n2"] {
+        world.with(|fleet| fleet.heal_node(node));
+    }
+    play(&[], 5);
+    play(&[], 5);
+    disk.read(0, &mut |index, record| {
+        if index >= first_life {
+            events.push(codec::decode(&record, "story")?);
+        }
+        Ok(())
+    })
+    .unwrap();
+    let state = State::resume(&events, 0);
+    let node = state.fleet.next_node();
+    let mut facts = state.fleet.node(NodeId(0)).unwrap().facts.clone();
+    facts.name = "spare".into();
+    events.push(Event::Fleet(FleetEvent::NodeSeen { node, facts }));
+    events.push(Event::Fleet(FleetEvent::NodeRemoved { node }));
+    events
+}
+
+fn node(name: &str) -> NodeReport {
+    let gpu = ObservedGpu { island: 1, numa: 1, pcie_root: 2, rail: 3, healthy: true };
+    let node = ObservedNode {
+        name: name.into(),
+        up: true,
+        model: "h100".into(),
+        gpus: vec![gpu; 4],
+        capacity: Resources { cpu_milli: 64_000, memory: 1 << 40, storage: 1 << 40, pods: 100, nics: 8 },
+        others: Resources { cpu_milli: 1000, ..Resources::default() },
+        domains: vec![("leaf".into(), 3)],
+        ..ObservedNode::default()
+    };
+    NodeReport { node, labels: [("zone".to_owned(), "a".to_owned())].into(), taints: Vec::new() }
+}
+
+fn policy() -> Policy {
+    let quota = Quota { guaranteed: Amount::Of(6000), limit: Amount::Of(24_000) };
+    let tenant = |path: &str| Tenant {
+        path: path.into(),
+        gpus: GpuQuota::PerPool(vec![("h100".into(), quota)]),
+        cpu: Quota::UNMETERED,
+        memory: Quota { guaranteed: Amount::Of(0), limit: Amount::Of(1 << 40) },
+        weight: 2,
+        priority: 1,
+    };
+    let tenants = ["org", "org/team"].map(tenant).into();
+    Policy {
+        digest: "golden".into(),
+        tenants,
+        normal_milli: vec![("h100".into(), 2000)],
+        ..Policy::default()
+    }
+}
+
+fn job(number: u128, name: &str, payload: &str) -> Input {
+    let resources = Resources { cpu_milli: 1000, memory: 1 << 30, storage: 0, pods: 1, nics: 1 };
+    let spec = Spec {
+        name: name.into(),
+        tenant: TenantId(0),
+        class: Class::Batch,
+        priority: 3,
+        tasks: 2,
+        min: 1,
+        shape: Shape { gpus: GpuAsk::Whole(1), resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
+        topology: Topology { task_on_island: true, gang_within: None },
+        preemptible: true,
+        trust: TrustId(0),
+        time_limit: Some(Millis::from_secs(86_400)),
+        estimate: Some(Millis::from_secs(60)),
+        checkpoint: Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(30) }),
+        retries: 1,
+        labels: vec![("experiment".into(), "e42".into())],
+        payload: payload.into(),
+    };
+    let nodes = NodeSelector {
+        labels: [("zone".to_owned(), vec!["a".to_owned()])].into(),
+        ..NodeSelector::default()
+    };
+    let devices = DeviceSelector { models: vec!["h100".into()], memory_gb_min: Some(40) };
+    Input::Submit(Box::new(Submission {
+        uid: Uid(number),
+        tenant: "org/team".into(),
+        trust: Some("golden".into()),
+        nodes: nodes.source(),
+        devices: devices.source(),
+        gang_within: Some("leaf".into()),
+        spec,
+    }))
+}
