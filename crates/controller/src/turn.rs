@@ -110,8 +110,11 @@ pub type Reply = Result<Option<JobId>, Rejection>;
 impl<D: Disk, W: World> Controller<D, W> {
     /// Takes the term, rebuilds the state and meets the world.
     pub fn open(mut disk: D, world: W, settings: Settings) -> Result<Self, Fault> {
+        // Everything is read before anything is written: a damaged disk is left as it was found. What another
+        // leader wrote in between is read after it has been fenced.
+        let (mut state, mut now) = recover(&mut disk)?;
         let term = disk.take_term(world.term())?;
-        let (state, now) = recover(&mut disk)?;
+        replay(&mut disk, &mut state, &mut now)?;
         let snapshot_at = state.index() + settings.snapshot_after;
         let mut controller = Self {
             state,
@@ -332,14 +335,19 @@ pub fn recover(disk: &mut impl Disk) -> Result<(State, Timestamp), Fault> {
             return Err(Fault::HashDiffers { index: snapshot.next });
         }
     }
-    let from = state.index();
-    disk.read(from, &mut |index, record| {
+    replay(disk, &mut state, &mut now)?;
+    Ok((state, now))
+}
+
+/// Applies what the journal holds beyond the state.
+fn replay(disk: &mut impl Disk, state: &mut State, now: &mut Timestamp) -> Result<(), DiskFault> {
+    disk.read(state.index(), &mut |index, record| {
         let event = codec::decode(&record, &format!("journal index {index}"))?;
         state.apply(&event);
-        now = now.max(Timestamp(record.at));
+        *now = (*now).max(Timestamp(record.at));
         Ok(())
     })?;
-    Ok((state, now))
+    Ok(())
 }
 
 /// The selectors of a submission that the state does not know yet.

@@ -150,7 +150,7 @@ fn check_tells_a_whole_directory_from_a_damaged_one() {
     assert_eq!((code, &damaged["ok"]), (1, &false.into()), "{damaged}");
     let refused = Server::try_start(dir.path(), &[]).err().expect("a damaged journal is not used");
     assert!(refused.contains("damaged"), "{refused}");
-    assert_eq!(std::fs::read(&journal).unwrap(), bytes, "and not overwritten");
+    assert!(std::fs::read(&journal).unwrap() == bytes, "and not overwritten");
 }
 
 #[test]

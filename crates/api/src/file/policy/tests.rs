@@ -242,7 +242,7 @@ fn the_digest_follows_content_and_names_but_not_order() {
 #[test]
 fn the_example_fits_a_fleet_of_any_size() {
     for gpus in [1, 8, 32, 88, 256, 100_000] {
-        let scaled = super::default_policy_for(gpus);
+        let scaled = default_policy_for(gpus);
         let files: Vec<PolicyFile> = scaled
             .into_iter()
             .map(|(name, text)| PolicyFile { name: name.to_owned(), content: text.into_bytes() })
@@ -251,9 +251,9 @@ fn the_example_fits_a_fleet_of_any_size() {
         let top = &policy.tenants[0];
         assert_eq!(
             top.gpus,
-            wharf_engine::policy::GpuQuota::Any(wharf_engine::policy::Quota {
-                guaranteed: wharf_engine::policy::Amount::Of(28 * gpus / 32 * 3000),
-                limit: wharf_engine::policy::Amount::Of(gpus * 3000),
+            GpuQuota::Any(Quota {
+                guaranteed: Amount::Of(28 * gpus / 32 * 3000),
+                limit: Amount::Of(gpus * 3000),
             }),
             "{gpus} GPUs"
         );
