@@ -65,7 +65,7 @@ async fn serve(
     watch(policy_dir.clone(), desk.clone(), status.clone());
     let serving = wharf_server::serve(listener, desk.clone(), status)?;
     let standing = desk.ask(|glance| (glance.state.index(), glance.term, glance.state.jobs.len())).await?;
-    greet(&args, &serving.address.to_string(), fleet, &policy_dir, standing)?;
+    greet(&args, &serving.address.to_string(), fleet, &policy_dir, standing);
     if args.demo {
         demo::start(desk.clone(), standing.0);
     }
@@ -132,33 +132,29 @@ async fn first_policy(desk: &Desk, dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn greet(
-    args: &UpArgs,
-    address: &str,
-    fleet: &str,
-    policy: &Path,
-    (index, term, jobs): (u64, u64, usize),
-) -> anyhow::Result<()> {
+fn greet(args: &UpArgs, address: &str, fleet: &str, policy: &Path, (index, term, jobs): (u64, u64, usize)) {
     let description = load_fleet(fleet).map(|fleet| fleet.description).unwrap_or_default();
     let wharf = std::env::args().next().unwrap_or_else(|| "wharf".to_owned());
     let server =
         if address == "127.0.0.1:8470" { String::new() } else { format!(" --server http://{address}") };
+    let speed = args.speed;
+    let data = args.data.display();
+    let policy = policy.display();
+    let greeting = format!(
+        "wharf is up at http://{address}
+  fleet    {fleet}: {description}, simulated, {speed} s of its time a second
+  data     {data} (journal index {index}, term {term}, {jobs} live jobs)
+  policy   {policy} (edit it: it is read again when it changes)
+
+next, in another terminal:
+  {wharf} submit --tenant lab/nlp --gpus 2 --name hello{server}
+  {wharf} top{server}
+stop with Ctrl-C; what runs goes on and is found again at the next start
+"
+    );
+    // Nobody need be listening: a service manager may have closed our output.
     let mut out = std::io::stdout().lock();
-    writeln!(out, "wharf is up at http://{address}")?;
-    writeln!(out, "  fleet    {fleet}: {description}, simulated, {} s of its time a second", args.speed)?;
-    writeln!(
-        out,
-        "  data     {} (journal index {index}, term {term}, {jobs} live jobs)",
-        args.data.display()
-    )?;
-    writeln!(out, "  policy   {} (edit it: it is read again when it changes)", policy.display())?;
-    writeln!(out)?;
-    writeln!(out, "next, in another terminal:")?;
-    writeln!(out, "  {wharf} submit --tenant lab/nlp --gpus 2 --name hello{server}")?;
-    writeln!(out, "  {wharf} top{server}")?;
-    writeln!(out, "stop with Ctrl-C; what runs goes on and is found again at the next start")?;
-    out.flush()?;
-    Ok(())
+    let _ = out.write_all(greeting.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Ctrl-C, SIGTERM, or the end of the control plane.

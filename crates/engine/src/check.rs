@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::event::{HeldTask, TaskPhase};
 use crate::jobs::Phase;
 use crate::policy::{Amount, GpuQuota, Policy};
+use crate::rooms::Capacity;
 use crate::state::State;
 use crate::units::{GpuUnits, JobId, NodeId, Resources};
 
@@ -269,6 +270,14 @@ fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     }
     if rebuilt.ledger.rooms().len() != state.ledger.rooms().len() {
         wrong("rooms");
+    }
+    if !rebuilt.ledger.rooms().capacity().eq(state
+        .ledger
+        .rooms()
+        .capacity()
+        .filter(|(_, has)| *has != Capacity::default()))
+    {
+        wrong("capacity");
     }
     if rebuilt.jobs.waiting_len() != state.jobs.waiting_len() {
         wrong("waiting");

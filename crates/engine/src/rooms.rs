@@ -79,6 +79,11 @@ impl Room {
         self.capacity.saturating_sub(self.held)
     }
 
+    /// How many GPUs are healthy and not used by others.
+    pub fn usable_gpus(&self) -> u64 {
+        u64::try_from(self.gpus.iter().filter(|gpu| gpu.usable).count()).expect("at most 16")
+    }
+
     /// How many GPUs nobody holds.
     pub fn whole_free(&self) -> usize {
         self.gpus.iter().filter(|gpu| gpu.is_free()).count()
@@ -113,6 +118,16 @@ pub struct Rooms {
     by_node: BTreeMap<NodeId, Room>,
     by_whole_free: BTreeMap<(PoolId, u8), BTreeSet<NodeId>>,
     partly_free: BTreeMap<PoolId, BTreeSet<(GpuUnits, NodeId, u8)>>,
+    capacity: BTreeMap<PoolId, Capacity>,
+}
+
+/// What the nodes of a pool have, used or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Healthy GPUs that others do not use.
+    pub gpus: u64,
+    /// Beside GPUs, without what others use.
+    pub resources: Resources,
 }
 
 impl Rooms {
@@ -136,6 +151,11 @@ impl Rooms {
         self.by_node.is_empty()
     }
 
+    /// What each pool has, used or not.
+    pub fn capacity(&self) -> impl Iterator<Item = (PoolId, Capacity)> {
+        self.capacity.iter().map(|(&pool, &capacity)| (pool, capacity))
+    }
+
     /// Open nodes of a pool with exactly so many GPUs free, in node order.
     pub fn with_whole_free(&self, pool: PoolId, count: u8) -> impl Iterator<Item = NodeId> {
         self.by_whole_free.get(&(pool, count)).into_iter().flatten().copied()
@@ -151,14 +171,20 @@ impl Rooms {
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
         self.index(node, &room, true);
+        let capacity = self.capacity.entry(room.pool).or_default();
+        capacity.gpus += room.usable_gpus();
+        capacity.resources = capacity.resources + room.capacity;
         self.by_node.insert(node, room);
     }
 
     /// Forgets a node.
     pub fn remove(&mut self, node: NodeId) {
-        if let Some(room) = self.by_node.remove(&node) {
-            self.index(node, &room, false);
-        }
+        let Some(room) = self.by_node.remove(&node) else { return };
+        self.index(node, &room, false);
+        let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
+        capacity.gpus -= room.usable_gpus();
+        let left = capacity.resources.checked_sub(room.capacity);
+        capacity.resources = left.expect("a pool has what its nodes have");
     }
 
     /// A task takes its place.

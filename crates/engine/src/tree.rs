@@ -11,7 +11,7 @@ use crate::plan::place::may_use;
 use crate::policy::{Amount, GpuQuota, Policy, Quota};
 use crate::share::{Claim, divide};
 use crate::state::State;
-use crate::units::{PoolId, TenantId};
+use crate::units::{GpuUnits, PoolId, TenantId};
 
 /// One resource that quota is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,21 +225,15 @@ impl Tree {
     /// What the healthy fleet has, by meter, without what others use.
     pub fn capacity(&self, state: &State) -> Vec<u64> {
         let mut capacity = alloc::vec![0u64; self.meters.len()];
-        for (_, room) in state.ledger.rooms().iter() {
-            let gpus = room.gpus.iter().filter(|gpu| gpu.usable).count();
-            let parts = u64::try_from(gpus).expect("a count of GPUs fits") * 3000;
+        for (pool, has) in state.ledger.rooms().capacity() {
+            let parts = has.gpus * GpuUnits::WHOLE.parts();
             for (meter, total) in self.meters.iter().zip(&mut capacity) {
                 *total += match *meter {
-                    Meter::AnyGpu => parts * self.normal_milli[room.pool.index()],
-                    Meter::Gpu(pool) => {
-                        if pool == room.pool {
-                            parts
-                        } else {
-                            0
-                        }
-                    }
-                    Meter::Cpu => room.capacity.cpu_milli,
-                    Meter::Memory => room.capacity.memory,
+                    Meter::AnyGpu => parts * self.normal_milli[pool.index()],
+                    Meter::Gpu(metered) if metered == pool => parts,
+                    Meter::Gpu(_) => 0,
+                    Meter::Cpu => has.resources.cpu_milli,
+                    Meter::Memory => has.resources.memory,
                 };
             }
         }

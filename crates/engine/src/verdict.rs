@@ -13,7 +13,7 @@ use crate::event::TaskPhase;
 use crate::fleet::Node;
 use crate::job::GpuAsk;
 use crate::jobs::{Job, KindKey, Phase};
-use crate::plan::place::{domain_of, may_use, tasks_that_fit};
+use crate::plan::place::{domain_of, may_use, tasks_beside_gpus, tasks_that_fit};
 use crate::policy::{Amount, Policy};
 use crate::rooms::Room;
 use crate::state::State;
@@ -239,12 +239,12 @@ impl State {
         let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         let mut add = |stage, amount| *left.entry(stage).or_insert(0u64) += amount;
         for (id, node) in self.fleet.nodes() {
-            let declared = (fleet == Fleet::Declared).then(|| declared_room(node));
-            let Some(room) = declared.as_ref().or_else(|| self.ledger.rooms().get(id)) else { continue };
-            add(Stage::Fleet, declared_amount(key, node));
+            let Some(room) = self.ledger.rooms().get(id) else { continue };
+            let declared = declared_amount(key, node);
+            add(Stage::Fleet, declared);
             let healthy = match fleet {
                 Fleet::AsItIs => healthy_amount(key, node),
-                Fleet::Declared => declared_amount(key, node),
+                Fleet::Declared => declared,
             };
             add(Stage::Healthy, healthy);
             if Some(node.facts.pool) != pool {
@@ -256,10 +256,14 @@ impl State {
                 continue;
             }
             add(Stage::Allowed, healthy);
-            add(Stage::Free, free_amount(key, room));
+            let (free, fitting) = match fleet {
+                Fleet::AsItIs => (free_amount(key, room), tasks_that_fit(room, key)),
+                Fleet::Declared => (declared, tasks_when_empty(key, node)),
+            };
+            add(Stage::Free, free);
             let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
             if domain != Some(None) {
-                *together.entry(domain.flatten()).or_default() += u64::from(tasks_that_fit(room, key));
+                *together.entry(domain.flatten()).or_default() += u64::from(fitting);
             }
         }
         let fitting = together.into_values().max().unwrap_or_default();
@@ -310,15 +314,25 @@ fn progress(funnel: &Funnel) -> (usize, Quantity) {
     (passed, have)
 }
 
-/// A node as declared: healthy, open and empty, whatever others use of it now.
-fn declared_room(node: &Node) -> Room {
-    let mut declared = node.clone();
-    declared.facts.up = true;
-    declared.cordoned = false;
-    declared.facts.others = crate::units::Resources::default();
-    declared.facts.others_gpus = crate::units::GpuMask::default();
-    declared.facts.gpus.iter_mut().for_each(|gpu| gpu.healthy = true);
-    Room::of(&declared)
+/// How many tasks of a kind the node could take as declared: healthy, open and empty, whatever others use of it now.
+/// Every submission asks this of every node, so nothing is copied.
+fn tasks_when_empty(key: &KindKey, node: &Node) -> u32 {
+    let gpus = &node.facts.gpus;
+    let count = u32::try_from(gpus.len()).expect("a node has at most 16 GPUs");
+    let by_gpu = match key.shape.gpus {
+        GpuAsk::Whole(0) => u32::MAX,
+        GpuAsk::Whole(each) if key.topology.task_on_island => {
+            let first_of = |at: usize| gpus[..at].iter().all(|gpu| gpu.island != gpus[at].island);
+            let size = |at: usize| gpus.iter().filter(|gpu| gpu.island == gpus[at].island).count();
+            let islands = (0..gpus.len()).filter(|&at| first_of(at)).map(size);
+            islands.map(|size| u32::try_from(size).expect("at most 16") / each).sum()
+        }
+        GpuAsk::Whole(each) => count / each,
+        GpuAsk::Share(units) => {
+            count * u32::try_from(GpuUnits::WHOLE.parts() / units.parts()).unwrap_or(u32::MAX)
+        }
+    };
+    by_gpu.min(tasks_beside_gpus(node.facts.capacity, key.shape.resources))
 }
 
 fn asks_for_gpus(key: &KindKey) -> bool {
@@ -341,7 +355,7 @@ fn declared_amount(key: &KindKey, node: &Node) -> u64 {
     if asks_for_gpus(key) {
         return parts(node.facts.gpus.len());
     }
-    u64::from(tasks_that_fit(&declared_room(node), key))
+    u64::from(tasks_when_empty(key, node))
 }
 
 fn healthy_amount(key: &KindKey, node: &Node) -> u64 {

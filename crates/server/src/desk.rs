@@ -26,6 +26,9 @@ const INPUTS_PER_TURN_MAX: usize = 256;
 /// The longest the desk sleeps: a world may have news that it could not announce.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 
+/// Longer decisions are counted as this long: a minute is far beyond anything worth telling apart.
+const DECISION_MICROS_MAX: u64 = 60_000_000;
+
 /// What happens at the desk after the turn of an input, with the committed state at hand.
 type After = Box<dyn FnOnce(Reply, Turned<'_>) + Send>;
 /// A question, answered between turns.
@@ -88,7 +91,8 @@ impl Desk {
         make: impl FnOnce() -> Result<Controller<D, W>, Fault> + Send + 'static,
     ) -> Result<(Self, Running), Fault> {
         let (requests, waiting) = sync_channel(QUEUE_MAX);
-        let histogram = Histogram::new(3).expect("three digits are allowed");
+        let histogram =
+            Histogram::new_with_bounds(1, DECISION_MICROS_MAX, 3).expect("the bounds are in order");
         let decisions: Decisions = Arc::new(Mutex::new(histogram));
         let failed = Arc::new(AtomicBool::new(false));
         let (opened, open) = sync_channel(1);

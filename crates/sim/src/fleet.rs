@@ -18,6 +18,8 @@ use crate::behaviour::Behaviour;
 /// How long a refused attempt is remembered, so that a start that arrives late does not run. Longer than any
 /// message takes.
 const LATE_MS: u64 = 3_600_000;
+/// Below so many, refused attempts are not worth looking through.
+const OVER_LEN_MIN: usize = 4096;
 
 /// A fleet that exists in memory.
 #[derive(Clone, Debug)]
@@ -31,6 +33,10 @@ pub struct SimFleet {
     progress: BTreeMap<Uid, Progress>,
     over: BTreeMap<(Uid, u32), (u32, Timestamp)>,
     timers: BTreeSet<(Timestamp, TaskRef)>,
+    /// Tasks that ended and are kept until acknowledged.
+    ended: BTreeSet<TaskRef>,
+    /// `over` is pruned when it has grown to this.
+    over_len_max: usize,
     held: BTreeMap<String, Vec<u64>>,
     unreported: Changes,
     unsaved: Changes,
@@ -127,6 +133,8 @@ impl SimFleet {
             progress: BTreeMap::new(),
             over: BTreeMap::new(),
             timers: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            over_len_max: OVER_LEN_MIN,
             held,
             unreported: Changes { nodes: names.clone(), ..Changes::default() },
             unsaved: Changes { nodes: names, ..Changes::default() },
@@ -287,7 +295,9 @@ impl SimFleet {
             behaviour,
             job: Some(job.clone()),
         };
-        if !refused {
+        if refused {
+            self.ended.insert(task);
+        } else {
             self.hold(&started, true);
         }
         self.tasks.insert(task, started);
@@ -367,6 +377,7 @@ impl SimFleet {
     }
 
     fn note_over(&mut self, task: TaskRef) {
+        self.ended.insert(task);
         let over = self.over.entry((task.uid, task.task)).or_insert((task.attempt, self.now));
         *over = (task.attempt.max(over.0), self.now);
     }
@@ -396,25 +407,21 @@ impl SimFleet {
     }
 
     fn acknowledge(&mut self, generation: u64) {
-        let forgotten = |task: &TaskRef, known: &SimTask, unreported: &BTreeSet<TaskRef>| {
-            known.is_over()
-                && known.reported_in > 0
-                && known.reported_in <= generation
-                && !unreported.contains(task)
+        let told = |task: &&TaskRef| {
+            let reported_in = self.tasks[task].reported_in;
+            reported_in > 0 && reported_in <= generation && !self.unreported.tasks.contains(task)
         };
-        let unreported = &self.unreported.tasks;
-        let gone: Vec<TaskRef> = self
-            .tasks
-            .iter()
-            .filter(|(task, known)| forgotten(task, known, unreported))
-            .map(|(task, _)| *task)
-            .collect();
-        for task in gone {
+        let forgotten: Vec<TaskRef> = self.ended.iter().filter(told).copied().collect();
+        for task in forgotten {
+            self.ended.remove(&task);
             self.tasks.remove(&task);
             self.unsaved.tasks.insert(task);
         }
-        let recent = self.now.0.saturating_sub(LATE_MS);
-        self.over.retain(|_, (_, at)| at.0 >= recent);
+        if self.over.len() > self.over_len_max {
+            let recent = self.now.0.saturating_sub(LATE_MS);
+            self.over.retain(|_, (_, at)| at.0 >= recent);
+            self.over_len_max = OVER_LEN_MIN.max(2 * self.over.len());
+        }
     }
 
     /// A node goes down. Its tasks die with it, unless it is only out of reach.

@@ -24,8 +24,8 @@ use crate::fleet::SimFleet;
 
 /// When the world of a replay begins, in milliseconds; the trace's zero.
 const BEGIN_MS: u64 = 1_000_000;
-/// Turns between two checks of the whole state.
-const CHECK_EVERY: u64 = 2_000;
+/// Turns between two checks of the whole state, each of which costs a copy of everything.
+const CHECK_EVERY: u64 = 25_000;
 
 /// One job of a trace.
 #[derive(Clone, Debug)]

@@ -1,13 +1,15 @@
 //! A control plane of our own for a measurement: this program, as a child, on a free port.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, bail};
 
 /// A running `wharf up`; it is killed when dropped.
 pub(super) struct Server {
     child: Child,
+    /// Kept open: a program whose output nobody takes any more may be told so by the system.
+    _out: BufReader<ChildStdout>,
     /// `http://HOST:PORT`.
     pub(super) address: String,
 }
@@ -25,14 +27,14 @@ impl Server {
             .stderr(Stdio::inherit())
             .spawn()
             .context("cannot start this program again")?;
-        let out = child.stdout.take().context("the child has no output")?;
+        let mut out = BufReader::new(child.stdout.take().context("the child has no output")?);
         let mut first = String::new();
-        BufReader::new(out).read_line(&mut first)?;
+        out.read_line(&mut first)?;
         let Some((_, address)) = first.trim().split_once(" is up at ") else {
             let _ = child.kill();
             bail!("`wharf up` did not come up; it said {first:?}");
         };
-        Ok(Self { child, address: address.to_owned() })
+        Ok(Self { child, address: address.to_owned(), _out: out })
     }
 
     /// Its process id.

@@ -1,5 +1,6 @@
 //! Who is next (rule 3): tenants level by level, then class, priority and age inside a tenant.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
@@ -22,8 +23,10 @@ pub struct Candidates<'a> {
 
 struct Candidate<'a> {
     key: &'a KindKey,
-    /// Jobs that may start now, oldest last.
-    jobs: Vec<(Timestamp, JobId)>,
+    /// Its oldest job that may start now.
+    first: (Timestamp, JobId),
+    /// Those after it, looked at only as far as they start.
+    rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     /// The pool it is counted in before it lands.
     pool: PoolId,
 }
@@ -89,16 +92,17 @@ impl<'a> Candidates<'a> {
     pub fn new(state: &'a State, kinds: Vec<(KindId, &'a Kind)>, now: Timestamp) -> Self {
         let mut candidates = Self { open: BTreeMap::new(), oldest: BTreeMap::new() };
         for (id, kind) in kinds {
-            let may_start =
-                |&(_, job): &(Timestamp, JobId)| state.jobs.get(job).is_some_and(|job| job.not_before <= now);
-            let jobs: Vec<_> = kind.jobs.iter().rev().copied().filter(may_start).collect();
+            let may_start = move |&(_, job): &(Timestamp, JobId)| {
+                state.jobs.get(job).is_some_and(|job| job.not_before <= now)
+            };
+            let mut rest = kind.jobs.iter().copied().filter(may_start);
             let pool = state.fleet.pool_ids().find(|&pool| place::may_use(state, &kind.key, pool));
-            let (Some(&first), Some(pool)) = (jobs.last(), pool) else { continue };
+            let (Some(first), Some(pool)) = (rest.next(), pool) else { continue };
             for tenant in state.tenants.lineage(kind.key.tenant) {
                 let oldest = candidates.oldest.entry(tenant).or_insert(first);
                 *oldest = first.min(*oldest);
             }
-            candidates.open.insert(id, Candidate { key: &kind.key, jobs, pool });
+            candidates.open.insert(id, Candidate { key: &kind.key, first, rest: Box::new(rest), pool });
         }
         candidates
     }
@@ -107,16 +111,15 @@ impl<'a> Candidates<'a> {
     pub fn next(&self, draft: &Draft<'_>, pass: Pass) -> Option<(KindId, JobId)> {
         let eligible = self.open.iter().filter(|(_, candidate)| in_pass(draft, candidate, pass));
         let (kind, candidate) = eligible.min_by_key(|(_, candidate)| self.rank(draft, candidate, pass))?;
-        let &(_, job) = candidate.jobs.last()?;
-        Some((*kind, job))
+        Some((*kind, candidate.first.1))
     }
 
     /// Its oldest job has its places.
     pub fn started(&mut self, kind: KindId) {
         let candidate = self.open.get_mut(&kind).expect("only a candidate starts");
-        candidate.jobs.pop();
-        if candidate.jobs.is_empty() {
-            self.open.remove(&kind);
+        match candidate.rest.next() {
+            Some(next) => candidate.first = next,
+            None => self.refused(kind),
         }
     }
 
@@ -139,7 +142,7 @@ impl<'a> Candidates<'a> {
             levels,
             class: key.class,
             priority: Reverse(key.priority),
-            age: *candidate.jobs.last().expect("a candidate has a job"),
+            age: candidate.first,
         }
     }
 

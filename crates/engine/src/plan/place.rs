@@ -14,7 +14,7 @@ use crate::plan::draft::Draft;
 use crate::policy::Amount;
 use crate::rooms::{Room, pick_gpus};
 use crate::state::State;
-use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, TenantId};
+use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources, TenantId};
 
 /// Places the minimum of one job of a kind on the draft, or leaves the draft as it was.
 pub fn start(draft: &mut Draft<'_>, key: &KindKey) -> Result<Vec<Placement>, Obstacles> {
@@ -216,11 +216,11 @@ pub fn tasks_that_fit(room: &Room, key: &KindKey) -> u32 {
             u32::try_from(room.gpus.iter().map(fits).sum::<u64>()).unwrap_or(u32::MAX)
         }
     };
-    by_gpu.min(tasks_beside_gpus(room, key))
+    by_gpu.min(tasks_beside_gpus(room.free(), key.shape.resources))
 }
 
-fn tasks_beside_gpus(room: &Room, key: &KindKey) -> u32 {
-    let (free, asked) = (room.free(), key.shape.resources);
+/// How many tasks the rest of a node leaves room for.
+pub fn tasks_beside_gpus(free: Resources, asked: Resources) -> u32 {
     let parts = [
         (free.cpu_milli, asked.cpu_milli),
         (free.memory, asked.memory),
