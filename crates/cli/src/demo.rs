@@ -1,7 +1,8 @@
 //! A synthetic stream of jobs, so that there is something to watch.
 //!
 //! Jobs of all classes come from the policy's tenants whenever the fleet is asked for less than a little more than
-//! it has: some wait, most run, and what is handed out is visibly more than what is used.
+//! it has: some wait, most run, and what is handed out is visibly more than what is used. A job that has waited
+//! long no longer counts as asked for, so that one large gang does not end the stream.
 
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::NodeSelector;
 use wharf_engine::input::{Input, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
-use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid};
+use wharf_engine::units::{
+    DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
+};
 use wharf_server::desk::Desk;
 
 /// How often the stream looks whether more is wanted, by the wall.
@@ -20,6 +24,10 @@ const BEAT: Duration = Duration::from_millis(200);
 const PER_BEAT_MAX: u32 = 100;
 /// What is asked for relative to what there is, in percent.
 const LOAD_PERCENT: u64 = 108;
+/// After so long a waiting job is no longer counted.
+const PATIENCE: Millis = Millis::from_secs(15 * 60);
+/// The most jobs that the stream leaves waiting, for a small fleet.
+const WAITING_MIN: usize = 40;
 
 /// Starts the stream; it ends with the desk.
 pub(crate) fn start(desk: Desk, seed: u64) {
@@ -29,7 +37,9 @@ pub(crate) fn start(desk: Desk, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         while !desk.has_stopped() {
             std::thread::sleep(BEAT);
-            let Ok(mut load) = runtime.block_on(desk.ask(|glance| Load::of(glance.state))) else { return };
+            let Ok(mut load) = runtime.block_on(desk.ask(|glance| Load::of(glance.state, glance.now))) else {
+                return;
+            };
             for _ in 0..PER_BEAT_MAX {
                 if load.tenants.is_empty() || load.wanted_parts >= load.target_parts {
                     break;
@@ -53,16 +63,20 @@ struct Load {
 }
 
 impl Load {
-    fn of(state: &State) -> Self {
+    fn of(state: &State, now: Timestamp) -> Self {
         let policy = state.tenants.policy();
         let leaf = |path: &&str| state.tenants.children(path).is_empty();
         let tenants = policy.tenants.iter().map(|tenant| tenant.path.as_str()).filter(leaf);
         let gpus: usize = state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
         let capacity = u64::try_from(gpus).unwrap_or_default() * GpuUnits::WHOLE.parts();
+        let counts = |job: &Job| job.phase != Phase::Waiting || now - job.submitted_at < PATIENCE;
+        let wanted = state.jobs.iter().filter(|(_, job)| counts(job));
+        let waiting = usize::try_from(state.jobs.waiting_len()).unwrap_or(usize::MAX);
+        let enough_wait = waiting >= WAITING_MIN.max(gpus / 8);
         Self {
             tenants: tenants.map(str::to_owned).collect(),
-            wanted_parts: state.jobs.iter().map(|(_, job)| job.spec.units(job.spec.tasks).parts()).sum(),
-            target_parts: capacity * LOAD_PERCENT / 100,
+            wanted_parts: wanted.map(|(_, job)| job.spec.units(job.spec.tasks).parts()).sum(),
+            target_parts: if enough_wait { 0 } else { capacity * LOAD_PERCENT / 100 },
         }
     }
 }

@@ -3,5 +3,6 @@
 
 mod abuse;
 mod outage;
+mod readme;
 mod server;
 mod use_it;
