@@ -15,6 +15,7 @@ use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
 use wharf_engine::input::Input;
 use wharf_engine::jobs::Phase;
+use wharf_engine::plan::{Memory, plan};
 use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 use wharf_engine::verdict::Reason;
 
@@ -273,7 +274,18 @@ impl Run {
         if panics > 0 {
             self.find("a plan panicked");
         }
+        self.check_memory();
         self.check_world();
+    }
+
+    /// After a turn, a plan that remembers no refusal finds nothing that the turn's plan has missed.
+    fn check_memory(&mut self) {
+        let leader = self.leader();
+        let (state, now) = (leader.state(), leader.now());
+        let missed = plan(state, state.tenants.policy(), &Memory::default(), now).starts;
+        if let Some(start) = missed.first() {
+            self.find(format!("{:?} could have started; a refusal was remembered too long", start.job));
+        }
     }
 
     /// The world's own view: no device does more than one device can.

@@ -50,8 +50,12 @@ fn the_tour_of_the_readme_comes_out_as_printed() {
     for (command, expected) in steps {
         let args: Vec<&str> = command.split(' ').collect();
         let run = || {
-            let output =
-                wharf().env("WHARF_SERVER", &server.address).current_dir(root()).args(&args).output().unwrap();
+            let output = wharf()
+                .env("WHARF_SERVER", &server.address)
+                .current_dir(root())
+                .args(&args)
+                .output()
+                .unwrap();
             let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
             String::from_utf8(said).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
         };
