@@ -25,6 +25,9 @@ const QUEUE_MAX: usize = 4096;
 const INPUTS_PER_TURN_MAX: usize = 256;
 /// The longest the desk sleeps: a world may have news that it could not announce.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// The shortest: news of the world is gathered for this long, so that a burst of it costs one commit and not many
+/// that requests would have to wait behind. A request wakes the desk at once.
+const SLEEP_MIN: Duration = Duration::from_millis(5);
 
 /// Longer decisions are counted as this long: a minute is far beyond anything worth telling apart.
 const DECISION_MICROS_MAX: u64 = 60_000_000;
@@ -208,7 +211,7 @@ struct Gathered {
 /// What waits now, or after a sleep; `None` when nobody can ask any more.
 fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gathered> {
     let mut gathered = Gathered::default();
-    let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)) {
+    let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX)) {
         Ok(request) => Some(request),
         Err(RecvTimeoutError::Timeout) => None,
         Err(RecvTimeoutError::Disconnected) => return None,

@@ -15,7 +15,7 @@ use wharf_sim::replay::{Replay, TraceJob};
 use super::{Measured, rounded};
 
 /// Events that a job of this load leaves in the journal, at least.
-const EVENTS_PER_JOB: u64 = 5;
+const EVENTS_PER_JOB: u64 = 8;
 /// The promise, for a million events.
 const BAR_S: f64 = 5.0;
 

@@ -26,6 +26,9 @@ pub(super) struct Submit {
     latency_ms_p50: f64,
     latency_ms_p99: f64,
     latency_ms_max: f64,
+    /// Of that, from arrival at the desk to commit.
+    desk_ms_p50: Option<f64>,
+    desk_ms_p99: Option<f64>,
     fsync_ms_p50: f64,
     fsync_ms_p99: f64,
     bar_ms: f64,
@@ -54,6 +57,7 @@ pub(super) fn run(rate: u64, seconds: u64) -> anyhow::Result<Submit> {
         done.store(true, Ordering::Release);
         (loads, probe.join().expect("the probe ends"))
     });
+    let desk = Client::new(&server.address)?.summary()?.decision_ms;
     let mut latencies = Vec::new();
     let mut refused = 0;
     for load in loads {
@@ -75,6 +79,8 @@ pub(super) fn run(rate: u64, seconds: u64) -> anyhow::Result<Submit> {
         latency_ms_p50: rounded(percentile(&latencies, 50)),
         latency_ms_p99: rounded(p99),
         latency_ms_max: rounded(percentile(&latencies, 100)),
+        desk_ms_p50: desk.map(|times| times.p50),
+        desk_ms_p99: desk.map(|times| times.p99),
         fsync_ms_p50: rounded(percentile(&syncs, 50)),
         fsync_ms_p99: rounded(percentile(&syncs, 99)),
         bar_ms: rounded(bar),
