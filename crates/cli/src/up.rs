@@ -36,11 +36,12 @@ fn log_filter() -> tracing_subscriber::EnvFilter {
 }
 
 async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
+    // The lock on the data directory comes first: nothing of another process's is touched, and the same command
+    // twice is told the reason and not only that the address is taken.
+    let journal = SqliteDisk::open(&args.data, Mode::Own)?;
     let listener = TcpListener::bind(&args.listen).await.with_context(|| {
         format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
     })?;
-    // The lock on the data directory comes first: nothing of another process's fleet or policy is touched.
-    let journal = SqliteDisk::open(&args.data, Mode::Own)?;
     let (world, fleet) = open_world(&args)?;
     let policy_dir = policy_dir(&args, &fleet)?;
     let (desk, running) = Desk::open(move || Controller::open(journal, world, Settings::default()))?;

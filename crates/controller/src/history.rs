@@ -1,7 +1,7 @@
 //! What history learns from events: finished jobs and receipts. State holds live things only.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::event::{Event, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy};
+use wharf_engine::event::{Asker, Event, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Timestamp};
@@ -93,7 +93,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
         }
         Event::Ledger(LedgerEvent::Asked { job, by, deadline, .. }) => {
             let uid = uid(state.jobs.get(*job)?);
-            (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by: by.clone(), deadline: deadline.0 }))
+            let Asker::Lever { who } = by;
+            (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by: who.clone(), deadline: deadline.0 }))
         }
         Event::Jobs(JobsEvent::Requeued { job, at, .. }) => {
             let known = state.jobs.get(*job)?;

@@ -5,6 +5,7 @@
 //! again. Replies and actions have not left by then. Woken by a request, by the world, by the clock or by a
 //! restart, the code is the same.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -46,6 +47,14 @@ pub enum Fault {
     /// The world.
     #[error(transparent)]
     World(#[from] WorldFault),
+    /// The world is older than what the journal has heard of it.
+    #[error(
+        "the fleet is older than what the journal knows of it, as if an old copy had been put back; put the right one back, or remove the journal: what runs is then adopted"
+    )]
+    WorldBehind,
+    /// A bug stopped the control plane.
+    #[error("the control plane failed by a bug; running jobs go on. Keep the data directory and report it")]
+    Panicked,
     /// The snapshot rebuilds another state than the one it was taken of.
     #[error(
         "the snapshot at index {index} does not rebuild the state it was taken of; keep the data directory and report it"
@@ -214,12 +223,12 @@ impl<D: Disk, W: World> Controller<D, W> {
         let mut nodes = listed.clone();
         nodes.report.scope = Scope::Nodes;
         nodes.report.tasks.clear();
-        let _ = self.take(nodes); // a list is never a gap, and one that is stale teaches nothing
+        self.take(nodes).map_err(|_| Fault::WorldBehind)?;
         for job in listed.report.tasks.iter().filter_map(|task| task.job.as_ref()) {
             let missing = missing_sets(&self.state, &self.strings, job);
             self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
         }
-        let _ = self.take(listed);
+        self.take(listed).map_err(|_| Fault::WorldBehind)?;
         Ok(())
     }
 
@@ -227,32 +236,35 @@ impl<D: Disk, W: World> Controller<D, W> {
         if let Err(Rejection::Gap { .. }) = self.take(report) {
             self.figures.gaps += 1;
             let listed = self.world.list()?;
-            let _ = self.take(listed);
+            self.take(listed).map_err(|_| Fault::WorldBehind)?;
         }
         Ok(())
     }
 
-    /// Learns from a report. Stale ones are dropped; a gap is the caller's business.
+    /// Learns from a report. What it says of labels is learnt only when the report itself is taken: a late one must
+    /// not bring back old labels. Stale reports are dropped; a gap is the caller's business.
     fn take(&mut self, mut said: WorldReport) -> Reply {
-        let mut strings_changed = false;
+        said.report.nodes = said.nodes.iter().map(|node| node.node.clone()).collect();
+        let names = said.report.nodes.iter().map(|node| node.name.clone());
+        let listed: Option<BTreeSet<String>> = said.report.since.is_none().then(|| names.collect());
+        let gone = said.report.nodes_gone.clone();
+        let reply = self.settle(&Input::Observe(said.report))?;
+        let mut changed = false;
         for node in said.nodes {
-            said.report.nodes.push(node.node.clone());
-            strings_changed |= self.strings.learn(node);
+            changed |= self.strings.learn(node);
         }
-        for name in &said.report.nodes_gone {
-            strings_changed |= self.strings.forget(name);
+        for name in &gone {
+            changed |= self.strings.forget(name);
         }
-        if said.report.since.is_none() {
-            let named = said.report.nodes.iter().map(|node| node.name.clone()).collect();
-            strings_changed |= self.strings.keep(&named);
+        if let Some(listed) = listed {
+            changed |= self.strings.keep(&listed);
         }
-        let reply = self.settle(&Input::Observe(said.report));
-        if strings_changed {
+        if changed {
             let sources: Vec<&str> = self.state.fleet.set_sources().collect();
             let compiled = sources.into_iter().filter_map(|source| self.strings.compile(source)).collect();
             self.settle(&Input::DefineSets(compiled)).expect("defining a set is never refused");
         }
-        reply
+        Ok(reply)
     }
 
     fn answer(&mut self, input: &Input) -> Reply {

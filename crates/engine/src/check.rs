@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::event::{HeldTask, TaskPhase};
 use crate::jobs::Phase;
 use crate::policy::{Amount, GpuQuota, Policy};
-use crate::rooms::Capacity;
 use crate::state::State;
 use crate::units::{GpuUnits, JobId, NodeId, Resources};
 
@@ -103,13 +102,38 @@ impl State {
     /// What [`State::check`] finds, and whether the snapshot rebuilds the state. Costs a copy of everything.
     pub fn check_deep(&self) -> Vec<Finding> {
         let mut findings = self.check();
-        let snapshot = self.snapshot();
-        let rebuilt = Self::resume(&snapshot, self.index());
-        if rebuilt.snapshot() != snapshot || !rebuilt.check().is_empty() && findings.is_empty() {
+        let rebuilt = Self::resume(&self.snapshot(), self.index());
+        if !same_facts(self, &rebuilt) {
             findings.push(Finding::SnapshotDiffers);
         }
         findings
     }
+}
+
+/// True when two states agree in every first fact, compared one by one and not through what they would be saved as.
+fn same_facts(a: &State, b: &State) -> bool {
+    let nodes = |state: &State| -> Vec<_> {
+        state.fleet.nodes().map(|(id, node)| (id, node.facts.clone(), node.cordoned)).collect()
+    };
+    let jobs = |state: &State| -> Vec<_> { state.jobs.iter().map(|(id, job)| (id, job.clone())).collect() };
+    let holdings = |state: &State| -> Vec<_> {
+        state.ledger.holdings().map(|(job, holding)| (job, holding.clone())).collect()
+    };
+    let paths = |state: &State| -> Vec<String> {
+        state.tenants.ids().map(|tenant| state.tenants.path(tenant).to_string()).collect()
+    };
+    nodes(a) == nodes(b)
+        && jobs(a) == jobs(b)
+        && holdings(a) == holdings(b)
+        && paths(a) == paths(b)
+        && a.ledger.orphans() == b.ledger.orphans()
+        && a.jobs.next() == b.jobs.next()
+        && a.fleet.world() == b.fleet.world()
+        && a.fleet.pools() == b.fleet.pools()
+        && a.fleet.levels() == b.fleet.levels()
+        && a.fleet.set_sources().eq(b.fleet.set_sources())
+        && a.tenants.version() == b.tenants.version()
+        && a.tenants.policy() == b.tenants.policy()
 }
 
 struct Tasks<'a> {
@@ -187,6 +211,7 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
             });
         }
     }
+    check_topology(state, findings);
     for (job, task) in (Tasks { state }).held() {
         let node = state.fleet.node(task.place.node);
         if !node.is_some_and(|node| node.facts.up) {
@@ -202,6 +227,28 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
+/// A gang that asked for closeness has it.
+fn check_topology(state: &State, findings: &mut Vec<Finding>) {
+    for (id, holding) in state.ledger.holdings().filter(|(_, holding)| holding.policy > 0) {
+        let topology = state.jobs.get(id).expect("what is held belongs to a live job").spec.topology;
+        let mut domains = Vec::new();
+        for task in holding.tasks.iter().filter(|task| !matches!(task.phase, TaskPhase::Gone { .. })) {
+            let Some(node) = state.fleet.node(task.place.node) else { continue };
+            let islands: Vec<u32> =
+                task.place.gpus.indexes().filter_map(|gpu| Some(node.facts.gpus.get(gpu)?.island)).collect();
+            let apart = topology.task_on_island && islands.iter().any(|island| *island != islands[0]);
+            if let Some(level) = topology.gang_within {
+                domains.push(
+                    node.facts.domains.iter().find(|(known, _)| *known == level).map(|(_, domain)| *domain),
+                );
+            }
+            if apart || domains.iter().any(|domain| domain.is_none() || *domain != domains[0]) {
+                findings.push(Finding::NotAllowed { job: id.0, task: task.place.task });
+            }
+        }
+    }
+}
+
 /// A limit may be passed by what was there before the policy; never by a start under it.
 fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     for tenant in &policy.tenants {
@@ -210,13 +257,13 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let mut parts: BTreeMap<&str, u64> = BTreeMap::new();
-        let (mut cpu, mut memory, mut started_under_it) = (0u64, 0u64, false);
+        let (mut cpu, mut memory, mut all_under_it) = (0u64, 0u64, true);
         for (job, task) in (Tasks { state }).held() {
             let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
             if !below(state.tenants.path(spec.tenant)) {
                 continue;
             }
-            started_under_it |=
+            all_under_it &=
                 state.ledger.holding(job).is_some_and(|held| held.policy == state.tenants.version());
             let units = task.place.units_each.parts() * u64::from(task.place.gpus.count());
             *parts.entry(state.fleet.model(task.place.pool)).or_default() += units;
@@ -245,7 +292,8 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
         }
         for (resource, used, limit) in metered {
             let Amount::Of(limit) = limit else { continue };
-            if started_under_it && used > limit && !was_over(state) {
+            // Being over is no proof while something of the tenant's was started under another policy.
+            if all_under_it && used > limit {
                 let (tenant, resource) = (tenant.path.clone(), resource.to_string());
                 findings.push(Finding::LimitPassed { tenant, resource, used, limit });
             }
@@ -253,31 +301,21 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// True when something still runs that was started under an earlier policy: then being over is no proof.
-fn was_over(state: &State) -> bool {
-    state.ledger.holdings().any(|(_, holding)| holding.policy != state.tenants.version())
-}
-
 fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     let mut rebuilt = State::default();
     state.snapshot().iter().for_each(|event| rebuilt.apply(event));
     let mut wrong = |index: &str| findings.push(Finding::IndexWrong { index: index.to_string() });
-    for (node, room) in rebuilt.ledger.rooms().iter() {
-        if state.ledger.rooms().get(node) != Some(room) {
-            wrong("rooms");
-            break;
-        }
-    }
-    if rebuilt.ledger.rooms().len() != state.ledger.rooms().len() {
+    if rebuilt.ledger.rooms() != state.ledger.rooms() {
         wrong("rooms");
     }
-    if !rebuilt.ledger.rooms().capacity().eq(state
-        .ledger
-        .rooms()
-        .capacity()
-        .filter(|(_, has)| *has != Capacity::default()))
-    {
-        wrong("capacity");
+    let waiting = |state: &State| {
+        let kinds = state.jobs.waiting().values();
+        let mut kinds: Vec<_> = kinds.map(|kind| (kind.key.clone(), kind.jobs.clone())).collect();
+        kinds.sort();
+        kinds
+    };
+    if waiting(&rebuilt) != waiting(state) {
+        wrong("kinds");
     }
     if rebuilt.jobs.waiting_len() != state.jobs.waiting_len() {
         wrong("waiting");

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase, TenantsEvent,
+    Asker, Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
 use crate::input::{Input, Rejection, SetDefinition, SetMembers};
@@ -71,14 +71,15 @@ impl State {
         }
         let holding = self.ledger.holding(id).expect("an active job holds something");
         let next = Next::Requeue(RequeueWhy::Evicted);
-        let all_run = holding.tasks.iter().all(|task| task.phase == TaskPhase::Running);
+        let mut held = holding.tasks.iter().filter(|task| task.holds());
+        let all_run = held.all(|task| task.phase == TaskPhase::Running);
         let events = match job.spec.checkpoint {
             Some(checkpoint) if all_run => alloc::vec![
                 Event::Jobs(JobsEvent::Leaving { job: id, next, at: now }),
                 Event::Ledger(LedgerEvent::Asked {
                     job: id,
                     tasks: holding.holding_tasks(),
-                    by: String::from(by),
+                    by: Asker::Lever { who: String::from(by) },
                     deadline: now + checkpoint.grace,
                     at: now,
                 }),

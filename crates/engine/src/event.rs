@@ -186,6 +186,13 @@ pub enum JobsEvent {
         /// The id the next job gets.
         next_job: JobId,
     },
+    /// A job that ended a short while ago, in a snapshot: its identity is not used again.
+    CarriedEnded {
+        /// Its identity outside.
+        uid: Uid,
+        /// When.
+        at: Timestamp,
+    },
     /// A live job's past, in a snapshot.
     CarriedJob {
         /// Which.
@@ -278,7 +285,7 @@ pub enum LedgerEvent {
         /// Which tasks.
         tasks: Vec<u32>,
         /// On whose behalf.
-        by: String,
+        by: Asker,
         /// They are stopped then at the latest.
         deadline: Timestamp,
         /// When.
@@ -345,6 +352,16 @@ pub enum LedgerEvent {
     },
 }
 
+/// Who asks a job to leave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Asker {
+    /// A person, by a lever.
+    Lever {
+        /// As they are called.
+        who: String,
+    },
+}
+
 /// Where one task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
@@ -371,7 +388,7 @@ pub struct Holding {
     pub at: Timestamp,
     /// On whose behalf it was last asked to leave.
     #[serde(default)]
-    pub asked_by: Option<String>,
+    pub asked_by: Option<Asker>,
     /// Its tasks.
     pub tasks: Vec<HeldTask>,
 }

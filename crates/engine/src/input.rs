@@ -242,6 +242,8 @@ pub enum Rejection {
         /// That job.
         job: JobId,
     },
+    /// The job of this identity has ended.
+    UidEnded,
     /// The spec contradicts itself.
     BadSpec(SpecFault),
     /// No such level in this fleet.

@@ -8,7 +8,10 @@ use alloc::vec::Vec;
 
 use crate::event::{Event, JobsEvent, Next, Outcome, Past, RequeueWhy};
 use crate::job::{Class, Shape, Spec, Topology};
-use crate::units::{JobId, KindId, TenantId, Timestamp, TrustId, Uid};
+use crate::units::{JobId, KindId, Millis, TenantId, Timestamp, TrustId, Uid};
+
+/// How long the identity of an ended job is kept: far longer than anybody repeats a request.
+const ENDED_KEPT: Millis = Millis::from_secs(3600);
 
 /// The live jobs.
 #[derive(Clone, Debug, Default)]
@@ -21,11 +24,14 @@ pub struct Jobs {
     next_kind: u32,
     waiting_len: u32,
     backing_off: BTreeSet<(Timestamp, JobId)>,
+    /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
+    ended: BTreeMap<Uid, Timestamp>,
+    ended_by_time: BTreeSet<(Timestamp, Uid)>,
     next: JobId,
 }
 
 /// A live job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Its identity outside.
     pub uid: Uid,
@@ -145,6 +151,11 @@ impl Jobs {
         self.by_uid.get(&uid).copied()
     }
 
+    /// True when a job of that identity ended a short while ago.
+    pub fn ended_lately(&self, uid: Uid) -> bool {
+        self.ended.contains_key(&uid)
+    }
+
     /// The tenant's live job of that name.
     pub fn named(&self, tenant: TenantId, name: &str) -> Option<JobId> {
         self.by_name.get(&(tenant, String::from(name))).copied()
@@ -180,7 +191,8 @@ impl Jobs {
                 *phase = Phase::Leaving(*next);
             }
             JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
-            JobsEvent::Ended { job, outcome: _, at: _ } => self.end(*job),
+            JobsEvent::Ended { job, outcome: _, at } => self.end(*job, *at),
+            JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
             JobsEvent::Carried { next_job } => self.next = *next_job,
             JobsEvent::CarriedJob { job, past, not_before } => {
                 let carried = self.live_mut(*job);
@@ -244,12 +256,24 @@ impl Jobs {
         self.start_waiting(id);
     }
 
-    fn end(&mut self, id: JobId) {
+    fn note_ended(&mut self, uid: Uid, at: Timestamp) {
+        self.ended.insert(uid, at);
+        self.ended_by_time.insert((at, uid));
+        let kept_from = Timestamp(at.0.saturating_sub(ENDED_KEPT.0));
+        while let Some(&(oldest, uid)) = self.ended_by_time.first().filter(|&&(oldest, _)| oldest < kept_from)
+        {
+            self.ended_by_time.remove(&(oldest, uid));
+            self.ended.remove(&uid);
+        }
+    }
+
+    fn end(&mut self, id: JobId, at: Timestamp) {
         if self.live_mut(id).phase == Phase::Waiting {
             self.stop_waiting(id);
         }
         let job = self.live.remove(&id).expect("a job ends once");
         self.by_uid.remove(&job.uid);
+        self.note_ended(job.uid, at);
         self.by_name.remove(&(job.spec.tenant, job.spec.name));
     }
 
@@ -293,6 +317,9 @@ impl Jobs {
                 let (past, not_before) = (live.past, live.not_before);
                 into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
             }
+        }
+        for &(at, uid) in &self.ended_by_time {
+            into.push(Event::Jobs(JobsEvent::CarriedEnded { uid, at }));
         }
         into.push(Event::Jobs(JobsEvent::Carried { next_job: self.next }));
     }

@@ -213,35 +213,14 @@ impl Ledger {
             LedgerEvent::Started { .. } | LedgerEvent::Carried { .. } => {
                 unreachable!("the state starts a job, because that takes the job's spec")
             }
-            LedgerEvent::Running { job, task, since } => self.change(*job, |holding| {
-                let task = holding.task_mut(*task);
-                task.since = Some(*since);
-                if task.phase == TaskPhase::Bound {
-                    task.phase = TaskPhase::Running;
-                }
-            }),
-            LedgerEvent::Asked { job, tasks, by, deadline, at: _ } => self.change(*job, |holding| {
-                holding.asked_by = Some(by.clone());
-                holding.set_phase(tasks, TaskPhase::Asked { deadline: *deadline, failed: false });
-            }),
-            LedgerEvent::Acked { job, tasks, checkpoint_at } => self.change(*job, |holding| {
-                holding.set_phase(tasks, TaskPhase::Acked { checkpoint_at: *checkpoint_at });
-            }),
-            LedgerEvent::AskFailed { job, tasks } => self.change(*job, |holding| {
-                for &task in tasks {
-                    if let TaskPhase::Asked { failed, .. } = &mut holding.task_mut(task).phase {
-                        *failed = true;
-                    }
-                }
-            }),
-            LedgerEvent::Stopping { job, tasks, deadline, at: _ } => self.change(*job, |holding| {
-                holding.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
-            }),
-            LedgerEvent::Gone { job, task, exit, at } => {
+            LedgerEvent::Running { job, .. }
+            | LedgerEvent::Asked { job, .. }
+            | LedgerEvent::Acked { job, .. }
+            | LedgerEvent::AskFailed { job, .. }
+            | LedgerEvent::Stopping { job, .. } => self.change(*job, event),
+            LedgerEvent::Gone { job, task, .. } => {
                 self.release(*job, *task);
-                self.change(*job, |holding| {
-                    holding.set_phase(&[*task], TaskPhase::Gone { exit: *exit, at: *at });
-                });
+                self.change(*job, event);
             }
             LedgerEvent::OrphanSeen { task, place, resources } => {
                 self.orphans.insert(*task, Orphan { place: *place, resources: *resources });
@@ -302,8 +281,9 @@ impl Ledger {
         }
     }
 
-    fn change(&mut self, job: JobId, how: impl FnOnce(&mut Holding)) {
-        how(&mut self.held.get_mut(&job).expect("an event names a job that holds something").holding);
+    fn change(&mut self, job: JobId, event: &LedgerEvent) {
+        let held = self.held.get_mut(&job).expect("an event names a job that holds something");
+        held.holding.apply(event);
         self.settle(job);
     }
 
@@ -355,6 +335,43 @@ impl Holding {
         &mut self.tasks[at.expect("an event names a task that was started")]
     }
 
+    /// What an event of this job changes in it.
+    pub(crate) fn apply(&mut self, event: &LedgerEvent) {
+        match event {
+            LedgerEvent::Running { task, since, .. } => {
+                let task = self.task_mut(*task);
+                task.since = Some(*since);
+                if task.phase == TaskPhase::Bound {
+                    task.phase = TaskPhase::Running;
+                }
+            }
+            LedgerEvent::Asked { tasks, by, deadline, .. } => {
+                self.asked_by = Some(by.clone());
+                self.set_phase(tasks, TaskPhase::Asked { deadline: *deadline, failed: false });
+            }
+            LedgerEvent::Acked { tasks, checkpoint_at, .. } => {
+                self.set_phase(tasks, TaskPhase::Acked { checkpoint_at: *checkpoint_at });
+            }
+            LedgerEvent::AskFailed { tasks, .. } => {
+                for &task in tasks {
+                    if let TaskPhase::Asked { failed, .. } = &mut self.task_mut(task).phase {
+                        *failed = true;
+                    }
+                }
+            }
+            LedgerEvent::Stopping { tasks, deadline, .. } => {
+                self.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
+            }
+            LedgerEvent::Gone { task, exit, at, .. } => {
+                self.set_phase(&[*task], TaskPhase::Gone { exit: *exit, at: *at });
+            }
+            LedgerEvent::Started { .. }
+            | LedgerEvent::Carried { .. }
+            | LedgerEvent::OrphanSeen { .. }
+            | LedgerEvent::OrphanGone { .. } => unreachable!("these do not change a holding"),
+        }
+    }
+
     fn set_phase(&mut self, tasks: &[u32], phase: TaskPhase) {
         for &task in tasks {
             self.task_mut(task).phase = phase;
@@ -374,6 +391,15 @@ impl Holding {
             _ => now,
         });
         until.max().map_or(0, |until| (until - since).0)
+    }
+
+    /// When the last of its tasks ended; `now` while one has not.
+    pub fn ended_at(&self, now: Timestamp) -> Timestamp {
+        let ends = self.tasks.iter().map(|task| match task.phase {
+            TaskPhase::Gone { at, .. } => at.min(now),
+            _ => now,
+        });
+        ends.max().unwrap_or(now)
     }
 
     /// Until when it was asked to save its work, if it was.

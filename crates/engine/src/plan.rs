@@ -48,6 +48,8 @@ pub struct Refusal {
     pub by: Obstacles,
     watches: Vec<Watch>,
     policy: u32,
+    /// How many models there were: a new one may be to its liking.
+    pools: usize,
 }
 
 /// What stood in the way, over all the pools that were tried.
@@ -72,7 +74,8 @@ impl Refusal {
             Watch::Pool { pool, freed } => state.ledger.freed(pool) == freed,
             Watch::Tenant { tenant, freed } => state.ledger.freed_of(tenant) == freed,
         };
-        self.policy == state.tenants.version() && self.watches.iter().all(unchanged)
+        let same_world = self.policy == state.tenants.version() && self.pools == state.fleet.pools().len();
+        same_world && self.watches.iter().all(unchanged)
     }
 }
 
@@ -153,7 +156,7 @@ fn refusal(state: &State, key: &KindKey, by: Obstacles) -> Refusal {
     let tenants = by.limits.iter();
     let on_tenants = tenants.map(|&tenant| Watch::Tenant { tenant, freed: state.ledger.freed_of(tenant) });
     let watches = on_pools.chain(on_tenants).collect();
-    Refusal { watches, by, policy: state.tenants.version() }
+    Refusal { watches, by, policy: state.tenants.version(), pools: state.fleet.pools().len() }
 }
 
 impl Plan {

@@ -91,8 +91,9 @@ impl Room {
 
     fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
         self.held = self.held + resources;
+        // A device may have vanished under a task; what runs on it is on its way out.
         for index in place.gpus.indexes() {
-            let gpu = &mut self.gpus[index];
+            let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held += place.units_each;
             gpu.holders += 1;
             gpu.trust = Some(trust);
@@ -102,7 +103,7 @@ impl Room {
     fn give_back(&mut self, place: &Placement, resources: Resources) {
         self.held = self.held.checked_sub(resources).expect("only what is held is given back");
         for index in place.gpus.indexes() {
-            let gpu = &mut self.gpus[index];
+            let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held = gpu.held.checked_sub(place.units_each).expect("only what is held is given back");
             gpu.holders -= 1;
             if gpu.holders == 0 {
@@ -124,6 +125,8 @@ pub struct Rooms {
 /// What the nodes of a pool have, used or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
+    /// How many nodes.
+    pub nodes: u64,
     /// Healthy GPUs that others do not use.
     pub gpus: u64,
     /// Beside GPUs, without what others use.
@@ -172,6 +175,7 @@ impl Rooms {
         self.remove(node);
         self.index(node, &room, true);
         let capacity = self.capacity.entry(room.pool).or_default();
+        capacity.nodes += 1;
         capacity.gpus += room.usable_gpus();
         capacity.resources = capacity.resources + room.capacity;
         self.by_node.insert(node, room);
@@ -182,9 +186,13 @@ impl Rooms {
         let Some(room) = self.by_node.remove(&node) else { return };
         self.index(node, &room, false);
         let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
+        capacity.nodes -= 1;
         capacity.gpus -= room.usable_gpus();
         let left = capacity.resources.checked_sub(room.capacity);
         capacity.resources = left.expect("a pool has what its nodes have");
+        if capacity.nodes == 0 {
+            self.capacity.remove(&room.pool);
+        }
     }
 
     /// A task takes its place.
@@ -217,6 +225,9 @@ impl Rooms {
             nodes.insert(node);
         } else {
             nodes.remove(&node);
+            if nodes.is_empty() {
+                self.by_whole_free.remove(&(room.pool, free));
+            }
         }
         for (at, gpu) in (0u8..).zip(&room.gpus) {
             if !gpu.usable || gpu.holders == 0 || gpu.held >= GpuUnits::WHOLE {
@@ -228,6 +239,9 @@ impl Rooms {
                 gpus.insert((left, node, at));
             } else {
                 gpus.remove(&(left, node, at));
+                if gpus.is_empty() {
+                    self.partly_free.remove(&room.pool);
+                }
             }
         }
     }

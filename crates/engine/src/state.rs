@@ -90,6 +90,7 @@ impl State {
             JobsEvent::Queued { .. }
             | JobsEvent::Leaving { .. }
             | JobsEvent::Carried { .. }
+            | JobsEvent::CarriedEnded { .. }
             | JobsEvent::CarriedJob { .. } => {}
         }
         self.jobs.apply(event);

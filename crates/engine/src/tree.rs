@@ -113,7 +113,7 @@ impl Tree {
             ask => ask.units().parts(),
         };
         let amount = |meter: &Meter| match meter {
-            Meter::AnyGpu => units * self.normal_milli[pool.index()],
+            Meter::AnyGpu => units.saturating_mul(self.normal_milli[pool.index()]),
             Meter::Gpu(metered) => {
                 if *metered == pool {
                     units
@@ -173,7 +173,7 @@ impl Tree {
         for &child in &self.lines[tenant.index()].children {
             self.sum_up(child, total, cut);
             for (sum, below) in sums.iter_mut().zip(&total[child.index()]) {
-                *sum += below;
+                *sum = sum.saturating_add(*below);
             }
         }
         for (meter, sum) in sums.iter_mut().enumerate() {
@@ -229,7 +229,7 @@ impl Tree {
             let parts = has.gpus * GpuUnits::WHOLE.parts();
             for (meter, total) in self.meters.iter().zip(&mut capacity) {
                 *total += match *meter {
-                    Meter::AnyGpu => parts * self.normal_milli[pool.index()],
+                    Meter::AnyGpu => parts.saturating_mul(self.normal_milli[pool.index()]),
                     Meter::Gpu(metered) if metered == pool => parts,
                     Meter::Gpu(_) => 0,
                     Meter::Cpu => has.resources.cpu_milli,
@@ -253,7 +253,7 @@ impl Tree {
                 u64::try_from(kind.jobs.len()).expect("a count of jobs fits") * u64::from(kind.key.tasks);
             let charge = self.charge(&kind.key.shape, pool);
             for (total, each) in demand[kind.key.tenant.index()].iter_mut().zip(charge) {
-                *total += each * count;
+                *total = total.saturating_add(each.saturating_mul(count));
             }
         }
         demand

@@ -4,6 +4,7 @@
 //! turns, from committed state. Everything that waits for the desk waits in one bounded queue; when that is full
 //! the caller is told so at once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +22,8 @@ use wharf_engine::units::JobId;
 /// The most requests that wait for the desk. At a millisecond a turn and many to a turn this is well under a
 /// second of work; more would only hide an overload.
 const QUEUE_MAX: usize = 4096;
+/// The most questions between two turns, for the same reason.
+const QUESTIONS_PER_TURN_MAX: usize = 32;
 /// The most inputs in one turn, so that a flood of submissions does not starve the world's reports.
 const INPUTS_PER_TURN_MAX: usize = 256;
 /// The longest the desk sleeps: a world may have news that it could not announce.
@@ -81,7 +84,7 @@ impl Running {
     pub fn join(self) -> Result<(), Fault> {
         match self.0.join() {
             Ok(ended) => ended,
-            Err(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Fault::Panicked),
         }
     }
 }
@@ -110,12 +113,12 @@ impl Desk {
                 }
             };
             let _ = opened.send(Ok(()));
-            let ended = work(controller, &waiting, &times);
-            gone.store(true, Ordering::Release);
-            ended
+            // However the desk ends, by a panic too, it is known to have ended.
+            let _gone = Gone(gone);
+            work(controller, &waiting, &times)
         });
         let running = Running(spawned.expect("a thread can be started"));
-        open.recv().expect("the desk says how it opened")?;
+        open.recv().map_err(|_| Fault::Panicked)??;
         Ok((Self { requests, decisions, failed }, running))
     }
 
@@ -190,14 +193,27 @@ fn work<D: Disk, W: World>(
         for ((_, since, after), reply) in batch.inputs.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
             decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
-            after(reply, Turned { glance: controller.glance(), next_job_before });
+            guarded(|| after(reply, Turned { glance: controller.glance(), next_job_before }));
         }
         for question in batch.questions {
-            question(controller.glance());
+            guarded(|| question(controller.glance()));
         }
         if batch.stop {
             return controller.snapshot();
         }
+    }
+}
+
+/// Answers only read. One that panics costs its caller an answer and nobody else anything.
+fn guarded(answer: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(answer));
+}
+
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 
@@ -222,7 +238,9 @@ fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gather
             Request::Question(question) => gathered.questions.push(question),
             Request::Stop => gathered.stop = true,
         }
-        let full = gathered.inputs.len() >= INPUTS_PER_TURN_MAX || gathered.stop;
+        let full = gathered.inputs.len() >= INPUTS_PER_TURN_MAX
+            || gathered.questions.len() >= QUESTIONS_PER_TURN_MAX
+            || gathered.stop;
         next = if full { None } else { waiting.try_recv().ok() };
     }
     Some(gathered)

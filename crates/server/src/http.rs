@@ -35,6 +35,8 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest a client may take to send its request's head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// The pause after a connection could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The most connections at once.
 const CONNECTIONS_MAX: usize = 1024;
 
@@ -79,7 +81,11 @@ async fn accept(listener: TcpListener, router: Router, mut stopped: watch::Recei
             _ = stopped.changed() => return,
         };
         // A connection that failed before we took it is the other side's business.
-        let Ok((connection, _)) = connection else { continue };
+        let Ok((connection, _)) = connection else {
+            // When the system is out of handles, trying again at once would only burn the core.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
         let _ = connection.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
         let mut stopping = stopped.clone();

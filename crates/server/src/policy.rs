@@ -49,16 +49,23 @@ pub fn errors_text(errors: &[FileError]) -> String {
 /// Watches a directory for as long as the desk lives.
 pub fn watch(dir: PathBuf, desk: Desk, status: PolicyStatus) {
     let look = move || {
-        let mut applied = String::new();
+        let mut looked = Looked::default();
         while !desk.has_stopped() {
             std::thread::sleep(LOOK_EVERY);
-            look_once(&dir, &desk, &status, &mut applied);
+            look_once(&dir, &desk, &status, &mut looked);
         }
     };
     std::thread::Builder::new().name("policy".to_owned()).spawn(look).expect("a thread can be started");
 }
 
-fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, applied: &mut String) {
+/// Digests of what was seen last and of what is in force.
+#[derive(Default)]
+struct Looked {
+    last: String,
+    applied: String,
+}
+
+fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, looked: &mut Looked) {
     let policy = match load_policy(dir) {
         Ok(policy) => policy,
         Err(errors) => {
@@ -67,7 +74,9 @@ fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, applied: &mut Strin
         }
     };
     status.set(None);
-    if policy.digest == *applied {
+    // Several files change one after the other: only what looks the same twice is taken for whole.
+    let whole = std::mem::replace(&mut looked.last, policy.digest.clone()) == policy.digest;
+    if policy.digest == looked.applied || !whole {
         return;
     }
     let digest = policy.digest.clone();
@@ -78,6 +87,6 @@ fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, applied: &mut Strin
         Err(rejection) => warn!("policy {said:.12} was refused: {rejection:?}"),
     });
     if posted.is_ok() {
-        *applied = digest;
+        looked.applied = digest;
     }
 }

@@ -32,6 +32,10 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             format!("this key was used for the job {:?}, which is not the same", name(*job)),
         )
         .hint("use a new key for a new job"),
+        Rejection::UidEnded => {
+            Problem::new(Code::KeyInUse, "the job that was submitted with this key has ended")
+                .hint("see: wharf get history; use a new key for a new job")
+        }
         Rejection::BadSpec(fault) => Problem::new(Code::BadSpec, spec_fault(*fault)),
         Rejection::UnknownLevel { level, known } => {
             Problem::new(Code::UnknownLevel, format!("this fleet has no level {level:?}")).hint(format!(

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use wharf_engine::input::{Exit, Submission, TaskRef};
 use wharf_engine::job::Class;
-use wharf_engine::units::{Timestamp, Uid};
+use wharf_engine::units::{Millis, Timestamp, Uid};
 
 /// What a job really does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,9 +68,9 @@ impl Behaviour {
         let done = self.duration_ms.map(|work| work.saturating_sub(saved_ms));
         match (self.fail_after_ms, done) {
             (Some(fail), done) if done.is_none_or(|done| fail < done) => {
-                Some((Timestamp(since.0 + fail), Exit::Failed))
+                Some((since + Millis(fail), Exit::Failed))
             }
-            (_, Some(done)) => Some((Timestamp(since.0 + done), Exit::Succeeded)),
+            (_, Some(done)) => Some((since + Millis(done), Exit::Succeeded)),
             (_, None) => None,
         }
     }

@@ -13,9 +13,12 @@ use wharf_controller::disk::Term;
 use wharf_controller::world::{NodeReport, Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
 use wharf_engine::input::TaskRef;
-use wharf_engine::units::{Timestamp, Uid};
+use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use crate::fleet::{Progress, Saved, SimFleet, SimTask};
+
+/// Far more reports than a process makes in its life.
+const GENERATIONS_PER_LIFE: u64 = 1 << 32;
 
 /// A fleet with a file.
 pub struct FileWorld {
@@ -35,7 +38,7 @@ struct Clock {
 impl Clock {
     fn now(&self) -> Timestamp {
         // A wall clock that is set back makes time stand still, never go back.
-        Timestamp(self.world.0 + wall_ms().saturating_sub(self.wall_ms) * self.speed)
+        self.world + Millis(wall_ms().saturating_sub(self.wall_ms).saturating_mul(self.speed))
     }
 }
 
@@ -83,14 +86,18 @@ impl FileWorld {
         }
         let unusable = |source: rusqlite::Error| unusable(path, source);
         let file = open(path).map_err(unusable)?;
-        meta(&file, "name").map_err(unusable)
+        // A file that was begun and not finished holds nothing yet.
+        let whole = meta(&file, "generation").map_err(unusable)?.is_some();
+        Ok(meta(&file, "name").map_err(unusable)?.filter(|_| whole))
     }
 
     /// Opens the fleet of a file, or founds it. Time goes on from where it stood, at this speed.
     pub fn open(path: &Path, founding: Founding, speed: u64) -> Result<Self, FileFault> {
         let fail = |source: rusqlite::Error| unusable(path, source);
         let mut file = open(path).map_err(fail)?;
-        if let Some(held) = meta(&file, "name").map_err(fail)?.filter(|held| *held != founding.name) {
+        let held =
+            if meta(&file, "generation").map_err(fail)?.is_some() { meta(&file, "name") } else { Ok(None) };
+        if let Some(held) = held.map_err(fail)?.filter(|held| *held != founding.name) {
             return Err(FileFault::OtherFleet { held, asked: founding.name });
         }
         let saved =
@@ -104,6 +111,8 @@ impl FileWorld {
         };
         let mut opened = Self { fleet, file, clock: Clock { wall_ms, world, speed } };
         opened.fleet.advance(world);
+        // A machine that lost its power may have lost the last of what was saved, and somebody has heard of it.
+        opened.fleet.skip_generations(GENERATIONS_PER_LIFE);
         opened.save().map_err(fail)?;
         Ok(opened)
     }
@@ -111,11 +120,6 @@ impl FileWorld {
     /// How much faster than the wall its time runs.
     pub fn speed(&self) -> u64 {
         self.clock.speed
-    }
-
-    /// The fleet itself, to fail and heal nodes.
-    pub fn fleet_mut(&mut self) -> &mut SimFleet {
-        &mut self.fleet
     }
 
     fn save(&mut self) -> rusqlite::Result<()> {

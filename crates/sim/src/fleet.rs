@@ -11,7 +11,7 @@ use wharf_controller::disk::Term;
 use wharf_controller::world::{NodeReport, Sample, Samples, WorldReport};
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Exit, ObservedTask, Report, Scope, Submission, TaskRef, TaskStatus};
-use wharf_engine::units::{GpuMask, GpuUnits, Timestamp, Uid};
+use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
 use crate::behaviour::Behaviour;
 
@@ -84,7 +84,7 @@ impl SimTask {
 
     /// Work done by then, with what was safe when it started.
     fn work_at(&self, at: Timestamp) -> u64 {
-        self.base_ms + self.since.map_or(0, |since| (at - since).0)
+        self.base_ms.saturating_add(self.since.map_or(0, |since| (at - since).0))
     }
 
     fn next_timer(&self) -> Option<Timestamp> {
@@ -177,6 +177,11 @@ impl SimFleet {
     /// The generation of its last report.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Leaves out generations that may have been used by a process that did not live to save them.
+    pub(crate) fn skip_generations(&mut self, count: u64) {
+        self.generation = self.generation.saturating_add(count);
     }
 
     /// The highest term it has obeyed.
@@ -329,7 +334,7 @@ impl SimFleet {
         // The coordinator, which is the first task, speaks for all ranks.
         let Some((&task, known)) = asked.min_by_key(|(task, _)| task.task) else { return };
         let behaviour = known.behaviour;
-        let at = Timestamp(self.now.0 + behaviour.checkpoint_ms).min(deadline);
+        let at = (self.now + Millis(behaviour.checkpoint_ms)).min(deadline);
         self.tasks.get_mut(&task).expect("it was just found").answers =
             Some((at, !behaviour.checkpoint_fails));
         self.set_timer(task);

@@ -74,6 +74,7 @@ const KINDS: &[&str] = &[
     "Ended",
     "JobsCarried",
     "CarriedJob",
+    "CarriedEnded",
     "Started",
     "Running",
     "Asked",
@@ -106,6 +107,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Ended { .. }) => "Ended",
         Event::Jobs(JobsEvent::Carried { .. }) => "JobsCarried",
         Event::Jobs(JobsEvent::CarriedJob { .. }) => "CarriedJob",
+        Event::Jobs(JobsEvent::CarriedEnded { .. }) => "CarriedEnded",
         Event::Ledger(LedgerEvent::Started { .. }) => "Started",
         Event::Ledger(LedgerEvent::Running { .. }) => "Running",
         Event::Ledger(LedgerEvent::Asked { .. }) => "Asked",
@@ -147,6 +149,7 @@ fn story() -> Vec<Event> {
     };
     play(&[Input::ApplyPolicy(policy())], 1);
     play(&[job(1, "fails", r#"{"duration_ms":60000,"fail_after_ms":2000}"#)], 3);
+    play(&[job(6, "early", r#"{"duration_ms":1000}"#)], 5);
     play(&[job(2, "stays", r#"{"duration_ms":3600000}"#)], 30);
     let mut events = play(&[Input::Cordon { node: "n2".into(), on: true }], 1).snapshot();
     let first_life = leader.state().index();

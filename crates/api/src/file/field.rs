@@ -12,7 +12,7 @@ use super::{At, Fault, text};
 /// The longest span of time that means anything here; a journal's clock stays far from its end.
 const DURATION_MAX: Millis = Millis(3650 * 86_400_000);
 /// The most bytes of memory or storage of a task or node: 16,384 tasks of this size still add up in 64 bits.
-pub(super) const BYTES_MAX: u64 = 1 << 48;
+pub(super) const BYTES_MAX: u64 = 1 << 46;
 /// The most thousandths of a core of a task or node.
 pub(super) const CPU_MILLI_MAX: u64 = 1_000_000_000;
 /// The longest name.
@@ -254,7 +254,7 @@ impl<'a> Field<'a> {
     /// Bytes.
     pub(super) fn bytes(&self) -> Result<u64, Fault> {
         let bytes = self.parsed(text::SIZE, text::size)?;
-        if bytes <= BYTES_MAX { Ok(bytes) } else { Err(self.wrong("a size of at most 256TiB")) }
+        if bytes <= BYTES_MAX { Ok(bytes) } else { Err(self.wrong("a size of at most 64TiB")) }
     }
 
     /// Thousandths of a core.

@@ -407,7 +407,7 @@ impl JobFile {
             return String::new();
         }
         let gib = self.gpu_memory.map(|bytes| bytes.div_ceil(1 << 30));
-        let memory_gb_min = gib.map(|gib| u32::try_from(gib).expect("at most 256 TiB were read"));
+        let memory_gb_min = gib.map(|gib| u32::try_from(gib).expect("at most 64 TiB were read"));
         DeviceSelector { models: self.models.clone(), memory_gb_min }.source()
     }
 

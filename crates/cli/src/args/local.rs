@@ -30,7 +30,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     pub(crate) demo: bool,
     /// Seconds of the simulated world per second
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) speed: u64,
 }
 
@@ -150,7 +150,7 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "NAME|FILE", default_value = "giant")]
         fleet: String,
         /// Seconds of the simulated world per second
-        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=100_000))]
         speed: u64,
         /// For so long
         #[arg(long, value_name = "N", default_value_t = 10)]

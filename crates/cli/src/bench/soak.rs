@@ -45,8 +45,10 @@ pub(super) fn run(fleet: &str, speed: u64, minutes: u64) -> anyhow::Result<Soak>
     let summary = Client::new(&server.address)?.summary()?;
     let cores = cpu_seconds_of(&server.pid()).map(|cpu| cpu / begin.elapsed().as_secs_f64());
     let memory = memory_peak_of(&server.pid());
-    let within =
-        cores.is_some_and(|cores| cores <= CORES_MAX) && memory.is_some_and(|bytes| bytes <= MEMORY_MAX);
+    let loaded = summary.pools.iter().all(|pool| pool.allocated * 10.0 >= f64::from(pool.gpus) * 8.0);
+    let within = loaded
+        && cores.is_some_and(|cores| cores <= CORES_MAX)
+        && memory.is_some_and(|bytes| bytes <= MEMORY_MAX);
     Ok(Soak {
         schema: "wharf.bench.soak.v1",
         fleet: fleet.to_owned(),

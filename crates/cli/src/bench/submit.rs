@@ -107,9 +107,9 @@ fn load(address: &str, client: u64, rate: u64, seconds: u64) -> anyhow::Result<(
             ..JobFlags::default()
         };
         let job = job.job()?;
-        let sent = Instant::now();
         match connection.submit(&job, &format!("{client}-{number}")) {
-            Ok(_) => latencies.push(sent.elapsed().as_secs_f64() * 1000.0),
+            // From the moment it was due: an answer that is late makes the next one late too.
+            Ok(_) => latencies.push(due.elapsed().as_secs_f64() * 1000.0),
             Err(_) => refused += 1,
         }
     }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::event::{Event, HeldTask, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
+use crate::event::{Event, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
 use crate::input::Exit;
 use crate::jobs::{Job, Phase};
 use crate::state::State;
@@ -28,7 +28,7 @@ pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: 
     let mut events = Vec::new();
     for &(task, what) in learnt {
         if let Some(event) = fact(id, &holding, task, what) {
-            note(&mut holding, &event);
+            holding.apply(&event);
             events.push(Event::Ledger(event));
         }
     }
@@ -61,37 +61,15 @@ fn asked(holding: &Holding) -> Vec<u32> {
     asked.map(|task| task.place.task).collect()
 }
 
-/// Keeps the copy of the holding in step, so that later conclusions see earlier ones.
-fn note(holding: &mut Holding, event: &LedgerEvent) {
-    let set = |task: &mut HeldTask, phase| task.phase = phase;
-    match event {
-        LedgerEvent::Running { task, since, .. } => {
-            let running = holding.tasks.iter_mut().filter(|held| held.place.task == *task);
-            running.for_each(|held| held.since = Some(*since));
-        }
-        LedgerEvent::Acked { tasks, checkpoint_at, .. } => {
-            let acked = holding.tasks.iter_mut().filter(|held| tasks.contains(&held.place.task));
-            acked.for_each(|held| set(held, TaskPhase::Acked { checkpoint_at: *checkpoint_at }));
-        }
-        LedgerEvent::Gone { task, exit, at, .. } => {
-            let gone = holding.tasks.iter_mut().filter(|held| held.place.task == *task);
-            gone.for_each(|held| set(held, TaskPhase::Gone { exit: *exit, at: *at }));
-        }
-        _ => {}
-    }
-}
-
 /// Work that is saved has no reason to stay.
 fn stop_if_saved(state: &State, job: JobId, holding: &mut Holding, events: &mut Vec<Event>, now: Timestamp) {
-    let saved = |task: &&mut HeldTask| matches!(task.phase, TaskPhase::Acked { .. });
-    let deadline = now + state.tenants.policy().stop_grace;
-    let mut tasks = Vec::new();
-    for task in holding.tasks.iter_mut().filter(saved) {
-        task.phase = TaskPhase::Stopping { deadline };
-        tasks.push(task.place.task);
-    }
+    let saved = holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Acked { .. }));
+    let tasks: Vec<u32> = saved.map(|task| task.place.task).collect();
     if !tasks.is_empty() {
-        events.push(Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now }));
+        let deadline = now + state.tenants.policy().stop_grace;
+        let stopping = LedgerEvent::Stopping { job, tasks, deadline, at: now };
+        holding.apply(&stopping);
+        events.push(Event::Ledger(stopping));
     }
 }
 
@@ -105,17 +83,19 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
             .filter(move |task| matches!(task.phase, TaskPhase::Gone { exit: how, .. } if how == exit))
             .count()
     };
-    let all_succeeded = exits(Exit::Succeeded) == holding.tasks.len();
+    let min = usize::try_from(job.spec.min).expect("a u32 fits a usize");
+    let finished =
+        left.is_empty() && exits(Exit::Failed) + exits(Exit::Stopped) == 0 && exits(Exit::Succeeded) >= min;
     let next = match job.phase {
         Phase::Waiting => return,
         // Who was to leave and finished its work first has finished.
-        Phase::Leaving(Next::Requeue(_)) if all_succeeded => Next::End(Outcome::Succeeded),
+        Phase::Leaving(Next::Requeue(_)) if finished => Next::End(Outcome::Succeeded),
         Phase::Leaving(next) => next,
         Phase::Active => {
             let failed = exits(Exit::Failed) > 0;
             let lost = exits(Exit::Lost) + exits(Exit::Stopped);
             let alive = left.len() + exits(Exit::Succeeded);
-            let below_min = lost > 0 && alive < usize::try_from(job.spec.min).expect("a u32 fits a usize");
+            let below_min = lost > 0 && alive < min;
             let next = if failed && job.past.failures >= job.spec.retries {
                 Next::End(Outcome::Failed)
             } else if failed {
@@ -132,7 +112,7 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
         }
     };
     if left.is_empty() {
-        events.push(finish(state, id, job, next, now));
+        events.push(finish(state, id, job, holding, next, now));
     }
 }
 
@@ -152,12 +132,18 @@ fn start_leaving(
     }
 }
 
-fn finish(state: &State, id: JobId, job: &Job, next: Next, now: Timestamp) -> Event {
+fn finish(state: &State, id: JobId, job: &Job, holding: &Holding, next: Next, now: Timestamp) -> Event {
+    let policy = state.tenants.policy();
+    let ran = holding.tasks.iter().any(|task| task.since.is_some());
     Event::Jobs(match next {
-        Next::End(outcome) => JobsEvent::Ended { job: id, outcome, at: now },
+        Next::End(outcome) => JobsEvent::Ended { job: id, outcome, at: holding.ended_at(now) },
         Next::Requeue(RequeueWhy::TaskFailed) => {
-            let wait = state.tenants.policy().backoff(job.past.failures + 1);
+            let wait = policy.backoff(job.past.failures + 1);
             JobsEvent::Requeued { job: id, not_before: now + wait, at: now }
+        }
+        // The world would not start it: without a pause it would be asked again at once, for ever.
+        Next::Requeue(RequeueWhy::NodeLost) if !ran => {
+            JobsEvent::Requeued { job: id, not_before: now + policy.retry_backoff, at: now }
         }
         Next::Requeue(RequeueWhy::NodeLost | RequeueWhy::Evicted) => {
             JobsEvent::Requeued { job: id, not_before: Timestamp(0), at: now }

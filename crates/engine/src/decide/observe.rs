@@ -13,8 +13,9 @@ use super::{Decision, Names, submit};
 use crate::event::{Event, FleetEvent, JobsEvent, LedgerEvent, Next, NodeFacts, Placement, RequeueWhy};
 use crate::fleet::Fleet;
 use crate::input::{Exit, ObservedNode, ObservedTask, Rejection, Report, Scope, TaskRef, TaskStatus};
+use crate::job::Spec;
 use crate::state::State;
-use crate::units::{JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
+use crate::units::{GpuMask, JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
 
 pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
     let met_before = in_order(state, report)?;
@@ -31,7 +32,7 @@ pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<
     for (job, learnt) in &tasks.learnt {
         events.extend(conclude(state, *job, learnt, now));
     }
-    events.extend(adopt(state, &tasks.strangers, &nodes.places, now)?);
+    events.extend(adopt(state, &tasks.strangers, &nodes.places, now));
     let mark = state.fleet.world();
     if mark.is_none_or(|mark| (mark.world, mark.generation) != (report.world, report.generation)) {
         let (world, generation) = (report.world, report.generation);
@@ -62,6 +63,8 @@ struct NodeChanges<'a> {
     next_node: NodeId,
     /// Where each reported or known name is after this report.
     places: BTreeMap<String, (NodeId, PoolId)>,
+    /// How many GPUs each reported node has.
+    gpus: BTreeMap<NodeId, usize>,
     /// Nodes whose tasks are lost.
     lost: BTreeSet<NodeId>,
     events: Vec<Event>,
@@ -75,6 +78,7 @@ impl<'a> NodeChanges<'a> {
             levels: fleet.levels().to_vec(),
             next_node: fleet.next_node(),
             places: BTreeMap::new(),
+            gpus: BTreeMap::new(),
             lost: BTreeSet::new(),
             events: Vec::new(),
         }
@@ -84,7 +88,10 @@ impl<'a> NodeChanges<'a> {
         for observed in &report.nodes {
             self.see(observed);
         }
-        let gone: Vec<NodeId> = if report.since.is_none() {
+        let gone: Vec<NodeId> = if report.scope == Scope::Nodes {
+            // What is gone is told by the list that also tells what became of the tasks there.
+            Vec::new()
+        } else if report.since.is_none() {
             let named: BTreeSet<&str> = report.nodes.iter().map(|node| node.name.as_str()).collect();
             let nodes = self.fleet.nodes();
             nodes.filter(|(_, node)| !named.contains(node.facts.name.as_str())).map(|(id, _)| id).collect()
@@ -102,7 +109,9 @@ impl<'a> NodeChanges<'a> {
     }
 
     fn see(&mut self, observed: &ObservedNode) {
-        let facts = self.facts(observed);
+        // A fleet with more models than ids is beyond anything real: what is too much is not used.
+        let Some(pool) = self.pool(&observed.model) else { return };
+        let facts = self.facts(observed, pool);
         let known = self.fleet.node_named(&observed.name);
         let node = known.unwrap_or_else(|| {
             let node = self.next_node;
@@ -110,6 +119,7 @@ impl<'a> NodeChanges<'a> {
             node
         });
         self.places.insert(observed.name.clone(), (node, facts.pool));
+        self.gpus.insert(node, facts.gpus.len());
         if !facts.up {
             self.lost.insert(node);
         }
@@ -119,38 +129,41 @@ impl<'a> NodeChanges<'a> {
         }
     }
 
-    fn facts(&mut self, observed: &ObservedNode) -> NodeFacts {
-        let ObservedNode { name, up, model, gpus, capacity, others, others_gpus, domains } = observed;
+    fn facts(&mut self, observed: &ObservedNode, pool: PoolId) -> NodeFacts {
+        let ObservedNode { name, up, model: _, gpus, capacity, others, others_gpus, domains } = observed;
         NodeFacts {
             name: name.clone(),
             up: *up,
-            pool: self.pool(model),
-            gpus: gpus.clone(),
+            pool,
+            gpus: gpus.iter().take(GpuMask::MAX).copied().collect(),
             capacity: *capacity,
             others: *others,
             others_gpus: *others_gpus,
-            domains: domains.iter().map(|(level, domain)| (self.level(level), *domain)).collect(),
+            domains: domains
+                .iter()
+                .filter_map(|(level, domain)| Some((self.level(level)?, *domain)))
+                .collect(),
         }
     }
 
-    fn pool(&mut self, model: &str) -> PoolId {
-        let at = self.pools.iter().position(|known| known == model).unwrap_or_else(|| {
-            let pool = PoolId(u16::try_from(self.pools.len()).expect("fewer than 2^16 models"));
-            self.pools.push(String::from(model));
-            self.events.push(Event::Fleet(FleetEvent::PoolNamed { pool, model: String::from(model) }));
-            self.pools.len() - 1
-        });
-        PoolId(u16::try_from(at).expect("fewer than 2^16 models"))
+    fn pool(&mut self, model: &str) -> Option<PoolId> {
+        if let Some(at) = self.pools.iter().position(|known| known == model) {
+            return u16::try_from(at).ok().map(PoolId);
+        }
+        let pool = u16::try_from(self.pools.len()).ok().filter(|&id| id < u16::MAX).map(PoolId)?;
+        self.pools.push(String::from(model));
+        self.events.push(Event::Fleet(FleetEvent::PoolNamed { pool, model: String::from(model) }));
+        Some(pool)
     }
 
-    fn level(&mut self, name: &str) -> LevelId {
-        let at = self.levels.iter().position(|known| known == name).unwrap_or_else(|| {
-            let level = LevelId(u8::try_from(self.levels.len()).expect("fewer than 2^8 levels"));
-            self.levels.push(String::from(name));
-            self.events.push(Event::Fleet(FleetEvent::LevelNamed { level, name: String::from(name) }));
-            self.levels.len() - 1
-        });
-        LevelId(u8::try_from(at).expect("fewer than 2^8 levels"))
+    fn level(&mut self, name: &str) -> Option<LevelId> {
+        if let Some(at) = self.levels.iter().position(|known| known == name) {
+            return u8::try_from(at).ok().map(LevelId);
+        }
+        let level = u8::try_from(self.levels.len()).ok().filter(|&id| id < u8::MAX).map(LevelId)?;
+        self.levels.push(String::from(name));
+        self.events.push(Event::Fleet(FleetEvent::LevelNamed { level, name: String::from(name) }));
+        Some(level)
     }
 
     /// Where a name is, before or after this report.
@@ -167,6 +180,7 @@ impl<'a> NodeChanges<'a> {
 struct TaskChanges {
     learnt: BTreeMap<JobId, Vec<(u32, Learnt)>>,
     orphans: Vec<Event>,
+    orphans_seen: BTreeSet<TaskRef>,
     orphans_gone: BTreeSet<TaskRef>,
     strangers: BTreeMap<Uid, Vec<ObservedTask>>,
     named: BTreeSet<TaskRef>,
@@ -211,6 +225,9 @@ impl TaskChanges {
             TaskStatus::Ended { .. } => self.orphan_gone(state, task),
             TaskStatus::Running | TaskStatus::Saved { .. } | TaskStatus::SaveFailed if known => {}
             TaskStatus::Running | TaskStatus::Saved { .. } | TaskStatus::SaveFailed => {
+                if !self.orphans_seen.insert(task) {
+                    return;
+                }
                 let Some((node, pool)) = nodes.place(&observed.node) else { return };
                 let (gpus, units_each) = (observed.gpus, observed.units_each);
                 let place = Placement { task: task.task, node, pool, gpus, units_each };
@@ -260,10 +277,28 @@ impl TaskChanges {
                 self.orphan_gone(state, task);
             }
         }
+        self.lose_vanished(state, nodes, now);
         // A task that is only missing ended some time before now; nobody can say when.
         for (_, learnt) in self.learnt.values_mut().flatten() {
             if let Learnt::Over { at, .. } = learnt {
                 *at = if at.0 == 0 { now } else { *at };
+            }
+        }
+    }
+}
+
+impl TaskChanges {
+    /// What ran on a device that its node no longer has is lost.
+    fn lose_vanished(&mut self, state: &State, nodes: &NodeChanges<'_>, now: Timestamp) {
+        for (&node, &gpus) in &nodes.gpus {
+            for (job, task) in state.ledger.tasks_on(node) {
+                let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
+                if held.is_some_and(|held| held.place.gpus.indexes().any(|gpu| gpu >= gpus)) {
+                    self.learnt
+                        .entry(job)
+                        .or_default()
+                        .push((task, Learnt::Over { exit: Exit::Lost, at: now }));
+                }
             }
         }
     }
@@ -276,49 +311,70 @@ fn ours(state: &State, task: TaskRef) -> Option<JobId> {
     holding.task(task.task).filter(|task| task.holds()).map(|_| job)
 }
 
-/// Work of a world that we meet for the first time becomes ours, with its places and its past.
+/// Work of a world that we meet for the first time becomes ours, with its places and its past. What cannot be
+/// understood, and older attempts beside a newer one, are orphans.
 fn adopt(
     state: &State,
     strangers: &BTreeMap<Uid, Vec<ObservedTask>>,
     places: &BTreeMap<String, (NodeId, PoolId)>,
     now: Timestamp,
-) -> Result<Vec<Event>, Rejection> {
+) -> Vec<Event> {
     let mut names = Names::new(&state.tenants);
     let mut adopted = Vec::new();
     let mut next = state.jobs.next();
-    for (&uid, tasks) in strangers {
-        let running = tasks.iter().filter_map(|task| Some((task, running_since(task)?)));
-        let running: Vec<_> = running.filter(|(task, _)| places.contains_key(&task.node)).collect();
-        let Some(submission) = running.iter().find_map(|(task, _)| task.job.as_ref()) else { continue };
-        let spec = submit::resolve(state, submission, &mut names)?;
-        let job = next;
-        next = submit::after(next);
-        let at = running.iter().map(|&(_, since)| since).min().unwrap_or(now);
-        let attempt = running.iter().map(|(task, _)| task.task.attempt).max().unwrap_or(1);
-        let min = spec.min;
-        adopted.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
-        let mut tasks: Vec<(Placement, Timestamp)> = running
-            .iter()
-            .filter(|(task, _)| task.task.attempt == attempt)
-            .map(|&(task, since)| (placement(task, places), since))
-            .collect();
-        tasks.sort_by_key(|(place, _)| place.task);
-        let held: Vec<Placement> = tasks.iter().map(|&(place, _)| place).collect();
-        let numbers: Vec<u32> = held.iter().map(|place| place.task).collect();
-        adopted.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at }));
-        for (place, since) in tasks {
-            adopted.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
+    for tasks in strangers.values() {
+        let running =
+            tasks.iter().filter(|task| running_since(task).is_some() && places.contains_key(&task.node));
+        let attempt = running.clone().map(|task| task.task.attempt).max().unwrap_or_default();
+        let (newest, mut orphans): (Vec<_>, Vec<_>) = running.partition(|task| task.task.attempt == attempt);
+        let submission = newest.iter().find_map(|task| task.job.as_ref());
+        match submission.map(|submission| submit::resolve(state, submission, &mut names)) {
+            Some(Ok(spec)) => {
+                adopt_one(state, next, spec, &newest, places, now, &mut adopted);
+                next = submit::after(next);
+            }
+            Some(Err(_)) | None => orphans.extend(newest),
         }
-        if numbers.len() < usize::try_from(min).expect("a u32 fits a usize") {
-            let next = Next::Requeue(RequeueWhy::NodeLost);
-            adopted.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
-            let deadline = now + state.tenants.policy().stop_grace;
-            adopted.push(Event::Ledger(LedgerEvent::Stopping { job, tasks: numbers, deadline, at: now }));
-        }
+        adopted.extend(orphans.into_iter().map(|task| orphan_of(task, places)));
     }
     let mut events = names.events;
     events.extend(adopted);
-    Ok(events)
+    events
+}
+
+fn adopt_one(
+    state: &State,
+    job: JobId,
+    spec: Spec,
+    tasks: &[&ObservedTask],
+    places: &BTreeMap<String, (NodeId, PoolId)>,
+    now: Timestamp,
+    into: &mut Vec<Event>,
+) {
+    let (uid, attempt) = (tasks[0].task.uid, tasks[0].task.attempt);
+    let mut running: Vec<(Placement, Timestamp)> =
+        tasks.iter().filter_map(|task| Some((placement(task, places), running_since(task)?))).collect();
+    running.sort_by_key(|(place, _)| place.task);
+    let at = running.iter().map(|&(_, since)| since).min().unwrap_or(now);
+    let min = usize::try_from(spec.min).expect("a u32 fits a usize");
+    let held: Vec<Placement> = running.iter().map(|&(place, _)| place).collect();
+    let numbers: Vec<u32> = held.iter().map(|place| place.task).collect();
+    into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
+    into.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at }));
+    for (place, since) in running {
+        into.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
+    }
+    if numbers.len() < min {
+        let next = Next::Requeue(RequeueWhy::NodeLost);
+        into.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+        let deadline = now + state.tenants.policy().stop_grace;
+        into.push(Event::Ledger(LedgerEvent::Stopping { job, tasks: numbers, deadline, at: now }));
+    }
+}
+
+fn orphan_of(task: &ObservedTask, places: &BTreeMap<String, (NodeId, PoolId)>) -> Event {
+    let resources = task.job.as_ref().map_or(Resources::default(), |job| job.spec.shape.resources);
+    Event::Ledger(LedgerEvent::OrphanSeen { task: task.task, place: placement(task, places), resources })
 }
 
 fn running_since(task: &ObservedTask) -> Option<Timestamp> {

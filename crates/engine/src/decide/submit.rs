@@ -26,6 +26,9 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
             Err(Rejection::UidInUse { job })
         };
     }
+    if state.jobs.ended_lately(submission.uid) {
+        return Err(Rejection::UidEnded);
+    }
     if let Some(job) = state.jobs.named(spec.tenant, &spec.name) {
         return Err(Rejection::NameInUse { job });
     }

@@ -91,6 +91,14 @@ impl<'a> Candidates<'a> {
     /// The kinds worth trying, with the jobs of each that may start now.
     pub fn new(state: &'a State, kinds: Vec<(KindId, &'a Kind)>, now: Timestamp) -> Self {
         let mut candidates = Self { open: BTreeMap::new(), oldest: BTreeMap::new() };
+        // Of all that waits, also what is not tried again: a memory must not change who is served first.
+        for kind in state.jobs.waiting().values() {
+            let Some(&first) = kind.jobs.first() else { continue };
+            for tenant in state.tenants.lineage(kind.key.tenant) {
+                let oldest = candidates.oldest.entry(tenant).or_insert(first);
+                *oldest = first.min(*oldest);
+            }
+        }
         for (id, kind) in kinds {
             let may_start = move |&(_, job): &(Timestamp, JobId)| {
                 state.jobs.get(job).is_some_and(|job| job.not_before <= now)
@@ -98,10 +106,6 @@ impl<'a> Candidates<'a> {
             let mut rest = kind.jobs.iter().copied().filter(may_start);
             let pool = state.fleet.pool_ids().find(|&pool| place::may_use(state, &kind.key, pool));
             let (Some(first), Some(pool)) = (rest.next(), pool) else { continue };
-            for tenant in state.tenants.lineage(kind.key.tenant) {
-                let oldest = candidates.oldest.entry(tenant).or_insert(first);
-                *oldest = first.min(*oldest);
-            }
             candidates.open.insert(id, Candidate { key: &kind.key, first, rest: Box::new(rest), pool });
         }
         candidates
@@ -176,7 +180,7 @@ fn in_pass(draft: &Draft<'_>, candidate: &Candidate<'_>, pass: Pass) -> bool {
     let (used, share) = (draft.used(key.tenant), draft.share(key.tenant));
     let charge = draft.tree.charge(&key.shape, candidate.pool);
     (0..charge.len()).filter(|&meter| charge[meter] > 0).all(|meter| {
-        let after = used[meter] + charge[meter] * u64::from(key.min);
+        let after = used[meter].saturating_add(charge[meter].saturating_mul(u64::from(key.min)));
         match (pass, line.quotas[meter].guaranteed) {
             (Pass::Surplus, _) | (_, Amount::Unlimited) => true,
             (Pass::WithinGuarantee, Amount::Of(guaranteed)) => after <= guaranteed,

@@ -30,14 +30,13 @@ pub(super) async fn submit(
 ) -> Result<(StatusCode, Json<Submitted>), Refused> {
     let job = read(&body)?;
     let uid = uid(&job, &headers)?;
-    if headers.contains_key("idempotency-key") {
-        not_ended(&shared, &job, uid).await?;
-    }
     let after = |reply: Result<Option<JobId>, Rejection>, turned: Turned<'_>| {
         let Turned { glance, next_job_before } = turned;
         let id = reply.map_err(|rejection| problem(glance.state, &rejection))?;
         let id = id.expect("a submission is about a job");
-        Ok((show(&glance, id).expect("it was just accepted"), id >= next_job_before))
+        // In the same turn somebody may have cancelled it.
+        let shown = show(&glance, id).ok_or_else(|| problem(glance.state, &Rejection::UidEnded))?;
+        Ok((shown, id >= next_job_before))
     };
     let input = Input::Submit(Box::new(job.submission(uid)));
     let answered: Result<(JobView, bool), Problem> = shared.desk.give(input, after).await.map_err(closed)?;
@@ -222,27 +221,4 @@ fn fresh_uid() -> Result<Uid, Problem> {
     getrandom::fill(&mut bytes)
         .map_err(|error| Problem::new(Code::Internal, format!("no random numbers to be had: {error}")))?;
     Ok(Uid(u128::from_be_bytes(bytes)))
-}
-
-/// A key whose job has ended is not run again.
-async fn not_ended(shared: &Shared, job: &JobFile, uid: Uid) -> Result<(), Refused> {
-    let submission = job.submission(uid);
-    let query = HistoryQuery {
-        kind: Some(HistoryKind::Job),
-        tenant: Some(submission.tenant),
-        name: Some(submission.spec.name),
-        limit: 32,
-    };
-    let hex = format!("{:032x}", uid.0);
-    let asked = shared.desk.ask(move |glance| {
-        let rows = glance.disk.history(&query).unwrap_or_default();
-        let past = rows.iter().filter_map(|row| serde_json::from_str::<FinishedJob>(&row.body).ok());
-        past.into_iter().any(|past| past.uid == hex)
-    });
-    if asked.await.map_err(closed)? {
-        return Err(Problem::new(Code::KeyInUse, "the job that was submitted with this key has ended")
-            .hint("see: wharf get history; use a new key for a new job")
-            .into());
-    }
-    Ok(())
 }

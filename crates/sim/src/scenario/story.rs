@@ -8,7 +8,7 @@ use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Index};
 use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
 use wharf_engine::event::{
-    Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, RequeueWhy, TenantsEvent,
+    Asker, Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, RequeueWhy, TenantsEvent,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::state::State;
@@ -177,7 +177,7 @@ impl Story {
                 let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
                 Some(format!("{} ends: {how}{after}", known.name))
             }
-            JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } => None,
+            JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
         }
     }
 
@@ -192,9 +192,9 @@ impl Story {
                 let all = known.running == known.places.len() && !known.adopted;
                 all.then(|| format!("{} runs", known.name))
             }
-            LedgerEvent::Asked { job, by, deadline, at, .. } => {
+            LedgerEvent::Asked { job, by: Asker::Lever { who }, deadline, at, .. } => {
                 let grace = span_text(deadline - at);
-                Some(format!("{} asked to leave by {by}, grace {grace}", self.known(job).name))
+                Some(format!("{} asked to leave by {who}, grace {grace}", self.known(job).name))
             }
             LedgerEvent::Acked { job, .. } => Some(format!("{} saved", self.known(job).name)),
             LedgerEvent::AskFailed { job, .. } => Some(format!("{} cannot save", self.known(job).name)),
@@ -330,6 +330,7 @@ pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::TenantHasChildren { path, .. } => format!("TenantHasChildren {path}"),
         Rejection::NameInUse { .. } => "NameInUse".to_owned(),
         Rejection::UidInUse { .. } => "UidInUse".to_owned(),
+        Rejection::UidEnded => "UidEnded".to_owned(),
         Rejection::BadSpec(fault) => format!("BadSpec {fault:?}"),
         Rejection::UnknownLevel { level, .. } => format!("UnknownLevel {level}"),
         Rejection::UnknownSelector { source } => format!("UnknownSelector {source}"),

@@ -198,7 +198,7 @@ fn values_of_the_wrong_type_or_out_of_range_name_what_is_allowed() {
             "memory: 1EB",
             "memory is \"1EB\"; allowed here: a size such as 4GiB, 512MiB, 80GB or a number of bytes",
         ),
-        ("memory: 257TiB", "memory is \"257TiB\"; allowed here: a size of at most 256TiB"),
+        ("memory: 65TiB", "memory is \"65TiB\"; allowed here: a size of at most 64TiB"),
         ("cpu: two", "cpu is \"two\"; allowed here: cores such as 8, 0.5 or 500m"),
         ("gpu: {model: []}", "gpu.model has 0 items; allowed here: one value, or a list of 1 to 64"),
         ("time: {limit: 0s}", "time.limit is \"0s\"; allowed here: a duration from 1s to 3650d"),
