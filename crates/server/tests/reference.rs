@@ -62,7 +62,7 @@ fn every_metric_has_a_row_with_its_name_as_it_is_shown_and_its_type() {
     let told = sorted(table("docs/reference/metrics.md", "# Metrics").iter().map(|row| row[..2].join(" ")));
     let shown = shown_metrics();
     let metric = |metric: Metric| {
-        let kind = shown.get(metric.name()).expect(metric.name());
+        let kind = &shown[metric.name()];
         let suffix = if kind == "counter" { "_total" } else { "" };
         format!("{}{suffix} {kind}", metric.name())
     };

@@ -435,10 +435,7 @@ impl SimFleet {
         node.node.up = false;
         self.node_changed(name);
         if tasks_die {
-            let on_it = self.tasks.iter().filter(|(_, task)| task.node == name && !task.is_over());
-            for task in on_it.map(|(task, _)| *task).collect::<Vec<_>>() {
-                self.end(task, Exit::Lost, self.now);
-            }
+            self.kill(|task| task.node == name);
         }
     }
 
@@ -449,6 +446,40 @@ impl SimFleet {
         self.node_changed(name);
         let on_it = self.tasks.iter().filter(|(_, task)| task.node == name);
         self.unreported.tasks.extend(on_it.map(|(task, _)| *task).collect::<Vec<_>>());
+    }
+
+    /// A node becomes another: labels, taints, health, what others use, fewer GPUs. Tasks on GPUs that are gone die.
+    pub fn change_node(&mut self, name: &str, how: impl FnOnce(&mut NodeReport)) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        how(node);
+        let gpus = node.node.gpus.len();
+        self.kill(|task| task.node == name && task.gpus.indexes().any(|gpu| gpu >= gpus));
+        self.held.entry(name.to_owned()).or_default().resize(gpus, 0);
+        self.node_changed(name);
+    }
+
+    /// A node leaves, with everything on it.
+    pub fn remove_node(&mut self, name: &str) {
+        self.kill(|task| task.node == name);
+        if self.nodes.remove(name).is_some() {
+            self.held.remove(name);
+            self.node_changed(name);
+        }
+    }
+
+    /// A node joins.
+    pub fn add_node(&mut self, node: NodeReport) {
+        let name = node.node.name.clone();
+        self.held.insert(name.clone(), vec![0; node.node.gpus.len()]);
+        self.nodes.insert(name.clone(), node);
+        self.node_changed(&name);
+    }
+
+    fn kill(&mut self, which: impl Fn(&SimTask) -> bool) {
+        let doomed = self.tasks.iter().filter(|(_, task)| !task.is_over() && which(task));
+        for task in doomed.map(|(task, _)| *task).collect::<Vec<_>>() {
+            self.end(task, Exit::Lost, self.now);
+        }
     }
 
     fn node_changed(&mut self, name: &str) {
@@ -466,7 +497,10 @@ impl SimFleet {
         self.generation += 1;
         let nodes = changed.nodes.iter().filter_map(|name| self.nodes.get(name).cloned()).collect();
         let tasks = changed.tasks.iter().filter_map(|task| self.observe(*task, false)).collect();
-        Some(self.report(Some(since), nodes, tasks))
+        let mut report = self.report(Some(since), nodes, tasks);
+        let gone = changed.nodes.into_iter().filter(|name| !self.nodes.contains_key(name));
+        report.report.nodes_gone = gone.collect();
+        Some(report)
     }
 
     /// Everything there is.

@@ -69,6 +69,7 @@ struct Run {
     leader: Option<Leader>,
     acknowledged: Vec<(Uid, String)>,
     next_job: u64,
+    nodes_made: u32,
     editions: u32,
     report: RandomReport,
 }
@@ -113,6 +114,7 @@ impl Run {
             leader: None,
             acknowledged: Vec::new(),
             next_job: 0,
+            nodes_made: 100,
             editions: 0,
             report,
         }
@@ -227,11 +229,28 @@ impl Run {
     fn node_fault(&mut self) {
         self.report.faults += 1;
         let node = self.some_node();
-        match self.rng.random_range(0..3) {
-            0 => self.world.with(|fleet| fleet.fail_node(&node, true)),
-            1 => self.world.with(|fleet| fleet.fail_node(&node, false)),
-            _ => self.world.with(|fleet| fleet.heal_node(&node)),
-        }
+        let joining = make::node(&mut self.rng, self.nodes_made);
+        let last = self.world.with(|fleet| fleet.node_names().count()) == 1;
+        self.world.with(|fleet| match self.rng.random_range(0..9) {
+            0 => fleet.fail_node(&node, true),
+            1 => fleet.fail_node(&node, false),
+            2..4 => fleet.heal_node(&node),
+            4 => fleet.change_node(&node, |known| {
+                known.labels.insert("zone".into(), "north".into());
+                known.taints.clear();
+            }),
+            5 => fleet.change_node(&node, |known| {
+                known.node.gpus.iter_mut().take(1).for_each(|gpu| gpu.healthy = !gpu.healthy);
+            }),
+            6 => fleet.change_node(&node, |known| {
+                known.node.gpus.pop();
+            }),
+            7 if !last => fleet.remove_node(&node),
+            _ => {
+                self.nodes_made += 1;
+                fleet.add_node(joining);
+            }
+        });
         self.give(Input::Tick);
     }
 
@@ -309,7 +328,12 @@ impl Run {
         self.world.repair();
         let nodes = self.world.with(|fleet| fleet.node_names().map(str::to_owned).collect::<Vec<_>>());
         for node in nodes {
-            self.world.with(|fleet| fleet.heal_node(&node));
+            self.world.with(|fleet| {
+                fleet.heal_node(&node);
+                fleet.change_node(&node, |known| {
+                    known.node.gpus.iter_mut().for_each(|gpu| gpu.healthy = true);
+                });
+            });
             self.give(Input::Cordon { node, on: false });
         }
         for _ in 0..SETTLE_ROUNDS {
@@ -321,14 +345,17 @@ impl Run {
                 return;
             }
         }
-        self.check_nothing_startable();
+        self.check_everything_ran();
         self.check_nothing_flaps();
     }
 
-    fn check_nothing_startable(&mut self) {
+    /// Every job of a run ends by itself, so in the end nothing holds anything, and what still waits does not fit the
+    /// empty fleet.
+    fn check_everything_ran(&mut self) {
         let leader = self.leader();
         let (state, now) = (leader.state(), leader.now());
-        let mut stuck = Vec::new();
+        let mut stuck: Vec<String> =
+            state.ledger.holdings().map(|(job, _)| format!("{job:?} holds its places for ever")).collect();
         for (id, job) in state.jobs.iter() {
             let verdict = state.verdict(id, state.tenants.policy(), now).expect("a live job has a verdict");
             let moving = matches!(job.phase, Phase::Leaving(_)) || verdict.reason == Reason::Starting;

@@ -130,3 +130,24 @@ fn the_same_key_is_the_same_job() {
     let other = ["submit", "--tenant", "lab/nlp", "--gpus", "2", "--name", "twice", "--idempotency-key", "k"];
     assert_eq!(server.run(&other).status.code(), Some(5), "another job under the same key");
 }
+
+#[test]
+fn numbers_without_bounds_stop_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--speed", "100000"]);
+    let payload = r#"{\"duration_ms\":18446744073709551615,\"checkpoint_ms\":18446744073709551615}"#;
+    let job = format!(r#"{{"name":"endless","tenant":"lab/nlp","gpus":1,"payload":"{payload}"}}"#);
+    assert!(post(&server, &job).starts_with("HTTP/1.1 201"));
+    for number in 0..600 {
+        let job = format!(
+            r#"{{"name":"m{number}","tenant":"lab/nlp","gpus":0,"tasks":16384,"min":1,"memory":"2TiB"}}"#
+        );
+        assert!(post(&server, &job).starts_with("HTTP/1.1 201"), "demand adds up to more than 64 bits of bytes");
+    }
+    assert!(alive(&server));
+    assert!(server.run(&["get", "tenants"]).status.success());
+    let metrics = send(&server, b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert!(metrics.contains("wharf_plan_panics_total 0"), "{metrics}");
+    server.kill();
+    assert!(alive(&Server::start(dir.path(), &[])));
+}

@@ -19,7 +19,7 @@ pub(super) fn fleet(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
     (0..count).map(|at| node(rng, at)).collect()
 }
 
-fn node(rng: &mut ChaCha8Rng, at: u32) -> NodeReport {
+pub(super) fn node(rng: &mut ChaCha8Rng, at: u32) -> NodeReport {
     let gpus = [0u32, 1, 2, 4, 8, 8][rng.random_range(0..6)];
     let islands = rng.random_range(1..=2u32);
     let gpu = |index: u32| ObservedGpu {
