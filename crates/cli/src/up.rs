@@ -1,6 +1,6 @@
 //! All in one: control plane, world and API in this process.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,6 +25,7 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
     tracing_subscriber::fmt()
         .with_env_filter(log_filter())
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -38,12 +39,13 @@ fn log_filter() -> tracing_subscriber::EnvFilter {
 async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     // The lock on the data directory comes first: nothing of another process's is touched, and the same command
     // twice is told the reason and not only that the address is taken.
+    let first_start = !args.data.join("journal.sqlite").exists();
     let journal = SqliteDisk::open(&args.data, Mode::Own)?;
     let listener = TcpListener::bind(&args.listen).await.with_context(|| {
         format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
     })?;
-    let (world, fleet) = open_world(&args)?;
-    let policy_dir = policy_dir(&args, &fleet)?;
+    let (world, fleet) = open_world(&args, first_start)?;
+    let policy_dir = policy_dir(&args, &fleet, first_start)?;
     let (desk, running) = Desk::open(move || Controller::open(journal, world, Settings::default()))?;
     let status = PolicyStatus::default();
     let outcome = match first_policy(&desk, &policy_dir).await {
@@ -83,11 +85,15 @@ async fn close(desk: &Desk, running: Running) -> anyhow::Result<()> {
 }
 
 /// The fleet that is asked for, or the one that the data directory holds, or a small one.
-fn open_world(args: &UpArgs) -> anyhow::Result<(FileWorld, String)> {
+fn open_world(args: &UpArgs, first_start: bool) -> anyhow::Result<(FileWorld, String)> {
     let file = args.data.join("fleet.sqlite");
     let held = FileWorld::held(&file)?;
     let founding = match (&args.fleet, &held) {
         (None, Some(name)) => Founding { name: name.clone(), nodes: Vec::new() },
+        (None, None) if !first_start => bail!(
+            "{} has a journal and no fleet (fleet.sqlite is missing); put it back, or say which fleet it is with --fleet",
+            args.data.display()
+        ),
         (asked, _) => {
             let Fleet { name, nodes, .. } = load_fleet(asked.as_deref().unwrap_or("lab"))?;
             Founding { name, nodes }
@@ -98,12 +104,13 @@ fn open_world(args: &UpArgs) -> anyhow::Result<(FileWorld, String)> {
 }
 
 /// The policy directory; at a first start it is written, for the operator to edit.
-fn policy_dir(args: &UpArgs, fleet: &str) -> anyhow::Result<PathBuf> {
+fn policy_dir(args: &UpArgs, fleet: &str, first_start: bool) -> anyhow::Result<PathBuf> {
     if let Some(dir) = &args.policy {
         return Ok(dir.clone());
     }
     let dir = args.data.join("policy");
-    if !dir.exists() {
+    // Later the policy in the journal stays in force until the directory is back.
+    if first_start && !dir.exists() {
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let gpus: usize = load_fleet(fleet)?.nodes.iter().map(|node| node.node.gpus.len()).sum();
         for (name, text) in default_policy_for(u64::try_from(gpus)?) {

@@ -3,6 +3,7 @@
 //! [`disk::Disk`] and [`world::World`] are the only two traits at the edge; each has a real and a simulated
 //! implementation. [`turn::Controller`] drives the pure engine between them.
 
+pub mod checkpoints;
 pub mod codec;
 pub mod disk;
 pub mod history;

@@ -22,6 +22,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use crate::checkpoints::Checkpoints;
 use crate::disk::{Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Term};
 use fault::Cause;
 
@@ -43,6 +44,7 @@ pub enum Mode {
 pub struct SqliteDisk {
     // Before the lock, because fields are dropped in this order: the file must be closed when the next
     // owner gets in.
+    _checkpoints: Option<Checkpoints>,
     connection: Connection,
     _lock: Option<File>,
     file: String,
@@ -57,8 +59,16 @@ impl SqliteDisk {
             Mode::Bulk => file::own(dir, file::Sync::Off),
             Mode::ReadOnly => file::read_only(dir),
         }?;
-        let file = file::path(dir).display().to_string();
-        Ok(Self { connection, _lock: lock, file })
+        let path = file::path(dir);
+        let checkpoints = match mode {
+            Mode::Own => Some(Checkpoints::beside(&connection, &path)),
+            Mode::Bulk | Mode::ReadOnly => None,
+        };
+        let file = path.display().to_string();
+        let checkpoints = checkpoints.transpose().map_err(|error| {
+            Cause::Sqlite(error).into_fault(&file, "cannot set the length of the write-ahead log")
+        })?;
+        Ok(Self { _checkpoints: checkpoints, connection, _lock: lock, file })
     }
 
     /// Runs `work` and, where it fails, says of which file and what was attempted.

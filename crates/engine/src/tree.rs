@@ -263,8 +263,16 @@ impl Tree {
 fn line(policy: &Policy, state: &State, tenant: TenantId, meters: &[Meter]) -> Line {
     let path = state.tenants.path(tenant);
     let known = policy.tenants.iter().find(|known| known.path == path);
+    // A tenant that the policy no longer names starts nothing new; what it runs goes on. A path that is only the
+    // beginning of others has no line of its own.
+    let above_others = policy
+        .tenants
+        .iter()
+        .any(|other| other.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')));
+    let nothing = Quota { guaranteed: Amount::Of(0), limit: Amount::Of(0) };
+    let unknown = if above_others { Quota::NONE } else { nothing };
     let quota = |meter: &Meter| {
-        let Some(known) = known else { return Quota::NONE };
+        let Some(known) = known else { return unknown };
         match (meter, &known.gpus) {
             (Meter::AnyGpu, GpuQuota::Any(quota)) => scaled(*quota),
             (Meter::Gpu(pool), GpuQuota::PerPool(quotas)) => {

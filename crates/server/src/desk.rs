@@ -30,7 +30,7 @@ const INPUTS_PER_TURN_MAX: usize = 256;
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// The shortest: news of the world is gathered for this long, so that a burst of it costs one commit and not many
 /// that requests would have to wait behind. A request wakes the desk at once.
-const SLEEP_MIN: Duration = Duration::from_millis(5);
+const SLEEP_MIN: Duration = Duration::from_millis(25);
 
 /// Longer decisions are counted as this long: a minute is far beyond anything worth telling apart.
 const DECISION_MICROS_MAX: u64 = 60_000_000;

@@ -131,7 +131,23 @@ fn router(shared: Shared) -> Router {
         }))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME_MAX))
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
+        .layer(axum::middleware::map_response(in_our_words))
         .with_state(shared)
+}
+
+/// What the limits say, as a problem like every other.
+async fn in_our_words(response: Response) -> Response {
+    match response.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let most = format!("a request has at most {BODY_BYTES_MAX} bytes");
+            Refused(Problem::new(Code::TooLarge, most)).into_response()
+        }
+        StatusCode::REQUEST_TIMEOUT => {
+            Refused(Problem::new(Code::RequestTimeout, "the request did not come to an answer in time"))
+                .into_response()
+        }
+        _ => response,
+    }
 }
 
 /// A problem as an answer.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
+use wharf_controller::checkpoints::Checkpoints;
 use wharf_controller::disk::Term;
 use wharf_controller::world::{NodeReport, Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
@@ -23,6 +24,7 @@ const GENERATIONS_PER_LIFE: u64 = 1 << 32;
 /// A fleet with a file.
 pub struct FileWorld {
     fleet: SimFleet,
+    _checkpoints: Checkpoints,
     file: Connection,
     clock: Clock,
 }
@@ -109,7 +111,9 @@ impl FileWorld {
             found(&mut file, &founding.name, wall_ms).map_err(fail)?;
             (SimFleet::new(wall_ms, founding.nodes, Timestamp(wall_ms)), Timestamp(wall_ms))
         };
-        let mut opened = Self { fleet, file, clock: Clock { wall_ms, world, speed } };
+        let checkpoints = Checkpoints::beside(&file, path).map_err(fail)?;
+        let mut opened =
+            Self { fleet, _checkpoints: checkpoints, file, clock: Clock { wall_ms, world, speed } };
         opened.fleet.advance(world);
         // A machine that lost its power may have lost the last of what was saved, and somebody has heard of it.
         opened.fleet.skip_generations(GENERATIONS_PER_LIFE);

@@ -124,6 +124,8 @@ codes! {
     BadSpec = "bad_spec", 422, 64, "The job contradicts itself";
     /// More than the API takes in one request.
     TooLarge = "too_large", 413, 64, "The request is too large";
+    /// The request took too long to arrive or to answer.
+    RequestTimeout = "request_timeout", 408, 69, "The request took too long";
     /// The path is there, but not for this method.
     MethodNotAllowed = "method_not_allowed", 405, 64, "The path does not take this method";
     /// No such path.

@@ -16,7 +16,7 @@ pub struct Summary {
     pub pools: Vec<PoolView>,
     /// The tenant tree.
     pub tenants: Vec<TenantView>,
-    /// The jobs that wait, in the order in which they are served; a long queue is cut.
+    /// The jobs that wait, oldest first; a long queue is cut.
     pub queue: Vec<QueueRow>,
     /// Live jobs by class and state; pairs without jobs are left out.
     pub jobs: Vec<JobCount>,

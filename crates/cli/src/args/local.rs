@@ -23,7 +23,7 @@ pub(crate) struct UpArgs {
     /// Where the API listens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8470")]
     pub(crate) listen: String,
-    /// The directory of the policy, read again when it changes [default: built in]
+    /// The directory of the policy, read again when it changes [default: DATA/policy]
     #[arg(long, value_name = "DIR")]
     pub(crate) policy: Option<PathBuf>,
     /// Submit work that tells a story
@@ -49,7 +49,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FILE|-")]
     pub(crate) cases: Option<PathBuf>,
     /// Replay a trace of jobs; `-` is standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "fleet")]
     pub(crate) trace: Option<PathBuf>,
     /// Steps of a random play
     #[arg(long, value_name = "N", default_value_t = 1000)]

@@ -142,7 +142,10 @@ fn numbers_without_bounds_stop_nobody() {
         let job = format!(
             r#"{{"name":"m{number}","tenant":"lab/nlp","gpus":0,"tasks":16384,"min":1,"memory":"2TiB"}}"#
         );
-        assert!(post(&server, &job).starts_with("HTTP/1.1 201"), "demand adds up to more than 64 bits of bytes");
+        assert!(
+            post(&server, &job).starts_with("HTTP/1.1 201"),
+            "demand adds up to more than 64 bits of bytes"
+        );
     }
     assert!(alive(&server));
     assert!(server.run(&["get", "tenants"]).status.success());
