@@ -72,6 +72,20 @@ pub struct Tenant {
     pub priority: i32,
 }
 
+impl Tenant {
+    /// A tenant without promise and limit, with an even claim on what is left.
+    pub fn without_lines(path: &str) -> Self {
+        Self {
+            path: String::from(path),
+            gpus: GpuQuota::Any(Quota::NONE),
+            cpu: Quota::UNMETERED,
+            memory: Quota::UNMETERED,
+            weight: 1,
+            priority: 0,
+        }
+    }
+}
+
 /// Everything the engine decides by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {

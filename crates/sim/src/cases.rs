@@ -3,7 +3,9 @@
 //! A case is one JSON object a line. It is decided by the engine itself, on a world that does at once what it is
 //! told; it has settled when five further plans change nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod devices;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wharf_controller::world::NodeReport;
@@ -15,11 +17,12 @@ use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::state::State;
 use wharf_engine::tree::Tree;
 use wharf_engine::units::{
-    DeviceSetId, GpuMask, GpuUnits, JobId, Millis, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
+    DeviceSetId, GpuUnits, JobId, Millis, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
 };
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use crate::fleet::SimFleet;
+use devices::Devices;
 
 /// Tenant priority where a case gives none: the middle of what the cases use.
 const PRIORITY_DEFAULT: i32 = 100;
@@ -454,61 +457,4 @@ fn wait(reason: String, short: Option<Shortfall>) -> Waits {
 #[expect(clippy::needless_pass_by_value, reason = "it stands where an error is mapped")]
 fn refused(rejection: Rejection) -> BadCase {
     BadCase(format!("the case cannot be set up: {rejection:?}"))
-}
-
-/// Which GPUs running tasks sit on.
-#[derive(Default)]
-struct Devices {
-    held: BTreeMap<String, BTreeMap<usize, u64>>,
-    named: BTreeMap<(String, String), usize>,
-}
-
-impl Devices {
-    fn take(&mut self, node: &str, ask: GpuAsk, names: &[String]) -> (GpuMask, GpuUnits) {
-        let mut mask = GpuMask::default();
-        match ask {
-            GpuAsk::Whole(count) => {
-                for _ in 0..count {
-                    mask.insert(self.whole(node));
-                }
-                (mask, GpuUnits::WHOLE)
-            }
-            GpuAsk::Share(units) => {
-                let gpu = match names.first() {
-                    Some(name) => self.device_named(node, name),
-                    None => self.fullest(node, units.parts()),
-                };
-                *self.held.entry(node.to_owned()).or_default().entry(gpu).or_default() += units.parts();
-                mask.insert(gpu);
-                (mask, units)
-            }
-        }
-    }
-
-    fn whole(&mut self, node: &str) -> usize {
-        let held = self.held.entry(node.to_owned()).or_default();
-        let free = (0..GpuMask::MAX).find(|gpu| !held.contains_key(gpu)).unwrap_or(GpuMask::MAX - 1);
-        held.insert(free, 3000);
-        free
-    }
-
-    /// A name is a device of its own; which one does not matter.
-    fn device_named(&mut self, node: &str, name: &str) -> usize {
-        let key = (node.to_owned(), name.to_owned());
-        if let Some(&gpu) = self.named.get(&key) {
-            return gpu;
-        }
-        let taken: BTreeSet<usize> =
-            self.held.get(node).into_iter().flat_map(BTreeMap::keys).copied().collect();
-        let gpu = (0..GpuMask::MAX).find(|gpu| !taken.contains(gpu)).unwrap_or(GpuMask::MAX - 1);
-        self.named.insert(key, gpu);
-        gpu
-    }
-
-    fn fullest(&self, node: &str, parts: u64) -> usize {
-        let held = self.held.get(node).cloned().unwrap_or_default();
-        let fits = held.iter().filter(|(_, held)| **held + parts <= 3000);
-        let fullest = fits.max_by_key(|&(gpu, held)| (*held, std::cmp::Reverse(*gpu))).map(|(gpu, _)| *gpu);
-        fullest.unwrap_or_else(|| (0..GpuMask::MAX).find(|gpu| !held.contains_key(gpu)).unwrap_or(0))
-    }
 }

@@ -4,9 +4,10 @@
 //! it. Time moves only by [`SimFleet::advance`], and what ends, ends at its own moment however late that is
 //! noticed, so an outage of the control plane changes nobody's run time. What ended is kept until acknowledged.
 
+mod task;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use wharf_controller::disk::Term;
 use wharf_controller::world::{NodeReport, Sample, Samples, WorldReport};
 use wharf_engine::action::{Action, StartTask};
@@ -14,6 +15,8 @@ use wharf_engine::input::{Exit, ObservedTask, Report, Scope, Submission, TaskRef
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
 use crate::behaviour::Behaviour;
+
+pub use task::{Progress, SimTask};
 
 /// How long a refused attempt is remembered, so that a start that arrives late does not run. Longer than any
 /// message takes.
@@ -56,45 +59,6 @@ impl Changes {
     }
 }
 
-/// A task that runs, or ended and was not acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SimTask {
-    node: String,
-    gpus: GpuMask,
-    units_each: GpuUnits,
-    since: Option<Timestamp>,
-    status: TaskStatus,
-    /// When it ends by itself, and how.
-    ends: Option<(Timestamp, Exit)>,
-    /// When it answers that it saved its work, or that it could not.
-    answers: Option<(Timestamp, bool)>,
-    /// The generation of the report that last told of it.
-    reported_in: u64,
-    /// Work that was safe when it started.
-    base_ms: u64,
-    behaviour: Behaviour,
-    /// `None` for a task that was stopped before it was started.
-    job: Option<Submission>,
-}
-
-impl SimTask {
-    fn is_over(&self) -> bool {
-        matches!(self.status, TaskStatus::Ended { .. })
-    }
-
-    /// Work done by then, with what was safe when it started.
-    fn work_at(&self, at: Timestamp) -> u64 {
-        self.base_ms.saturating_add(self.since.map_or(0, |since| (at - since).0))
-    }
-
-    fn next_timer(&self) -> Option<Timestamp> {
-        if self.is_over() {
-            return None;
-        }
-        [self.ends.map(|(at, _)| at), self.answers.map(|(at, _)| at)].into_iter().flatten().min()
-    }
-}
-
 /// Everything that is saved of a fleet.
 pub(crate) struct Saved {
     pub(crate) id: u64,
@@ -104,17 +68,6 @@ pub(crate) struct Saved {
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) tasks: BTreeMap<TaskRef, SimTask>,
     pub(crate) progress: BTreeMap<Uid, Progress>,
-}
-
-/// How far a job's work is, over all attempts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Work that survives a stop, in milliseconds.
-    pub saved_ms: u64,
-    /// Work that was done and had to be done again.
-    pub lost_ms: u64,
-    /// The last attempt whose loss is counted.
-    counted: u32,
 }
 
 impl SimFleet {

@@ -8,7 +8,7 @@ use wharf_controller::codec;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::recover;
 use wharf_engine::job::{Class, GpuAsk};
-use wharf_engine::policy::{GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::policy::{Policy, Tenant};
 use wharf_engine::units::Millis;
 use wharf_sim::replay::{Replay, TraceJob};
 
@@ -42,7 +42,8 @@ pub(super) fn run(events: u64) -> anyhow::Result<Recovery> {
     let dir = tempfile::tempdir()?;
     let begin = Instant::now();
     let jobs = (0..events / EVENTS_PER_JOB).map(job).collect();
-    let tenants = ["lab", "lab/nlp", "lab/vision", "lab/eval"].into_iter().map(tenant).collect();
+    let tenants =
+        ["lab", "lab/nlp", "lab/vision", "lab/eval"].into_iter().map(Tenant::without_lines).collect();
     let policy = Policy { digest: "bench".to_owned(), tenants, ..Policy::default() };
     let replay = Replay { jobs, nodes: load_fleet("pod")?.nodes, policy, seed: 1 };
     let (report, _) = replay.run(SqliteDisk::open(dir.path(), Mode::Bulk)?, &mut |_, _| {})?;
@@ -66,17 +67,6 @@ pub(super) fn run(events: u64) -> anyhow::Result<Recovery> {
         bar_s: rounded(bar_s),
         ok: hash_equal && recover_s <= bar_s && written >= events,
     })
-}
-
-fn tenant(path: &str) -> Tenant {
-    Tenant {
-        path: path.to_owned(),
-        gpus: GpuQuota::Any(Quota::NONE),
-        cpu: Quota::UNMETERED,
-        memory: Quota::UNMETERED,
-        weight: 1,
-        priority: 0,
-    }
 }
 
 fn job(number: u64) -> TraceJob {

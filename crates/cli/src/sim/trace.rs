@@ -15,7 +15,7 @@ use wharf_controller::disk::{Index, Record};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_engine::job::{Class, GPUS_PER_TASK_MAX, GpuAsk, TASKS_MAX};
-use wharf_engine::policy::{GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::policy::{Policy, Tenant};
 use wharf_engine::units::{GpuUnits, Millis};
 use wharf_server::policy::errors_text;
 use wharf_sim::replay::{JobRow, Replay, ReplayReport, TraceJob};
@@ -185,14 +185,6 @@ fn policy(dir: Option<&Path>, jobs: &[TraceJob]) -> anyhow::Result<Policy> {
         }
         return Ok(policy);
     }
-    let tenant = |path: &str| Tenant {
-        path: path.to_owned(),
-        gpus: GpuQuota::Any(Quota::NONE),
-        cpu: Quota::UNMETERED,
-        memory: Quota::UNMETERED,
-        weight: 1,
-        priority: 0,
-    };
     let mut paths = BTreeSet::new();
     for name in names {
         let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
@@ -200,7 +192,7 @@ fn policy(dir: Option<&Path>, jobs: &[TraceJob]) -> anyhow::Result<Policy> {
     }
     Ok(Policy {
         digest: "no promises, no limits".to_owned(),
-        tenants: paths.into_iter().map(tenant).collect(),
+        tenants: paths.into_iter().map(Tenant::without_lines).collect(),
         ..Policy::default()
     })
 }
