@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use wharf_api::file::fleet::{Fleet, load_fleet};
 use wharf_api::file::policy::{default_policy_for, load_policy};
+use wharf_controller::disk::Disk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::{Controller, Settings};
 use wharf_engine::input::{Input, Rejection};
@@ -39,16 +40,18 @@ fn log_filter() -> tracing_subscriber::EnvFilter {
 async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     // The lock on the data directory comes first: nothing of another process's is touched, and the same command
     // twice is told the reason and not only that the address is taken.
-    let first_start = !args.data.join("journal.sqlite").exists();
-    let journal = SqliteDisk::open(&args.data, Mode::Own)?;
+    not_emptied(&args.data)?;
+    let mut journal = SqliteDisk::open(&args.data, Mode::Own)?;
+    // A start that failed half way has left a journal without an event: that is still a first start.
+    let first_start = journal.snapshot()?.is_none() && journal.read(0, &mut |_, _| Ok(()))? == 0;
     let listener = TcpListener::bind(&args.listen).await.with_context(|| {
         format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
     })?;
     let (world, fleet) = open_world(&args, first_start)?;
-    let policy_dir = policy_dir(&args, &fleet, first_start)?;
+    let policy_dir = args.policy.clone().unwrap_or_else(|| args.data.join("policy"));
     let (desk, running) = Desk::open(move || Controller::open(journal, world, Settings::default()))?;
     let status = PolicyStatus::default();
-    let outcome = match first_policy(&desk, &policy_dir).await {
+    let outcome = match first_policy(&desk, &policy_dir, args.policy.is_none(), &fleet).await {
         Ok(()) => serve(args, listener, &desk, status, policy_dir, &fleet).await,
         Err(error) => Err(error),
     };
@@ -103,30 +106,40 @@ fn open_world(args: &UpArgs, first_start: bool) -> anyhow::Result<(FileWorld, St
     Ok((FileWorld::open(&file, founding, args.speed)?, name))
 }
 
-/// The policy directory; at a first start it is written, for the operator to edit.
-fn policy_dir(args: &UpArgs, fleet: &str, first_start: bool) -> anyhow::Result<PathBuf> {
-    if let Some(dir) = &args.policy {
-        return Ok(dir.clone());
+/// A journal that was cut to nothing beside a fleet that is not is damage, and no first start.
+fn not_emptied(data: &Path) -> anyhow::Result<()> {
+    let journal = data.join("journal.sqlite");
+    let emptied = std::fs::metadata(&journal).is_ok_and(|known| known.len() == 0);
+    if emptied && data.join("fleet.sqlite").exists() {
+        bail!(
+            "{} is damaged: it is empty. Nothing was changed; restore a copy, or remove it: what runs is then adopted, \
+             what waited is lost",
+            journal.display()
+        );
     }
-    let dir = args.data.join("policy");
-    // Later the policy in the journal stays in force until the directory is back.
-    if first_start && !dir.exists() {
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let gpus: usize = load_fleet(fleet)?.nodes.iter().map(|node| node.node.gpus.len()).sum();
-        for (name, text) in default_policy_for(u64::try_from(gpus)?) {
-            let file = dir.join(name);
-            std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        }
+    Ok(())
+}
+
+/// Example files for the operator to edit, where no policy is in force and none was written.
+fn write_examples(dir: &Path, fleet: &str) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let gpus: usize = load_fleet(fleet)?.nodes.iter().map(|node| node.node.gpus.len()).sum();
+    for (name, text) in default_policy_for(u64::try_from(gpus)?) {
+        let file = dir.join(name);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    Ok(dir)
+    Ok(())
 }
 
 /// A policy in error is fatal only when there is none in force.
-async fn first_policy(desk: &Desk, dir: &Path) -> anyhow::Result<()> {
+async fn first_policy(desk: &Desk, dir: &Path, may_write: bool, fleet: &str) -> anyhow::Result<()> {
+    let in_force = desk.ask(|glance| glance.state.tenants.version() > 0).await?;
+    if may_write && !in_force && !dir.exists() {
+        write_examples(dir, fleet)?;
+    }
     let policy: Policy = match load_policy(dir) {
         Ok(policy) => policy,
         Err(errors) => {
-            let in_force = desk.ask(|glance| glance.state.tenants.version() > 0).await?;
             if in_force {
                 // The watcher says so, and goes on saying it where it can be seen.
                 return Ok(());

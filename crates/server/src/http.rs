@@ -146,8 +146,16 @@ async fn in_our_words(response: Response) -> Response {
             Refused(Problem::new(Code::RequestTimeout, "the request did not come to an answer in time"))
                 .into_response()
         }
+        StatusCode::BAD_REQUEST if !is_problem(&response) => {
+            Refused(Problem::new(Code::BadRequest, "the path or the query cannot be read")).into_response()
+        }
         _ => response,
     }
+}
+
+fn is_problem(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes() == b"application/problem+json")
 }
 
 /// A problem as an answer.

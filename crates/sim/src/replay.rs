@@ -338,7 +338,8 @@ fn count(number: usize) -> f64 {
 }
 
 fn rounded(number: f64) -> f64 {
-    (number * 1000.0).round() / 1000.0
+    // Adding zero makes a negative zero, the sum of nothing, a plain one.
+    (number * 1000.0).round() / 1000.0 + 0.0
 }
 
 /// Waiting times of the ended jobs that are asked for.

@@ -70,7 +70,10 @@ fn cancelled(job: &JobView, paint: Paint) -> String {
 fn evicted(job: &JobView, paint: Paint) -> String {
     let name = job_name(job);
     output::lines(&[
-        format!("{} is asked to save its work and leave", paint.tone(Tone::Strong, &name)),
+        format!(
+            "{} is asked to leave, after saving its work if it has a checkpoint contract; then it waits again",
+            paint.tone(Tone::Strong, &name)
+        ),
         next_line(paint, "undo:", "none is needed: it waits again and starts by itself"),
         next_line(paint, "next:", &format!("wharf explain {name}")),
     ])

@@ -9,11 +9,20 @@ use wharf_api::v1::{JobView, Submitted, VerdictWord};
 use super::{ask, job_name, next_line, places, verdict};
 use crate::args::{Format, SubmitArgs};
 use crate::output::{self, Paint, Tone};
+use crate::problem::Usage;
 
 /// Runs it.
 pub(crate) fn run(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let SubmitArgs { job, idempotency_key, output } = args;
     let job = ask::job(job)?;
+    let readable = |key: &String| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
+    if let Some(key) = idempotency_key.as_ref().filter(|key| !readable(key)) {
+        return Err(Usage {
+            what: format!("--idempotency-key {key:?} is not a key"),
+            next: "letters, digits and signs without spaces; leave it out for a new one each time".to_owned(),
+        }
+        .into());
+    }
     let submitted = client.submit(&job, &idempotency_key.unwrap_or_else(new_key))?;
     match output {
         Format::Text => output::print(&text(&submitted, Paint::stdout()))?,

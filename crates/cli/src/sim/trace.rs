@@ -22,6 +22,7 @@ use wharf_sim::replay::{JobRow, Replay, ReplayReport, TraceJob};
 
 use super::input;
 use crate::args::{Format, SimArgs};
+use crate::problem::Usage;
 use crate::process::cpu_seconds;
 
 /// One row of the file. Columns from `model` on may be absent.
@@ -47,8 +48,17 @@ struct Row {
 pub(super) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     let file = args.trace.as_deref().expect("clap asks for one kind of work");
     let given = input::read(file)?;
-    let jobs = parse(&file.display().to_string(), &given.text)?;
-    let Some(fleet) = &args.fleet else { bail!("a replay needs a fleet: --fleet NAME|FILE") };
+    let jobs = parse(&file.display().to_string(), &given.text).map_err(|error| Usage {
+        what: format!("{error:#}"),
+        next: "see docs/reference/cli.md for the columns of a trace".to_owned(),
+    })?;
+    let fleet = args.fleet.as_ref().expect("clap asks for a fleet with a trace");
+    if let Some(dir) = args.data.as_ref().filter(|dir| dir.join("journal.sqlite").exists()) {
+        let what = format!("{} already holds a journal", dir.display());
+        return Err(
+            Usage { what, next: "a replay begins a new one: choose an empty directory".to_owned() }.into()
+        );
+    }
     let loaded = load_fleet(fleet)?;
     let policy = policy(args.policy.as_deref(), &jobs)?;
     let fleet_hash =
@@ -112,10 +122,13 @@ fn parse(file: &str, text: &str) -> anyhow::Result<Vec<TraceJob>> {
             "{file}:{line}: columns are job_id,tenant,class,priority,tasks,min,gpus,model,submit_s,duration_s,limit_s,estimate_s"
         ))?;
         let job = job(row).with_context(|| format!("{file}:{line}"))?;
-        if !seen.insert((job.tenant.clone(), job.id.clone())) {
-            bail!("{file}:{line}: job_id {:?} stands twice for {}", job.id, job.tenant);
+        if !seen.insert(job.id.clone()) {
+            bail!("{file}:{line}: job_id {:?} stands twice", job.id);
         }
         jobs.push(job);
+    }
+    if jobs.is_empty() {
+        bail!("{file}: there is no job in it");
     }
     Ok(jobs)
 }

@@ -168,3 +168,36 @@ fn the_demo_gives_something_to_watch() {
         (classes.len() == 3 && text(&summary.stdout).contains("really used")).then_some(())
     });
 }
+
+#[test]
+fn a_first_start_that_failed_leaves_no_trap() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let failed = wharf().args(["up", "--listen", &address, "--data"]).arg(&data).output().unwrap();
+    assert!(text(&failed.stderr).contains("cannot listen"), "{}", text(&failed.stderr));
+    assert!(Server::try_start(&data, &["--fleet", "labb"]).is_err());
+    assert!(Server::try_start(&data, &["--policy", "nowhere"]).is_err());
+    let server = Server::start(&data, &[]);
+    server.json(&["submit", "--tenant", "lab/nlp", "--gpus", "1", "--name", "a"]);
+    // Without its policy directory a later start goes on with the policy in the journal, and does not write another.
+    server.signal("-TERM");
+    std::fs::remove_dir_all(data.join("policy")).unwrap();
+    let server = Server::start(&data, &[]);
+    assert_eq!(server.json(&["get", "policy"])["version"], 1);
+    assert!(!data.join("policy").exists());
+    server.signal("-TERM");
+    std::fs::remove_file(data.join("fleet.sqlite")).unwrap();
+    let refused = Server::try_start(&data, &[]).err().unwrap();
+    assert!(refused.contains("no fleet") && refused.contains("--fleet"), "{refused}");
+}
+
+#[test]
+fn an_emptied_journal_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    Server::start(dir.path(), &[]).signal("-TERM");
+    std::fs::write(dir.path().join("journal.sqlite"), "").unwrap();
+    let refused = Server::try_start(dir.path(), &[]).err().expect("not a first start");
+    assert!(refused.contains("damaged") && refused.contains("empty"), "{refused}");
+}

@@ -23,6 +23,9 @@ use crate::view::{Verdicts, placements, verdict_view};
 
 type Answer<T> = Result<Json<T>, Refused>;
 
+/// Longer than any identifier that somebody would choose for a key.
+const KEY_BYTES_MAX: usize = 256;
+
 pub(super) async fn submit(
     State(shared): State<Shared>,
     headers: HeaderMap,
@@ -208,6 +211,12 @@ fn read(body: &Bytes) -> Result<JobFile, Refused> {
 /// The same key for the same tenant is the same job.
 fn uid(job: &JobFile, headers: &HeaderMap) -> Result<Uid, Refused> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(fresh_uid()?) };
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        let what = format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} bytes");
+        return Err(Problem::new(Code::BadRequest, what)
+            .hint("leave it out, or give a new one for every job")
+            .into());
+    }
     let tenant = job.submission(Uid(0)).tenant;
     let hash =
         blake3::Hasher::new().update(tenant.as_bytes()).update(b"\0").update(key.as_bytes()).finalize();
