@@ -7,7 +7,7 @@
 //! falls with the process however it ends.
 //!
 //! Deliberately absent: repair. A file that is not what was written is refused and left as it is, because a
-//! journal with a hole rebuilds a state that never was. There is no thread and no retry either; `SQLite` waits
+//! journal with a hole rebuilds a state that never was. There is no retry either; `SQLite` waits
 //! a few seconds for a foreign lock, anything longer is the caller's next turn.
 
 mod fault;
@@ -18,7 +18,9 @@ mod leader;
 mod snapshots;
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -48,6 +50,19 @@ pub struct SqliteDisk {
     connection: Connection,
     _lock: Option<File>,
     file: String,
+    identity: Option<Identity>,
+    looked_at: Instant,
+}
+
+/// What tells a file from another of the same name: device and inode.
+type Identity = (u64, u64);
+
+/// How often a writer looks whether its file is still where it was.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+fn identity(path: &Path) -> Option<Identity> {
+    let known = std::fs::metadata(path).ok()?;
+    Some((known.dev(), known.ino()))
 }
 
 impl SqliteDisk {
@@ -68,7 +83,21 @@ impl SqliteDisk {
         let checkpoints = checkpoints.transpose().map_err(|error| {
             Cause::Sqlite(error).into_fault(&file, "cannot set the length of the write-ahead log")
         })?;
-        Ok(Self { _checkpoints: checkpoints, connection, _lock: lock, file })
+        let (identity, looked_at) = (identity(&path), Instant::now());
+        Ok(Self { _checkpoints: checkpoints, connection, _lock: lock, file, identity, looked_at })
+    }
+
+    /// A file that was removed or replaced takes every write and keeps none: better to stop than to acknowledge it.
+    fn still_there(&mut self) -> Result<(), DiskFault> {
+        if self.looked_at.elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked_at = Instant::now();
+        if identity(Path::new(&self.file)) == self.identity {
+            return Ok(());
+        }
+        let what = "it was removed or replaced while this process had it open".to_owned();
+        Err(DiskFault::Damaged { file: self.file.clone(), what })
     }
 
     /// Runs `work` and, where it fails, says of which file and what was attempted.
@@ -99,6 +128,7 @@ impl Disk for SqliteDisk {
     }
 
     fn append(&mut self, batch: Batch<'_>) -> Result<(), DiskFault> {
+        self.still_there()?;
         self.attempt("cannot append to the journal", |connection| journal::append(connection, batch))
     }
 

@@ -201,3 +201,17 @@ fn an_emptied_journal_is_damage() {
     let refused = Server::try_start(dir.path(), &[]).err().expect("not a first start");
     assert!(refused.contains("damaged") && refused.contains("empty"), "{refused}");
 }
+
+#[test]
+fn a_journal_that_is_removed_under_a_server_stops_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    std::fs::remove_file(dir.path().join("journal.sqlite")).unwrap();
+    let mut number = 0;
+    eventually("a refusal", || {
+        number += 1;
+        let name = format!("j{number}");
+        let output = server.run(&["submit", "--tenant", "lab/nlp", "--gpus", "1", "--name", &name]);
+        (!output.status.success()).then_some(())
+    });
+}
