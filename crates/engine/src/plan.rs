@@ -79,8 +79,8 @@ impl Refusal {
     }
 }
 
-/// Refusals that were given, by kind. Losing them costs time, never an answer: a plan with an empty memory is
-/// the same plan, which a property test holds us to.
+/// Refusals that were given, by kind. Losing them costs time, never an answer: after every step the simulator plans
+/// once without them and asserts that nothing was missed.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     refusals: BTreeMap<KindId, Refusal>,
