@@ -108,6 +108,87 @@ pub struct Policy {
     pub stop_grace: Millis,
     /// How long finished jobs and receipts are kept.
     pub history_keep: Millis,
+    /// When a gang lets go.
+    #[serde(default)]
+    pub gangs: Gangs,
+    /// Who has to leave for whom, and when that is worth it.
+    #[serde(default)]
+    pub preemption: Preemption,
+}
+
+/// When a gang lets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gangs {
+    /// A gang of which not every task runs by then lets go and waits again.
+    pub start_within: Millis,
+    /// A gang below its minimum that was not repaired by then ends and waits whole.
+    pub repair_within: Millis,
+}
+
+impl Default for Gangs {
+    fn default() -> Self {
+        Self { start_within: Millis::from_secs(15 * 60), repair_within: Millis::from_secs(2 * 60) }
+    }
+}
+
+/// Who has to leave for whom, and when that is worth it (rules 6 to 9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preemption {
+    /// How far lower class or priority makes a victim.
+    pub within: Within,
+    /// The longest grace of a job that may borrow, and so the longest wait for a guarantee.
+    pub borrow_grace_max: Millis,
+    /// How long work runs before it is taken for a fair share.
+    pub min_runtime_reclaim: Millis,
+    /// How long work runs before it is taken for a higher class or priority, or moved.
+    pub min_runtime_preempt: Millis,
+    /// How often one job may be evicted within the window, guarantees apart.
+    pub evictions_max: u32,
+    /// The window of that count.
+    pub eviction_window: Millis,
+    /// The most jobs that have to leave for one beneficiary, guarantees apart: the blast radius.
+    pub victims_max: u32,
+    /// The most jobs that are moved for one beneficiary; 0 moves none.
+    pub moves_max: u32,
+    /// What a restart costs beside lost work.
+    pub restart: Millis,
+    /// What a second of waiting is worth, in GPU-seconds a GPU, by class as in [`Class::ALL`](crate::job::Class::ALL).
+    pub value: [u32; 3],
+    /// How long a job is taken to wait where no end of the work in its way is known.
+    pub wait_horizon: Millis,
+    /// Whether work that may not be evicted may hold more than the guarantee.
+    pub fixed_may_borrow: bool,
+}
+
+/// How far lower class or priority makes a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Within {
+    /// In the own tenant.
+    Project,
+    /// In every tenant with the same parent.
+    Team,
+    /// In every tenant with the same top.
+    Org,
+}
+
+impl Default for Preemption {
+    fn default() -> Self {
+        Self {
+            within: Within::Project,
+            borrow_grace_max: Millis::from_secs(5 * 60),
+            min_runtime_reclaim: Millis::from_secs(2 * 60),
+            min_runtime_preempt: Millis::from_secs(2 * 60),
+            evictions_max: 3,
+            eviction_window: Millis::from_secs(3600),
+            victims_max: 64,
+            moves_max: 8,
+            restart: Millis::from_secs(30),
+            value: [20, 8, 2],
+            wait_horizon: Millis::from_secs(2 * 3600),
+            fixed_may_borrow: false,
+        }
+    }
 }
 
 impl Default for Policy {
@@ -123,6 +204,8 @@ impl Default for Policy {
             retry_backoff_max: Millis::from_secs(600),
             stop_grace: Millis::from_secs(10),
             history_keep: Millis::from_secs(30 * 24 * 3600),
+            gangs: Gangs::default(),
+            preemption: Preemption::default(),
         }
     }
 }
