@@ -1,7 +1,7 @@
 //! What history learns from events: finished jobs and receipts. State holds live things only.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::event::{Asker, Event, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy};
+use wharf_engine::event::{Asker, Event, Eviction, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, Why};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Timestamp};
@@ -63,6 +63,8 @@ pub enum Receipt {
         /// World time in milliseconds.
         deadline: u64,
     },
+    /// The rules took a job, or tasks of it, for another.
+    Evicted(Box<EvictionReceipt>),
     /// A job waits again.
     Requeued {
         /// Identity, in hexadecimal.
@@ -72,6 +74,37 @@ pub enum Receipt {
         /// How long the attempt ran.
         ran_ms: u64,
     },
+}
+
+/// Why something had to leave, for whom, and at what price.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvictionReceipt {
+    /// Identity of who had to leave, in hexadecimal.
+    pub uid: String,
+    /// Which tasks of it.
+    pub tasks: Vec<u32>,
+    /// All of it, or surplus tasks of an elastic job.
+    pub whole: bool,
+    /// By which rule.
+    pub why: Why,
+    /// Identity of who benefits, in hexadecimal.
+    pub beneficiary_uid: String,
+    /// Whose job that is.
+    pub beneficiary_tenant: String,
+    /// And its name.
+    pub beneficiary: String,
+    /// Work of each task since its last checkpoint.
+    pub lost_ms: u64,
+    /// Lost work and restart.
+    pub cost_gpu_ms: u64,
+    /// What the beneficiary gains by not waiting; a guarantee does not ask.
+    pub gain_gpu_ms: Option<u64>,
+    /// The tenant that this carries below its line, where one job could not be divided.
+    pub below_line: Option<String>,
+    /// By so much, in the units of the resource that is short.
+    pub below_line_by: Option<u64>,
+    /// The policy it was decided by.
+    pub policy: u32,
 }
 
 /// The row that an event adds to history, seen from the state before it.
@@ -93,8 +126,15 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
         }
         Event::Ledger(LedgerEvent::Asked { job, by, deadline, .. }) => {
             let uid = uid(state.jobs.get(*job)?);
-            let Asker::Lever { who } = by;
-            (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by: who.clone(), deadline: deadline.0 }))
+            let by = match by {
+                Asker::Lever { who } => who.clone(),
+                Asker::Rules { why, .. } => why.word().to_owned(),
+            };
+            (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
+        }
+        Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, .. }) => {
+            let body = evicted(state, *job, tasks, receipt)?;
+            (*job, HistoryKind::Receipt, json(&Receipt::Evicted(Box::new(body))))
         }
         Event::Jobs(JobsEvent::Requeued { job, at, .. }) => {
             let known = state.jobs.get(*job)?;
@@ -102,11 +142,33 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
             let ran_ms = state.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
             (*job, HistoryKind::Receipt, json(&Receipt::Requeued { uid: uid(known), why, ran_ms }))
         }
-        Event::Fleet(_) | Event::Tenants(_) | Event::Jobs(_) | Event::Ledger(_) => return None,
+        Event::Fleet(_) | Event::Tenants(_) | Event::Jobs(_) | Event::Ledger(_) | Event::Promises(_) => {
+            return None;
+        }
     };
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();
     Some(HistoryRow { index, kind, at: now.0, tenant, name: job.spec.name.clone(), body })
+}
+
+fn evicted(state: &State, job: JobId, tasks: &[u32], receipt: &Eviction) -> Option<EvictionReceipt> {
+    let Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy } = receipt;
+    let (victim, winner) = (state.jobs.get(job)?, state.jobs.get(*beneficiary)?);
+    Some(EvictionReceipt {
+        uid: uid(victim),
+        tasks: tasks.to_vec(),
+        whole: *whole,
+        why: *why,
+        beneficiary_uid: uid(winner),
+        beneficiary_tenant: state.tenants.path(winner.spec.tenant).to_owned(),
+        beneficiary: winner.spec.name.clone(),
+        lost_ms: lost.0,
+        cost_gpu_ms: *cost,
+        gain_gpu_ms: *gain,
+        below_line: straddles.map(|straddle| state.tenants.path(straddle.tenant).to_owned()),
+        below_line_by: straddles.map(|straddle| straddle.short),
+        policy: *policy,
+    })
 }
 
 fn finished(state: &State, id: JobId, outcome: Outcome, at: Timestamp) -> Option<FinishedJob> {

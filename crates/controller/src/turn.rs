@@ -187,7 +187,8 @@ impl<D: Disk, W: World> Controller<D, W> {
     /// The earliest moment at which there is something to do without anybody asking.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let resend = self.sent.next_resend(self.settings.resend_after);
-        [self.state.next_deadline(self.now), self.world.next_change(), resend].into_iter().flatten().min()
+        let due = [self.state.next_deadline(self.now), self.memory.wake(), self.world.next_change(), resend];
+        due.into_iter().flatten().min()
     }
 
     /// One turn. The replies are in the order of the inputs.
@@ -296,7 +297,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.settle(&Input::Tick).expect("time is never refused");
         let made = self.plan();
         let events = made.events(&self.state, self.now);
-        self.memory.remember(&made, &self.state);
+        self.memory.remember(&made, &self.state, self.now);
         for event in &events {
             self.happened(event);
         }
@@ -317,7 +318,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         let planned = catch_unwind(AssertUnwindSafe(|| plan(&self.state, policy, &self.memory, self.now)));
         planned.unwrap_or_else(|_| {
             self.figures.plan_panics += 1;
-            Plan { basis: self.state.index(), starts: Vec::new(), refusals: Vec::new() }
+            Plan { basis: self.state.index(), ..Plan::default() }
         })
     }
 

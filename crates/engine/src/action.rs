@@ -29,6 +29,8 @@ pub enum Action {
         uid: Uid,
         /// Which try.
         attempt: u32,
+        /// All of its tasks, or those that an elastic job gives up.
+        tasks: Vec<u32>,
         /// It is stopped then at the latest.
         deadline: Timestamp,
     },
@@ -68,7 +70,8 @@ impl State {
             let holding = self.ledger.holding(id).expect("an unsettled job holds something");
             self.add_start(job, holding.attempt, &holding.tasks, &mut due);
             if let Some(deadline) = holding.asked_until() {
-                due.push(Action::AskCheckpoint { uid: job.uid, attempt: holding.attempt, deadline });
+                let tasks = asked(&holding.tasks);
+                due.push(Action::AskCheckpoint { uid: job.uid, attempt: holding.attempt, tasks, deadline });
             }
             add_stop(job, holding.attempt, &holding.tasks, &mut due);
         }
@@ -109,6 +112,11 @@ impl State {
             spec: spec.clone(),
         }
     }
+}
+
+fn asked(tasks: &[HeldTask]) -> Vec<u32> {
+    let asked = tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
+    asked.map(|task| task.place.task).collect()
 }
 
 fn add_stop(job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {

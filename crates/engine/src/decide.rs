@@ -2,16 +2,17 @@
 
 mod conclude;
 mod observe;
+mod promises;
 mod submit;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase, TenantsEvent,
+    Asker, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
-use crate::input::{Input, Rejection, SetDefinition, SetMembers};
+use crate::input::{Exit, Input, Rejection, SetDefinition, SetMembers};
 use crate::jobs::Phase;
 use crate::policy::Policy;
 use crate::state::State;
@@ -44,7 +45,7 @@ impl State {
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
             Input::Observe(report) => observe::observe(self, report, now),
-            Input::Tick => Ok(self.deadlines_passed(now).into()),
+            Input::Tick => Ok(self.due(now).into()),
         }
     }
 
@@ -92,11 +93,7 @@ impl State {
     /// Everything it holds is told to stop.
     fn leave_at_once(&self, job: JobId, next: Next, now: Timestamp) -> Vec<Event> {
         let tasks = self.ledger.holding(job).map(crate::event::Holding::holding_tasks).unwrap_or_default();
-        let deadline = now + self.tenants.policy().stop_grace;
-        alloc::vec![
-            Event::Jobs(JobsEvent::Leaving { job, next, at: now }),
-            Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now }),
-        ]
+        alloc::vec![Event::Jobs(JobsEvent::Leaving { job, next, at: now }), self.stop(job, tasks, now)]
     }
 
     fn cordon(&self, name: &str, on: bool) -> Result<Decision, Rejection> {
@@ -155,16 +152,56 @@ impl State {
         events
     }
 
-    /// Who was asked to save its work and has had its time is told to stop.
-    fn deadlines_passed(&self, now: Timestamp) -> Vec<Event> {
-        let due = self.ledger.deadlines().iter().take_while(|&&(deadline, _)| deadline <= now);
-        due.map(|&(_, job)| self.stop_asked(job, now)).collect()
+    /// What time and the world made due: deadlines, promises that can be kept or cannot, asks that serve nobody.
+    fn due(&self, now: Timestamp) -> Vec<Event> {
+        let mut events = self.deadlines_passed(now);
+        events.extend(promises::due(self, now));
+        events.extend(promises::withdrawals(self, now));
+        events
     }
 
-    fn stop_asked(&self, job: JobId, now: Timestamp) -> Event {
+    /// Who was asked to save its work and has had its time is told to stop; a gang that was not repaired or did
+    /// not start in time lets go.
+    fn deadlines_passed(&self, now: Timestamp) -> Vec<Event> {
+        let due = self.ledger.deadlines().iter().take_while(|&&(deadline, _)| deadline <= now);
+        let mut events: Vec<Event> = due.flat_map(|&(_, job)| self.time_is_up(job, now)).collect();
+        let start_within = self.tenants.policy().gangs.start_within;
+        let stuck = self.ledger.bound().iter().take_while(|&&(at, _)| at + start_within <= now);
+        events.extend(stuck.flat_map(|&(_, job)| self.let_go_of_stuck(job, now)));
+        events
+    }
+
+    fn time_is_up(&self, job: JobId, now: Timestamp) -> Vec<Event> {
         let holding = self.ledger.holding(job).expect("a deadline belongs to a holding");
-        let asked = holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
-        let tasks = asked.map(|task| task.place.task).collect();
+        if holding.repair_by.is_some_and(|deadline| deadline <= now) && self.is_active(job) {
+            return self.leave_at_once(job, Next::Requeue(RequeueWhy::NodeLost), now);
+        }
+        let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline <= now);
+        let tasks: Vec<u32> = holding.tasks.iter().filter(asked).map(|task| task.place.task).collect();
+        if tasks.is_empty() { Vec::new() } else { alloc::vec![self.stop(job, tasks, now)] }
+    }
+
+    /// Tasks beyond the minimum that do not start are given up; without the minimum the whole gang is.
+    fn let_go_of_stuck(&self, job: JobId, now: Timestamp) -> Vec<Event> {
+        if !self.is_active(job) {
+            return Vec::new();
+        }
+        let holding = self.ledger.holding(job).expect("what is bound is held");
+        let min = self.jobs.get(job).map_or(0, |job| job.spec.min);
+        let (bound, running): (Vec<&HeldTask>, Vec<&HeldTask>) =
+            holding.staying().partition(|task| task.phase == TaskPhase::Bound);
+        if running.len() + holding.exits(Exit::Succeeded) >= usize::try_from(min).unwrap_or(usize::MAX) {
+            let tasks = bound.into_iter().map(|task| task.place.task).collect();
+            return alloc::vec![self.stop(job, tasks, now)];
+        }
+        self.leave_at_once(job, Next::Requeue(RequeueWhy::StartStuck), now)
+    }
+
+    fn is_active(&self, job: JobId) -> bool {
+        self.jobs.get(job).is_some_and(|job| job.phase == Phase::Active)
+    }
+
+    fn stop(&self, job: JobId, tasks: Vec<u32>, now: Timestamp) -> Event {
         let deadline = now + self.tenants.policy().stop_grace;
         Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now })
     }

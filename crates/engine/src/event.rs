@@ -10,7 +10,7 @@ use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
 use crate::policy::Policy;
 use crate::units::{
-    DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, NodeId, NodeSetId, PoolId, Resources, TenantId,
+    DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
     Timestamp, TrustId, Uid,
 };
 
@@ -25,6 +25,8 @@ pub enum Event {
     Jobs(JobsEvent),
     /// To what is held by whom.
     Ledger(LedgerEvent),
+    /// To what is promised to whom.
+    Promises(PromisesEvent),
 }
 
 /// What happens to the fleet.
@@ -163,6 +165,13 @@ pub enum JobsEvent {
         /// When.
         at: Timestamp,
     },
+    /// It need not leave after all.
+    Stays {
+        /// Which.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
     /// It holds nothing and waits again.
     Requeued {
         /// Which.
@@ -217,6 +226,15 @@ pub struct Past {
     pub first_start: Option<Timestamp>,
     /// How long earlier attempts ran, in milliseconds.
     pub ran_ms: u64,
+    /// When it was first evicted within the window that `evicted_since` counts.
+    #[serde(default)]
+    pub evicted_from: Timestamp,
+    /// How often it was evicted since then by the rules, guarantees apart.
+    #[serde(default)]
+    pub evicted_since: u32,
+    /// For whom it was last evicted.
+    #[serde(default)]
+    pub evicted_for: Option<JobId>,
 }
 
 /// What follows when a leaving job has let go.
@@ -239,6 +257,8 @@ pub enum RequeueWhy {
     NodeLost,
     /// It was asked to leave.
     Evicted,
+    /// Not every task ran in time.
+    StartStuck,
 }
 
 /// How a job ended.
@@ -277,6 +297,55 @@ pub enum LedgerEvent {
         task: u32,
         /// Since when.
         since: Timestamp,
+    },
+    /// More tasks of a job that runs get their places: it grows, or is repaired after a loss.
+    Grown {
+        /// Which job.
+        job: JobId,
+        /// Where each new task goes.
+        tasks: Vec<Placement>,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// A gang fell below its minimum; the rest runs on and waits to be repaired.
+    Broken {
+        /// Which job.
+        job: JobId,
+        /// It ends then and waits whole.
+        deadline: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// The rules take tasks from a job; what follows is an ask, or a stop.
+    Evicted {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+        /// Why, for whom, and at what price.
+        receipt: Eviction,
+        /// When.
+        at: Timestamp,
+    },
+    /// Tasks that were asked may stay after all.
+    Withdrawn {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A task that an elastic job had to give up is over; the job goes on without it.
+    Shed {
+        /// Which job.
+        job: JobId,
+        /// Which task.
+        task: u32,
+        /// When.
+        at: Timestamp,
     },
     /// Tasks are asked to save their work and leave.
     Asked {
@@ -360,6 +429,93 @@ pub enum Asker {
         /// As they are called.
         who: String,
     },
+    /// The rules, for another job.
+    Rules {
+        /// By which of them.
+        why: Why,
+        /// Who benefits.
+        beneficiary: JobId,
+    },
+}
+
+/// By which rule something has to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It was borrowed, and a guarantee wants it back.
+    Guarantee,
+    /// It was above the fair share of its tenant.
+    FairShare,
+    /// Its class or priority is lower.
+    Preempt,
+    /// It is moved, so that the room left over is in one piece.
+    Move,
+}
+
+impl Why {
+    /// The word used in receipts and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Guarantee | Self::FairShare => "reclaim",
+            Self::Preempt => "preempt",
+            Self::Move => "move",
+        }
+    }
+}
+
+/// Why something has to leave, for whom, and at what price.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eviction {
+    /// By which rule.
+    pub why: Why,
+    /// Who benefits.
+    pub beneficiary: JobId,
+    /// All of the job, or surplus tasks of an elastic one.
+    pub whole: bool,
+    /// Work since the last checkpoint, of each task.
+    pub lost: Millis,
+    /// Lost work and restart, in GPU-milliseconds.
+    pub cost: u64,
+    /// What the beneficiary gains by not waiting, in GPU-milliseconds; a guarantee does not ask.
+    #[serde(default)]
+    pub gain: Option<u64>,
+    /// Whom it carries below its line, in which share of it and by how much: the job could not be divided.
+    #[serde(default)]
+    pub straddles: Option<Straddle>,
+    /// The policy it was decided by.
+    pub policy: u32,
+}
+
+/// A tenant that one indivisible victim carries below its line. It has first claim on what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Straddle {
+    /// Whom.
+    pub tenant: TenantId,
+    /// By so much of the resource that is short, in its units.
+    pub short: u64,
+}
+
+/// What happens to promises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PromisesEvent {
+    /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
+    Promised {
+        /// Which job.
+        job: JobId,
+        /// Where each task goes.
+        tasks: Vec<Placement>,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// The promise cannot be kept, or is not needed.
+    Released {
+        /// Which job.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 /// Where one task goes.
@@ -389,6 +545,12 @@ pub struct Holding {
     /// On whose behalf it was last asked to leave.
     #[serde(default)]
     pub asked_by: Option<Asker>,
+    /// Below its minimum; it ends then and waits whole.
+    #[serde(default)]
+    pub repair_by: Option<Timestamp>,
+    /// The number that the next task gets; 0 where only the first tasks were started.
+    #[serde(default)]
+    pub next_task: u32,
     /// Its tasks.
     pub tasks: Vec<HeldTask>,
 }
@@ -402,12 +564,20 @@ pub struct HeldTask {
     pub since: Option<Timestamp>,
     /// How far it is.
     pub phase: TaskPhase,
+    /// When it was given its place; 0 where that was when the attempt began.
+    #[serde(default)]
+    pub bound_at: Timestamp,
 }
 
 impl HeldTask {
     /// True until it is over: it takes its place.
     pub fn holds(&self) -> bool {
         !matches!(self.phase, TaskPhase::Gone { .. })
+    }
+
+    /// True while it holds its place and nobody told it to leave.
+    pub fn stays(&self) -> bool {
+        matches!(self.phase, TaskPhase::Bound | TaskPhase::Running)
     }
 }
 
@@ -424,6 +594,9 @@ pub enum TaskPhase {
         deadline: Timestamp,
         /// It said that it cannot.
         failed: bool,
+        /// When it was asked.
+        #[serde(default)]
+        at: Timestamp,
     },
     /// It saved its work and is about to be stopped.
     Acked {

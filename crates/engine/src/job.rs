@@ -137,6 +137,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// How long it needs to save its work when asked.
+    pub fn grace(&self) -> Millis {
+        self.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
+    }
+
     /// The charge of `tasks` of its tasks.
     pub fn units(&self, tasks: u32) -> GpuUnits {
         self.shape.gpus.units().times(tasks)

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Event, JobsEvent, Next, Outcome, Past, RequeueWhy};
 use crate::job::{Class, Shape, Spec, Topology};
-use crate::units::{JobId, KindId, Millis, TenantId, Timestamp, TrustId, Uid};
+use crate::units::{JobId, KindId, Millis, PoolId, TenantId, Timestamp, TrustId, Uid};
 
 /// How long the identity of an ended job is kept: far longer than anybody repeats a request.
 const ENDED_KEPT: Millis = Millis::from_secs(3600);
@@ -20,7 +20,9 @@ pub struct Jobs {
     by_uid: BTreeMap<Uid, JobId>,
     by_name: BTreeMap<(TenantId, String), JobId>,
     waiting: BTreeMap<KindId, Kind>,
-    kinds: BTreeMap<KindKey, KindId>,
+    growing: BTreeMap<KindId, Kind>,
+    kinds: BTreeMap<(KindKey, Option<More>), KindId>,
+    demand: BTreeMap<TenantId, BTreeMap<Shape, u64>>,
     next_kind: u32,
     waiting_len: u32,
     backing_off: BTreeSet<(Timestamp, JobId)>,
@@ -45,6 +47,21 @@ pub struct Job {
     pub not_before: Timestamp,
     /// What it has behind it.
     pub past: Past,
+    /// What it lacks while it runs.
+    pub more: Option<More>,
+}
+
+/// What a job that runs lacks: the rest of its minimum after a loss, or one more task of an elastic gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct More {
+    /// So many tasks, all or none.
+    pub tasks: u32,
+    /// Without them it is below its minimum.
+    pub repair: bool,
+    /// Where the others are.
+    pub pool: PoolId,
+    /// The domain the others share, where the gang asks for one.
+    pub domain: Option<u32>,
 }
 
 /// How far a job's life is.
@@ -79,6 +96,8 @@ pub struct KindKey {
     pub preemptible: bool,
     /// Its trust domain.
     pub trust: TrustId,
+    /// How long it needs to save its work when asked.
+    pub grace: Millis,
 }
 
 impl KindKey {
@@ -97,7 +116,7 @@ impl KindKey {
             trust,
             time_limit: _,
             estimate: _,
-            checkpoint: _,
+            checkpoint,
             retries: _,
             labels: _,
             payload: _,
@@ -112,15 +131,18 @@ impl KindKey {
             topology: *topology,
             preemptible: *preemptible,
             trust: *trust,
+            grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
         }
     }
 }
 
-/// The waiting jobs of one kind.
+/// The jobs of one kind that want something.
 #[derive(Clone, Debug)]
 pub struct Kind {
     /// What they have in common.
     pub key: KindKey,
+    /// What they lack, where they run already.
+    pub more: Option<More>,
     /// Oldest first.
     pub jobs: BTreeSet<(Timestamp, JobId)>,
 }
@@ -166,6 +188,16 @@ impl Jobs {
         &self.waiting
     }
 
+    /// What runs and lacks tasks, by kind.
+    pub fn growing(&self) -> &BTreeMap<KindId, Kind> {
+        &self.growing
+    }
+
+    /// How many tasks of each shape a tenant's own waiting jobs want.
+    pub fn demand(&self, tenant: TenantId) -> impl Iterator<Item = (&Shape, u64)> {
+        self.demand.get(&tenant).into_iter().flatten().map(|(shape, &tasks)| (shape, tasks))
+    }
+
     /// How many jobs wait.
     pub fn waiting_len(&self) -> u32 {
         self.waiting_len
@@ -190,6 +222,7 @@ impl Jobs {
                 assert!(*phase != Phase::Waiting, "a waiting job has nothing to leave");
                 *phase = Phase::Leaving(*next);
             }
+            JobsEvent::Stays { job, at: _ } => self.live_mut(*job).phase = Phase::Active,
             JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
             JobsEvent::Ended { job, outcome: _, at } => self.end(*job, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
@@ -202,6 +235,54 @@ impl Jobs {
                     self.backing_off.insert((*not_before, *job));
                 }
             }
+        }
+    }
+
+    /// Its places are set aside: it waits for them alone.
+    pub(crate) fn set_aside(&mut self, job: JobId) {
+        if self.live_mut(job).phase == Phase::Waiting {
+            self.stop_waiting(job);
+        }
+    }
+
+    /// They no longer are: it waits as before.
+    pub(crate) fn no_longer_aside(&mut self, job: JobId) {
+        if self.live_mut(job).phase == Phase::Waiting {
+            self.start_waiting(job);
+        }
+    }
+
+    /// The rules took it, other than for a guarantee, within a window of so long.
+    pub(crate) fn evicted(&mut self, job: JobId, beneficiary: JobId, window: Millis, at: Timestamp) {
+        let past = &mut self.live_mut(job).past;
+        if at.0 >= past.evicted_from.0.saturating_add(window.0) {
+            (past.evicted_from, past.evicted_since) = (at, 0);
+        }
+        past.evicted_since += 1;
+        past.evicted_for = Some(beneficiary);
+    }
+
+    /// What it lacks while it runs.
+    pub(crate) fn set_more(&mut self, id: JobId, more: Option<More>) {
+        let job = &self.live[&id];
+        if job.more == more {
+            return;
+        }
+        let (before, entry, key) = (job.more, (job.submitted_at, id), KindKey::of(&job.spec));
+        self.live_mut(id).more = more;
+        if before.is_some() {
+            let kind = self.kinds[&(key.clone(), before)];
+            let growing = self.growing.get_mut(&kind).expect("a kind that grows is listed");
+            growing.jobs.remove(&entry);
+            if growing.jobs.is_empty() {
+                self.growing.remove(&kind);
+                self.kinds.remove(&(key.clone(), before));
+            }
+        }
+        if more.is_some() {
+            let kind = self.kind(&key, more);
+            let growing = self.growing.entry(kind);
+            growing.or_insert_with(|| Kind { key, more, jobs: BTreeSet::new() }).jobs.insert(entry);
         }
     }
 
@@ -234,7 +315,8 @@ impl Jobs {
         self.by_name.insert((spec.tenant, spec.name.clone()), id);
         let phase = Phase::Waiting;
         let (not_before, past) = (Timestamp(0), Past::default());
-        self.live.insert(id, Job { uid, spec: spec.clone(), submitted_at: at, phase, not_before, past });
+        let job = Job { uid, spec: spec.clone(), submitted_at: at, phase, not_before, past, more: None };
+        self.live.insert(id, job);
         self.start_waiting(id);
     }
 
@@ -243,7 +325,7 @@ impl Jobs {
         match job.phase {
             Phase::Leaving(Next::Requeue(RequeueWhy::TaskFailed)) => job.past.failures += 1,
             Phase::Leaving(Next::Requeue(RequeueWhy::Evicted)) => job.past.evictions += 1,
-            Phase::Leaving(Next::Requeue(RequeueWhy::NodeLost)) => {}
+            Phase::Leaving(Next::Requeue(RequeueWhy::NodeLost | RequeueWhy::StartStuck)) => {}
             Phase::Leaving(Next::End(_)) | Phase::Waiting | Phase::Active => {
                 panic!("only a job that leaves in order to wait again is requeued")
             }
@@ -280,29 +362,51 @@ impl Jobs {
     fn start_waiting(&mut self, id: JobId) {
         let job = &self.live[&id];
         let (key, submitted_at) = (KindKey::of(&job.spec), job.submitted_at);
-        let kind = self.kinds.get(&key).copied().unwrap_or_else(|| {
-            let kind = KindId(self.next_kind);
-            self.next_kind += 1;
-            self.kinds.insert(key.clone(), kind);
-            kind
-        });
-        let waiting = self.waiting.entry(kind).or_insert_with(|| Kind { key, jobs: BTreeSet::new() });
+        let kind = self.kind(&key, None);
+        self.demand_of(&key, true);
+        let waiting = self.waiting.entry(kind);
+        let waiting = waiting.or_insert_with(|| Kind { key, more: None, jobs: BTreeSet::new() });
         assert!(waiting.jobs.insert((submitted_at, id)), "a job waits once");
         self.waiting_len += 1;
     }
 
+    fn kind(&mut self, key: &KindKey, more: Option<More>) -> KindId {
+        let known = (key.clone(), more);
+        if let Some(&kind) = self.kinds.get(&known) {
+            return kind;
+        }
+        let kind = KindId(self.next_kind);
+        self.next_kind += 1;
+        self.kinds.insert(known, kind);
+        kind
+    }
+
+    fn demand_of(&mut self, key: &KindKey, more: bool) {
+        let shapes = self.demand.entry(key.tenant).or_default();
+        let tasks = shapes.entry(key.shape.clone()).or_default();
+        let wanted = u64::from(key.tasks);
+        *tasks = if more { *tasks + wanted } else { *tasks - wanted };
+        if *tasks == 0 {
+            shapes.remove(&key.shape);
+        }
+        if shapes.is_empty() {
+            self.demand.remove(&key.tenant);
+        }
+    }
+
     fn stop_waiting(&mut self, id: JobId) {
         let job = &self.live[&id];
-        let key = KindKey::of(&job.spec);
-        let kind = self.kinds[&key];
+        let known = (KindKey::of(&job.spec), None);
+        let kind = self.kinds[&known];
         let waiting = self.waiting.get_mut(&kind).expect("a waiting job's kind waits");
         assert!(waiting.jobs.remove(&(job.submitted_at, id)), "a job stops waiting once");
+        self.backing_off.remove(&(job.not_before, id));
         if waiting.jobs.is_empty() {
             self.waiting.remove(&kind);
-            self.kinds.remove(&key);
+            self.kinds.remove(&known);
         }
         self.waiting_len -= 1;
-        self.backing_off.remove(&(job.not_before, id));
+        self.demand_of(&known.0, false);
     }
 
     fn live_mut(&mut self, job: JobId) -> &mut Job {

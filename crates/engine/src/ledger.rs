@@ -2,16 +2,22 @@
 //!
 //! A gang gets its places in one event. A task gives its place back in one event. Everything else in here is
 //! an index over those two facts, recomputed the slow way by `check`.
+//!
+//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out who was told to leave and
+//! counts in who was promised a place. The planner goes by the second.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::event::{Event, HeldTask, Holding, LedgerEvent, Placement, TaskPhase};
+use crate::event::{Event, Holding, LedgerEvent, Placement, TaskPhase};
 use crate::fleet::Node;
+use crate::holding::Presence;
 use crate::input::TaskRef;
-use crate::job::Spec;
+use crate::job::{Checkpoint, Class};
+use crate::jobs::Job;
+use crate::promises::Promises;
 use crate::rooms::{Room, Rooms};
-use crate::units::{GpuUnits, JobId, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
+use crate::units::{GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
 /// Who holds what.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +27,16 @@ pub struct Ledger {
     rooms: Rooms,
     by_node: BTreeMap<NodeId, BTreeSet<Holder>>,
     used: BTreeMap<TenantId, Use>,
+    planned: BTreeMap<Standing, Use>,
+    standing: BTreeMap<Standing, BTreeSet<(Timestamp, JobId)>>,
+    wanted: BTreeMap<TenantId, Use>,
+    wants: BTreeMap<JobId, Want>,
     unsettled: BTreeSet<JobId>,
     deadlines: BTreeSet<(Timestamp, JobId)>,
+    bound: BTreeSet<(Timestamp, JobId)>,
     freed: BTreeMap<PoolId, u64>,
-    freed_of: BTreeMap<TenantId, u64>,
+    changed: BTreeMap<PoolId, u64>,
+    changed_of: BTreeMap<TenantId, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -33,24 +45,80 @@ struct Held {
     charge: Charge,
     /// Its entry in `deadlines`.
     deadline: Option<Timestamp>,
+    /// Its entry in `bound`.
+    bound: Option<Timestamp>,
+    /// How many of its tasks stay.
+    staying: usize,
 }
 
 /// What the ledger needs to know of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Who pays.
-    pub tenant: TenantId,
+    /// Who pays, and how it stands among the tenant's work.
+    pub standing: Standing,
     /// Whose neighbours it may have.
     pub trust: TrustId,
     /// Per task, beside GPUs.
     pub resources: Resources,
+    /// What it promises about saving its work.
+    pub checkpoint: Option<Checkpoint>,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+}
+
+/// What decides who leaves for whom inside a tenant. Work that stands alike is counted and listed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Standing {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// How it relates to latency.
+    pub class: Class,
+    /// Higher stays longer.
+    pub priority: i32,
+    /// Whether it may be evicted or moved.
+    pub preemptible: bool,
+    /// How long it needs to save its work when asked.
+    pub grace: Millis,
+}
+
+impl Standing {
+    fn first_of(tenant: TenantId) -> Self {
+        let (class, priority) = (Class::Inference, i32::MIN);
+        Self { tenant, class, priority, preemptible: false, grace: Millis(0) }
+    }
 }
 
 impl Charge {
-    /// What the ledger needs to know of a spec.
-    pub fn of(spec: &Spec) -> Self {
-        Self { tenant: spec.tenant, trust: spec.trust, resources: spec.shape.resources }
+    /// What the ledger needs to know of a job.
+    pub fn of(job: &Job) -> Self {
+        let spec = &job.spec;
+        Self {
+            standing: Standing {
+                tenant: spec.tenant,
+                class: spec.class,
+                priority: spec.priority,
+                preemptible: spec.preemptible,
+                grace: spec.grace(),
+            },
+            trust: spec.trust,
+            resources: spec.shape.resources,
+            checkpoint: spec.checkpoint,
+            submitted_at: job.submitted_at,
+        }
     }
+}
+
+/// What a job that holds or was promised places would hold if it had all it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// Where.
+    pub pool: PoolId,
+    /// In all.
+    pub units: GpuUnits,
+    /// In all.
+    pub resources: Resources,
 }
 
 /// Something that runs and should not.
@@ -65,6 +133,7 @@ pub struct Orphan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     Task(JobId, u32),
+    Promise(JobId, u32),
     Orphan(TaskRef),
 }
 
@@ -77,6 +146,36 @@ pub struct Use {
     pub cpu_milli: u64,
     /// Bytes.
     pub memory: u64,
+}
+
+impl Use {
+    fn count(&mut self, pool: PoolId, units: GpuUnits, resources: Resources, more: bool) {
+        let count = |total: u64, part: u64| if more { total + part } else { total - part };
+        self.cpu_milli = count(self.cpu_milli, resources.cpu_milli);
+        self.memory = count(self.memory, resources.memory);
+        if units > GpuUnits::ZERO {
+            let total = self.gpus.entry(pool).or_default();
+            *total = GpuUnits::from_parts(count(total.parts(), units.parts()));
+            if *total == GpuUnits::ZERO {
+                self.gpus.remove(&pool);
+            }
+        }
+    }
+}
+
+/// Counts in an entry of a map that has none where there is nothing to count.
+fn count_in<K: Ord + Copy>(
+    uses: &mut BTreeMap<K, Use>,
+    key: K,
+    place: &Placement,
+    resources: Resources,
+    more: bool,
+) {
+    let used = uses.entry(key).or_default();
+    used.count(place.pool, place.units_each.times(place.gpus.count()), resources, more);
+    if *used == Use::default() {
+        uses.remove(&key);
+    }
 }
 
 /// Orphans belong to nobody we know, so nobody shares a GPU with them.
@@ -108,12 +207,44 @@ impl Ledger {
         self.used.get(&tenant)
     }
 
+    /// What stays and what was promised, by how it stands in a tenant.
+    pub fn planned(&self, tenant: TenantId) -> impl Iterator<Item = (Standing, &Use)> {
+        let of_tenant = self.planned.range(Standing::first_of(tenant)..);
+        of_tenant.take_while(move |(standing, _)| standing.tenant == tenant).map(|(&standing, used)| (standing, used))
+    }
+
+    /// Jobs that hold something and were not told to leave, by how they stand in a tenant; oldest first.
+    pub fn standing(&self, tenant: TenantId) -> impl Iterator<Item = (Standing, &BTreeSet<(Timestamp, JobId)>)> {
+        let of_tenant = self.standing.range(Standing::first_of(tenant)..);
+        of_tenant.take_while(move |(standing, _)| standing.tenant == tenant).map(|(&standing, jobs)| (standing, jobs))
+    }
+
+    /// What a tenant's own jobs that hold or were promised places want, with what they hold.
+    pub fn wanted(&self, tenant: TenantId) -> Option<&Use> {
+        self.wanted.get(&tenant)
+    }
+
+    /// What the ledger knows of a job that holds something.
+    pub fn charge(&self, job: JobId) -> Option<&Charge> {
+        self.held.get(&job).map(|held| &held.charge)
+    }
+
+    /// Jobs with tasks that do not run yet, by when those were given their places.
+    pub fn bound(&self) -> &BTreeSet<(Timestamp, JobId)> {
+        &self.bound
+    }
+
+    /// Changes whenever something starts, leaves or changes in the pool.
+    pub fn changed(&self, pool: PoolId) -> u64 {
+        self.changed.get(&pool).copied().unwrap_or_default()
+    }
+
     /// Jobs for which the world has something to do.
     pub fn unsettled(&self) -> &BTreeSet<JobId> {
         &self.unsettled
     }
 
-    /// Jobs that were asked to leave, by the moment at which asking is over.
+    /// Jobs that were asked to leave or wait to be repaired, by the moment at which that is over.
     pub fn deadlines(&self) -> &BTreeSet<(Timestamp, JobId)> {
         &self.deadlines
     }
@@ -123,78 +254,91 @@ impl Ledger {
         self.freed.get(&pool).copied().unwrap_or_default()
     }
 
-    /// Changes whenever the tenant's use, with everyone below it, may have shrunk.
-    pub fn freed_of(&self, tenant: TenantId) -> u64 {
-        self.freed_of.get(&tenant).copied().unwrap_or_default()
+    /// Changes whenever the tenant's use, with everyone below it, does.
+    pub fn changed_of(&self, tenant: TenantId) -> u64 {
+        self.changed_of.get(&tenant).copied().unwrap_or_default()
     }
 
     /// Tasks on a node.
     pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, u32)> {
         self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
             Holder::Task(job, task) => Some((*job, *task)),
-            Holder::Orphan(_) => None,
+            Holder::Promise(..) | Holder::Orphan(_) => None,
         })
     }
 
     /// Orphans on a node.
     pub fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
         self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
-            Holder::Task(..) => None,
+            Holder::Task(..) | Holder::Promise(..) => None,
             Holder::Orphan(task) => Some(*task),
         })
     }
 
     /// A node appeared, changed or left: its room is worked out again from what is held there.
-    pub(crate) fn node_changed(&mut self, node: NodeId, known: Option<&Node>) {
+    pub(crate) fn node_changed(&mut self, node: NodeId, known: Option<&Node>, promised: &Promises) {
         let pool = known.map(|known| known.facts.pool).or_else(|| self.rooms.get(node).map(|room| room.pool));
         self.rooms.remove(node);
         if let Some(known) = known {
             self.rooms.put(node, Room::of(known));
             let holders: Vec<_> = self.by_node.get(&node).into_iter().flatten().copied().collect();
             for holder in holders {
-                let (place, resources, trust) = self.held_by(holder);
-                self.rooms.take(&place, resources, trust);
+                self.take_again(holder, promised);
             }
         }
         if let Some(pool) = pool {
-            *self.freed.entry(pool).or_default() += 1;
+            self.note_freed(pool);
+        }
+    }
+
+    fn take_again(&mut self, holder: Holder, promised: &Promises) {
+        match holder {
+            Holder::Task(job, task) => {
+                let held = &self.held[&job];
+                let charge = held.charge;
+                let task = held.holding.task(task).expect("the node index names a held task");
+                match task.presence() {
+                    Presence::Stays => self.rooms.take(&task.place, charge.resources, charge.trust),
+                    Presence::Leaves => self.rooms.leave(&task.place, charge.resources),
+                    Presence::Gone => unreachable!("the node index names who is there"),
+                }
+            }
+            Holder::Promise(job, task) => {
+                let (promise, charge) = promised.get(job).expect("the node index names a promise");
+                let mut places = promise.tasks.iter().filter(|place| place.task == task);
+                let place = places.next().expect("the node index names a promised task");
+                self.rooms.take(place, charge.resources, charge.trust);
+            }
+            Holder::Orphan(task) => {
+                let orphan = &self.orphans[&task];
+                self.rooms.take(&orphan.place, orphan.resources, NOBODY);
+            }
         }
     }
 
     /// Something changed that may lift any refusal.
     pub(crate) fn anything_may_fit(&mut self, pools: impl Iterator<Item = PoolId>) {
-        for pool in pools {
-            *self.freed.entry(pool).or_default() += 1;
-        }
+        pools.for_each(|pool| self.note_freed(pool));
     }
 
-    /// The tenant and everyone above it may have more room below their limits.
-    pub(crate) fn note_freed_of(&mut self, lineage: impl Iterator<Item = TenantId>) {
+    fn note_freed(&mut self, pool: PoolId) {
+        *self.freed.entry(pool).or_default() += 1;
+        *self.changed.entry(pool).or_default() += 1;
+    }
+
+    /// The use of the tenant and of everyone above it changed.
+    pub(crate) fn note_changed_of(&mut self, lineage: impl Iterator<Item = TenantId>) {
         for tenant in lineage {
-            *self.freed_of.entry(tenant).or_default() += 1;
-        }
-    }
-
-    fn held_by(&self, holder: Holder) -> (Placement, Resources, TrustId) {
-        match holder {
-            Holder::Task(job, task) => {
-                let held = &self.held[&job];
-                let task = held.holding.task(task).expect("the node index names a held task");
-                (task.place, held.charge.resources, held.charge.trust)
-            }
-            Holder::Orphan(task) => {
-                let orphan = &self.orphans[&task];
-                (orphan.place, orphan.resources, NOBODY)
-            }
+            *self.changed_of.entry(tenant).or_default() += 1;
         }
     }
 
     pub(crate) fn start(&mut self, job: JobId, holding: Holding, charge: Charge) {
-        for task in holding.tasks.iter().filter(|task| task.holds()) {
-            self.take(Holder::Task(job, task.place.task), &task.place, charge.resources, charge.trust);
-            self.use_of(charge.tenant, &task.place, charge.resources, true);
+        for task in &holding.tasks {
+            self.shift(job, &task.place, &charge, Presence::Gone, task.presence());
         }
-        let replaced = self.held.insert(job, Held { holding, charge, deadline: None });
+        let held = Held { holding, charge, deadline: None, bound: None, staying: 0 };
+        let replaced = self.held.insert(job, held);
         assert!(replaced.is_none(), "a job holds one set of places at a time");
         self.settle(job);
     }
@@ -203,9 +347,45 @@ impl Ledger {
     pub(crate) fn forget(&mut self, job: JobId) {
         if let Some(held) = self.held.remove(&job) {
             held.deadline.map(|deadline| self.deadlines.remove(&(deadline, job)));
+            held.bound.map(|bound| self.bound.remove(&(bound, job)));
             assert!(held.holding.tasks.iter().all(|task| !task.holds()), "nothing is held any more");
         }
         self.unsettled.remove(&job);
+    }
+
+    /// Places are set aside for a job.
+    pub(crate) fn promise(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
+        for place in tasks {
+            self.by_node.entry(place.node).or_default().insert(Holder::Promise(job, place.task));
+            self.rooms.take(place, charge.resources, charge.trust);
+            count_in(&mut self.planned, charge.standing, place, charge.resources, true);
+            *self.changed.entry(place.pool).or_default() += 1;
+        }
+    }
+
+    /// They no longer are.
+    pub(crate) fn release(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
+        for place in tasks {
+            self.remove_holder(place.node, Holder::Promise(job, place.task));
+            self.rooms.give_back(place, charge.resources);
+            count_in(&mut self.planned, charge.standing, place, charge.resources, false);
+            self.note_freed(place.pool);
+        }
+    }
+
+    /// What a job wants in all while it holds or was promised places.
+    pub(crate) fn set_want(&mut self, job: JobId, want: Option<Want>) {
+        let before = match want {
+            Some(want) => self.wants.insert(job, want),
+            None => self.wants.remove(&job),
+        };
+        for (want, more) in before.map(|want| (want, false)).into_iter().chain(want.map(|want| (want, true))) {
+            let total = self.wanted.entry(want.tenant).or_default();
+            total.count(want.pool, want.units, want.resources, more);
+            if *total == Use::default() {
+                self.wanted.remove(&want.tenant);
+            }
+        }
     }
 
     pub(crate) fn apply(&mut self, event: &LedgerEvent) {
@@ -213,81 +393,95 @@ impl Ledger {
             LedgerEvent::Started { .. } | LedgerEvent::Carried { .. } => {
                 unreachable!("the state starts a job, because that takes the job's spec")
             }
-            LedgerEvent::Running { job, .. }
-            | LedgerEvent::Asked { job, .. }
-            | LedgerEvent::Acked { job, .. }
-            | LedgerEvent::AskFailed { job, .. }
-            | LedgerEvent::Stopping { job, .. } => self.change(*job, event),
-            LedgerEvent::Gone { job, task, .. } => {
-                self.release(*job, *task);
-                self.change(*job, event);
+            LedgerEvent::Running { job, task, .. }
+            | LedgerEvent::Gone { job, task, .. }
+            | LedgerEvent::Shed { job, task, .. } => self.change(*job, &[*task], event),
+            LedgerEvent::Asked { job, tasks, .. }
+            | LedgerEvent::Acked { job, tasks, .. }
+            | LedgerEvent::AskFailed { job, tasks, .. }
+            | LedgerEvent::Withdrawn { job, tasks, .. }
+            | LedgerEvent::Stopping { job, tasks, .. } => self.change(*job, tasks, event),
+            LedgerEvent::Grown { job, tasks, .. } => {
+                let new: Vec<u32> = tasks.iter().map(|place| place.task).collect();
+                self.change(*job, &new, event);
             }
+            LedgerEvent::Broken { job, .. } => self.change(*job, &[], event),
+            LedgerEvent::Evicted { .. } => {}
             LedgerEvent::OrphanSeen { task, place, resources } => {
                 self.orphans.insert(*task, Orphan { place: *place, resources: *resources });
-                self.take(Holder::Orphan(*task), place, *resources, NOBODY);
+                self.by_node.entry(place.node).or_default().insert(Holder::Orphan(*task));
+                self.rooms.take(place, *resources, NOBODY);
             }
             LedgerEvent::OrphanGone { task } => {
                 let orphan = self.orphans.remove(task).expect("an orphan goes once");
-                self.give_back(Holder::Orphan(*task), &orphan.place, orphan.resources);
+                self.remove_holder(orphan.place.node, Holder::Orphan(*task));
+                self.rooms.give_back(&orphan.place, orphan.resources);
+                self.note_freed(orphan.place.pool);
             }
         }
     }
 
-    fn release(&mut self, job: JobId, task: u32) {
-        let held = &self.held[&job];
-        let charge = held.charge;
-        let task = held.holding.task(task).expect("a task that goes was held");
-        assert!(task.holds(), "a task goes once");
-        let place = task.place;
-        self.give_back(Holder::Task(job, place.task), &place, charge.resources);
-        self.use_of(charge.tenant, &place, charge.resources, false);
-    }
-
-    fn take(&mut self, holder: Holder, place: &Placement, resources: Resources, trust: TrustId) {
-        self.by_node.entry(place.node).or_default().insert(holder);
-        if self.rooms.get(place.node).is_some() {
-            self.rooms.take(place, resources, trust);
-        }
-    }
-
-    fn give_back(&mut self, holder: Holder, place: &Placement, resources: Resources) {
-        self.rooms.give_back(place, resources);
-        if let Some(room) = self.rooms.get(place.node) {
-            *self.freed.entry(room.pool).or_default() += 1;
-        }
-        let holders = self.by_node.get_mut(&place.node).expect("the node index names every holder");
-        assert!(holders.remove(&holder), "the node index names every holder");
-        if holders.is_empty() {
-            self.by_node.remove(&place.node);
-        }
-    }
-
-    fn use_of(&mut self, tenant: TenantId, place: &Placement, resources: Resources, more: bool) {
-        let used = self.used.entry(tenant).or_default();
-        let units = place.units_each.times(place.gpus.count());
-        let count = |total: u64, part: u64| if more { total + part } else { total - part };
-        used.cpu_milli = count(used.cpu_milli, resources.cpu_milli);
-        used.memory = count(used.memory, resources.memory);
-        if units > GpuUnits::ZERO {
-            let pool = place.pool;
-            let total = used.gpus.entry(pool).or_default();
-            *total = GpuUnits::from_parts(count(total.parts(), units.parts()));
-            if *total == GpuUnits::ZERO {
-                used.gpus.remove(&pool);
-            }
-        }
-        if *used == Use::default() {
-            self.used.remove(&tenant);
-        }
-    }
-
-    fn change(&mut self, job: JobId, event: &LedgerEvent) {
+    /// Changes a holding and everything that is counted by the tasks an event names.
+    fn change(&mut self, job: JobId, tasks: &[u32], event: &LedgerEvent) {
         let held = self.held.get_mut(&job).expect("an event names a job that holds something");
+        let charge = held.charge;
+        let look = |holding: &Holding| -> Vec<Option<(Placement, Presence)>> {
+            let seen = |&task| holding.task(task).map(|task| (task.place, task.presence()));
+            tasks.iter().map(seen).collect()
+        };
+        let before = look(&held.holding);
         held.holding.apply(event);
+        let after = look(&held.holding);
+        for (before, after) in before.into_iter().zip(after) {
+            let Some((place, _)) = before.or(after) else { continue };
+            let presence = |seen: Option<(Placement, Presence)>| seen.map_or(Presence::Gone, |(_, how)| how);
+            self.shift(job, &place, &charge, presence(before), presence(after));
+        }
         self.settle(job);
     }
 
-    /// Keeps the lists of jobs that the world or the clock has business with.
+    /// A task is present in another way than before.
+    fn shift(&mut self, job: JobId, place: &Placement, charge: &Charge, before: Presence, after: Presence) {
+        let (resources, trust) = (charge.resources, charge.trust);
+        let holder = Holder::Task(job, place.task);
+        match (before, after) {
+            (Presence::Stays, Presence::Stays)
+            | (Presence::Leaves, Presence::Leaves)
+            | (Presence::Gone, Presence::Gone) => return,
+            (Presence::Gone, Presence::Stays) => self.rooms.take(place, resources, trust),
+            (Presence::Gone, Presence::Leaves) => self.rooms.leave(place, resources),
+            (Presence::Stays, Presence::Leaves) => self.rooms.drain(place, resources),
+            (Presence::Leaves, Presence::Stays) => self.rooms.undrain(place, resources, trust),
+            (Presence::Stays, Presence::Gone) => self.rooms.give_back(place, resources),
+            (Presence::Leaves, Presence::Gone) => self.rooms.left(place, resources),
+        }
+        if before == Presence::Gone {
+            self.by_node.entry(place.node).or_default().insert(holder);
+            count_in(&mut self.used, charge.standing.tenant, place, resources, true);
+        }
+        if after == Presence::Gone {
+            self.remove_holder(place.node, holder);
+            count_in(&mut self.used, charge.standing.tenant, place, resources, false);
+        }
+        if before == Presence::Stays {
+            count_in(&mut self.planned, charge.standing, place, resources, false);
+            *self.freed.entry(place.pool).or_default() += 1;
+        }
+        if after == Presence::Stays {
+            count_in(&mut self.planned, charge.standing, place, resources, true);
+        }
+        *self.changed.entry(place.pool).or_default() += 1;
+    }
+
+    fn remove_holder(&mut self, node: NodeId, holder: Holder) {
+        let holders = self.by_node.get_mut(&node).expect("the node index names every holder");
+        assert!(holders.remove(&holder), "the node index names every holder");
+        if holders.is_empty() {
+            self.by_node.remove(&node);
+        }
+    }
+
+    /// Keeps the lists of jobs that the world, the clock or the planner has business with.
     fn settle(&mut self, job: JobId) {
         let held = self.held.get_mut(&job).expect("a job that holds something settles");
         let holding = &held.holding;
@@ -298,16 +492,32 @@ impl Ledger {
             | TaskPhase::Stopping { .. } => true,
             TaskPhase::Running | TaskPhase::Gone { .. } => false,
         });
-        let deadline = holding.asked_until();
-        let before = core::mem::replace(&mut held.deadline, deadline);
         if due {
             self.unsettled.insert(job);
         } else {
             self.unsettled.remove(&job);
         }
-        if before != deadline {
-            before.map(|before| self.deadlines.remove(&(before, job)));
-            deadline.map(|deadline| self.deadlines.insert((deadline, job)));
+        let deadline = [holding.asked_until(), holding.repair_by].into_iter().flatten().min();
+        let bound = holding.bound_since();
+        let staying = holding.staying().count();
+        keep(&mut self.deadlines, job, core::mem::replace(&mut held.deadline, deadline), deadline);
+        keep(&mut self.bound, job, core::mem::replace(&mut held.bound, bound), bound);
+        let stayed = core::mem::replace(&mut held.staying, staying) > 0;
+        let (standing, entry) = (held.charge.standing, (held.charge.submitted_at, job));
+        match (stayed, staying > 0) {
+            (false, true) => {
+                self.standing.entry(standing).or_default().insert(entry);
+            }
+            (true, false) => self.stands_no_more(standing, entry),
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    fn stands_no_more(&mut self, standing: Standing, entry: (Timestamp, JobId)) {
+        let jobs = self.standing.get_mut(&standing).expect("who stays is listed");
+        jobs.remove(&entry);
+        if jobs.is_empty() {
+            self.standing.remove(&standing);
         }
     }
 
@@ -323,91 +533,15 @@ impl Ledger {
     }
 }
 
-impl Holding {
-    /// A task by its number.
-    pub fn task(&self, task: u32) -> Option<&HeldTask> {
-        let at = self.tasks.binary_search_by_key(&task, |held| held.place.task).ok()?;
-        Some(&self.tasks[at])
-    }
-
-    fn task_mut(&mut self, task: u32) -> &mut HeldTask {
-        let at = self.tasks.binary_search_by_key(&task, |held| held.place.task);
-        &mut self.tasks[at.expect("an event names a task that was started")]
-    }
-
-    /// What an event of this job changes in it.
-    pub(crate) fn apply(&mut self, event: &LedgerEvent) {
-        match event {
-            LedgerEvent::Running { task, since, .. } => {
-                let task = self.task_mut(*task);
-                task.since = Some(*since);
-                if task.phase == TaskPhase::Bound {
-                    task.phase = TaskPhase::Running;
-                }
-            }
-            LedgerEvent::Asked { tasks, by, deadline, .. } => {
-                self.asked_by = Some(by.clone());
-                self.set_phase(tasks, TaskPhase::Asked { deadline: *deadline, failed: false });
-            }
-            LedgerEvent::Acked { tasks, checkpoint_at, .. } => {
-                self.set_phase(tasks, TaskPhase::Acked { checkpoint_at: *checkpoint_at });
-            }
-            LedgerEvent::AskFailed { tasks, .. } => {
-                for &task in tasks {
-                    if let TaskPhase::Asked { failed, .. } = &mut self.task_mut(task).phase {
-                        *failed = true;
-                    }
-                }
-            }
-            LedgerEvent::Stopping { tasks, deadline, .. } => {
-                self.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
-            }
-            LedgerEvent::Gone { task, exit, at, .. } => {
-                self.set_phase(&[*task], TaskPhase::Gone { exit: *exit, at: *at });
-            }
-            LedgerEvent::Started { .. }
-            | LedgerEvent::Carried { .. }
-            | LedgerEvent::OrphanSeen { .. }
-            | LedgerEvent::OrphanGone { .. } => unreachable!("these do not change a holding"),
-        }
-    }
-
-    fn set_phase(&mut self, tasks: &[u32], phase: TaskPhase) {
-        for &task in tasks {
-            self.task_mut(task).phase = phase;
-        }
-    }
-
-    /// Tasks that take their place, by number.
-    pub fn holding_tasks(&self) -> Vec<u32> {
-        self.tasks.iter().filter(|task| task.holds()).map(|task| task.place.task).collect()
-    }
-
-    /// How long the attempt ran: from the first task's start to the last one's end, or to `now`.
-    pub fn ran(&self, now: Timestamp) -> u64 {
-        let Some(since) = self.tasks.iter().filter_map(|task| task.since).min() else { return 0 };
-        let until = self.tasks.iter().map(|task| match task.phase {
-            TaskPhase::Gone { at, .. } => at,
-            _ => now,
-        });
-        until.max().map_or(0, |until| (until - since).0)
-    }
-
-    /// When the last of its tasks ended; `now` while one has not.
-    pub fn ended_at(&self, now: Timestamp) -> Timestamp {
-        let ends = self.tasks.iter().map(|task| match task.phase {
-            TaskPhase::Gone { at, .. } => at.min(now),
-            _ => now,
-        });
-        ends.max().unwrap_or(now)
-    }
-
-    /// Until when it was asked to save its work, if it was.
-    pub fn asked_until(&self) -> Option<Timestamp> {
-        let until = self.tasks.iter().filter_map(|task| match task.phase {
-            TaskPhase::Asked { deadline, .. } => Some(deadline),
-            _ => None,
-        });
-        until.min()
+/// Keeps a job's entry in a list by time.
+fn keep(
+    list: &mut BTreeSet<(Timestamp, JobId)>,
+    job: JobId,
+    before: Option<Timestamp>,
+    now: Option<Timestamp>,
+) {
+    if before != now {
+        before.map(|at| list.remove(&(at, job)));
+        now.map(|at| list.insert((at, job)));
     }
 }

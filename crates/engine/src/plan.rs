@@ -1,38 +1,56 @@
 //! The plan: what changes now.
 //!
 //! Three passes, as in rule 3: within guarantee, within fair share, surplus. In each, the next kind is the one
-//! whose tenant is served first; its oldest job starts on a draft with its minimum, or not at all. Tasks beyond the
-//! minimum come last, from what nobody's minimum wants. A kind that does not fit
-//! is refused once for all jobs alike, with what would lift the refusal, and is not looked at again until then.
+//! whose tenant is served first; its oldest job gets what it asks for on a draft, all of it or nothing: from what is
+//! free, by moving others, or by making others leave. A kind that does not fit is refused once for all jobs alike, with
+//! what would lift the refusal, and is not looked at again until then; only when somebody leaves on the draft itself is
+//! it tried again in the same plan. The plan is the difference between the state and the end of the draft.
 
 pub mod draft;
+pub mod lines;
+pub mod memory;
+pub mod moves;
 pub mod order;
 pub mod place;
+pub mod reclaim;
+mod serve;
+pub mod victims;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::event::{Event, LedgerEvent, Placement};
-use crate::jobs::{Kind, KindKey};
+use crate::event::{
+    Asker, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy, TaskPhase,
+};
 use crate::policy::Policy;
 use crate::state::State;
 use crate::tree::Tree;
-use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
-use draft::Draft;
-use order::Candidates;
+use crate::units::{JobId, KindId, Millis, Timestamp};
+
+pub use lines::Pass;
+pub use memory::{Memory, Obstacles, Refusal};
+
+/// The most times a plan is made again because a reclaim left more idle than it started.
+const AGAIN_MAX: usize = 64;
 
 /// What changes now, made on the state after `basis` events.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The journal index it saw.
     pub basis: u64,
-    /// Jobs that get their places.
+    /// Who has to leave, in the order in which they were taken.
+    pub evictions: Vec<Evicted>,
+    /// Jobs that get their places now.
     pub starts: Vec<Start>,
+    /// Running jobs that get more tasks now.
+    pub grown: Vec<Start>,
+    /// Jobs that get their places when those who leave are gone.
+    pub promises: Vec<Start>,
     /// Kinds that were looked at and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
 }
 
-/// A job that gets its places.
+/// A job that gets places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Which.
@@ -41,138 +59,90 @@ pub struct Start {
     pub tasks: Vec<Placement>,
 }
 
-/// Why a kind did not start, as far as the planner needs to remember.
+/// Tasks that have to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// What stood in the way.
-    pub by: Obstacles,
-    watches: Vec<Watch>,
-    policy: u32,
-    /// How many models there were: a new one may be to its liking.
-    pools: usize,
-}
-
-/// What stood in the way, over all the pools that were tried.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Obstacles {
-    /// Limits of these tenants, each in some pool.
-    pub limits: Vec<TenantId>,
-    /// No room.
-    pub room: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Watch {
-    Pool { pool: PoolId, freed: u64 },
-    Tenant { tenant: TenantId, freed: u64 },
-}
-
-impl Refusal {
-    /// True while nothing has changed that could lift it.
-    fn holds(&self, state: &State) -> bool {
-        let unchanged = |watch: &Watch| match *watch {
-            Watch::Pool { pool, freed } => state.ledger.freed(pool) == freed,
-            Watch::Tenant { tenant, freed } => state.ledger.freed_of(tenant) == freed,
-        };
-        let same_world = self.policy == state.tenants.version() && self.pools == state.fleet.pools().len();
-        same_world && self.watches.iter().all(unchanged)
-    }
-}
-
-/// Refusals that were given, by kind. Losing them costs time, never an answer: after every step the simulator plans
-/// once without them and asserts that nothing was missed.
-#[derive(Clone, Debug, Default)]
-pub struct Memory {
-    refusals: BTreeMap<KindId, Refusal>,
-}
-
-impl Memory {
-    /// Remembers what a plan found out, and forgets kinds that no longer wait.
-    pub fn remember(&mut self, plan: &Plan, state: &State) {
-        for (kind, refusal) in &plan.refusals {
-            self.refusals.insert(*kind, refusal.clone());
-        }
-        if self.refusals.len() > 2 * state.jobs.waiting().len() + 64 {
-            self.refusals.retain(|kind, _| state.jobs.waiting().contains_key(kind));
-        }
-    }
-
-    fn still_refused(&self, kind: KindId, state: &State) -> bool {
-        self.refusals.get(&kind).is_some_and(|refusal| refusal.holds(state))
-    }
-}
-
-/// What a job may take, by how entitled its tenant is to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
-    /// The tenant stays within its guarantee.
-    WithinGuarantee,
-    /// The tenant stays within its fair share.
-    WithinFairShare,
-    /// Whatever is free.
-    Surplus,
+pub struct Evicted {
+    /// Of which job.
+    pub job: JobId,
+    /// Which.
+    pub tasks: Vec<u32>,
+    /// Why, for whom, and at what price.
+    pub receipt: Eviction,
 }
 
 /// What changes now. Kinds whose last refusal still holds are not looked at again.
 pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> Plan {
-    let mut made = Plan { basis: state.index(), starts: Vec::new(), refusals: Vec::new() };
-    let waiting = state.jobs.waiting().iter();
-    let worth_trying: Vec<(KindId, &Kind)> = waiting
-        .filter(|(kind, _)| !memory.still_refused(**kind, state))
-        .map(|(&kind, waiting)| (kind, waiting))
-        .collect();
-    if worth_trying.is_empty() {
-        return made;
+    if memory.nothing_changed(state, now) {
+        return Plan { basis: state.index(), ..Plan::default() };
     }
     let tree = Tree::resolve(policy, state);
-    let mut draft = Draft::on(state, &tree);
-    let mut candidates = Candidates::new(state, worth_trying, now);
-    for pass in [Pass::WithinGuarantee, Pass::WithinFairShare, Pass::Surplus] {
-        while let Some((kind, job)) = candidates.next(&draft, pass) {
-            let key = &state.jobs.waiting()[&kind].key;
-            match place::start(&mut draft, key) {
-                Ok(tasks) => {
-                    made.starts.push(Start { job, tasks });
-                    candidates.started(kind);
-                }
-                Err(obstacles) => {
-                    made.refusals.push((kind, refusal(state, key, obstacles)));
-                    candidates.refused(kind);
-                }
-            }
-        }
+    let shares = tree.shares_of(state);
+    let worth_trying = memory.worth_trying(state, &shares, now);
+    // Whoever would leave more idle by a reclaim than it starts is kept from it, and the plan made again.
+    let mut kept_back: BTreeSet<JobId> = BTreeSet::new();
+    for _ in 0..AGAIN_MAX {
+        let wasteful = {
+            let served = serve::all(state, policy, &tree, &shares, &worth_trying, &kept_back, now);
+            let Some(wasteful) = served.wasteful() else { return served.into_plan() };
+            wasteful
+        };
+        kept_back.insert(wasteful);
     }
-    for start in &mut made.starts {
-        let job = state.jobs.get(start.job).expect("a plan starts live jobs");
-        place::grow(&mut draft, &KindKey::of(&job.spec), &mut start.tasks);
-    }
-    made
-}
-
-/// The refusal with the versions of everything that could lift it, as they are in the state it was made on.
-fn refusal(state: &State, key: &KindKey, by: Obstacles) -> Refusal {
-    let pools = state.fleet.pool_ids().filter(|&pool| by.room && place::may_use(state, key, pool));
-    let on_pools = pools.map(|pool| Watch::Pool { pool, freed: state.ledger.freed(pool) });
-    let tenants = by.limits.iter();
-    let on_tenants = tenants.map(|&tenant| Watch::Tenant { tenant, freed: state.ledger.freed_of(tenant) });
-    let watches = on_pools.chain(on_tenants).collect();
-    Refusal { watches, by, policy: state.tenants.version(), pools: state.fleet.pools().len() }
+    serve::all(state, policy, &tree, &shares, &[], &kept_back, now).into_plan()
 }
 
 impl Plan {
     /// The facts that make it so.
     pub fn events(&self, state: &State, now: Timestamp) -> Vec<Event> {
         assert!(self.basis == state.index(), "a plan is committed on the state it was made on");
-        let started = |start: &Start| {
-            let job = state.jobs.get(start.job).expect("a plan starts live jobs");
-            Event::Ledger(LedgerEvent::Started {
-                job: start.job,
-                attempt: job.past.attempts + 1,
-                tasks: start.tasks.clone(),
-                policy: state.tenants.version(),
-                at: now,
-            })
-        };
-        self.starts.iter().map(started).collect()
+        let mut events = Vec::new();
+        for evicted in &self.evictions {
+            evicted.events(state, now, &mut events);
+        }
+        let policy = state.tenants.version();
+        for Start { job, tasks } in &self.starts {
+            let attempt = state.jobs.get(*job).expect("a plan starts live jobs").past.attempts + 1;
+            let (job, tasks) = (*job, tasks.clone());
+            events.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks, policy, at: now }));
+        }
+        for Start { job, tasks } in &self.grown {
+            let (job, tasks) = (*job, tasks.clone());
+            events.push(Event::Ledger(LedgerEvent::Grown { job, tasks, policy, at: now }));
+        }
+        for Start { job, tasks } in &self.promises {
+            let (job, tasks) = (*job, tasks.clone());
+            events.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at: now }));
+        }
+        events
+    }
+}
+
+impl Evicted {
+    /// The receipt, then the ask; without a checkpoint contract, or before it runs, the stop.
+    fn events(&self, state: &State, now: Timestamp, events: &mut Vec<Event>) {
+        let Self { job, tasks, receipt } = self.clone();
+        let Eviction { why, beneficiary, whole, .. } = receipt;
+        let holding = state.ledger.holding(job).expect("who has to leave holds something");
+        let spec = &state.jobs.get(job).expect("who has to leave is a live job").spec;
+        let all_run = tasks
+            .iter()
+            .all(|&task| holding.task(task).is_some_and(|task| task.phase == TaskPhase::Running));
+        events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks: tasks.clone(), receipt, at: now }));
+        if whole {
+            let next = Next::Requeue(RequeueWhy::Evicted);
+            events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+        }
+        let policy = state.tenants.policy();
+        events.push(Event::Ledger(match spec.checkpoint {
+            Some(checkpoint) if all_run => {
+                // Work that was placed under another policy may have a longer grace than a guarantee waits for.
+                let grace: Millis = checkpoint.grace.min(policy.preemption.borrow_grace_max);
+                let by = Asker::Rules { why, beneficiary };
+                LedgerEvent::Asked { job, tasks, by, deadline: now + grace, at: now }
+            }
+            Some(_) | None => {
+                LedgerEvent::Stopping { job, tasks, deadline: now + policy.stop_grace, at: now }
+            }
+        }));
     }
 }

@@ -1,5 +1,9 @@
 //! Free room on nodes, with the index that finds the tightest fit without looking at every node.
 //!
+//! A room is counted as it will be: a task that was told to leave no longer *holds* its place, it is *draining*.
+//! What was promised to somebody is held already. So nobody plans with what is spoken for, and who is given a place
+//! that still drains starts when that is over.
+//!
 //! The ledger keeps one [`Rooms`] for the fleet; a draft keeps a second, small one for the nodes it has
 //! touched, so that trying something costs what it touches and not what the fleet has.
 
@@ -19,8 +23,12 @@ pub struct Room {
     pub open: bool,
     /// Beside GPUs, without what others use.
     pub capacity: Resources,
-    /// Of that, held by our tasks.
+    /// Of that, held by tasks that stay, or promised.
     pub held: Resources,
+    /// Still taken by tasks that leave.
+    pub draining: Resources,
+    /// How many tasks leave.
+    pub leaving: u32,
     /// Its GPUs.
     pub gpus: Vec<GpuRoom>,
 }
@@ -32,10 +40,12 @@ pub struct GpuRoom {
     pub usable: bool,
     /// NVLink domain.
     pub island: u32,
-    /// Held by our tasks.
+    /// Held by tasks that stay, or promised.
     pub held: GpuUnits,
     /// How many tasks hold it.
     pub holders: u32,
+    /// How many tasks on it leave.
+    pub leaving: u32,
     /// Whose trust domain they are of, while there are any.
     pub trust: Option<TrustId>,
 }
@@ -70,6 +80,8 @@ impl Room {
             open: node.is_open(),
             capacity: facts.capacity.saturating_sub(facts.others),
             held: Resources::default(),
+            draining: Resources::default(),
+            leaving: 0,
             gpus: facts.gpus.iter().enumerate().map(gpu).collect(),
         }
     }
@@ -87,6 +99,30 @@ impl Room {
     /// How many GPUs nobody holds.
     pub fn whole_free(&self) -> usize {
         self.gpus.iter().filter(|gpu| gpu.is_free()).count()
+    }
+
+    /// True when a task could run at a place it was given: nobody who leaves is in the way.
+    pub fn is_clear(&self, place: &Placement) -> bool {
+        let gpus_clear = place.gpus.indexes().all(|at| self.gpus.get(at).is_some_and(|gpu| gpu.leaving == 0));
+        gpus_clear && (self.leaving == 0 || self.capacity.covers(&(self.held + self.draining)))
+    }
+
+    fn leave(&mut self, place: &Placement, resources: Resources) {
+        self.draining = self.draining + resources;
+        self.leaving += 1;
+        for index in place.gpus.indexes() {
+            let Some(gpu) = self.gpus.get_mut(index) else { continue };
+            gpu.leaving += 1;
+        }
+    }
+
+    fn left(&mut self, place: &Placement, resources: Resources) {
+        self.draining = self.draining.checked_sub(resources).expect("only what drains is over");
+        self.leaving -= 1;
+        for index in place.gpus.indexes() {
+            let Some(gpu) = self.gpus.get_mut(index) else { continue };
+            gpu.leaving -= 1;
+        }
     }
 
     fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
@@ -117,9 +153,18 @@ impl Room {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rooms {
     by_node: BTreeMap<NodeId, Room>,
-    by_whole_free: BTreeMap<(PoolId, u8), BTreeSet<NodeId>>,
+    by_whole_free: BTreeMap<(PoolId, Drains, u8), BTreeSet<NodeId>>,
     partly_free: BTreeMap<PoolId, BTreeSet<(GpuUnits, NodeId, u8)>>,
     capacity: BTreeMap<PoolId, Capacity>,
+}
+
+/// Whether tasks leave a node: what is free there may not be free yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drains {
+    /// Nobody leaves.
+    No,
+    /// Somebody does.
+    Yes,
 }
 
 /// What the nodes of a pool have, used or not.
@@ -160,8 +205,8 @@ impl Rooms {
     }
 
     /// Open nodes of a pool with exactly so many GPUs free, in node order.
-    pub fn with_whole_free(&self, pool: PoolId, count: u8) -> impl Iterator<Item = NodeId> {
-        self.by_whole_free.get(&(pool, count)).into_iter().flatten().copied()
+    pub fn with_whole_free(&self, pool: PoolId, drains: Drains, count: u8) -> impl Iterator<Item = NodeId> {
+        self.by_whole_free.get(&(pool, drains, count)).into_iter().flatten().copied()
     }
 
     /// GPUs on open nodes of a pool that are held in part and have at least `least` left, tightest first.
@@ -173,7 +218,7 @@ impl Rooms {
     /// Puts a room in place of what was known of the node.
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
-        self.index(node, &room, true);
+        self.index(node, Marks::of(&room));
         let capacity = self.capacity.entry(room.pool).or_default();
         capacity.nodes += 1;
         capacity.gpus += room.usable_gpus();
@@ -184,7 +229,7 @@ impl Rooms {
     /// Forgets a node.
     pub fn remove(&mut self, node: NodeId) {
         let Some(room) = self.by_node.remove(&node) else { return };
-        self.index(node, &room, false);
+        self.unindex(node, Marks::of(&room));
         let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
         capacity.nodes -= 1;
         capacity.gpus -= room.usable_gpus();
@@ -200,50 +245,99 @@ impl Rooms {
         self.change(place.node, |room| room.take(place, resources, trust));
     }
 
-    /// A task's place is free again. The node may be gone meanwhile.
+    /// A place is free again. The node may be gone meanwhile.
     pub fn give_back(&mut self, place: &Placement, resources: Resources) {
-        if self.by_node.contains_key(&place.node) {
-            self.change(place.node, |room| room.give_back(place, resources));
-        }
+        self.change(place.node, |room| room.give_back(place, resources));
+    }
+
+    /// A task that held its place is told to leave: it drains.
+    pub fn drain(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| {
+            room.give_back(place, resources);
+            room.leave(place, resources);
+        });
+    }
+
+    /// A task that was told to leave stays after all.
+    pub fn undrain(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
+        self.change(place.node, |room| {
+            room.left(place, resources);
+            room.take(place, resources, trust);
+        });
+    }
+
+    /// A task that leaves is on a node whose room is worked out again.
+    pub fn leave(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| room.leave(place, resources));
+    }
+
+    /// A task that was told to leave is gone.
+    pub fn left(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| room.left(place, resources));
     }
 
     fn change(&mut self, node: NodeId, how: impl FnOnce(&mut Room)) {
-        let mut room = self.by_node.remove(&node).expect("a place is on a node that is there");
-        self.index(node, &room, false);
-        how(&mut room);
-        self.index(node, &room, true);
-        self.by_node.insert(node, room);
+        let Some(room) = self.by_node.get_mut(&node) else { return };
+        let before = Marks::of(room);
+        how(room);
+        let after = Marks::of(room);
+        if before != after {
+            self.unindex(node, before);
+            self.index(node, after);
+        }
     }
 
-    fn index(&mut self, node: NodeId, room: &Room, present: bool) {
+    fn index(&mut self, node: NodeId, marks: Option<Marks>) {
+        let Some(marks) = marks else { return };
+        self.by_whole_free.entry(marks.whole).or_default().insert(node);
+        for (left, at) in marks.partly() {
+            self.partly_free.entry(marks.whole.0).or_default().insert((left, node, at));
+        }
+    }
+
+    fn unindex(&mut self, node: NodeId, marks: Option<Marks>) {
+        let Some(marks) = marks else { return };
+        let nodes = self.by_whole_free.get_mut(&marks.whole).expect("an open node is in the index");
+        nodes.remove(&node);
+        if nodes.is_empty() {
+            self.by_whole_free.remove(&marks.whole);
+        }
+        for (left, at) in marks.partly() {
+            let gpus = self.partly_free.get_mut(&marks.whole.0).expect("a GPU in part is in the index");
+            gpus.remove(&(left, node, at));
+            if gpus.is_empty() {
+                self.partly_free.remove(&marks.whole.0);
+            }
+        }
+    }
+}
+
+/// Where an open room stands in the index.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Marks {
+    whole: (PoolId, Drains, u8),
+    /// What is left of each GPU that is held in part; zero for the others.
+    left: [GpuUnits; GpuMask::MAX],
+}
+
+impl Marks {
+    fn of(room: &Room) -> Option<Self> {
         if !room.open {
-            return;
+            return None;
         }
         let free = u8::try_from(room.whole_free()).expect("a node has at most 16 GPUs");
-        let nodes = self.by_whole_free.entry((room.pool, free)).or_default();
-        if present {
-            nodes.insert(node);
-        } else {
-            nodes.remove(&node);
-            if nodes.is_empty() {
-                self.by_whole_free.remove(&(room.pool, free));
+        let drains = if room.leaving > 0 { Drains::Yes } else { Drains::No };
+        let mut left = [GpuUnits::ZERO; GpuMask::MAX];
+        for (left, gpu) in left.iter_mut().zip(&room.gpus) {
+            if gpu.usable && gpu.holders > 0 {
+                *left = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
             }
         }
-        for (at, gpu) in (0u8..).zip(&room.gpus) {
-            if !gpu.usable || gpu.holders == 0 || gpu.held >= GpuUnits::WHOLE {
-                continue;
-            }
-            let left = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
-            let gpus = self.partly_free.entry(room.pool).or_default();
-            if present {
-                gpus.insert((left, node, at));
-            } else {
-                gpus.remove(&(left, node, at));
-                if gpus.is_empty() {
-                    self.partly_free.remove(&room.pool);
-                }
-            }
-        }
+        Some(Self { whole: (room.pool, drains, free), left })
+    }
+
+    fn partly(&self) -> impl Iterator<Item = (GpuUnits, u8)> {
+        self.left.into_iter().zip(0u8..).filter(|&(left, _)| left > GpuUnits::ZERO)
     }
 }
 
@@ -254,6 +348,9 @@ pub fn pick_gpus(room: &Room, count: u32, one_island: bool) -> Option<GpuMask> {
     let mut islands: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (index, gpu) in room.gpus.iter().enumerate().filter(|(_, gpu)| gpu.is_free()) {
         islands.entry(gpu.island).or_default().push(index);
+    }
+    for free in islands.values_mut() {
+        free.sort_by_key(|&index| room.gpus[index].leaving);
     }
     let mut by_size: Vec<_> = islands.into_values().collect();
     by_size.sort_by_key(Vec::len);

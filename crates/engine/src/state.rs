@@ -5,10 +5,13 @@
 
 use alloc::vec::Vec;
 
-use crate::event::{Event, FleetEvent, HeldTask, Holding, JobsEvent, LedgerEvent, TaskPhase, TenantsEvent};
+use crate::event::{Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why};
 use crate::fleet::Fleet;
-use crate::jobs::Jobs;
-use crate::ledger::{Charge, Ledger};
+use crate::input::Exit;
+use crate::jobs::{Job, Jobs, More, Phase};
+use crate::ledger::{Charge, Ledger, Want};
+use crate::plan::place::domain_of;
+use crate::promises::{Promise, Promises};
 use crate::tenants::Tenants;
 use crate::units::{JobId, Timestamp};
 
@@ -23,6 +26,8 @@ pub struct State {
     pub jobs: Jobs,
     /// Who holds what.
     pub ledger: Ledger,
+    /// Who was promised what.
+    pub promises: Promises,
     index: u64,
 }
 
@@ -47,6 +52,7 @@ impl State {
             Event::Tenants(event) => self.apply_tenants(event),
             Event::Jobs(event) => self.apply_jobs(event),
             Event::Ledger(event) => self.apply_ledger(event),
+            Event::Promises(event) => self.apply_promises(event),
         }
         self.index += 1;
     }
@@ -63,7 +69,9 @@ impl State {
         match event {
             FleetEvent::NodeSeen { node, .. }
             | FleetEvent::NodeRemoved { node }
-            | FleetEvent::Cordoned { node, .. } => self.ledger.node_changed(*node, self.fleet.node(*node)),
+            | FleetEvent::Cordoned { node, .. } => {
+                self.ledger.node_changed(*node, self.fleet.node(*node), &self.promises);
+            }
             FleetEvent::NodeSetDefined { .. } | FleetEvent::DeviceSetDefined { .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
             }
@@ -85,53 +93,154 @@ impl State {
                 let ran = self.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
                 self.jobs.ran(*job, ran);
                 self.ledger.forget(*job);
+                self.jobs.apply(event);
+                if self.promises.of(*job).is_some() {
+                    self.jobs.set_aside(*job);
+                }
+                self.refresh(*job);
             }
-            JobsEvent::Ended { job, .. } => self.ledger.forget(*job),
+            JobsEvent::Ended { job, .. } => {
+                self.release(*job);
+                self.ledger.forget(*job);
+                self.ledger.set_want(*job, None);
+                self.jobs.set_more(*job, None);
+                self.jobs.apply(event);
+            }
+            JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
+                // What was promised to it as it was; a job that is moved is promised its new places afterwards.
+                self.release(*job);
+                self.jobs.apply(event);
+                self.refresh(*job);
+            }
             JobsEvent::Queued { .. }
-            | JobsEvent::Leaving { .. }
             | JobsEvent::Carried { .. }
             | JobsEvent::CarriedEnded { .. }
-            | JobsEvent::CarriedJob { .. } => {}
+            | JobsEvent::CarriedJob { .. } => self.jobs.apply(event),
         }
-        self.jobs.apply(event);
     }
 
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at } => {
-                let held = |place| HeldTask { place, since: None, phase: TaskPhase::Bound };
-                let tasks = tasks.iter().copied().map(held).collect();
-                let holding = Holding { attempt: *attempt, policy: *policy, at: *at, asked_by: None, tasks };
+                self.release(*job);
+                let holding = Holding::started(*attempt, *policy, tasks, *at);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
+                self.changed(*job);
             }
             LedgerEvent::Carried { job, holding } => {
                 self.ledger.start(*job, holding.clone(), self.charge(*job));
                 self.jobs.resumed(*job);
+                self.changed(*job);
             }
-            LedgerEvent::Gone { job, .. } => {
+            LedgerEvent::Evicted { job, receipt, at, .. } => {
+                if receipt.why != Why::Guarantee {
+                    let window = self.tenants.policy().preemption.eviction_window;
+                    self.jobs.evicted(*job, receipt.beneficiary, window, *at);
+                }
+            }
+            LedgerEvent::Grown { job, .. } => {
+                self.release(*job);
                 self.ledger.apply(event);
-                let tenant = self.charge(*job).tenant;
-                self.ledger.note_freed_of(self.tenants.lineage(tenant));
+                self.changed(*job);
+            }
+            LedgerEvent::Gone { job, .. }
+            | LedgerEvent::Shed { job, .. }
+            | LedgerEvent::Broken { job, .. }
+            | LedgerEvent::Withdrawn { job, .. }
+            | LedgerEvent::Asked { job, .. }
+            | LedgerEvent::Stopping { job, .. } => {
+                self.ledger.apply(event);
+                self.changed(*job);
             }
             LedgerEvent::Running { .. }
-            | LedgerEvent::Asked { .. }
             | LedgerEvent::Acked { .. }
             | LedgerEvent::AskFailed { .. }
-            | LedgerEvent::Stopping { .. }
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
         }
     }
 
+    fn apply_promises(&mut self, event: &PromisesEvent) {
+        match event {
+            PromisesEvent::Promised { job, tasks, policy, at } => {
+                let charge = self.charge(*job);
+                self.ledger.promise(*job, tasks, &charge);
+                let promise = Promise { tasks: tasks.clone(), policy: *policy, at: *at };
+                self.promises.insert(*job, promise, charge);
+                self.jobs.set_aside(*job);
+                self.changed(*job);
+            }
+            PromisesEvent::Released { job, at: _ } => {
+                self.release(*job);
+                self.changed(*job);
+            }
+        }
+    }
+
+    /// Places that were set aside for a job are taken by it, or no longer are.
+    fn release(&mut self, job: JobId) {
+        if let Some((promise, charge)) = self.promises.remove(job) {
+            self.ledger.release(job, &promise.tasks, &charge);
+            self.jobs.no_longer_aside(job);
+        }
+    }
+
     fn charge(&self, job: JobId) -> Charge {
-        Charge::of(&self.jobs.get(job).expect("places belong to a live job").spec)
+        Charge::of(self.jobs.get(job).expect("places belong to a live job"))
+    }
+
+    /// What is held by a job, or promised to it, is not what it was.
+    fn changed(&mut self, job: JobId) {
+        let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
+        self.ledger.note_changed_of(self.tenants.lineage(tenant));
+        self.refresh(job);
+    }
+
+    /// What a job wants and lacks is worked out again.
+    fn refresh(&mut self, id: JobId) {
+        let job = self.jobs.get(id).expect("what changed belongs to a live job");
+        let (want, more) = (self.want(id, job), self.more(id, job));
+        self.ledger.set_want(id, want);
+        self.jobs.set_more(id, more);
+    }
+
+    fn want(&self, id: JobId, job: &Job) -> Option<Want> {
+        if matches!(job.phase, Phase::Leaving(Next::End(_))) {
+            return None;
+        }
+        let holding = self.ledger.holding(id);
+        let held = holding.and_then(|holding| holding.tasks.first()).map(|task| task.place.pool);
+        let promised = self.promises.of(id).and_then(|promise| promise.tasks.first()).map(|place| place.pool);
+        let pool = held.or(promised)?;
+        let done = holding.map_or(0, |holding| holding.exits(Exit::Succeeded));
+        let tasks = job.spec.tasks.saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
+        let resources = job.spec.shape.resources.times(tasks);
+        Some(Want { tenant: job.spec.tenant, pool, units: job.spec.units(tasks), resources })
+    }
+
+    fn more(&self, id: JobId, job: &Job) -> Option<More> {
+        let holding = self.ledger.holding(id).filter(|_| job.phase == Phase::Active)?;
+        let (done, failed) = (holding.exits(Exit::Succeeded), holding.exits(Exit::Failed));
+        // What is being promised to a job that runs is on its way; one piece at a time.
+        if failed > 0 || self.promises.of(id).is_some() {
+            return None;
+        }
+        let staying = holding.staying().count();
+        let alive = u32::try_from(staying + done).unwrap_or(u32::MAX);
+        let repair = alive < job.spec.min;
+        let complete = alive >= job.spec.tasks || (done > 0 && !repair);
+        let first = holding.staying().next().or(holding.tasks.first()).filter(|_| !complete)?;
+        let domain = job.spec.topology.gang_within.and_then(|level| domain_of(self, first.place.node, level));
+        let tasks = if repair { job.spec.min - alive } else { 1 };
+        Some(More { tasks, repair, pool: first.place.pool, domain })
     }
 
     /// The earliest moment after `now` at which time alone changes a plan or an action.
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
-        [asked, self.jobs.next_start_allowed(now)].into_iter().flatten().min()
+        let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
+        [asked, stuck, self.jobs.next_start_allowed(now)].into_iter().flatten().min()
     }
 
     /// The shortest event list that rebuilds it.
@@ -142,6 +251,7 @@ impl State {
         self.jobs.snapshot(&mut events);
         self.ledger.snapshot(&mut events);
         self.jobs.snapshot_leaving(&mut events);
+        self.promises.snapshot(&mut events);
         events
     }
 }

@@ -15,6 +15,7 @@ use crate::units::{TenantId, TrustId};
 #[derive(Clone, Debug, Default)]
 pub struct Tenants {
     paths: Vec<String>,
+    parents: Vec<Option<TenantId>>,
     by_path: BTreeMap<String, TenantId>,
     trusts: Vec<String>,
     version: u32,
@@ -59,8 +60,7 @@ impl Tenants {
 
     /// The tenant above.
     pub fn parent(&self, tenant: TenantId) -> Option<TenantId> {
-        let (above, _) = self.path(tenant).rsplit_once('/')?;
-        self.named(above)
+        self.parents[tenant.index()]
     }
 
     /// The tenant and everyone above it, nearest first.
@@ -105,6 +105,8 @@ impl Tenants {
         match event {
             TenantsEvent::TenantNamed { tenant, path } => {
                 assert!(tenant.index() == self.paths.len(), "tenant ids are dense");
+                // Whoever is above was named before.
+                self.parents.push(path.rsplit_once('/').and_then(|(above, _)| self.named(above)));
                 self.paths.push(path.clone());
                 self.by_path.insert(path.clone(), *tenant);
             }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::job::{GpuAsk, Shape};
 use crate::ledger::Use;
-use crate::plan::place::may_use;
+use crate::plan::place::first_pool;
 use crate::policy::{Amount, GpuQuota, Policy, Quota};
 use crate::share::{Claim, divide};
 use crate::state::State;
@@ -130,14 +130,33 @@ impl Tree {
     /// What each tenant's own jobs hold, by meter.
     pub fn own_use(&self, state: &State) -> Amounts {
         let none = Use::default();
+        let own = |tenant| self.metered(state.ledger.used(tenant).unwrap_or(&none));
+        state.tenants.ids().map(own).collect()
+    }
+
+    /// What each tenant's own jobs will hold, by meter: without who leaves, with who was promised a place.
+    pub fn own_planned(&self, state: &State) -> Amounts {
         let own = |tenant| {
-            let used = state.ledger.used(tenant).unwrap_or(&none);
-            self.meters.iter().map(|meter| self.metered(*meter, used)).collect()
+            let mut total = alloc::vec![0; self.meters.len()];
+            for (_, used) in state.ledger.planned(tenant) {
+                total.iter_mut().zip(self.metered(used)).for_each(|(total, part)| *total += part);
+            }
+            total
         };
         state.tenants.ids().map(own).collect()
     }
 
-    fn metered(&self, meter: Meter, used: &Use) -> u64 {
+    /// An amount of everything, by meter.
+    pub fn metered(&self, used: &Use) -> Vec<u64> {
+        self.meters.iter().map(|meter| self.in_meter(*meter, used)).collect()
+    }
+
+    /// The tenants at the top, in path order.
+    pub fn roots(&self) -> &[TenantId] {
+        &self.roots
+    }
+
+    fn in_meter(&self, meter: Meter, used: &Use) -> u64 {
         match meter {
             Meter::AnyGpu => {
                 used.gpus.iter().map(|(pool, units)| units.parts() * self.normal_milli[pool.index()]).sum()
@@ -240,23 +259,26 @@ impl Tree {
         capacity
     }
 
-    /// What each tenant's own jobs hold and wait for, by meter. A job with several pools to choose from is
-    /// demand in the first.
+    /// What each tenant's own jobs want, by meter: what runs, what is promised, what waits. A shape with several
+    /// pools to choose from is demand in the first.
     pub fn own_demand(&self, state: &State) -> Amounts {
-        let mut demand = self.own_use(state);
-        for kind in state.jobs.waiting().values() {
-            let mut pools = state.fleet.pool_ids();
-            let Some(pool) = pools.find(|&pool| may_use(state, &kind.key, pool)) else {
-                continue;
-            };
-            let count =
-                u64::try_from(kind.jobs.len()).expect("a count of jobs fits") * u64::from(kind.key.tasks);
-            let charge = self.charge(&kind.key.shape, pool);
-            for (total, each) in demand[kind.key.tenant.index()].iter_mut().zip(charge) {
-                *total = total.saturating_add(each.saturating_mul(count));
+        let none = Use::default();
+        let own = |tenant| {
+            let mut demand = self.metered(state.ledger.wanted(tenant).unwrap_or(&none));
+            for (shape, tasks) in state.jobs.demand(tenant) {
+                let Some(pool) = first_pool(state, shape) else { continue };
+                for (total, each) in demand.iter_mut().zip(self.charge(shape, pool)) {
+                    *total = total.saturating_add(each.saturating_mul(tasks));
+                }
             }
-        }
-        demand
+            demand
+        };
+        state.tenants.ids().map(own).collect()
+    }
+
+    /// Every tenant's fair share of the fleet as it is.
+    pub fn shares_of(&self, state: &State) -> Amounts {
+        self.fair_shares(&self.subtree_demand(&self.own_demand(state)), &self.capacity(state))
     }
 }
 

@@ -13,7 +13,9 @@ use crate::event::TaskPhase;
 use crate::fleet::Node;
 use crate::job::GpuAsk;
 use crate::jobs::{Job, KindKey, Phase};
-use crate::plan::place::{domain_of, may_use, tasks_beside_gpus, tasks_that_fit};
+use crate::plan::draft::Draft;
+use crate::plan::lines;
+use crate::plan::place::{Ask, domain_of, first_pool, may_use, tasks_beside_gpus, tasks_that_fit};
 use crate::policy::{Amount, Policy};
 use crate::rooms::Room;
 use crate::state::State;
@@ -103,8 +105,17 @@ pub enum Reason {
     Running,
     /// It has its places and the world has not said that it runs.
     Starting,
+    /// It runs, below its minimum, until it is repaired.
+    Repairing,
     /// It is letting go.
     Leaving,
+    /// Its places are set aside; it starts when those who leave are gone.
+    Promised,
+    /// It may not be evicted in time, so it may not borrow: it waits for this tenant's guarantee.
+    Fixed {
+        /// Whose.
+        tenant: TenantId,
+    },
     /// It may start with the next turn.
     Startable,
     /// A task of it failed; it waits a little before the next try.
@@ -122,7 +133,10 @@ impl Reason {
         match self {
             Self::Running => "Running",
             Self::Starting => "Starting",
+            Self::Repairing => "Repairing",
             Self::Leaving => "Leaving",
+            Self::Promised => "WaitingForVictims",
+            Self::Fixed { .. } => "WaitingForGuarantee",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {
@@ -172,9 +186,12 @@ impl State {
         let (reason, funnel) = match job.phase {
             Phase::Active => (self.active_reason(id), None),
             Phase::Leaving(_) => (Reason::Leaving, None),
+            Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
             Phase::Waiting => {
                 let funnel = funnel();
-                (waiting_reason(job, &funnel, now), Some(funnel))
+                let reason = waiting_reason(job, &funnel, now);
+                let fixed = self.beyond_guarantee(&job.spec);
+                (fixed.map_or(reason, |tenant| Reason::Fixed { tenant }), Some(funnel))
             }
         };
         let ahead = if job.phase == Phase::Waiting { self.ahead(id, job) } else { 0 };
@@ -182,11 +199,31 @@ impl State {
     }
 
     fn active_reason(&self, job: JobId) -> Reason {
-        let starting = self
-            .ledger
-            .holding(job)
-            .is_some_and(|holding| holding.tasks.iter().any(|task| task.phase == TaskPhase::Bound));
-        if starting { Reason::Starting } else { Reason::Running }
+        let holding = self.ledger.holding(job).expect("an active job holds something");
+        let starting = holding.tasks.iter().any(|task| task.phase == TaskPhase::Bound);
+        if holding.repair_by.is_some() {
+            Reason::Repairing
+        } else if starting {
+            Reason::Starting
+        } else {
+            Reason::Running
+        }
+    }
+
+    /// Whose guarantee keeps work that may not borrow from starting, if one does.
+    fn beyond_guarantee(&self, spec: &crate::job::Spec) -> Option<TenantId> {
+        let key = KindKey::of(spec);
+        let policy = self.tenants.policy();
+        if !lines::is_fixed(&lines::standing_of(&key), policy) {
+            return None;
+        }
+        let tree = Tree::resolve(policy, self);
+        let none = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+        let mut draft = Draft::on(self, policy, &tree, &none, Timestamp(0));
+        let pool = first_pool(self, &key.shape)?;
+        let charge = tree.charge(&key.shape, pool);
+        let ask = Ask { key: &key, tasks: key.min, first_task: 0, pool, domain: None, charge };
+        lines::fixed_beyond(&mut draft, &ask)
     }
 
     fn ahead(&self, id: JobId, job: &Job) -> u32 {
@@ -215,7 +252,7 @@ impl State {
     }
 
     fn best_funnel(&self, key: &KindKey, tree: &Tree, used: &Amounts, fleet: Fleet) -> Funnel {
-        let pools = self.fleet.pool_ids().filter(|&pool| may_use(self, key, pool));
+        let pools = self.fleet.pool_ids().filter(|&pool| may_use(self, &key.shape, pool));
         let funnels = pools.map(|pool| self.funnel_in(key, Some(pool), tree, used, fleet));
         // Furthest first, then with the most left; the first pool where all is equal.
         let mut best: Option<Funnel> = None;

@@ -101,11 +101,13 @@ fn placement(state: &State, place: &Placement) -> PlacementView {
 /// A verdict as the API shows it.
 pub(crate) fn verdict_view(state: &State, verdict: &Verdict, now: Timestamp) -> VerdictView {
     let word = match verdict.reason {
-        Reason::Running => VerdictWord::Running,
+        Reason::Running | Reason::Repairing => VerdictWord::Running,
         Reason::Starting => VerdictWord::Starting,
         Reason::Leaving => VerdictWord::Leaving,
         Reason::Startable => VerdictWord::RunnableNow,
-        Reason::BackingOff { .. } | Reason::Short(_) => VerdictWord::Waits,
+        Reason::BackingOff { .. } | Reason::Short(_) | Reason::Promised | Reason::Fixed { .. } => {
+            VerdictWord::Waits
+        }
     };
     let short = match verdict.reason {
         Reason::Short(shortfall) => Some((number(shortfall.need), number(shortfall.have))),

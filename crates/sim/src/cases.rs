@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
-use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::policy::{Amount, Gangs, GpuQuota, Policy, Preemption, Quota, Tenant};
 use wharf_engine::state::State;
 use wharf_engine::tree::Tree;
 use wharf_engine::units::{
@@ -176,8 +176,8 @@ impl Case {
         let (plans, settled) = run.settle();
         let got = run.holding(self);
         let ok = self.expect.as_ref().map(|expect| *expect == got && settled);
-        let (placed, evicted) = (run.placed(), Vec::new());
-        let waits = run.waits(&refused);
+        let (placed, waits) = (run.placed(), run.waits(&refused));
+        let evicted = run.evicted;
         Ok(CaseResult { id: self.id.clone(), ok, got, placed, evicted, waits, fair, plans, settled })
     }
 
@@ -186,7 +186,21 @@ impl Case {
             self.tenants.iter().map(CaseTenant::tenant).collect::<Result<_, _>>()?;
         tenants.sort_by_key(|tenant| tenant.path.matches('/').count());
         let (stop_grace, queue_len_max) = (Millis(0), u32::MAX);
-        Ok(Policy { digest: self.id.clone(), tenants, stop_grace, queue_len_max, ..Policy::default() })
+        // No cost, no minimum runtime, no grace, no budget, and a gang is repaired at once or not at all.
+        let preemption = Preemption {
+            borrow_grace_max: Millis(0),
+            min_runtime_reclaim: Millis(0),
+            min_runtime_preempt: Millis(0),
+            evictions_max: u32::MAX,
+            eviction_window: Millis(0),
+            victims_max: u32::MAX,
+            moves_max: u32::MAX,
+            restart: Millis(0),
+            ..Preemption::default()
+        };
+        let gangs = Gangs { repair_within: Millis(0), ..Gangs::default() };
+        let digest = self.id.clone();
+        Ok(Policy { digest, tenants, stop_grace, queue_len_max, preemption, gangs, ..Policy::default() })
     }
 
     fn fleet(&self) -> SimFleet {
@@ -271,7 +285,8 @@ impl CaseJob {
             trust: TrustId(0),
             time_limit: None,
             estimate: None,
-            checkpoint: None,
+            // It saves its work all the time, so that stopping it costs nothing.
+            checkpoint: Some(Checkpoint { every: Millis(0), grace: Millis(0) }),
             retries: 0,
             labels: Vec::new(),
             // Longer than any case takes to settle.
@@ -293,12 +308,13 @@ struct Run {
     state: State,
     fleet: SimFleet,
     names: BTreeMap<Uid, String>,
+    evicted: Vec<Evicted>,
 }
 
 impl Run {
     /// The policy, the fleet and what already runs on it.
     fn new(case: &Case) -> Result<Self, BadCase> {
-        let mut run = Self { state: State::default(), fleet: case.fleet(), names: BTreeMap::new() };
+        let mut run = Self { state: State::default(), fleet: case.fleet(), names: BTreeMap::new(), evicted: Vec::new() };
         run.give(&Input::ApplyPolicy(case.policy()?)).map_err(refused)?;
         let mut devices = Devices::default();
         for (number, job) in (1u128..).zip(&case.jobs) {
@@ -371,6 +387,8 @@ impl Run {
         while plans < PLANS_MAX && quiet < QUIET_PLANS {
             let before = self.state.index();
             let made = plan(&self.state, self.state.tenants.policy(), &Memory::default(), self.fleet.now());
+            let told: Vec<Evicted> = made.evictions.iter().map(|evicted| self.told(evicted)).collect();
+            self.evicted.extend(told);
             let events = made.events(&self.state, self.fleet.now());
             self.state.apply_all(&events);
             for action in self.state.actions_due() {
@@ -384,10 +402,20 @@ impl Run {
         (plans, quiet == QUIET_PLANS)
     }
 
+    fn told(&self, evicted: &wharf_engine::plan::Evicted) -> Evicted {
+        let receipt = &evicted.receipt;
+        Evicted {
+            job: self.name(evicted.job),
+            tasks: u32::try_from(evicted.tasks.len()).unwrap_or(u32::MAX),
+            beneficiary: self.name(receipt.beneficiary),
+            why: receipt.why.word().to_owned(),
+            cost: receipt.cost / 1000,
+        }
+    }
+
     fn fair_shares(&self) -> BTreeMap<String, f64> {
         let tree = Tree::resolve(self.state.tenants.policy(), &self.state);
-        let demand = tree.subtree_demand(&tree.own_demand(&self.state));
-        let shares = tree.fair_shares(&demand, &tree.capacity(&self.state));
+        let shares = tree.shares_of(&self.state);
         let gpus = |tenant: TenantId| {
             let millis = shares[tenant.index()][0] / 3_000;
             f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0

@@ -215,7 +215,9 @@ impl SimFleet {
                     self.start(TaskRef { uid: job.uid, task: task.task, attempt: *attempt }, task, job);
                 }
             }
-            Action::AskCheckpoint { uid, attempt, deadline } => self.ask(*uid, *attempt, *deadline),
+            Action::AskCheckpoint { uid, attempt, tasks, deadline } => {
+                self.ask(*uid, *attempt, tasks, *deadline);
+            }
             Action::Stop { tasks, deadline: _ } => {
                 for &task in tasks {
                     self.stop(task);
@@ -238,7 +240,7 @@ impl SimFleet {
         let since = (!refused).then_some(self.now);
         let exit = if late { Exit::Stopped } else { Exit::Lost };
         let status = if refused { TaskStatus::Ended { exit, at: self.now } } else { TaskStatus::Running };
-        let base_ms = self.progress(task.uid).saved_ms;
+        let base_ms = self.work_to_resume(task);
         let behaviour = Behaviour::of(job);
         let started = SimTask {
             node: place.node.clone(),
@@ -263,6 +265,14 @@ impl SimFleet {
         self.changed(task);
     }
 
+    /// A task that joins others of its attempt goes on where they are; else the job resumes what was saved.
+    fn work_to_resume(&self, task: TaskRef) -> u64 {
+        let of_job = self.tasks.range(all_of(task.uid));
+        let beside = of_job.filter(|(other, known)| other.attempt == task.attempt && !known.is_over());
+        let furthest = beside.map(|(_, known)| known.work_at(self.now)).max().unwrap_or_default();
+        self.progress(task.uid).saved_ms.max(furthest)
+    }
+
     /// A node refuses a device that is in use: an old attempt may still run there.
     fn has_room(&self, place: &StartTask) -> bool {
         let held = &self.held[&place.node];
@@ -279,19 +289,25 @@ impl SimFleet {
         }
     }
 
-    fn ask(&mut self, uid: Uid, attempt: u32, deadline: Timestamp) {
-        let all = self.tasks.range(all_of(uid));
-        let asked = all.filter(|(task, known)| {
-            task.attempt == attempt && known.status == TaskStatus::Running && known.answers.is_none()
-        });
-        // The coordinator, which is the first task, speaks for all ranks.
-        let Some((&task, known)) = asked.min_by_key(|(task, _)| task.task) else { return };
-        let behaviour = known.behaviour;
-        let at = (self.now + Millis(behaviour.checkpoint_ms)).min(deadline);
-        self.tasks.get_mut(&task).expect("it was just found").answers =
-            Some((at, !behaviour.checkpoint_fails));
-        self.set_timer(task);
-        self.unsaved.tasks.insert(task);
+    fn ask(&mut self, uid: Uid, attempt: u32, tasks: &[u32], deadline: Timestamp) {
+        let of_attempt = self.tasks.range(all_of(uid)).filter(|(task, _)| task.attempt == attempt);
+        let running: Vec<TaskRef> =
+            of_attempt.filter(|(_, known)| !known.is_over()).map(|(&task, _)| task).collect();
+        let all = running.iter().all(|task| tasks.contains(&task.task));
+        let asked = running.into_iter().filter(|task| tasks.contains(&task.task));
+        // The coordinator, which is the first task, speaks for all ranks; a task that goes alone, for itself.
+        for task in asked.take(if all { 1 } else { usize::MAX }) {
+            let known = self.tasks.get_mut(&task).expect("it was just found");
+            if known.answers.is_some() {
+                continue;
+            }
+            let behaviour = known.behaviour;
+            let at = (self.now + Millis(behaviour.checkpoint_ms)).min(deadline);
+            known.status = TaskStatus::Running;
+            known.answers = Some((at, !behaviour.checkpoint_fails));
+            self.set_timer(task);
+            self.unsaved.tasks.insert(task);
+        }
     }
 
     fn stop(&mut self, task: TaskRef) {

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use crate::event::{Event, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
+use crate::holding::Presence;
 use crate::input::Exit;
 use crate::jobs::{Job, Phase};
 use crate::state::State;
-use crate::units::{JobId, Timestamp};
+use crate::units::{JobId, Millis, Timestamp};
 
 /// What was learnt of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: 
     let mut holding = state.ledger.holding(id).expect("something is learnt of what it holds").clone();
     let mut events = Vec::new();
     for &(task, what) in learnt {
-        if let Some(event) = fact(id, &holding, task, what) {
+        if let Some(event) = fact(id, job.phase, &holding, task, what) {
             holding.apply(&event);
             events.push(Event::Ledger(event));
         }
@@ -38,18 +39,25 @@ pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: 
 }
 
 /// The fact that is new in what was learnt, if it is.
-fn fact(job: JobId, holding: &Holding, task: u32, learnt: Learnt) -> Option<LedgerEvent> {
+fn fact(job: JobId, phase: Phase, holding: &Holding, task: u32, learnt: Learnt) -> Option<LedgerEvent> {
     let held = holding.task(task)?;
+    // Of a job that goes on, tasks leave one by one and speak for themselves.
+    let shrinks = phase == Phase::Active && held.presence() == Presence::Leaves;
+    let spoken_for = |holding| if shrinks { alloc::vec![task] } else { asked(holding) };
     match learnt {
         Learnt::Runs { since } if held.holds() && held.since.is_none() => {
             Some(LedgerEvent::Running { job, task, since })
         }
-        Learnt::Saved { at } if matches!(held.phase, TaskPhase::Asked { .. }) => {
+        // What it saved before it was asked is old news.
+        Learnt::Saved { at } if matches!(held.phase, TaskPhase::Asked { at: asked, .. } if asked <= at) => {
             // The coordinator speaks for all ranks.
-            Some(LedgerEvent::Acked { job, tasks: asked(holding), checkpoint_at: at })
+            Some(LedgerEvent::Acked { job, tasks: spoken_for(holding), checkpoint_at: at })
         }
         Learnt::SaveFailed if matches!(held.phase, TaskPhase::Asked { failed: false, .. }) => {
-            Some(LedgerEvent::AskFailed { job, tasks: asked(holding) })
+            Some(LedgerEvent::AskFailed { job, tasks: spoken_for(holding) })
+        }
+        Learnt::Over { exit, at } if shrinks && exit != Exit::Succeeded => {
+            Some(LedgerEvent::Shed { job, task, at })
         }
         Learnt::Over { exit, at } if held.holds() => Some(LedgerEvent::Gone { job, task, exit, at }),
         Learnt::Runs { .. } | Learnt::Saved { .. } | Learnt::SaveFailed | Learnt::Over { .. } => None,
@@ -76,26 +84,24 @@ fn stop_if_saved(state: &State, job: JobId, holding: &mut Holding, events: &mut 
 /// What becomes of the job as a whole.
 fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut Vec<Event>, now: Timestamp) {
     let left = holding.holding_tasks();
-    let exits = |exit| {
-        holding
-            .tasks
-            .iter()
-            .filter(move |task| matches!(task.phase, TaskPhase::Gone { exit: how, .. } if how == exit))
-            .count()
-    };
+    let done = holding.exits(Exit::Succeeded);
     let min = usize::try_from(job.spec.min).expect("a u32 fits a usize");
     let finished =
-        left.is_empty() && exits(Exit::Failed) + exits(Exit::Stopped) == 0 && exits(Exit::Succeeded) >= min;
+        left.is_empty() && holding.exits(Exit::Failed) + holding.exits(Exit::Stopped) == 0 && done >= min;
     let next = match job.phase {
         Phase::Waiting => return,
         // Who was to leave and finished its work first has finished.
         Phase::Leaving(Next::Requeue(_)) if finished => Next::End(Outcome::Succeeded),
         Phase::Leaving(next) => next,
         Phase::Active => {
-            let failed = exits(Exit::Failed) > 0;
-            let lost = exits(Exit::Lost) + exits(Exit::Stopped);
-            let alive = left.len() + exits(Exit::Succeeded);
-            let below_min = lost > 0 && alive < min;
+            let failed = holding.exits(Exit::Failed) > 0;
+            let lost = holding.exits(Exit::Lost) + holding.exits(Exit::Stopped) > 0;
+            let staying = holding.staying().count();
+            let below_min = lost && staying + done < min;
+            if below_min && !failed && staying > 0 {
+                wait_for_repair(state, id, holding, events, now);
+                return;
+            }
             let next = if failed && job.past.failures >= job.spec.retries {
                 Next::End(Outcome::Failed)
             } else if failed {
@@ -114,6 +120,19 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
     if left.is_empty() {
         events.push(finish(state, id, job, holding, next, now));
     }
+}
+
+/// The rest of a gang runs on for a while: a spare place may be found at once, and its work is not lost.
+fn wait_for_repair(state: &State, job: JobId, holding: &Holding, events: &mut Vec<Event>, now: Timestamp) {
+    if holding.repair_by.is_none() {
+        let deadline = repair_deadline(state, now);
+        events.push(Event::Ledger(LedgerEvent::Broken { job, deadline, at: now }));
+    }
+}
+
+/// The next plan tries at least once.
+pub(super) fn repair_deadline(state: &State, now: Timestamp) -> Timestamp {
+    now + state.tenants.policy().gangs.repair_within.max(Millis(1))
 }
 
 fn start_leaving(
@@ -143,6 +162,9 @@ fn finish(state: &State, id: JobId, job: &Job, holding: &Holding, next: Next, no
         }
         // The world would not start it: without a pause it would be asked again at once, for ever.
         Next::Requeue(RequeueWhy::NodeLost) if !ran => {
+            JobsEvent::Requeued { job: id, not_before: now + policy.retry_backoff, at: now }
+        }
+        Next::Requeue(RequeueWhy::StartStuck) => {
             JobsEvent::Requeued { job: id, not_before: now + policy.retry_backoff, at: now }
         }
         Next::Requeue(RequeueWhy::NodeLost | RequeueWhy::Evicted) => {

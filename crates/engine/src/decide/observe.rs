@@ -8,9 +8,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::conclude::{Learnt, conclude};
+use super::conclude::{Learnt, conclude, repair_deadline};
 use super::{Decision, Names, submit};
-use crate::event::{Event, FleetEvent, JobsEvent, LedgerEvent, Next, NodeFacts, Placement, RequeueWhy};
+use crate::event::{Event, FleetEvent, JobsEvent, LedgerEvent, NodeFacts, Placement};
 use crate::fleet::Fleet;
 use crate::input::{Exit, ObservedNode, ObservedTask, Rejection, Report, Scope, TaskRef, TaskStatus};
 use crate::job::Spec;
@@ -358,17 +358,15 @@ fn adopt_one(
     let at = running.iter().map(|&(_, since)| since).min().unwrap_or(now);
     let min = usize::try_from(spec.min).expect("a u32 fits a usize");
     let held: Vec<Placement> = running.iter().map(|&(place, _)| place).collect();
-    let numbers: Vec<u32> = held.iter().map(|place| place.task).collect();
+    let held_count = held.len();
     into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
     into.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at }));
     for (place, since) in running {
         into.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
     }
-    if numbers.len() < min {
-        let next = Next::Requeue(RequeueWhy::NodeLost);
-        into.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
-        let deadline = now + state.tenants.policy().stop_grace;
-        into.push(Event::Ledger(LedgerEvent::Stopping { job, tasks: numbers, deadline, at: now }));
+    if held_count < min {
+        let deadline = repair_deadline(state, now);
+        into.push(Event::Ledger(LedgerEvent::Broken { job, deadline, at: now }));
     }
 }
 

@@ -1,31 +1,53 @@
-//! A draft: the state with some starts tried on it.
+//! A draft: the state with some starts and evictions tried on it.
 //!
-//! It keeps its own rooms for the nodes it touched and its own sums of use; the state stays as it is. One undo
-//! list, one kind of mark.
+//! It keeps its own rooms for the nodes it touched and its own sums of use; the state stays as it is. Everything
+//! that is tried is an operation with an inverse: one undo list, one kind of mark.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::event::Placement;
-use crate::rooms::{Room, Rooms};
+use crate::ledger::Standing;
+use crate::policy::Policy;
+use crate::rooms::{Drains, Room, Rooms};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{GpuUnits, NodeId, PoolId, Resources, TenantId, TrustId};
+use crate::units::{GpuUnits, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
-/// The state with some starts tried on it.
+/// The state with some starts and evictions tried on it.
 pub struct Draft<'a> {
     /// What it is a draft on.
     pub state: &'a State,
+    /// The policy it is made by.
+    pub policy: &'a Policy,
     /// The tenant tree it counts in.
     pub tree: &'a Tree,
+    /// When it is made.
+    pub now: Timestamp,
     touched: Rooms,
     used: Amounts,
-    shares: Amounts,
-    undo: Vec<Undo>,
+    shares: &'a Amounts,
+    standings: BTreeMap<TenantId, BTreeMap<Standing, Vec<u64>>>,
+    done: Vec<Op>,
 }
 
-enum Undo {
-    Room { node: NodeId, before: Option<Room> },
-    Used { tenant: TenantId, charge: Vec<u64> },
+/// Something that was tried.
+enum Op {
+    Take(Step),
+    Drain(Step),
+    Undrain(Step),
+    Count { standing: Standing, amount: Vec<u64>, more: bool },
+}
+
+/// What one task takes and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Where.
+    pub place: Placement,
+    /// Beside GPUs.
+    pub resources: Resources,
+    /// Whose neighbours it may have.
+    pub trust: TrustId,
 }
 
 /// A point to roll back to.
@@ -34,22 +56,36 @@ pub struct Mark(usize);
 
 impl<'a> Draft<'a> {
     /// A draft with nothing tried yet.
-    pub fn on(state: &'a State, tree: &'a Tree) -> Self {
-        let used = tree.subtree_use(&tree.own_use(state));
-        let demand = tree.subtree_demand(&tree.own_demand(state));
-        let shares = tree.fair_shares(&demand, &tree.capacity(state));
-        Self { state, tree, touched: Rooms::default(), used, shares, undo: Vec::new() }
+    pub fn on(
+        state: &'a State,
+        policy: &'a Policy,
+        tree: &'a Tree,
+        shares: &'a Amounts,
+        now: Timestamp,
+    ) -> Self {
+        let used = tree.subtree_use(&tree.own_planned(state));
+        let (touched, standings, done) = (Rooms::default(), BTreeMap::new(), Vec::new());
+        Self { state, policy, tree, now, touched, used, shares, standings, done }
     }
 
-    /// What a tenant holds with everyone below it, by meter.
+    /// What a tenant would hold with everyone below it, by meter.
     pub fn used(&self, tenant: TenantId) -> &[u64] {
         &self.used[tenant.index()]
     }
 
     /// A tenant's fair share, by meter. It does not change with what is tried: starting turns waiting demand
-    /// into running demand.
+    /// into running demand, and evicting turns it back.
     pub fn share(&self, tenant: TenantId) -> &[u64] {
         &self.shares[tenant.index()]
+    }
+
+    /// What a tenant's own work would hold, by how it stands.
+    pub fn standings(&mut self, tenant: TenantId) -> &mut BTreeMap<Standing, Vec<u64>> {
+        let (state, tree) = (self.state, self.tree);
+        self.standings.entry(tenant).or_insert_with(|| {
+            let metered = |(standing, used)| (standing, tree.metered(used));
+            state.ledger.planned(tenant).map(metered).collect()
+        })
     }
 
     /// The room of a node as it would be.
@@ -57,68 +93,88 @@ impl<'a> Draft<'a> {
         self.touched.get(node).or_else(|| self.state.ledger.rooms().get(node))
     }
 
-    /// Open nodes of a pool with exactly so many GPUs free: touched ones first, so that what was begun is filled.
-    pub fn with_whole_free(&self, pool: PoolId, count: u8) -> impl Iterator<Item = NodeId> {
-        let rest = self.state.ledger.rooms().with_whole_free(pool, count);
-        self.touched.with_whole_free(pool, count).chain(rest.filter(|&node| self.touched.get(node).is_none()))
+    /// Open nodes of a pool with exactly so many GPUs free, in node order.
+    pub fn with_whole_free(&self, pool: PoolId, drains: Drains, count: u8) -> impl Iterator<Item = NodeId> {
+        let rest = self.state.ledger.rooms().with_whole_free(pool, drains, count);
+        let untouched = rest.filter(|&node| self.touched.get(node).is_none());
+        merge(self.touched.with_whole_free(pool, drains, count), untouched)
     }
 
     /// GPUs that are held in part and have at least `least` left, tightest first.
     pub fn partly_free(&self, pool: PoolId, least: GpuUnits) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
         let rest = self.state.ledger.rooms().partly_free(pool, least);
-        merge(
-            self.touched.partly_free(pool, least),
-            rest.filter(|&(_, node, _)| self.touched.get(node).is_none()),
-        )
+        let untouched = rest.filter(|&(_, node, _)| self.touched.get(node).is_none());
+        merge(self.touched.partly_free(pool, least), untouched)
     }
 
     /// A point to roll back to.
     pub fn mark(&self) -> Mark {
-        Mark(self.undo.len())
+        Mark(self.done.len())
     }
 
     /// A task takes a place.
-    pub fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
-        let before = self.touched.get(place.node).cloned();
-        if before.is_none() {
-            let room = self.state.ledger.rooms().get(place.node).expect("a place is on a node that is there");
-            self.touched.put(place.node, room.clone());
-        }
-        self.undo.push(Undo::Room { node: place.node, before });
-        self.touched.take(place, resources, trust);
+    pub fn take(&mut self, step: Step) {
+        self.touch(step.place.node);
+        self.touched.take(&step.place, step.resources, step.trust);
+        self.done.push(Op::Take(step));
     }
 
-    /// A tenant, and everyone above it, is charged.
-    pub fn charge(&mut self, tenant: TenantId, charge: Vec<u64>) {
-        self.change_use(tenant, &charge, |used, amount| used + amount);
-        self.undo.push(Undo::Used { tenant, charge });
+    /// A task that holds a place is told to leave.
+    pub fn drain(&mut self, step: Step) {
+        self.touch(step.place.node);
+        self.touched.drain(&step.place, step.resources);
+        self.done.push(Op::Drain(step));
+    }
+
+    /// A task that was told to leave on this draft is spared.
+    pub fn undrain(&mut self, step: Step) {
+        self.touched.undrain(&step.place, step.resources, step.trust);
+        self.done.push(Op::Undrain(step));
+    }
+
+    /// A tenant, and everyone above it, uses so much more or less.
+    pub fn count(&mut self, standing: Standing, amount: Vec<u64>, more: bool) {
+        self.change_use(standing, &amount, more);
+        self.done.push(Op::Count { standing, amount, more });
     }
 
     /// As it was at the mark.
     pub fn roll_back(&mut self, mark: Mark) {
-        assert!(mark.0 <= self.undo.len(), "a mark lies behind");
-        for step in self.undo.split_off(mark.0).into_iter().rev() {
-            match step {
-                Undo::Room { node, before: Some(room) } => self.touched.put(node, room),
-                Undo::Room { node, before: None } => self.touched.remove(node),
-                Undo::Used { tenant, charge } => {
-                    self.change_use(tenant, &charge, |used, amount| used - amount);
-                }
+        assert!(mark.0 <= self.done.len(), "a mark lies behind");
+        for op in self.done.split_off(mark.0).into_iter().rev() {
+            match op {
+                Op::Take(step) => self.touched.give_back(&step.place, step.resources),
+                Op::Drain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
+                Op::Undrain(step) => self.touched.drain(&step.place, step.resources),
+                Op::Count { standing, amount, more } => self.change_use(standing, &amount, !more),
             }
         }
     }
 
-    fn change_use(&mut self, tenant: TenantId, charge: &[u64], how: impl Fn(u64, u64) -> u64) {
+    fn touch(&mut self, node: NodeId) {
+        if self.touched.get(node).is_none() {
+            let room = self.state.ledger.rooms().get(node).expect("a place is on a node that is there");
+            self.touched.put(node, room.clone());
+        }
+    }
+
+    fn change_use(&mut self, standing: Standing, amount: &[u64], more: bool) {
+        let count = |total: &mut u64, part: u64| *total = if more { *total + part } else { *total - part };
         let tree = self.tree;
-        for above in tree.lineage(tenant) {
-            for (used, amount) in self.used[above.index()].iter_mut().zip(charge) {
-                *used = how(*used, *amount);
+        for tenant in tree.lineage(standing.tenant) {
+            for (total, &part) in self.used[tenant.index()].iter_mut().zip(amount) {
+                count(total, part);
             }
+        }
+        let own = self.standings(standing.tenant);
+        let held = own.entry(standing).or_insert_with(|| alloc::vec![0; amount.len()]);
+        for (total, &part) in held.iter_mut().zip(amount) {
+            count(total, part);
         }
     }
 }
 
-/// Two ascending streams as one.
+/// Two sorted streams as one.
 fn merge<T: Ord + Copy>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let (mut a, mut b) = (a.peekable(), b.peekable());
     core::iter::from_fn(move || match (a.peek(), b.peek()) {

@@ -1,66 +1,165 @@
-//! Who is next (rule 3): tenants level by level, then class, priority and age inside a tenant.
+//! Who is served next (rule 3).
+//!
+//! In each pass tenants are compared level by level, and inside a tenant kinds are. The best of every subtree is
+//! remembered; when a tenant's use changes, only its own line of ancestors is looked at again.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 
 use crate::job::Class;
-use crate::jobs::{Kind, KindKey};
-use crate::plan::Pass;
+use crate::jobs::{Kind, KindKey, More};
 use crate::plan::draft::Draft;
-use crate::plan::place;
+use crate::plan::lines::{self, Line, Pass};
+use crate::plan::place::{self, Ask};
 use crate::policy::Amount;
 use crate::state::State;
 use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
 
-/// Kinds that may still start in this plan.
-pub struct Candidates<'a> {
-    open: BTreeMap<KindId, Candidate<'a>>,
-    /// Oldest waiting job of a tenant with everyone below it.
-    oldest: BTreeMap<TenantId, (Timestamp, JobId)>,
+/// Which candidates have their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// How entitled they are, at least.
+    pub pass: Pass,
+    /// Of which class; of any where it is not said.
+    pub class: Option<Class>,
 }
 
-struct Candidate<'a> {
-    key: &'a KindKey,
-    /// Its oldest job that may start now.
-    first: (Timestamp, JobId),
-    /// Those after it, looked at only as far as they start.
+impl Turn {
+    /// The turns of a plan, in order. Within a guarantee, class comes before everything else.
+    pub const ALL: [Self; 5] = [
+        Self { pass: Pass::WithinGuarantee, class: Some(Class::Inference) },
+        Self { pass: Pass::WithinGuarantee, class: Some(Class::Interactive) },
+        Self { pass: Pass::WithinGuarantee, class: Some(Class::Batch) },
+        Self { pass: Pass::WithinFairShare, class: None },
+        Self { pass: Pass::Surplus, class: None },
+    ];
+}
+
+/// Jobs of one kind that want something.
+pub struct Candidate<'a> {
+    /// Which kind; none for more tasks of a job that starts in this plan.
+    pub kind: Option<KindId>,
+    /// What they have in common.
+    pub key: &'a KindKey,
+    /// What they lack, where they run already.
+    pub more: Option<More>,
+    /// The one that is served first.
+    pub first: (Timestamp, JobId),
     rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
-    /// The pool it is counted in before it lands.
-    pool: PoolId,
+    choices: Vec<Choice>,
 }
 
-/// The rank of a candidate; smaller is served first.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    class_first: Option<Class>,
-    levels: Vec<LevelRank>,
+/// A pool that a candidate may use.
+struct Choice {
+    pool: PoolId,
+    charge: Vec<u64>,
+    refused: bool,
+}
+
+impl<'a> Candidate<'a> {
+    /// The jobs of a kind, as far as they may start now.
+    pub fn of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Option<Self> {
+        let (state, now) = (draft.state, draft.now);
+        let may_start = move |&(_, job): &(Timestamp, JobId)| {
+            state.jobs.get(job).is_some_and(|job| job.not_before <= now)
+        };
+        let jobs = known.jobs.iter().copied().filter(may_start);
+        Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs))
+    }
+
+    /// More tasks for a job that starts in this plan, or a job that has to leave in it.
+    pub fn of_job(draft: &Draft<'a>, key: &'a KindKey, more: Option<More>, job: (Timestamp, JobId)) -> Option<Self> {
+        Self::new(draft, None, key, more, Box::new(core::iter::once(job)))
+    }
+
+    fn new(
+        draft: &Draft<'a>,
+        kind: Option<KindId>,
+        key: &'a KindKey,
+        more: Option<More>,
+        mut rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
+    ) -> Option<Self> {
+        let pools = match more {
+            Some(more) => alloc::vec![more.pool],
+            None => place::pools(draft.state, &key.shape),
+        };
+        let choice = |pool| Choice { pool, charge: draft.tree.charge(&key.shape, pool), refused: false };
+        let choices: Vec<Choice> = pools.into_iter().map(choice).collect();
+        let first = rest.next().filter(|_| !choices.is_empty())?;
+        Some(Self { kind, key, more, first, rest, choices })
+    }
+
+    /// True when it asks for more than a minimum.
+    pub fn is_surplus(&self) -> bool {
+        self.more.is_some_and(|more| !more.repair)
+    }
+
+    fn ask(&self, choice: &Choice) -> Ask<'a> {
+        Ask {
+            key: self.key,
+            tasks: self.more.map_or(self.key.min, |more| more.tasks),
+            first_task: 0,
+            pool: choice.pool,
+            domain: self.more.and_then(|more| more.domain),
+            charge: choice.charge.clone(),
+        }
+    }
+
+    /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
+    pub fn asks(&self, draft: &mut Draft<'_>, turn: Turn) -> Vec<(Ask<'a>, Pass)> {
+        let open = self.choices.iter().filter(|choice| !choice.refused);
+        let asks = open.map(|choice| self.ask(choice));
+        let judged = asks.map(|ask| {
+            let pass = lines::pass(draft, &ask);
+            (ask, pass)
+        });
+        judged.filter(|&(_, pass)| pass <= turn.pass).collect()
+    }
+
+    fn rank(&self) -> Inside {
+        Inside {
+            class: self.key.class,
+            priority: Reverse(self.key.priority),
+            surplus: self.is_surplus(),
+            age: self.first,
+        }
+    }
+}
+
+/// Where a candidate stands inside its tenant, fields in the order in which they decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Inside {
     class: Class,
     priority: Reverse<i32>,
+    surplus: bool,
     age: (Timestamp, JobId),
 }
 
-/// The rank of one tenant among its siblings.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct LevelRank {
+/// Where a tenant stands among its siblings, fields in the order in which they decide.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Among {
     priority: Reverse<i32>,
     neediness: Ratio,
+    class: Option<Class>,
     larger_line: Reverse<u64>,
     oldest: (Timestamp, JobId),
     path: u32,
 }
 
-/// How much of its line a tenant has; compared without rounding.
+/// What is used of a line; the smaller the needier.
 #[derive(Clone, Copy, Debug)]
 pub struct Ratio {
-    used: u64,
-    line: u64,
+    /// So much.
+    pub used: u64,
+    /// Of so much.
+    pub line: u64,
 }
 
 impl Ord for Ratio {
     fn cmp(&self, other: &Self) -> Ordering {
-        // A line of nothing is the least needy; among those, who has less is needier.
+        // Whoever has no line is least needy; among those, who has less is needier.
         match (self.line, other.line) {
             (0, 0) => self.used.cmp(&other.used),
             (0, _) => Ordering::Greater,
@@ -87,85 +186,171 @@ impl PartialEq for Ratio {
 
 impl Eq for Ratio {}
 
-impl<'a> Candidates<'a> {
-    /// The kinds worth trying, with the jobs of each that may start now.
-    pub fn new(state: &'a State, kinds: Vec<(KindId, &'a Kind)>, now: Timestamp) -> Self {
-        let mut candidates = Self { open: BTreeMap::new(), oldest: BTreeMap::new() };
-        // Of all that waits, also what is not tried again: a memory must not change who is served first.
-        for kind in state.jobs.waiting().values() {
+/// The candidates of a plan, in the order of rule 3.
+pub struct Queue<'a> {
+    candidates: Vec<Candidate<'a>>,
+    open: BTreeMap<TenantId, BTreeSet<(Inside, usize)>>,
+    /// Of all that waits, also what is not tried again: a memory must not change who is served first.
+    oldest: BTreeMap<TenantId, (Timestamp, JobId)>,
+    best: BTreeMap<TenantId, usize>,
+    turn: Turn,
+}
+
+impl<'a> Queue<'a> {
+    /// A queue of these candidates.
+    pub fn new(state: &'a State, candidates: Vec<Candidate<'a>>) -> Self {
+        let turn = Turn::ALL[0];
+        let mut queue =
+            Self { candidates: Vec::new(), open: BTreeMap::new(), oldest: BTreeMap::new(), best: BTreeMap::new(), turn };
+        for kind in state.jobs.waiting().values().chain(state.jobs.growing().values()) {
             let Some(&first) = kind.jobs.first() else { continue };
-            for tenant in state.tenants.lineage(kind.key.tenant) {
-                let oldest = candidates.oldest.entry(tenant).or_insert(first);
-                *oldest = first.min(*oldest);
+            queue.note_oldest(state, kind.key.tenant, first);
+        }
+        for candidate in candidates {
+            queue.add(state, candidate);
+        }
+        queue
+    }
+
+    fn note_oldest(&mut self, state: &State, tenant: TenantId, job: (Timestamp, JobId)) {
+        for tenant in state.tenants.lineage(tenant) {
+            let oldest = self.oldest.entry(tenant).or_insert(job);
+            *oldest = job.min(*oldest);
+        }
+    }
+
+    /// One more candidate.
+    pub fn add(&mut self, state: &State, candidate: Candidate<'a>) {
+        let tenant = candidate.key.tenant;
+        if !self.oldest.contains_key(&tenant) {
+            self.note_oldest(state, tenant, candidate.first);
+        }
+        self.open.entry(tenant).or_default().insert((candidate.rank(), self.candidates.len()));
+        self.candidates.push(candidate);
+    }
+
+    /// A candidate by its number.
+    pub fn get(&self, at: usize) -> &Candidate<'a> {
+        &self.candidates[at]
+    }
+
+    /// Every candidate.
+    pub fn iter(&self) -> impl Iterator<Item = &Candidate<'a>> {
+        self.candidates.iter()
+    }
+
+    /// Begins a turn.
+    pub fn begin(&mut self, draft: &mut Draft<'_>, turn: Turn) {
+        self.turn = turn;
+        self.best.clear();
+        let tree = draft.tree;
+        for &root in tree.roots() {
+            self.look_below(draft, root);
+        }
+    }
+
+    fn look_below(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
+        if !self.oldest.contains_key(&tenant) {
+            return;
+        }
+        let tree = draft.tree;
+        for &child in &tree.lines[tenant.index()].children {
+            self.look_below(draft, child);
+        }
+        self.look_at(draft, tenant);
+    }
+
+    /// The use of a tenant changed, or its candidates did.
+    pub fn touch(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
+        let tree = draft.tree;
+        for tenant in tree.lineage(tenant) {
+            self.look_at(draft, tenant);
+        }
+    }
+
+    fn look_at(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
+        let own = self.own_best(draft, tenant);
+        let tree = draft.tree;
+        let best = own.or_else(|| self.best_of(draft, &tree.lines[tenant.index()].children));
+        match best {
+            Some(best) => self.best.insert(tenant, best),
+            None => self.best.remove(&tenant),
+        };
+    }
+
+    fn own_best(&self, draft: &mut Draft<'_>, tenant: TenantId) -> Option<usize> {
+        let turn = self.turn;
+        let open = self.open.get(&tenant)?.iter();
+        let mut of_class = open.filter(|(inside, _)| turn.class.is_none_or(|class| inside.class == class));
+        of_class.find(|&&(_, at)| !self.candidates[at].asks(draft, turn).is_empty()).map(|&(_, at)| at)
+    }
+
+    fn best_of(&self, draft: &Draft<'_>, siblings: &[TenantId]) -> Option<usize> {
+        let with_best = siblings.iter().filter_map(|tenant| Some((*tenant, *self.best.get(tenant)?)));
+        with_best.min_by_key(|&(tenant, at)| self.among(draft, tenant, at)).map(|(_, at)| at)
+    }
+
+    /// The candidate that is served next.
+    pub fn next(&self, draft: &Draft<'_>) -> Option<usize> {
+        self.best_of(draft, draft.tree.roots())
+    }
+
+    /// Its first job has what it asked for.
+    pub fn served(&mut self, at: usize) {
+        self.close(at);
+        let candidate = &mut self.candidates[at];
+        if let Some(next) = candidate.rest.next() {
+            candidate.first = next;
+            self.reopen(at);
+        }
+    }
+
+    /// None of its jobs has a place in these pools.
+    pub fn refused(&mut self, at: usize, pools: &[PoolId]) {
+        let choices = &mut self.candidates[at].choices;
+        choices.iter_mut().filter(|choice| pools.contains(&choice.pool)).for_each(|choice| choice.refused = true);
+        if choices.iter().all(|choice| choice.refused) {
+            self.close(at);
+        }
+    }
+
+    /// What was refused is tried again: somebody left.
+    pub fn reopen_all(&mut self) {
+        for at in 0..self.candidates.len() {
+            let refused = self.candidates[at].choices.iter().any(|choice| choice.refused);
+            if refused {
+                self.candidates[at].choices.iter_mut().for_each(|choice| choice.refused = false);
+                self.reopen(at);
             }
         }
-        for (id, kind) in kinds {
-            let may_start = move |&(_, job): &(Timestamp, JobId)| {
-                state.jobs.get(job).is_some_and(|job| job.not_before <= now)
-            };
-            let mut rest = kind.jobs.iter().copied().filter(may_start);
-            let pool = state.fleet.pool_ids().find(|&pool| place::may_use(state, &kind.key, pool));
-            let (Some(first), Some(pool)) = (rest.next(), pool) else { continue };
-            candidates.open.insert(id, Candidate { key: &kind.key, first, rest: Box::new(rest), pool });
-        }
-        candidates
     }
 
-    /// The kind that is served next in this pass, with its oldest job.
-    pub fn next(&self, draft: &Draft<'_>, pass: Pass) -> Option<(KindId, JobId)> {
-        let eligible = self.open.iter().filter(|(_, candidate)| in_pass(draft, candidate, pass));
-        let (kind, candidate) = eligible.min_by_key(|(_, candidate)| self.rank(draft, candidate, pass))?;
-        Some((*kind, candidate.first.1))
+    fn reopen(&mut self, at: usize) {
+        let candidate = &self.candidates[at];
+        self.open.entry(candidate.key.tenant).or_default().insert((candidate.rank(), at));
     }
 
-    /// Its oldest job has its places.
-    pub fn started(&mut self, kind: KindId) {
-        let candidate = self.open.get_mut(&kind).expect("only a candidate starts");
-        match candidate.rest.next() {
-            Some(next) => candidate.first = next,
-            None => self.refused(kind),
+    fn close(&mut self, at: usize) {
+        let candidate = &self.candidates[at];
+        if let Some(open) = self.open.get_mut(&candidate.key.tenant) {
+            open.remove(&(candidate.rank(), at));
         }
     }
 
-    /// None of its jobs fits any more in this plan.
-    pub fn refused(&mut self, kind: KindId) {
-        self.open.remove(&kind);
-    }
-
-    fn rank(&self, draft: &Draft<'_>, candidate: &Candidate<'_>, pass: Pass) -> Rank {
-        let key = candidate.key;
-        let charge = draft.tree.charge(&key.shape, candidate.pool);
-        let mut levels: Vec<LevelRank> = draft
-            .tree
-            .lineage(key.tenant)
-            .map(|tenant| self.level_rank(draft, tenant, &charge, pass))
-            .collect();
-        levels.reverse();
-        Rank {
-            class_first: (pass == Pass::WithinGuarantee).then_some(key.class),
-            levels,
-            class: key.class,
-            priority: Reverse(key.priority),
-            age: candidate.first,
-        }
-    }
-
-    fn level_rank(&self, draft: &Draft<'_>, tenant: TenantId, charge: &[u64], pass: Pass) -> LevelRank {
+    fn among(&self, draft: &Draft<'_>, tenant: TenantId, at: usize) -> Among {
+        let candidate = &self.candidates[at];
         let line = &draft.tree.lines[tenant.index()];
-        let (used, share) = (draft.used(tenant), draft.share(tenant));
-        let asked = (0..charge.len()).filter(|&meter| charge[meter] > 0);
-        let ratios = asked.map(|meter| {
-            let promised = match (pass, line.quotas[meter].guaranteed) {
-                (_, Amount::Unlimited) => return Ratio { used: 0, line: u64::MAX },
-                (Pass::WithinGuarantee, Amount::Of(guaranteed)) => guaranteed,
-                (Pass::WithinFairShare | Pass::Surplus, Amount::Of(_)) => share[meter],
-            };
-            Ratio { used: used[meter], line: promised }
-        });
-        let neediness = ratios.max().unwrap_or(Ratio { used: 0, line: 0 });
-        LevelRank {
+        let at = match self.turn.pass {
+            Pass::WithinGuarantee => Line::Guarantee,
+            Pass::WithinFairShare | Pass::Surplus => Line::FairShare,
+        };
+        let open = candidate.choices.iter().find(|choice| !choice.refused);
+        let charge = &open.unwrap_or(&candidate.choices[0]).charge;
+        let neediness = neediness(draft, tenant, charge, at);
+        Among {
             priority: Reverse(line.priority),
             neediness,
+            class: (self.turn.pass == Pass::WithinFairShare).then_some(candidate.key.class),
             larger_line: Reverse(neediness.line),
             oldest: self.oldest[&tenant],
             path: line.path_rank,
@@ -173,18 +358,12 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// True when the tenant, with the job, stays within the pass's line in everything the job asks for.
-fn in_pass(draft: &Draft<'_>, candidate: &Candidate<'_>, pass: Pass) -> bool {
-    let key = candidate.key;
-    let line = &draft.tree.lines[key.tenant.index()];
-    let (used, share) = (draft.used(key.tenant), draft.share(key.tenant));
-    let charge = draft.tree.charge(&key.shape, candidate.pool);
-    (0..charge.len()).filter(|&meter| charge[meter] > 0).all(|meter| {
-        let after = used[meter].saturating_add(charge[meter].saturating_mul(u64::from(key.min)));
-        match (pass, line.quotas[meter].guaranteed) {
-            (Pass::Surplus, _) | (_, Amount::Unlimited) => true,
-            (Pass::WithinGuarantee, Amount::Of(guaranteed)) => after <= guaranteed,
-            (Pass::WithinFairShare, Amount::Of(_)) => after <= share[meter],
-        }
-    })
+/// What is used of a tenant's line, the largest over what is asked for.
+pub fn neediness(draft: &Draft<'_>, tenant: TenantId, charge: &[u64], at: Line) -> Ratio {
+    let asked = (0..charge.len()).filter(|&meter| charge[meter] > 0);
+    let ratios = asked.map(|meter| match lines::line(draft, tenant, meter, at) {
+        Amount::Unlimited => Ratio { used: 0, line: u64::MAX },
+        Amount::Of(line) => Ratio { used: draft.used(tenant)[meter], line },
+    });
+    ratios.max().unwrap_or(Ratio { used: 0, line: 0 })
 }

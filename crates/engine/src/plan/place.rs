@@ -1,97 +1,81 @@
-//! Where a gang goes: all of its minimum or nothing, on GPUs of one model, within its limits and its domain.
+//! Where tasks go: all that were asked for or none, on GPUs of one model, within one domain where that is asked.
 //!
-//! Each task takes the tightest node that fits, so that large holes stay whole. Ties go to nodes this draft has
-//! already begun to fill, then to the lower id.
+//! Each task takes the tightest node that fits, so that large holes stay whole; nodes that nobody is leaving come
+//! first, because work there starts at once. Ties go to the lower id.
+//!
+//! Tasks of one gang are alike, and what one of them takes on a node never changes what fits on another. So the
+//! number that fits is a sum over nodes, and a gang fits if that sum is large enough: [`Fit`] keeps it while victims
+//! are taken and spared.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::event::Placement;
-use crate::job::GpuAsk;
+use crate::job::{GpuAsk, Shape};
 use crate::jobs::KindKey;
-use crate::plan::Obstacles;
-use crate::plan::draft::Draft;
-use crate::policy::Amount;
-use crate::rooms::{Room, pick_gpus};
+use crate::plan::draft::{Draft, Step};
+use crate::rooms::{Drains, Room, pick_gpus};
 use crate::state::State;
-use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources, TenantId};
+use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources};
 
-/// Places the minimum of one job of a kind on the draft, or leaves the draft as it was.
-pub fn start(draft: &mut Draft<'_>, key: &KindKey) -> Result<Vec<Placement>, Obstacles> {
-    let mut obstacles = Obstacles::default();
-    for pool in pools(draft.state, key) {
-        let charge = draft.tree.charge(&key.shape, pool);
-        let (fits, tightest) = tasks_within_limits(draft, key, &charge);
-        if let Some(tenant) = tightest.filter(|_| fits < key.min) {
-            obstacles.limits.push(tenant);
-            continue;
-        }
-        if let Some(tasks) = place_gang(draft, key, pool) {
-            draft.charge(key.tenant, charge.iter().map(|each| each * u64::from(key.min)).collect());
-            return Ok(tasks);
-        }
-        obstacles.room = true;
-    }
-    Err(obstacles)
+/// What is asked for in one pool, all or nothing.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// What the tasks have in common.
+    pub key: &'a KindKey,
+    /// So many.
+    pub tasks: u32,
+    /// The number of the first.
+    pub first_task: u32,
+    /// Where.
+    pub pool: PoolId,
+    /// The domain that the rest of the gang is in.
+    pub domain: Option<u32>,
+    /// What one task is charged, by meter.
+    pub charge: Vec<u64>,
 }
 
-/// Adds tasks to a gang that has its minimum, up to the wanted number, as far as room and limits go.
-pub fn grow(draft: &mut Draft<'_>, key: &KindKey, tasks: &mut Vec<Placement>) {
-    let Some(&first) = tasks.first() else { return };
-    let charge = draft.tree.charge(&key.shape, first.pool);
-    let (fits, _) = tasks_within_limits(draft, key, &charge);
+impl Ask<'_> {
+    /// What all of it is charged.
+    pub fn total(&self) -> Vec<u64> {
+        self.charge.iter().map(|each| each.saturating_mul(u64::from(self.tasks))).collect()
+    }
+
+    fn step(&self, place: Placement) -> Step {
+        Step { place, resources: self.key.shape.resources, trust: self.key.trust }
+    }
+}
+
+/// Places everything that is asked for on the draft, or leaves the draft as it was.
+pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Vec<Placement>> {
+    let Some(level) = ask.key.topology.gang_within else {
+        return place_all(draft, ask, &|_| true);
+    };
     let state = draft.state;
-    let domain = key.topology.gang_within.map(|level| (level, domain_of(state, first.node, level)));
-    let within = |node| domain.is_none_or(|(level, domain)| domain_of(state, node, level) == domain);
-    for task in key.min..key.tasks.min(key.min.saturating_add(fits)) {
-        let Some(place) = place_task(draft, key, first.pool, task, &within) else { return };
-        draft.charge(key.tenant, charge.clone());
-        tasks.push(place);
-    }
+    let fit = Fit::of(draft, ask);
+    fit.domains(ask).into_iter().find_map(|domain| {
+        place_all(draft, ask, &|node| domain_of(state, node, level) == Some(domain))
+    })
 }
 
-/// True when a job of this kind may be charged in the pool.
-pub fn may_use(state: &State, key: &KindKey, pool: PoolId) -> bool {
+/// True when a task of this shape may be charged in the pool.
+pub fn may_use(state: &State, shape: &Shape, pool: PoolId) -> bool {
     let has_gpus = !state.fleet.model(pool).is_empty();
-    match key.shape.gpus {
-        GpuAsk::Whole(0) => state.fleet.set_has_pool(key.shape.devices, pool),
-        _ => has_gpus && state.fleet.set_has_pool(key.shape.devices, pool),
-    }
+    let fits = has_gpus || shape.gpus == GpuAsk::Whole(0);
+    fits && state.fleet.set_has_pool(shape.devices, pool)
 }
 
 /// The pools to try, in order: work without GPUs goes to nodes without GPUs first.
-fn pools(state: &State, key: &KindKey) -> Vec<PoolId> {
-    let mut pools: Vec<PoolId> = state.fleet.pool_ids().filter(|&pool| may_use(state, key, pool)).collect();
+pub fn pools(state: &State, shape: &Shape) -> Vec<PoolId> {
+    let mut pools: Vec<PoolId> = state.fleet.pool_ids().filter(|&pool| may_use(state, shape, pool)).collect();
     pools.sort_by_key(|&pool| !state.fleet.model(pool).is_empty());
     pools
 }
 
-/// How many more tasks every limit leaves room for, and whose limit is the tightest.
-fn tasks_within_limits(draft: &Draft<'_>, key: &KindKey, charge: &[u64]) -> (u32, Option<TenantId>) {
-    let mut tightest = (u32::MAX, None);
-    for tenant in draft.tree.lineage(key.tenant) {
-        let quotas = &draft.tree.lines[tenant.index()].quotas;
-        for ((quota, &used), &each) in quotas.iter().zip(draft.used(tenant)).zip(charge) {
-            let Amount::Of(limit) = quota.limit else { continue };
-            let fits = limit.saturating_sub(used).checked_div(each);
-            let fits = fits.and_then(|fits| u32::try_from(fits).ok()).unwrap_or(u32::MAX);
-            if fits < tightest.0 {
-                tightest = (fits, Some(tenant));
-            }
-        }
-    }
-    tightest
-}
-
-fn place_gang(draft: &mut Draft<'_>, key: &KindKey, pool: PoolId) -> Option<Vec<Placement>> {
-    let Some(level) = key.topology.gang_within else {
-        return place_minimum(draft, key, pool, &|_| true);
-    };
-    let state = draft.state;
-    let domains = domains_by_room(draft, key, pool, level);
-    domains.into_iter().find_map(|domain| {
-        place_minimum(draft, key, pool, &|node| domain_of(state, node, level) == Some(domain))
-    })
+/// The pool that a shape is demand in.
+pub fn first_pool(state: &State, shape: &Shape) -> Option<PoolId> {
+    let usable = state.fleet.pool_ids().filter(|&pool| may_use(state, shape, pool));
+    usable.min_by_key(|&pool| !state.fleet.model(pool).is_empty())
 }
 
 /// The domain of a level that a node is in.
@@ -100,34 +84,91 @@ pub fn domain_of(state: &State, node: NodeId, level: LevelId) -> Option<u32> {
     domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
 }
 
-/// Domains that might hold the gang, the tightest first.
-fn domains_by_room(draft: &Draft<'_>, key: &KindKey, pool: PoolId, level: LevelId) -> Vec<u32> {
-    let mut room_in: BTreeMap<u32, u64> = BTreeMap::new();
-    for (node, _) in draft.state.ledger.rooms().iter() {
-        let Some(room) = draft.room(node).filter(|room| room.open && room.pool == pool) else { continue };
-        if let Some(domain) = domain_of(draft.state, node, level) {
-            *room_in.entry(domain).or_default() += u64::from(tasks_that_fit(room, key));
-        }
-    }
-    let mut fitting: Vec<(u64, u32)> = room_in
-        .into_iter()
-        .filter(|&(_, fits)| fits >= u64::from(key.min))
-        .map(|(domain, fits)| (fits, domain))
-        .collect();
-    fitting.sort_unstable();
-    fitting.into_iter().map(|(_, domain)| domain).collect()
+/// How many tasks of an ask fit, by domain.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    by_domain: BTreeMap<Option<u32>, u64>,
 }
 
-/// All of the minimum, or the draft as it was.
-fn place_minimum(
+impl Fit {
+    /// Counted on the draft, over the nodes that have room.
+    pub fn of(draft: &Draft<'_>, ask: &Ask<'_>) -> Self {
+        let mut fit = Self { by_domain: BTreeMap::new() };
+        for node in nodes_with_room(draft, ask) {
+            fit.add(draft, ask, node, true);
+        }
+        fit
+    }
+
+    /// Counts a node in or out, as it is on the draft.
+    pub fn add(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
+        let Some(room) = draft.room(node) else { return };
+        let allowed = room.open && room.pool == ask.pool && draft.state.fleet.set_has_node(ask.key.shape.nodes, node);
+        if !allowed {
+            return;
+        }
+        let domain = match ask.key.topology.gang_within {
+            None => None,
+            Some(level) => match domain_of(draft.state, node, level) {
+                None => return,
+                domain => domain,
+            },
+        };
+        let fits = u64::from(tasks_that_fit(room, ask.key));
+        let total = self.by_domain.entry(domain).or_default();
+        *total = if more { *total + fits } else { *total - fits };
+    }
+
+    /// True when all that is asked for fits somewhere.
+    pub fn is_enough(&self, ask: &Ask<'_>) -> bool {
+        let fits = |(&domain, &fits): (&Option<u32>, &u64)| {
+            fits >= u64::from(ask.tasks) && (ask.domain.is_none() || domain == ask.domain)
+        };
+        self.by_domain.iter().any(fits)
+    }
+
+    /// Domains that hold all that is asked for, the tightest first.
+    fn domains(&self, ask: &Ask<'_>) -> Vec<u32> {
+        let within = |domain: u32| ask.domain.is_none_or(|required| required == domain);
+        let mut fitting: Vec<(u64, u32)> = self
+            .by_domain
+            .iter()
+            .filter(|&(_, &fits)| fits >= u64::from(ask.tasks))
+            .filter_map(|(&domain, &fits)| Some((fits, domain.filter(|&domain| within(domain))?)))
+            .collect();
+        fitting.sort_unstable();
+        fitting.into_iter().map(|(_, domain)| domain).collect()
+    }
+}
+
+/// Nodes on which a task might fit.
+fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
+    let with_free = |from: u32| {
+        let from = u8::try_from(from).expect("a task asks for at most 16 GPUs");
+        let levels = from..=u8::try_from(GpuMask::MAX).expect("16 fits");
+        levels.flat_map(|free| {
+            let settled = draft.with_whole_free(ask.pool, Drains::No, free);
+            settled.chain(draft.with_whole_free(ask.pool, Drains::Yes, free))
+        })
+    };
+    match ask.key.shape.gpus {
+        GpuAsk::Whole(count) => with_free(count).collect(),
+        GpuAsk::Share(units) => {
+            let partly = draft.partly_free(ask.pool, units).map(|(_, node, _)| node);
+            with_free(1).chain(partly).collect()
+        }
+    }
+}
+
+/// All that is asked for, or the draft as it was.
+fn place_all(
     draft: &mut Draft<'_>,
-    key: &KindKey,
-    pool: PoolId,
+    ask: &Ask<'_>,
     within: &dyn Fn(NodeId) -> bool,
 ) -> Option<Vec<Placement>> {
     let mark = draft.mark();
-    let placed: Option<Vec<Placement>> =
-        (0..key.min).map(|task| place_task(draft, key, pool, task, within)).collect();
+    let numbers = ask.first_task..ask.first_task + ask.tasks;
+    let placed: Option<Vec<Placement>> = numbers.map(|task| place_task(draft, ask, task, within)).collect();
     if placed.is_none() {
         draft.roll_back(mark);
     }
@@ -136,64 +177,68 @@ fn place_minimum(
 
 fn place_task(
     draft: &mut Draft<'_>,
-    key: &KindKey,
-    pool: PoolId,
+    ask: &Ask<'_>,
     task: u32,
     within: &dyn Fn(NodeId) -> bool,
 ) -> Option<Placement> {
-    let (node, gpus) = find_place(draft, key, pool, within)?;
-    let units_each = match key.shape.gpus {
+    let (node, gpus) = find_place(draft, ask, within)?;
+    let units_each = match ask.key.shape.gpus {
         GpuAsk::Whole(_) => GpuUnits::WHOLE,
         GpuAsk::Share(units) => units,
     };
-    let place = Placement { task, node, pool, gpus, units_each };
-    draft.take(&place, key.shape.resources, key.trust);
+    let place = Placement { task, node, pool: ask.pool, gpus, units_each };
+    draft.take(ask.step(place));
     Some(place)
 }
 
-/// The tightest place for one task.
-fn find_place(
-    draft: &Draft<'_>,
-    key: &KindKey,
-    pool: PoolId,
-    within: &dyn Fn(NodeId) -> bool,
-) -> Option<(NodeId, GpuMask)> {
+/// The tightest place for one task, where nobody leaves if there is one.
+fn find_place(draft: &Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<(NodeId, GpuMask)> {
+    let key = ask.key;
     let allowed = |node: NodeId| {
         within(node)
             && draft.state.fleet.set_has_node(key.shape.nodes, node)
             && draft.room(node).is_some_and(|room| room.free().covers(&key.shape.resources))
     };
-    let least = match key.shape.gpus {
-        GpuAsk::Whole(count) => count,
-        GpuAsk::Share(units) => {
-            if let Some(found) = find_shared(draft, key, pool, units, &allowed) {
-                return Some(found);
-            }
-            1
-        }
+    let find = |drains| match key.shape.gpus {
+        GpuAsk::Whole(count) => find_whole(draft, ask, drains, count, &allowed),
+        GpuAsk::Share(units) => find_shared(draft, ask, drains, units, &allowed)
+            .or_else(|| find_whole(draft, ask, drains, 1, &allowed)),
     };
-    let from = u8::try_from(least).expect("a task asks for at most 16 GPUs");
+    find(Drains::No).or_else(|| find(Drains::Yes))
+}
+
+/// The node with the fewest free GPUs that are enough.
+fn find_whole(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    drains: Drains,
+    count: u32,
+    allowed: &dyn Fn(NodeId) -> bool,
+) -> Option<(NodeId, GpuMask)> {
+    let from = u8::try_from(count).expect("a task asks for at most 16 GPUs");
     let levels = from..=u8::try_from(GpuMask::MAX).expect("16 fits");
-    let mut nodes = levels.flat_map(|free| draft.with_whole_free(pool, free)).filter(|&node| allowed(node));
-    nodes.find_map(|node| {
+    let nodes = levels.flat_map(|free| draft.with_whole_free(ask.pool, drains, free));
+    nodes.filter(|&node| allowed(node)).find_map(|node| {
         let room = draft.room(node)?;
-        Some((node, pick_gpus(room, least, key.topology.task_on_island)?))
+        Some((node, pick_gpus(room, count, ask.key.topology.task_on_island)?))
     })
 }
 
 /// The GPU with the least left that still has enough, among those this trust domain already holds in part.
 fn find_shared(
     draft: &Draft<'_>,
-    key: &KindKey,
-    pool: PoolId,
+    ask: &Ask<'_>,
+    drains: Drains,
     units: GpuUnits,
     allowed: &dyn Fn(NodeId) -> bool,
 ) -> Option<(NodeId, GpuMask)> {
     let ours = |node: NodeId, at: u8| {
-        let gpu = draft.room(node).and_then(|room| room.gpus.get(usize::from(at)));
-        gpu.is_some_and(|gpu| gpu.free_for(key.trust) >= units)
+        let Some(room) = draft.room(node) else { return false };
+        let gpu = room.gpus.get(usize::from(at));
+        let here = (room.leaving > 0) == (drains == Drains::Yes);
+        here && gpu.is_some_and(|gpu| gpu.free_for(ask.key.trust) >= units)
     };
-    let mut gpus = draft.partly_free(pool, units);
+    let mut gpus = draft.partly_free(ask.pool, units);
     let (_, node, at) = gpus.find(|&(_, node, at)| ours(node, at) && allowed(node))?;
     let mut mask = GpuMask::default();
     mask.insert(usize::from(at));

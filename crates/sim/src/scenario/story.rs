@@ -8,7 +8,8 @@ use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Index};
 use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
 use wharf_engine::event::{
-    Asker, Event, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, RequeueWhy, TenantsEvent,
+    Asker, Event, Eviction, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, PromisesEvent,
+    RequeueWhy, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::state::State;
@@ -92,6 +93,7 @@ impl Story {
                 Event::Tenants(event) => tenants(&event),
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
+                Event::Promises(event) => self.promise(event),
             };
             self.lines.extend(sentence);
         }
@@ -116,7 +118,13 @@ impl Story {
         match reason {
             Reason::BackingOff { until } => format!("{token} until {}", span_text(until - self.start)),
             Reason::Short(shortfall) => shortage(token, shortfall, state),
-            Reason::Running | Reason::Starting | Reason::Leaving | Reason::Startable => token.to_owned(),
+            Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
+            Reason::Running
+            | Reason::Starting
+            | Reason::Repairing
+            | Reason::Leaving
+            | Reason::Startable
+            | Reason::Promised => token.to_owned(),
         }
     }
 
@@ -153,12 +161,17 @@ impl Story {
                 self.known(job).next = Some(next);
                 None
             }
+            JobsEvent::Stays { job, .. } => {
+                self.known(job).next = None;
+                None
+            }
             JobsEvent::Requeued { job, .. } => {
                 let known = self.known(job);
                 let why = match known.next {
                     Some(Next::Requeue(RequeueWhy::TaskFailed)) => "a task failed",
                     Some(Next::Requeue(RequeueWhy::NodeLost)) => "its node was lost",
                     Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
+                    Some(Next::Requeue(RequeueWhy::StartStuck)) => "it did not start in time",
                     Some(Next::End(_)) | None => "nobody knows why",
                 };
                 let sentence = format!("{} waits again: {why}", known.name);
@@ -192,10 +205,28 @@ impl Story {
                 let all = known.running == known.places.len() && !known.adopted;
                 all.then(|| format!("{} runs", known.name))
             }
-            LedgerEvent::Asked { job, by: Asker::Lever { who }, deadline, at, .. } => {
+            LedgerEvent::Asked { job, by, deadline, at, .. } => {
                 let grace = span_text(deadline - at);
-                Some(format!("{} asked to leave by {who}, grace {grace}", self.known(job).name))
+                let name = &self.known(job).name;
+                Some(match by {
+                    Asker::Lever { who } => format!("{name} asked to leave by {who}, grace {grace}"),
+                    Asker::Rules { .. } => format!("{name} asked to save its work, grace {grace}"),
+                })
             }
+            LedgerEvent::Evicted { job, tasks, receipt, .. } => Some(self.evicted(job, &tasks, &receipt)),
+            LedgerEvent::Withdrawn { job, .. } => Some(format!("{} may stay", self.known(job).name)),
+            LedgerEvent::Broken { job, deadline, at } => {
+                let within = span_text(deadline - at);
+                Some(format!("{} is below its minimum, to be repaired within {within}", self.known(job).name))
+            }
+            LedgerEvent::Grown { job, tasks, .. } => {
+                let places = self.places(&tasks);
+                let known = self.known(job);
+                known.places.extend(tasks.iter().copied());
+                let tasks = if tasks.len() == 1 { "task" } else { "tasks" };
+                Some(format!("{} gets more {tasks} on {places}", known.name))
+            }
+            LedgerEvent::Shed { job, task, .. } => Some(format!("{} gave up task {task}", self.known(job).name)),
             LedgerEvent::Acked { job, .. } => Some(format!("{} saved", self.known(job).name)),
             LedgerEvent::AskFailed { job, .. } => Some(format!("{} cannot save", self.known(job).name)),
             LedgerEvent::Stopping { job, .. } => Some(format!("{} stops", self.known(job).name)),
@@ -207,6 +238,34 @@ impl Story {
             LedgerEvent::OrphanGone { task } => Some(format!("{} is gone", self.orphan(task))),
             LedgerEvent::Carried { .. } => None,
         }
+    }
+
+    fn promise(&mut self, event: PromisesEvent) -> Option<String> {
+        match event {
+            PromisesEvent::Promised { job, tasks, .. } => {
+                let places = self.places(&tasks);
+                Some(format!("{} is promised {places}", self.known(job).name))
+            }
+            PromisesEvent::Released { job, .. } => {
+                Some(format!("the promise to {} cannot be kept", self.known(job).name))
+            }
+        }
+    }
+
+    fn evicted(&mut self, job: JobId, tasks: &[u32], receipt: &Eviction) -> String {
+        let beneficiary = self.known(receipt.beneficiary).name.clone();
+        let why = match receipt.why {
+            Why::Guarantee => "reclaim for the guarantee of",
+            Why::FairShare => "reclaim for the fair share of",
+            Why::Preempt => "preempted by",
+            Why::Move => "moved for",
+        };
+        let name = &self.known(job).name;
+        if receipt.whole {
+            return format!("{name} has to leave: {why} {beneficiary}");
+        }
+        let tasks: Vec<String> = tasks.iter().map(u32::to_string).collect();
+        format!("{name} gives up task {}: {why} {beneficiary}", tasks.join(", "))
     }
 
     fn started(&mut self, job: JobId, attempt: u32, tasks: Vec<Placement>, adopted: bool) -> String {

@@ -1,0 +1,97 @@
+//! Promises that can be kept now, promises that cannot be kept any more, and asks that serve nobody.
+
+use alloc::vec::Vec;
+
+use crate::event::{
+    Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase,
+};
+use crate::jobs::Phase;
+use crate::promises::Promise;
+use crate::state::State;
+use crate::units::{GpuUnits, JobId, Timestamp, TrustId};
+
+/// Who was promised places and can have them starts there; who cannot have them waits as before.
+pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
+    state.promises.iter().filter_map(|(job, promise)| one_due(state, job, promise, now)).collect()
+}
+
+fn one_due(state: &State, id: JobId, promise: &Promise, now: Timestamp) -> Option<Event> {
+    let job = state.jobs.get(id).expect("a promise belongs to a live job");
+    let (tasks, policy) = (promise.tasks.clone(), promise.policy);
+    if !promise.tasks.iter().all(|place| is_there(state, place)) {
+        return Some(Event::Promises(PromisesEvent::Released { job: id, at: now }));
+    }
+    let clear = |place: &Placement| {
+        state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place))
+    };
+    if !promise.tasks.iter().all(clear) {
+        return None;
+    }
+    match job.phase {
+        Phase::Waiting => {
+            let attempt = job.past.attempts + 1;
+            Some(Event::Ledger(LedgerEvent::Started { job: id, attempt, tasks, policy, at: now }))
+        }
+        Phase::Active => Some(Event::Ledger(LedgerEvent::Grown { job: id, tasks, policy, at: now })),
+        // It is moved and has not let go of its old places.
+        Phase::Leaving(_) => None,
+    }
+}
+
+/// True while the place is on a node that takes work, on GPUs that work.
+fn is_there(state: &State, place: &Placement) -> bool {
+    let Some(room) = state.ledger.rooms().get(place.node) else { return false };
+    let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
+    room.open && room.pool == place.pool && place.gpus.indexes().all(usable)
+}
+
+/// Work that was asked to leave for somebody who no longer needs it stays, unless it has saved its work or its
+/// place is spoken for.
+pub(super) fn withdrawals(state: &State, now: Timestamp) -> Vec<Event> {
+    let asked = state.ledger.deadlines().iter();
+    asked.flat_map(|&(_, job)| withdrawal(state, job, now)).collect()
+}
+
+fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
+    let holding = state.ledger.holding(id).expect("a deadline belongs to a holding");
+    let Some(Asker::Rules { beneficiary, .. }) = holding.asked_by else { return Vec::new() };
+    let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
+    let asked: Vec<&HeldTask> = holding.tasks.iter().filter(asked).collect();
+    let needed = state.promises.of(beneficiary).is_some();
+    if asked.is_empty() || needed || !all_may_stay(state, id, holding, &asked) {
+        return Vec::new();
+    }
+    let tasks = asked.iter().map(|task| task.place.task).collect();
+    let mut events = Vec::new();
+    if state.jobs.get(id).is_some_and(|job| job.phase != Phase::Active) {
+        events.push(Event::Jobs(JobsEvent::Stays { job: id, at: now }));
+    }
+    events.push(Event::Ledger(LedgerEvent::Withdrawn { job: id, tasks, at: now }));
+    events
+}
+
+/// True when nobody was given the places meanwhile and, for a whole job, no task of it is further on its way out.
+fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
+    let job = state.jobs.get(id).expect("what is held belongs to a live job");
+    let whole = job.phase != Phase::Active;
+    if whole && asked.len() < holding.holding_tasks().len() {
+        return false;
+    }
+    asked.iter().all(|task| is_free(state, &task.place, asked, job.spec.trust))
+        && asked.iter().all(|task| {
+            let room = state.ledger.rooms().get(task.place.node);
+            let others = asked.iter().filter(|other| other.place.node == task.place.node).count();
+            let needed = job.spec.shape.resources.times(u32::try_from(others).unwrap_or(u32::MAX));
+            room.is_some_and(|room| room.free().covers(&needed))
+        })
+}
+
+/// True when the planned room on the GPUs of a place is free for all of the tasks that are on them.
+fn is_free(state: &State, place: &Placement, tasks: &[&HeldTask], trust: TrustId) -> bool {
+    let Some(room) = state.ledger.rooms().get(place.node) else { return false };
+    place.gpus.indexes().all(|at| {
+        let free = room.gpus.get(at).map_or(GpuUnits::ZERO, |gpu| gpu.free_for(trust));
+        let on_it = tasks.iter().filter(|task| task.place.node == place.node && task.place.gpus.contains(at));
+        free.parts() >= on_it.map(|task| task.place.units_each.parts()).sum()
+    })
+}

@@ -1,0 +1,182 @@
+//! What one job holds: its tasks and how far each of them is.
+
+use alloc::vec::Vec;
+
+use crate::event::{HeldTask, Holding, LedgerEvent, Placement, TaskPhase};
+use crate::input::Exit;
+use crate::units::Timestamp;
+
+/// Whether a task takes its place, in the eyes of who plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It holds it.
+    Stays,
+    /// It was told to leave and is still there.
+    Leaves,
+    /// It is over.
+    Gone,
+}
+
+impl HeldTask {
+    /// A task whose place was just decided.
+    pub(crate) fn bound(place: Placement, at: Timestamp) -> Self {
+        Self { place, since: None, phase: TaskPhase::Bound, bound_at: at }
+    }
+
+    /// Whether it takes its place.
+    pub fn presence(&self) -> Presence {
+        match self.phase {
+            TaskPhase::Bound | TaskPhase::Running => Presence::Stays,
+            TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {
+                Presence::Leaves
+            }
+            TaskPhase::Gone { .. } => Presence::Gone,
+        }
+    }
+}
+
+impl Holding {
+    /// A gang that just got its places.
+    pub(crate) fn started(attempt: u32, policy: u32, tasks: &[Placement], at: Timestamp) -> Self {
+        let tasks = tasks.iter().map(|&place| HeldTask::bound(place, at)).collect();
+        Self { attempt, policy, at, asked_by: None, repair_by: None, next_task: 0, tasks }
+    }
+
+    /// A task by its number.
+    pub fn task(&self, task: u32) -> Option<&HeldTask> {
+        let at = self.tasks.binary_search_by_key(&task, |held| held.place.task).ok()?;
+        Some(&self.tasks[at])
+    }
+
+    fn task_mut(&mut self, task: u32) -> &mut HeldTask {
+        let at = self.tasks.binary_search_by_key(&task, |held| held.place.task);
+        &mut self.tasks[at.expect("an event names a task that was started")]
+    }
+
+    /// The number that the next task gets: numbers are not used twice in one attempt, so that a world that was told
+    /// to stop a task never mistakes another for it.
+    pub fn next_task(&self) -> u32 {
+        let last = self.tasks.last().map_or(0, |task| task.place.task + 1);
+        self.next_task.max(last)
+    }
+
+    /// What an event of this job changes in it.
+    pub(crate) fn apply(&mut self, event: &LedgerEvent) {
+        match event {
+            LedgerEvent::Running { task, since, .. } => {
+                let task = self.task_mut(*task);
+                task.since = Some(*since);
+                if task.phase == TaskPhase::Bound {
+                    task.phase = TaskPhase::Running;
+                }
+            }
+            LedgerEvent::Asked { tasks, by, deadline, at, .. } => {
+                self.asked_by = Some(by.clone());
+                self.set_phase(tasks, TaskPhase::Asked { deadline: *deadline, failed: false, at: *at });
+            }
+            LedgerEvent::Acked { tasks, checkpoint_at, .. } => {
+                self.set_phase(tasks, TaskPhase::Acked { checkpoint_at: *checkpoint_at });
+            }
+            LedgerEvent::AskFailed { tasks, .. } => {
+                for &task in tasks {
+                    if let TaskPhase::Asked { failed, .. } = &mut self.task_mut(task).phase {
+                        *failed = true;
+                    }
+                }
+            }
+            LedgerEvent::Stopping { tasks, deadline, .. } => {
+                self.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
+            }
+            LedgerEvent::Withdrawn { tasks, .. } => self.set_phase(tasks, TaskPhase::Running),
+            LedgerEvent::Gone { task, exit, at, .. } => {
+                self.set_phase(&[*task], TaskPhase::Gone { exit: *exit, at: *at });
+            }
+            LedgerEvent::Shed { task, .. } => {
+                self.next_task = self.next_task();
+                self.tasks.retain(|held| held.place.task != *task);
+            }
+            LedgerEvent::Grown { tasks, at, .. } => self.grow(tasks, *at),
+            LedgerEvent::Broken { deadline, .. } => self.repair_by = Some(*deadline),
+            LedgerEvent::Evicted { .. } => {}
+            LedgerEvent::Started { .. }
+            | LedgerEvent::Carried { .. }
+            | LedgerEvent::OrphanSeen { .. }
+            | LedgerEvent::OrphanGone { .. } => unreachable!("these do not change a holding"),
+        }
+        // Nothing is left to be repaired.
+        if self.repair_by.is_some() && self.staying().next().is_none() {
+            self.repair_by = None;
+        }
+    }
+
+    /// New tasks take the place of those that were lost.
+    fn grow(&mut self, tasks: &[Placement], at: Timestamp) {
+        self.next_task = self.next_task();
+        self.repair_by = None;
+        self.tasks.retain(|task| {
+            !matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. })
+        });
+        self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, at)));
+    }
+
+    fn set_phase(&mut self, tasks: &[u32], phase: TaskPhase) {
+        for &task in tasks {
+            self.task_mut(task).phase = phase;
+        }
+    }
+
+    /// Tasks that take their place, by number.
+    pub fn holding_tasks(&self) -> Vec<u32> {
+        self.tasks.iter().filter(|task| task.holds()).map(|task| task.place.task).collect()
+    }
+
+    /// Tasks that nobody told to leave.
+    pub fn staying(&self) -> impl Iterator<Item = &HeldTask> {
+        self.tasks.iter().filter(|task| task.stays())
+    }
+
+    /// How many tasks are over in that way.
+    pub fn exits(&self, exit: Exit) -> usize {
+        let gone = |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit: how, .. } if how == exit);
+        self.tasks.iter().filter(gone).count()
+    }
+
+    /// Since when the attempt runs: the first task's start.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.tasks.iter().filter_map(|task| task.since).min()
+    }
+
+    /// How long the attempt ran: from the first task's start to the last one's end, or to `now`.
+    pub fn ran(&self, now: Timestamp) -> u64 {
+        let Some(since) = self.since() else { return 0 };
+        let until = self.tasks.iter().map(|task| match task.phase {
+            TaskPhase::Gone { at, .. } => at,
+            _ => now,
+        });
+        until.max().map_or(0, |until| (until - since).0)
+    }
+
+    /// When the last of its tasks ended; `now` while one has not.
+    pub fn ended_at(&self, now: Timestamp) -> Timestamp {
+        let ends = self.tasks.iter().map(|task| match task.phase {
+            TaskPhase::Gone { at, .. } => at.min(now),
+            _ => now,
+        });
+        ends.max().unwrap_or(now)
+    }
+
+    /// Until when it was asked to save its work, if it was.
+    pub fn asked_until(&self) -> Option<Timestamp> {
+        let until = self.tasks.iter().filter_map(|task| match task.phase {
+            TaskPhase::Asked { deadline, .. } => Some(deadline),
+            _ => None,
+        });
+        until.min()
+    }
+
+    /// Since when the first of its tasks that do not run yet was given its place.
+    pub fn bound_since(&self) -> Option<Timestamp> {
+        let bound = self.tasks.iter().filter(|task| task.phase == TaskPhase::Bound);
+        bound.map(|task| if task.bound_at.0 == 0 { self.at } else { task.bound_at }).min()
+    }
+}

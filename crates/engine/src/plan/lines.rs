@@ -1,0 +1,181 @@
+//! Who may have what: passes, gates and lines (rules 1 to 3 and 6), each as one question to the draft.
+
+use alloc::vec::Vec;
+
+use crate::job::Class;
+use crate::jobs::KindKey;
+use crate::ledger::Standing;
+use crate::plan::draft::Draft;
+use crate::plan::place::Ask;
+use crate::policy::{Amount, Policy};
+use crate::units::TenantId;
+
+/// What a job may take, by how entitled its tenant is to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pass {
+    /// The tenant stays within its guarantee.
+    WithinGuarantee,
+    /// The tenant stays within its fair share.
+    WithinFairShare,
+    /// Whatever is free.
+    Surplus,
+}
+
+/// The line above which work of others may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The larger of fair share and guarantee: whom a guarantee takes from first.
+    Entitled,
+    /// What was promised.
+    Guarantee,
+    /// The fair share.
+    FairShare,
+}
+
+/// How a job of this kind stands among the work of its tenant.
+pub fn standing_of(key: &KindKey) -> Standing {
+    Standing {
+        tenant: key.tenant,
+        class: key.class,
+        priority: key.priority,
+        preemptible: key.preemptible,
+        grace: key.grace,
+    }
+}
+
+/// True when work that stands so may be taken for work that stands like `other`: a lower class, or a lower priority
+/// in the same class. Equals never.
+pub fn gives_way(standing: &Standing, other: &Standing) -> bool {
+    let lower = standing.class > other.class
+        || (standing.class == other.class && standing.priority < other.priority);
+    standing.preemptible && lower
+}
+
+/// True for work that no guarantee could get back in time: it may not borrow.
+pub fn is_fixed(standing: &Standing, policy: &Policy) -> bool {
+    !standing.preemptible || standing.grace > policy.preemption.borrow_grace_max
+}
+
+/// The meters an ask is charged in.
+pub fn asked(ask: &Ask<'_>) -> impl Iterator<Item = usize> {
+    (0..ask.charge.len()).filter(|&meter| ask.charge[meter] > 0)
+}
+
+/// What a tenant is promised or may call its own, in one meter.
+pub fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line) -> Amount {
+    let guaranteed = draft.tree.lines[tenant.index()].quotas[meter].guaranteed;
+    let share = draft.share(tenant)[meter];
+    match (guaranteed, line) {
+        (Amount::Unlimited, _) => Amount::Unlimited,
+        (Amount::Of(guaranteed), Line::Guarantee) => Amount::Of(guaranteed),
+        (Amount::Of(guaranteed), Line::Entitled) => Amount::Of(guaranteed.max(share)),
+        (Amount::Of(_), Line::FairShare) => Amount::Of(share),
+    }
+}
+
+/// True when a tenant with so much more stays within its line in everything that is asked for.
+pub fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line) -> bool {
+    asked(ask).all(|meter| {
+        let after = draft.used(tenant)[meter].saturating_add(all_of(ask, meter));
+        match line(draft, tenant, meter, at) {
+            Amount::Unlimited => true,
+            Amount::Of(line) => after <= line,
+        }
+    })
+}
+
+fn all_of(ask: &Ask<'_>, meter: usize) -> u64 {
+    ask.charge[meter].saturating_mul(u64::from(ask.tasks))
+}
+
+/// The pass that an ask is in: judged without the own tenant's work that would give way to it.
+pub fn pass(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Pass {
+    let below = below(draft, &standing_of(ask.key));
+    let within = |at: Line| {
+        asked(ask).all(|meter| {
+            let used = draft.used(ask.key.tenant)[meter].saturating_sub(below[meter]);
+            match line(draft, ask.key.tenant, meter, at) {
+                Amount::Unlimited => true,
+                Amount::Of(line) => used.saturating_add(all_of(ask, meter)) <= line,
+            }
+        })
+    };
+    if within(Line::Guarantee) {
+        Pass::WithinGuarantee
+    } else if within(Line::FairShare) {
+        Pass::WithinFairShare
+    } else {
+        Pass::Surplus
+    }
+}
+
+/// What the own tenant's work that would give way to work that stands so holds.
+pub fn below(draft: &mut Draft<'_>, own: &Standing) -> Vec<u64> {
+    let mut below = alloc::vec![0; draft.tree.meters.len()];
+    for (standing, held) in draft.standings(own.tenant) {
+        if gives_way(standing, own) {
+            below.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
+        }
+    }
+    below
+}
+
+/// Whose limit an ask would pass, if it does.
+pub fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
+    let passes = |tenant: &TenantId| {
+        let quotas = &draft.tree.lines[tenant.index()].quotas;
+        asked(ask).any(|meter| match quotas[meter].limit {
+            Amount::Unlimited => false,
+            Amount::Of(limit) => draft.used(*tenant)[meter].saturating_add(all_of(ask, meter)) > limit,
+        })
+    };
+    draft.tree.lineage(ask.key.tenant).find(passes)
+}
+
+/// Whose guarantee an ask for fixed work would pass: counted alone, it fits the guarantee of its tenant and of
+/// everyone above it.
+pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
+    let policy = draft.policy;
+    if policy.preemption.fixed_may_borrow || !is_fixed(&standing_of(ask.key), policy) {
+        return None;
+    }
+    let lineage: Vec<TenantId> = draft.tree.lineage(ask.key.tenant).collect();
+    lineage.into_iter().find(|&tenant| {
+        let fixed = fixed_below(draft, tenant);
+        let quotas = &draft.tree.lines[tenant.index()].quotas;
+        asked(ask).any(|meter| match quotas[meter].guaranteed {
+            Amount::Unlimited => false,
+            Amount::Of(guaranteed) => fixed[meter].saturating_add(all_of(ask, meter)) > guaranteed,
+        })
+    })
+}
+
+/// What fixed work of a tenant and everyone below it holds.
+fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Vec<u64> {
+    let (policy, tree) = (draft.policy, draft.tree);
+    let mut total = alloc::vec![0; tree.meters.len()];
+    for (standing, held) in draft.standings(tenant) {
+        if is_fixed(standing, policy) {
+            total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
+        }
+    }
+    for &child in &tree.lines[tenant.index()].children {
+        let below = fixed_below(draft, child);
+        total.iter_mut().zip(below).for_each(|(total, part)| *total += part);
+    }
+    total
+}
+
+/// True when a tenant's inference alone is above its guarantee in one of the meters.
+pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+    let mut total = alloc::vec![0u64; draft.tree.meters.len()];
+    for (standing, held) in draft.standings(tenant) {
+        if standing.class == Class::Inference {
+            total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
+        }
+    }
+    meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
+        Amount::Unlimited => false,
+        Amount::Of(guaranteed) => total[meter] > guaranteed,
+    })
+}

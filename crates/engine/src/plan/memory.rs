@@ -1,0 +1,177 @@
+//! What earlier plans found out: kinds that were refused, and what would lift each refusal.
+//!
+//! Losing it costs time, never an answer: after every step the simulator plans once without it and asserts that
+//! nothing was missed.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::plan::Plan;
+use crate::plan::lines::Pass;
+use crate::state::State;
+use crate::tree::Amounts;
+use crate::units::{KindId, PoolId, TenantId, Timestamp};
+
+/// What stood in the way, over all the pools that were tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Obstacles {
+    /// Limits of these tenants, each in some pool.
+    pub limits: Vec<TenantId>,
+    /// Guarantees of these tenants, which work that may not borrow would pass.
+    pub fixed: Vec<(PoolId, TenantId)>,
+    /// Pools without room, with the pass the kind was in there.
+    pub room: Vec<(PoolId, Pass)>,
+}
+
+impl Obstacles {
+    /// What stood in the way in one pool.
+    pub fn add(&mut self, pool: PoolId, pass: Pass, limit: Option<TenantId>) {
+        self.limits.extend(limit);
+        self.room.push((pool, pass));
+    }
+}
+
+/// Why a kind did not start, as far as the planner needs to remember.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What stood in the way.
+    pub by: Obstacles,
+    watches: Vec<Watch>,
+    policy: u32,
+    /// How many models there were: a new one may be to its liking.
+    pools: usize,
+    /// When time alone may lift it.
+    retry_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    /// Room in the pool.
+    Freed { pool: PoolId, stamp: u64 },
+    /// Anything in the pool: who starts there may have to leave again.
+    Changed { pool: PoolId, stamp: u64 },
+    /// The use of the tenant and of everyone below it.
+    Use { tenant: TenantId, stamp: u64 },
+    /// Everybody's fair share.
+    Shares { fingerprint: u64 },
+    /// The tenant's own.
+    Share { tenant: TenantId, fingerprint: u64 },
+}
+
+impl Refusal {
+    /// A refusal with the stamps of everything that could lift it.
+    pub(super) fn new(
+        state: &State,
+        tenant: TenantId,
+        by: Obstacles,
+        shares: &Amounts,
+        retry_at: Option<Timestamp>,
+    ) -> Self {
+        let top = state.tenants.lineage(tenant).last().unwrap_or(tenant);
+        let on_use = |tenant| Watch::Use { tenant, stamp: state.ledger.changed_of(tenant) };
+        let mut watches: Vec<Watch> = [tenant, top].into_iter().chain(by.limits.iter().copied()).map(on_use).collect();
+        watches.extend(by.fixed.iter().map(|&(_, tenant)| on_use(tenant)));
+        watches.push(Watch::Share { tenant, fingerprint: fingerprint(&shares[tenant.index()]) });
+        for &(pool, pass) in &by.room {
+            watches.push(match pass {
+                Pass::Surplus => Watch::Freed { pool, stamp: state.ledger.freed(pool) },
+                Pass::WithinGuarantee | Pass::WithinFairShare => {
+                    Watch::Changed { pool, stamp: state.ledger.changed(pool) }
+                }
+            });
+            if pass != Pass::Surplus {
+                watches.push(Watch::Shares { fingerprint: of_all(shares) });
+            }
+        }
+        let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
+        Self { by, watches, policy, pools, retry_at }
+    }
+
+    /// It was refused in other pools too.
+    pub(super) fn add(&mut self, other: Self) {
+        self.by.limits.extend(other.by.limits);
+        self.by.fixed.extend(other.by.fixed);
+        self.by.room.extend(other.by.room);
+        self.watches.extend(other.watches);
+        self.retry_at = earlier(self.retry_at, other.retry_at);
+    }
+
+    /// True while nothing has changed that could lift it.
+    fn holds(&self, state: &State, shares: &Amounts, all: u64, now: Timestamp) -> bool {
+        let unchanged = |watch: &Watch| match *watch {
+            Watch::Freed { pool, stamp } => state.ledger.freed(pool) == stamp,
+            Watch::Changed { pool, stamp } => state.ledger.changed(pool) == stamp,
+            Watch::Use { tenant, stamp } => state.ledger.changed_of(tenant) == stamp,
+            Watch::Shares { fingerprint } => all == fingerprint,
+            Watch::Share { tenant, fingerprint: known } => {
+                shares.get(tenant.index()).is_some_and(|share| fingerprint(share) == known)
+            }
+        };
+        let same_world = self.policy == state.tenants.version() && self.pools == state.fleet.pools().len();
+        let in_time = self.retry_at.is_none_or(|at| now < at);
+        same_world && in_time && self.watches.iter().all(unchanged)
+    }
+}
+
+/// Refusals that were given, by kind.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    refusals: BTreeMap<KindId, Refusal>,
+    /// The state and the moment of the last plan.
+    last: Option<(u64, Timestamp)>,
+}
+
+impl Memory {
+    /// Remembers what a plan found out, and forgets kinds that no longer wait.
+    pub fn remember(&mut self, plan: &Plan, state: &State, now: Timestamp) {
+        for (kind, refusal) in &plan.refusals {
+            self.refusals.insert(*kind, refusal.clone());
+        }
+        let known = |kind: &KindId| {
+            state.jobs.waiting().contains_key(kind) || state.jobs.growing().contains_key(kind)
+        };
+        let kinds = state.jobs.waiting().len() + state.jobs.growing().len();
+        if self.refusals.len() > 2 * kinds + 64 {
+            self.refusals.retain(|kind, _| known(kind));
+        }
+        self.last = Some((plan.basis, now));
+    }
+
+    /// True when neither the state nor the time says anything new since the last plan.
+    pub(super) fn nothing_changed(&self, state: &State, now: Timestamp) -> bool {
+        let Some((basis, planned_at)) = self.last else { return false };
+        let backed_off = state.jobs.next_start_allowed(planned_at).is_some_and(|at| at <= now);
+        basis == state.index() && !backed_off && self.wake().is_none_or(|at| now < at)
+    }
+
+    /// When time alone may lift a refusal.
+    pub fn wake(&self) -> Option<Timestamp> {
+        self.refusals.values().filter_map(|refusal| refusal.retry_at).min()
+    }
+
+    /// Kinds that are not refused, or whose refusal may be lifted.
+    pub(super) fn worth_trying(&self, state: &State, shares: &Amounts, now: Timestamp) -> Vec<KindId> {
+        let all = of_all(shares);
+        let kinds = state.jobs.waiting().keys().chain(state.jobs.growing().keys()).copied();
+        let refused = |kind: &KindId| {
+            self.refusals.get(kind).is_some_and(|refusal| refusal.holds(state, shares, all, now))
+        };
+        kinds.filter(|kind| !refused(kind)).collect()
+    }
+}
+
+/// The earlier of two moments, either of which may never come.
+pub(super) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    [a, b].into_iter().flatten().min()
+}
+
+/// A number that differs where amounts do, for all that matters here.
+fn fingerprint(amounts: &[u64]) -> u64 {
+    let mixed = |hash: u64, amount: &u64| (hash ^ amount).wrapping_mul(0x0000_0100_0000_01b3);
+    amounts.iter().fold(0xcbf2_9ce4_8422_2325, mixed)
+}
+
+fn of_all(shares: &Amounts) -> u64 {
+    let all: Vec<u64> = shares.iter().map(|share| fingerprint(share)).collect();
+    fingerprint(&all)
+}

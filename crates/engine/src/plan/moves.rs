@@ -1,0 +1,208 @@
+//! Moving: room in one piece for an ask, by giving jobs that may be moved another place (rule 13).
+//!
+//! Worked example: two nodes of 2 GPUs with one job of one GPU on each; somebody asks for 2 on one node. Two GPUs
+//! are free, but apart. One job moves beside the other, and the ask has its node. Nobody loses a place, nobody's use
+//! changes.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::event::{Placement, Why};
+use crate::job::GpuAsk;
+use crate::jobs::KindKey;
+use crate::plan::draft::{Draft, Mark, Step};
+use crate::plan::lines::standing_of;
+use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
+use crate::plan::reclaim::{Asker, is_ripe};
+use crate::plan::victims::{Unit, whole_job};
+use crate::rooms::{Drains, Room};
+use crate::units::{GpuMask, JobId, NodeId};
+
+/// The most nodes that are looked at as a target.
+const TARGETS_MAX: usize = 32;
+/// How many of them are tried as the first.
+const TRIES_MAX: usize = 8;
+
+/// A job that gets another place.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// What it gives up.
+    pub unit: Unit,
+    /// Where it goes.
+    pub tasks: Vec<Placement>,
+}
+
+/// The places of an ask, and who moves for it; or everything as it was.
+pub fn place_by_moving(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    asker: Asker,
+    untouchable: &BTreeSet<JobId>,
+) -> Option<(Vec<Placement>, Vec<Moved>)> {
+    let moves_max = usize::try_from(draft.policy.preemption.moves_max).unwrap_or(usize::MAX);
+    if moves_max == 0 || !enough_in_pieces(draft, ask) {
+        return None;
+    }
+    let targets = targets(draft, ask, asker, untouchable);
+    let start = draft.mark();
+    for first in 0..targets.len().min(TRIES_MAX) {
+        let found = try_targets(draft, ask, &targets[first..], moves_max);
+        if found.is_some() {
+            return found;
+        }
+        draft.roll_back(start);
+    }
+    None
+}
+
+/// A node that could take more of the ask if these jobs were elsewhere.
+struct Target {
+    units: Vec<Unit>,
+}
+
+fn try_targets(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    targets: &[Target],
+    moves_max: usize,
+) -> Option<(Vec<Placement>, Vec<Moved>)> {
+    let mut moving: Vec<Unit> = Vec::new();
+    for target in targets {
+        for unit in &target.units {
+            if moving.iter().all(|other| other.job != unit.job) {
+                drain(draft, unit);
+                moving.push(unit.clone());
+            }
+        }
+        if moving.len() > moves_max {
+            return None;
+        }
+        if Fit::of(draft, ask).is_enough(ask) {
+            return place_everybody(draft, ask, moving);
+        }
+    }
+    None
+}
+
+fn drain(draft: &mut Draft<'_>, unit: &Unit) {
+    for &step in &unit.steps {
+        draft.drain(step);
+    }
+    draft.count(unit.standing, unit.amount.clone(), false);
+}
+
+/// The ask first, then everybody who made way for it, the largest first.
+fn place_everybody(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    mut moving: Vec<Unit>,
+) -> Option<(Vec<Placement>, Vec<Moved>)> {
+    let before: Mark = draft.mark();
+    let placed = place(draft, ask)?;
+    moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
+    let mut moved = Vec::new();
+    for unit in moving {
+        let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
+        let key = KindKey::of(&job.spec);
+        let pool = unit.steps.first().map(|step| step.place.pool)?;
+        let again = Ask {
+            key: &key,
+            tasks: u32::try_from(unit.steps.len()).expect("a gang has at most 16,384 tasks"),
+            first_task: 0,
+            pool,
+            domain: None,
+            charge: draft.tree.charge(&key.shape, pool),
+        };
+        let Some(tasks) = place(draft, &again) else {
+            draft.roll_back(before);
+            return None;
+        };
+        draft.count(standing_of(&key), again.total(), true);
+        moved.push(Moved { unit, tasks });
+    }
+    Some((placed, moved))
+}
+
+/// True when the pool has as much free as is asked for, in whatever pieces.
+fn enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
+    let wanted = ask.key.shape.gpus.units().parts().saturating_mul(u64::from(ask.tasks));
+    let mut free = 0u64;
+    for room in rooms_with_room(draft, ask).into_iter().filter_map(|node| draft.room(node)) {
+        let left = room.gpus.iter().map(|gpu| gpu.free_for(ask.key.trust).parts());
+        free = free.saturating_add(left.sum());
+        if free >= wanted {
+            return true;
+        }
+    }
+    free >= wanted
+}
+
+/// Open nodes of the pool on which something is free, those with most first.
+fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
+    let most = u8::try_from(GpuMask::MAX).expect("16 fits");
+    let least = u8::from(ask.key.shape.gpus != GpuAsk::Whole(0));
+    let mut nodes: Vec<NodeId> = Vec::new();
+    for free in (least..=most).rev() {
+        nodes.extend(draft.with_whole_free(ask.pool, Drains::No, free));
+        nodes.extend(draft.with_whole_free(ask.pool, Drains::Yes, free));
+    }
+    let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
+    let partly = draft.partly_free(ask.pool, crate::units::GpuUnits::from_parts(1)).map(|(_, node, _)| node);
+    let partly: BTreeSet<NodeId> = partly.filter(|node| !known.contains(node)).collect();
+    nodes.extend(partly);
+    nodes
+}
+
+/// Nodes that could take more of the ask if some of their jobs were elsewhere, the least to move first.
+fn targets(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    asker: Asker,
+    untouchable: &BTreeSet<JobId>,
+) -> Vec<Target> {
+    let state = draft.state;
+    let mut targets = Vec::new();
+    for node in rooms_with_room(draft, ask).into_iter().take(TARGETS_MAX) {
+        if !state.fleet.set_has_node(ask.key.shape.nodes, node) {
+            continue;
+        }
+        if let Some(target) = target(draft, ask, asker, node, untouchable) {
+            let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
+            let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
+            targets.push(((target.units.len(), tasks, to_move, node), target));
+        }
+    }
+    targets.sort_by_key(|(rank, _)| *rank);
+    targets.into_iter().map(|(_, target)| target).collect()
+}
+
+/// The fewest jobs of a node, the smallest first, without which one more task would fit there.
+fn target(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    asker: Asker,
+    node: NodeId,
+    untouchable: &BTreeSet<JobId>,
+) -> Option<Target> {
+    let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.key));
+    let before = fits(draft.room(node));
+    let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
+    let movable = jobs.into_iter().filter(|job| !untouchable.contains(job) && *job != asker.job);
+    let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
+    units.retain(|unit| is_ripe(draft, unit, asker, Why::Move));
+    let here = |unit: &Unit| unit.steps.iter().filter(|step| step.place.node == node).count();
+    units.sort_by_key(|unit| (unit.steps.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));
+    let mark = draft.mark();
+    let mut chosen = Vec::new();
+    for unit in units {
+        let on_node: Vec<Step> = unit.steps.iter().filter(|step| step.place.node == node).copied().collect();
+        on_node.into_iter().for_each(|step| draft.drain(step));
+        chosen.push(unit);
+        if fits(draft.room(node)) > before {
+            draft.roll_back(mark);
+            return Some(Target { units: chosen });
+        }
+    }
+    draft.roll_back(mark);
+    None
+}

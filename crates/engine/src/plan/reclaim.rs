@@ -1,0 +1,592 @@
+//! Making room: who has to leave so that an ask can be met (rules 6 to 8).
+//!
+//! Worked example: 8 GPUs; `a` is guaranteed 4 and holds none, `b` borrows: it holds six jobs of one GPU and has
+//! a fair share of 4. `a` asks for 2. Units of `b` are taken in order, newest first, until two more GPUs are free on
+//! the draft; then, from the last back, each without whom the ask is still met is spared. If `b` held one job of six
+//! GPUs instead, taking it would carry `b` below its line: it *straddles*, is passed over the first time, and is taken
+//! alone only because nothing else will do.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::event::{Straddle, Why};
+use crate::job::Class;
+use crate::plan::draft::{Draft, Mark};
+use crate::plan::lines::{self, Line, Pass};
+use crate::plan::memory::earlier;
+use crate::plan::order::{Ratio, neediness};
+use crate::plan::place::{Ask, Fit};
+use crate::plan::victims::{Unit, UnitRef, Victims};
+use crate::policy::{Amount, Within};
+use crate::units::{JobId, Millis, TenantId, Timestamp};
+
+/// The most units that are each tried first when taking them in order did not do.
+const SEEDS_MAX: usize = 64;
+/// Up to so many units every set of them is tried at last.
+const EXHAUSTIVE_MAX: usize = 10;
+
+/// By what right something is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// It is above its tenant's line.
+    Above(Line),
+    /// It gives way by class or priority.
+    Lower,
+}
+
+impl Right {
+    fn why(self) -> Why {
+        match self {
+            Self::Above(Line::Entitled | Line::Guarantee) => Why::Guarantee,
+            Self::Above(Line::FairShare) => Why::FairShare,
+            Self::Lower => Why::Preempt,
+        }
+    }
+}
+
+/// A unit that has to leave.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Which.
+    pub unit: UnitRef,
+    /// By which rule.
+    pub why: Why,
+    /// Whom it carries below its line.
+    pub straddles: Option<Straddle>,
+    right: Right,
+}
+
+/// Takes what has to leave so that the ask can be met, and leaves it taken; or leaves everything as it was.
+pub fn make_room(
+    draft: &mut Draft<'_>,
+    victims: &mut Victims,
+    ask: &Ask<'_>,
+    asker: Asker,
+    ripens_at: &mut Option<Timestamp>,
+) -> Option<Vec<Taken>> {
+    let rights = rights(draft, ask, asker);
+    let mut search = Search::new(draft, victims, ask, asker, rights);
+    let found = search.run();
+    *ripens_at = earlier(*ripens_at, search.ripens_at);
+    found.then_some(search.taken)
+}
+
+/// For whom room is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// Which job.
+    pub job: JobId,
+    /// The pass it is in.
+    pub pass: Pass,
+    /// It asks for more than its minimum: it takes what is beyond the minimum of others only.
+    pub surplus: bool,
+    /// Whether it may take for its fair share in this plan.
+    pub fair_share: bool,
+}
+
+/// By what rights the ask takes, in order. Who would end above its own line takes from its own first.
+fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Asker) -> Vec<Right> {
+    let tenant = ask.key.tenant;
+    let mut above = Vec::new();
+    if asker.pass == Pass::WithinGuarantee {
+        above.extend([Right::Above(Line::Entitled), Right::Above(Line::Guarantee)]);
+    }
+    if asker.pass <= Pass::WithinFairShare && asker.fair_share {
+        above.push(Right::Above(Line::FairShare));
+    }
+    let within = match asker.pass {
+        Pass::WithinGuarantee => lines::stays_within(draft, tenant, ask, Line::Guarantee),
+        Pass::WithinFairShare => lines::stays_within(draft, tenant, ask, Line::FairShare),
+        Pass::Surplus => false,
+    };
+    if within {
+        above.push(Right::Lower);
+    } else {
+        above.insert(0, Right::Lower);
+    }
+    above
+}
+
+struct Search<'s, 'd, 'k> {
+    draft: &'s mut Draft<'d>,
+    victims: &'s mut Victims,
+    ask: &'s Ask<'k>,
+    asker: Asker,
+    rights: Vec<Right>,
+    /// Meters in which something may be taken for the ask.
+    meters: Vec<usize>,
+    fit: Fit,
+    taken: Vec<Taken>,
+    /// Branches that a victim was allowed to carry below their line.
+    straddled: Vec<TenantId>,
+    start: Mark,
+    /// When somebody who may not be taken yet may be.
+    ripens_at: Option<Timestamp>,
+}
+
+impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
+    fn new(
+        draft: &'s mut Draft<'d>,
+        victims: &'s mut Victims,
+        ask: &'s Ask<'k>,
+        asker: Asker,
+        rights: Vec<Right>,
+    ) -> Self {
+        let fit = Fit::of(draft, ask);
+        let start = draft.mark();
+        // Nothing is reclaimed in a resource that is not metered for the asker.
+        let metered =
+            |&meter: &usize| lines::line(draft, ask.key.tenant, meter, Line::Guarantee) != Amount::Unlimited;
+        let meters = lines::asked(ask).filter(metered).collect();
+        let (taken, straddled) = (Vec::new(), Vec::new());
+        Self { draft, victims, ask, asker, rights, meters, fit, taken, straddled, start, ripens_at: None }
+    }
+
+    fn run(&mut self) -> bool {
+        if self.take_in_order() || self.take_with_seed() || self.take_any_set() {
+            return true;
+        }
+        self.give_all_back();
+        false
+    }
+
+    /// Takes in order until the ask is met, then spares.
+    fn take_in_order(&mut self) -> bool {
+        for right in self.rights.clone() {
+            while !self.is_met() {
+                let Some(unit) = self.next_victim(right) else { break };
+                self.take(unit, right);
+            }
+        }
+        self.is_met() && self.spare_and_accept()
+    }
+
+    /// Small victims may use up what a tenant has above its line before the useful one comes: each is tried first,
+    /// those that do not straddle before those that do, at last two of different branches.
+    fn take_with_seed(&mut self) -> bool {
+        self.give_all_back();
+        let seeds = self.seeds();
+        let (straddlers, plain): (Vec<_>, Vec<_>) =
+            seeds.into_iter().partition(|&(unit, right)| self.would_straddle(unit, right));
+        for &seed in &plain {
+            if self.take_seeds(&[seed]) {
+                return true;
+            }
+        }
+        for &seed in &straddlers {
+            if self.take_seeds(&[seed]) {
+                return true;
+            }
+        }
+        for (at, &first) in straddlers.iter().enumerate() {
+            for &second in &straddlers[at + 1..] {
+                let apart = self.branch(first.0.tenant) != self.branch(second.0.tenant);
+                if apart && self.take_seeds(&[first, second]) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn take_seeds(&mut self, seeds: &[(UnitRef, Right)]) -> bool {
+        self.give_all_back();
+        seeds.iter().all(|&(unit, right)| self.take_if_allowed(unit, right)) && self.take_in_order()
+    }
+
+    /// On a small fleet nothing that is allowed is missed.
+    fn take_any_set(&mut self) -> bool {
+        self.give_all_back();
+        let mut units = self.seeds();
+        if units.len() > EXHAUSTIVE_MAX {
+            return false;
+        }
+        // The smallest first, so that the one that straddles comes last.
+        units.sort_by_key(|&(unit, _)| self.victims.get(unit).amount.clone());
+        let mut sets: Vec<u32> = (1..1u32 << units.len()).collect();
+        sets.sort_by_key(|set| set.count_ones());
+        sets.into_iter().any(|set| {
+            self.give_all_back();
+            let chosen = units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
+            let allowed = chosen.map(|(_, &unit)| unit).all(|(unit, right)| self.take_if_allowed(unit, right));
+            allowed && self.is_met() && self.spare_and_accept()
+        })
+    }
+
+    /// Every unit that might be taken as things are, with the right to.
+    fn seeds(&mut self) -> Vec<(UnitRef, Right)> {
+        let mut seeds: Vec<(UnitRef, Right)> = Vec::new();
+        for right in self.rights.clone() {
+            for tenant in self.draft.state.tenants.ids() {
+                let mut from = 0;
+                while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
+                    from = unit.at + 1;
+                    let known = seeds.iter().any(|&(seed, _)| seed == unit);
+                    if seeds.len() < SEEDS_MAX && !known && self.is_useful(unit) && self.may_take(unit, right) {
+                        seeds.push((unit, right));
+                    }
+                }
+            }
+        }
+        seeds
+    }
+
+    /// True when the unit is where the ask could go, or counts towards a limit that is in its way.
+    fn is_useful(&self, unit: UnitRef) -> bool {
+        let in_the_way = lines::limit_passed(self.draft, self.ask)
+            .is_some_and(|tenant| self.draft.tree.lineage(unit.tenant).any(|above| above == tenant));
+        let unit = self.victims.get(unit);
+        in_the_way || unit.steps.iter().any(|step| step.place.pool == self.ask.pool)
+    }
+
+    fn take_if_allowed(&mut self, unit: UnitRef, right: Right) -> bool {
+        if self.victims.is_taken(unit) {
+            return true;
+        }
+        if !self.may_take(unit, right) {
+            return false;
+        }
+        if self.would_straddle(unit, right) {
+            let Some(branch) = self.branch(unit.tenant) else { return false };
+            if !self.may_straddle(unit.tenant, right) {
+                return false;
+            }
+            self.straddled.push(branch);
+        }
+        self.take(unit, right);
+        true
+    }
+
+    /// True when the ask fits, passes no limit, and its tenant stays within its line if others have to leave.
+    fn is_met(&self) -> bool {
+        self.fit.is_enough(self.ask) && lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled()
+    }
+
+    fn is_entitled(&self) -> bool {
+        let mut others = self.taken.iter().filter_map(|taken| match taken.right {
+            Right::Above(Line::FairShare) => Some(Line::FairShare),
+            Right::Above(Line::Entitled | Line::Guarantee) => Some(Line::Guarantee),
+            Right::Lower => None,
+        });
+        others.all(|line| lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line))
+    }
+
+    /// From the last taken back, whoever is not needed is spared; then the price is judged.
+    fn spare_and_accept(&mut self) -> bool {
+        for at in (0..self.taken.len()).rev() {
+            let taken = self.taken[at].clone();
+            let unit = self.victims.get(taken.unit);
+            let job = unit.job;
+            let with_its_gang = unit.surplus
+                && self.taken.iter().any(|other| {
+                    let other = self.victims.get(other.unit);
+                    other.job == job && !other.surplus
+                });
+            if with_its_gang {
+                continue;
+            }
+            self.put_back(taken.unit);
+            self.taken.remove(at);
+            if !self.is_met() {
+                self.drain(taken.unit);
+                self.taken.insert(at, taken);
+            }
+        }
+        self.note_straddles();
+        self.is_worth_it()
+    }
+
+    /// What binds everything but guarantees: the blast radius, and a gain above the cost.
+    fn is_worth_it(&mut self) -> bool {
+        let rules = &self.draft.policy.preemption;
+        let bound = self.taken.iter().filter(|taken| taken.why != Why::Guarantee);
+        let bound: Vec<&Unit> = bound.map(|taken| self.victims.get(taken.unit)).collect();
+        let mut jobs: Vec<JobId> = bound.iter().map(|unit| unit.job).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        let few = jobs.len() <= usize::try_from(rules.victims_max).unwrap_or(usize::MAX);
+        let cost: u64 = bound.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
+        if few && (bound.is_empty() || gain(self.draft, self.ask, &bound) > cost) {
+            return true;
+        }
+        // Less is lost just after the next checkpoint.
+        let next = bound.iter().filter_map(|unit| unit.checkpoint_at).min();
+        self.ripens_at = earlier(self.ripens_at, next);
+        false
+    }
+
+    fn note_straddles(&mut self) {
+        for at in 0..self.taken.len() {
+            let Right::Above(line) = self.taken[at].right else { continue };
+            self.taken[at].straddles = self.shortfall(self.taken[at].unit.tenant, line);
+        }
+    }
+
+    /// Whom what was taken leaves below its line, and by how much.
+    fn shortfall(&self, tenant: TenantId, line: Line) -> Option<Straddle> {
+        self.path(tenant).into_iter().find_map(|tenant| {
+            self.meters.iter().find_map(|&meter| match lines::line(self.draft, tenant, meter, line) {
+                Amount::Unlimited => None,
+                Amount::Of(line) => {
+                    let short = line.saturating_sub(self.draft.used(tenant)[meter]);
+                    let of_taken = self.taken.iter().any(|taken| {
+                        let unit = self.victims.get(taken.unit);
+                        unit.amount[meter] > 0 && self.draft.tree.lineage(taken.unit.tenant).any(|x| x == tenant)
+                    });
+                    (short > 0 && of_taken && self.was_above(tenant, meter, line))
+                        .then_some(Straddle { tenant, short })
+                }
+            })
+        })
+    }
+
+    /// True when the tenant was above its line before anything was taken for this ask.
+    fn was_above(&self, tenant: TenantId, meter: usize, line: u64) -> bool {
+        let of_tenant =
+            |taken: &&Taken| self.draft.tree.lineage(taken.unit.tenant).any(|above| above == tenant);
+        let gone = self.taken.iter().filter(of_tenant).map(|taken| self.victims.get(taken.unit).amount[meter]);
+        self.draft.used(tenant)[meter] + gone.sum::<u64>() > line
+    }
+
+    fn take(&mut self, unit: UnitRef, right: Right) {
+        let mut with_it = Vec::new();
+        if !self.victims.get(unit).surplus {
+            with_it = self.victims.surplus_of(unit);
+        }
+        with_it.push(unit);
+        for unit in with_it {
+            self.drain(unit);
+            self.taken.push(Taken { unit, why: right.why(), straddles: None, right });
+        }
+    }
+
+    fn drain(&mut self, at: UnitRef) {
+        self.victims.take(at);
+        let unit = self.victims.get(at);
+        for &step in &unit.steps {
+            self.fit.add(self.draft, self.ask, step.place.node, false);
+            self.draft.drain(step);
+            self.fit.add(self.draft, self.ask, step.place.node, true);
+        }
+        self.draft.count(unit.standing, unit.amount.clone(), false);
+    }
+
+    fn put_back(&mut self, at: UnitRef) {
+        self.victims.spare(at);
+        let unit = self.victims.get(at);
+        for &step in &unit.steps {
+            self.fit.add(self.draft, self.ask, step.place.node, false);
+            self.draft.undrain(step);
+            self.fit.add(self.draft, self.ask, step.place.node, true);
+        }
+        self.draft.count(unit.standing, unit.amount.clone(), true);
+    }
+
+    fn give_all_back(&mut self) {
+        for taken in core::mem::take(&mut self.taken) {
+            self.victims.spare(taken.unit);
+        }
+        self.straddled.clear();
+        self.draft.roll_back(self.start);
+        self.fit = Fit::of(self.draft, self.ask);
+    }
+
+    /// The next unit in the order of rule 8; who would straddle is passed over.
+    fn next_victim(&mut self, right: Right) -> Option<UnitRef> {
+        let tree = self.draft.tree;
+        match right {
+            Right::Above(_) if self.meters.is_empty() => None,
+            Right::Above(_) => self.next_among(tree.roots(), right),
+            Right::Lower => self.next_among(&[self.scope()], right),
+        }
+    }
+
+    fn scope(&self) -> TenantId {
+        let mut lineage = self.draft.tree.lineage(self.ask.key.tenant);
+        let own = self.ask.key.tenant;
+        match self.draft.policy.preemption.within {
+            Within::Project => own,
+            Within::Team => lineage.nth(1).unwrap_or(own),
+            Within::Org => lineage.last().unwrap_or(own),
+        }
+    }
+
+    fn next_among(&mut self, siblings: &[TenantId], right: Right) -> Option<UnitRef> {
+        let open = siblings.iter().copied().filter(|&tenant| self.is_open(tenant, right));
+        let mut open: Vec<TenantId> = open.collect();
+        open.retain(|&tenant| self.victims.any_below(self.draft, tenant));
+        if open.len() > 1 {
+            open.sort_by_cached_key(|&tenant| self.rank(tenant));
+        }
+        let tree = self.draft.tree;
+        open.into_iter().find_map(|tenant| {
+            let own = self.next_of(tenant, right);
+            own.or_else(|| self.next_among(&tree.lines[tenant.index()].children, right))
+        })
+    }
+
+    /// False when nothing of the tenant or of anybody below it may be taken.
+    fn is_open(&self, tenant: TenantId, right: Right) -> bool {
+        let Right::Above(line) = right else { return true };
+        let shared = self.draft.tree.lineage(self.ask.key.tenant).any(|above| above == tenant);
+        shared || (!self.straddled.contains(&tenant) && self.is_above(tenant, line, None))
+    }
+
+    fn rank(&self, tenant: TenantId) -> (i32, Reverse<Ratio>, u64, Reverse<u32>) {
+        let line = &self.draft.tree.lines[tenant.index()];
+        let above = neediness(self.draft, tenant, &self.ask.charge, Line::FairShare);
+        (line.priority, Reverse(above), above.line, Reverse(line.path_rank))
+    }
+
+    fn next_of(&mut self, tenant: TenantId, right: Right) -> Option<UnitRef> {
+        let mut from = 0;
+        while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
+            from = unit.at + 1;
+            if self.may_take(unit, right) && !self.would_straddle(unit, right) {
+                return Some(unit);
+            }
+        }
+        None
+    }
+
+    /// Tenants from the victim's up to, and without, the first that it shares with the asker.
+    fn path(&self, tenant: TenantId) -> Vec<TenantId> {
+        let tree = self.draft.tree;
+        let shared = |tenant: &TenantId| tree.lineage(self.ask.key.tenant).any(|above| above == *tenant);
+        tree.lineage(tenant).take_while(|tenant| !shared(tenant)).collect()
+    }
+
+    /// The uppermost tenant that a victim does not share with the asker.
+    fn branch(&self, tenant: TenantId) -> Option<TenantId> {
+        self.path(tenant).last().copied()
+    }
+
+    /// True when a tenant is above its line in something that the asker asks for and the victim holds.
+    fn is_above(&self, tenant: TenantId, line: Line, unit: Option<&Unit>) -> bool {
+        self.meters.iter().any(|&meter| {
+            let held = unit.is_none_or(|unit| unit.amount[meter] > 0);
+            held && self.excess(tenant, meter, line).is_some_and(|excess| excess > 0)
+        })
+    }
+
+    fn excess(&self, tenant: TenantId, meter: usize, line: Line) -> Option<u64> {
+        match lines::line(self.draft, tenant, meter, line) {
+            Amount::Unlimited => None,
+            Amount::Of(line) => Some(self.draft.used(tenant)[meter].saturating_sub(line)),
+        }
+    }
+
+    /// True when taking the unit would carry somebody below their line.
+    fn would_straddle(&self, unit: UnitRef, right: Right) -> bool {
+        let Right::Above(line) = right else { return false };
+        let held = self.victims.get(unit);
+        self.path(unit.tenant).into_iter().any(|tenant| {
+            self.meters.iter().any(|&meter| {
+                let excess = self.excess(tenant, meter, line).unwrap_or(0);
+                excess > 0 && held.amount[meter] > excess
+            })
+        })
+    }
+
+    /// One job per branch may, unless the asker's own branch would end above its line.
+    fn may_straddle(&self, victim: TenantId, right: Right) -> bool {
+        let Right::Above(line) = right else { return true };
+        let tree = self.draft.tree;
+        let shared = |tenant: &TenantId| tree.lineage(victim).any(|above| above == *tenant);
+        let own_branch = tree.lineage(self.ask.key.tenant).take_while(|tenant| !shared(tenant)).last();
+        own_branch.is_none_or(|branch| lines::stays_within(self.draft, branch, self.ask, line))
+    }
+
+    /// True when the unit may be taken by that right as things are on the draft.
+    fn may_take(&mut self, at: UnitRef, right: Right) -> bool {
+        let unit = self.victims.get(at);
+        if unit.job == self.asker.job || (self.asker.surplus && !unit.surplus) {
+            return false;
+        }
+        let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
+        if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
+            self.ripens_at = earlier(self.ripens_at, ripens_at(self.draft, unit, right.why()));
+            return false;
+        }
+        let allowed = match right {
+            Right::Lower => {
+                let scope = self.scope();
+                let within = self.draft.tree.lineage(at.tenant).any(|above| above == scope);
+                within && lines::gives_way(&standing, &lines::standing_of(self.ask.key))
+            }
+            Right::Above(line) => self.is_borrowed(at, line),
+        };
+        allowed && (standing.class != Class::Inference || self.inference_may_go(at.tenant))
+    }
+
+    fn inference_may_go(&mut self, tenant: TenantId) -> bool {
+        let asked: Vec<usize> = lines::asked(self.ask).collect();
+        lines::inference_beyond(self.draft, tenant, &asked)
+    }
+
+    fn is_borrowed(&mut self, at: UnitRef, line: Line) -> bool {
+        let policy = self.draft.policy;
+        let unit = self.victims.get(at);
+        if at.tenant == self.ask.key.tenant || lines::is_fixed(&unit.standing, policy) {
+            return false;
+        }
+        let path = self.path(at.tenant);
+        let closed = path.iter().any(|tenant| self.straddled.contains(tenant));
+        if closed || !path.iter().all(|&tenant| self.is_above(tenant, line, Some(unit))) {
+            return false;
+        }
+        line != Line::FairShare || !self.comes_back(at)
+    }
+
+    /// True when the unit could at once be reclaimed back for its own tenant's guarantee.
+    fn comes_back(&mut self, at: UnitRef) -> bool {
+        if lines::stays_within(self.draft, self.ask.key.tenant, self.ask, Line::Guarantee) {
+            return false;
+        }
+        let (standing, amount) = (self.victims.get(at).standing, self.victims.get(at).amount.clone());
+        let below = lines::below(self.draft, &standing);
+        (0..amount.len()).filter(|&meter| amount[meter] > 0).all(|meter| {
+            let used = self.draft.used(at.tenant)[meter].saturating_sub(below[meter]);
+            match lines::line(self.draft, at.tenant, meter, Line::Guarantee) {
+                Amount::Unlimited => true,
+                Amount::Of(guaranteed) => used <= guaranteed,
+            }
+        })
+    }
+}
+
+fn runtime_min(draft: &Draft<'_>, why: Why) -> Millis {
+    let rules = &draft.policy.preemption;
+    match why {
+        Why::Guarantee => Millis(0),
+        Why::FairShare => rules.min_runtime_reclaim,
+        Why::Preempt | Why::Move => rules.min_runtime_preempt,
+    }
+}
+
+/// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
+pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
+    let ran = draft.now - unit.started_at;
+    ran >= runtime_min(draft, why) && !unit.spent && unit.evicted_for != Some(asker.job)
+}
+
+/// When work that may not be taken yet may be.
+fn ripens_at(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> {
+    let long_enough = unit.started_at + runtime_min(draft, why);
+    let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
+    at.filter(|&at| at > draft.now)
+}
+
+/// What the asker gains by starting when its victims have left, in GPU-milliseconds.
+pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
+    let rules = &draft.policy.preemption;
+    let horizon = draft.now + rules.wait_horizon;
+    // They would be gone by then without being told.
+    let without = units.iter().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
+    let with = units.iter().map(|unit| unit.grace).max().unwrap_or_default();
+    let saved = (without.min(horizon) - draft.now).0.saturating_sub(with.0);
+    let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
+    let parts = ask.key.shape.gpus.units().parts().saturating_mul(u64::from(ask.tasks)).max(1);
+    let worth = u128::from(saved) * u128::from(rules.value[class]) * u128::from(parts) / 3000;
+    u64::try_from(worth).unwrap_or(u64::MAX)
+}

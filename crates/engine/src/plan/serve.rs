@@ -1,0 +1,421 @@
+//! Serving the queue on a draft: the passes of rule 3, and what each candidate is given.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::event::{Eviction, Placement, Why};
+use crate::jobs::{KindKey, More};
+use crate::plan::draft::{Draft, Step};
+use crate::plan::lines::{self, Pass};
+use crate::plan::memory::{Obstacles, Refusal};
+use crate::plan::moves::{Moved, place_by_moving};
+use crate::plan::order::{Candidate, Queue, Turn};
+use crate::plan::place::{Ask, domain_of, place};
+use crate::plan::reclaim::{Asker, Taken, gain, make_room};
+use crate::plan::victims::{Unit, Victims};
+use crate::plan::{Evicted, Plan, Start};
+use crate::policy::Policy;
+use crate::state::State;
+use crate::tree::{Amounts, Tree};
+use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
+
+/// A draft on which everybody had their turn.
+pub(super) struct Served<'a> {
+    draft: Draft<'a>,
+    victims: Victims,
+    queue: Queue<'a>,
+    begun: BTreeMap<JobId, Begun>,
+    order: Vec<JobId>,
+    evictions: Vec<Leaving>,
+    reclaims: Vec<Reclaim>,
+    refusals: BTreeMap<KindId, Refusal>,
+    kept_back: &'a BTreeSet<JobId>,
+    shares: &'a Amounts,
+    /// When somebody who may not be taken yet may be.
+    ripens_at: Option<Timestamp>,
+}
+
+/// What a job was given on the draft.
+struct Begun {
+    tasks: Vec<Placement>,
+    /// So many of them start together.
+    together: usize,
+    how: How,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// It waited.
+    Starts,
+    /// It runs and gets more.
+    Grows,
+    /// It has to leave its old places first.
+    Moves,
+}
+
+/// What has to leave, and for whom.
+struct Leaving {
+    unit: Unit,
+    receipt: Eviction,
+}
+
+/// A reclaim for a fair share, to be judged when everybody had their turn.
+struct Reclaim {
+    job: JobId,
+    started: u64,
+    freed: Vec<Step>,
+}
+
+/// How an ask was met.
+struct Met {
+    tasks: Vec<Placement>,
+    taken: Vec<Taken>,
+    moved: Vec<Moved>,
+}
+
+/// Everybody has their turn on a draft.
+pub(super) fn all<'a>(
+    state: &'a State,
+    policy: &'a Policy,
+    tree: &'a Tree,
+    shares: &'a Amounts,
+    kinds: &[KindId],
+    kept_back: &'a BTreeSet<JobId>,
+    now: Timestamp,
+) -> Served<'a> {
+    let draft = Draft::on(state, policy, tree, shares, now);
+    let of_kind = |&kind: &KindId| {
+        let known = state.jobs.waiting().get(&kind).or_else(|| state.jobs.growing().get(&kind))?;
+        Candidate::of_kind(&draft, kind, known)
+    };
+    let candidates = kinds.iter().filter_map(of_kind).collect();
+    let queue = Queue::new(state, candidates);
+    let mut served = Served {
+        draft,
+        victims: Victims::default(),
+        queue,
+        begun: BTreeMap::new(),
+        order: Vec::new(),
+        evictions: Vec::new(),
+        reclaims: Vec::new(),
+        refusals: BTreeMap::new(),
+        kept_back,
+        shares,
+        ripens_at: None,
+    };
+    served.run();
+    served
+}
+
+impl<'a> Served<'a> {
+    fn run(&mut self) {
+        'again: loop {
+            for turn in Turn::ALL {
+                let leaving = self.evictions.len();
+                self.take_turn(turn);
+                if self.evictions.len() > leaving {
+                    // Who leaves may leave room for those who were refused before.
+                    self.queue.reopen_all();
+                    self.refusals.clear();
+                    continue 'again;
+                }
+            }
+            break;
+        }
+        self.place_evicted_again();
+    }
+
+    fn take_turn(&mut self, turn: Turn) {
+        self.queue.begin(&mut self.draft, turn);
+        while let Some(at) = self.queue.next(&self.draft) {
+            let mut touched = alloc::vec![self.queue.get(at).key.tenant];
+            match self.serve(at, turn) {
+                Ok(met) => touched.extend(self.record(at, met)),
+                Err(pools) => self.queue.refused(at, &pools),
+            }
+            touched.sort_unstable();
+            touched.dedup();
+            for tenant in touched {
+                self.queue.touch(&mut self.draft, tenant);
+            }
+        }
+    }
+
+    /// Gives a candidate what it asks for, from the cheapest source that will do; or names the pools that will not.
+    fn serve(&mut self, at: usize, turn: Turn) -> Result<Met, Vec<PoolId>> {
+        let mut asks = self.queue.get(at).asks(&mut self.draft, turn);
+        let first_task = self.first_task(at);
+        asks.iter_mut().for_each(|(ask, _)| ask.first_task = first_task);
+        let mut obstacles = Obstacles::default();
+        self.ripens_at = None;
+        let mut open = Vec::new();
+        for (ask, pass) in asks {
+            match lines::fixed_beyond(&mut self.draft, &ask) {
+                Some(tenant) => obstacles.fixed.push((ask.pool, tenant)),
+                None => open.push((ask, pass)),
+            }
+        }
+        let met = self.from_free(&open).or_else(|| self.by_moving(at, &open)).or_else(|| self.by_taking(at, &open));
+        let tried: Vec<PoolId> = open.iter().map(|(ask, _)| ask.pool).collect();
+        match met {
+            Some((ask, met)) => {
+                self.draft.count(lines::standing_of(ask.key), ask.total(), true);
+                Ok(met)
+            }
+            None => {
+                for (ask, pass) in &open {
+                    let limit = lines::limit_passed(&self.draft, ask);
+                    obstacles.add(ask.pool, *pass, limit);
+                }
+                let fixed: Vec<PoolId> = obstacles.fixed.iter().map(|&(pool, _)| pool).collect();
+                self.refuse(at, obstacles);
+                Err(tried.into_iter().chain(fixed).collect())
+            }
+        }
+    }
+
+    fn first_task(&self, at: usize) -> u32 {
+        let candidate = self.queue.get(at);
+        let job = candidate.first.1;
+        let begun = self.begun.get(&job).and_then(|begun| begun.tasks.last());
+        if let Some(last) = begun {
+            return last.task + 1;
+        }
+        let holding = self.draft.state.ledger.holding(job).filter(|_| candidate.more.is_some());
+        holding.map_or(0, crate::event::Holding::next_task)
+    }
+
+    fn refuse(&mut self, at: usize, obstacles: Obstacles) {
+        let candidate = self.queue.get(at);
+        let Some(kind) = candidate.kind else { return };
+        let state = self.draft.state;
+        let refusal = Refusal::new(state, candidate.key.tenant, obstacles, self.shares, self.ripens_at);
+        match self.refusals.get_mut(&kind) {
+            Some(known) => known.add(refusal),
+            None => {
+                self.refusals.insert(kind, refusal);
+            }
+        }
+    }
+
+    fn from_free(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        asks.iter().find_map(|(ask, _)| {
+            if lines::limit_passed(&self.draft, ask).is_some() {
+                return None;
+            }
+            let tasks = place(&mut self.draft, ask)?;
+            Some((ask.clone(), Met { tasks, taken: Vec::new(), moved: Vec::new() }))
+        })
+    }
+
+    fn by_moving(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        if self.queue.get(at).is_surplus() {
+            return None;
+        }
+        let untouchable: BTreeSet<JobId> =
+            self.evictions.iter().map(|leaving| leaving.unit.job).chain(self.begun.keys().copied()).collect();
+        asks.iter().find_map(|(ask, pass)| {
+            if lines::limit_passed(&self.draft, ask).is_some() {
+                return None;
+            }
+            let asker = self.asker(at, *pass);
+            let mark = self.draft.mark();
+            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &untouchable)?;
+            let units: Vec<&Unit> = moved.iter().map(|moved| &moved.unit).collect();
+            let cost: u64 = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
+            if gain(&self.draft, ask, &units) <= cost {
+                self.draft.roll_back(mark);
+                return None;
+            }
+            Some((ask.clone(), Met { tasks, taken: Vec::new(), moved }))
+        })
+    }
+
+    fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        asks.iter().find_map(|(ask, pass)| {
+            let asker = self.asker(at, *pass);
+            let taken = make_room(&mut self.draft, &mut self.victims, ask, asker, &mut self.ripens_at)?;
+            let tasks = place(&mut self.draft, ask).expect("room was made for all that is asked for");
+            Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }))
+        })
+    }
+
+    fn asker(&self, at: usize, pass: Pass) -> Asker {
+        let candidate = self.queue.get(at);
+        let job = candidate.first.1;
+        Asker { job, pass, surplus: candidate.is_surplus(), fair_share: !self.kept_back.contains(&job) }
+    }
+
+    /// Writes down what a candidate was given; returns the tenants whose use changed because of it.
+    fn record(&mut self, at: usize, met: Met) -> Vec<TenantId> {
+        let candidate = self.queue.get(at);
+        let (key, more, (age, job)) = (candidate.key, candidate.more, candidate.first);
+        let pool = met.tasks.first().map(|place| place.pool).expect("an ask has tasks");
+        let touched = self.record_leaving(key, job, pool, &met);
+        let how = if more.is_some() { How::Grows } else { How::Starts };
+        let node = met.tasks.first().map(|place| place.node).expect("an ask has tasks");
+        if !self.begun.contains_key(&job) {
+            self.order.push(job);
+        }
+        let begun =
+            self.begun.entry(job).or_insert_with(|| Begun { tasks: Vec::new(), together: met.tasks.len(), how });
+        begun.tasks.extend(met.tasks);
+        self.queue.served(at);
+        let state = self.draft.state;
+        let held = state.ledger.holding(job).filter(|_| more.is_some()).map_or(0, |holding| {
+            holding.staying().count() + holding.exits(crate::input::Exit::Succeeded)
+        });
+        let has = u32::try_from(held + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
+        if has < key.tasks {
+            let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
+            let more = Some(More { tasks: 1, repair: false, pool, domain });
+            let candidate = Candidate::of_job(&self.draft, key, more, (age, job));
+            candidate.into_iter().for_each(|candidate| self.queue.add(state, candidate));
+        }
+        touched
+    }
+
+    fn record_leaving(&mut self, key: &KindKey, job: JobId, pool: PoolId, met: &Met) -> Vec<TenantId> {
+        let units: Vec<Unit> = met.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
+        let tasks = u32::try_from(met.tasks.len()).expect("a gang has at most 16,384 tasks");
+        let charge = self.draft.tree.charge(&key.shape, pool);
+        let ask = Ask { key, tasks, first_task: 0, pool, domain: None, charge };
+        let bound = |why: Why, unit: &Unit| (why != Why::Guarantee).then(|| unit.clone());
+        let bound: Vec<Unit> =
+            met.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
+        let gained = gain(&self.draft, &ask, &bound.iter().collect::<Vec<_>>());
+        let started = key.shape.gpus.units().parts().saturating_mul(u64::from(tasks));
+        let for_share = met.taken.iter().zip(&units).filter(|(taken, _)| taken.why == Why::FairShare);
+        let freed: Vec<Step> = for_share.flat_map(|(_, unit)| unit.steps.iter().copied()).collect();
+        if !freed.is_empty() {
+            self.reclaims.push(Reclaim { job, started, freed });
+        }
+        let mut touched = Vec::new();
+        for (taken, unit) in met.taken.iter().zip(units) {
+            touched.push(unit.standing.tenant);
+            let gain = (taken.why != Why::Guarantee).then_some(gained);
+            self.leaves(unit, taken.why, job, gain, taken.straddles);
+        }
+        let moving: Vec<&Unit> = met.moved.iter().map(|moved| &moved.unit).collect();
+        let gained = gain(&self.draft, &ask, &moving);
+        for moved in &met.moved {
+            let unit = moved.unit.clone();
+            let begun = Begun { tasks: moved.tasks.clone(), together: moved.tasks.len(), how: How::Moves };
+            self.begun.insert(unit.job, begun);
+            self.order.push(unit.job);
+            self.leaves(unit, Why::Move, job, Some(gained), None);
+        }
+        touched
+    }
+
+    fn leaves(
+        &mut self,
+        unit: Unit,
+        why: Why,
+        beneficiary: JobId,
+        gain: Option<u64>,
+        straddles: Option<crate::event::Straddle>,
+    ) {
+        let (lost, cost) = (unit.lost, unit.cost);
+        let policy = self.draft.state.tenants.version();
+        let receipt = Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
+        self.evictions.push(Leaving { unit, receipt });
+    }
+
+    /// Who has to leave and finds room elsewhere is moved there.
+    fn place_evicted_again(&mut self) {
+        let whole: Vec<JobId> = self
+            .evictions
+            .iter()
+            .filter(|leaving| leaving.receipt.whole && leaving.receipt.why != Why::Move)
+            .map(|leaving| leaving.unit.job)
+            .collect();
+        for job in whole {
+            if let Some(tasks) = self.another_place(job) {
+                let begun = Begun { together: tasks.len(), tasks, how: How::Moves };
+                self.begun.insert(job, begun);
+                self.order.push(job);
+            }
+        }
+    }
+
+    fn another_place(&mut self, id: JobId) -> Option<Vec<Placement>> {
+        let job = self.draft.state.jobs.get(id).expect("who has to leave is a live job");
+        let key = Box::new(KindKey::of(&job.spec));
+        crate::plan::place::pools(self.draft.state, &key.shape).into_iter().find_map(|pool| {
+            let charge = self.draft.tree.charge(&key.shape, pool);
+            let ask = Ask { key: &key, tasks: key.min, first_task: 0, pool, domain: None, charge };
+            if lines::limit_passed(&self.draft, &ask).is_some() {
+                return None;
+            }
+            let tasks = place(&mut self.draft, &ask)?;
+            self.draft.count(lines::standing_of(&key), ask.total(), true);
+            Some(tasks)
+        })
+    }
+
+    /// Somebody whose reclaim for a fair share left more of what it freed idle than it started.
+    pub(super) fn wasteful(&self) -> Option<JobId> {
+        let idle = |reclaim: &&Reclaim| {
+            let mut gpus: BTreeMap<(crate::units::NodeId, usize), u64> = BTreeMap::new();
+            for step in &reclaim.freed {
+                for gpu in step.place.gpus.indexes() {
+                    *gpus.entry((step.place.node, gpu)).or_default() += step.place.units_each.parts();
+                }
+            }
+            let left = gpus.iter().map(|(&(node, gpu), &freed)| {
+                let room = self.draft.room(node).and_then(|room| room.gpus.get(gpu));
+                let free = room.map_or(0, |gpu| 3000u64.saturating_sub(gpu.held.parts()));
+                free.min(freed)
+            });
+            left.sum::<u64>() > reclaim.started
+        };
+        self.reclaims.iter().find(idle).map(|reclaim| reclaim.job)
+    }
+
+    /// The difference between the state and the end of the draft.
+    pub(super) fn into_plan(self) -> Plan {
+        let mut plan = Plan { basis: self.draft.state.index(), ..Plan::default() };
+        for job in &self.order {
+            let begun = &self.begun[job];
+            let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
+            let together_clear = begun.tasks.iter().take(begun.together).all(clear);
+            let (job, mut tasks) = (*job, begun.tasks.clone());
+            if together_clear && begun.how != How::Moves {
+                // Tasks beyond the minimum whose place is not clear yet come with the next plan.
+                let mut number = 0;
+                tasks.retain(|place| {
+                    number += 1;
+                    number <= begun.together || clear(place)
+                });
+                let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
+                list.push(Start { job, tasks });
+            } else {
+                plan.promises.push(Start { job, tasks });
+            }
+        }
+        plan.evictions = evicted(self.evictions);
+        plan.refusals = self.refusals.into_iter().collect();
+        plan
+    }
+}
+
+/// One entry per job: its surplus tasks, or all of it.
+fn evicted(leaving: Vec<Leaving>) -> Vec<Evicted> {
+    let mut evicted: Vec<Evicted> = Vec::new();
+    for Leaving { unit, receipt } in leaving {
+        let tasks = unit.steps.iter().map(|step| step.place.task);
+        match evicted.iter_mut().find(|known| known.job == unit.job) {
+            Some(known) => {
+                known.tasks.extend(tasks);
+                let cost = known.receipt.cost.saturating_add(receipt.cost);
+                let whole = known.receipt.whole || receipt.whole;
+                known.receipt = Eviction { cost, whole, ..receipt };
+            }
+            None => evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt }),
+        }
+    }
+    evicted.iter_mut().for_each(|evicted| evicted.tasks.sort_unstable());
+    evicted
+}

@@ -1,0 +1,219 @@
+//! Who may have to leave, in the order of rule 8.
+//!
+//! A *unit* is what leaves in one piece: one task of an elastic job beyond its minimum, or all that is left of a job.
+//! Units of a tenant are listed once per plan, when they are first asked for.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::event::Holding;
+use crate::input::Exit;
+use crate::jobs::Job;
+use crate::ledger::{Charge, Standing};
+use crate::plan::draft::{Draft, Step};
+use crate::units::{JobId, Millis, TenantId, Timestamp};
+
+/// What leaves in one piece.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// Of which job.
+    pub job: JobId,
+    /// Its tasks.
+    pub steps: Vec<Step>,
+    /// One task beyond the minimum; else all that is left of the job.
+    pub surplus: bool,
+    /// How it stands in its tenant.
+    pub standing: Standing,
+    /// What it holds, by meter.
+    pub amount: Vec<u64>,
+    /// Work since the last checkpoint.
+    pub lost: Millis,
+    /// Lost work and restart, in GPU-milliseconds.
+    pub cost: u64,
+    /// When its attempt began.
+    pub started_at: Timestamp,
+    /// When it would be over by itself at the latest, where that is known.
+    pub ends_at: Option<Timestamp>,
+    /// How long it has to save its work.
+    pub grace: Millis,
+    /// Evicted too often of late.
+    pub spent: bool,
+    /// For whom it was evicted of late.
+    pub evicted_for: Option<JobId>,
+    /// When that is forgotten.
+    pub window_ends: Option<Timestamp>,
+    /// When it saves its work next.
+    pub checkpoint_at: Option<Timestamp>,
+}
+
+/// A unit by its place in the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnitRef {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Where in the tenant's list.
+    pub at: usize,
+}
+
+/// The units of every tenant that was asked for.
+#[derive(Default)]
+pub struct Victims {
+    lists: BTreeMap<TenantId, List>,
+    /// Tenants with something that might leave, there or below.
+    any: Option<Vec<bool>>,
+}
+
+#[derive(Default)]
+struct List {
+    units: Vec<Unit>,
+    taken: Vec<bool>,
+    /// Everything before it is taken.
+    first: usize,
+}
+
+impl Victims {
+    /// True when the tenant or somebody below it has work that might leave.
+    pub fn any_below(&mut self, draft: &Draft<'_>, tenant: TenantId) -> bool {
+        let any = self.any.get_or_insert_with(|| {
+            let mut any = alloc::vec![false; draft.tree.lines.len()];
+            for tenant in draft.state.tenants.ids() {
+                if draft.state.ledger.standing(tenant).any(|(standing, _)| standing.preemptible) {
+                    draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
+                }
+            }
+            any
+        });
+        any[tenant.index()]
+    }
+
+    /// A unit.
+    pub fn get(&self, unit: UnitRef) -> &Unit {
+        &self.lists[&unit.tenant].units[unit.at]
+    }
+
+    /// The first untaken unit at or after a place in the list.
+    pub fn next_untaken(&mut self, draft: &Draft<'_>, tenant: TenantId, from: usize) -> Option<UnitRef> {
+        let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
+        let at = (from.max(list.first)..list.units.len()).find(|&at| !list.taken[at])?;
+        Some(UnitRef { tenant, at })
+    }
+
+    /// True when it has to leave.
+    pub fn is_taken(&self, unit: UnitRef) -> bool {
+        self.lists[&unit.tenant].taken[unit.at]
+    }
+
+    /// It has to leave.
+    pub fn take(&mut self, unit: UnitRef) {
+        let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");
+        list.taken[unit.at] = true;
+        while list.taken.get(list.first) == Some(&true) {
+            list.first += 1;
+        }
+    }
+
+    /// It stays.
+    pub fn spare(&mut self, unit: UnitRef) {
+        let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");
+        list.taken[unit.at] = false;
+        list.first = list.first.min(unit.at);
+    }
+
+    /// Surplus tasks of the same job that are not taken.
+    pub fn surplus_of(&self, unit: UnitRef) -> Vec<UnitRef> {
+        let list = &self.lists[&unit.tenant];
+        let job = list.units[unit.at].job;
+        let of_job = |&at: &usize| list.units[at].job == job && list.units[at].surplus && !list.taken[at];
+        (0..unit.at).filter(of_job).map(|at| UnitRef { tenant: unit.tenant, at }).collect()
+    }
+}
+
+impl List {
+    fn of(draft: &Draft<'_>, tenant: TenantId) -> Self {
+        let mut units = Vec::new();
+        for (standing, jobs) in draft.state.ledger.standing(tenant).filter(|(standing, _)| standing.preemptible) {
+            for &(_, job) in jobs {
+                add_units(draft, standing, job, &mut units);
+            }
+        }
+        units.sort_by_cached_key(|(submitted_at, unit)| {
+            let task = unit.steps.first().map(|step| step.place.task);
+            let (standing, newest) = (unit.standing, Reverse((*submitted_at, unit.job)));
+            (Reverse(standing.class), standing.priority, !unit.surplus, unit.cost, newest, Reverse(task))
+        });
+        let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
+        Self { taken: alloc::vec![false; units.len()], units, first: 0 }
+    }
+}
+
+/// A job that may be evicted or moved, in one piece; `None` when it may not, or has nothing that stays.
+pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
+    let state = draft.state;
+    let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
+    let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
+    let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
+    let steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
+    let settled = !steps.is_empty() && steps.len() == holding.holding_tasks().len();
+    let whole = whole_unit(draft, id, job, holding, charge);
+    settled.then(|| priced(draft, &whole, job, steps, false))
+}
+
+/// The units of one job: its tasks beyond the minimum, the last first, and the rest in one piece.
+fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
+    let state = draft.state;
+    let job = state.jobs.get(id).expect("what is held belongs to a live job");
+    let holding = state.ledger.holding(id).expect("who stands holds something");
+    let charge = state.ledger.charge(id).expect("who holds something is charged");
+    let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
+    let mut steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
+    let done = holding.exits(Exit::Succeeded);
+    let min = usize::try_from(job.spec.min).expect("a u32 fits a usize");
+    let surplus = (steps.len() + done).saturating_sub(min.max(1));
+    let whole = Unit { standing, ..whole_unit(draft, id, job, holding, charge) };
+    for _ in 0..surplus {
+        let Some(step) = steps.pop() else { break };
+        units.push((job.submitted_at, priced(draft, &whole, job, alloc::vec![step], true)));
+    }
+    if !steps.is_empty() {
+        units.push((job.submitted_at, priced(draft, &whole, job, steps, false)));
+    }
+}
+
+fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge: &Charge) -> Unit {
+    let rules = &draft.policy.preemption;
+    let since = holding.since().unwrap_or(draft.now);
+    let ran = draft.now - since;
+    let lost = match charge.checkpoint {
+        None => ran,
+        Some(checkpoint) => Millis(ran.0.checked_rem(checkpoint.every.0).unwrap_or(0)),
+    };
+    let lately = draft.now.0 < job.past.evicted_from.0.saturating_add(rules.eviction_window.0);
+    Unit {
+        job: id,
+        steps: Vec::new(),
+        surplus: false,
+        standing: charge.standing,
+        amount: Vec::new(),
+        lost,
+        cost: 0,
+        started_at: holding.at,
+        ends_at: job.spec.time_limit.or(job.spec.estimate).map(|limit| since + limit),
+        grace: charge.standing.grace,
+        spent: lately && job.past.evicted_since >= rules.evictions_max,
+        evicted_for: job.past.evicted_for.filter(|_| lately),
+        window_ends: lately.then(|| job.past.evicted_from + rules.eviction_window),
+        checkpoint_at: charge.checkpoint.map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
+    }
+}
+
+fn priced(draft: &Draft<'_>, whole: &Unit, job: &Job, steps: Vec<Step>, surplus: bool) -> Unit {
+    let tasks = u64::try_from(steps.len()).expect("a count of tasks fits");
+    let pool = steps.first().map(|step| step.place.pool).expect("a unit has tasks");
+    let charge = draft.tree.charge(&job.spec.shape, pool);
+    let amount = charge.into_iter().map(|each| each.saturating_mul(tasks)).collect();
+    let parts = job.spec.shape.gpus.units().parts().saturating_mul(tasks);
+    let millis = whole.lost.0.saturating_add(draft.policy.preemption.restart.0);
+    let cost = u64::try_from(u128::from(millis) * u128::from(parts) / 3000).unwrap_or(u64::MAX);
+    Unit { steps, surplus, amount, cost, ..whole.clone() }
+}
