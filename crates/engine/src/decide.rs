@@ -9,7 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase, TenantsEvent,
+    Asker, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase,
+    TenantsEvent,
 };
 use crate::fleet::Fleet;
 use crate::input::{Exit, Input, Rejection, SetDefinition, SetMembers};
@@ -176,7 +177,8 @@ impl State {
         if holding.repair_by.is_some_and(|deadline| deadline <= now) && self.is_active(job) {
             return self.leave_at_once(job, Next::Requeue(RequeueWhy::NodeLost), now);
         }
-        let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline <= now);
+        let asked =
+            |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline <= now);
         let tasks: Vec<u32> = holding.tasks.iter().filter(asked).map(|task| task.place.task).collect();
         if tasks.is_empty() { Vec::new() } else { alloc::vec![self.stop(job, tasks, now)] }
     }

@@ -113,9 +113,8 @@ impl Holding {
     fn grow(&mut self, tasks: &[Placement], at: Timestamp) {
         self.next_task = self.next_task();
         self.repair_by = None;
-        self.tasks.retain(|task| {
-            !matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. })
-        });
+        self.tasks
+            .retain(|task| !matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. }));
         self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, at)));
     }
 

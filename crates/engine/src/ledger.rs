@@ -210,13 +210,20 @@ impl Ledger {
     /// What stays and what was promised, by how it stands in a tenant.
     pub fn planned(&self, tenant: TenantId) -> impl Iterator<Item = (Standing, &Use)> {
         let of_tenant = self.planned.range(Standing::first_of(tenant)..);
-        of_tenant.take_while(move |(standing, _)| standing.tenant == tenant).map(|(&standing, used)| (standing, used))
+        of_tenant
+            .take_while(move |(standing, _)| standing.tenant == tenant)
+            .map(|(&standing, used)| (standing, used))
     }
 
     /// Jobs that hold something and were not told to leave, by how they stand in a tenant; oldest first.
-    pub fn standing(&self, tenant: TenantId) -> impl Iterator<Item = (Standing, &BTreeSet<(Timestamp, JobId)>)> {
+    pub fn standing(
+        &self,
+        tenant: TenantId,
+    ) -> impl Iterator<Item = (Standing, &BTreeSet<(Timestamp, JobId)>)> {
         let of_tenant = self.standing.range(Standing::first_of(tenant)..);
-        of_tenant.take_while(move |(standing, _)| standing.tenant == tenant).map(|(&standing, jobs)| (standing, jobs))
+        of_tenant
+            .take_while(move |(standing, _)| standing.tenant == tenant)
+            .map(|(&standing, jobs)| (standing, jobs))
     }
 
     /// What a tenant's own jobs that hold or were promised places want, with what they hold.
@@ -379,7 +386,8 @@ impl Ledger {
             Some(want) => self.wants.insert(job, want),
             None => self.wants.remove(&job),
         };
-        for (want, more) in before.map(|want| (want, false)).into_iter().chain(want.map(|want| (want, true))) {
+        for (want, more) in before.map(|want| (want, false)).into_iter().chain(want.map(|want| (want, true)))
+        {
             let total = self.wanted.entry(want.tenant).or_default();
             total.count(want.pool, want.units, want.resources, more);
             if *total == Use::default() {

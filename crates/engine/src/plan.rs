@@ -124,9 +124,8 @@ impl Evicted {
         let Eviction { why, beneficiary, whole, .. } = receipt;
         let holding = state.ledger.holding(job).expect("who has to leave holds something");
         let spec = &state.jobs.get(job).expect("who has to leave is a live job").spec;
-        let all_run = tasks
-            .iter()
-            .all(|&task| holding.task(task).is_some_and(|task| task.phase == TaskPhase::Running));
+        let all_run =
+            tasks.iter().all(|&task| holding.task(task).is_some_and(|task| task.phase == TaskPhase::Running));
         events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks: tasks.clone(), receipt, at: now }));
         if whole {
             let next = Next::Requeue(RequeueWhy::Evicted);

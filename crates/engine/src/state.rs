@@ -5,7 +5,9 @@
 
 use alloc::vec::Vec;
 
-use crate::event::{Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why};
+use crate::event::{
+    Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
+};
 use crate::fleet::Fleet;
 use crate::input::Exit;
 use crate::jobs::{Job, Jobs, More, Phase};

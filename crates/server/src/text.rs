@@ -10,7 +10,9 @@ pub(crate) fn sentence(state: &State, reason: Reason, now: Timestamp) -> String 
         Reason::Running => "it runs".to_owned(),
         Reason::Starting => "it has its places and is being started".to_owned(),
         Reason::Repairing => "it lost a task, is below its minimum and waits to be repaired".to_owned(),
-        Reason::Promised => "its places are set aside; it starts when those who leave them are gone".to_owned(),
+        Reason::Promised => {
+            "its places are set aside; it starts when those who leave them are gone".to_owned()
+        }
         Reason::Fixed { tenant } => format!(
             "it may not be evicted in time, so it may not borrow; the guarantee of {} leaves no room for it",
             state.tenants.path(tenant)

@@ -304,6 +304,19 @@ impl CaseJob {
     }
 }
 
+/// The running tasks of a job, where the case says they are.
+fn running_tasks(job: &CaseJob, devices: &mut Devices) -> Result<Vec<StartTask>, BadCase> {
+    let mut tasks = Vec::new();
+    for (task, case) in (0u32..).zip(&job.tasks).filter(|(_, task)| task.state == "running") {
+        let Some(node) = case.node.clone() else {
+            return Err(BadCase(format!("task {task} of {} runs on no node", job.name)));
+        };
+        let (gpus, units_each) = devices.take(&node, job.ask()?, &case.gpu);
+        tasks.push(StartTask { task, node, gpus, units_each });
+    }
+    Ok(tasks)
+}
+
 struct Run {
     state: State,
     fleet: SimFleet,
@@ -314,36 +327,36 @@ struct Run {
 impl Run {
     /// The policy, the fleet and what already runs on it.
     fn new(case: &Case) -> Result<Self, BadCase> {
-        let mut run = Self { state: State::default(), fleet: case.fleet(), names: BTreeMap::new(), evicted: Vec::new() };
+        let mut run = Self {
+            state: State::default(),
+            fleet: case.fleet(),
+            names: BTreeMap::new(),
+            evicted: Vec::new(),
+        };
         run.give(&Input::ApplyPolicy(case.policy()?)).map_err(refused)?;
+        // Whole GPUs are given out first, whoever is older; time goes by age.
         let mut devices = Devices::default();
+        let mut running = BTreeMap::new();
+        let mut place_all = |shares: bool| {
+            for (number, job) in (1u128..).zip(&case.jobs) {
+                if matches!(job.ask()?, GpuAsk::Share(_)) == shares {
+                    running.insert(number, running_tasks(job, &mut devices)?);
+                }
+            }
+            Ok::<_, BadCase>(())
+        };
+        place_all(false)?;
+        place_all(true)?;
         for (number, job) in (1u128..).zip(&case.jobs) {
             run.names.insert(Uid(number), job.name.clone());
-            let whole = matches!(job.ask()?, GpuAsk::Whole(_));
-            if whole {
-                run.place(job, number, &mut devices)?;
-            }
-        }
-        for (number, job) in (1u128..).zip(&case.jobs) {
-            if matches!(job.ask()?, GpuAsk::Share(_)) {
-                run.place(job, number, &mut devices)?;
-            }
+            run.start(job, number, running.remove(&number).unwrap_or_default())?;
         }
         run.observe(true)?;
         Ok(run)
     }
 
-    /// Puts the running tasks of a job where the case says they are.
-    fn place(&mut self, job: &CaseJob, number: u128, devices: &mut Devices) -> Result<(), BadCase> {
+    fn start(&mut self, job: &CaseJob, number: u128, tasks: Vec<StartTask>) -> Result<(), BadCase> {
         let submission = job.submission(number)?;
-        let mut tasks = Vec::new();
-        for (task, case) in (0u32..).zip(&job.tasks).filter(|(_, task)| task.state == "running") {
-            let Some(node) = case.node.clone() else {
-                return Err(BadCase(format!("task {task} of {} runs on no node", job.name)));
-            };
-            let (gpus, units_each) = devices.take(&node, job.ask()?, &case.gpu);
-            tasks.push(StartTask { task, node, gpus, units_each });
-        }
         if !tasks.is_empty() {
             self.fleet.act(0, &Action::Start { attempt: 1, job: Box::new(submission), tasks });
         }

@@ -21,9 +21,8 @@ fn one_due(state: &State, id: JobId, promise: &Promise, now: Timestamp) -> Optio
     if !promise.tasks.iter().all(|place| is_there(state, place)) {
         return Some(Event::Promises(PromisesEvent::Released { job: id, at: now }));
     }
-    let clear = |place: &Placement| {
-        state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place))
-    };
+    let clear =
+        |place: &Placement| state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place));
     if !promise.tasks.iter().all(clear) {
         return None;
     }

@@ -46,8 +46,8 @@ pub fn standing_of(key: &KindKey) -> Standing {
 /// True when work that stands so may be taken for work that stands like `other`: a lower class, or a lower priority
 /// in the same class. Equals never.
 pub fn gives_way(standing: &Standing, other: &Standing) -> bool {
-    let lower = standing.class > other.class
-        || (standing.class == other.class && standing.priority < other.priority);
+    let lower =
+        standing.class > other.class || (standing.class == other.class && standing.priority < other.priority);
     standing.preemptible && lower
 }
 

@@ -69,7 +69,8 @@ impl Refusal {
     ) -> Self {
         let top = state.tenants.lineage(tenant).last().unwrap_or(tenant);
         let on_use = |tenant| Watch::Use { tenant, stamp: state.ledger.changed_of(tenant) };
-        let mut watches: Vec<Watch> = [tenant, top].into_iter().chain(by.limits.iter().copied()).map(on_use).collect();
+        let mut watches: Vec<Watch> =
+            [tenant, top].into_iter().chain(by.limits.iter().copied()).map(on_use).collect();
         watches.extend(by.fixed.iter().map(|&(_, tenant)| on_use(tenant)));
         watches.push(Watch::Share { tenant, fingerprint: fingerprint(&shares[tenant.index()]) });
         for &(pool, pass) in &by.room {

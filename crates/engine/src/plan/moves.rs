@@ -154,12 +154,7 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
 }
 
 /// Nodes that could take more of the ask if some of their jobs were elsewhere, the least to move first.
-fn targets(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    asker: Asker,
-    untouchable: &BTreeSet<JobId>,
-) -> Vec<Target> {
+fn targets(draft: &mut Draft<'_>, ask: &Ask<'_>, asker: Asker, untouchable: &BTreeSet<JobId>) -> Vec<Target> {
     let state = draft.state;
     let mut targets = Vec::new();
     for node in rooms_with_room(draft, ask).into_iter().take(TARGETS_MAX) {

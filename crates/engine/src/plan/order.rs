@@ -70,7 +70,12 @@ impl<'a> Candidate<'a> {
     }
 
     /// More tasks for a job that starts in this plan, or a job that has to leave in it.
-    pub fn of_job(draft: &Draft<'a>, key: &'a KindKey, more: Option<More>, job: (Timestamp, JobId)) -> Option<Self> {
+    pub fn of_job(
+        draft: &Draft<'a>,
+        key: &'a KindKey,
+        more: Option<More>,
+        job: (Timestamp, JobId),
+    ) -> Option<Self> {
         Self::new(draft, None, key, more, Box::new(core::iter::once(job)))
     }
 
@@ -200,8 +205,13 @@ impl<'a> Queue<'a> {
     /// A queue of these candidates.
     pub fn new(state: &'a State, candidates: Vec<Candidate<'a>>) -> Self {
         let turn = Turn::ALL[0];
-        let mut queue =
-            Self { candidates: Vec::new(), open: BTreeMap::new(), oldest: BTreeMap::new(), best: BTreeMap::new(), turn };
+        let mut queue = Self {
+            candidates: Vec::new(),
+            open: BTreeMap::new(),
+            oldest: BTreeMap::new(),
+            best: BTreeMap::new(),
+            turn,
+        };
         for kind in state.jobs.waiting().values().chain(state.jobs.growing().values()) {
             let Some(&first) = kind.jobs.first() else { continue };
             queue.note_oldest(state, kind.key.tenant, first);
@@ -308,7 +318,10 @@ impl<'a> Queue<'a> {
     /// None of its jobs has a place in these pools.
     pub fn refused(&mut self, at: usize, pools: &[PoolId]) {
         let choices = &mut self.candidates[at].choices;
-        choices.iter_mut().filter(|choice| pools.contains(&choice.pool)).for_each(|choice| choice.refused = true);
+        choices
+            .iter_mut()
+            .filter(|choice| pools.contains(&choice.pool))
+            .for_each(|choice| choice.refused = true);
         if choices.iter().all(|choice| choice.refused) {
             self.close(at);
         }

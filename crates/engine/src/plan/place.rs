@@ -53,9 +53,9 @@ pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Vec<Placement>> {
     };
     let state = draft.state;
     let fit = Fit::of(draft, ask);
-    fit.domains(ask).into_iter().find_map(|domain| {
-        place_all(draft, ask, &|node| domain_of(state, node, level) == Some(domain))
-    })
+    fit.domains(ask)
+        .into_iter()
+        .find_map(|domain| place_all(draft, ask, &|node| domain_of(state, node, level) == Some(domain)))
 }
 
 /// True when a task of this shape may be charged in the pool.
@@ -103,7 +103,8 @@ impl Fit {
     /// Counts a node in or out, as it is on the draft.
     pub fn add(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
         let Some(room) = draft.room(node) else { return };
-        let allowed = room.open && room.pool == ask.pool && draft.state.fleet.set_has_node(ask.key.shape.nodes, node);
+        let allowed =
+            room.open && room.pool == ask.pool && draft.state.fleet.set_has_node(ask.key.shape.nodes, node);
         if !allowed {
             return;
         }
@@ -192,7 +193,11 @@ fn place_task(
 }
 
 /// The tightest place for one task, where nobody leaves if there is one.
-fn find_place(draft: &Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<(NodeId, GpuMask)> {
+fn find_place(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    within: &dyn Fn(NodeId) -> bool,
+) -> Option<(NodeId, GpuMask)> {
     let key = ask.key;
     let allowed = |node: NodeId| {
         within(node)

@@ -6,6 +6,7 @@
 //! GPUs instead, taking it would carry `b` below its line: it *straddles*, is passed over the first time, and is taken
 //! alone only because nothing else will do.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -14,6 +15,7 @@ use crate::job::Class;
 use crate::plan::draft::{Draft, Mark};
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
+use crate::plan::moves::place_by_moving;
 use crate::plan::order::{Ratio, neediness};
 use crate::plan::place::{Ask, Fit};
 use crate::plan::victims::{Unit, UnitRef, Victims};
@@ -24,6 +26,9 @@ use crate::units::{JobId, Millis, TenantId, Timestamp};
 const SEEDS_MAX: usize = 64;
 /// Up to so many units every set of them is tried at last.
 const EXHAUSTIVE_MAX: usize = 10;
+
+/// So many victims at most are combined with moves: each is then judged by moving.
+const MOVE_INTO_MAX: usize = 16;
 
 /// By what right something is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,16 +61,19 @@ pub struct Taken {
     right: Right,
 }
 
-/// Takes what has to leave so that the ask can be met, and leaves it taken; or leaves everything as it was.
+/// Takes what has to leave so that the ask can be met, possibly by moving others then, and leaves it taken; or leaves
+/// everything as it was. Who is untouchable is not moved.
 pub fn make_room(
     draft: &mut Draft<'_>,
     victims: &mut Victims,
     ask: &Ask<'_>,
     asker: Asker,
+    untouchable: &BTreeSet<JobId>,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Vec<Taken>> {
     let rights = rights(draft, ask, asker);
     let mut search = Search::new(draft, victims, ask, asker, rights);
+    search.untouchable.clone_from(untouchable);
     let found = search.run();
     *ripens_at = earlier(*ripens_at, search.ripens_at);
     found.then_some(search.taken)
@@ -113,13 +121,17 @@ struct Search<'s, 'd, 'k> {
     ask: &'s Ask<'k>,
     asker: Asker,
     rights: Vec<Right>,
-    /// Meters in which something may be taken for the ask.
+    /// Meters that the ask is charged in.
     meters: Vec<usize>,
     fit: Fit,
     taken: Vec<Taken>,
     /// Branches that a victim was allowed to carry below their line.
     straddled: Vec<TenantId>,
     start: Mark,
+    /// Who is not moved.
+    untouchable: BTreeSet<JobId>,
+    /// Whether others may be moved into what was taken.
+    may_move: bool,
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
 }
@@ -134,20 +146,56 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     ) -> Self {
         let fit = Fit::of(draft, ask);
         let start = draft.mark();
-        // Nothing is reclaimed in a resource that is not metered for the asker.
-        let metered =
-            |&meter: &usize| lines::line(draft, ask.key.tenant, meter, Line::Guarantee) != Amount::Unlimited;
-        let meters = lines::asked(ask).filter(metered).collect();
-        let (taken, straddled) = (Vec::new(), Vec::new());
-        Self { draft, victims, ask, asker, rights, meters, fit, taken, straddled, start, ripens_at: None }
+        Self {
+            draft,
+            victims,
+            ask,
+            asker,
+            rights,
+            meters: lines::asked(ask).collect(),
+            fit,
+            taken: Vec::new(),
+            straddled: Vec::new(),
+            start,
+            untouchable: BTreeSet::new(),
+            may_move: false,
+            ripens_at: None,
+        }
     }
 
     fn run(&mut self) -> bool {
-        if self.take_in_order() || self.take_with_seed() || self.take_any_set() {
+        if self.take_in_order() || self.take_and_move() || self.take_with_seed() || self.take_any_set() {
             return true;
         }
         self.give_all_back();
         false
+    }
+
+    /// What was taken in order is enough, but in pieces: others may be moved into it.
+    fn take_and_move(&mut self) -> bool {
+        let few = self.taken.len() <= MOVE_INTO_MAX;
+        if self.taken.is_empty() || !few || self.asker.surplus {
+            return false;
+        }
+        self.may_move = true;
+        let found = self.is_met() && self.spare_and_accept();
+        self.may_move = found;
+        found
+    }
+
+    fn fits(&mut self) -> bool {
+        if self.fit.is_enough(self.ask) {
+            return true;
+        }
+        if !self.may_move {
+            return false;
+        }
+        let mark = self.draft.mark();
+        let taken = self.taken.iter().map(|taken| self.victims.get(taken.unit).job);
+        let untouchable = self.untouchable.iter().copied().chain(taken).collect();
+        let fits = place_by_moving(self.draft, self.ask, self.asker, &untouchable).is_some();
+        self.draft.roll_back(mark);
+        fits
     }
 
     /// Takes in order until the ask is met, then spares.
@@ -208,7 +256,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         sets.into_iter().any(|set| {
             self.give_all_back();
             let chosen = units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
-            let allowed = chosen.map(|(_, &unit)| unit).all(|(unit, right)| self.take_if_allowed(unit, right));
+            let allowed =
+                chosen.map(|(_, &unit)| unit).all(|(unit, right)| self.take_if_allowed(unit, right));
             allowed && self.is_met() && self.spare_and_accept()
         })
     }
@@ -222,7 +271,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                 while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
                     from = unit.at + 1;
                     let known = seeds.iter().any(|&(seed, _)| seed == unit);
-                    if seeds.len() < SEEDS_MAX && !known && self.is_useful(unit) && self.may_take(unit, right) {
+                    if seeds.len() < SEEDS_MAX && !known && self.is_useful(unit) && self.may_take(unit, right)
+                    {
                         seeds.push((unit, right));
                     }
                 }
@@ -258,8 +308,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     }
 
     /// True when the ask fits, passes no limit, and its tenant stays within its line if others have to leave.
-    fn is_met(&self) -> bool {
-        self.fit.is_enough(self.ask) && lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled()
+    fn is_met(&mut self) -> bool {
+        lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled() && self.fits()
     }
 
     fn is_entitled(&self) -> bool {
@@ -331,7 +381,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                     let short = line.saturating_sub(self.draft.used(tenant)[meter]);
                     let of_taken = self.taken.iter().any(|taken| {
                         let unit = self.victims.get(taken.unit);
-                        unit.amount[meter] > 0 && self.draft.tree.lineage(taken.unit.tenant).any(|x| x == tenant)
+                        unit.amount[meter] > 0
+                            && self.draft.tree.lineage(taken.unit.tenant).any(|x| x == tenant)
                     });
                     (short > 0 && of_taken && self.was_above(tenant, meter, line))
                         .then_some(Straddle { tenant, short })
@@ -344,7 +395,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     fn was_above(&self, tenant: TenantId, meter: usize, line: u64) -> bool {
         let of_tenant =
             |taken: &&Taken| self.draft.tree.lineage(taken.unit.tenant).any(|above| above == tenant);
-        let gone = self.taken.iter().filter(of_tenant).map(|taken| self.victims.get(taken.unit).amount[meter]);
+        let gone =
+            self.taken.iter().filter(of_tenant).map(|taken| self.victims.get(taken.unit).amount[meter]);
         self.draft.used(tenant)[meter] + gone.sum::<u64>() > line
     }
 
@@ -395,7 +447,6 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     fn next_victim(&mut self, right: Right) -> Option<UnitRef> {
         let tree = self.draft.tree;
         match right {
-            Right::Above(_) if self.meters.is_empty() => None,
             Right::Above(_) => self.next_among(tree.roots(), right),
             Right::Lower => self.next_among(&[self.scope()], right),
         }

@@ -156,7 +156,8 @@ impl<'a> Served<'a> {
                 None => open.push((ask, pass)),
             }
         }
-        let met = self.from_free(&open).or_else(|| self.by_moving(at, &open)).or_else(|| self.by_taking(at, &open));
+        let met =
+            self.from_free(&open).or_else(|| self.by_moving(at, &open)).or_else(|| self.by_taking(at, &open));
         let tried: Vec<PoolId> = open.iter().map(|(ask, _)| ask.pool).collect();
         match met {
             Some((ask, met)) => {
@@ -213,8 +214,7 @@ impl<'a> Served<'a> {
         if self.queue.get(at).is_surplus() {
             return None;
         }
-        let untouchable: BTreeSet<JobId> =
-            self.evictions.iter().map(|leaving| leaving.unit.job).chain(self.begun.keys().copied()).collect();
+        let untouchable = self.untouchable();
         asks.iter().find_map(|(ask, pass)| {
             if lines::limit_passed(&self.draft, ask).is_some() {
                 return None;
@@ -233,12 +233,24 @@ impl<'a> Served<'a> {
     }
 
     fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        let mut untouchable = self.untouchable();
         asks.iter().find_map(|(ask, pass)| {
             let asker = self.asker(at, *pass);
-            let taken = make_room(&mut self.draft, &mut self.victims, ask, asker, &mut self.ripens_at)?;
-            let tasks = place(&mut self.draft, ask).expect("room was made for all that is asked for");
-            Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }))
+            let (draft, victims) = (&mut self.draft, &mut self.victims);
+            let taken = make_room(draft, victims, ask, asker, &untouchable, &mut self.ripens_at)?;
+            if let Some(tasks) = place(draft, ask) {
+                return Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }));
+            }
+            untouchable.extend(taken.iter().map(|taken| victims.get(taken.unit).job));
+            let placed = place_by_moving(draft, ask, asker, &untouchable);
+            let (tasks, moved) = placed.expect("room was made for all that is asked for");
+            Some((ask.clone(), Met { tasks, taken, moved }))
         })
+    }
+
+    /// Who has to leave or was given places already is not moved.
+    fn untouchable(&self) -> BTreeSet<JobId> {
+        self.evictions.iter().map(|leaving| leaving.unit.job).chain(self.begun.keys().copied()).collect()
     }
 
     fn asker(&self, at: usize, pass: Pass) -> Asker {
@@ -258,14 +270,18 @@ impl<'a> Served<'a> {
         if !self.begun.contains_key(&job) {
             self.order.push(job);
         }
-        let begun =
-            self.begun.entry(job).or_insert_with(|| Begun { tasks: Vec::new(), together: met.tasks.len(), how });
+        let begun = self.begun.entry(job).or_insert_with(|| Begun {
+            tasks: Vec::new(),
+            together: met.tasks.len(),
+            how,
+        });
         begun.tasks.extend(met.tasks);
         self.queue.served(at);
         let state = self.draft.state;
-        let held = state.ledger.holding(job).filter(|_| more.is_some()).map_or(0, |holding| {
-            holding.staying().count() + holding.exits(crate::input::Exit::Succeeded)
-        });
+        let held =
+            state.ledger.holding(job).filter(|_| more.is_some()).map_or(0, |holding| {
+                holding.staying().count() + holding.exits(crate::input::Exit::Succeeded)
+            });
         let has = u32::try_from(held + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
         if has < key.tasks {
             let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
@@ -319,7 +335,8 @@ impl<'a> Served<'a> {
     ) {
         let (lost, cost) = (unit.lost, unit.cost);
         let policy = self.draft.state.tenants.version();
-        let receipt = Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
+        let receipt =
+            Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
         self.evictions.push(Leaving { unit, receipt });
     }
 
@@ -379,7 +396,8 @@ impl<'a> Served<'a> {
         let mut plan = Plan { basis: self.draft.state.index(), ..Plan::default() };
         for job in &self.order {
             let begun = &self.begun[job];
-            let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
+            let clear =
+                |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
             let together_clear = begun.tasks.iter().take(begun.together).all(clear);
             let (job, mut tasks) = (*job, begun.tasks.clone());
             if together_clear && begun.how != How::Moves {

@@ -132,7 +132,9 @@ impl Victims {
 impl List {
     fn of(draft: &Draft<'_>, tenant: TenantId) -> Self {
         let mut units = Vec::new();
-        for (standing, jobs) in draft.state.ledger.standing(tenant).filter(|(standing, _)| standing.preemptible) {
+        for (standing, jobs) in
+            draft.state.ledger.standing(tenant).filter(|(standing, _)| standing.preemptible)
+        {
             for &(_, job) in jobs {
                 add_units(draft, standing, job, &mut units);
             }
@@ -203,7 +205,9 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         spent: lately && job.past.evicted_since >= rules.evictions_max,
         evicted_for: job.past.evicted_for.filter(|_| lately),
         window_ends: lately.then(|| job.past.evicted_from + rules.eviction_window),
-        checkpoint_at: charge.checkpoint.map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
+        checkpoint_at: charge
+            .checkpoint
+            .map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
     }
 }
 

@@ -226,7 +226,9 @@ impl Story {
                 let tasks = if tasks.len() == 1 { "task" } else { "tasks" };
                 Some(format!("{} gets more {tasks} on {places}", known.name))
             }
-            LedgerEvent::Shed { job, task, .. } => Some(format!("{} gave up task {task}", self.known(job).name)),
+            LedgerEvent::Shed { job, task, .. } => {
+                Some(format!("{} gave up task {task}", self.known(job).name))
+            }
             LedgerEvent::Acked { job, .. } => Some(format!("{} saved", self.known(job).name)),
             LedgerEvent::AskFailed { job, .. } => Some(format!("{} cannot save", self.known(job).name)),
             LedgerEvent::Stopping { job, .. } => Some(format!("{} stops", self.known(job).name)),
