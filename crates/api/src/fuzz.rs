@@ -8,7 +8,7 @@ use wharf_engine::units::Uid;
 use crate::file::FileError;
 use crate::file::fleet::parse_fleet;
 use crate::file::job::parse_job;
-use crate::file::policy::{PolicyFile, compile};
+use crate::file::policy::{PolicyFile, compile, default_policy_files};
 
 /// A job file: it is read, and then survives the wire, or is refused with file and line.
 pub fn job(data: &[u8]) {
@@ -32,8 +32,8 @@ pub fn policy(data: &[u8]) {
     let Some((choice, content)) = data.split_first() else {
         return;
     };
-    let names = ["tenants.yaml", "pools.yaml", "queue.yaml", "history.yaml"];
-    let name = names[usize::from(*choice) % names.len()];
+    let names = default_policy_files();
+    let name = names[usize::from(*choice) % names.len()].0;
     let text = String::from_utf8_lossy(content);
     let mut files = vec![PolicyFile { name: name.to_owned(), content: content.to_vec() }];
     if name != "tenants.yaml" {

@@ -3,6 +3,7 @@
 //! All files are read and all their errors reported together, because a directory is edited as a whole. A file
 //! that nobody would read is an error, so that a misspelt name does not silently mean "no limits".
 
+mod preemption;
 mod quota;
 
 use std::path::Path;
@@ -15,11 +16,11 @@ use super::tree::Node;
 use super::{Fault, FileError, as_text, document, read_bytes, text};
 
 /// The files that are read today.
-const FILES: &[&str] = &["tenants.yaml", "pools.yaml", "queue.yaml", "history.yaml"];
+const FILES: &[&str] =
+    &["tenants.yaml", "pools.yaml", "queue.yaml", "preemption.yaml", "gangs.yaml", "history.yaml"];
 /// Files of the design that have no content yet.
 const PLANNED: &[&str] = &[
     "classes.yaml",
-    "preemption.yaml",
     "trust.yaml",
     "windows.yaml",
     "idle.yaml",
@@ -48,6 +49,8 @@ pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
         ("tenants.yaml", include_str!("../../policy/tenants.yaml")),
         ("pools.yaml", include_str!("../../policy/pools.yaml")),
         ("queue.yaml", include_str!("../../policy/queue.yaml")),
+        ("preemption.yaml", include_str!("../../policy/preemption.yaml")),
+        ("gangs.yaml", include_str!("../../policy/gangs.yaml")),
         ("history.yaml", include_str!("../../policy/history.yaml")),
     ]
 }
@@ -149,16 +152,19 @@ fn digest(files: &[PolicyFile]) -> String {
 
 fn read_file(path: &str, file: &PolicyFile, policy: &mut Policy) -> Result<(), Vec<FileError>> {
     let text = as_text(path, file.content.clone()).map_err(|error| vec![error])?;
-    match file.name.as_str() {
+    let reader: fn(&Node, &mut Policy) -> Result<(), Fault> = match file.name.as_str() {
         "tenants.yaml" => {
             policy.tenants = quota::tenants(path, &text)?;
-            Ok(())
+            return Ok(());
         }
-        "pools.yaml" => document(path, &text, |root| pools(root, policy)).map_err(|error| vec![error]),
-        "queue.yaml" => document(path, &text, |root| queue(root, policy)).map_err(|error| vec![error]),
-        "history.yaml" => document(path, &text, |root| history(root, policy)).map_err(|error| vec![error]),
-        other => Err(vec![unknown_file(other).in_file(path)]),
-    }
+        "pools.yaml" => pools,
+        "queue.yaml" => queue,
+        "preemption.yaml" => |root, policy| preemption::preemption(root).map(|read| policy.preemption = read),
+        "gangs.yaml" => |root, policy| preemption::gangs(root).map(|read| policy.gangs = read),
+        "history.yaml" => history,
+        other => return Err(vec![unknown_file(other).in_file(path)]),
+    };
+    document(path, &text, |root| reader(root, policy)).map_err(|error| vec![error])
 }
 
 fn unknown_file(name: &str) -> Fault {

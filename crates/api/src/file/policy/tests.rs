@@ -44,6 +44,7 @@ fn the_default_files_are_a_policy_for_32_gpus() {
     assert_eq!(policy.queue_len_max, built_in.queue_len_max);
     assert_eq!(policy.retry_backoff_max, built_in.retry_backoff_max);
     assert_eq!(policy.history_keep, built_in.history_keep);
+    assert_eq!((policy.preemption, policy.gangs), (built_in.preemption, built_in.gangs));
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn every_error_of_a_directory_is_reported() {
 #[test]
 fn a_file_nobody_would_read_is_refused() {
     let tenants = ("tenants.yaml", "tenants: {a: {}}");
-    let listed = "tenants.yaml, pools.yaml, queue.yaml, history.yaml";
+    let listed = "tenants.yaml, pools.yaml, queue.yaml, preemption.yaml, gangs.yaml, history.yaml";
     assert_eq!(
         errors(&[tenants, ("pool.yaml", "")]),
         [format!(
