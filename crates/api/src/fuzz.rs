@@ -8,6 +8,7 @@ use wharf_engine::units::Uid;
 use crate::file::FileError;
 use crate::file::fleet::parse_fleet;
 use crate::file::job::parse_job;
+use crate::file::policy::lint::{Severity, lint};
 use crate::file::policy::{PolicyFile, compile, default_policy_files};
 
 /// A job file: it is read, and then survives the wire, or is refused with file and line.
@@ -39,7 +40,15 @@ pub fn policy(data: &[u8]) {
     if name != "tenants.yaml" {
         files.push(PolicyFile { name: "tenants.yaml".to_owned(), content: b"tenants: {lab: {}}".to_vec() });
     }
-    match compile("policy", &files) {
+    let compiled = compile("policy", &files);
+    let found = lint("policy", &files, None).findings;
+    let errors = found.iter().filter(|finding| finding.severity == Severity::Error).count();
+    assert_eq!(
+        errors,
+        compiled.as_ref().err().map_or(0, Vec::len),
+        "lint refuses what a load refuses: {found:?}"
+    );
+    match compiled {
         Ok(policy) => assert!(!policy.tenants.is_empty(), "a policy names somebody"),
         Err(errors) => {
             assert!(!errors.is_empty(), "a refusal says why");

@@ -3,6 +3,8 @@
 //! All files are read and all their errors reported together, because a directory is edited as a whole. A file
 //! that nobody would read is an error, so that a misspelt name does not silently mean "no limits".
 
+pub mod lint;
+
 mod fit;
 mod preemption;
 mod quota;

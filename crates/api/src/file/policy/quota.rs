@@ -65,6 +65,7 @@ pub(super) struct Line {
     pub(super) cpu: Option<Pair>,
     pub(super) memory: Option<Pair>,
     pub(super) weight: u32,
+    pub(super) weight_at: Option<At>,
     priority: i32,
 }
 
@@ -225,6 +226,7 @@ fn line(path: String, parent: Option<usize>, field: &Field<'_>, keys: &Map<'_>) 
         limit: gpu_amounts("limit")?,
         cpu: pair("cpu", cores)?,
         memory: pair("memory", bytes)?,
+        weight_at: weight.as_ref().and_then(Field::at),
         weight: weight.as_ref().map_or(Ok(1), |field| field.whole(0..=WEIGHT_MAX))?,
         priority: keys.get("priority")?.map_or(Ok(0), |field| field.priority())?,
     })
