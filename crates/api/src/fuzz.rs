@@ -8,7 +8,8 @@ use wharf_engine::units::Uid;
 use crate::file::FileError;
 use crate::file::fleet::parse_fleet;
 use crate::file::job::parse_job;
-use crate::file::policy::{PolicyFile, compile};
+use crate::file::policy::lint::{Severity, lint};
+use crate::file::policy::{PolicyFile, compile, default_policy_files};
 
 /// A job file: it is read, and then survives the wire, or is refused with file and line.
 pub fn job(data: &[u8]) {
@@ -32,14 +33,22 @@ pub fn policy(data: &[u8]) {
     let Some((choice, content)) = data.split_first() else {
         return;
     };
-    let names = ["tenants.yaml", "pools.yaml", "queue.yaml", "history.yaml"];
-    let name = names[usize::from(*choice) % names.len()];
+    let names = default_policy_files();
+    let name = names[usize::from(*choice) % names.len()].0;
     let text = String::from_utf8_lossy(content);
     let mut files = vec![PolicyFile { name: name.to_owned(), content: content.to_vec() }];
     if name != "tenants.yaml" {
         files.push(PolicyFile { name: "tenants.yaml".to_owned(), content: b"tenants: {lab: {}}".to_vec() });
     }
-    match compile("policy", &files) {
+    let compiled = compile("policy", &files);
+    let found = lint("policy", &files, None).findings;
+    let errors = found.iter().filter(|finding| finding.severity == Severity::Error).count();
+    assert_eq!(
+        errors,
+        compiled.as_ref().err().map_or(0, Vec::len),
+        "lint refuses what a load refuses: {found:?}"
+    );
+    match compiled {
         Ok(policy) => assert!(!policy.tenants.is_empty(), "a policy names somebody"),
         Err(errors) => {
             assert!(!errors.is_empty(), "a refusal says why");

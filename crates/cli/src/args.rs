@@ -11,7 +11,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{HistoryKind, JobState};
 
-pub(crate) use local::{BenchArgs, BenchCommand, CheckArgs, SimArgs, UpArgs};
+pub(crate) use local::{
+    BenchArgs, BenchCommand, CheckArgs, LintArgs, PolicyArgs, PolicyCommand, SimArgs, UpArgs,
+};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\
@@ -40,6 +42,7 @@ Fleet
 
 Control plane
   up         Run everything in one process
+  policy     Lint a policy directory: what is wrong, how to mend it, how soon each guarantee is back
   sim        Replay traces, run cases, or play at random with a simulated fleet
   check      Check the invariants of saved data
   bench      Measure what is promised
@@ -92,6 +95,8 @@ pub(crate) enum Command {
     Cordon(NodeNameArgs),
     /// Let new work come to a node again
     Uncordon(NodeNameArgs),
+    /// Lint a policy directory
+    Policy(PolicyArgs),
     /// Replay traces, run cases, or play at random with a simulated fleet
     Sim(SimArgs),
     /// Check the invariants of saved data
@@ -113,6 +118,7 @@ impl Command {
             Self::Cordon(args) | Self::Uncordon(args) => args.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
             Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Completions(_) => Format::Text,
+            Self::Policy(PolicyArgs { command: PolicyCommand::Lint(args) }) => args.output,
             Self::Sim(args) => args.output,
             Self::Check(args) => args.output,
             Self::Bench(args) => args.output,

@@ -1,4 +1,4 @@
-//! Commands that ask a control plane, and what they share.
+//! Commands that ask a control plane or read what the user wrote, and what they share.
 //!
 //! Each command is a question to the client and a function from the answer to text, so that the text can be tested
 //! without a server.
@@ -8,6 +8,7 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod levers;
 pub(crate) mod plan;
+pub(crate) mod policy;
 pub(crate) mod submit;
 
 mod ask;

@@ -41,6 +41,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
     let client = || Client::new(server);
     match command {
         Command::Up(args) => up::run(args),
+        Command::Policy(args) => commands::policy::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Check(args) => check::run(args),
         Command::Bench(args) => bench::run(args),

@@ -108,7 +108,7 @@ fn alone_it_shows_a_newcomer_where_to_start() {
 
 #[test]
 fn wrong_arguments_exit_with_64() {
-    let wrong: [&[&str]; 12] = [
+    let wrong: [&[&str]; 15] = [
         &["no-such-command"],
         &["get"],
         &["get", "cats"],
@@ -121,6 +121,9 @@ fn wrong_arguments_exit_with_64() {
         &["explain", "gpu/n1"],
         &["sim", "--random", "1", "--trace", "x"],
         &["up", "--speed", "0"],
+        &["policy", "lint"],
+        &["policy", "lint", "no-such-directory"],
+        &["policy", "lint", ".", "--fleet", "no-such-fleet"],
     ];
     for args in wrong {
         let (code, out, error) = alone(args);
@@ -251,4 +254,74 @@ fn completions_are_made_for_every_shell() {
         assert_eq!(code, 0);
         assert!(out.contains("uncordon"), "{shell}");
     }
+}
+
+/// A policy directory with these files.
+fn policy(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_policy_is_linted_without_a_control_plane() {
+    let dir = policy(wharf_api::file::policy::default_policy_files());
+    let path = dir.path().to_str().unwrap();
+    let (code, out, error) = alone(&["policy", "lint", path, "--fleet", "lab"]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    let expected = format!(
+        "\
+TENANT       GUARANTEED  BACK WITHIN
+lab          28 GPUs     311 s
+lab/nlp      8 GPUs      311 s
+lab/vision   8 GPUs      311 s
+lab/eval     4 GPUs      311 s
+lab/serving  8 GPUs      311 s
+
+{path}: nothing found
+"
+    );
+    assert_eq!(out, expected);
+    let help = alone(&["policy", "lint", "--help"]);
+    assert!(help.1.contains("wharf policy lint ./policy --fleet lab"), "{help:?}");
+}
+
+#[test]
+fn a_policy_that_cannot_be_kept_exits_with_1_and_says_how_to_mend_it() {
+    let tenants = "tenants:\n  lab:\n    guaranteed: 40\n    children:\n      nlp: {guaranteed: 44}\n";
+    let dir = policy(&[("tenants.yaml", tenants), ("gangs.yaml", "start_with: 1m\n")]);
+    let path = dir.path().to_str().unwrap();
+    let (code, out, error) = alone(&["policy", "lint", path]);
+    assert_eq!((code, error.as_str()), (1, ""));
+    let expected = format!(
+        "  \
+  error: {path}/gangs.yaml:1: unknown key \"start_with\"
+    why: a policy with an error in one file is refused whole: the one in force stays
+    fix: perhaps \"start_within\" was meant; allowed here: start_within, repair_within
+
+  error: {path}/tenants.yaml:3: lab is promised 40 GPUs, its children 44 together
+    why: a tenant hands its own guarantee on to its children and cannot hand on more
+    fix: raise lab's guarantee to 44 or lower lab/nlp's by 4
+
+{path}: 2 errors; no guarantee is promised while there are errors
+can a fleet keep it? wharf policy lint {path} --fleet NAME|FILE
+"
+    );
+    assert_eq!(out, expected);
+
+    std::fs::remove_file(dir.path().join("gangs.yaml")).unwrap();
+    std::fs::write(dir.path().join("tenants.yaml"), tenants.replace("44", "8")).unwrap();
+    let (code, out, _) = alone(&["policy", "lint", path, "--fleet", "lab", "-o", "json"]);
+    assert_eq!(code, 1);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&json["schema"], &json["ok"]), (&"wharf.policy.lint.v1".into(), &false.into()));
+    assert_eq!((&json["fleet"], &json["dir"]), (&"lab".into(), &path.into()));
+    let finding = &json["findings"][0];
+    assert_eq!((&finding["severity"], &finding["line"]), (&"error".into(), &3.into()));
+    assert_eq!(finding["column"], 5);
+    assert_eq!(finding["what"], "lab is promised 40 GPUs, the fleet lab has 32");
+    assert_eq!(finding["fix"], "lower lab's guarantee to 32, or add 8 GPUs");
+    assert_eq!(json["tenants"], serde_json::json!([]));
 }

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{GpuUnits, Millis};
 
+/// The longest that one decision may take to begin and to be carried out, from the change that calls for it. The
+/// engine decides in milliseconds (`wharf bench`); a second leaves room for a slow disk and a node that answers late.
+pub const DECISION_MAX: Millis = Millis::from_secs(1);
+
 /// An amount that may be without bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Amount {
@@ -217,8 +221,30 @@ impl Policy {
         Millis(doubled.min(self.retry_backoff_max.0))
     }
 
+    /// The longest until a lent guarantee is back (rule 1): one decision asks the borrower to leave, it has its grace
+    /// to save its work, and then what every task has between the signal and the kill.
+    ///
+    /// It does not hold where [`Preemption::fixed_may_borrow`] lets work borrow that may not be evicted, nor while
+    /// healthy nodes have less than the sum of all guarantees.
+    pub fn recovery_bound(&self) -> Millis {
+        let parts = [DECISION_MAX, self.preemption.borrow_grace_max, self.stop_grace];
+        Millis(parts.iter().fold(0, |sum, part| sum.saturating_add(part.0)))
+    }
+
     /// Worth of one GPU of that model, in thousandths of a normalised GPU.
     pub fn normal_of(&self, model: &str) -> u32 {
         self.normal_milli.iter().find(|(name, _)| name == model).map_or(1000, |&(_, milli)| milli)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guarantee_is_back_after_decision_grace_and_stop() {
+        assert_eq!(Policy::default().recovery_bound(), Millis::from_secs(1 + 5 * 60 + 10));
+        let slow = Policy { stop_grace: Millis(u64::MAX), ..Policy::default() };
+        assert_eq!(slow.recovery_bound(), Millis(u64::MAX));
     }
 }

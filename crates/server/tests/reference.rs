@@ -1,4 +1,4 @@
-//! The reference documents are held to the code: every metric, error code, reason and stage has its row, and no row tells
+//! The reference documents are held to the code: every metric, error code, reason, stage and policy key has its row, and no row tells
 //! of one that does not exist.
 
 #![expect(clippy::unwrap_used, reason = "clippy does not see that the functions around tests are tests too")]
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
+use wharf_api::file::policy::default_policy_files;
 use wharf_api::v1::Code;
 use wharf_controller::disk::Term;
 use wharf_controller::memory::MemoryDisk;
@@ -92,6 +93,23 @@ fn every_reason_and_every_stage_has_a_row() {
     let tokens = column(&reasons, 0);
     for row in &stages {
         assert!(tokens.contains(&row[2]), "{} leads to {}, which is no reason", row[0], row[2]);
+    }
+}
+
+#[test]
+fn every_key_of_an_example_policy_file_has_a_row() {
+    for (name, example) in default_policy_files() {
+        // Tenants and pools are maps of the user's own names; the keys below these are not at the start of a line.
+        if ["tenants.yaml", "pools.yaml"].contains(name) {
+            continue;
+        }
+        let keys = example.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+        let keys = keys.filter_map(|line| line.split_once(':')).map(|(key, _)| key.to_owned());
+        let rows = column(&table("docs/reference/policy.md", &format!("## {name}")), 0);
+        let mut told: Vec<String> =
+            rows.iter().filter_map(|row| row.split(['.', ',']).next()).map(str::to_owned).collect();
+        told.dedup();
+        assert_eq!(told, sorted(keys), "{name}");
     }
 }
 

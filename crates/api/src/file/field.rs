@@ -243,12 +243,21 @@ impl<'a> Field<'a> {
 
     /// A span of time of at least `least`.
     pub(super) fn duration(&self, least: Millis) -> Result<Millis, Fault> {
+        self.span(&(least..=DURATION_MAX), "")
+    }
+
+    /// A span of time within bounds that have a reason.
+    pub(super) fn duration_in(&self, bounds: RangeInclusive<Millis>, why: &str) -> Result<Millis, Fault> {
+        self.span(&bounds, &format!(" ({why})"))
+    }
+
+    fn span(&self, bounds: &RangeInclusive<Millis>, why: &str) -> Result<Millis, Fault> {
         let millis = Millis(self.parsed(text::DURATION, text::duration)?);
-        if (least..=DURATION_MAX).contains(&millis) {
+        if bounds.contains(&millis) {
             return Ok(millis);
         }
-        let bounds = (text::duration_text(least.0), text::duration_text(DURATION_MAX.0));
-        Err(self.wrong(format!("a duration from {} to {}", bounds.0, bounds.1)))
+        let (least, most) = (text::duration_text(bounds.start().0), text::duration_text(bounds.end().0));
+        Err(self.wrong(format!("a duration from {least} to {most}{why}")))
     }
 
     /// Bytes.

@@ -3,6 +3,10 @@
 //! All files are read and all their errors reported together, because a directory is edited as a whole. A file
 //! that nobody would read is an error, so that a misspelt name does not silently mean "no limits".
 
+pub mod lint;
+
+mod fit;
+mod preemption;
 mod quota;
 
 use std::path::Path;
@@ -10,16 +14,20 @@ use std::path::Path;
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
+use quota::Book;
+
 use super::field::{Field, Map, NAME_MAX};
 use super::tree::Node;
 use super::{Fault, FileError, as_text, document, read_bytes, text};
 
+/// The one file that has to be there.
+const TENANTS: &str = "tenants.yaml";
 /// The files that are read today.
-const FILES: &[&str] = &["tenants.yaml", "pools.yaml", "queue.yaml", "history.yaml"];
+const FILES: &[&str] =
+    &[TENANTS, "pools.yaml", "queue.yaml", "preemption.yaml", "gangs.yaml", "history.yaml"];
 /// Files of the design that have no content yet.
 const PLANNED: &[&str] = &[
     "classes.yaml",
-    "preemption.yaml",
     "trust.yaml",
     "windows.yaml",
     "idle.yaml",
@@ -45,9 +53,11 @@ pub struct PolicyFile {
 /// Files for a first start, with every key explained: four teams on 32 GPUs.
 pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
     &[
-        ("tenants.yaml", include_str!("../../policy/tenants.yaml")),
+        (TENANTS, include_str!("../../policy/tenants.yaml")),
         ("pools.yaml", include_str!("../../policy/pools.yaml")),
         ("queue.yaml", include_str!("../../policy/queue.yaml")),
+        ("preemption.yaml", include_str!("../../policy/preemption.yaml")),
+        ("gangs.yaml", include_str!("../../policy/gangs.yaml")),
         ("history.yaml", include_str!("../../policy/history.yaml")),
     ]
 }
@@ -72,23 +82,29 @@ pub fn default_policy_for(gpus: u64) -> Vec<(&'static str, String)> {
 
 /// Reads and compiles a policy directory.
 pub fn load_policy(dir: &Path) -> Result<Policy, Vec<FileError>> {
+    let (files, mut errors) = gather(dir).map_err(|error| vec![error])?;
+    let draft = draft(&shown(dir), &files);
+    errors.extend(draft.errors());
+    if errors.is_empty() { Ok(draft.policy) } else { Err(errors) }
+}
+
+/// The files of a directory, and what keeps it from being read whole.
+fn gather(dir: &Path) -> Result<(Vec<PolicyFile>, Vec<FileError>), FileError> {
     let names = names(dir).map_err(|error| {
-        vec![Fault::new(None, format!("cannot be read as a policy directory: {error}")).in_file(&shown(dir))]
+        Fault::new(None, format!("cannot be read as a policy directory: {error}")).in_file(&shown(dir))
     })?;
-    let has_tenants = names.iter().any(|name| name == "tenants.yaml");
     let mut files = Vec::new();
     let mut errors = Vec::new();
+    if !names.iter().any(|name| name == TENANTS) {
+        errors.push(no_tenants(&shown(dir)));
+    }
     for name in names {
         match read_bytes(&dir.join(&name)) {
             Ok(content) => files.push(PolicyFile { name, content }),
             Err(error) => errors.push(error),
         }
     }
-    if !has_tenants {
-        errors.push(no_tenants(&shown(dir)));
-    }
-    let policy = read_files(&shown(dir), &files, &mut errors);
-    if errors.is_empty() { Ok(policy) } else { Err(errors) }
+    Ok((files, errors))
 }
 
 /// The names that matter, sorted, so that the digest does not depend on the file system.
@@ -113,12 +129,10 @@ fn shown(dir: &Path) -> String {
 
 /// Compiles files that are already in memory; `dir` is for error messages only.
 pub fn compile(dir: &str, files: &[PolicyFile]) -> Result<Policy, Vec<FileError>> {
-    let mut errors = Vec::new();
-    if !files.iter().any(|file| file.name == "tenants.yaml") {
-        errors.push(no_tenants(dir));
-    }
-    let policy = read_files(dir, files, &mut errors);
-    if errors.is_empty() { Ok(policy) } else { Err(errors) }
+    let draft = draft(dir, files);
+    let missing = !files.iter().any(|file| file.name == TENANTS);
+    let errors: Vec<FileError> = missing.then(|| no_tenants(dir)).into_iter().chain(draft.errors()).collect();
+    if errors.is_empty() { Ok(draft.policy) } else { Err(errors) }
 }
 
 fn no_tenants(dir: &str) -> FileError {
@@ -126,13 +140,40 @@ fn no_tenants(dir: &str) -> FileError {
     fault.allowed("tenants: {lab: {guaranteed: 8}}").in_file(dir)
 }
 
-fn read_files(dir: &str, files: &[PolicyFile], errors: &mut Vec<FileError>) -> Policy {
-    let mut policy = Policy { digest: digest(files), ..Policy::default() };
-    for file in files {
-        let path = format!("{}/{}", dir.trim_end_matches('/'), file.name);
-        errors.extend(read_file(&path, file, &mut policy).err().into_iter().flatten());
+/// A policy as far as its files can be read.
+struct Draft {
+    policy: Policy,
+    /// What cannot be read.
+    unreadable: Vec<FileError>,
+    /// The tenants as written, and the file they are written in.
+    book: Book,
+    book_path: String,
+}
+
+impl Draft {
+    /// Everything for which the policy is refused.
+    fn errors(&self) -> impl Iterator<Item = FileError> {
+        let misfits = fit::misfits(&self.book).into_iter();
+        let misfits = misfits.map(|misfit| misfit.fault(&self.book).in_file(&self.book_path));
+        self.unreadable.iter().cloned().chain(misfits)
     }
-    policy
+}
+
+fn draft(dir: &str, files: &[PolicyFile]) -> Draft {
+    let path = |name: &str| format!("{}/{name}", dir.trim_end_matches('/'));
+    let mut draft = Draft {
+        policy: Policy { digest: digest(files), ..Policy::default() },
+        unreadable: Vec::new(),
+        book: Book::default(),
+        book_path: path(TENANTS),
+    };
+    for file in files {
+        let path = path(&file.name);
+        if let Err(errors) = read_file(&path, file, &mut draft) {
+            draft.unreadable.extend(errors);
+        }
+    }
+    draft
 }
 
 fn digest(files: &[PolicyFile]) -> String {
@@ -147,18 +188,28 @@ fn digest(files: &[PolicyFile]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-fn read_file(path: &str, file: &PolicyFile, policy: &mut Policy) -> Result<(), Vec<FileError>> {
+fn read_file(path: &str, file: &PolicyFile, draft: &mut Draft) -> Result<(), Vec<FileError>> {
     let text = as_text(path, file.content.clone()).map_err(|error| vec![error])?;
-    match file.name.as_str() {
-        "tenants.yaml" => {
-            policy.tenants = quota::tenants(path, &text)?;
-            Ok(())
-        }
-        "pools.yaml" => document(path, &text, |root| pools(root, policy)).map_err(|error| vec![error]),
-        "queue.yaml" => document(path, &text, |root| queue(root, policy)).map_err(|error| vec![error]),
-        "history.yaml" => document(path, &text, |root| history(root, policy)).map_err(|error| vec![error]),
-        other => Err(vec![unknown_file(other).in_file(path)]),
+    let reader: fn(&Node, &mut Policy) -> Result<(), Fault> = match file.name.as_str() {
+        TENANTS => return read_tenants(path, &text, draft),
+        "pools.yaml" => pools,
+        "queue.yaml" => queue,
+        "preemption.yaml" => |root, policy| preemption::preemption(root).map(|read| policy.preemption = read),
+        "gangs.yaml" => |root, policy| preemption::gangs(root).map(|read| policy.gangs = read),
+        "history.yaml" => history,
+        other => return Err(vec![unknown_file(other).in_file(path)]),
+    };
+    document(path, &text, |root| reader(root, &mut draft.policy)).map_err(|error| vec![error])
+}
+
+fn read_tenants(path: &str, text: &str, draft: &mut Draft) -> Result<(), Vec<FileError>> {
+    let (book, faults) = quota::read(text);
+    draft.policy.tenants = book.tenants();
+    draft.book = book;
+    if faults.is_empty() {
+        return Ok(());
     }
+    Err(faults.into_iter().map(|fault| fault.in_file(path)).collect())
 }
 
 fn unknown_file(name: &str) -> Fault {

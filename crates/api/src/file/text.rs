@@ -77,6 +77,16 @@ pub(super) fn size(text: &str) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
+/// The shortest whole number that [`size`] reads as `bytes`: `512GiB`, `1536MiB`.
+pub(super) fn size_text(bytes: u64) -> String {
+    let units = [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let fits = |&(_, shift): &(&str, u32)| bytes > 0 && bytes.trailing_zeros() >= shift;
+    match units.into_iter().find(fits) {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => format!("{bytes}B"),
+    }
+}
+
 /// Thousandths of a core of `0.5` or `500m`.
 pub(super) fn cores(text: &str) -> Option<u64> {
     match text.strip_suffix('m') {
@@ -178,6 +188,15 @@ mod tests {
         for wrong in ["", "GiB", "4gib", "4 Gi B", "-1", "1.5", "1e9", "0x10", "99999999PiB", "4GiB4"] {
             assert_eq!(size(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_size_reads_back_as_written() {
+        let sizes = [0, 1, 1536, 4 << 30, 3 << 29, 2 << 40, 5 << 50, u64::MAX];
+        for bytes in sizes {
+            assert_eq!(size(&size_text(bytes)), Some(bytes), "{}", size_text(bytes));
+        }
+        assert_eq!([4 << 30, 3 << 29, 1000].map(size_text), ["4GiB", "1536MiB", "1000B"]);
     }
 
     #[test]

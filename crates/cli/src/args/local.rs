@@ -1,4 +1,5 @@
-//! Arguments of the commands that run here, without a control plane elsewhere: `up`, `sim`, `check`, `bench`.
+//! Arguments of the commands that run here, without a control plane elsewhere: `up`, `policy`, `sim`, `check`,
+//! `bench`.
 
 use std::path::PathBuf;
 
@@ -32,6 +33,49 @@ pub(crate) struct UpArgs {
     /// Seconds of the simulated world per second
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) speed: u64,
+}
+
+/// `wharf policy`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf policy lint ./policy
+  wharf policy lint ./policy --fleet pod -o json")]
+pub(crate) struct PolicyArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+/// What `wharf policy` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say what is wrong or doubtful in a policy directory, and how soon each guarantee is back
+    Lint(LintArgs),
+}
+
+/// `wharf policy lint`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+It reads the directory here and needs no control plane. Proven are: promises against limits, against the tenant above
+and, with --fleet, against the GPUs, cores and memory that there are.
+
+Examples:
+  wharf policy lint ./policy
+  wharf policy lint ./policy --fleet lab
+  wharf policy lint ./policy --fleet fleet.yaml -o json
+
+Exit codes: 0 no error (warnings and notes may be), 1 errors, 64 no such directory or fleet.")]
+pub(crate) struct LintArgs {
+    /// The directory of the policy
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// A built-in fleet or a fleet file that has to keep the promises
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) fleet: Option<String>,
+    /// How the findings are written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
 }
 
 /// `wharf sim`.

@@ -1,14 +1,14 @@
 //! `tenants.yaml`: the tenant tree with its promises and limits.
 //!
-//! The tree is read first, with the place of every amount, and judged afterwards: whether all tenants count
-//! GPUs in one way and whether promises fit is known only when all of it is read.
+//! The tree is read first, with the place of every amount, into a [`Book`]. Whether all tenants count GPUs in one way
+//! is known only when all of it is read; whether promises fit is judged in [`fit`](super::fit).
 
 use std::collections::BTreeMap;
 
 use wharf_engine::policy::{Amount, GpuQuota, Quota, Tenant};
 
 use super::super::field::{Field, Map, TENANT_LEVELS_MAX};
-use super::super::{At, Fault, FileError, text, tree};
+use super::super::{At, Fault, text, tree};
 use super::check_name;
 
 const KEYS: &[&str] = &["guaranteed", "limit", "weight", "priority", "cpu", "memory", "children"];
@@ -23,9 +23,9 @@ const GPUS_ALLOWED: &str = "GPUs such as 16, 0.5 or \"1/3\", or unlimited";
 
 /// An amount with the place of its key.
 #[derive(Clone, Copy)]
-struct Placed {
-    amount: Amount,
-    at: Option<At>,
+pub(super) struct Placed {
+    pub(super) amount: Amount,
+    pub(super) at: Option<At>,
 }
 
 /// GPUs as written.
@@ -56,27 +56,52 @@ impl Gpus {
 }
 
 /// A tenant as written.
-struct Line {
-    path: String,
-    parent: Option<usize>,
-    at: Option<At>,
+pub(super) struct Line {
+    pub(super) path: String,
+    pub(super) parent: Option<usize>,
+    pub(super) at: Option<At>,
     guaranteed: Option<Gpus>,
     limit: Option<Gpus>,
-    cpu: Option<Pair>,
-    memory: Option<Pair>,
-    weight: u32,
+    pub(super) cpu: Option<Pair>,
+    pub(super) memory: Option<Pair>,
+    pub(super) weight: u32,
+    pub(super) weight_at: Option<At>,
     priority: i32,
+}
+
+impl Line {
+    /// GPUs of one model, or of all where `model` is `None`.
+    pub(super) fn gpus(&self, model: Option<&str>) -> Pair {
+        let of = |gpus: &Option<Gpus>| gpus.as_ref().and_then(|gpus| gpus.of(model));
+        Pair { guaranteed: of(&self.guaranteed), limit: of(&self.limit) }
+    }
+}
+
+/// `tenants.yaml` as written.
+#[derive(Default)]
+pub(super) struct Book {
+    /// Every parent before its children.
+    pub(super) lines: Vec<Line>,
+    /// The models that are named, sorted; empty where GPUs are counted over all.
+    pub(super) pools: Vec<String>,
+}
+
+impl Book {
+    /// The tree for the engine.
+    pub(super) fn tenants(&self) -> Vec<Tenant> {
+        self.lines.iter().map(|line| tenant(line, &self.pools)).collect()
+    }
 }
 
 /// Promise and limit of one resource.
 #[derive(Clone, Copy, Default)]
-struct Pair {
-    guaranteed: Option<Placed>,
-    limit: Option<Placed>,
+pub(super) struct Pair {
+    pub(super) guaranteed: Option<Placed>,
+    pub(super) limit: Option<Placed>,
 }
 
 impl Pair {
-    fn quota(self) -> Quota {
+    pub(super) fn quota(self) -> Quota {
         Quota {
             guaranteed: self.guaranteed.map_or(Quota::NONE.guaranteed, |placed| placed.amount),
             limit: self.limit.map_or(Quota::NONE.limit, |placed| placed.amount),
@@ -84,25 +109,15 @@ impl Pair {
     }
 }
 
-/// Reads the tree, parents before children; reports everything that is wrong with it.
-pub(super) fn tenants(path: &str, text: &str) -> Result<Vec<Tenant>, Vec<FileError>> {
-    let one = |fault: Fault| vec![fault.in_file(path)];
-    super::super::within_size(path, text.len()).map_err(|error| vec![error])?;
-    let root = tree::parse(text).map_err(one)?;
-    let keys = Map::root(&root, &["tenants"]).map_err(one)?;
-    let field = keys.need("tenants", "tenants: {lab: {guaranteed: 8}}").map_err(one)?;
+/// Reads the tree as far as it can be read, and says what is wrong with the rest.
+pub(super) fn read(text: &str) -> (Book, Vec<Fault>) {
     let mut reading = Reading::default();
-    reading.children(&field, None);
-    if reading.lines.is_empty() && reading.faults.is_empty() {
-        reading.faults.push(field.fault("names nobody").allowed("at least one tenant"));
+    if let Err(fault) = tree::parse(text).and_then(|root| reading.root(&root)) {
+        reading.faults.push(fault);
     }
-    let pools = reading.pools();
     reading.check_one_way_of_counting();
-    reading.check_amounts(&pools);
-    if reading.faults.is_empty() {
-        return Ok(reading.lines.into_iter().map(|line| tenant(line, &pools)).collect());
-    }
-    Err(reading.faults.into_iter().map(|fault| fault.in_file(path)).collect())
+    let pools = reading.pools();
+    (Book { lines: reading.lines, pools }, reading.faults)
 }
 
 #[derive(Default)]
@@ -112,6 +127,16 @@ struct Reading {
 }
 
 impl Reading {
+    fn root(&mut self, root: &tree::Node) -> Result<(), Fault> {
+        let keys = Map::root(root, &["tenants"])?;
+        let field = keys.need("tenants", "tenants: {lab: {guaranteed: 8}}")?;
+        self.children(&field, None);
+        if self.lines.is_empty() && self.faults.is_empty() {
+            self.faults.push(field.fault("names nobody").allowed("at least one tenant"));
+        }
+        Ok(())
+    }
+
     fn children(&mut self, field: &Field<'_>, parent: Option<usize>) {
         let named = match field.named() {
             Ok(named) => named,
@@ -181,88 +206,10 @@ impl Reading {
             self.faults.push(Fault::new(later.at(), what).allowed(allowed));
         }
     }
-
-    fn check_amounts(&mut self, pools: &[String]) {
-        let models: Vec<Option<&str>> = if pools.is_empty() {
-            vec![None]
-        } else {
-            pools.iter().map(|pool| Some(pool.as_str())).collect()
-        };
-        let mut faults = Vec::new();
-        for index in 0..self.lines.len() {
-            for model in &models {
-                faults.extend(
-                    self.check_resource(index, "GPUs", text::gpu_text, &|line| gpu_pair(line, *model)),
-                );
-            }
-            faults.extend(
-                self.check_resource(index, "cores", cores_text, &|line| line.cpu.unwrap_or_default()),
-            );
-            faults.extend(self.check_resource(index, "bytes", |bytes| bytes.to_string(), &|line| {
-                line.memory.unwrap_or_default()
-            }));
-        }
-        self.faults.extend(faults);
-    }
-
-    /// A promise above the own limit, or children that are promised more than their parent.
-    fn check_resource(
-        &self,
-        index: usize,
-        unit: &str,
-        shown: fn(u64) -> String,
-        pair: &dyn Fn(&Line) -> Pair,
-    ) -> Option<Fault> {
-        let line = &self.lines[index];
-        let own = pair(line);
-        let quota = own.quota();
-        if let (Amount::Of(promised), Amount::Of(limit)) = (quota.guaranteed, quota.limit)
-            && promised > limit
-        {
-            let at = own.limit.and_then(|placed| placed.at).or(line.at);
-            let what = format!("{} is promised {} {unit}, more than its limit", line.path, shown(promised));
-            return Some(Fault::new(at, what).allowed(format!("guaranteed of at most {}", shown(limit))));
-        }
-        let children = self.lines.iter().filter(|child| child.parent == Some(index));
-        let promised: u64 = children.filter_map(|child| finite(pair(child).guaranteed)).sum();
-        let is_metered = own.guaranteed.is_some() || own.limit.is_some() || unit == "GPUs";
-        match quota.guaranteed {
-            Amount::Of(has) if is_metered && promised > has => {
-                let at = own.guaranteed.and_then(|placed| placed.at).or(line.at);
-                let what = format!(
-                    "{} is promised {} {unit}, its children {} together",
-                    line.path,
-                    shown(has),
-                    shown(promised)
-                );
-                Some(
-                    Fault::new(at, what)
-                        .allowed(format!("guaranteed of at least {} or unlimited", shown(promised))),
-                )
-            }
-            Amount::Of(_) | Amount::Unlimited => None,
-        }
-    }
 }
 
 fn place(at: Option<At>) -> String {
     at.map_or_else(|| "an unknown line".to_owned(), |at| format!("line {}", at.line))
-}
-
-fn finite(placed: Option<Placed>) -> Option<u64> {
-    match placed?.amount {
-        Amount::Of(amount) => Some(amount),
-        Amount::Unlimited => None,
-    }
-}
-
-fn cores_text(milli: u64) -> String {
-    if milli.is_multiple_of(1000) { (milli / 1000).to_string() } else { format!("{milli}m") }
-}
-
-fn gpu_pair(line: &Line, model: Option<&str>) -> Pair {
-    let of = |gpus: &Option<Gpus>| gpus.as_ref().and_then(|gpus| gpus.of(model));
-    Pair { guaranteed: of(&line.guaranteed), limit: of(&line.limit) }
 }
 
 fn line(path: String, parent: Option<usize>, field: &Field<'_>, keys: &Map<'_>) -> Result<Line, Fault> {
@@ -270,6 +217,7 @@ fn line(path: String, parent: Option<usize>, field: &Field<'_>, keys: &Map<'_>) 
     let pair = |key: &str, reader: fn(&Field<'_>) -> Result<Placed, Fault>| {
         keys.get(key)?.map(|field| pair(&field, reader)).transpose()
     };
+    let weight = keys.get("weight")?;
     Ok(Line {
         path,
         parent,
@@ -278,7 +226,8 @@ fn line(path: String, parent: Option<usize>, field: &Field<'_>, keys: &Map<'_>) 
         limit: gpu_amounts("limit")?,
         cpu: pair("cpu", cores)?,
         memory: pair("memory", bytes)?,
-        weight: keys.get("weight")?.map_or(Ok(1), |field| field.whole(0..=WEIGHT_MAX))?,
+        weight_at: weight.as_ref().and_then(Field::at),
+        weight: weight.as_ref().map_or(Ok(1), |field| field.whole(0..=WEIGHT_MAX))?,
         priority: keys.get("priority")?.map_or(Ok(0), |field| field.priority())?,
     })
 }
@@ -328,15 +277,15 @@ fn amount(field: &Field<'_>, allowed: &str, read: impl FnOnce(&str) -> Option<u6
     Ok(Placed { amount, at: field.at() })
 }
 
-fn tenant(line: Line, pools: &[String]) -> Tenant {
+fn tenant(line: &Line, pools: &[String]) -> Tenant {
     let gpus = if pools.is_empty() {
-        GpuQuota::Any(gpu_pair(&line, None).quota())
+        GpuQuota::Any(line.gpus(None).quota())
     } else {
         let said = |pool: &&String| {
-            let pair = gpu_pair(&line, Some(pool));
+            let pair = line.gpus(Some(pool));
             pair.guaranteed.is_some() || pair.limit.is_some()
         };
-        let quota = |pool: &String| (pool.clone(), gpu_pair(&line, Some(pool)).quota());
+        let quota = |pool: &String| (pool.clone(), line.gpus(Some(pool)).quota());
         GpuQuota::PerPool(pools.iter().filter(said).map(quota).collect())
     };
     Tenant {
@@ -345,6 +294,6 @@ fn tenant(line: Line, pools: &[String]) -> Tenant {
         memory: line.memory.map_or(Quota::UNMETERED, Pair::quota),
         weight: line.weight,
         priority: line.priority,
-        path: line.path,
+        path: line.path.clone(),
     }
 }

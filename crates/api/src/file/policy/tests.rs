@@ -44,6 +44,7 @@ fn the_default_files_are_a_policy_for_32_gpus() {
     assert_eq!(policy.queue_len_max, built_in.queue_len_max);
     assert_eq!(policy.retry_backoff_max, built_in.retry_backoff_max);
     assert_eq!(policy.history_keep, built_in.history_keep);
+    assert_eq!((policy.preemption, policy.gangs), (built_in.preemption, built_in.gangs));
 }
 
 #[test]
@@ -105,12 +106,50 @@ fn a_promise_above_the_limit_or_the_parent_is_refused() {
     assert_eq!(
         tenant_errors("tenants:\n  a: {children: {b: {guaranteed: {h100: 6}}}}\n"),
         [
-            "p/tenants.yaml:2: a is promised 0 GPUs, its children 6 together; allowed here: guaranteed of at least 6 or \
-             unlimited"
+            "p/tenants.yaml:2: a is promised 0 h100 GPUs, its children 6 together; allowed here: guaranteed of at least 6 \
+             or unlimited"
         ]
     );
     // Not metered above: nothing to fit into.
     tenants("tenants: {a: {guaranteed: unlimited, children: {b: {guaranteed: 6, cpu: {guaranteed: 4}}}}}");
+}
+
+#[test]
+fn a_tenant_that_is_not_metered_passes_the_promises_below_it_on() {
+    let below = |lab: &str| {
+        let a = "a: {guaranteed: unlimited, children: {x: {guaranteed: 12}}}";
+        format!("tenants:\n  lab:\n    {lab}\n    children:\n      {a}\n")
+    };
+    assert_eq!(
+        tenant_errors(&below("guaranteed: 8")),
+        [
+            "p/tenants.yaml:3: lab is promised 8 GPUs, its children 12 together; allowed here: guaranteed of at least 12 \
+             or unlimited"
+        ]
+    );
+    assert_eq!(
+        tenant_errors(&below("guaranteed: unlimited\n    limit: 8")),
+        [
+            "p/tenants.yaml:4: children of lab are promised 12 GPUs, more than its limit; allowed here: guaranteed of at \
+             most 8"
+        ]
+    );
+}
+
+/// The sum once passed 64 bits: sixteen times 2^60 bytes were nothing at all, and fitted anywhere.
+#[test]
+fn a_sum_of_promises_that_passes_64_bits_fits_nowhere() {
+    let children: Vec<String> =
+        (0..16).map(|i| format!("c{i}: {{memory: {{guaranteed: 1024PiB}}}}")).collect();
+    let text = format!(
+        "tenants:\n  a:\n    memory: {{guaranteed: 1TiB}}\n    children: {{{}}}\n",
+        children.join(", ")
+    );
+    let shown = tenant_errors(&text);
+    assert!(
+        shown[0].starts_with("p/tenants.yaml:3: a is promised 1TiB of memory, its children "),
+        "{shown:?}"
+    );
 }
 
 #[test]
@@ -180,7 +219,7 @@ fn every_error_of_a_directory_is_reported() {
 #[test]
 fn a_file_nobody_would_read_is_refused() {
     let tenants = ("tenants.yaml", "tenants: {a: {}}");
-    let listed = "tenants.yaml, pools.yaml, queue.yaml, history.yaml";
+    let listed = "tenants.yaml, pools.yaml, queue.yaml, preemption.yaml, gangs.yaml, history.yaml";
     assert_eq!(
         errors(&[tenants, ("pool.yaml", "")]),
         [format!(
