@@ -69,6 +69,22 @@ fn two_builds_are_the_same_state() {
 }
 
 #[test]
+fn jobs_of_a_group_are_what_they_are_one_by_one() {
+    let hash = |pending: &str| {
+        let text = format!(
+            r#"{{"nodes": [{{}}], "tenants": [{{"path": "t"}}, {{"path": "u"}}],
+            "pending": [{pending}, {{"tenant": "u", "count": 0}}]}}"#
+        );
+        let built = Shape::parse(&text).unwrap().build().unwrap();
+        assert_eq!(built.state.check_deep(), []);
+        (built.now, built.state.index(), wharf_controller::codec::state_hash(&built.state))
+    };
+    let one = r#"{"tenant": "t", "model": "h100"}"#;
+    let three = r#"{"tenant": "t", "model": "h100", "count": 3}"#;
+    assert_eq!(hash(&format!("{one}, {one}, {one}")), hash(three));
+}
+
+#[test]
 fn a_key_that_is_unknown_is_named_with_its_line_and_what_is_allowed() {
     let wrong = Shape::parse("{\"nodes\": [\n{\"gpu\": 8}], \"tenants\": []}").unwrap_err();
     assert_eq!((wrong.line, wrong.what.as_str()), (Some(2), "unknown field `gpu`"));
