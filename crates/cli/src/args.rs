@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{HistoryKind, JobState};
 
-pub(crate) use local::{BenchArgs, BenchCommand, CheckArgs, SimArgs, UpArgs};
+pub(crate) use local::{BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, SimArgs, UpArgs};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\
