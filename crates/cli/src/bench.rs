@@ -1,6 +1,7 @@
 //! `wharf bench`: what is promised, measured on this machine, each figure beside its bar.
 
 mod child;
+mod engine;
 mod recovery;
 mod soak;
 mod start;
@@ -22,6 +23,7 @@ trait Measured: Serialize {
 /// Measures what was asked for.
 pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.command {
+        BenchCommand::Engine(engine) => show(&engine::run(&engine)?, args.output),
         BenchCommand::Submit { rate, seconds } => show(&submit::run(rate, seconds)?, args.output),
         BenchCommand::Recovery { events } => show(&recovery::run(events)?, args.output),
         BenchCommand::Start { runs } => show(&start::run(runs)?, args.output),

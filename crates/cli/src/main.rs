@@ -4,6 +4,7 @@
 //! [`top`]; those that are one, or play one, have modules of their own. Whatever goes wrong comes back here, is
 //! told on standard error by [`problem`], and becomes the exit code.
 
+mod allocations;
 mod args;
 mod bench;
 mod check;

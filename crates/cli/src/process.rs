@@ -1,10 +1,18 @@
 //! What the operating system says of a process.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time of this process so far; `None` where the system does not say.
 pub(crate) fn cpu_seconds() -> Option<f64> {
     cpu_seconds_of("self")
+}
+
+/// CPU time of this process so far, all threads together, as finely as the system counts it.
+pub(crate) fn cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).expect("CPU time is never negative")
 }
 
 /// CPU time of a process, by pid or `self`.

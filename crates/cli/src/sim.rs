@@ -1,6 +1,6 @@
 //! The laboratory: random runs, behaviour cases and trace replay, on the engine that runs in production.
 
-mod input;
+pub(crate) mod input;
 mod trace;
 
 use std::io::Write;

@@ -1,5 +1,5 @@
 //! The simulated world and everything that runs on it: the fleet of `wharf up`, random runs with faults, trace
-//! replay, behaviour cases and scenarios. The engine inside is the one that runs in production.
+//! replay, behaviour cases, scenarios and benchmark shapes. The engine inside is the one that runs in production.
 
 pub mod behaviour;
 pub mod cases;
@@ -10,3 +10,4 @@ pub mod net;
 pub mod random;
 pub mod replay;
 pub mod scenario;
+pub mod shape;

@@ -153,6 +153,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
+  wharf bench engine --case fill
   wharf bench submit --rate 200 --seconds 20
   wharf bench soak --fleet giant --speed 60 --minutes 10 -o json")]
 pub(crate) struct BenchArgs {
@@ -167,6 +168,8 @@ pub(crate) struct BenchArgs {
 /// What `wharf bench` can measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
+    /// One decision of the engine alone, in CPU time and bytes
+    Engine(EngineArgs),
     /// From submission to decision, at a steady rate
     Submit {
         /// Submissions per second
@@ -200,4 +203,57 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "N", default_value_t = 10)]
         minutes: u64,
     },
+}
+
+/// `wharf bench engine`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("state").required(true).args(["case", "shape"]), after_long_help = "\
+A shape is one JSON object; unknown keys are errors. Only nodes and tenants, and the tenant of a job, have to be there:
+
+  {\"nodes\":   [{\"count\": 500, \"gpus\": 8, \"model\": \"h100\", \"cpu_milli\": 128000, \"memory\": 2199023255552, \"labels\": {}}],
+   \"tenants\": [{\"path\": \"lab/a\", \"guaranteed_gpus\": 4000, \"limit_gpus\": \"unlimited\", \"weight\": 1, \"priority\": 100}],
+   \"running\": [{\"count\": 1, \"tenant\": \"lab/a\", \"class\": \"batch\", \"gpus\": 0.5, \"tasks\": 1, \"min\": 1}],
+   \"pending\": [], \"late\": []}
+
+running is laid on the nodes first-fit; late is submitted after the first plan and planned for by itself.
+docs/reference/bench-shape.md has every key with its default.
+
+Examples:
+  wharf bench engine --case reclaim-gang -o json
+  wharf bench engine --shape shape.json --runs 9")]
+pub(crate) struct EngineArgs {
+    /// A decision with a promise
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) case: Option<EngineCase>,
+    /// A fleet, tenants and jobs of a file; `-` is standard input
+    #[arg(long, value_name = "FILE.json|-")]
+    pub(crate) shape: Option<PathBuf>,
+    /// How often the decision is made; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+}
+
+/// A decision with a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineCase {
+    /// 4,000 one-GPU jobs on 500 empty nodes
+    Fill,
+    /// 4,000 one-GPU jobs that take 500 nodes back from 4,000 others
+    ReclaimSmall,
+    /// A gang of 500 nodes that takes them back from among 8,000 jobs
+    ReclaimGang,
+    /// A gang on full nodes from which nothing may be evicted
+    Impossible,
+}
+
+impl EngineCase {
+    /// The word it is asked for by.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Fill => "fill",
+            Self::ReclaimSmall => "reclaim-small",
+            Self::ReclaimGang => "reclaim-gang",
+            Self::Impossible => "impossible",
+        }
+    }
 }

@@ -7,15 +7,15 @@ use anyhow::Context;
 use sha2::{Digest, Sha256};
 
 /// What was read.
-pub(super) struct Given {
+pub(crate) struct Given {
     /// Its text.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// SHA-256 of its bytes as they stand in the file.
     pub(super) sha256: [u8; 32],
 }
 
 /// Reads a file; `-` is standard input, and names that end in `.gz` are read as such.
-pub(super) fn read(path: &Path) -> anyhow::Result<Given> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Given> {
     let name = path.display();
     let mut bytes = Vec::new();
     if path == Path::new("-") {

@@ -1,4 +1,4 @@
-//! `wharf sim`: random runs, cases and traces, as typed.
+//! `wharf sim` and `wharf bench engine`: random runs, cases, traces and shapes, as typed.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,8 +7,12 @@ use std::process::{Output, Stdio};
 use crate::server::wharf;
 
 fn sim(args: &[&str], input: &str) -> Output {
+    fed(&[&["sim"], args].concat(), input)
+}
+
+/// `wharf` with these arguments and this standard input.
+fn fed(args: &[&str], input: &str) -> Output {
     let mut child = wharf()
-        .arg("sim")
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -156,5 +160,67 @@ fn a_wrong_trace_names_the_line() {
         let output = sim(&["--trace", "-", "--fleet", "lab"], trace);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(said), "{trace:?} got {text}");
+    }
+}
+
+const SHAPE: &str = r#"{
+    "nodes": [{"count": 3, "gpus": 4}],
+    "tenants": [{"path": "lab/a", "guaranteed_gpus": 8}, {"path": "lab/b"}],
+    "running": [{"count": 3, "tenant": "lab/b", "gpus": 0.5}, {"tenant": "lab/b", "gpus": 2}],
+    "pending": [{"count": 5, "tenant": "lab/a"}, {"tenant": "lab/b", "gpus": 4, "tasks": 3}],
+    "late": [{"count": 2, "tenant": "lab/a", "class": "inference"}]
+}"#;
+
+#[test]
+fn a_decision_on_a_shape_is_measured() {
+    let args = ["bench", "engine", "--shape", "-", "--runs", "3", "-o", "json"];
+    let output = fed(&args, SHAPE);
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
+    let manual = include_str!("../../../../docs/reference/cli.md");
+    for (field, value) in report.as_object().unwrap() {
+        assert!(!value.is_object() && !value.is_array(), "{field} is not flat");
+        assert!(field == "schema" || manual.contains(&format!("`{field}`")), "{field} is not in the manual");
+    }
+    for (field, value) in [
+        ("schema", "wharf.bench.engine.v1".into()),
+        ("ok", true.into()),
+        ("runs", 3.into()),
+        ("gpus", 12.into()),
+        ("running", 4.into()),
+        ("pending", 6.into()),
+        ("started", 5.into()),
+        ("tasks_started", 5.into()),
+        ("reason", "WaitingForCapacity".into()),
+        ("again_events", 0.into()),
+        ("late_started", 2.into()),
+        ("findings", 0.into()),
+        ("bar_ms", serde_json::Value::Null),
+    ] {
+        assert_eq!(report[field], value, "{field} of {report}");
+    }
+    assert!(report["allocated_bytes"].as_u64() >= report["allocated_peak_bytes"].as_u64());
+    assert!(report["allocated_peak_bytes"].as_u64() > Some(0));
+    assert_eq!(report["result_hash"].as_str().unwrap().len(), 64);
+    assert_eq!(json(&fed(&args, SHAPE))["result_hash"], report["result_hash"], "the same decision");
+}
+
+#[test]
+fn a_wrong_shape_says_what_why_and_next() {
+    for (shape, said) in [
+        ("{\"nodes\": [],\n\"pools\": []}", "error: -:2: unknown field `pools`\n  why: It is no shape"),
+        (
+            "{\"nodes\": [{}], \"tenants\": [{\"path\": \"t\"}], \"late\": [{}]}",
+            " next: name one of tenants: t",
+        ),
+    ] {
+        let output = fed(&["bench", "engine", "--shape", "-"], shape);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{text}");
+        assert!(text.contains(said), "{shape:?} got {text}");
+    }
+    for wrong in [&["--case", "spill"][..], &[], &["--case", "fill", "--shape", "-"]] {
+        assert_eq!(fed(&[&["bench", "engine"], wrong].concat(), "").status.code(), Some(64), "{wrong:?}");
     }
 }

@@ -1,0 +1,229 @@
+//! From a shape to a state, through the engine's own door: a policy, a world that is met for the first time with
+//! everything it runs, and submissions. Running work is adopted from one list, which costs what the list is long; of
+//! waiting jobs alike only the first is decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wharf_controller::selectors::{DeviceSelector, NodeSelector, Strings};
+use wharf_controller::world::NodeReport;
+use wharf_engine::event::{Event, JobsEvent};
+use wharf_engine::input::{
+    Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef, TaskStatus,
+};
+use wharf_engine::job::{GpuAsk, Shape as TaskShape, Spec, Topology};
+use wharf_engine::state::State;
+use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeSetId, TenantId, Timestamp, TrustId, Uid};
+
+use super::floor::{Floor, Walk};
+use super::{BadShape, JobGroup, Shape};
+
+/// When the first running job of a shape began, in milliseconds; each further job is a millisecond younger.
+const BEGIN: Timestamp = Timestamp(1_000_000_000);
+/// How long the last of them has been running when the first waiting job is submitted: longer than any minimum
+/// runtime.
+const RUNNING_FOR: Millis = Millis::from_secs(24 * 3600);
+/// Any two tasks may share a GPU, as in the behaviour cases.
+const TRUST: &str = "all";
+
+/// A shape as a state.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The state.
+    pub state: State,
+    /// The time in it.
+    pub now: Timestamp,
+    uid: u128,
+}
+
+impl Shape {
+    /// The state in which everything that runs runs, and everything that is pending waits.
+    pub fn build(&self) -> Result<Built, BadShape> {
+        self.judge()?;
+        let mut built = Built { state: State::default(), now: BEGIN, uid: 0 };
+        built.give("tenants", &Input::ApplyPolicy(self.policy()?))?;
+        built.meet_world(self)?;
+        built.now = built.now + RUNNING_FOR;
+        built.submit("pending", &self.pending)?;
+        Ok(built)
+    }
+
+    fn node_reports(&self) -> Vec<NodeReport> {
+        let groups = self.nodes.iter().flat_map(|group| (0..group.count).map(move |_| group));
+        let report = |(number, group): (u32, &super::NodeGroup)| {
+            let gpu = ObservedGpu { island: number, healthy: true, ..ObservedGpu::default() };
+            let model = if group.gpus == 0 { String::new() } else { group.model.clone() };
+            let node = ObservedNode {
+                name: node_name(number),
+                up: true,
+                model,
+                gpus: (0..group.gpus).map(|_| gpu).collect(),
+                capacity: group.resources(),
+                ..ObservedNode::default()
+            };
+            NodeReport { node, labels: group.labels.clone(), taints: Vec::new() }
+        };
+        (1..).zip(groups).map(report).collect()
+    }
+
+    /// Every selector that a job of the shape has.
+    fn selectors(&self) -> BTreeSet<String> {
+        let groups = self.lists().into_iter().flat_map(|(_, groups)| groups);
+        groups
+            .flat_map(|group| [nodes_source(group), devices_source(group)])
+            .filter(|text| !text.is_empty())
+            .collect()
+    }
+}
+
+impl Built {
+    /// Submits jobs, each a millisecond after the one before it.
+    pub fn submit(&mut self, list: &str, groups: &[JobGroup]) -> Result<(), BadShape> {
+        for (at, group) in groups.iter().enumerate().filter(|(_, group)| group.count > 0) {
+            self.submit_group(&format!("{list}[{at}]"), list, group)?;
+        }
+        Ok(())
+    }
+
+    /// The first is decided. The others differ in name, identity and time only and get the same answer: to ask every
+    /// node again whether they could ever run would take longer than all the rest, 10,000 jobs x 12,500 nodes.
+    fn submit_group(&mut self, part: &str, list: &str, group: &JobGroup) -> Result<(), BadShape> {
+        let first = self.submission(list, group)?;
+        let job = self.state.jobs.next();
+        self.give(part, &Input::Submit(Box::new(first)))?;
+        let spec = self.state.jobs.get(job).expect("what was submitted waits").spec.clone();
+        for _ in 1..group.count {
+            let (uid, name) = self.next_job(list);
+            let (job, spec) = (self.state.jobs.next(), Spec { name, ..spec.clone() });
+            self.state.apply(&Event::Jobs(JobsEvent::Queued { job, uid, spec, at: self.now }));
+        }
+        Ok(())
+    }
+
+    /// Nodes come first, so that selectors can be compiled before the work that uses them is adopted.
+    fn meet_world(&mut self, shape: &Shape) -> Result<(), BadShape> {
+        let reports = shape.node_reports();
+        let nodes: Vec<ObservedNode> = reports.iter().map(|report| report.node.clone()).collect();
+        let mut strings = Strings::default();
+        for report in reports {
+            strings.learn(report);
+        }
+        let first = Report { scope: Scope::Nodes, world: 1, generation: 1, nodes, ..Report::default() };
+        self.give("nodes", &Input::Observe(first.clone()))?;
+        let sets = shape.selectors().iter().filter_map(|source| strings.compile(source)).collect();
+        self.give("labels and models", &Input::DefineSets(sets))?;
+        let mut tasks = Vec::new();
+        let mut floor = Floor::new(&shape.nodes);
+        for (at, group) in shape.running.iter().enumerate() {
+            self.lay(group, &mut floor, &mut tasks).map_err(|why| why.at("running", at))?;
+        }
+        self.give("running", &Input::Observe(Report { scope: Scope::All, tasks, ..first }))
+    }
+
+    fn lay(
+        &mut self,
+        group: &JobGroup,
+        floor: &mut Floor<'_>,
+        into: &mut Vec<ObservedTask>,
+    ) -> Result<(), BadShape> {
+        let ask = group.ask()?;
+        let mut walk = Walk::new(group, ask);
+        let units_each = match ask {
+            GpuAsk::Whole(_) => GpuUnits::WHOLE,
+            GpuAsk::Share(units) => units,
+        };
+        for number in 1..=group.count {
+            let submission = self.submission("running", group)?;
+            for task in 0..group.tasks {
+                let (node, gpus) = walk.next(floor).ok_or_else(|| no_room(number, task))?;
+                into.push(ObservedTask {
+                    task: TaskRef { uid: submission.uid, task, attempt: 1 },
+                    node: node_name(u32::try_from(node).expect("nodes are bounded") + 1),
+                    gpus,
+                    units_each,
+                    since: Some(self.now),
+                    status: TaskStatus::Running,
+                    job: Some(submission.clone()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Identity and name of the next job, a millisecond after the one before it.
+    fn next_job(&mut self, list: &str) -> (Uid, String) {
+        self.uid += 1;
+        self.now = self.now + Millis(1);
+        (Uid(self.uid), format!("{list}-{}", self.uid))
+    }
+
+    fn submission(&mut self, list: &str, group: &JobGroup) -> Result<Submission, BadShape> {
+        let (uid, name) = self.next_job(list);
+        let spec = Spec {
+            name,
+            tenant: TenantId(0),
+            class: group.class,
+            priority: group.priority,
+            tasks: group.tasks,
+            min: group.min(),
+            shape: TaskShape {
+                gpus: group.ask()?,
+                resources: group.resources(),
+                nodes: NodeSetId(0),
+                devices: DeviceSetId(0),
+            },
+            topology: Topology::default(),
+            preemptible: group.preemptible,
+            trust: TrustId(0),
+            time_limit: None,
+            estimate: None,
+            checkpoint: None,
+            retries: 0,
+            labels: Vec::new(),
+            payload: String::new(),
+        };
+        Ok(Submission {
+            uid,
+            tenant: group.tenant.clone(),
+            trust: Some(TRUST.to_owned()),
+            nodes: nodes_source(group),
+            devices: devices_source(group),
+            gang_within: None,
+            spec,
+        })
+    }
+
+    fn give(&mut self, part: &str, input: &Input) -> Result<(), BadShape> {
+        let decision = self.state.decide(input, self.now).map_err(|rejection| {
+            let why = match rejection {
+                Rejection::Never(_) => "it could never run on this fleet, healthy and empty".to_owned(),
+                other => format!("the engine refuses it: {other:?}"),
+            };
+            BadShape::new(format!("{part}: {why}"), "ask for less, or add nodes")
+        })?;
+        self.state.apply_all(&decision.events);
+        Ok(())
+    }
+}
+
+fn no_room(number: u32, task: u32) -> BadShape {
+    let what = format!("no node has room for task {task} of job {number}");
+    BadShape::new(what, "what runs has to fit: add nodes, or run less")
+}
+
+fn node_name(number: u32) -> String {
+    format!("n{number}")
+}
+
+fn nodes_source(group: &JobGroup) -> String {
+    if group.labels.is_empty() {
+        return String::new();
+    }
+    let labels: BTreeMap<String, Vec<String>> =
+        group.labels.iter().map(|(key, value)| (key.clone(), vec![value.clone()])).collect();
+    NodeSelector { labels, ..NodeSelector::default() }.source()
+}
+
+fn devices_source(group: &JobGroup) -> String {
+    let Some(model) = &group.model else { return String::new() };
+    DeviceSelector { models: vec![model.clone()], ..DeviceSelector::default() }.source()
+}
