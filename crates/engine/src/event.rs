@@ -14,6 +14,11 @@ use crate::units::{
     Timestamp, TrustId, Uid,
 };
 
+/// What later versions added is left out while it says nothing: what an older version wrote keeps its hash.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
@@ -227,13 +232,13 @@ pub struct Past {
     /// How long earlier attempts ran, in milliseconds.
     pub ran_ms: u64,
     /// When it was first evicted within the window that `evicted_since` counts.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub evicted_from: Timestamp,
     /// How often it was evicted since then by the rules, guarantees apart.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub evicted_since: u32,
     /// For whom it was last evicted.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub evicted_for: Option<JobId>,
 }
 
@@ -546,10 +551,10 @@ pub struct Holding {
     #[serde(default)]
     pub asked_by: Option<Asker>,
     /// Below its minimum; it ends then and waits whole.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub repair_by: Option<Timestamp>,
     /// The number that the next task gets; 0 where only the first tasks were started.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub next_task: u32,
     /// Its tasks.
     pub tasks: Vec<HeldTask>,
@@ -565,7 +570,7 @@ pub struct HeldTask {
     /// How far it is.
     pub phase: TaskPhase,
     /// When it was given its place; 0 where that was when the attempt began.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub bound_at: Timestamp,
 }
 
@@ -595,7 +600,7 @@ pub enum TaskPhase {
         /// It said that it cannot.
         failed: bool,
         /// When it was asked.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_default")]
         at: Timestamp,
     },
     /// It saved its work and is about to be stopped.

@@ -18,8 +18,8 @@ pub enum Presence {
 }
 
 impl HeldTask {
-    /// A task whose place was just decided.
-    pub(crate) fn bound(place: Placement, at: Timestamp) -> Self {
+    /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
+    fn bound(place: Placement, at: Timestamp) -> Self {
         Self { place, since: None, phase: TaskPhase::Bound, bound_at: at }
     }
 
@@ -38,7 +38,7 @@ impl HeldTask {
 impl Holding {
     /// A gang that just got its places.
     pub(crate) fn started(attempt: u32, policy: u32, tasks: &[Placement], at: Timestamp) -> Self {
-        let tasks = tasks.iter().map(|&place| HeldTask::bound(place, at)).collect();
+        let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
         Self { attempt, policy, at, asked_by: None, repair_by: None, next_task: 0, tasks }
     }
 

@@ -113,11 +113,16 @@ pub struct Policy {
     /// How long finished jobs and receipts are kept.
     pub history_keep: Millis,
     /// When a gang lets go.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub gangs: Gangs,
     /// Who has to leave for whom, and when that is worth it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub preemption: Preemption,
+}
+
+/// What is as built in need not be written: what an older version wrote keeps its hash.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// When a gang lets go.

@@ -4,7 +4,7 @@
 //! changes, a new pair is added beside them (`WHARF_GOLDEN=1` writes the pair of the present version if it is absent).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use wharf_controller::codec::{self, VERSION};
@@ -13,7 +13,7 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, FleetEvent, JobsEvent, LedgerEvent, TenantsEvent};
+use wharf_engine::event::{Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
@@ -31,22 +31,28 @@ fn golden(name: &str) -> PathBuf {
 #[test]
 fn a_journal_of_every_version_still_means_the_same() {
     write_if_asked();
-    for version in 1..=VERSION {
-        let text = std::fs::read_to_string(golden(&format!("journal-v{version}.jsonl"))).unwrap();
-        let hash = std::fs::read_to_string(golden(&format!("journal-v{version}.hash"))).unwrap();
+    for (version, name) in JOURNALS {
+        let text = std::fs::read_to_string(golden(&format!("{name}.jsonl"))).unwrap();
+        let hash = std::fs::read_to_string(golden(&format!("{name}.hash"))).unwrap();
         let mut state = State::default();
         for (index, line) in text.lines().enumerate() {
-            let record = Record { version, at: 0, body: line.as_bytes().to_vec() };
+            let record = Record { version: *version, at: 0, body: line.as_bytes().to_vec() };
             state.apply(&codec::decode(&record, &format!("golden index {index}")).unwrap());
         }
-        assert_eq!(codec::hex(&codec::state_hash(&state)), hash.trim(), "version {version}");
-        assert_eq!(state.check_deep(), [], "version {version}");
+        assert_eq!(codec::hex(&codec::state_hash(&state)), hash.trim(), "{name}");
+        assert_eq!(state.check_deep(), [], "{name}");
     }
 }
 
+/// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
+const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules")];
+
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
-    let text = std::fs::read_to_string(golden(&format!("journal-v{VERSION}.jsonl"))).unwrap();
+    let of_version = JOURNALS.iter().filter(|(version, _)| *version == VERSION);
+    let text: String = of_version
+        .map(|(_, name)| std::fs::read_to_string(golden(&format!("{name}.jsonl"))).unwrap())
+        .collect();
     let kinds = |event: &Event| kind(event).to_owned();
     let seen: BTreeSet<String> =
         text.lines().map(|line| kinds(&serde_json::from_str::<Event>(line).unwrap())).collect();
@@ -85,6 +91,14 @@ const KINDS: &[&str] = &[
     "OrphanSeen",
     "OrphanGone",
     "LedgerCarried",
+    "Stays",
+    "Grown",
+    "Broken",
+    "Evicted",
+    "Withdrawn",
+    "Shed",
+    "Promised",
+    "Released",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -118,11 +132,24 @@ fn kind(event: &Event) -> &'static str {
         Event::Ledger(LedgerEvent::OrphanSeen { .. }) => "OrphanSeen",
         Event::Ledger(LedgerEvent::OrphanGone { .. }) => "OrphanGone",
         Event::Ledger(LedgerEvent::Carried { .. }) => "LedgerCarried",
+        Event::Jobs(JobsEvent::Stays { .. }) => "Stays",
+        Event::Ledger(LedgerEvent::Grown { .. }) => "Grown",
+        Event::Ledger(LedgerEvent::Broken { .. }) => "Broken",
+        Event::Ledger(LedgerEvent::Evicted { .. }) => "Evicted",
+        Event::Ledger(LedgerEvent::Withdrawn { .. }) => "Withdrawn",
+        Event::Ledger(LedgerEvent::Shed { .. }) => "Shed",
+        Event::Promises(PromisesEvent::Promised { .. }) => "Promised",
+        Event::Promises(PromisesEvent::Released { .. }) => "Released",
     }
 }
 
 fn write_if_asked() {
-    let journal = golden(&format!("journal-v{VERSION}.jsonl"));
+    write_story(&format!("journal-v{VERSION}"), story);
+    write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
+}
+
+fn write_story(name: &str, story: fn() -> Vec<Event>) {
+    let journal = golden(&format!("{name}.jsonl"));
     if std::env::var_os("WHARF_GOLDEN").is_none() || journal.exists() {
         return;
     }
@@ -131,7 +158,73 @@ fn write_if_asked() {
     let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
     std::fs::write(journal, lines.join("\n") + "\n").unwrap();
     let hash = codec::hex(&codec::state_hash(&state));
-    std::fs::write(golden(&format!("journal-v{VERSION}.hash")), hash + "\n").unwrap();
+    std::fs::write(golden(&format!("{name}.hash")), hash + "\n").unwrap();
+}
+
+/// Somebody has to leave for a guarantee, may stay after all, shrinks, grows, is moved and is repaired.
+fn story_of_the_rules() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(78, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        let live = leader.state().jobs.iter();
+        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    play(&[Input::ApplyPolicy(rules_policy())], 1);
+    // b borrows everything: an elastic job of four, and two of two that go whole.
+    play(&[rules_job(1, "elastic", "org/b", (4, 2), forever)], 5);
+    play(&[rules_job(6, "other", "org/b", (2, 2), forever)], 5);
+    play(&[rules_job(2, "whole", "org/b", (2, 2), forever)], 300);
+    // It has to leave, and may stay: who wanted its place is gone.
+    let jobs = play(&[rules_job(3, "regrets", "org/a", (4, 4), forever)], 1);
+    play(&[Input::Cancel { job: jobs["regrets"] }], 10);
+    // Its place is cordoned before it can start; then it starts elsewhere or waits.
+    let jobs = play(&[rules_job(4, "owner", "org/a", (1, 1), forever)], 1);
+    play(&[Input::Cordon { node: "n1".into(), on: true }, Input::Cordon { node: "n2".into(), on: true }], 1);
+    play(
+        &[Input::Cordon { node: "n1".into(), on: false }, Input::Cordon { node: "n2".into(), on: false }],
+        60,
+    );
+    play(&[Input::Cancel { job: jobs["owner"] }], 60);
+    play(&[rules_job(5, "gang", "org/a", (4, 4), forever)], 60);
+    world.with(|fleet| fleet.fail_node("n1", false));
+    play(&[], 5);
+    world.with(|fleet| fleet.heal_node("n1"));
+    play(&[], 30);
+    let mut events = Vec::new();
+    disk.read(0, &mut |_, record| {
+        events.push(codec::decode(&record, "story")?);
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+fn rules_policy() -> Policy {
+    let tenant = |path: &str, gpus: u64| Tenant {
+        gpus: GpuQuota::Any(Quota { guaranteed: Amount::Of(gpus * 3000), limit: Amount::Unlimited }),
+        ..Tenant::without_lines(path)
+    };
+    let tenants = vec![tenant("org", 8), tenant("org/a", 4), tenant("org/b", 4)];
+    Policy { digest: "golden rules".into(), tenants, ..Policy::default() }
+}
+
+fn rules_job(number: u128, name: &str, tenant: &str, (tasks, min): (u32, u32), payload: &str) -> Input {
+    let Input::Submit(mut submission) = job(number, name, payload) else {
+        unreachable!("a job is submitted")
+    };
+    submission.tenant = tenant.into();
+    submission.spec.tasks = tasks;
+    submission.spec.min = min;
+    Input::Submit(submission)
 }
 
 /// A snapshot of a first life, then a second life in which everything happens.
