@@ -196,12 +196,15 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
             findings.push(Finding::PhaseMismatch { job: id.0, what: what.to_string() });
         }
         let Some(holding) = holding else { continue };
-        let lost = |task: &&HeldTask| {
+        let counts = |task: &&HeldTask| {
             use crate::input::Exit;
-            matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped | Exit::Failed, .. })
+            let done = matches!(task.phase, TaskPhase::Gone { exit: Exit::Succeeded, .. });
+            done || matches!(task.phase, TaskPhase::Bound | TaskPhase::Running)
         };
-        let alive = holding.tasks.len() - holding.tasks.iter().filter(lost).count();
-        if job.phase == Phase::Active && alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX) {
+        let alive = holding.tasks.iter().filter(counts).count();
+        let short = alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX);
+        // Who lost a task is below its minimum until it is repaired or lets go.
+        if job.phase == Phase::Active && short && holding.repair_by.is_none() {
             findings.push(Finding::GangSplit { job: id.0, alive, min: job.spec.min });
         }
         if holding.attempt != job.past.attempts {
