@@ -30,6 +30,8 @@ pub(super) struct Served<'a> {
     evictions: Vec<Leaving>,
     reclaims: Vec<Reclaim>,
     refusals: BTreeMap<KindId, Refusal>,
+    /// Who has to leave or was given places on the draft: it is not moved.
+    untouchable: BTreeSet<JobId>,
     kept_back: &'a BTreeSet<JobId>,
     shares: &'a Amounts,
     /// When somebody who may not be taken yet may be.
@@ -100,6 +102,7 @@ pub(super) fn all<'a>(
         evictions: Vec::new(),
         reclaims: Vec::new(),
         refusals: BTreeMap::new(),
+        untouchable: BTreeSet::new(),
         kept_back,
         shares,
         ripens_at: None,
@@ -214,14 +217,13 @@ impl<'a> Served<'a> {
         if self.queue.get(at).is_surplus() {
             return None;
         }
-        let untouchable = self.untouchable();
         asks.iter().find_map(|(ask, pass)| {
             if lines::limit_passed(&self.draft, ask).is_some() {
                 return None;
             }
             let asker = self.asker(at, *pass);
             let mark = self.draft.mark();
-            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &untouchable)?;
+            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &self.untouchable)?;
             let units: Vec<&Unit> = moved.iter().map(|moved| &moved.unit).collect();
             let cost: u64 = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             if gain(&self.draft, ask, &units) <= cost {
@@ -233,24 +235,19 @@ impl<'a> Served<'a> {
     }
 
     fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
-        let mut untouchable = self.untouchable();
         asks.iter().find_map(|(ask, pass)| {
             let asker = self.asker(at, *pass);
             let (draft, victims) = (&mut self.draft, &mut self.victims);
-            let taken = make_room(draft, victims, ask, asker, &untouchable, &mut self.ripens_at)?;
+            let taken = make_room(draft, victims, ask, asker, &self.untouchable, &mut self.ripens_at)?;
             if let Some(tasks) = place(draft, ask) {
                 return Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }));
             }
-            untouchable.extend(taken.iter().map(|taken| victims.get(taken.unit).job));
+            let leaving = taken.iter().map(|taken| victims.get(taken.unit).job);
+            let untouchable = self.untouchable.iter().copied().chain(leaving).collect();
             let placed = place_by_moving(draft, ask, asker, &untouchable);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
             Some((ask.clone(), Met { tasks, taken, moved }))
         })
-    }
-
-    /// Who has to leave or was given places already is not moved.
-    fn untouchable(&self) -> BTreeSet<JobId> {
-        self.evictions.iter().map(|leaving| leaving.unit.job).chain(self.begun.keys().copied()).collect()
     }
 
     fn asker(&self, at: usize, pass: Pass) -> Asker {
@@ -276,6 +273,7 @@ impl<'a> Served<'a> {
             how,
         });
         begun.tasks.extend(met.tasks);
+        self.untouchable.insert(job);
         self.queue.served(at);
         let state = self.draft.state;
         let held =
@@ -337,6 +335,7 @@ impl<'a> Served<'a> {
         let policy = self.draft.state.tenants.version();
         let receipt =
             Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
+        self.untouchable.insert(unit.job);
         self.evictions.push(Leaving { unit, receipt });
     }
 
@@ -422,16 +421,21 @@ impl<'a> Served<'a> {
 /// One entry per job: its surplus tasks, or all of it.
 fn evicted(leaving: Vec<Leaving>) -> Vec<Evicted> {
     let mut evicted: Vec<Evicted> = Vec::new();
+    let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
     for Leaving { unit, receipt } in leaving {
         let tasks = unit.steps.iter().map(|step| step.place.task);
-        match evicted.iter_mut().find(|known| known.job == unit.job) {
-            Some(known) => {
+        match listed.get(&unit.job) {
+            Some(&at) => {
+                let known: &mut Evicted = &mut evicted[at];
                 known.tasks.extend(tasks);
                 let cost = known.receipt.cost.saturating_add(receipt.cost);
                 let whole = known.receipt.whole || receipt.whole;
                 known.receipt = Eviction { cost, whole, ..receipt };
             }
-            None => evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt }),
+            None => {
+                listed.insert(unit.job, evicted.len());
+                evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt });
+            }
         }
     }
     evicted.iter_mut().for_each(|evicted| evicted.tasks.sort_unstable());
