@@ -8,22 +8,60 @@ use crate::event::{
 use crate::jobs::Phase;
 use crate::promises::Promise;
 use crate::state::State;
+use crate::tree::{Amounts, Tree};
 use crate::units::{GpuUnits, JobId, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
-    state.promises.iter().filter_map(|(job, promise)| one_due(state, job, promise, now)).collect()
+    if state.promises.iter().next().is_none() {
+        return Vec::new();
+    }
+    let tree = Tree::resolve(state.tenants.policy(), state);
+    let mut used = tree.subtree_use(&tree.own_use(state));
+    let planned = tree.subtree_use(&tree.own_planned(state));
+    let promises = state.promises.iter();
+    let due = |(job, promise)| {
+        if is_broken(state, job, promise, &tree, &planned) {
+            return Some(Event::Promises(PromisesEvent::Released { job, at: now }));
+        }
+        one_due(state, job, promise, &tree, &mut used, now)
+    };
+    promises.filter_map(due).collect()
 }
 
-fn one_due(state: &State, id: JobId, promise: &Promise, now: Timestamp) -> Option<Event> {
+/// True when a place is gone, or a limit was lowered below what is promised.
+fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: &Amounts) -> bool {
+    let spec = &state.jobs.get(id).expect("a promise belongs to a live job").spec;
+    let amount = tree.charge_of(&spec.shape, &promise.tasks);
+    let mut lineage = tree.lineage(spec.tenant);
+    let beyond = lineage.any(|tenant| {
+        let quotas = tree.lines[tenant.index()].quotas.iter().enumerate();
+        let mut asked = quotas.filter(|&(meter, _)| amount[meter] > 0);
+        asked.any(|(meter, quota)| {
+            let planned = planned[tenant.index()][meter];
+            quota.limit.cap(planned) < planned
+        })
+    });
+    beyond || !promise.tasks.iter().all(|place| is_there(state, place))
+}
+
+fn one_due(
+    state: &State,
+    id: JobId,
+    promise: &Promise,
+    tree: &Tree,
+    used: &mut Amounts,
+    now: Timestamp,
+) -> Option<Event> {
     let job = state.jobs.get(id).expect("a promise belongs to a live job");
     let (tasks, policy) = (promise.tasks.clone(), promise.policy);
-    if !promise.tasks.iter().all(|place| is_there(state, place)) {
-        return Some(Event::Promises(PromisesEvent::Released { job: id, at: now }));
-    }
     let clear =
         |place: &Placement| state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place));
-    if !promise.tasks.iter().all(clear) {
+    // Who leaves still counts towards a limit until it is gone.
+    let amount = tree.charge_of(&job.spec.shape, &promise.tasks);
+    let moving = matches!(job.phase, Phase::Leaving(_));
+    if moving || !promise.tasks.iter().all(clear) || !tree.count_within_limits(used, job.spec.tenant, &amount)
+    {
         return None;
     }
     match job.phase {

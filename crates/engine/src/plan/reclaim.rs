@@ -18,6 +18,7 @@ use crate::plan::memory::earlier;
 use crate::plan::moves::place_by_moving;
 use crate::plan::order::{Ratio, neediness};
 use crate::plan::place::{Ask, Fit};
+use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, UnitRef, Victims};
 use crate::policy::{Amount, Within};
 use crate::units::{JobId, Millis, TenantId, Timestamp};
@@ -62,17 +63,17 @@ pub struct Taken {
 }
 
 /// Takes what has to leave so that the ask can be met, possibly by moving others then, and leaves it taken; or leaves
-/// everything as it was. Who is untouchable is not moved.
-pub fn make_room(
+/// everything as it was.
+pub(super) fn make_room(
     draft: &mut Draft<'_>,
     victims: &mut Victims,
     ask: &Ask<'_>,
     asker: Asker,
-    untouchable: &BTreeSet<JobId>,
+    settled: &Settled,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Vec<Taken>> {
     let rights = rights(draft, ask, asker);
-    let mut search = Search::new(draft, victims, ask, asker, untouchable, rights);
+    let mut search = Search::new(draft, victims, ask, asker, settled, rights);
     let found = search.run();
     *ripens_at = earlier(*ripens_at, search.ripens_at);
     found.then_some(search.taken)
@@ -127,8 +128,8 @@ struct Search<'s, 'd, 'k> {
     /// Branches that a victim was allowed to carry below their line.
     straddled: Vec<TenantId>,
     start: Mark,
-    /// Who is not moved.
-    untouchable: &'s BTreeSet<JobId>,
+    /// Whose part in this plan is decided.
+    settled: &'s Settled,
     /// How much was taken for a guarantee, and for a fair share.
     above: (usize, usize),
     /// Whether others may be moved into what was taken.
@@ -143,7 +144,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         victims: &'s mut Victims,
         ask: &'s Ask<'k>,
         asker: Asker,
-        untouchable: &'s BTreeSet<JobId>,
+        settled: &'s Settled,
         rights: Vec<Right>,
     ) -> Self {
         let fit = Fit::of(draft, ask);
@@ -159,7 +160,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             taken: Vec::new(),
             straddled: Vec::new(),
             start,
-            untouchable,
+            settled,
             above: (0, 0),
             may_move: false,
             ripens_at: None,
@@ -195,8 +196,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         }
         let mark = self.draft.mark();
         let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
-        let untouchable = self.untouchable.iter().copied().chain(taken).collect();
-        let fits = place_by_moving(self.draft, self.ask, self.asker, &untouchable).is_some();
+        let settled = self.settled.with_leaving(taken);
+        let fits = place_by_moving(self.draft, self.ask, self.asker, &settled).is_some();
         self.draft.roll_back(mark);
         fits
     }
@@ -379,7 +380,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             return true;
         }
         // Less is lost just after the next checkpoint.
-        let next = bound.iter().filter_map(|unit| unit.checkpoint_at).min();
+        let now = self.draft.now;
+        let next = bound.iter().filter_map(|unit| unit.checkpoint_at).filter(|&at| at > now).min();
         self.ripens_at = earlier(self.ripens_at, next);
         false
     }
@@ -584,7 +586,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     /// True when the unit may be taken by that right as things are on the draft.
     fn may_take(&mut self, at: UnitRef, right: Right) -> bool {
         let unit = self.victims.get(at);
-        if unit.job == self.asker.job || (self.asker.surplus && !unit.surplus) {
+        let given = unit.job == self.asker.job || self.settled.given.contains(&unit.job);
+        if given || (self.asker.surplus && !unit.surplus) {
             return false;
         }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);

@@ -30,8 +30,7 @@ pub(super) struct Served<'a> {
     evictions: Vec<Leaving>,
     reclaims: Vec<Reclaim>,
     refusals: BTreeMap<KindId, Refusal>,
-    /// Who has to leave or was given places on the draft: it is not moved.
-    untouchable: BTreeSet<JobId>,
+    settled: Settled,
     kept_back: &'a BTreeSet<JobId>,
     shares: &'a Amounts,
     /// When somebody who may not be taken yet may be.
@@ -69,6 +68,29 @@ struct Reclaim {
     freed: Vec<Step>,
 }
 
+/// Whose part in this plan is decided.
+#[derive(Clone, Default)]
+pub(super) struct Settled {
+    /// They were given places: they neither leave nor move.
+    pub(super) given: BTreeSet<JobId>,
+    /// They have to leave, or to give up tasks: they do not move.
+    pub(super) leaving: BTreeSet<JobId>,
+}
+
+impl Settled {
+    /// The same with more who have to leave.
+    pub(super) fn with_leaving(&self, more: impl Iterator<Item = JobId>) -> Self {
+        let mut settled = self.clone();
+        settled.leaving.extend(more);
+        settled
+    }
+
+    /// True when a job may be moved.
+    pub(super) fn may_move(&self, job: JobId) -> bool {
+        !self.given.contains(&job) && !self.leaving.contains(&job)
+    }
+}
+
 /// How an ask was met.
 struct Met {
     tasks: Vec<Placement>,
@@ -102,7 +124,7 @@ pub(super) fn all<'a>(
         evictions: Vec::new(),
         reclaims: Vec::new(),
         refusals: BTreeMap::new(),
-        untouchable: BTreeSet::new(),
+        settled: Settled::default(),
         kept_back,
         shares,
         ripens_at: None,
@@ -132,7 +154,14 @@ impl<'a> Served<'a> {
     fn take_turn(&mut self, turn: Turn) {
         self.queue.begin(&mut self.draft, turn);
         while let Some(at) = self.queue.next(&self.draft) {
-            let mut touched = alloc::vec![self.queue.get(at).key.tenant];
+            let candidate = self.queue.get(at);
+            let mut touched = alloc::vec![candidate.key.tenant];
+            if candidate.more.is_some() && self.settled.leaving.contains(&candidate.first.1) {
+                // Who has to give up tasks in this plan gets none in it.
+                self.queue.served(at);
+                self.queue.touch(&mut self.draft, touched[0]);
+                continue;
+            }
             match self.serve(at, turn) {
                 Ok(met) => touched.extend(self.record(at, met)),
                 Err(pools) => self.queue.refused(at, &pools),
@@ -223,7 +252,7 @@ impl<'a> Served<'a> {
             }
             let asker = self.asker(at, *pass);
             let mark = self.draft.mark();
-            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &self.untouchable)?;
+            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &self.settled)?;
             let units: Vec<&Unit> = moved.iter().map(|moved| &moved.unit).collect();
             let cost: u64 = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             if gain(&self.draft, ask, &units) <= cost {
@@ -238,13 +267,12 @@ impl<'a> Served<'a> {
         asks.iter().find_map(|(ask, pass)| {
             let asker = self.asker(at, *pass);
             let (draft, victims) = (&mut self.draft, &mut self.victims);
-            let taken = make_room(draft, victims, ask, asker, &self.untouchable, &mut self.ripens_at)?;
+            let taken = make_room(draft, victims, ask, asker, &self.settled, &mut self.ripens_at)?;
             if let Some(tasks) = place(draft, ask) {
                 return Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }));
             }
-            let leaving = taken.iter().map(|taken| victims.get(taken.unit).job);
-            let untouchable = self.untouchable.iter().copied().chain(leaving).collect();
-            let placed = place_by_moving(draft, ask, asker, &untouchable);
+            let settled = self.settled.with_leaving(taken.iter().map(|taken| victims.get(taken.unit).job));
+            let placed = place_by_moving(draft, ask, asker, &settled);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
             Some((ask.clone(), Met { tasks, taken, moved }))
         })
@@ -273,7 +301,7 @@ impl<'a> Served<'a> {
             how,
         });
         begun.tasks.extend(met.tasks);
-        self.untouchable.insert(job);
+        self.settled.given.insert(job);
         self.queue.served(at);
         let state = self.draft.state;
         let held =
@@ -317,6 +345,7 @@ impl<'a> Served<'a> {
             let unit = moved.unit.clone();
             let begun = Begun { tasks: moved.tasks.clone(), together: moved.tasks.len(), how: How::Moves };
             self.begun.insert(unit.job, begun);
+            self.settled.given.insert(unit.job);
             self.order.push(unit.job);
             self.leaves(unit, Why::Move, job, Some(gained), None);
         }
@@ -335,7 +364,7 @@ impl<'a> Served<'a> {
         let policy = self.draft.state.tenants.version();
         let receipt =
             Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
-        self.untouchable.insert(unit.job);
+        self.settled.leaving.insert(unit.job);
         self.evictions.push(Leaving { unit, receipt });
     }
 
@@ -390,9 +419,19 @@ impl<'a> Served<'a> {
         self.reclaims.iter().find(idle).map(|reclaim| reclaim.job)
     }
 
+    fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
+        let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
+        let amount = self.draft.tree.charge_of(&spec.shape, tasks);
+        self.draft.tree.count_within_limits(used, spec.tenant, &amount)
+    }
+
     /// The difference between the state and the end of the draft.
     pub(super) fn into_plan(self) -> Plan {
-        let mut plan = Plan { basis: self.draft.state.index(), ..Plan::default() };
+        let state = self.draft.state;
+        let mut plan = Plan { basis: state.index(), ..Plan::default() };
+        let tree = self.draft.tree;
+        // Who leaves still counts towards a limit until it is gone.
+        let mut used_now = tree.subtree_use(&tree.own_use(state));
         for job in &self.order {
             let begun = &self.begun[job];
             let clear =
@@ -406,11 +445,13 @@ impl<'a> Served<'a> {
                     number += 1;
                     number <= begun.together || clear(place)
                 });
-                let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks });
-            } else {
-                plan.promises.push(Start { job, tasks });
+                if self.passes_no_limit(job, &tasks, &mut used_now) {
+                    let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
+                    list.push(Start { job, tasks });
+                    continue;
+                }
             }
+            plan.promises.push(Start { job, tasks });
         }
         plan.evictions = evicted(self.evictions);
         plan.refusals = self.refusals.into_iter().collect();
