@@ -15,7 +15,7 @@ use crate::job::GpuAsk;
 use crate::jobs::{Job, KindKey, Phase};
 use crate::plan::draft::Draft;
 use crate::plan::lines;
-use crate::plan::place::{Ask, domain_of, first_pool, may_use, tasks_beside_gpus, tasks_that_fit};
+use crate::plan::place::{Ask, domain_of, pools, tasks_beside_gpus, tasks_that_fit};
 use crate::policy::{Amount, Policy};
 use crate::rooms::Room;
 use crate::state::State;
@@ -190,7 +190,7 @@ impl State {
             Phase::Waiting => {
                 let funnel = funnel();
                 let reason = waiting_reason(job, &funnel, now);
-                let fixed = self.beyond_guarantee(&job.spec);
+                let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
                 (fixed.map_or(reason, |tenant| Reason::Fixed { tenant }), Some(funnel))
             }
         };
@@ -210,19 +210,23 @@ impl State {
         }
     }
 
-    /// Whose guarantee keeps work that may not borrow from starting, if one does.
-    fn beyond_guarantee(&self, spec: &crate::job::Spec) -> Option<TenantId> {
-        let key = KindKey::of(spec);
-        let policy = self.tenants.policy();
-        if !lines::is_fixed(&lines::standing_of(&key), policy) {
+    /// Whose guarantee keeps work that may not borrow from starting, if one does in every pool it may use.
+    fn beyond_guarantee(&self, key: &KindKey, policy: &Policy) -> Option<TenantId> {
+        let tree = Tree::resolve(policy, self);
+        let usable = pools(self, &key.shape);
+        let beyond = usable.iter().map(|&pool| self.fixed_beyond(key, policy, &tree, pool));
+        let beyond: Option<Vec<TenantId>> = beyond.collect();
+        beyond?.first().copied()
+    }
+
+    fn fixed_beyond(&self, key: &KindKey, policy: &Policy, tree: &Tree, pool: PoolId) -> Option<TenantId> {
+        if !lines::is_fixed(&lines::standing_of(key), policy) {
             return None;
         }
-        let tree = Tree::resolve(policy, self);
-        let none = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
-        let mut draft = Draft::on(self, policy, &tree, &none, Timestamp(0));
-        let pool = first_pool(self, &key.shape)?;
+        let none = Amounts::new();
+        let mut draft = Draft::on(self, policy, tree, &none, Timestamp(0));
         let charge = tree.charge(&key.shape, pool);
-        let ask = Ask { key: &key, tasks: key.min, first_task: 0, pool, domain: None, charge };
+        let ask = Ask { key, tasks: key.min, first_task: 0, pool, domain: None, charge };
         lines::fixed_beyond(&mut draft, &ask)
     }
 
@@ -240,20 +244,30 @@ impl State {
     /// What is left of the fleet for a kind, question by question, as things are.
     pub fn funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
         let tree = Tree::resolve(policy, self);
-        let used = tree.subtree_use(&tree.own_use(self));
-        self.best_funnel(key, &tree, &used, Fleet::AsItIs)
+        let used = tree.subtree_use(&tree.own_planned(self));
+        let all = pools(self, &key.shape);
+        let open = all.iter().copied().filter(|&pool| self.fixed_beyond(key, policy, &tree, pool).is_none());
+        let open: Vec<PoolId> = open.collect();
+        let usable = if open.is_empty() { &all } else { &open };
+        self.best_funnel(key, usable, &tree, &used, Fleet::AsItIs)
     }
 
     /// The same on the declared fleet: every node healthy, uncordoned and empty, and nothing used (rule 16).
     pub fn ideal_funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
         let tree = Tree::resolve(policy, self);
         let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
-        self.best_funnel(key, &tree, &used, Fleet::Declared)
+        self.best_funnel(key, &pools(self, &key.shape), &tree, &used, Fleet::Declared)
     }
 
-    fn best_funnel(&self, key: &KindKey, tree: &Tree, used: &Amounts, fleet: Fleet) -> Funnel {
-        let pools = self.fleet.pool_ids().filter(|&pool| may_use(self, &key.shape, pool));
-        let funnels = pools.map(|pool| self.funnel_in(key, Some(pool), tree, used, fleet));
+    fn best_funnel(
+        &self,
+        key: &KindKey,
+        pools: &[PoolId],
+        tree: &Tree,
+        used: &Amounts,
+        fleet: Fleet,
+    ) -> Funnel {
+        let funnels = pools.iter().map(|&pool| self.funnel_in(key, Some(pool), tree, used, fleet));
         // Furthest first, then with the most left; the first pool where all is equal.
         let mut best: Option<Funnel> = None;
         for funnel in funnels {

@@ -383,7 +383,8 @@ impl Run {
             let verdict = state.verdict(id, state.tenants.policy(), now).expect("a live job has a verdict");
             let moving = matches!(job.phase, Phase::Leaving(_)) || verdict.reason == Reason::Starting;
             if moving || matches!(verdict.reason, Reason::Startable | Reason::BackingOff { .. }) {
-                stuck.push(format!("{} is {} for ever", job.spec.name, verdict.reason.token()));
+                let tenant = state.tenants.path(job.spec.tenant);
+                stuck.push(format!("{tenant}: {:?} is {} for ever", job.spec, verdict.reason.token()));
             }
         }
         for what in stuck {
