@@ -1,0 +1,75 @@
+//! Properties of the rules over random lives of small fleets: what no sequence of submissions, ends and plans may
+//! break. Every turn is checked from its journal, with first facts only. `WHARF_SEEDS` asks for more lives.
+//!
+//! A life has no faults, so that a broken promise is a broken rule; lives with faults are in `random.rs`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "properties/life.rs"]
+mod life;
+#[path = "properties/make.rs"]
+mod make;
+
+use std::collections::BTreeMap;
+
+use life::Life;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use wharf_engine::input::Input;
+use wharf_engine::units::Timestamp;
+
+/// Lives in the normal run; each is some forty turns.
+const LIVES: u64 = 320;
+/// What the normal run looks at, at least.
+const TURNS_MIN: u64 = 10_000;
+
+fn lives() -> u64 {
+    std::env::var("WHARF_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(LIVES)
+}
+
+#[test]
+fn the_rules_hold_in_every_turn_of_random_lives() {
+    let mut turns = 0;
+    for seed in 0..lives() {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut life = Life::new(seed, make::nodes(&mut rng), make::policy(&mut rng));
+        for number in 0..rng.random_range(6..16) {
+            life.give(&[make::job(&mut rng, number)]);
+            life.pass(rng.random_range(0..400_000));
+        }
+        life.pass(4 * 3_600_000);
+        life.expect_rest();
+        turns += life.turns;
+    }
+    println!("{turns} turns");
+    assert!(lives() < LIVES || turns >= TURNS_MIN, "only {turns} turns were looked at");
+}
+
+/// Borrowers fill the fleet; then the owner asks for what it was promised, one GPU a job, which fits any shape of hole.
+/// Everything starts within the bound that lint prints.
+#[test]
+fn a_guarantee_is_back_within_its_printed_bound() {
+    for seed in 0..lives() {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let nodes = make::nodes(&mut rng);
+        let gpus = u64::try_from(nodes.iter().map(|node| node.node.gpus.len()).sum::<usize>()).unwrap();
+        let owed = rng.random_range(1..=gpus);
+        let policy = make::owner_and_borrowers(owed, gpus - owed);
+        let bound = policy.recovery_bound();
+        let mut life = Life::new(seed, nodes, policy);
+        for number in 0..20 {
+            life.give(&[make::borrower(&mut rng, number)]);
+        }
+        life.pass(rng.random_range(0..900_000));
+        let jobs: Vec<Input> = (0..owed).map(|number| make::owners_job(100 + number)).collect();
+        life.give(&jobs);
+        let asked_at = life.now();
+        life.pass(bound.0);
+        let late: BTreeMap<String, Option<Timestamp>> = life
+            .live_jobs()
+            .filter(|(_, job)| job.spec.name.starts_with("owner"))
+            .map(|(_, job)| (job.spec.name.clone(), job.past.first_start))
+            .filter(|(_, start)| start.is_none_or(|start| start > asked_at + bound))
+            .collect();
+        assert!(late.is_empty(), "seed {seed}: {owed} of {gpus} are owed; late: {late:?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! One controller over one simulated fleet, with a turn whenever there is something to do, and what must hold of
+//! every turn's events.
+
+use std::collections::BTreeMap;
+
+use wharf_controller::codec;
+use wharf_controller::disk::{Disk, Index};
+use wharf_controller::memory::MemoryDisk;
+use wharf_controller::turn::{Controller, Settings};
+use wharf_controller::world::NodeReport;
+use wharf_engine::event::{Event, LedgerEvent, PromisesEvent, Why};
+use wharf_engine::input::Input;
+use wharf_engine::job::Class;
+use wharf_engine::jobs::Job;
+use wharf_engine::policy::{Amount, GpuQuota, Policy};
+use wharf_engine::state::State;
+use wharf_engine::units::{JobId, TenantId, Timestamp};
+use wharf_sim::direct::DirectWorld;
+use wharf_sim::fleet::SimFleet;
+
+/// A run that checks itself.
+pub struct Life {
+    seed: u64,
+    leader: Controller<MemoryDisk, DirectWorld>,
+    world: DirectWorld,
+    disk: MemoryDisk,
+    /// The state before the events that were not looked at.
+    before: State,
+    next: Index,
+    /// When each victim last left for each beneficiary, guarantees apart.
+    left_for: BTreeMap<(JobId, JobId), Timestamp>,
+    /// Turns taken.
+    pub turns: u64,
+}
+
+impl Life {
+    pub fn new(seed: u64, nodes: Vec<NodeReport>, policy: Policy) -> Self {
+        let world = DirectWorld::new(SimFleet::new(seed, nodes, Timestamp(1_000_000)));
+        let disk = MemoryDisk::new();
+        // No snapshot cuts the journal: it is what we look at.
+        let settings = Settings { snapshot_after: u64::MAX, ..Settings::default() };
+        let leader = Controller::open(disk.clone(), world.clone(), settings).unwrap();
+        let (before, left_for) = (State::default(), BTreeMap::new());
+        let mut life = Self { seed, leader, world, disk, before, next: 0, left_for, turns: 0 };
+        life.give(&[Input::ApplyPolicy(policy)]);
+        life
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.leader.now()
+    }
+
+    pub fn live_jobs(&self) -> impl Iterator<Item = (JobId, &Job)> {
+        self.leader.state().jobs.iter()
+    }
+
+    /// One turn; a submission that can never run is refused, which is fine.
+    pub fn give(&mut self, inputs: &[Input]) {
+        self.leader.turn(inputs).unwrap();
+        self.turns += 1;
+        self.look();
+    }
+
+    /// Time passes, with a turn whenever there is something to do.
+    pub fn pass(&mut self, millis: u64) {
+        let until = Timestamp(self.world.with(|fleet| fleet.now()).0 + millis);
+        while let Some(wake) = self.leader.next_wake().filter(|&wake| wake <= until) {
+            self.world.with(|fleet| fleet.advance(wake.max(fleet.now())));
+            self.give(&[]);
+        }
+        self.world.with(|fleet| fleet.advance(until));
+        self.give(&[]);
+    }
+
+    /// Everything came to rest: five further plans change nothing, and nobody waits for what was promised.
+    pub fn expect_rest(&mut self) {
+        let index = self.leader.state().index();
+        for _ in 0..5 {
+            self.give(&[]);
+        }
+        assert_eq!(self.leader.state().index(), index, "seed {}: it does not come to rest", self.seed);
+        assert_eq!(self.leader.state().promises.iter().count(), 0, "seed {}: promises are kept", self.seed);
+    }
+
+    fn look(&mut self) {
+        let seed = self.seed;
+        assert_eq!(self.leader.figures().plan_panics, 0, "seed {seed}: a plan panicked");
+        assert_eq!(self.leader.state().check(), [], "seed {seed}");
+        let mut events = Vec::new();
+        self.next = self
+            .disk
+            .clone()
+            .read(self.next, &mut |_, record| {
+                events.push(codec::decode(&record, "a life")?);
+                Ok(())
+            })
+            .unwrap();
+        for (at, event) in events.iter().enumerate() {
+            self.judge(event, &events[at + 1..]);
+            self.before.apply(event);
+        }
+    }
+
+    fn judge(&mut self, event: &Event, later: &[Event]) {
+        let seed = self.seed;
+        match event {
+            Event::Ledger(LedgerEvent::Evicted { job, receipt, at, .. }) => {
+                let beneficiary = receipt.beneficiary;
+                let served = later.iter().any(|event| is_served(event, beneficiary));
+                assert!(served, "seed {seed}: {job:?} leaves for {beneficiary:?}, which gets nothing");
+                self.judge_victim(*job);
+                if receipt.why != Why::Guarantee {
+                    let window = self.before.tenants.policy().preemption.eviction_window;
+                    let last = self.left_for.insert((*job, beneficiary), *at);
+                    let again = last.is_some_and(|last| *at < last + window);
+                    assert!(!again, "seed {seed}: {job:?} leaves twice for {beneficiary:?}");
+                }
+            }
+            Event::Ledger(LedgerEvent::Started { job, tasks, .. }) => {
+                let min = usize::try_from(self.before.jobs.get(*job).unwrap().spec.min).unwrap();
+                assert!(tasks.len() >= min, "seed {seed}: a part of {job:?} starts");
+            }
+            Event::Promises(PromisesEvent::Released { job, .. }) => {
+                panic!("seed {seed}: nothing went wrong, and the promise to {job:?} is broken");
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing leaves that may not, and no inference within its tenant's guarantee.
+    fn judge_victim(&self, id: JobId) {
+        let (seed, state) = (self.seed, &self.before);
+        let spec = &state.jobs.get(id).unwrap().spec;
+        assert!(spec.preemptible, "seed {seed}: {id:?} may not be evicted");
+        if spec.class == Class::Inference {
+            let (held, promised) = (inference_of(state, spec.tenant), guaranteed(state, spec.tenant));
+            assert!(held > promised, "seed {seed}: inference {id:?} leaves within the guarantee");
+        }
+    }
+}
+
+fn is_served(event: &Event, beneficiary: JobId) -> bool {
+    match event {
+        Event::Ledger(LedgerEvent::Started { job, .. } | LedgerEvent::Grown { job, .. })
+        | Event::Promises(PromisesEvent::Promised { job, .. }) => *job == beneficiary,
+        _ => false,
+    }
+}
+
+/// GPUs, in 1/3000, that inference of a tenant holds and was not told to leave, or was promised.
+fn inference_of(state: &State, tenant: TenantId) -> u64 {
+    let of_tenant = state.jobs.iter().filter(|(_, job)| {
+        job.spec.tenant == tenant && job.spec.class == Class::Inference
+    });
+    let parts = of_tenant.map(|(id, job)| {
+        let held = state.ledger.holding(id).map_or(0, |holding| holding.staying().count());
+        let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());
+        job.spec.shape.gpus.units().parts() * u64::try_from(held + promised).unwrap()
+    });
+    parts.sum()
+}
+
+fn guaranteed(state: &State, tenant: TenantId) -> u64 {
+    let known = state.tenants.in_policy(state.tenants.path(tenant)).unwrap();
+    match &known.gpus {
+        GpuQuota::Any(quota) => match quota.guaranteed {
+            Amount::Of(parts) => parts,
+            Amount::Unlimited => u64::MAX,
+        },
+        GpuQuota::PerPool(_) => unreachable!("these lives count over all models"),
+    }
+}

@@ -1,0 +1,148 @@
+//! Small fleets, trees and jobs: so small that everybody is in everybody's way.
+
+use std::collections::BTreeMap;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use wharf_controller::world::NodeReport;
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
+use wharf_engine::units::{
+    DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid,
+};
+
+/// One to four nodes of one model.
+pub fn nodes(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
+    (0..rng.random_range(1..=4u32))
+        .map(|at| {
+            let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
+            let count = [1, 2, 4, 4][rng.random_range(0..4)];
+            let capacity = Resources { cpu_milli: 64_000, memory: 1 << 40, ..Resources::default() };
+            let node = ObservedNode {
+                name: format!("n{at}"),
+                up: true,
+                model: "h100".into(),
+                gpus: vec![gpu; count],
+                capacity,
+                ..ObservedNode::default()
+            };
+            NodeReport { node, labels: BTreeMap::new(), taints: Vec::new() }
+        })
+        .collect()
+}
+
+fn tenant(path: &str, guaranteed: u64, limit: Option<u64>, weight: u32, priority: i32) -> Tenant {
+    let limit = limit.map_or(Amount::Unlimited, |gpus| Amount::Of(gpus * 3000));
+    let quota = Quota { guaranteed: Amount::Of(guaranteed * 3000), limit };
+    Tenant { gpus: GpuQuota::Any(quota), weight, priority, ..Tenant::without_lines(path) }
+}
+
+const LEAVES: [&str; 4] = ["a/x", "a/y", "b/x", "b/y"];
+
+/// Two tenants of two each, with promises that fit each other.
+pub fn policy(rng: &mut ChaCha8Rng) -> Policy {
+    let mut tenants = Vec::new();
+    for top in ["a", "b"] {
+        let (x, y) = (rng.random_range(0..4), rng.random_range(0..4));
+        let mut line = |path: &str, guaranteed: u64| {
+            let limit = rng.random_ratio(1, 5).then(|| guaranteed + rng.random_range(0..4));
+            tenant(path, guaranteed, limit, rng.random_range(0..3), rng.random_range(0..2))
+        };
+        tenants.push(Tenant { weight: 1, ..line(top, x + y) });
+        tenants.push(line(&format!("{top}/x"), x));
+        tenants.push(line(&format!("{top}/y"), y));
+    }
+    let preemption = Preemption {
+        within: [Within::Project, Within::Team, Within::Org][rng.random_range(0..3)],
+        min_runtime_reclaim: Millis::from_secs(rng.random_range(0..3) * 60),
+        min_runtime_preempt: Millis::from_secs(rng.random_range(0..3) * 60),
+        evictions_max: rng.random_range(1..4),
+        moves_max: rng.random_range(0..6),
+        ..Preemption::default()
+    };
+    Policy { digest: "a life".into(), tenants, preemption, ..Policy::default() }
+}
+
+/// A job of any shape that ends by itself within an hour.
+pub fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
+    let gpus = match rng.random_range(0..8) {
+        0 => GpuAsk::Share(GpuUnits::from_parts(rng.random_range(1..10) * 300)),
+        _ => GpuAsk::Whole([1, 1, 1, 2, 4][rng.random_range(0..5)]),
+    };
+    let tasks = [1, 1, 1, 2, 3][rng.random_range(0..5)];
+    let checkpoint = rng.random_ratio(2, 3).then(|| Checkpoint {
+        every: Millis::from_secs(rng.random_range(1..20) * 60),
+        grace: Millis::from_secs([5, 60, 200, 3600][rng.random_range(0..4)]),
+    });
+    let seconds: u64 = rng.random_range(60..3600);
+    let spec = Spec {
+        class: Class::ALL[rng.random_range(0..3)],
+        priority: rng.random_range(0..3),
+        tasks,
+        min: rng.random_range(1..=tasks),
+        preemptible: rng.random_ratio(5, 6),
+        checkpoint,
+        payload: format!(r#"{{"duration_ms":{},"checkpoint_ms":3000}}"#, seconds * 1000),
+        ..one_gpu(&format!("j{number}"), gpus)
+    };
+    submit(number, LEAVES[rng.random_range(0..LEAVES.len())], spec)
+}
+
+/// An owner that is promised so many, and two borrowers that are promised the rest.
+pub fn owner_and_borrowers(owed: u64, rest: u64) -> Policy {
+    let tenants = vec![
+        tenant("owner", owed, None, 1, 0),
+        tenant("guest", rest, None, 1, 0),
+        tenant("stranger", 0, None, 3, 1),
+    ];
+    Policy { digest: "lent".into(), tenants, ..Policy::default() }
+}
+
+/// Something that borrows: any shape, with a grace that may be too long to borrow, or without a checkpoint.
+pub fn borrower(rng: &mut ChaCha8Rng, number: u64) -> Input {
+    let Input::Submit(mut submission) = job(rng, number) else { unreachable!("a job is submitted") };
+    submission.tenant = ["guest", "stranger"][rng.random_range(0..2)].into();
+    submission.spec.payload = r#"{"duration_ms":360000000,"checkpoint":"fail"}"#.into();
+    Input::Submit(submission)
+}
+
+/// One GPU for the owner.
+pub fn owners_job(number: u64) -> Input {
+    let spec = one_gpu(&format!("owner{number}"), GpuAsk::Whole(1));
+    submit(number, "owner", Spec { payload: r#"{"duration_ms":360000000}"#.into(), ..spec })
+}
+
+fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
+    let resources = Resources { cpu_milli: 500, memory: 1 << 20, ..Resources::default() };
+    Spec {
+        name: name.into(),
+        tenant: TenantId(0),
+        class: Class::Batch,
+        priority: 0,
+        tasks: 1,
+        min: 1,
+        shape: Shape { gpus, resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
+        topology: Topology::default(),
+        preemptible: true,
+        trust: TrustId(0),
+        time_limit: None,
+        estimate: None,
+        checkpoint: None,
+        retries: 0,
+        labels: Vec::new(),
+        payload: String::new(),
+    }
+}
+
+fn submit(number: u64, tenant: &str, spec: Spec) -> Input {
+    Input::Submit(Box::new(Submission {
+        uid: Uid(u128::from(number) + 1),
+        tenant: tenant.into(),
+        trust: None,
+        nodes: String::new(),
+        devices: String::new(),
+        gang_within: None,
+        spec,
+    }))
+}
