@@ -360,7 +360,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             return true;
         }
         // Less is lost just after the next checkpoint.
-        let next = bound.iter().filter_map(|unit| unit.checkpoint_at).min();
+        let now = self.draft.now;
+        let next = bound.iter().filter_map(|unit| unit.checkpoint_at).filter(|&at| at > now).min();
         self.ripens_at = earlier(self.ripens_at, next);
         false
     }
