@@ -41,6 +41,8 @@ pub struct SimFleet {
     /// `over` is pruned when it has grown to this.
     over_len_max: usize,
     held: BTreeMap<String, Vec<u64>>,
+    /// Nodes that are up and start nothing.
+    hung: BTreeSet<String>,
     unreported: Changes,
     unsaved: Changes,
 }
@@ -89,6 +91,7 @@ impl SimFleet {
             ended: BTreeSet::new(),
             over_len_max: OVER_LEN_MIN,
             held,
+            hung: BTreeSet::new(),
             unreported: Changes { nodes: names.clone(), ..Changes::default() },
             unsaved: Changes { nodes: names, ..Changes::default() },
         }
@@ -232,6 +235,9 @@ impl SimFleet {
         if self.tasks.contains_key(&task) {
             // Who asks again has not heard the answer.
             self.changed(task);
+            return;
+        }
+        if self.hung.contains(&place.node) {
             return;
         }
         let late = self.over.get(&(task.uid, task.task)).is_some_and(|&(attempt, _)| task.attempt <= attempt);
@@ -408,8 +414,14 @@ impl SimFleet {
         }
     }
 
+    /// A node goes on with what runs on it and starts nothing more.
+    pub fn hang_node(&mut self, name: &str) {
+        self.hung.insert(name.to_owned());
+    }
+
     /// A node comes back, with what still runs on it.
     pub fn heal_node(&mut self, name: &str) {
+        self.hung.remove(name);
         let Some(node) = self.nodes.get_mut(name).filter(|node| !node.node.up) else { return };
         node.node.up = true;
         self.node_changed(name);

@@ -17,7 +17,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 22] = [
     "xN",
     "tasks N",
     "min N",
@@ -31,6 +31,7 @@ const OPTIONS: [&str; 21] = [
     "tolerates KEY",
     "within LEVEL",
     "island",
+    "limit 1h",
     "for 10m",
     "fails after 1m",
     "checkpoint every 10m grace 30s",
@@ -55,6 +56,7 @@ struct Wish {
     island: bool,
     preemptible: bool,
     checkpoint: Option<Checkpoint>,
+    time_limit: Option<Millis>,
     retries: u32,
     behaviour: Behaviour,
     places: Vec<String>,
@@ -89,6 +91,7 @@ impl Default for Wish {
             island: false,
             preemptible: true,
             checkpoint: None,
+            time_limit: None,
             retries: 2,
             behaviour,
             places: Vec::new(),
@@ -172,7 +175,7 @@ impl Reader {
             topology: Topology { task_on_island: wish.island, gang_within: None },
             preemptible: wish.preemptible,
             trust: TrustId::default(),
-            time_limit: None,
+            time_limit: wish.time_limit,
             estimate: None,
             checkpoint: wish.checkpoint,
             retries: wish.retries,
@@ -205,6 +208,7 @@ impl Reader {
                 wish.nodes.tolerations.push(Toleration { key, value: None });
             }
             "within" => wish.gang_within = Some(words.need("the name of a level, like leaf")?.to_owned()),
+            "limit" => wish.time_limit = Some(span(words.need("how long it may run, like 1h")?)?),
             "for" => wish.behaviour.duration = span(words.need("how long, like 10m")?)?,
             "fails" => {
                 words.expect("after")?;
