@@ -221,9 +221,9 @@ impl SimFleet {
             Action::AskCheckpoint { uid, attempt, tasks, deadline } => {
                 self.ask(*uid, *attempt, tasks, *deadline);
             }
-            Action::Stop { tasks, deadline: _ } => {
+            Action::Stop { tasks, deadline } => {
                 for &task in tasks {
-                    self.stop(task);
+                    self.stop(task, *deadline);
                 }
             }
             Action::Acknowledge { generation } => self.acknowledge(*generation),
@@ -308,19 +308,35 @@ impl SimFleet {
                 continue;
             }
             let behaviour = known.behaviour;
-            let at = (self.now + Millis(behaviour.checkpoint_ms)).min(deadline);
+            let at = self.now + Millis(behaviour.checkpoint_ms);
             known.status = TaskStatus::Running;
-            known.answers = Some((at, !behaviour.checkpoint_fails));
+            // Who needs longer than it has is stopped before it could answer.
+            known.answers = (at <= deadline).then_some((at, !behaviour.checkpoint_fails));
             self.set_timer(task);
             self.unsaved.tasks.insert(task);
         }
     }
 
-    fn stop(&mut self, task: TaskRef) {
-        match self.tasks.get(&task) {
-            Some(known) if known.is_over() => self.changed(task),
-            Some(_) => self.end(task, Exit::Stopped, self.now),
-            None => self.never_start(task),
+    fn stop(&mut self, task: TaskRef, deadline: Timestamp) {
+        let Some(known) = self.tasks.get_mut(&task) else {
+            self.never_start(task);
+            return;
+        };
+        if known.is_over() {
+            self.changed(task);
+            return;
+        }
+        // It is killed at the deadline.
+        let at = (self.now + Millis(known.behaviour.stop_ms)).min(deadline).max(self.now);
+        if at == self.now {
+            self.end(task, Exit::Stopped, at);
+            return;
+        }
+        let sooner = known.ends.is_none_or(|(ends, _)| at < ends);
+        if sooner {
+            known.ends = Some((at, Exit::Stopped));
+            self.set_timer(task);
+            self.unsaved.tasks.insert(task);
         }
     }
 

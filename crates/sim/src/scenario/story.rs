@@ -104,7 +104,7 @@ impl Story {
                 Event::Tenants(event) => self.tenants(event),
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
-                Event::Promises(event) => self.promise(event),
+                Event::Promises(event) => Some(self.promise(event)),
             };
             self.lines.extend(sentence);
         }
@@ -235,14 +235,14 @@ impl Story {
             }
             LedgerEvent::Asked { job, tasks, by, deadline, at } => {
                 let grace = span_text(deadline - at);
-                let who = self.part(job, &tasks);
-                Some(match by {
-                    Asker::Lever { who: by } => format!("{who} asked to leave by {by}, grace {grace}"),
-                    Asker::Rules { .. } => format!("{who} asked to save its work, grace {grace}"),
-                })
+                let what = match by {
+                    Asker::Lever { who } => format!("asked to leave by {who}"),
+                    Asker::Rules { .. } => "asked to save its work".to_owned(),
+                };
+                Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
             }
             LedgerEvent::Evicted { job, tasks, receipt, .. } => Some(self.evicted(job, &tasks, &receipt)),
-            LedgerEvent::Withdrawn { job, tasks, .. } => Some(format!("{} may stay", self.part(job, &tasks))),
+            LedgerEvent::Withdrawn { job, tasks, .. } => Some(self.part(job, "may stay", &tasks)),
             LedgerEvent::Broken { job, deadline, at } => {
                 let within = span_text(deadline - at);
                 Some(format!("{} is below its minimum, to be repaired within {within}", self.known(job).name))
@@ -260,9 +260,9 @@ impl Story {
                 known.over(task);
                 Some(format!("{} gave up task {task}", known.name))
             }
-            LedgerEvent::Acked { job, tasks, .. } => Some(format!("{} saved", self.part(job, &tasks))),
-            LedgerEvent::AskFailed { job, tasks } => Some(format!("{} cannot save", self.part(job, &tasks))),
-            LedgerEvent::Stopping { job, tasks, .. } => Some(format!("{} stops", self.part(job, &tasks))),
+            LedgerEvent::Acked { job, tasks, .. } => Some(self.part(job, "saved", &tasks)),
+            LedgerEvent::AskFailed { job, tasks } => Some(self.part(job, "cannot save", &tasks)),
+            LedgerEvent::Stopping { job, tasks, .. } => Some(self.part(job, "stops", &tasks)),
             LedgerEvent::Gone { job, task, exit, .. } => self.gone(job, task, exit),
             LedgerEvent::OrphanSeen { task, place, .. } => {
                 let node = self.node(place.node);
@@ -273,14 +273,14 @@ impl Story {
         }
     }
 
-    fn promise(&mut self, event: PromisesEvent) -> Option<String> {
+    fn promise(&mut self, event: PromisesEvent) -> String {
         match event {
             PromisesEvent::Promised { job, tasks, .. } => {
                 let places = self.places(&tasks);
-                Some(format!("{} is promised {places}", self.known(job).name))
+                format!("{} is promised {places}", self.known(job).name)
             }
             PromisesEvent::Released { job, .. } => {
-                Some(format!("the promise to {} cannot be kept", self.known(job).name))
+                format!("the promise to {} cannot be kept", self.known(job).name)
             }
         }
     }
@@ -312,13 +312,13 @@ impl Story {
         format!(", cost {}{gain}{}", span_text(Millis(*cost)), below.unwrap_or_default())
     }
 
-    /// A job, or those of its tasks that are meant.
-    fn part(&mut self, job: JobId, tasks: &[u32]) -> String {
-        let known = self.known(job);
-        if known.places.iter().all(|place| tasks.contains(&place.task)) {
-            return known.name.clone();
+    /// What a job does, and which of its tasks, where not all do.
+    fn part(&mut self, job: JobId, does: &str, tasks: &[u32]) -> String {
+        let Known { name, places, .. } = self.known(job);
+        if places.iter().all(|place| tasks.contains(&place.task)) {
+            return format!("{name} {does}");
         }
-        format!("{} {}", known.name, numbered(tasks))
+        format!("{name} {does} ({})", numbered(tasks))
     }
 
     fn started(&mut self, job: JobId, attempt: u32, tasks: Vec<Placement>, adopted: bool) -> String {

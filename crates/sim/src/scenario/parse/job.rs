@@ -17,7 +17,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 23] = [
     "xN",
     "tasks N",
     "min N",
@@ -36,6 +36,7 @@ const OPTIONS: [&str; 22] = [
     "fails after 1m",
     "checkpoint every 10m grace 30s",
     "saves in 2s",
+    "stops in 5s",
     "cannot checkpoint",
     "not preemptible",
     "retries N",
@@ -67,6 +68,7 @@ struct Behaviour {
     duration: Millis,
     fails_after: Option<Millis>,
     saves_in: Millis,
+    stops_in: Millis,
     can_save: bool,
 }
 
@@ -76,6 +78,7 @@ impl Default for Wish {
             duration: FOR_EVER,
             fails_after: None,
             saves_in: Millis::from_secs(2),
+            stops_in: Millis(0),
             can_save: true,
         };
         Self {
@@ -218,6 +221,10 @@ impl Reader {
                 words.expect("in")?;
                 wish.behaviour.saves_in = span(words.need("how long, like 2s")?)?;
             }
+            "stops" => {
+                words.expect("in")?;
+                wish.behaviour.stops_in = span(words.need("how long, like 5s")?)?;
+            }
             "checkpoint" => wish.checkpoint = Some(checkpoint(words)?),
             "cannot" => {
                 words.expect("checkpoint")?;
@@ -290,6 +297,7 @@ impl Behaviour {
             "duration_ms": self.duration.0,
             "fail_after_ms": self.fails_after.map(|after| after.0),
             "checkpoint_ms": self.saves_in.0,
+            "stop_ms": self.stops_in.0,
             "checkpoint": if self.can_save { "ok" } else { "fail" },
         });
         payload.to_string()
