@@ -385,11 +385,17 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                         unit.amount[meter] > 0
                             && self.draft.tree.lineage(taken.unit.tenant).any(|x| x == tenant)
                     });
-                    (short > 0 && of_taken && self.was_above(tenant, meter, line))
-                        .then_some(Straddle { tenant, short })
+                    let falls = short > 0 && of_taken && self.was_above(tenant, meter, line);
+                    falls.then(|| Straddle { tenant, short: self.told(meter, short) })
                 }
             })
         })
+    }
+
+    /// An amount of a meter as a receipt tells it: GPUs in 1/3000, whether normalised or not.
+    fn told(&self, meter: usize, amount: u64) -> u64 {
+        let per_gpu = self.draft.tree.meters[meter].per_gpu().unwrap_or(3000);
+        amount.div_ceil(per_gpu / 3000)
     }
 
     /// True when the tenant was above its line before anything was taken for this ask.
