@@ -570,7 +570,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             Right::Lower => {
                 let scope = self.scope();
                 let within = self.draft.tree.lineage(at.tenant).any(|above| above == scope);
-                within && lines::gives_way(&standing, &lines::standing_of(self.ask.key))
+                let lower = within && lines::gives_way(&standing, &lines::standing_of(self.ask.key));
+                // By class or priority alone it would go to and fro between two tenants for ever.
+                let comes_back = at.tenant != self.ask.key.tenant
+                    && (self.comes_back(at, Line::Guarantee) || self.comes_back(at, Line::FairShare));
+                lower && !comes_back
             }
             Right::Above(line) => self.is_borrowed(at, line),
         };
@@ -593,21 +597,21 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         if closed || !path.iter().all(|&tenant| self.is_above(tenant, line, Some(unit))) {
             return false;
         }
-        line != Line::FairShare || !self.comes_back(at)
+        line != Line::FairShare || !self.comes_back(at, Line::Guarantee)
     }
 
-    /// True when the unit could at once be reclaimed back for its own tenant's guarantee.
-    fn comes_back(&mut self, at: UnitRef) -> bool {
-        if lines::stays_within(self.draft, self.ask.key.tenant, self.ask, Line::Guarantee) {
+    /// True when the unit could at once be reclaimed back for its own tenant, which stays within that line with it.
+    fn comes_back(&mut self, at: UnitRef, line: Line) -> bool {
+        if lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line) {
             return false;
         }
         let (standing, amount) = (self.victims.get(at).standing, self.victims.get(at).amount.clone());
         let below = lines::below(self.draft, &standing);
         (0..amount.len()).filter(|&meter| amount[meter] > 0).all(|meter| {
             let used = self.draft.used(at.tenant)[meter].saturating_sub(below[meter]);
-            match lines::line(self.draft, at.tenant, meter, Line::Guarantee) {
+            match lines::line(self.draft, at.tenant, meter, line) {
                 Amount::Unlimited => true,
-                Amount::Of(guaranteed) => used <= guaranteed,
+                Amount::Of(line) => used <= line,
             }
         })
     }
