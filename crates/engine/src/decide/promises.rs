@@ -6,34 +6,66 @@ use crate::event::{
     Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase,
 };
 use crate::jobs::Phase;
+use crate::limits::Limits;
 use crate::promises::Promise;
 use crate::state::State;
+use crate::tree::Tree;
 use crate::units::{GpuUnits, JobId, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
-    state.promises.iter().filter_map(|(job, promise)| one_due(state, job, promise, now)).collect()
+    let mut events = Vec::new();
+    let mut clear = Vec::new();
+    for (job, promise) in state.promises.iter() {
+        if !promise.tasks.iter().all(|place| is_there(state, place)) {
+            events.push(Event::Promises(PromisesEvent::Released { job, at: now }));
+        } else if promise.tasks.iter().all(|place| is_clear(state, place)) {
+            clear.push((job, promise));
+        }
+    }
+    if !clear.is_empty() {
+        let tree = Tree::resolve(state.tenants.policy(), state);
+        let mut limits = Limits::of(&tree, state);
+        events.extend(
+            clear.into_iter().filter_map(|(job, promise)| kept(state, &mut limits, job, promise, now)),
+        );
+    }
+    events
 }
 
-fn one_due(state: &State, id: JobId, promise: &Promise, now: Timestamp) -> Option<Event> {
+fn is_clear(state: &State, place: &Placement) -> bool {
+    state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place))
+}
+
+/// A promise whose places are clear is kept, unless a limit is in the way: until somebody who leaves is gone, or
+/// since it was lowered.
+fn kept(
+    state: &State,
+    limits: &mut Limits<'_>,
+    id: JobId,
+    promise: &Promise,
+    now: Timestamp,
+) -> Option<Event> {
     let job = state.jobs.get(id).expect("a promise belongs to a live job");
-    let (tasks, policy) = (promise.tasks.clone(), promise.policy);
-    if !promise.tasks.iter().all(|place| is_there(state, place)) {
-        return Some(Event::Promises(PromisesEvent::Released { job: id, at: now }));
-    }
-    let clear =
-        |place: &Placement| state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place));
-    if !promise.tasks.iter().all(clear) {
+    // It is moved and has not let go of its old places.
+    if matches!(job.phase, Phase::Leaving(_)) {
         return None;
+    }
+    let (tasks, policy) = (promise.tasks.clone(), promise.policy);
+    let (tenant, shape) = (job.spec.tenant, &job.spec.shape);
+    let pool = tasks.first().map(|place| place.pool).expect("a promise has places");
+    if !limits.admit(tenant, shape, pool, tasks.len()) {
+        let released = Event::Promises(PromisesEvent::Released { job: id, at: now });
+        return limits.as_planned(state).is_passed(tenant, shape, pool).then_some(released);
     }
     match job.phase {
         Phase::Waiting => {
             let attempt = job.past.attempts + 1;
             Some(Event::Ledger(LedgerEvent::Started { job: id, attempt, tasks, policy, at: now }))
         }
-        Phase::Active => Some(Event::Ledger(LedgerEvent::Grown { job: id, tasks, policy, at: now })),
-        // It is moved and has not let go of its old places.
-        Phase::Leaving(_) => None,
+        Phase::Active | Phase::Leaving(_) => {
+            Some(Event::Ledger(LedgerEvent::Grown { job: id, tasks, policy, at: now }))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
+use crate::limits::Limits;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal};
@@ -394,23 +395,24 @@ impl<'a> Served<'a> {
     /// The difference between the state and the end of the draft.
     pub(super) fn into_plan(self) -> Plan {
         let mut plan = Plan { basis: self.draft.state.index(), ..Plan::default() };
-        for job in &self.order {
-            let begun = &self.begun[job];
+        let mut limits = Limits::of(self.draft.tree, self.draft.state);
+        for &job in &self.order {
+            let begun = &self.begun[&job];
             let clear =
                 |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
-            let together_clear = begun.tasks.iter().take(begun.together).all(clear);
-            let (job, mut tasks) = (*job, begun.tasks.clone());
-            if together_clear && begun.how != How::Moves {
+            let spec = &self.draft.state.jobs.get(job).expect("who is given places is a live job").spec;
+            let mut admit =
+                |places: &[Placement]| limits.admit(spec.tenant, &spec.shape, places[0].pool, places.len());
+            let (together, rest) = begun.tasks.split_at(begun.together);
+            let now = begun.how != How::Moves && together.iter().all(clear) && admit(together);
+            if now {
                 // Tasks beyond the minimum whose place is not clear yet come with the next plan.
-                let mut number = 0;
-                tasks.retain(|place| {
-                    number += 1;
-                    number <= begun.together || clear(place)
-                });
+                let mut tasks = together.to_vec();
+                tasks.extend(rest.iter().filter(|place| clear(place) && admit(&[**place])));
                 let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
                 list.push(Start { job, tasks });
             } else {
-                plan.promises.push(Start { job, tasks });
+                plan.promises.push(Start { job, tasks: begun.tasks.clone() });
             }
         }
         plan.evictions = evicted(self.evictions);
