@@ -587,17 +587,25 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     }
 
     fn is_borrowed(&mut self, at: UnitRef, line: Line) -> bool {
-        let policy = self.draft.policy;
-        let unit = self.victims.get(at);
-        if at.tenant == self.ask.key.tenant || lines::is_fixed(&unit.standing, policy) {
+        if at.tenant == self.ask.key.tenant || self.is_kept(at) {
             return false;
         }
+        let unit = self.victims.get(at);
         let path = self.path(at.tenant);
         let closed = path.iter().any(|tenant| self.straddled.contains(tenant));
         if closed || !path.iter().all(|&tenant| self.is_above(tenant, line, Some(unit))) {
             return false;
         }
         line != Line::FairShare || !self.comes_back(at, Line::Guarantee)
+    }
+
+    /// Work that needs longer to save than a guarantee waits is its tenant's own, as work that may not be evicted is;
+    /// unless it has borrowed all the same, by a policy that was in force before.
+    fn is_kept(&mut self, at: UnitRef) -> bool {
+        let (policy, standing) = (self.draft.policy, self.victims.get(at).standing);
+        let may_borrow = policy.preemption.fixed_may_borrow;
+        lines::is_fixed(&standing, policy)
+            && (may_borrow || !lines::fixed_alone_beyond(self.draft, at.tenant, &self.meters))
     }
 
     /// True when the unit could at once be reclaimed back for its own tenant, which stays within that line with it.
