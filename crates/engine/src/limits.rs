@@ -22,8 +22,7 @@ impl<'a> Limits<'a> {
     }
 
     /// As they will be when everybody who leaves is gone and everybody who was promised a place is there.
-    pub(crate) fn as_planned(&self, state: &State) -> Self {
-        let tree = self.tree;
+    pub(crate) fn planned(tree: &'a Tree, state: &State) -> Self {
         Self { tree, held: tree.subtree_use(&tree.own_planned(state)) }
     }
 

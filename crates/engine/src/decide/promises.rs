@@ -1,9 +1,10 @@
 //! Promises that can be kept now, promises that cannot be kept any more, and asks that serve nobody.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase,
+    Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
 use crate::jobs::Phase;
 use crate::limits::Limits;
@@ -14,15 +15,20 @@ use crate::units::{GpuUnits, JobId, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
-    let mut events = Vec::new();
+    let mut broken: BTreeSet<JobId> = BTreeSet::new();
     let mut clear = Vec::new();
     for (job, promise) in state.promises.iter() {
         if !promise.tasks.iter().all(|place| is_there(state, place)) {
-            events.push(Event::Promises(PromisesEvent::Released { job, at: now }));
+            broken.insert(job);
+            broken.extend(moved_for(state, job));
         } else if promise.tasks.iter().all(|place| is_clear(state, place)) {
             clear.push((job, promise));
         }
     }
+    broken.extend(no_longer_allowed(state));
+    let mut events: Vec<Event> =
+        broken.iter().map(|&job| Event::Promises(PromisesEvent::Released { job, at: now })).collect();
+    clear.retain(|(job, _)| !broken.contains(job));
     if !clear.is_empty() {
         let tree = Tree::resolve(state.tenants.policy(), state);
         let mut limits = Limits::of(&tree, state);
@@ -33,12 +39,35 @@ pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     events
 }
 
+/// For whom a job is to be moved, while it has not saved its work: without its new place it keeps the old one.
+fn moved_for(state: &State, job: JobId) -> Option<JobId> {
+    let holding = state.ledger.holding(job)?;
+    let Some(Asker::Rules { why: Why::Move, beneficiary }) = holding.asked_by else { return None };
+    let unsaved = holding.asked_until().is_some() && state.promises.of(beneficiary).is_some();
+    unsaved.then_some(beneficiary)
+}
+
+/// Promises that a limit no longer allows: it was lowered since they were made.
+fn no_longer_allowed(state: &State) -> Vec<JobId> {
+    let older = |promise: &Promise| promise.policy != state.tenants.version();
+    let older: Vec<(JobId, &Promise)> = state.promises.iter().filter(|(_, promise)| older(promise)).collect();
+    if older.is_empty() {
+        return Vec::new();
+    }
+    let tree = Tree::resolve(state.tenants.policy(), state);
+    let limits = Limits::planned(&tree, state);
+    let passes = |&(job, promise): &(JobId, &Promise)| {
+        let spec = &state.jobs.get(job).expect("a promise belongs to a live job").spec;
+        promise.tasks.first().is_some_and(|place| limits.is_passed(spec.tenant, &spec.shape, place.pool))
+    };
+    older.into_iter().filter(passes).map(|(job, _)| job).collect()
+}
+
 fn is_clear(state: &State, place: &Placement) -> bool {
     state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place))
 }
 
-/// A promise whose places are clear is kept, unless a limit is in the way: until somebody who leaves is gone, or
-/// since it was lowered.
+/// A promise whose places are clear is kept, unless a limit is in the way until somebody who leaves is gone.
 fn kept(
     state: &State,
     limits: &mut Limits<'_>,
@@ -55,8 +84,7 @@ fn kept(
     let (tenant, shape) = (job.spec.tenant, &job.spec.shape);
     let pool = tasks.first().map(|place| place.pool).expect("a promise has places");
     if !limits.admit(tenant, shape, pool, tasks.len()) {
-        let released = Event::Promises(PromisesEvent::Released { job: id, at: now });
-        return limits.as_planned(state).is_passed(tenant, shape, pool).then_some(released);
+        return None;
     }
     match job.phase {
         Phase::Waiting => {
