@@ -20,7 +20,6 @@ pub mod input;
 pub mod job;
 pub mod jobs;
 pub mod ledger;
-mod limits;
 pub mod plan;
 pub mod policy;
 pub mod promises;

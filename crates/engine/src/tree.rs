@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use crate::event::Placement;
 use crate::job::{GpuAsk, Shape};
 use crate::ledger::Use;
 use crate::plan::place::first_pool;
@@ -127,6 +128,13 @@ impl Tree {
         self.meters.iter().map(amount).collect()
     }
 
+    /// What tasks of a shape are charged where they are, by meter.
+    pub fn charge_of(&self, shape: &Shape, tasks: &[Placement]) -> Vec<u64> {
+        let Some(first) = tasks.first() else { return alloc::vec![0; self.meters.len()] };
+        let count = u64::try_from(tasks.len()).expect("a count of tasks fits");
+        self.charge(shape, first.pool).into_iter().map(|each| each.saturating_mul(count)).collect()
+    }
+
     /// What each tenant's own jobs hold, by meter.
     pub fn own_use(&self, state: &State) -> Amounts {
         let none = Use::default();
@@ -165,6 +173,23 @@ impl Tree {
             Meter::Cpu => used.cpu_milli,
             Meter::Memory => used.memory,
         }
+    }
+
+    /// Counts more use of a tenant in, if it passes nobody's limit.
+    pub fn count_within_limits(&self, used: &mut Amounts, tenant: TenantId, amount: &[u64]) -> bool {
+        let after =
+            |tenant: TenantId, meter: usize| used[tenant.index()][meter].saturating_add(amount[meter]);
+        let fits = self.lineage(tenant).all(|tenant| {
+            let quotas = self.lines[tenant.index()].quotas.iter().enumerate();
+            let mut asked = quotas.filter(|&(meter, _)| amount[meter] > 0);
+            asked.all(|(meter, quota)| quota.limit.cap(after(tenant, meter)) == after(tenant, meter))
+        });
+        if fits {
+            for tenant in self.lineage(tenant) {
+                used[tenant.index()].iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+            }
+        }
+        fits
     }
 
     /// What each tenant holds with everyone below it.

@@ -52,12 +52,17 @@ pub struct RandomReport {
     pub findings: Vec<String>,
     /// Hash of the last state.
     pub state_hash: String,
+    /// The last events before a finding, one JSON object each; empty when nothing was found.
+    pub last_events: Vec<String>,
 }
 
 /// Steps between two deep checks, which copy everything.
 const DEEP_EVERY: u64 = 16;
 /// World time given to the end of a run; the longest job takes a quarter of an hour a try.
 const SETTLE_ROUNDS: u32 = 2_000;
+
+/// How many events are told of with a finding.
+const LAST_EVENTS: usize = 400;
 
 type Leader = Controller<MemoryDisk, NetWorld>;
 
@@ -86,6 +91,9 @@ impl RandomRun {
             run.report.findings.push(format!("step {}: panic: {text}", run.report.steps));
         }
         run.report.faults += run.world.faults();
+        if !run.report.findings.is_empty() {
+            run.report.last_events = run.last_events();
+        }
         run.report
     }
 }
@@ -105,6 +113,7 @@ impl Run {
             faults: 0,
             findings: Vec::new(),
             state_hash: String::new(),
+            last_events: Vec::new(),
         };
         Self {
             rng,
@@ -135,6 +144,20 @@ impl Run {
         let leader = self.leader();
         let hash = codec::hex(&codec::state_hash(leader.state()));
         self.report.state_hash = hash;
+    }
+
+    fn last_events(&mut self) -> Vec<String> {
+        let mut events = std::collections::VecDeque::new();
+        let mut keep = |_, record: wharf_controller::disk::Record| {
+            events.push_back(String::from_utf8_lossy(&record.body).into_owned());
+            if events.len() > LAST_EVENTS {
+                events.pop_front();
+            }
+            Ok(())
+        };
+        // What a crash that was armed and not used up takes away is not missed.
+        let _lost = self.disk.read(0, &mut keep).or_else(|_| self.disk.read(0, &mut keep));
+        events.into()
     }
 
     fn find(&mut self, what: impl std::fmt::Display) {

@@ -7,83 +7,75 @@ use crate::event::{
     Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
 use crate::jobs::Phase;
-use crate::limits::Limits;
 use crate::promises::Promise;
 use crate::state::State;
-use crate::tree::Tree;
+use crate::tree::{Amounts, Tree};
 use crate::units::{GpuUnits, JobId, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
+    if state.promises.iter().next().is_none() {
+        return Vec::new();
+    }
+    let tree = Tree::resolve(state.tenants.policy(), state);
+    let mut used = tree.subtree_use(&tree.own_use(state));
+    let planned = tree.subtree_use(&tree.own_planned(state));
     let mut broken: BTreeSet<JobId> = BTreeSet::new();
-    let mut clear = Vec::new();
-    for (job, promise) in state.promises.iter() {
-        if !promise.tasks.iter().all(|place| is_there(state, place)) {
-            broken.insert(job);
-            broken.extend(moved_for(state, job));
-        } else if promise.tasks.iter().all(|place| is_clear(state, place)) {
-            clear.push((job, promise));
+    for (job, _) in
+        state.promises.iter().filter(|&(job, promise)| is_broken(state, job, promise, &tree, &planned))
+    {
+        broken.insert(job);
+        broken.extend(moved_for(state, job));
+    }
+    let due = |(job, promise)| {
+        if broken.contains(&job) {
+            return Some(Event::Promises(PromisesEvent::Released { job, at: now }));
         }
-    }
-    broken.extend(no_longer_allowed(state));
-    let mut events: Vec<Event> =
-        broken.iter().map(|&job| Event::Promises(PromisesEvent::Released { job, at: now })).collect();
-    clear.retain(|(job, _)| !broken.contains(job));
-    if !clear.is_empty() {
-        let tree = Tree::resolve(state.tenants.policy(), state);
-        let mut limits = Limits::of(&tree, state);
-        events.extend(
-            clear.into_iter().filter_map(|(job, promise)| kept(state, &mut limits, job, promise, now)),
-        );
-    }
-    events
+        one_due(state, job, promise, &tree, &mut used, now)
+    };
+    state.promises.iter().filter_map(due).collect()
 }
 
 /// For whom a job is to be moved, while it has not saved its work: without its new place it keeps the old one.
 fn moved_for(state: &State, job: JobId) -> Option<JobId> {
     let holding = state.ledger.holding(job)?;
     let Some(Asker::Rules { why: Why::Move, beneficiary }) = holding.asked_by else { return None };
-    let unsaved = holding.asked_until().is_some() && state.promises.of(beneficiary).is_some();
-    unsaved.then_some(beneficiary)
+    holding.asked_until().map(|_| beneficiary)
 }
 
-/// Promises that a limit no longer allows: it was lowered since they were made.
-fn no_longer_allowed(state: &State) -> Vec<JobId> {
-    let older = |promise: &Promise| promise.policy != state.tenants.version();
-    let older: Vec<(JobId, &Promise)> = state.promises.iter().filter(|(_, promise)| older(promise)).collect();
-    if older.is_empty() {
-        return Vec::new();
-    }
-    let tree = Tree::resolve(state.tenants.policy(), state);
-    let limits = Limits::planned(&tree, state);
-    let passes = |&(job, promise): &(JobId, &Promise)| {
-        let spec = &state.jobs.get(job).expect("a promise belongs to a live job").spec;
-        promise.tasks.first().is_some_and(|place| limits.is_passed(spec.tenant, &spec.shape, place.pool))
-    };
-    older.into_iter().filter(passes).map(|(job, _)| job).collect()
+/// True when a place is gone, or a limit was lowered below what is promised.
+fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: &Amounts) -> bool {
+    let spec = &state.jobs.get(id).expect("a promise belongs to a live job").spec;
+    let amount = tree.charge_of(&spec.shape, &promise.tasks);
+    let mut lineage = tree.lineage(spec.tenant);
+    let beyond = lineage.any(|tenant| {
+        let quotas = tree.lines[tenant.index()].quotas.iter().enumerate();
+        let mut asked = quotas.filter(|&(meter, _)| amount[meter] > 0);
+        asked.any(|(meter, quota)| {
+            let planned = planned[tenant.index()][meter];
+            quota.limit.cap(planned) < planned
+        })
+    });
+    beyond || !promise.tasks.iter().all(|place| is_there(state, place))
 }
 
-fn is_clear(state: &State, place: &Placement) -> bool {
-    state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place))
-}
-
-/// A promise whose places are clear is kept, unless a limit is in the way until somebody who leaves is gone.
-fn kept(
+fn one_due(
     state: &State,
-    limits: &mut Limits<'_>,
     id: JobId,
     promise: &Promise,
+    tree: &Tree,
+    used: &mut Amounts,
     now: Timestamp,
 ) -> Option<Event> {
     let job = state.jobs.get(id).expect("a promise belongs to a live job");
-    // It is moved and has not let go of its old places.
-    if matches!(job.phase, Phase::Leaving(_)) {
-        return None;
-    }
     let (tasks, policy) = (promise.tasks.clone(), promise.policy);
-    let (tenant, shape) = (job.spec.tenant, &job.spec.shape);
-    let pool = tasks.first().map(|place| place.pool).expect("a promise has places");
-    if !limits.admit(tenant, shape, pool, tasks.len()) {
+    let clear =
+        |place: &Placement| state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place));
+    // Who leaves still counts towards a limit until it is gone.
+    let amount = tree.charge_of(&job.spec.shape, &promise.tasks);
+    let moving = matches!(job.phase, Phase::Leaving(_));
+    if moving || !promise.tasks.iter().all(clear) || !tree.count_within_limits(used, job.spec.tenant, &amount)
+    {
         return None;
     }
     match job.phase {
@@ -91,9 +83,9 @@ fn kept(
             let attempt = job.past.attempts + 1;
             Some(Event::Ledger(LedgerEvent::Started { job: id, attempt, tasks, policy, at: now }))
         }
-        Phase::Active | Phase::Leaving(_) => {
-            Some(Event::Ledger(LedgerEvent::Grown { job: id, tasks, policy, at: now }))
-        }
+        Phase::Active => Some(Event::Ledger(LedgerEvent::Grown { job: id, tasks, policy, at: now })),
+        // It is moved and has not let go of its old places.
+        Phase::Leaving(_) => None,
     }
 }
 

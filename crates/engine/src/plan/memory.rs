@@ -125,10 +125,8 @@ pub struct Memory {
 impl Memory {
     /// Remembers what a plan found out, and forgets kinds that no longer wait.
     pub fn remember(&mut self, plan: &Plan, state: &State, now: Timestamp) {
-        if self.wake().is_some_and(|at| at <= now) {
-            // What time has lifted is not refused any more, whether or not the plan refused it again.
-            self.refusals.retain(|_, refusal| refusal.retry_at.is_none_or(|at| now < at));
-        }
+        // Whose time had come was tried again.
+        self.refusals.retain(|_, refusal| refusal.retry_at.is_none_or(|at| at > now));
         for (kind, refusal) in &plan.refusals {
             self.refusals.insert(*kind, refusal.clone());
         }

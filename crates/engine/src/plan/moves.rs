@@ -14,6 +14,7 @@ use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::standing_of;
 use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
 use crate::plan::reclaim::{Asker, is_ripe};
+use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, whole_job};
 use crate::rooms::{Drains, Room};
 use crate::units::{GpuMask, JobId, NodeId};
@@ -33,17 +34,17 @@ pub struct Moved {
 }
 
 /// The places of an ask, and who moves for it; or everything as it was.
-pub fn place_by_moving(
+pub(super) fn place_by_moving(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     asker: Asker,
-    untouchable: &BTreeSet<JobId>,
+    settled: &Settled,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
     let moves_max = usize::try_from(draft.policy.preemption.moves_max).unwrap_or(usize::MAX);
     if moves_max == 0 || !enough_in_pieces(draft, ask) {
         return None;
     }
-    let targets = targets(draft, ask, asker, untouchable);
+    let targets = targets(draft, ask, asker, settled);
     let start = draft.mark();
     for first in 0..targets.len().min(TRIES_MAX) {
         let found = try_targets(draft, ask, &targets[first..], moves_max);
@@ -154,14 +155,14 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
 }
 
 /// Nodes that could take more of the ask if some of their jobs were elsewhere, the least to move first.
-fn targets(draft: &mut Draft<'_>, ask: &Ask<'_>, asker: Asker, untouchable: &BTreeSet<JobId>) -> Vec<Target> {
+fn targets(draft: &mut Draft<'_>, ask: &Ask<'_>, asker: Asker, settled: &Settled) -> Vec<Target> {
     let state = draft.state;
     let mut targets = Vec::new();
     for node in rooms_with_room(draft, ask).into_iter().take(TARGETS_MAX) {
         if !state.fleet.set_has_node(ask.key.shape.nodes, node) {
             continue;
         }
-        if let Some(target) = target(draft, ask, asker, node, untouchable) {
+        if let Some(target) = target(draft, ask, asker, node, settled) {
             let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
             targets.push(((target.units.len(), tasks, to_move, node), target));
@@ -177,12 +178,12 @@ fn target(
     ask: &Ask<'_>,
     asker: Asker,
     node: NodeId,
-    untouchable: &BTreeSet<JobId>,
+    settled: &Settled,
 ) -> Option<Target> {
     let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.key));
     let before = fits(draft.room(node));
     let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
-    let movable = jobs.into_iter().filter(|job| !untouchable.contains(job) && *job != asker.job);
+    let movable = jobs.into_iter().filter(|job| settled.may_move(*job) && *job != asker.job);
     let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
     units.retain(|unit| is_ripe(draft, unit, asker, Why::Move));
     let here = |unit: &Unit| unit.steps.iter().filter(|step| step.place.node == node).count();

@@ -18,6 +18,7 @@ use crate::plan::memory::earlier;
 use crate::plan::moves::place_by_moving;
 use crate::plan::order::{Ratio, neediness};
 use crate::plan::place::{Ask, Fit};
+use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, UnitRef, Victims};
 use crate::policy::{Amount, Within};
 use crate::units::{JobId, Millis, TenantId, Timestamp};
@@ -62,18 +63,17 @@ pub struct Taken {
 }
 
 /// Takes what has to leave so that the ask can be met, possibly by moving others then, and leaves it taken; or leaves
-/// everything as it was. Who is untouchable is not moved.
-pub fn make_room(
+/// everything as it was.
+pub(super) fn make_room(
     draft: &mut Draft<'_>,
     victims: &mut Victims,
     ask: &Ask<'_>,
     asker: Asker,
-    untouchable: &BTreeSet<JobId>,
+    settled: &Settled,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Vec<Taken>> {
     let rights = rights(draft, ask, asker);
-    let mut search = Search::new(draft, victims, ask, asker, rights);
-    search.untouchable.clone_from(untouchable);
+    let mut search = Search::new(draft, victims, ask, asker, settled, rights);
     let found = search.run();
     *ripens_at = earlier(*ripens_at, search.ripens_at);
     found.then_some(search.taken)
@@ -128,8 +128,10 @@ struct Search<'s, 'd, 'k> {
     /// Branches that a victim was allowed to carry below their line.
     straddled: Vec<TenantId>,
     start: Mark,
-    /// Who is not moved.
-    untouchable: BTreeSet<JobId>,
+    /// Whose part in this plan is decided.
+    settled: &'s Settled,
+    /// How much was taken for a guarantee, and for a fair share.
+    above: (usize, usize),
     /// Whether others may be moved into what was taken.
     may_move: bool,
     /// When somebody who may not be taken yet may be.
@@ -142,6 +144,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         victims: &'s mut Victims,
         ask: &'s Ask<'k>,
         asker: Asker,
+        settled: &'s Settled,
         rights: Vec<Right>,
     ) -> Self {
         let fit = Fit::of(draft, ask);
@@ -157,7 +160,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             taken: Vec::new(),
             straddled: Vec::new(),
             start,
-            untouchable: BTreeSet::new(),
+            settled,
+            above: (0, 0),
             may_move: false,
             ripens_at: None,
         }
@@ -183,7 +187,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         found
     }
 
-    fn fits(&mut self) -> bool {
+    fn fits(&mut self, needed: &[Taken]) -> bool {
         if self.fit.is_enough(self.ask) {
             return true;
         }
@@ -191,9 +195,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             return false;
         }
         let mark = self.draft.mark();
-        let taken = self.taken.iter().map(|taken| self.victims.get(taken.unit).job);
-        let untouchable = self.untouchable.iter().copied().chain(taken).collect();
-        let fits = place_by_moving(self.draft, self.ask, self.asker, &untouchable).is_some();
+        let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
+        let settled = self.settled.with_leaving(taken);
+        let fits = place_by_moving(self.draft, self.ask, self.asker, &settled).is_some();
         self.draft.roll_back(mark);
         fits
     }
@@ -309,39 +313,55 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
 
     /// True when the ask fits, passes no limit, and its tenant stays within its line if others have to leave.
     fn is_met(&mut self) -> bool {
-        lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled() && self.fits()
+        self.is_met_with(&[])
+    }
+
+    /// The same, with these taken beside those in the list.
+    fn is_met_with(&mut self, needed: &[Taken]) -> bool {
+        lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled() && self.fits(needed)
     }
 
     fn is_entitled(&self) -> bool {
-        let mut others = self.taken.iter().filter_map(|taken| match taken.right {
-            Right::Above(Line::FairShare) => Some(Line::FairShare),
-            Right::Above(Line::Entitled | Line::Guarantee) => Some(Line::Guarantee),
-            Right::Lower => None,
-        });
-        others.all(|line| lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line))
+        let within = |line| lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line);
+        let (guarantee, fair_share) = self.above;
+        (guarantee == 0 || within(Line::Guarantee)) && (fair_share == 0 || within(Line::FairShare))
+    }
+
+    fn count_above(&mut self, right: Right, more: bool) {
+        let count = match right {
+            Right::Above(Line::FairShare) => &mut self.above.1,
+            Right::Above(Line::Entitled | Line::Guarantee) => &mut self.above.0,
+            Right::Lower => return,
+        };
+        *count = if more { *count + 1 } else { *count - 1 };
     }
 
     /// From the last taken back, whoever is not needed is spared; then the price is judged.
     fn spare_and_accept(&mut self) -> bool {
-        for at in (0..self.taken.len()).rev() {
-            let taken = self.taken[at].clone();
+        // Of a gang that has to leave, no task stays.
+        let mut gangs: BTreeSet<JobId> = BTreeSet::new();
+        let mut needed = Vec::new();
+        while let Some(taken) = self.taken.pop() {
             let unit = self.victims.get(taken.unit);
-            let job = unit.job;
-            let with_its_gang = unit.surplus
-                && self.taken.iter().any(|other| {
-                    let other = self.victims.get(other.unit);
-                    other.job == job && !other.surplus
-                });
-            if with_its_gang {
+            let (job, surplus) = (unit.job, unit.surplus);
+            if surplus && gangs.contains(&job) {
+                needed.push(taken);
                 continue;
             }
             self.put_back(taken.unit);
-            self.taken.remove(at);
-            if !self.is_met() {
-                self.drain(taken.unit);
-                self.taken.insert(at, taken);
+            self.count_above(taken.right, false);
+            if self.is_met_with(&needed) {
+                continue;
             }
+            self.drain(taken.unit);
+            self.count_above(taken.right, true);
+            if !surplus {
+                gangs.insert(job);
+            }
+            needed.push(taken);
         }
+        needed.reverse();
+        self.taken = needed;
         self.note_straddles();
         self.is_worth_it()
     }
@@ -367,9 +387,20 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     }
 
     fn note_straddles(&mut self) {
+        let mut known: Vec<(TenantId, Line, Option<Straddle>)> = Vec::new();
         for at in 0..self.taken.len() {
-            let Right::Above(line) = self.taken[at].right else { continue };
-            self.taken[at].straddles = self.shortfall(self.taken[at].unit.tenant, line);
+            let (tenant, Right::Above(line)) = (self.taken[at].unit.tenant, self.taken[at].right) else {
+                continue;
+            };
+            let found = known.iter().find(|&&(other, other_line, _)| (other, other_line) == (tenant, line));
+            let straddles = if let Some(&(.., straddles)) = found {
+                straddles
+            } else {
+                let straddles = self.shortfall(tenant, line);
+                known.push((tenant, line, straddles));
+                straddles
+            };
+            self.taken[at].straddles = straddles;
         }
     }
 
@@ -415,6 +446,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         with_it.push(unit);
         for unit in with_it {
             self.drain(unit);
+            self.count_above(right, true);
             self.taken.push(Taken { unit, why: right.why(), straddles: None, right });
         }
     }
@@ -445,6 +477,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         for taken in core::mem::take(&mut self.taken) {
             self.victims.spare(taken.unit);
         }
+        self.above = (0, 0);
         self.straddled.clear();
         self.draft.roll_back(self.start);
         self.fit = Fit::of(self.draft, self.ask);
@@ -558,7 +591,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     /// True when the unit may be taken by that right as things are on the draft.
     fn may_take(&mut self, at: UnitRef, right: Right) -> bool {
         let unit = self.victims.get(at);
-        if unit.job == self.asker.job || (self.asker.surplus && !unit.surplus) {
+        let given = unit.job == self.asker.job || self.settled.given.contains(&unit.job);
+        if given || (self.asker.surplus && !unit.surplus) {
             return false;
         }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);

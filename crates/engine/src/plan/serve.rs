@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 
 use crate::event::{Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
-use crate::limits::Limits;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal};
@@ -31,6 +30,7 @@ pub(super) struct Served<'a> {
     evictions: Vec<Leaving>,
     reclaims: Vec<Reclaim>,
     refusals: BTreeMap<KindId, Refusal>,
+    settled: Settled,
     kept_back: &'a BTreeSet<JobId>,
     shares: &'a Amounts,
     /// When somebody who may not be taken yet may be.
@@ -68,6 +68,29 @@ struct Reclaim {
     freed: Vec<Step>,
 }
 
+/// Whose part in this plan is decided.
+#[derive(Clone, Default)]
+pub(super) struct Settled {
+    /// They were given places: they neither leave nor move.
+    pub(super) given: BTreeSet<JobId>,
+    /// They have to leave, or to give up tasks: they do not move.
+    pub(super) leaving: BTreeSet<JobId>,
+}
+
+impl Settled {
+    /// The same with more who have to leave.
+    pub(super) fn with_leaving(&self, more: impl Iterator<Item = JobId>) -> Self {
+        let mut settled = self.clone();
+        settled.leaving.extend(more);
+        settled
+    }
+
+    /// True when a job may be moved.
+    pub(super) fn may_move(&self, job: JobId) -> bool {
+        !self.given.contains(&job) && !self.leaving.contains(&job)
+    }
+}
+
 /// How an ask was met.
 struct Met {
     tasks: Vec<Placement>,
@@ -101,6 +124,7 @@ pub(super) fn all<'a>(
         evictions: Vec::new(),
         reclaims: Vec::new(),
         refusals: BTreeMap::new(),
+        settled: Settled::default(),
         kept_back,
         shares,
         ripens_at: None,
@@ -130,7 +154,14 @@ impl<'a> Served<'a> {
     fn take_turn(&mut self, turn: Turn) {
         self.queue.begin(&mut self.draft, turn);
         while let Some(at) = self.queue.next(&self.draft) {
-            let mut touched = alloc::vec![self.queue.get(at).key.tenant];
+            let candidate = self.queue.get(at);
+            let mut touched = alloc::vec![candidate.key.tenant];
+            if candidate.more.is_some() && self.settled.leaving.contains(&candidate.first.1) {
+                // Who has to give up tasks in this plan gets none in it.
+                self.queue.served(at);
+                self.queue.touch(&mut self.draft, touched[0]);
+                continue;
+            }
             match self.serve(at, turn) {
                 Ok(met) => touched.extend(self.record(at, met)),
                 Err(pools) => self.queue.refused(at, &pools),
@@ -215,14 +246,13 @@ impl<'a> Served<'a> {
         if self.queue.get(at).is_surplus() {
             return None;
         }
-        let untouchable = self.untouchable();
         asks.iter().find_map(|(ask, pass)| {
             if lines::limit_passed(&self.draft, ask).is_some() {
                 return None;
             }
             let asker = self.asker(at, *pass);
             let mark = self.draft.mark();
-            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &untouchable)?;
+            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &self.settled)?;
             let units: Vec<&Unit> = moved.iter().map(|moved| &moved.unit).collect();
             let cost: u64 = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             if gain(&self.draft, ask, &units) <= cost {
@@ -234,24 +264,18 @@ impl<'a> Served<'a> {
     }
 
     fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
-        let mut untouchable = self.untouchable();
         asks.iter().find_map(|(ask, pass)| {
             let asker = self.asker(at, *pass);
             let (draft, victims) = (&mut self.draft, &mut self.victims);
-            let taken = make_room(draft, victims, ask, asker, &untouchable, &mut self.ripens_at)?;
+            let taken = make_room(draft, victims, ask, asker, &self.settled, &mut self.ripens_at)?;
             if let Some(tasks) = place(draft, ask) {
                 return Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }));
             }
-            untouchable.extend(taken.iter().map(|taken| victims.get(taken.unit).job));
-            let placed = place_by_moving(draft, ask, asker, &untouchable);
+            let settled = self.settled.with_leaving(taken.iter().map(|taken| victims.get(taken.unit).job));
+            let placed = place_by_moving(draft, ask, asker, &settled);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
             Some((ask.clone(), Met { tasks, taken, moved }))
         })
-    }
-
-    /// Who has to leave or was given places already is not moved.
-    fn untouchable(&self) -> BTreeSet<JobId> {
-        self.evictions.iter().map(|leaving| leaving.unit.job).chain(self.begun.keys().copied()).collect()
     }
 
     fn asker(&self, at: usize, pass: Pass) -> Asker {
@@ -277,6 +301,7 @@ impl<'a> Served<'a> {
             how,
         });
         begun.tasks.extend(met.tasks);
+        self.settled.given.insert(job);
         self.queue.served(at);
         let state = self.draft.state;
         let held =
@@ -322,6 +347,7 @@ impl<'a> Served<'a> {
             let unit = moved.unit.clone();
             let begun = Begun { tasks: moved.tasks.clone(), together: moved.tasks.len(), how: How::Moves };
             self.begun.insert(unit.job, begun);
+            self.settled.given.insert(unit.job);
             self.order.push(unit.job);
             self.leaves(unit, Why::Move, job, Some(gained), None);
         }
@@ -340,6 +366,7 @@ impl<'a> Served<'a> {
         let policy = self.draft.state.tenants.version();
         let receipt =
             Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
+        self.settled.leaving.insert(unit.job);
         self.evictions.push(Leaving { unit, receipt });
     }
 
@@ -394,28 +421,39 @@ impl<'a> Served<'a> {
         self.reclaims.iter().find(idle).map(|reclaim| reclaim.job)
     }
 
+    fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
+        let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
+        let amount = self.draft.tree.charge_of(&spec.shape, tasks);
+        self.draft.tree.count_within_limits(used, spec.tenant, &amount)
+    }
+
     /// The difference between the state and the end of the draft.
     pub(super) fn into_plan(self) -> Plan {
-        let mut plan = Plan { basis: self.draft.state.index(), ..Plan::default() };
-        let mut limits = Limits::of(self.draft.tree, self.draft.state);
-        for &job in &self.order {
-            let begun = &self.begun[&job];
+        let state = self.draft.state;
+        let mut plan = Plan { basis: state.index(), ..Plan::default() };
+        let tree = self.draft.tree;
+        // Who leaves still counts towards a limit until it is gone.
+        let mut used_now = tree.subtree_use(&tree.own_use(state));
+        for job in &self.order {
+            let begun = &self.begun[job];
             let clear =
                 |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
-            let spec = &self.draft.state.jobs.get(job).expect("who is given places is a live job").spec;
-            let mut admit =
-                |places: &[Placement]| limits.admit(spec.tenant, &spec.shape, places[0].pool, places.len());
-            let (together, rest) = begun.tasks.split_at(begun.together);
-            let now = begun.how != How::Moves && together.iter().all(clear) && admit(together);
-            if now {
+            let together_clear = begun.tasks.iter().take(begun.together).all(clear);
+            let (job, mut tasks) = (*job, begun.tasks.clone());
+            if together_clear && begun.how != How::Moves {
                 // Tasks beyond the minimum whose place is not clear yet come with the next plan.
-                let mut tasks = together.to_vec();
-                tasks.extend(rest.iter().filter(|place| clear(place) && admit(&[**place])));
-                let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks });
-            } else {
-                plan.promises.push(Start { job, tasks: begun.tasks.clone() });
+                let mut number = 0;
+                tasks.retain(|place| {
+                    number += 1;
+                    number <= begun.together || clear(place)
+                });
+                if self.passes_no_limit(job, &tasks, &mut used_now) {
+                    let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
+                    list.push(Start { job, tasks });
+                    continue;
+                }
             }
+            plan.promises.push(Start { job, tasks });
         }
         plan.evictions = evicted(self.evictions);
         plan.refusals = self.refusals.into_iter().collect();
@@ -426,16 +464,18 @@ impl<'a> Served<'a> {
 /// One entry per job: its surplus tasks, or all of it.
 fn evicted(leaving: Vec<Leaving>) -> Vec<Evicted> {
     let mut evicted: Vec<Evicted> = Vec::new();
+    let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
     for Leaving { unit, receipt } in leaving {
         let tasks = unit.steps.iter().map(|step| step.place.task);
-        match evicted.iter_mut().find(|known| known.job == unit.job) {
-            Some(known) => {
-                known.tasks.extend(tasks);
-                let cost = known.receipt.cost.saturating_add(receipt.cost);
-                let whole = known.receipt.whole || receipt.whole;
-                known.receipt = Eviction { whole, cost, ..receipt };
-            }
-            None => evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt }),
+        if let Some(&at) = listed.get(&unit.job) {
+            let known: &mut Evicted = &mut evicted[at];
+            known.tasks.extend(tasks);
+            let cost = known.receipt.cost.saturating_add(receipt.cost);
+            let whole = known.receipt.whole || receipt.whole;
+            known.receipt = Eviction { whole, cost, ..receipt };
+        } else {
+            listed.insert(unit.job, evicted.len());
+            evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt });
         }
     }
     for evicted in &mut evicted {

@@ -70,6 +70,8 @@ struct List {
     taken: Vec<bool>,
     /// Everything before it is taken.
     first: usize,
+    /// Where the surplus tasks of a job are listed.
+    surplus: BTreeMap<JobId, Vec<usize>>,
 }
 
 impl Victims {
@@ -123,9 +125,9 @@ impl Victims {
     /// Surplus tasks of the same job that are not taken.
     pub fn surplus_of(&self, unit: UnitRef) -> Vec<UnitRef> {
         let list = &self.lists[&unit.tenant];
-        let job = list.units[unit.at].job;
-        let of_job = |&at: &usize| list.units[at].job == job && list.units[at].surplus && !list.taken[at];
-        (0..unit.at).filter(of_job).map(|at| UnitRef { tenant: unit.tenant, at }).collect()
+        let surplus = list.surplus.get(&list.units[unit.at].job).into_iter().flatten();
+        let untaken = surplus.filter(|&&at| !list.taken[at]);
+        untaken.map(|&at| UnitRef { tenant: unit.tenant, at }).collect()
     }
 }
 
@@ -145,7 +147,11 @@ impl List {
             (Reverse(standing.class), standing.priority, !unit.surplus, unit.cost, newest, Reverse(task))
         });
         let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
-        Self { taken: alloc::vec![false; units.len()], units, first: 0 }
+        let mut surplus: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
+        for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.surplus) {
+            surplus.entry(unit.job).or_default().push(at);
+        }
+        Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus }
     }
 }
 
