@@ -29,7 +29,7 @@ Then read CONTRIBUTING.md. While you work, `cargo test -p wharf-engine` answers 
 
   cargo xtask sim [ARGS]     `wharf sim ARGS`; alone: a short run with faults and a fresh seed
   cargo xtask bench [ARGS]   `wharf bench ARGS`, optimised; alone: every case of `wharf bench engine`
-  cargo xtask bless          rewrite the expectations in scenarios/ and show which ones changed
+  cargo xtask bless          rewrite the expectations in scenarios/ and docs/ and show which ones changed
   cargo xtask tidy           only our own style rules: sizes, names, crate levels, links
 ";
 
@@ -123,7 +123,7 @@ fn bless(root: &Path) -> Result<ExitCode> {
     let mut command = process::cargo(root);
     command.args(["test", "--release", "--package", "wharf-sim", "--test", "scenarios"]);
     process::succeed(command.env(process::BLESS, "1"))?;
-    process::succeed(process::git(root).args(["diff", "--stat", "--", "scenarios"]))?;
+    process::succeed(process::git(root).args(["diff", "--stat", "--", "scenarios", "docs"]))?;
     // `git diff` is silent about files that git does not know yet, such as a scenario just written.
     process::succeed(process::git(root).args([
         "ls-files",

@@ -101,7 +101,7 @@ pub struct EvictionReceipt {
     pub gain_gpu_ms: Option<u64>,
     /// The tenant that this carries below its line, where one job could not be divided.
     pub below_line: Option<String>,
-    /// By so much, in the units of the resource that is short.
+    /// By so much of what is short: 1/3000 of a GPU, thousandths of a core, or bytes.
     pub below_line_by: Option<u64>,
     /// The policy it was decided by.
     pub policy: u32,

@@ -294,12 +294,18 @@ impl<D: Disk, W: World> Controller<D, W> {
     }
 
     fn finish_turn(&mut self) -> Result<(), Fault> {
+        let promised = self.state.promises.len();
         self.settle(&Input::Tick).expect("time is never refused");
+        let any_over = self.state.promises.len() < promised;
         let made = self.plan();
         let events = made.events(&self.state, self.now);
         self.memory.remember(&made, &self.state, self.now);
         for event in &events {
             self.happened(event);
+        }
+        if any_over {
+            // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays.
+            self.settle(&Input::Tick).expect("time is never refused");
         }
         self.commit()?;
         let due = self.sent.new_ones(self.state.actions_due(), self.now, self.settings.resend_after);

@@ -174,7 +174,13 @@ impl State {
 
     fn time_is_up(&self, job: JobId, now: Timestamp) -> Vec<Event> {
         let holding = self.ledger.holding(job).expect("a deadline belongs to a holding");
-        if holding.repair_by.is_some_and(|deadline| deadline <= now) && self.is_active(job) {
+        let unrepaired = holding.repair_by.is_some_and(|deadline| deadline <= now) && self.is_active(job);
+        if unrepaired && self.promises.of(job).is_some() {
+            // Its new place is on the way: victims were asked for it, and its other tasks still have their work.
+            let deadline = now + self.tenants.policy().recovery_bound();
+            return alloc::vec![Event::Ledger(LedgerEvent::Broken { job, deadline, at: now })];
+        }
+        if unrepaired {
             return self.leave_at_once(job, Next::Requeue(RequeueWhy::NodeLost), now);
         }
         let asked =

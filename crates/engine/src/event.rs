@@ -496,7 +496,7 @@ pub struct Eviction {
 pub struct Straddle {
     /// Whom.
     pub tenant: TenantId,
-    /// By so much of the resource that is short, in its units.
+    /// By so much of the resource that is short: 1/3000 of a GPU, thousandths of a core, or bytes.
     pub short: u64,
 }
 

@@ -171,9 +171,9 @@ fn count_in<K: Ord + Copy>(
     resources: Resources,
     more: bool,
 ) {
-    let used = uses.entry(key).or_default();
-    used.count(place.pool, place.units_each.times(place.gpus.count()), resources, more);
-    if *used == Use::default() {
+    let total = uses.entry(key).or_default();
+    total.count(place.pool, place.units_each.times(place.gpus.count()), resources, more);
+    if *total == Use::default() {
         uses.remove(&key);
     }
 }

@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 
 use crate::event::{
     Asker, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy, TaskPhase,
+    Why,
 };
 use crate::policy::Policy;
 use crate::state::State;
@@ -135,7 +136,9 @@ impl Evicted {
         events.push(Event::Ledger(match spec.checkpoint {
             Some(checkpoint) if all_run => {
                 // Work that was placed under another policy may have a longer grace than a guarantee waits for.
-                let grace: Millis = checkpoint.grace.min(policy.preemption.borrow_grace_max);
+                let longest: Millis = policy.preemption.borrow_grace_max;
+                let bound = if why == Why::Guarantee { longest } else { checkpoint.grace };
+                let grace = checkpoint.grace.min(bound);
                 let by = Asker::Rules { why, beneficiary };
                 LedgerEvent::Asked { job, tasks, by, deadline: now + grace, at: now }
             }

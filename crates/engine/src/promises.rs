@@ -38,6 +38,16 @@ impl Promises {
         self.by_job.iter().map(|(&job, (promise, _))| (job, promise))
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_job.len()
+    }
+
+    /// True when nobody was promised anything.
+    pub fn is_empty(&self) -> bool {
+        self.by_job.is_empty()
+    }
+
     pub(crate) fn get(&self, job: JobId) -> Option<&(Promise, Charge)> {
         self.by_job.get(&job)
     }

@@ -435,7 +435,12 @@ fn under_limits(key: &KindKey, pool: PoolId, tree: &Tree, used: &Amounts) -> (u6
         for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {
             let Amount::Of(limit) = quota.limit else { continue };
             let left = limit.saturating_sub(used[tenant.index()][meter]);
-            let exact = u128::from(left) * u128::from(amount_of(key, 1)) / u128::from(charge[meter]);
+            let each = u128::from(amount_of(key, 1));
+            let exact = match tree.meters[meter].per_gpu() {
+                Some(_) => u128::from(left) * each / u128::from(charge[meter]),
+                // Cores and memory are counted in tasks they suffice for: a part of one is no part of a GPU.
+                None => u128::from(left / charge[meter]) * each,
+            };
             let amount = u64::try_from(exact).unwrap_or(u64::MAX);
             if amount < tightest.0 {
                 tightest = (amount, Some(tenant));

@@ -18,6 +18,9 @@ pub struct Behaviour {
     pub checkpoint_ms: u64,
     /// Whether saving fails.
     pub checkpoint_fails: bool,
+    /// How long it takes to end when it is stopped.
+    #[serde(default)]
+    pub stop_ms: u64,
 }
 
 impl Default for Behaviour {
@@ -28,6 +31,7 @@ impl Default for Behaviour {
             sm_active_milli: 0,
             checkpoint_ms: 2_000,
             checkpoint_fails: false,
+            stop_ms: 0,
         }
     }
 }
@@ -40,6 +44,7 @@ struct Payload {
     sm_active_milli: Option<u32>,
     checkpoint_ms: Option<u64>,
     checkpoint: Option<String>,
+    stop_ms: Option<u64>,
 }
 
 impl Behaviour {
@@ -60,6 +65,7 @@ impl Behaviour {
             sm_active_milli: said.sm_active_milli.unwrap_or(busy).min(1000),
             checkpoint_ms: said.checkpoint_ms.unwrap_or(2_000),
             checkpoint_fails: said.checkpoint.as_deref() == Some("fail"),
+            stop_ms: said.stop_ms.unwrap_or(0),
         }
     }
 

@@ -41,6 +41,8 @@ pub struct SimFleet {
     /// `over` is pruned when it has grown to this.
     over_len_max: usize,
     held: BTreeMap<String, Vec<u64>>,
+    /// Nodes that are up and start nothing.
+    hung: BTreeSet<String>,
     unreported: Changes,
     unsaved: Changes,
 }
@@ -89,6 +91,7 @@ impl SimFleet {
             ended: BTreeSet::new(),
             over_len_max: OVER_LEN_MIN,
             held,
+            hung: BTreeSet::new(),
             unreported: Changes { nodes: names.clone(), ..Changes::default() },
             unsaved: Changes { nodes: names, ..Changes::default() },
         }
@@ -218,9 +221,9 @@ impl SimFleet {
             Action::AskCheckpoint { uid, attempt, tasks, deadline } => {
                 self.ask(*uid, *attempt, tasks, *deadline);
             }
-            Action::Stop { tasks, deadline: _ } => {
+            Action::Stop { tasks, deadline } => {
                 for &task in tasks {
-                    self.stop(task);
+                    self.stop(task, *deadline);
                 }
             }
             Action::Acknowledge { generation } => self.acknowledge(*generation),
@@ -232,6 +235,9 @@ impl SimFleet {
         if self.tasks.contains_key(&task) {
             // Who asks again has not heard the answer.
             self.changed(task);
+            return;
+        }
+        if self.hung.contains(&place.node) {
             return;
         }
         let late = self.over.get(&(task.uid, task.task)).is_some_and(|&(attempt, _)| task.attempt <= attempt);
@@ -302,19 +308,35 @@ impl SimFleet {
                 continue;
             }
             let behaviour = known.behaviour;
-            let at = (self.now + Millis(behaviour.checkpoint_ms)).min(deadline);
+            let at = self.now + Millis(behaviour.checkpoint_ms);
             known.status = TaskStatus::Running;
-            known.answers = Some((at, !behaviour.checkpoint_fails));
+            // Who needs longer than it has is stopped before it could answer.
+            known.answers = (at <= deadline).then_some((at, !behaviour.checkpoint_fails));
             self.set_timer(task);
             self.unsaved.tasks.insert(task);
         }
     }
 
-    fn stop(&mut self, task: TaskRef) {
-        match self.tasks.get(&task) {
-            Some(known) if known.is_over() => self.changed(task),
-            Some(_) => self.end(task, Exit::Stopped, self.now),
-            None => self.never_start(task),
+    fn stop(&mut self, task: TaskRef, deadline: Timestamp) {
+        let Some(known) = self.tasks.get_mut(&task) else {
+            self.never_start(task);
+            return;
+        };
+        if known.is_over() {
+            self.changed(task);
+            return;
+        }
+        // It is killed at the deadline.
+        let at = (self.now + Millis(known.behaviour.stop_ms)).min(deadline).max(self.now);
+        if at == self.now {
+            self.end(task, Exit::Stopped, at);
+            return;
+        }
+        let sooner = known.ends.is_none_or(|(ends, _)| at < ends);
+        if sooner {
+            known.ends = Some((at, Exit::Stopped));
+            self.set_timer(task);
+            self.unsaved.tasks.insert(task);
         }
     }
 
@@ -408,8 +430,14 @@ impl SimFleet {
         }
     }
 
+    /// A node goes on with what runs on it and starts nothing more.
+    pub fn hang_node(&mut self, name: &str) {
+        self.hung.insert(name.to_owned());
+    }
+
     /// A node comes back, with what still runs on it.
     pub fn heal_node(&mut self, name: &str) {
+        self.hung.remove(name);
         let Some(node) = self.nodes.get_mut(name).filter(|node| !node.node.up) else { return };
         node.node.up = true;
         self.node_changed(name);

@@ -96,6 +96,8 @@ enum Ask {
 enum Fate {
     Fails,
     Unreachable,
+    /// It is there and starts nothing.
+    Hangs,
     Returns,
 }
 

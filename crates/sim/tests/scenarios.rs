@@ -1,5 +1,5 @@
-//! Every file in `scenarios/` comes out as it is written. `WHARF_BLESS=1` rewrites what comes out differently; a
-//! finding fails even then.
+//! Every file in `scenarios/`, and every scenario in the manual, comes out as it is written. `WHARF_BLESS=1` rewrites
+//! what comes out differently; a finding fails even then.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,47 +7,72 @@ use std::path::{Path, PathBuf};
 
 use wharf_sim::scenario::retell;
 
+/// Pages with scenarios in them.
+const PAGES: [&str; 2] = ["docs/scenarios.md", "docs/rules.md"];
+const BEGIN: &str = "```scenario\n";
+const END: &str = "```\n";
+const STRING: &str = "a string can be written to";
+
 #[test]
 fn scenarios_come_out_as_they_are_written() {
-    let bless = std::env::var_os("WHARF_BLESS").is_some_and(|value| value == "1");
     let mut wrong = String::new();
     for path in files() {
         let name = format!("scenarios/{}", path.file_name().unwrap().to_string_lossy());
         let text = fs::read_to_string(&path).unwrap();
-        let told = match retell(&name, &text) {
-            Ok(told) => told,
-            Err(mistake) => {
-                writeln!(wrong, "{mistake}").unwrap();
-                continue;
-            }
-        };
-        for finding in &told.findings {
-            writeln!(wrong, "{name}: {finding}").unwrap();
-        }
-        if told.text == text {
-            continue;
-        }
-        if bless && told.findings.is_empty() {
-            fs::write(&path, told.text).unwrap();
-        } else {
-            writeln!(wrong, "{name} comes out differently:\n{}", difference(&text, &told.text)).unwrap();
+        let told = told(&name, &text, &mut wrong);
+        if told != text {
+            fs::write(&path, told).unwrap();
         }
     }
+    all_is_right(&wrong);
+}
+
+#[test]
+fn the_examples_of_the_manual_come_out_as_they_are_written() {
+    let mut wrong = String::new();
+    for page in PAGES {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+        let text = fs::read_to_string(&path).unwrap();
+        let mut parts = text.split(BEGIN);
+        let mut woven = parts.next().unwrap_or_default().to_owned();
+        for (number, part) in (1..).zip(parts) {
+            let (example, rest) = part.split_once(END).expect("a scenario in a page ends");
+            let told = told(&format!("{page}, scenario {number}"), example, &mut wrong);
+            woven.extend([BEGIN, &told, END, rest]);
+        }
+        assert!(text.contains(BEGIN), "{page} has scenarios");
+        if woven != text {
+            fs::write(&path, woven).unwrap();
+        }
+    }
+    all_is_right(&wrong);
+}
+
+/// The text as it is to be kept: told again where that is blessed, else as it is. What is wrong is added to `wrong`.
+fn told(name: &str, text: &str, wrong: &mut String) -> String {
+    let bless = std::env::var_os("WHARF_BLESS").is_some_and(|value| value == "1");
+    let told = match retell(name, text) {
+        Ok(told) => told,
+        Err(mistake) => {
+            writeln!(wrong, "{mistake}").expect(STRING);
+            return text.to_owned();
+        }
+    };
+    for finding in &told.findings {
+        writeln!(wrong, "{name}: {finding}").expect(STRING);
+    }
+    if told.text == text || (bless && told.findings.is_empty()) {
+        return told.text;
+    }
+    writeln!(wrong, "{name} comes out differently:\n{}", difference(text, &told.text)).expect(STRING);
+    text.to_owned()
+}
+
+fn all_is_right(wrong: &str) {
     assert!(
         wrong.is_empty(),
         "{wrong}\n`cargo xtask bless` writes what happens now; read it before you keep it"
     );
-}
-
-#[test]
-fn the_example_of_the_manual_comes_out_as_it_is_written() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
-    let page = fs::read_to_string(page).unwrap();
-    let (_, rest) = page.split_once("```scenario\n").unwrap();
-    let (example, _) = rest.split_once("```").unwrap();
-    let told = retell("docs/scenarios.md", example).unwrap();
-    assert!(told.findings.is_empty(), "{:?}", told.findings);
-    assert_eq!(told.text, example, "\n{}", difference(example, &told.text));
 }
 
 fn files() -> Vec<PathBuf> {
@@ -77,7 +102,7 @@ fn difference(written: &str, told: &str) -> String {
         } else {
             ('+', new[b])
         };
-        writeln!(text, "  {mark} {line}").expect("a string can be written to");
+        writeln!(text, "  {mark} {line}").expect(STRING);
         a += usize::from(mark != '+');
         b += usize::from(mark != '-');
     }

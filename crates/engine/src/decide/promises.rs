@@ -1,9 +1,10 @@
 //! Promises that can be kept now, promises that cannot be kept any more, and asks that serve nobody.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase,
+    Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
 use crate::jobs::Phase;
 use crate::promises::Promise;
@@ -19,14 +20,27 @@ pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     let tree = Tree::resolve(state.tenants.policy(), state);
     let mut used = tree.subtree_use(&tree.own_use(state));
     let planned = tree.subtree_use(&tree.own_planned(state));
-    let promises = state.promises.iter();
+    let mut broken: BTreeSet<JobId> = BTreeSet::new();
+    for (job, _) in
+        state.promises.iter().filter(|&(job, promise)| is_broken(state, job, promise, &tree, &planned))
+    {
+        broken.insert(job);
+        broken.extend(moved_for(state, job));
+    }
     let due = |(job, promise)| {
-        if is_broken(state, job, promise, &tree, &planned) {
+        if broken.contains(&job) {
             return Some(Event::Promises(PromisesEvent::Released { job, at: now }));
         }
         one_due(state, job, promise, &tree, &mut used, now)
     };
-    promises.filter_map(due).collect()
+    state.promises.iter().filter_map(due).collect()
+}
+
+/// For whom a job is to be moved, while it has not saved its work: without its new place it keeps the old one.
+fn moved_for(state: &State, job: JobId) -> Option<JobId> {
+    let holding = state.ledger.holding(job)?;
+    let Some(Asker::Rules { why: Why::Move, beneficiary }) = holding.asked_by else { return None };
+    holding.asked_until().map(|_| beneficiary)
 }
 
 /// True when a place is gone, or a limit was lowered below what is promised.

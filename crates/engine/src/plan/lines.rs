@@ -150,6 +150,16 @@ pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     })
 }
 
+/// True when fixed work alone, of a tenant and everyone below it, is above its guarantee in one of the meters: it was
+/// placed by another policy.
+pub fn fixed_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+    let fixed = fixed_below(draft, tenant);
+    meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
+        Amount::Unlimited => false,
+        Amount::Of(guaranteed) => fixed[meter] > guaranteed,
+    })
+}
+
 /// What fixed work of a tenant and everyone below it holds.
 fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Vec<u64> {
     let (policy, tree) = (draft.policy, draft.tree);

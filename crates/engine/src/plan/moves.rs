@@ -192,7 +192,9 @@ fn target(
     let mut chosen = Vec::new();
     for unit in units {
         let on_node: Vec<Step> = unit.steps.iter().filter(|step| step.place.node == node).copied().collect();
-        on_node.into_iter().for_each(|step| draft.drain(step));
+        for step in on_node {
+            draft.drain(step);
+        }
         chosen.push(unit);
         if fits(draft.room(node)) > before {
             draft.roll_back(mark);

@@ -393,13 +393,12 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                 continue;
             };
             let found = known.iter().find(|&&(other, other_line, _)| (other, other_line) == (tenant, line));
-            let straddles = match found {
-                Some(&(.., straddles)) => straddles,
-                None => {
-                    let straddles = self.shortfall(tenant, line);
-                    known.push((tenant, line, straddles));
-                    straddles
-                }
+            let straddles = if let Some(&(.., straddles)) = found {
+                straddles
+            } else {
+                let straddles = self.shortfall(tenant, line);
+                known.push((tenant, line, straddles));
+                straddles
             };
             self.taken[at].straddles = straddles;
         }
@@ -417,11 +416,17 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                         unit.amount[meter] > 0
                             && self.draft.tree.lineage(taken.unit.tenant).any(|x| x == tenant)
                     });
-                    (short > 0 && of_taken && self.was_above(tenant, meter, line))
-                        .then_some(Straddle { tenant, short })
+                    let falls = short > 0 && of_taken && self.was_above(tenant, meter, line);
+                    falls.then(|| Straddle { tenant, short: self.told(meter, short) })
                 }
             })
         })
+    }
+
+    /// An amount of a meter as a receipt tells it: GPUs in 1/3000, whether normalised or not.
+    fn told(&self, meter: usize, amount: u64) -> u64 {
+        let per_gpu = self.draft.tree.meters[meter].per_gpu().unwrap_or(3000);
+        amount.div_ceil(per_gpu / 3000)
     }
 
     /// True when the tenant was above its line before anything was taken for this ask.
@@ -599,7 +604,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             Right::Lower => {
                 let scope = self.scope();
                 let within = self.draft.tree.lineage(at.tenant).any(|above| above == scope);
-                within && lines::gives_way(&standing, &lines::standing_of(self.ask.key))
+                let lower = within && lines::gives_way(&standing, &lines::standing_of(self.ask.key));
+                // By class or priority alone it would go to and fro between two tenants for ever.
+                let comes_back = at.tenant != self.ask.key.tenant
+                    && (self.comes_back(at, Line::Guarantee) || self.comes_back(at, Line::FairShare));
+                lower && !comes_back
             }
             Right::Above(line) => self.is_borrowed(at, line),
         };
@@ -612,31 +621,39 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     }
 
     fn is_borrowed(&mut self, at: UnitRef, line: Line) -> bool {
-        let policy = self.draft.policy;
-        let unit = self.victims.get(at);
-        if at.tenant == self.ask.key.tenant || lines::is_fixed(&unit.standing, policy) {
+        if at.tenant == self.ask.key.tenant || self.is_kept(at) {
             return false;
         }
+        let unit = self.victims.get(at);
         let path = self.path(at.tenant);
         let closed = path.iter().any(|tenant| self.straddled.contains(tenant));
         if closed || !path.iter().all(|&tenant| self.is_above(tenant, line, Some(unit))) {
             return false;
         }
-        line != Line::FairShare || !self.comes_back(at)
+        line != Line::FairShare || !self.comes_back(at, Line::Guarantee)
     }
 
-    /// True when the unit could at once be reclaimed back for its own tenant's guarantee.
-    fn comes_back(&mut self, at: UnitRef) -> bool {
-        if lines::stays_within(self.draft, self.ask.key.tenant, self.ask, Line::Guarantee) {
+    /// Work that needs longer to save than a guarantee waits is its tenant's own, as work that may not be evicted is;
+    /// unless it has borrowed all the same, by a policy that was in force before.
+    fn is_kept(&mut self, at: UnitRef) -> bool {
+        let (policy, standing) = (self.draft.policy, self.victims.get(at).standing);
+        let may_borrow = policy.preemption.fixed_may_borrow;
+        lines::is_fixed(&standing, policy)
+            && (may_borrow || !lines::fixed_alone_beyond(self.draft, at.tenant, &self.meters))
+    }
+
+    /// True when the unit could at once be reclaimed back for its own tenant, which stays within that line with it.
+    fn comes_back(&mut self, at: UnitRef, line: Line) -> bool {
+        if lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line) {
             return false;
         }
         let (standing, amount) = (self.victims.get(at).standing, self.victims.get(at).amount.clone());
         let below = lines::below(self.draft, &standing);
         (0..amount.len()).filter(|&meter| amount[meter] > 0).all(|meter| {
             let used = self.draft.used(at.tenant)[meter].saturating_sub(below[meter]);
-            match lines::line(self.draft, at.tenant, meter, Line::Guarantee) {
+            match lines::line(self.draft, at.tenant, meter, line) {
                 Amount::Unlimited => true,
-                Amount::Of(guaranteed) => used <= guaranteed,
+                Amount::Of(line) => used <= line,
             }
         })
     }

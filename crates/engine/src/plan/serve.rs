@@ -178,7 +178,9 @@ impl<'a> Served<'a> {
     fn serve(&mut self, at: usize, turn: Turn) -> Result<Met, Vec<PoolId>> {
         let mut asks = self.queue.get(at).asks(&mut self.draft, turn);
         let first_task = self.first_task(at);
-        asks.iter_mut().for_each(|(ask, _)| ask.first_task = first_task);
+        for (ask, _) in &mut asks {
+            ask.first_task = first_task;
+        }
         let mut obstacles = Obstacles::default();
         self.ripens_at = None;
         let mut open = Vec::new();
@@ -188,24 +190,22 @@ impl<'a> Served<'a> {
                 None => open.push((ask, pass)),
             }
         }
-        let met =
-            self.from_free(&open).or_else(|| self.by_moving(at, &open)).or_else(|| self.by_taking(at, &open));
+        let met = self
+            .by_what_is_free(&open)
+            .or_else(|| self.by_moving(at, &open))
+            .or_else(|| self.by_taking(at, &open));
         let tried: Vec<PoolId> = open.iter().map(|(ask, _)| ask.pool).collect();
-        match met {
-            Some((ask, met)) => {
-                self.draft.count(lines::standing_of(ask.key), ask.total(), true);
-                Ok(met)
-            }
-            None => {
-                for (ask, pass) in &open {
-                    let limit = lines::limit_passed(&self.draft, ask);
-                    obstacles.add(ask.pool, *pass, limit);
-                }
-                let fixed: Vec<PoolId> = obstacles.fixed.iter().map(|&(pool, _)| pool).collect();
-                self.refuse(at, obstacles);
-                Err(tried.into_iter().chain(fixed).collect())
-            }
+        if let Some((ask, met)) = met {
+            self.draft.count(lines::standing_of(ask.key), ask.total(), true);
+            return Ok(met);
         }
+        for (ask, pass) in &open {
+            let limit = lines::limit_passed(&self.draft, ask);
+            obstacles.add(ask.pool, *pass, limit);
+        }
+        let fixed: Vec<PoolId> = obstacles.fixed.iter().map(|&(pool, _)| pool).collect();
+        self.refuse(at, obstacles);
+        Err(tried.into_iter().chain(fixed).collect())
     }
 
     fn first_task(&self, at: usize) -> u32 {
@@ -232,7 +232,7 @@ impl<'a> Served<'a> {
         }
     }
 
-    fn from_free(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+    fn by_what_is_free(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
         asks.iter().find_map(|(ask, _)| {
             if lines::limit_passed(&self.draft, ask).is_some() {
                 return None;
@@ -313,7 +313,9 @@ impl<'a> Served<'a> {
             let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
             let more = Some(More { tasks: 1, repair: false, pool, domain });
             let candidate = Candidate::of_job(&self.draft, key, more, (age, job));
-            candidate.into_iter().for_each(|candidate| self.queue.add(state, candidate));
+            if let Some(candidate) = candidate {
+                self.queue.add(state, candidate);
+            }
         }
         touched
     }
@@ -465,20 +467,19 @@ fn evicted(leaving: Vec<Leaving>) -> Vec<Evicted> {
     let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
     for Leaving { unit, receipt } in leaving {
         let tasks = unit.steps.iter().map(|step| step.place.task);
-        match listed.get(&unit.job) {
-            Some(&at) => {
-                let known: &mut Evicted = &mut evicted[at];
-                known.tasks.extend(tasks);
-                let cost = known.receipt.cost.saturating_add(receipt.cost);
-                let whole = known.receipt.whole || receipt.whole;
-                known.receipt = Eviction { cost, whole, ..receipt };
-            }
-            None => {
-                listed.insert(unit.job, evicted.len());
-                evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt });
-            }
+        if let Some(&at) = listed.get(&unit.job) {
+            let known: &mut Evicted = &mut evicted[at];
+            known.tasks.extend(tasks);
+            let cost = known.receipt.cost.saturating_add(receipt.cost);
+            let whole = known.receipt.whole || receipt.whole;
+            known.receipt = Eviction { whole, cost, ..receipt };
+        } else {
+            listed.insert(unit.job, evicted.len());
+            evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt });
         }
     }
-    evicted.iter_mut().for_each(|evicted| evicted.tasks.sort_unstable());
+    for evicted in &mut evicted {
+        evicted.tasks.sort_unstable();
+    }
     evicted
 }

@@ -208,7 +208,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         started_at: holding.at,
         ends_at: job.spec.time_limit.or(job.spec.estimate).map(|limit| since + limit),
         grace: charge.standing.grace,
-        spent: lately && job.past.evicted_since >= rules.evictions_max,
+        spent: rules.evictions_max == 0 || (lately && job.past.evicted_since >= rules.evictions_max),
         evicted_for: job.past.evicted_for.filter(|_| lately),
         window_ends: lately.then(|| job.past.evicted_from + rules.eviction_window),
         checkpoint_at: charge

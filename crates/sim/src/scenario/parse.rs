@@ -2,11 +2,13 @@
 
 mod fleet;
 mod job;
+mod policy;
 mod quota;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
 use super::measure::span;
@@ -14,9 +16,9 @@ use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 15] = [
-    "fleet", "quota", "running", "submit", "plan", "after", "cancel", "evict", "cordon", "uncordon", "node",
-    "restart", "lose", "stale", "expect",
+const WORDS: [&str; 16] = [
+    "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "cordon",
+    "uncordon", "node", "restart", "lose", "stale", "expect",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -39,8 +41,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
 #[derive(Default)]
 struct Reader {
     scenario: Scenario,
-    /// Leaves and inner tenants of the newest `quota` line.
-    tenants: Vec<String>,
+    /// What the newest `quota` and `policy` lines say.
+    policy: Policy,
     jobs: BTreeSet<String>,
     submissions: u128,
     islands: u32,
@@ -56,10 +58,17 @@ impl Reader {
             "expect" => return Ok(()),
             "fleet" => return self.fleet(&mut words),
             "running" => return self.running(&mut words),
-            "quota" => match self.quota(&mut words)? {
-                Some(step) => step,
-                None => return Ok(()),
-            },
+            "quota" | "policy" => {
+                if word == "quota" {
+                    self.quota(&mut words)?;
+                } else {
+                    policy::read(&mut words, &mut self.policy)?;
+                }
+                match self.policy_step() {
+                    Some(step) => step,
+                    None => return Ok(()),
+                }
+            }
             "submit" => self.submit(&mut words)?,
             "cancel" => Step::Ask(Ask::Cancel { job: self.named(&mut words)? }),
             "evict" => self.evict(&mut words)?,
@@ -98,8 +107,9 @@ impl Reader {
         let fate = match words.need("what happens to the node")? {
             "fails" => Fate::Fails,
             "unreachable" => Fate::Unreachable,
+            "hangs" => Fate::Hangs,
             "returns" => Fate::Returns,
-            other => return Err(unknown("a node", other, &["fails", "unreachable", "returns"])),
+            other => return Err(unknown("a node", other, &["fails", "unreachable", "hangs", "returns"])),
         };
         Ok(Step::Node { name, fate })
     }

@@ -101,6 +101,7 @@ impl Run {
         self.world.with(|fleet| match fate {
             Fate::Fails => fleet.fail_node(node, true),
             Fate::Unreachable => fleet.fail_node(node, false),
+            Fate::Hangs => fleet.hang_node(node),
             Fate::Returns => fleet.heal_node(node),
         });
     }

@@ -1,7 +1,7 @@
 //! What happened, in short sentences: read from the journal, so that what came and went between two looks is told
 //! too, and in the order in which it happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Index};
@@ -9,11 +9,11 @@ use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
 use wharf_engine::event::{
     Asker, Event, Eviction, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, PromisesEvent,
-    RequeueWhy, TenantsEvent, Why,
+    RequeueWhy, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, NodeId, Timestamp, Uid};
+use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, NodeId, TenantId, Timestamp, Uid};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use super::measure::span_text;
@@ -26,6 +26,7 @@ pub(super) struct Story {
     jobs: BTreeMap<JobId, Known>,
     names: BTreeMap<Uid, String>,
     nodes: BTreeMap<NodeId, String>,
+    tenants: BTreeMap<TenantId, String>,
     /// Whether each node was up when it was last told of.
     up: BTreeMap<String, bool>,
     /// Why each waiting job waits, as it was last told.
@@ -38,9 +39,17 @@ struct Known {
     name: String,
     wanted: u32,
     adopted: bool,
+    /// Where its tasks are that were not heard to be over.
     places: Vec<Placement>,
-    running: usize,
+    running: BTreeSet<u32>,
     next: Option<Next>,
+}
+
+impl Known {
+    fn over(&mut self, task: u32) {
+        self.places.retain(|place| place.task != task);
+        self.running.remove(&task);
+    }
 }
 
 impl Story {
@@ -51,6 +60,7 @@ impl Story {
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            tenants: BTreeMap::new(),
             up: BTreeMap::new(),
             waits: BTreeMap::new(),
             lines: Vec::new(),
@@ -62,6 +72,7 @@ impl Story {
         self.next = 0;
         self.jobs.clear();
         self.nodes.clear();
+        self.tenants.clear();
     }
 
     /// What was told since the last time.
@@ -90,10 +101,10 @@ impl Story {
         for (index, event) in events {
             let sentence = match event {
                 Event::Fleet(event) => self.fleet(event),
-                Event::Tenants(event) => tenants(&event),
+                Event::Tenants(event) => self.tenants(event),
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
-                Event::Promises(event) => self.promise(event),
+                Event::Promises(event) => Some(self.promise(event)),
             };
             self.lines.extend(sentence);
         }
@@ -147,13 +158,30 @@ impl Story {
         }
     }
 
+    fn tenants(&mut self, event: TenantsEvent) -> Option<String> {
+        match event {
+            TenantsEvent::PolicyApplied { version, .. } => Some(format!("policy {version} applies")),
+            TenantsEvent::TenantNamed { tenant, path } => {
+                self.tenants.insert(tenant, path);
+                None
+            }
+            TenantsEvent::TrustNamed { .. } => None,
+        }
+    }
+
     fn job(&mut self, event: JobsEvent, ran: Option<Millis>) -> Option<String> {
         match event {
             JobsEvent::Queued { job, uid, spec, .. } => {
                 self.names.insert(uid, spec.name.clone());
                 let (name, wanted) = (spec.name, spec.tasks);
-                let known =
-                    Known { name, wanted, adopted: false, places: Vec::new(), running: 0, next: None };
+                let known = Known {
+                    name,
+                    wanted,
+                    adopted: false,
+                    places: Vec::new(),
+                    running: BTreeSet::new(),
+                    next: None,
+                };
                 self.jobs.insert(job, known);
                 None
             }
@@ -199,22 +227,22 @@ impl Story {
             LedgerEvent::Started { job, attempt, tasks, policy, .. } => {
                 Some(self.started(job, attempt, tasks, policy == 0))
             }
-            LedgerEvent::Running { job, .. } => {
+            LedgerEvent::Running { job, task, .. } => {
                 let known = self.known(job);
-                known.running += 1;
-                let all = known.running == known.places.len() && !known.adopted;
+                known.running.insert(task);
+                let all = known.running.len() == known.places.len() && !known.adopted;
                 all.then(|| format!("{} runs", known.name))
             }
-            LedgerEvent::Asked { job, by, deadline, at, .. } => {
+            LedgerEvent::Asked { job, tasks, by, deadline, at } => {
                 let grace = span_text(deadline - at);
-                let name = &self.known(job).name;
-                Some(match by {
-                    Asker::Lever { who } => format!("{name} asked to leave by {who}, grace {grace}"),
-                    Asker::Rules { .. } => format!("{name} asked to save its work, grace {grace}"),
-                })
+                let what = match by {
+                    Asker::Lever { who } => format!("asked to leave by {who}"),
+                    Asker::Rules { .. } => "asked to save its work".to_owned(),
+                };
+                Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
             }
             LedgerEvent::Evicted { job, tasks, receipt, .. } => Some(self.evicted(job, &tasks, &receipt)),
-            LedgerEvent::Withdrawn { job, .. } => Some(format!("{} may stay", self.known(job).name)),
+            LedgerEvent::Withdrawn { job, tasks, .. } => Some(self.part(job, "may stay", &tasks)),
             LedgerEvent::Broken { job, deadline, at } => {
                 let within = span_text(deadline - at);
                 Some(format!("{} is below its minimum, to be repaired within {within}", self.known(job).name))
@@ -223,15 +251,18 @@ impl Story {
                 let places = self.places(&tasks);
                 let known = self.known(job);
                 known.places.extend(tasks.iter().copied());
-                let tasks = if tasks.len() == 1 { "task" } else { "tasks" };
-                Some(format!("{} gets more {tasks} on {places}", known.name))
+                known.adopted = false;
+                let more = if tasks.len() == 1 { "task" } else { "tasks" };
+                Some(format!("{} gets {} more {more} on {places}", known.name, tasks.len()))
             }
             LedgerEvent::Shed { job, task, .. } => {
-                Some(format!("{} gave up task {task}", self.known(job).name))
+                let known = self.known(job);
+                known.over(task);
+                Some(format!("{} gave up task {task}", known.name))
             }
-            LedgerEvent::Acked { job, .. } => Some(format!("{} saved", self.known(job).name)),
-            LedgerEvent::AskFailed { job, .. } => Some(format!("{} cannot save", self.known(job).name)),
-            LedgerEvent::Stopping { job, .. } => Some(format!("{} stops", self.known(job).name)),
+            LedgerEvent::Acked { job, tasks, .. } => Some(self.part(job, "saved", &tasks)),
+            LedgerEvent::AskFailed { job, tasks } => Some(self.part(job, "cannot save", &tasks)),
+            LedgerEvent::Stopping { job, tasks, .. } => Some(self.part(job, "stops", &tasks)),
             LedgerEvent::Gone { job, task, exit, .. } => self.gone(job, task, exit),
             LedgerEvent::OrphanSeen { task, place, .. } => {
                 let node = self.node(place.node);
@@ -242,14 +273,14 @@ impl Story {
         }
     }
 
-    fn promise(&mut self, event: PromisesEvent) -> Option<String> {
+    fn promise(&mut self, event: PromisesEvent) -> String {
         match event {
             PromisesEvent::Promised { job, tasks, .. } => {
                 let places = self.places(&tasks);
-                Some(format!("{} is promised {places}", self.known(job).name))
+                format!("{} is promised {places}", self.known(job).name)
             }
             PromisesEvent::Released { job, .. } => {
-                Some(format!("the promise to {} cannot be kept", self.known(job).name))
+                format!("the promise to {} cannot be kept", self.known(job).name)
             }
         }
     }
@@ -262,12 +293,32 @@ impl Story {
             Why::Preempt => "preempted by",
             Why::Move => "moved for",
         };
+        let price = self.price(receipt);
         let name = &self.known(job).name;
         if receipt.whole {
-            return format!("{name} has to leave: {why} {beneficiary}");
+            return format!("{name} has to leave: {why} {beneficiary}{price}");
         }
-        let tasks: Vec<String> = tasks.iter().map(u32::to_string).collect();
-        format!("{name} gives up task {}: {why} {beneficiary}", tasks.join(", "))
+        format!("{name} gives up {}: {why} {beneficiary}{price}", numbered(tasks))
+    }
+
+    /// What a receipt says beside the reason, in GPU time and GPUs.
+    fn price(&self, receipt: &Eviction) -> String {
+        let Eviction { cost, gain, straddles, .. } = receipt;
+        let gain = gain.map(|gain| format!(" gain {}", span_text(Millis(gain)))).unwrap_or_default();
+        let below = straddles.map(|Straddle { tenant, short }| {
+            let path = self.tenants.get(&tenant).map_or("?", String::as_str);
+            format!(", {path} falls {} below its line", GpuUnits::from_parts(short))
+        });
+        format!(", cost {}{gain}{}", span_text(Millis(*cost)), below.unwrap_or_default())
+    }
+
+    /// What a job does, and which of its tasks, where not all do.
+    fn part(&mut self, job: JobId, does: &str, tasks: &[u32]) -> String {
+        let Known { name, places, .. } = self.known(job);
+        if places.iter().all(|place| tasks.contains(&place.task)) {
+            return format!("{name} {does}");
+        }
+        format!("{name} {does} ({})", numbered(tasks))
     }
 
     fn started(&mut self, job: JobId, attempt: u32, tasks: Vec<Placement>, adopted: bool) -> String {
@@ -279,7 +330,7 @@ impl Story {
             (count, wanted) if count == wanted => format!(" {count} tasks"),
             (count, wanted) => format!(" {count} of {wanted} tasks"),
         };
-        (known.places, known.running, known.next, known.adopted) = (tasks, 0, None, adopted);
+        (known.places, known.running, known.next, known.adopted) = (tasks, BTreeSet::new(), None, adopted);
         let how = match (adopted, attempt) {
             (true, _) => "adopted",
             (false, 1) => "starts",
@@ -294,6 +345,7 @@ impl Story {
         let which = if known.wanted == 1 { String::new() } else { format!(" task {task}") };
         let name = format!("{}{which}", known.name);
         let place = known.places.iter().find(|place| place.task == task).map(|place| place.node);
+        known.over(task);
         match exit {
             Exit::Succeeded | Exit::Stopped => None,
             Exit::Failed => Some(format!("{name} failed")),
@@ -351,11 +403,10 @@ fn gpu_text(gpus: GpuMask) -> String {
     }
 }
 
-fn tenants(event: &TenantsEvent) -> Option<String> {
-    match event {
-        TenantsEvent::PolicyApplied { version, .. } => Some(format!("policy {version} applies")),
-        TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => None,
-    }
+/// `task 3`, or `tasks 2, 3`.
+fn numbered(tasks: &[u32]) -> String {
+    let list: Vec<String> = tasks.iter().map(u32::to_string).collect();
+    format!("{} {}", if list.len() == 1 { "task" } else { "tasks" }, list.join(", "))
 }
 
 /// How long the job ran that ended with the event of that index, as history has it.

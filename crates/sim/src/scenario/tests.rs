@@ -17,7 +17,7 @@ fn a_wrong_word_is_answered_with_the_right_one() {
         said.starts_with("case.txt:4: a line does not begin with `submitt`; did you mean `submit`?"),
         "{said}"
     );
-    assert!(said.contains("allowed: fleet, quota, running, submit, plan, after"), "{said}");
+    assert!(said.contains("allowed: fleet, quota, policy, running, submit, plan, after"), "{said}");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn every_kind_of_name_is_looked_up() {
         ),
         ("cordon n3", "no node is called `n3`; allowed: n1, n2"),
         ("cancel b", "no job is called `b`; allowed: nothing yet"),
-        ("node n1 fail", "a node `fail`; did you mean `fails`? allowed: fails, unreachable, returns"),
+        ("node n1 fail", "a node `fail`; did you mean `fails`? allowed: fails, unreachable, hangs, returns"),
         ("running a nlp batch 8 on m1", "no node is called `m1`; allowed: n1, n2"),
         ("lose data", "here comes no `data`; allowed: journal"),
     ];
@@ -54,6 +54,8 @@ fn options_that_do_not_exist_are_answered_with_those_that_do() {
         ("submit b vision batch 8 gagn", "a job has no `gagn`", "gang, share 0.5"),
         ("fleet n3: 8 h100, purple", "nodes have no `purple`", "one island each, N islands"),
         ("quota lab 8 bound 3", "a tenant has no `bound`", "limit N, limit unlimited, weight N, priority N"),
+        ("policy moves 0, mercy 3", "a policy has no `mercy`", "victims N, moves N, fixed may borrow"),
+        ("policy within country", "nobody preempts within `country`", "project, team, org"),
     ] {
         let said = mistake(line);
         assert!(said.starts_with(&format!("case.txt:4: {what}")) && said.contains(allowed), "{line}: {said}");
@@ -76,6 +78,8 @@ fn numbers_and_endings_are_checked() {
         ("fleet n1: 8 h100", "there are two nodes called `n1`"),
         ("fleet n3: 17 h100", "a node has 1 to 16 GPUs, or `no gpus`"),
         ("quota lab many", "`many` is no number; here comes how many GPUs it is guaranteed, or `unlimited`"),
+        ("quota lab 8 cpu 2GiB", "`2GiB` is no amount; write `cpu 64` or `memory 512GiB`"),
+        ("policy evictions 1 in 1h", "here comes no `in`; allowed: per"),
         ("quota lab 8 { vision 4", "the line ends too early; next comes `}`"),
         ("quota lab 8", "a second `quota` changes the policy; put `plan` or another step before it"),
         ("running a nlp batch 8", "work that runs is somewhere: add `on n1`"),

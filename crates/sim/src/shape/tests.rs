@@ -7,7 +7,8 @@ use super::*;
 
 const SMALL: &str = r#"{
     "nodes": [{"count": 2, "gpus": 4, "labels": {"zone": "a"}}, {"gpus": 2, "model": "l4", "labels": {"zone": "b"}}],
-    "tenants": [{"path": "lab"}, {"path": "lab/x", "guaranteed_gpus": 2.5, "limit_gpus": "unlimited"}, {"path": "y"}],
+    "tenants": [{"path": "lab"}, {"path": "lab/x", "guaranteed_gpus": 2.5, "limit_gpus": "unlimited"},
+        {"path": "y", "guaranteed_gpus": 6}],
     "running": [
         {"count": 3, "tenant": "lab/x", "gpus": 0.5},
         {"tenant": "y", "class": "interactive", "gpus": 2, "tasks": 2, "min": 1},

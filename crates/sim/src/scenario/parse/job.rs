@@ -17,7 +17,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 23] = [
     "xN",
     "tasks N",
     "min N",
@@ -31,10 +31,12 @@ const OPTIONS: [&str; 21] = [
     "tolerates KEY",
     "within LEVEL",
     "island",
+    "limit 1h",
     "for 10m",
     "fails after 1m",
     "checkpoint every 10m grace 30s",
     "saves in 2s",
+    "stops in 5s",
     "cannot checkpoint",
     "not preemptible",
     "retries N",
@@ -55,6 +57,7 @@ struct Wish {
     island: bool,
     preemptible: bool,
     checkpoint: Option<Checkpoint>,
+    time_limit: Option<Millis>,
     retries: u32,
     behaviour: Behaviour,
     places: Vec<String>,
@@ -65,6 +68,7 @@ struct Behaviour {
     duration: Millis,
     fails_after: Option<Millis>,
     saves_in: Millis,
+    stops_in: Millis,
     can_save: bool,
 }
 
@@ -74,6 +78,7 @@ impl Default for Wish {
             duration: FOR_EVER,
             fails_after: None,
             saves_in: Millis::from_secs(2),
+            stops_in: Millis(0),
             can_save: true,
         };
         Self {
@@ -89,6 +94,7 @@ impl Default for Wish {
             island: false,
             preemptible: true,
             checkpoint: None,
+            time_limit: None,
             retries: 2,
             behaviour,
             places: Vec::new(),
@@ -172,7 +178,7 @@ impl Reader {
             topology: Topology { task_on_island: wish.island, gang_within: None },
             preemptible: wish.preemptible,
             trust: TrustId::default(),
-            time_limit: None,
+            time_limit: wish.time_limit,
             estimate: None,
             checkpoint: wish.checkpoint,
             retries: wish.retries,
@@ -205,6 +211,7 @@ impl Reader {
                 wish.nodes.tolerations.push(Toleration { key, value: None });
             }
             "within" => wish.gang_within = Some(words.need("the name of a level, like leaf")?.to_owned()),
+            "limit" => wish.time_limit = Some(span(words.need("how long it may run, like 1h")?)?),
             "for" => wish.behaviour.duration = span(words.need("how long, like 10m")?)?,
             "fails" => {
                 words.expect("after")?;
@@ -213,6 +220,10 @@ impl Reader {
             "saves" => {
                 words.expect("in")?;
                 wish.behaviour.saves_in = span(words.need("how long, like 2s")?)?;
+            }
+            "stops" => {
+                words.expect("in")?;
+                wish.behaviour.stops_in = span(words.need("how long, like 5s")?)?;
             }
             "checkpoint" => wish.checkpoint = Some(checkpoint(words)?),
             "cannot" => {
@@ -286,6 +297,7 @@ impl Behaviour {
             "duration_ms": self.duration.0,
             "fail_after_ms": self.fails_after.map(|after| after.0),
             "checkpoint_ms": self.saves_in.0,
+            "stop_ms": self.stops_in.0,
             "checkpoint": if self.can_save { "ok" } else { "fail" },
         });
         payload.to_string()

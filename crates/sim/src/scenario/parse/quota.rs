@@ -3,43 +3,59 @@
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::units::GpuUnits;
 
+use super::super::measure::bytes;
 use super::super::{Ask, Step};
 use super::Reader;
+use super::fleet::cores;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 7] = ["limit N", "limit unlimited", "weight N", "priority N", "{", "}", ","];
+const OPTIONS: [&str; 9] = [
+    "limit N",
+    "limit unlimited",
+    "weight N",
+    "priority N",
+    "cpu [limit] N",
+    "memory [limit] NGiB",
+    "{",
+    "}",
+    ",",
+];
 
 impl Reader {
-    /// A step once the story has begun; before that it is how things are.
-    pub(super) fn quota(&mut self, words: &mut Words<'_>) -> Result<Option<Step>, String> {
+    pub(super) fn quota(&mut self, words: &mut Words<'_>) -> Result<(), String> {
         let mut tenants = Vec::new();
         siblings(words, "", &mut tenants)?;
         words.end()?;
-        self.tenants = tenants.iter().map(|tenant| tenant.path.clone()).collect();
-        let digest = format!("{tenants:?}");
-        let policy = Policy { digest, tenants, ..Policy::default() };
-        if self.scenario.steps.is_empty() {
-            if !self.scenario.policy.tenants.is_empty() {
-                return Err(
-                    "a second `quota` changes the policy; put `plan` or another step before it".to_owned()
-                );
-            }
-            self.scenario.policy = policy;
-            return Ok(None);
+        if self.scenario.steps.is_empty() && !self.policy.tenants.is_empty() {
+            return Err(
+                "a second `quota` changes the policy; put `plan` or another step before it".to_owned()
+            );
         }
-        Ok(Some(Step::Ask(Ask::Quota(policy))))
+        self.policy.tenants = tenants;
+        Ok(())
+    }
+
+    /// A step once the story has begun; before that it is how things are.
+    pub(super) fn policy_step(&mut self) -> Option<Step> {
+        let Policy { tenants, gangs, preemption, .. } = &self.policy;
+        self.policy.digest = format!("{tenants:?} {gangs:?} {preemption:?}");
+        if self.scenario.steps.is_empty() {
+            self.scenario.policy = self.policy.clone();
+            return None;
+        }
+        Some(Step::Ask(Ask::Quota(self.policy.clone())))
     }
 
     /// The path that a name stands for: the whole path, or its last part where that is clear.
     pub(super) fn tenant(&self, name: &str) -> Result<String, String> {
-        let ends_so = |path: &&String| path.rsplit('/').next() == Some(name);
-        let matching: Vec<&String> = match self.tenants.iter().find(|path| *path == name) {
+        let ends_so = |path: &&str| path.rsplit('/').next() == Some(name);
+        let paths: Vec<&str> = self.policy.tenants.iter().map(|tenant| tenant.path.as_str()).collect();
+        let matching: Vec<&str> = match paths.iter().find(|path| **path == name) {
             Some(exact) => vec![exact],
-            None => self.tenants.iter().filter(ends_so).collect(),
+            None => paths.iter().copied().filter(ends_so).collect(),
         };
-        let paths: Vec<&str> = self.tenants.iter().map(String::as_str).collect();
         match matching[..] {
-            [path] => Ok(path.clone()),
+            [path] => Ok(path.to_owned()),
             [] => Err(unknown("no tenant is called", name, &paths)),
             _ => Err(format!("`{name}` may be {matching:?}; write the whole path")),
         }
@@ -61,24 +77,40 @@ fn one(words: &mut Words<'_>, above: &str, tenants: &mut Vec<Tenant>) -> Result<
         return Err(format!("`{name}` is no name of a tenant; write it like `lab 8 {{ vision 4, nlp 4 }}`"));
     }
     let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+    let mut tenant = Tenant::without_lines(&path);
     let guaranteed = amount(words, "how many GPUs it is guaranteed, or `unlimited`")?;
-    let (mut limit, mut weight, mut priority) = (Amount::Unlimited, 1, 0);
+    let mut limit = Amount::Unlimited;
     while let Some(word) = words.peek().filter(|word| !["{", "}", ","].contains(word)) {
         words.next();
         match word {
             "limit" => limit = amount(words, "how many GPUs it may have, or `unlimited`")?,
-            "weight" => weight = words.number("a weight, like 2")?,
-            "priority" => priority = words.number("a priority, like 1")?,
+            "weight" => tenant.weight = words.number("a weight, like 2")?,
+            "priority" => tenant.priority = words.number("a priority, like 1")?,
+            "cpu" => beside(words, &mut tenant.cpu, |word| cores(word.parse().ok()?).ok())?,
+            "memory" => beside(words, &mut tenant.memory, bytes)?,
             other => return Err(unknown("a tenant has no", other, &OPTIONS)),
         }
     }
-    let gpus = GpuQuota::Any(Quota { guaranteed, limit });
-    let (cpu, memory) = (Quota::UNMETERED, Quota::UNMETERED);
-    tenants.push(Tenant { path: path.clone(), gpus, cpu, memory, weight, priority });
+    tenant.gpus = GpuQuota::Any(Quota { guaranteed, limit });
+    tenants.push(tenant);
     if words.take("{") {
         siblings(words, &path, tenants)?;
         words.expect("}")?;
     }
+    Ok(())
+}
+
+/// `cpu 64`, `cpu limit 96`, `memory 512GiB`, `memory limit 1TiB`.
+fn beside(
+    words: &mut Words<'_>,
+    quota: &mut Quota,
+    read: impl Fn(&str) -> Option<u64>,
+) -> Result<(), String> {
+    let line = if words.take("limit") { &mut quota.limit } else { &mut quota.guaranteed };
+    let word = words.need("an amount, like `cpu 64` or `memory 512GiB`")?;
+    let amount =
+        read(word).ok_or_else(|| format!("`{word}` is no amount; write `cpu 64` or `memory 512GiB`"))?;
+    *line = Amount::Of(amount);
     Ok(())
 }
 
