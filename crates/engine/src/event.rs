@@ -219,7 +219,7 @@ pub enum JobsEvent {
 }
 
 /// What a live job has behind it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
     /// How often it was started.
     pub attempts: u32,
@@ -231,15 +231,9 @@ pub struct Past {
     pub first_start: Option<Timestamp>,
     /// How long earlier attempts ran, in milliseconds.
     pub ran_ms: u64,
-    /// When it was first evicted within the window that `evicted_since` counts.
+    /// When and for whom the rules took it of late, guarantees apart: what budgets count.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub evicted_from: Timestamp,
-    /// How often it was evicted since then by the rules, guarantees apart.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub evicted_since: u32,
-    /// For whom it was last evicted.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub evicted_for: Option<JobId>,
+    pub evicted: Vec<(Timestamp, JobId)>,
 }
 
 /// What follows when a leaving job has let go.

@@ -229,7 +229,7 @@ impl Jobs {
             JobsEvent::Carried { next_job } => self.next = *next_job,
             JobsEvent::CarriedJob { job, past, not_before } => {
                 let carried = self.live_mut(*job);
-                carried.past = *past;
+                carried.past.clone_from(past);
                 carried.not_before = *not_before;
                 if not_before.0 > 0 {
                     self.backing_off.insert((*not_before, *job));
@@ -255,11 +255,8 @@ impl Jobs {
     /// The rules took it, other than for a guarantee, within a window of so long.
     pub(crate) fn evicted(&mut self, job: JobId, beneficiary: JobId, window: Millis, at: Timestamp) {
         let past = &mut self.live_mut(job).past;
-        if at.0 >= past.evicted_from.0.saturating_add(window.0) {
-            (past.evicted_from, past.evicted_since) = (at, 0);
-        }
-        past.evicted_since += 1;
-        past.evicted_for = Some(beneficiary);
+        past.evicted.retain(|&(before, _)| at < before + window);
+        past.evicted.push((at, beneficiary));
     }
 
     /// What it lacks while it runs.
@@ -418,7 +415,7 @@ impl Jobs {
             let (uid, spec, at) = (live.uid, live.spec.clone(), live.submitted_at);
             into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
             if live.past != Past::default() || live.not_before.0 > 0 {
-                let (past, not_before) = (live.past, live.not_before);
+                let (past, not_before) = (live.past.clone(), live.not_before);
                 into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
             }
         }

@@ -176,11 +176,13 @@ fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Vec<u64> {
     total
 }
 
-/// True when a tenant's inference alone is above its guarantee in one of the meters.
+/// True when a tenant's inference, with its work that may not borrow, is above its guarantee in one of the meters. Both
+/// are protected within the guarantee; were each counted alone, a tenant could keep twice what it was promised.
 pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+    let policy = draft.policy;
     let mut total = alloc::vec![0u64; draft.tree.meters.len()];
     for (standing, held) in draft.standings(tenant) {
-        if standing.class == Class::Inference {
+        if standing.class == Class::Inference || is_fixed(standing, policy) {
             total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
         }
     }

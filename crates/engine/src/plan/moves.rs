@@ -8,7 +8,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::event::{Placement, Why};
-use crate::job::GpuAsk;
+use crate::job::{Class, GpuAsk};
 use crate::jobs::KindKey;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::standing_of;
@@ -185,7 +185,8 @@ fn target(
     let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
     let movable = jobs.into_iter().filter(|job| settled.may_move(*job) && *job != asker.job);
     let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
-    units.retain(|unit| is_ripe(draft, unit, asker, Why::Move));
+    // A move stops a job for a while: no latency is spent on tidying up.
+    units.retain(|unit| unit.standing.class != Class::Inference && is_ripe(draft, unit, asker, Why::Move));
     let here = |unit: &Unit| unit.steps.iter().filter(|step| step.place.node == node).count();
     units.sort_by_key(|unit| (unit.steps.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));
     let mark = draft.mark();

@@ -671,7 +671,7 @@ fn runtime_min(draft: &Draft<'_>, why: Why) -> Millis {
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
 pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
     let ran = draft.now - unit.started_at;
-    ran >= runtime_min(draft, why) && !unit.spent && unit.evicted_for != Some(asker.job)
+    ran >= runtime_min(draft, why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
 
 /// When work that may not be taken yet may be.

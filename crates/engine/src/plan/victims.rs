@@ -40,8 +40,8 @@ pub struct Unit {
     /// Evicted too often of late.
     pub spent: bool,
     /// For whom it was evicted of late.
-    pub evicted_for: Option<JobId>,
-    /// When that is forgotten.
+    pub evicted_for: Vec<JobId>,
+    /// When the first of that is forgotten.
     pub window_ends: Option<Timestamp>,
     /// When it saves its work next.
     pub checkpoint_at: Option<Timestamp>,
@@ -196,7 +196,8 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         None => ran,
         Some(checkpoint) => Millis(ran.0.checked_rem(checkpoint.every.0).unwrap_or(0)),
     };
-    let lately = draft.now.0 < job.past.evicted_from.0.saturating_add(rules.eviction_window.0);
+    let lately = job.past.evicted.iter().filter(|&&(at, _)| draft.now < at + rules.eviction_window);
+    let often = u32::try_from(lately.clone().count()).unwrap_or(u32::MAX);
     Unit {
         job: id,
         steps: Vec::new(),
@@ -208,9 +209,9 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         started_at: holding.at,
         ends_at: job.spec.time_limit.or(job.spec.estimate).map(|limit| since + limit),
         grace: charge.standing.grace,
-        spent: rules.evictions_max == 0 || (lately && job.past.evicted_since >= rules.evictions_max),
-        evicted_for: job.past.evicted_for.filter(|_| lately),
-        window_ends: lately.then(|| job.past.evicted_from + rules.eviction_window),
+        spent: often >= rules.evictions_max,
+        evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),
+        window_ends: lately.map(|&(at, _)| at + rules.eviction_window).min(),
         checkpoint_at: charge
             .checkpoint
             .map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),

@@ -10,7 +10,7 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::{Event, LedgerEvent, PromisesEvent, Why};
 use wharf_engine::input::Input;
-use wharf_engine::job::Class;
+use wharf_engine::job::{Class, Spec};
 use wharf_engine::jobs::Job;
 use wharf_engine::policy::{Amount, GpuQuota, Policy};
 use wharf_engine::state::State;
@@ -19,7 +19,7 @@ use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
 
 /// A run that checks itself.
-pub struct Life {
+pub(crate) struct Life {
     seed: u64,
     leader: Controller<MemoryDisk, DirectWorld>,
     world: DirectWorld,
@@ -30,11 +30,11 @@ pub struct Life {
     /// When each victim last left for each beneficiary, guarantees apart.
     left_for: BTreeMap<(JobId, JobId), Timestamp>,
     /// Turns taken.
-    pub turns: u64,
+    pub(crate) turns: u64,
 }
 
 impl Life {
-    pub fn new(seed: u64, nodes: Vec<NodeReport>, policy: Policy) -> Self {
+    pub(crate) fn new(seed: u64, nodes: Vec<NodeReport>, policy: Policy) -> Self {
         let world = DirectWorld::new(SimFleet::new(seed, nodes, Timestamp(1_000_000)));
         let disk = MemoryDisk::new();
         // No snapshot cuts the journal: it is what we look at.
@@ -46,23 +46,23 @@ impl Life {
         life
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.leader.now()
     }
 
-    pub fn live_jobs(&self) -> impl Iterator<Item = (JobId, &Job)> {
+    pub(crate) fn live_jobs(&self) -> impl Iterator<Item = (JobId, &Job)> {
         self.leader.state().jobs.iter()
     }
 
     /// One turn; a submission that can never run is refused, which is fine.
-    pub fn give(&mut self, inputs: &[Input]) {
+    pub(crate) fn give(&mut self, inputs: &[Input]) {
         self.leader.turn(inputs).unwrap();
         self.turns += 1;
         self.look();
     }
 
     /// Time passes, with a turn whenever there is something to do.
-    pub fn pass(&mut self, millis: u64) {
+    pub(crate) fn pass(&mut self, millis: u64) {
         let until = Timestamp(self.world.with(|fleet| fleet.now()).0 + millis);
         while let Some(wake) = self.leader.next_wake().filter(|&wake| wake <= until) {
             self.world.with(|fleet| fleet.advance(wake.max(fleet.now())));
@@ -73,7 +73,7 @@ impl Life {
     }
 
     /// Everything came to rest: five further plans change nothing, and nobody waits for what was promised.
-    pub fn expect_rest(&mut self) {
+    pub(crate) fn expect_rest(&mut self) {
         let index = self.leader.state().index();
         for _ in 0..5 {
             self.give(&[]);
@@ -133,7 +133,7 @@ impl Life {
         let spec = &state.jobs.get(id).unwrap().spec;
         assert!(spec.preemptible, "seed {seed}: {id:?} may not be evicted");
         if spec.class == Class::Inference {
-            let (held, promised) = (inference_of(state, spec.tenant), guaranteed(state, spec.tenant));
+            let (held, promised) = (protected_of(state, spec.tenant), guaranteed(state, spec.tenant));
             assert!(held > promised, "seed {seed}: inference {id:?} leaves within the guarantee");
         }
     }
@@ -147,11 +147,15 @@ fn is_served(event: &Event, beneficiary: JobId) -> bool {
     }
 }
 
-/// GPUs, in 1/3000, that inference of a tenant holds and was not told to leave, or was promised.
-fn inference_of(state: &State, tenant: TenantId) -> u64 {
-    let of_tenant = state.jobs.iter().filter(|(_, job)| {
-        job.spec.tenant == tenant && job.spec.class == Class::Inference
-    });
+/// GPUs, in 1/3000, that inference and work that may not borrow of a tenant hold and were not told to leave, or were
+/// promised.
+fn protected_of(state: &State, tenant: TenantId) -> u64 {
+    let grace_max = state.tenants.policy().preemption.borrow_grace_max;
+    let protected = |spec: &Spec| {
+        let fixed = !spec.preemptible || spec.grace() > grace_max;
+        spec.tenant == tenant && (fixed || spec.class == Class::Inference)
+    };
+    let of_tenant = state.jobs.iter().filter(|(_, job)| protected(&job.spec));
     let parts = of_tenant.map(|(id, job)| {
         let held = state.ledger.holding(id).map_or(0, |holding| holding.staying().count());
         let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());

@@ -8,12 +8,10 @@ use wharf_controller::world::NodeReport;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
-use wharf_engine::units::{
-    DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid,
-};
+use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid};
 
 /// One to four nodes of one model.
-pub fn nodes(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
+pub(crate) fn nodes(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
     (0..rng.random_range(1..=4u32))
         .map(|at| {
             let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
@@ -41,7 +39,7 @@ fn tenant(path: &str, guaranteed: u64, limit: Option<u64>, weight: u32, priority
 const LEAVES: [&str; 4] = ["a/x", "a/y", "b/x", "b/y"];
 
 /// Two tenants of two each, with promises that fit each other.
-pub fn policy(rng: &mut ChaCha8Rng) -> Policy {
+pub(crate) fn policy(rng: &mut ChaCha8Rng) -> Policy {
     let mut tenants = Vec::new();
     for top in ["a", "b"] {
         let (x, y) = (rng.random_range(0..4), rng.random_range(0..4));
@@ -65,7 +63,7 @@ pub fn policy(rng: &mut ChaCha8Rng) -> Policy {
 }
 
 /// A job of any shape that ends by itself within an hour.
-pub fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
+pub(crate) fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
     let gpus = match rng.random_range(0..8) {
         0 => GpuAsk::Share(GpuUnits::from_parts(rng.random_range(1..10) * 300)),
         _ => GpuAsk::Whole([1, 1, 1, 2, 4][rng.random_range(0..5)]),
@@ -90,7 +88,7 @@ pub fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
 }
 
 /// An owner that is promised so many, and two borrowers that are promised the rest.
-pub fn owner_and_borrowers(owed: u64, rest: u64) -> Policy {
+pub(crate) fn owner_and_borrowers(owed: u64, rest: u64) -> Policy {
     let tenants = vec![
         tenant("owner", owed, None, 1, 0),
         tenant("guest", rest, None, 1, 0),
@@ -100,15 +98,17 @@ pub fn owner_and_borrowers(owed: u64, rest: u64) -> Policy {
 }
 
 /// Something that borrows: any shape, with a grace that may be too long to borrow, or without a checkpoint.
-pub fn borrower(rng: &mut ChaCha8Rng, number: u64) -> Input {
+pub(crate) fn borrower(rng: &mut ChaCha8Rng, number: u64) -> Input {
     let Input::Submit(mut submission) = job(rng, number) else { unreachable!("a job is submitted") };
     submission.tenant = ["guest", "stranger"][rng.random_range(0..2)].into();
+    // A part of a GPU that may not leave keeps a whole one from the owner: a guarantee is a count, not a shape.
+    submission.spec.shape.gpus = GpuAsk::Whole([1, 1, 2, 4][rng.random_range(0..4)]);
     submission.spec.payload = r#"{"duration_ms":360000000,"checkpoint":"fail"}"#.into();
     Input::Submit(submission)
 }
 
 /// One GPU for the owner.
-pub fn owners_job(number: u64) -> Input {
+pub(crate) fn owners_job(number: u64) -> Input {
     let spec = one_gpu(&format!("owner{number}"), GpuAsk::Whole(1));
     submit(number, "owner", Spec { payload: r#"{"duration_ms":360000000}"#.into(), ..spec })
 }
