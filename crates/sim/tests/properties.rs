@@ -70,6 +70,6 @@ fn a_guarantee_is_back_within_its_printed_bound() {
             .map(|(_, job)| (job.spec.name.clone(), job.past.first_start))
             .filter(|(_, start)| start.is_none_or(|start| start > asked_at + bound))
             .collect();
-        assert!(late.is_empty(), "seed {seed}: {owed} of {gpus} are owed; late: {late:?}");
+        assert!(late.is_empty(), "seed {seed}: {owed} of {gpus} are owed; late: {late:?}\n{}", life.told());
     }
 }

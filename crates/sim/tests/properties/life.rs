@@ -8,7 +8,7 @@ use wharf_controller::disk::{Disk, Index};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, LedgerEvent, PromisesEvent, Why};
+use wharf_engine::event::{Event, Eviction, LedgerEvent, PromisesEvent, Why};
 use wharf_engine::input::Input;
 use wharf_engine::job::{Class, Spec};
 use wharf_engine::jobs::Job;
@@ -82,6 +82,36 @@ impl Life {
         assert_eq!(self.leader.state().promises.iter().count(), 0, "seed {}: promises are kept", self.seed);
     }
 
+    /// Who holds what, for who reads a failure.
+    pub(crate) fn told(&self) -> String {
+        let state = &self.before;
+        let line = |(id, job): (JobId, &Job)| {
+            let spec = &job.spec;
+            let held = state.ledger.holding(id).map_or(0, |holding| holding.staying().count());
+            let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());
+            format!(
+                "{id:?} {} {} p{} {:?} x{} min {} preemptible {} grace {:?}: {:?} holds {held} promised {promised}",
+                state.tenants.path(spec.tenant),
+                spec.class.word(),
+                spec.priority,
+                spec.shape.gpus,
+                spec.tasks,
+                spec.min,
+                spec.preemptible,
+                spec.checkpoint.map(|checkpoint| checkpoint.grace.0 / 1000),
+                job.phase,
+            )
+        };
+        let jobs: Vec<String> = state.jobs.iter().map(line).collect();
+        let lines = state.tenants.policy().tenants.iter();
+        let tenants: Vec<String> = lines
+            .map(|tenant| {
+                format!("{} {:?} w{} p{}", tenant.path, tenant.gpus, tenant.weight, tenant.priority)
+            })
+            .collect();
+        format!("{}\n{}\n{:?}", tenants.join("\n"), jobs.join("\n"), state.tenants.policy().preemption)
+    }
+
     fn look(&mut self) {
         let seed = self.seed;
         assert_eq!(self.leader.figures().plan_panics, 0, "seed {seed}: a plan panicked");
@@ -106,9 +136,9 @@ impl Life {
         match event {
             Event::Ledger(LedgerEvent::Evicted { job, receipt, at, .. }) => {
                 let beneficiary = receipt.beneficiary;
-                let served = later.iter().any(|event| is_served(event, beneficiary));
+                let served = later.iter().any(|event| tasks_for(event, beneficiary) > 0);
                 assert!(served, "seed {seed}: {job:?} leaves for {beneficiary:?}, which gets nothing");
-                self.judge_victim(*job);
+                self.judge_victim(*job, receipt, later);
                 if receipt.why != Why::Guarantee {
                     let window = self.before.tenants.policy().preemption.eviction_window;
                     let last = self.left_for.insert((*job, beneficiary), *at);
@@ -128,28 +158,37 @@ impl Life {
     }
 
     /// Nothing leaves that may not, and no inference within its tenant's guarantee.
-    fn judge_victim(&self, id: JobId) {
+    fn judge_victim(&self, id: JobId, receipt: &Eviction, later: &[Event]) {
         let (seed, state) = (self.seed, &self.before);
         let spec = &state.jobs.get(id).unwrap().spec;
         assert!(spec.preemptible, "seed {seed}: {id:?} may not be evicted");
         if spec.class == Class::Inference {
-            let (held, promised) = (protected_of(state, spec.tenant), guaranteed(state, spec.tenant));
-            assert!(held > promised, "seed {seed}: inference {id:?} leaves within the guarantee");
+            let (held, promised) = (protected_of(state, spec.tenant, later), guaranteed(state, spec.tenant));
+            assert!(
+                held > promised,
+                "seed {seed}: inference {id:?} leaves within the guarantee: {held} of {promised}, {receipt:?}\n{}",
+                self.told()
+            );
         }
     }
 }
 
-fn is_served(event: &Event, beneficiary: JobId) -> bool {
+/// How many tasks of a job an event gives places to.
+fn tasks_for(event: &Event, id: JobId) -> usize {
     match event {
-        Event::Ledger(LedgerEvent::Started { job, .. } | LedgerEvent::Grown { job, .. })
-        | Event::Promises(PromisesEvent::Promised { job, .. }) => *job == beneficiary,
-        _ => false,
+        Event::Ledger(LedgerEvent::Started { job, tasks, .. } | LedgerEvent::Grown { job, tasks, .. })
+        | Event::Promises(PromisesEvent::Promised { job, tasks, .. })
+            if *job == id =>
+        {
+            tasks.len()
+        }
+        _ => 0,
     }
 }
 
-/// GPUs, in 1/3000, that inference and work that may not borrow of a tenant hold and were not told to leave, or were
-/// promised.
-fn protected_of(state: &State, tenant: TenantId) -> u64 {
+/// GPUs, in 1/3000, that inference and work that may not borrow of a tenant hold and were not told to leave, were
+/// promised, or get in the same plan.
+fn protected_of(state: &State, tenant: TenantId, later: &[Event]) -> u64 {
     let grace_max = state.tenants.policy().preemption.borrow_grace_max;
     let protected = |spec: &Spec| {
         let fixed = !spec.preemptible || spec.grace() > grace_max;
@@ -159,6 +198,8 @@ fn protected_of(state: &State, tenant: TenantId) -> u64 {
     let parts = of_tenant.map(|(id, job)| {
         let held = state.ledger.holding(id).map_or(0, |holding| holding.staying().count());
         let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());
+        let gets: usize = later.iter().map(|event| tasks_for(event, id)).sum();
+        let promised = promised + gets;
         job.spec.shape.gpus.units().parts() * u64::try_from(held + promised).unwrap()
     });
     parts.sum()
