@@ -39,6 +39,8 @@ const AGAIN_MAX: usize = 64;
 pub struct Plan {
     /// The journal index it saw.
     pub basis: u64,
+    /// Who was promised places that a guarantee takes instead.
+    pub released: Vec<JobId>,
     /// Who has to leave, in the order in which they were taken.
     pub evictions: Vec<Evicted>,
     /// Jobs that get their places now.
@@ -96,7 +98,8 @@ impl Plan {
     /// The facts that make it so.
     pub fn events(&self, state: &State, now: Timestamp) -> Vec<Event> {
         assert!(self.basis == state.index(), "a plan is committed on the state it was made on");
-        let mut events = Vec::new();
+        let released = |&job: &JobId| Event::Promises(PromisesEvent::Released { job, at: now });
+        let mut events: Vec<Event> = self.released.iter().map(released).collect();
         for evicted in &self.evictions {
             evicted.events(state, now, &mut events);
         }

@@ -48,7 +48,7 @@ fn the_rules_hold_in_every_turn_of_random_lives() {
 /// Everything starts within the bound that lint prints.
 #[test]
 fn a_guarantee_is_back_within_its_printed_bound() {
-    for seed in 0..lives() {
+    for seed in 0..lives() / 2 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let nodes = make::nodes(&mut rng);
         let gpus = u64::try_from(nodes.iter().map(|node| node.node.gpus.len()).sum::<usize>()).unwrap();

@@ -34,6 +34,7 @@ pub struct Draft<'a> {
 /// Something that was tried.
 enum Op {
     Take(Step),
+    GiveBack(Step),
     Drain(Step),
     Undrain(Step),
     Count { standing: Standing, amount: Vec<u64>, more: bool },
@@ -119,6 +120,13 @@ impl<'a> Draft<'a> {
         self.done.push(Op::Take(step));
     }
 
+    /// A place that was set aside no longer is.
+    pub fn give_back(&mut self, step: Step) {
+        self.touch(step.place.node);
+        self.touched.give_back(&step.place, step.resources);
+        self.done.push(Op::GiveBack(step));
+    }
+
     /// A task that holds a place is told to leave.
     pub fn drain(&mut self, step: Step) {
         self.touch(step.place.node);
@@ -144,6 +152,7 @@ impl<'a> Draft<'a> {
         for op in self.done.split_off(mark.0).into_iter().rev() {
             match op {
                 Op::Take(step) => self.touched.give_back(&step.place, step.resources),
+                Op::GiveBack(step) => self.touched.take(&step.place, step.resources, step.trust),
                 Op::Drain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
                 Op::Undrain(step) => self.touched.drain(&step.place, step.resources),
                 Op::Count { standing, amount, more } => self.change_use(standing, &amount, !more),

@@ -44,11 +44,11 @@ pub fn standing_of(key: &KindKey) -> Standing {
 }
 
 /// True when work that stands so may be taken for work that stands like `other`: a lower class, or a lower priority
-/// in the same class. Equals never.
-pub fn gives_way(standing: &Standing, other: &Standing) -> bool {
+/// in the same class. Equals never; nor work that needs longer to save than anybody should wait for it.
+pub fn gives_way(policy: &Policy, standing: &Standing, other: &Standing) -> bool {
     let lower =
         standing.class > other.class || (standing.class == other.class && standing.priority < other.priority);
-    standing.preemptible && lower
+    lower && !is_fixed(standing, policy)
 }
 
 /// True for work that no guarantee could get back in time: it may not borrow.
@@ -111,9 +111,10 @@ pub fn pass(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Pass {
 
 /// What the own tenant's work that would give way to work that stands so holds.
 pub fn below(draft: &mut Draft<'_>, own: &Standing) -> Vec<u64> {
+    let policy = draft.policy;
     let mut below = alloc::vec![0; draft.tree.meters.len()];
     for (standing, held) in draft.standings(own.tenant) {
-        if gives_way(standing, own) {
+        if gives_way(policy, standing, own) {
             below.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
         }
     }

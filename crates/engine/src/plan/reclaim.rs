@@ -456,7 +456,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let unit = self.victims.get(at);
         for &step in &unit.steps {
             self.fit.add(self.draft, self.ask, step.place.node, false);
-            self.draft.drain(step);
+            if unit.promised {
+                self.draft.give_back(step);
+            } else {
+                self.draft.drain(step);
+            }
             self.fit.add(self.draft, self.ask, step.place.node, true);
         }
         self.draft.count(unit.standing, unit.amount.clone(), false);
@@ -467,7 +471,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let unit = self.victims.get(at);
         for &step in &unit.steps {
             self.fit.add(self.draft, self.ask, step.place.node, false);
-            self.draft.undrain(step);
+            if unit.promised {
+                self.draft.take(step);
+            } else {
+                self.draft.undrain(step);
+            }
             self.fit.add(self.draft, self.ask, step.place.node, true);
         }
         self.draft.count(unit.standing, unit.amount.clone(), true);
@@ -595,6 +603,10 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         if given || (self.asker.surplus && !unit.surplus) {
             return false;
         }
+        // What was set aside for one is taken for another only by a guarantee, which waits for nobody's grace twice.
+        if unit.promised && right.why() != Why::Guarantee {
+            return false;
+        }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
         if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
             self.ripens_at = earlier(self.ripens_at, ripens_at(self.draft, unit, right.why()));
@@ -604,7 +616,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             Right::Lower => {
                 let scope = self.scope();
                 let within = self.draft.tree.lineage(at.tenant).any(|above| above == scope);
-                let lower = within && lines::gives_way(&standing, &lines::standing_of(self.ask.key));
+                let lower = within
+                    && lines::gives_way(self.draft.policy, &standing, &lines::standing_of(self.ask.key));
                 // By class or priority alone it would go to and fro between two tenants for ever.
                 let comes_back = at.tenant != self.ask.key.tenant
                     && (self.comes_back(at, Line::Guarantee) || self.comes_back(at, Line::FairShare));

@@ -376,6 +376,7 @@ impl<'a> Served<'a> {
             .evictions
             .iter()
             .filter(|leaving| leaving.receipt.whole && leaving.receipt.why != Why::Move)
+            .filter(|leaving| !leaving.unit.promised)
             .map(|leaving| leaving.unit.job)
             .collect();
         for job in whole {
@@ -455,7 +456,10 @@ impl<'a> Served<'a> {
             }
             plan.promises.push(Start { job, tasks });
         }
-        plan.evictions = evicted(self.evictions);
+        let (promised, held): (Vec<Leaving>, Vec<Leaving>) =
+            self.evictions.into_iter().partition(|leaving| leaving.unit.promised);
+        plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
+        plan.evictions = evicted(held);
         plan.refusals = self.refusals.into_iter().collect();
         plan
     }

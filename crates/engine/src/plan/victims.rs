@@ -9,9 +9,10 @@ use core::cmp::Reverse;
 
 use crate::event::Holding;
 use crate::input::Exit;
-use crate::jobs::Job;
+use crate::jobs::{Job, Phase};
 use crate::ledger::{Charge, Standing};
 use crate::plan::draft::{Draft, Step};
+use crate::promises::Promise;
 use crate::units::{JobId, Millis, TenantId, Timestamp};
 
 /// What leaves in one piece.
@@ -23,6 +24,8 @@ pub struct Unit {
     pub steps: Vec<Step>,
     /// One task beyond the minimum; else all that is left of the job.
     pub surplus: bool,
+    /// Places that were set aside for it; nothing of it runs there.
+    pub promised: bool,
     /// How it stands in its tenant.
     pub standing: Standing,
     /// What it holds, by meter.
@@ -84,6 +87,10 @@ impl Victims {
                     draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
                 }
             }
+            for (job, _) in draft.state.promises.iter() {
+                let tenant = draft.state.jobs.get(job).expect("a promise belongs to a live job").spec.tenant;
+                draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
+            }
             any
         });
         any[tenant.index()]
@@ -141,6 +148,9 @@ impl List {
                 add_units(draft, standing, job, &mut units);
             }
         }
+        for (job, promise) in draft.state.promises.iter() {
+            units.extend(promised_unit(draft, tenant, job, promise));
+        }
         units.sort_by_cached_key(|(submitted_at, unit)| {
             let task = unit.steps.first().map(|step| step.place.task);
             let (standing, newest) = (unit.standing, Reverse((*submitted_at, unit.job)));
@@ -165,6 +175,35 @@ pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let settled = !steps.is_empty() && steps.len() == holding.holding_tasks().len();
     let whole = whole_unit(draft, id, job, holding, charge);
     settled.then(|| priced(draft, &whole, job, steps, false))
+}
+
+/// Places that were set aside for a job of the tenant: nobody runs there, so letting go of them costs nothing.
+fn promised_unit(
+    draft: &Draft<'_>,
+    tenant: TenantId,
+    id: JobId,
+    promise: &Promise,
+) -> Option<(Timestamp, Unit)> {
+    let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
+    let (resources, trust) = (job.spec.shape.resources, job.spec.trust);
+    let unit = Unit {
+        job: id,
+        steps: promise.tasks.iter().map(|&place| Step { place, resources, trust }).collect(),
+        surplus: job.phase == Phase::Active,
+        promised: true,
+        standing: Charge::of(job).standing,
+        amount: draft.tree.charge_of(&job.spec.shape, &promise.tasks),
+        lost: Millis(0),
+        cost: 0,
+        started_at: promise.at,
+        ends_at: None,
+        grace: Millis(0),
+        spent: false,
+        evicted_for: Vec::new(),
+        window_ends: None,
+        checkpoint_at: None,
+    };
+    Some((job.submitted_at, unit))
 }
 
 /// The units of one job: its tasks beyond the minimum, the last first, and the rest in one piece.
@@ -202,6 +241,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         job: id,
         steps: Vec::new(),
         surplus: false,
+        promised: false,
         standing: charge.standing,
         amount: Vec::new(),
         lost,
