@@ -11,8 +11,8 @@ use ureq::{Agent, Body};
 
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, Explanation, GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList, NodeReply,
-    PlanView, PolicyView, Problem, Submitted, Summary, TenantList,
+    Answer, EvictionList, EvictionReply, Explanation, GpuList, HistoryKind, HistoryList, JobList, JobReply,
+    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -49,6 +49,17 @@ pub struct HistoryFilter {
     pub tenant: Option<String>,
     /// Of jobs with this name.
     pub name: Option<String>,
+    /// At most so many.
+    pub limit: Option<u32>,
+}
+
+/// Which evictions are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct EvictionFilter {
+    /// Of jobs of this tenant and those below it.
+    pub tenant: Option<String>,
+    /// Of this job, named as `tenant/path/name` or by its bare name.
+    pub job: Option<String>,
     /// At most so many.
     pub limit: Option<u32>,
 }
@@ -198,6 +209,19 @@ impl Client {
             ("limit", limit.as_deref()),
         ];
         self.get(&query("/v1/history", &pairs))
+    }
+
+    /// Who had to leave for whom, newest first.
+    pub fn evictions(&self, filter: &EvictionFilter) -> Result<EvictionList, ClientError> {
+        let EvictionFilter { tenant, job, limit } = filter;
+        let limit = limit.map(|limit| limit.to_string());
+        let pairs = [("tenant", tenant.as_deref()), ("job", job.as_deref()), ("limit", limit.as_deref())];
+        self.get(&query("/v1/evictions", &pairs))
+    }
+
+    /// Why somebody had to leave.
+    pub fn eviction(&self, id: u64) -> Result<EvictionReply, ClientError> {
+        self.get(&format!("/v1/evictions/{id}"))
     }
 
     /// The policy in force.

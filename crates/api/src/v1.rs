@@ -4,6 +4,7 @@
 //! not know. Times are integers: milliseconds on the world's clock. GPUs are numbers with at most three decimals.
 //! What is not known is `null`, never 0. Nothing here computes a decision: the server fills these from the state.
 
+mod eviction;
 mod fleet;
 mod job;
 mod past;
@@ -14,10 +15,13 @@ mod tenant;
 use serde::de::DeserializeOwned;
 use wharf_engine::units::GpuUnits;
 
+pub use eviction::{
+    BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
+};
 pub use fleet::{GpuList, GpuView, Health, NodeList, NodeReply, NodeView};
 pub use job::{
-    BlockerView, Explanation, FunnelStage, JobList, JobReply, JobState, JobView, PlacementView, PlanView,
-    Submitted, VerdictView, VerdictWord,
+    BlockerView, Explanation, FunnelStage, JobList, JobReply, JobState, JobView, LeavingStep, LeavingView,
+    PlacementView, PlanView, PromiseView, Submitted, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};
@@ -57,6 +61,8 @@ answers! {
     TenantList = "wharf.v1.tenants";
     Summary = "wharf.v1.summary";
     HistoryList = "wharf.v1.history";
+    EvictionReply = "wharf.v1.eviction";
+    EvictionList = "wharf.v1.evictions";
     PolicyView = "wharf.v1.policy";
 }
 
@@ -73,6 +79,13 @@ pub fn gpus(units: GpuUnits) -> f64 {
 /// A count of thousandths as a number. Beyond four million the wire shows that many: no fleet is that large.
 pub fn thousandths(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / 1000.0
+}
+
+/// GPU-milliseconds as GPU-seconds. A large gang soon has more of them than [`thousandths`] can count.
+pub fn gpu_seconds(gpu_millis: u64) -> f64 {
+    let low = |count: u64| f64::from(u32::try_from(count & u64::from(u32::MAX)).unwrap_or(u32::MAX));
+    let seconds = gpu_millis / 1000;
+    low(seconds >> 32) * 4_294_967_296.0 + low(seconds) + low(gpu_millis % 1000) / 1000.0
 }
 
 #[cfg(test)]

@@ -31,13 +31,13 @@ Start here
 Jobs
   submit     Hand in a job
   plan       Ask what would happen to a job, without handing it in
-  explain    Say why a job, tenant, node or GPU is as it is
+  explain    Say why a job, tenant, node or GPU is as it is, or why somebody was evicted
   cancel     Take a job back
   evict      Ask a job to save its work, leave and wait again
 
 Fleet
   top        Watch the whole fleet on one screen
-  get        List jobs, nodes, gpus, tenants, history, or show the policy
+  get        List jobs, nodes, gpus, tenants, evictions, history, or show the policy
   cordon     Keep new work off a node
   uncordon   Let new work come to a node again
 
@@ -82,13 +82,13 @@ pub(crate) enum Command {
     Submit(SubmitArgs),
     /// Ask what would happen to a job, without handing it in
     Plan(PlanArgs),
-    /// Say why a job, tenant, node or GPU is as it is
+    /// Say why a job, tenant, node or GPU is as it is, or why somebody was evicted
     Explain(ExplainArgs),
     /// Take a job back
     Cancel(JobNameArgs),
     /// Ask a job to save its work, leave and wait again
     Evict(JobNameArgs),
-    /// List jobs, nodes, gpus, tenants, history, or show the policy
+    /// List jobs, nodes, gpus, tenants, evictions, history, or show the policy
     Get(GetArgs),
     /// Watch the whole fleet on one screen
     Top(TopArgs),
@@ -227,7 +227,7 @@ Examples:
   wharf plan --name big --tenant lab/nlp --tasks 4 --gpus 8
   wharf plan -f job.yaml && wharf submit job.yaml     submit only what starts at once
 
-Exit codes: 0 would start now, 1 would wait, 2 can never be placed, 3 refused.")]
+Exit codes: 0 would start right away, 1 would wait, also for others to leave, 2 can never be placed, 3 refused.")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
@@ -244,9 +244,10 @@ Examples:
   wharf explain job/lab/nlp/llama-70b  by tenant and name
   wharf explain tenant/lab/nlp
   wharf explain node/n1
-  wharf explain gpu/n1:3")]
+  wharf explain gpu/n1:3
+  wharf explain eviction/18234         who had to leave for whom, by which rule, at what price")]
 pub(crate) struct ExplainArgs {
-    /// job/NAME, tenant/PATH, node/NAME or gpu/NODE:INDEX; a bare name is a job
+    /// job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX or eviction/ID; a bare name is a job
     #[arg(value_name = "WHAT")]
     pub(crate) what: String,
     /// How the answer is written
@@ -303,6 +304,9 @@ pub(crate) enum Listed {
     /// Tenants: what each is promised, may use and uses
     #[value(alias = "tenant")]
     Tenants,
+    /// Who had to leave for whom, newest first
+    #[value(alias = "eviction")]
+    Evictions,
     /// The policy in force
     Policy,
     /// What is over, newest first
@@ -316,6 +320,8 @@ Examples:
   wharf get jobs --tenant lab/nlp --state waiting
   wharf get nodes -o wide
   wharf get jobs -o name | xargs -n1 wharf cancel
+  wharf get tenants -o wide            with what each has borrowed and lent
+  wharf get evictions --tenant lab/nlp --limit 20
   wharf get history --kind receipt --limit 20
 
 ALLOC is what is handed out, SM what the hardware really does with it; ? is what nobody knows.")]
@@ -326,19 +332,22 @@ pub(crate) struct GetArgs {
     /// How it is written
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: ListFormat,
-    /// Only of this tenant and those below it (jobs, tenants, history)
+    /// Only of this tenant and those below it (jobs, tenants, evictions, history)
     #[arg(long, value_name = "PATH")]
     pub(crate) tenant: Option<String>,
     /// Only in this state (jobs)
     #[arg(long, value_parser = state)]
     pub(crate) state: Option<JobState>,
-    /// Only rows of this kind, job or receipt (history)
+    /// Only of this job, by NAME or TENANT/NAME (evictions)
+    #[arg(long, value_name = "JOB")]
+    pub(crate) job: Option<String>,
+    /// Only rows of this kind: job, receipt or eviction (history)
     #[arg(long, value_parser = kind)]
     pub(crate) kind: Option<HistoryKind>,
     /// Only of jobs with this name (history)
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// At most so many rows (history)
+    /// At most so many rows (evictions, history)
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u32>,
     /// Leave the line of headers out
@@ -353,8 +362,9 @@ fn state(word: &str) -> Result<JobState, String> {
 }
 
 fn kind(word: &str) -> Result<HistoryKind, String> {
-    let known = [HistoryKind::Job, HistoryKind::Receipt].into_iter().find(|kind| kind.word() == word);
-    known.ok_or_else(|| "a kind is one of: job, receipt".to_owned())
+    let words = HistoryKind::ALL.map(HistoryKind::word).join(", ");
+    let known = HistoryKind::ALL.into_iter().find(|kind| kind.word() == word);
+    known.ok_or_else(|| format!("a kind is one of: {words}"))
 }
 
 /// `wharf top`.

@@ -13,6 +13,7 @@ pub(crate) mod submit;
 
 mod ask;
 mod beside;
+mod eviction;
 mod verdict;
 
 use wharf_api::client::Client;

@@ -6,6 +6,7 @@ mod trace;
 use std::io::Write;
 use std::process::ExitCode;
 
+use wharf_sim::cases::deliberate::Deliberate;
 use wharf_sim::cases::{Case, CaseResult};
 use wharf_sim::random::RandomRun;
 
@@ -47,30 +48,61 @@ fn random(run: RandomRun, format: Format) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(1))
 }
 
+/// How the cases of a file came out.
+#[derive(Default)]
+struct Tally {
+    agree: usize,
+    deliberate: Vec<&'static Deliberate>,
+    differ: Vec<String>,
+    open: usize,
+    broken: usize,
+}
+
 /// One result a line on standard output; the sum on standard error.
 fn cases(text: &str) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    let (mut agree, mut differ, mut open, mut broken) = (0, Vec::new(), 0, 0);
+    let mut tally = Tally::default();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match Case::parse(line).and_then(|case| case.run()) {
             Ok(result) => {
                 writeln!(out, "{}", serde_json::to_string(&result)?)?;
-                match result {
-                    CaseResult { ok: Some(true), .. } => agree += 1,
-                    CaseResult { ok: Some(false), id, .. } => differ.push(id),
-                    CaseResult { ok: None, .. } => open += 1,
-                }
+                tally.count(result);
             }
             Err(error) => {
                 eprintln!("line {}: {error}", number + 1);
-                broken += 1;
+                tally.broken += 1;
             }
         }
     }
-    eprintln!("{agree} agree, {} differ, {open} without expectation, {broken} not readable", differ.len());
-    if !differ.is_empty() {
-        eprintln!("differ: {}", differ.join(" "));
+    eprint!("{}", tally.text());
+    Ok(if tally.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl Tally {
+    fn count(&mut self, result: CaseResult) {
+        match (result.ok, Deliberate::of(&result)) {
+            (Some(true), _) => self.agree += 1,
+            (None, _) => self.open += 1,
+            (Some(false), Some(known)) => self.deliberate.push(known),
+            (Some(false), None) => self.differ.push(result.id),
+        }
     }
-    let clean = differ.is_empty() && broken == 0;
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
+
+    fn text(&self) -> String {
+        let Self { agree, deliberate, differ, open, broken } = self;
+        let mut lines = vec![format!(
+            "{agree} agree, {} differ, {} deliberate, {open} without expectation, {broken} not readable",
+            differ.len(),
+            deliberate.len()
+        )];
+        lines.extend(deliberate.iter().map(|known| format!("deliberate: {}: {}", known.id, known.reason)));
+        if !differ.is_empty() {
+            lines.push(format!("differ: {}", differ.join(" ")));
+        }
+        crate::output::lines(&lines)
+    }
+
+    fn is_clean(&self) -> bool {
+        self.differ.is_empty() && self.broken == 0
+    }
 }

@@ -42,8 +42,10 @@ pub struct Snapshot {
 pub enum HistoryKind {
     /// A job that ended.
     Job,
-    /// Why something was placed or evicted.
+    /// Why something was placed, asked to leave or queued again.
     Receipt,
+    /// Why something had to leave for another job.
+    Eviction,
 }
 
 /// A fact about the past, kept beside the journal: state holds live things only.
@@ -72,6 +74,8 @@ pub struct HistoryQuery {
     pub tenant: Option<String>,
     /// Only rows of jobs with this name.
     pub name: Option<String>,
+    /// Only the row that was projected from this event.
+    pub index: Option<Index>,
     /// At most this many.
     pub limit: usize,
 }

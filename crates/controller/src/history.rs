@@ -1,12 +1,16 @@
 //! What history learns from events: finished jobs and receipts. State holds live things only.
 
+mod eviction;
+
 use serde::{Deserialize, Serialize};
-use wharf_engine::event::{Asker, Event, Eviction, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, Why};
+use wharf_engine::event::{Asker, Event, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Timestamp};
 
 use crate::disk::{HistoryKind, HistoryRow, Index};
+
+pub use eviction::{EvictionReceipt, Resource, Stood};
 
 /// The body of a row about a finished job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,35 +80,14 @@ pub enum Receipt {
     },
 }
 
-/// Why something had to leave, for whom, and at what price.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EvictionReceipt {
-    /// Identity of who had to leave, in hexadecimal.
-    pub uid: String,
-    /// Which tasks of it.
-    pub tasks: Vec<u32>,
-    /// All of it, or surplus tasks of an elastic job.
-    pub whole: bool,
-    /// By which rule.
-    pub why: Why,
-    /// Identity of who benefits, in hexadecimal.
-    pub beneficiary_uid: String,
-    /// Whose job that is.
-    pub beneficiary_tenant: String,
-    /// And its name.
-    pub beneficiary: String,
-    /// Work of each task since its last checkpoint.
-    pub lost_ms: u64,
-    /// Lost work and restart.
-    pub cost_gpu_ms: u64,
-    /// What the beneficiary gains by not waiting; a guarantee does not ask.
-    pub gain_gpu_ms: Option<u64>,
-    /// The tenant that this carries below its line, where one job could not be divided.
-    pub below_line: Option<String>,
-    /// By so much of what is short: 1/3000 of a GPU, thousandths of a core, or bytes.
-    pub below_line_by: Option<u64>,
-    /// The policy it was decided by.
-    pub policy: u32,
+impl EvictionReceipt {
+    /// The receipt in a row about an eviction; `None` for every other row.
+    pub fn of(row: &HistoryRow) -> Option<Self> {
+        match serde_json::from_str(&row.body) {
+            Ok(Receipt::Evicted(receipt)) => Some(*receipt),
+            Ok(Receipt::Placed { .. } | Receipt::Asked { .. } | Receipt::Requeued { .. }) | Err(_) => None,
+        }
+    }
 }
 
 /// The row that an event adds to history, seen from the state before it.
@@ -133,8 +116,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
             (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
         }
         Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, .. }) => {
-            let body = evicted(state, *job, tasks, receipt)?;
-            (*job, HistoryKind::Receipt, json(&Receipt::Evicted(Box::new(body))))
+            let body = eviction::receipt(state, *job, tasks, receipt)?;
+            (*job, HistoryKind::Eviction, json(&Receipt::Evicted(Box::new(body))))
         }
         Event::Jobs(JobsEvent::Requeued { job, at, .. }) => {
             let known = state.jobs.get(*job)?;
@@ -149,26 +132,6 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();
     Some(HistoryRow { index, kind, at: now.0, tenant, name: job.spec.name.clone(), body })
-}
-
-fn evicted(state: &State, job: JobId, tasks: &[u32], receipt: &Eviction) -> Option<EvictionReceipt> {
-    let Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy } = receipt;
-    let (victim, winner) = (state.jobs.get(job)?, state.jobs.get(*beneficiary)?);
-    Some(EvictionReceipt {
-        uid: uid(victim),
-        tasks: tasks.to_vec(),
-        whole: *whole,
-        why: *why,
-        beneficiary_uid: uid(winner),
-        beneficiary_tenant: state.tenants.path(winner.spec.tenant).to_owned(),
-        beneficiary: winner.spec.name.clone(),
-        lost_ms: lost.0,
-        cost_gpu_ms: *cost,
-        gain_gpu_ms: *gain,
-        below_line: straddles.map(|straddle| state.tenants.path(straddle.tenant).to_owned()),
-        below_line_by: straddles.map(|straddle| straddle.short),
-        policy: *policy,
-    })
 }
 
 fn finished(state: &State, id: JobId, outcome: Outcome, at: Timestamp) -> Option<FinishedJob> {

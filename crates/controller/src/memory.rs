@@ -190,11 +190,12 @@ impl Disk for MemoryDisk {
 }
 
 fn is_asked_for(row: &HistoryRow, query: &HistoryQuery) -> bool {
-    let HistoryQuery { kind, tenant, name, limit: _ } = query;
+    let HistoryQuery { kind, tenant, name, index, limit: _ } = query;
     let kind_fits = kind.is_none_or(|kind| row.kind == kind);
     let tenant_fits = tenant.as_ref().is_none_or(|path| is_within(&row.tenant, path));
     let name_fits = name.as_ref().is_none_or(|name| row.name == *name);
-    kind_fits && tenant_fits && name_fits
+    let index_fits = index.is_none_or(|index| row.index == index);
+    kind_fits && tenant_fits && name_fits && index_fits
 }
 
 /// True for the path itself and for what lies below it, not for a sibling whose name begins alike.

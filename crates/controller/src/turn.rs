@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use wharf_engine::decide::Decision;
-use wharf_engine::event::Event;
+use wharf_engine::event::{Event, LedgerEvent, Why};
 use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
-use wharf_engine::plan::{Memory, Plan, plan};
+use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
 
@@ -76,6 +76,32 @@ pub struct Figures {
     pub gaps: u64,
     /// Snapshots written.
     pub snapshots: u64,
+    /// Evictions by the rules.
+    pub evictions: Evictions,
+}
+
+/// How often the rules evicted, by rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evictions {
+    /// For a guarantee.
+    pub guarantee: u64,
+    /// For a fair share.
+    pub fair_share: u64,
+    /// For a higher class or priority.
+    pub preempt: u64,
+    /// To make room in one piece.
+    pub moved: u64,
+}
+
+impl Evictions {
+    fn count(&mut self, why: Why) {
+        match why {
+            Why::Guarantee => self.guarantee += 1,
+            Why::FairShare => self.fair_share += 1,
+            Why::Preempt => self.preempt += 1,
+            Why::Move => self.moved += 1,
+        }
+    }
 }
 
 /// One control plane over one disk and one world.
@@ -288,6 +314,9 @@ impl<D: Disk, W: World> Controller<D, W> {
     }
 
     fn happened(&mut self, event: &Event) {
+        if let Event::Ledger(LedgerEvent::Evicted { receipt, .. }) = event {
+            self.figures.evictions.count(receipt.why);
+        }
         self.rows.extend(history::project(&self.state, event, self.state.index(), self.now));
         self.state.apply(event);
         self.records.push(codec::encode(event, self.now.0));
@@ -376,21 +405,33 @@ fn missing_sets(state: &State, strings: &Strings, submission: &Submission) -> Ve
     [nodes, devices].into_iter().flatten().filter_map(|source| strings.compile(source)).collect()
 }
 
-/// What a submission would lead to: the state after it and the plan that follows, by the same code, on a copy.
+/// What a submission would lead to.
+pub struct WhatIf {
+    /// The state after it and the plan that follows.
+    pub state: State,
+    /// The job it would be.
+    pub job: JobId,
+    /// Who would have to leave for it.
+    pub victims: Vec<Evicted>,
+}
+
+/// What a submission would lead to, by the same code, on a copy.
 pub fn what_if(
     state: &State,
     strings: &Strings,
     submission: &Submission,
     now: Timestamp,
-) -> Result<(State, JobId), Rejection> {
+) -> Result<WhatIf, Rejection> {
     let mut copy = state.clone();
     let missing = missing_sets(state, strings, submission);
     let defined = copy.decide(&Input::DefineSets(missing), now)?;
     copy.apply_all(&defined.events);
     let decision = copy.decide(&Input::Submit(Box::new(submission.clone())), now)?;
     copy.apply_all(&decision.events);
-    let made = plan(&copy, copy.tenants.policy(), &Memory::default(), now);
+    let mut made = plan(&copy, copy.tenants.policy(), &Memory::default(), now);
     let events = made.events(&copy, now);
     copy.apply_all(&events);
-    Ok((copy, decision.job.expect("a submission is about a job")))
+    let job = decision.job.expect("a submission is about a job");
+    made.evictions.retain(|evicted| evicted.receipt.beneficiary == job);
+    Ok(WhatIf { state: copy, job, victims: made.evictions })
 }

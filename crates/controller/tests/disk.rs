@@ -409,6 +409,7 @@ fn ask(dice: &mut Dice, disks: [&mut dyn Disk; 2], held: &mut Term) -> [String; 
         4..=6 => told(read(disk, index.saturating_sub(3))),
         7 => told(disk.snapshot()),
         8 => told(disk.history(&HistoryQuery { tenant: Some("bb".to_owned()), ..all(5) })),
+        9 => told(disk.history(&HistoryQuery { index: Some(index.saturating_sub(1)), ..all(5) })),
         _ => {
             let history = std::slice::from_ref(&row);
             told(disk.append(Batch { term, expected: index, records: &records, history }))

@@ -3,6 +3,7 @@
 //! A client that sends its head or body too slowly is cut off, a body over the limit is refused before it is
 //! read, and the number of open connections is bounded. What is not HTTP gets a 400 from the parser.
 
+mod evictions;
 mod fleet;
 mod jobs;
 mod system;
@@ -39,6 +40,11 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The most connections at once.
 const CONNECTIONS_MAX: usize = 1024;
+
+/// Rows of history that are given unless more are asked for.
+const ROWS_DEFAULT: usize = 100;
+/// The most rows of history in one answer.
+const ROWS_MAX: usize = 10_000;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -115,9 +121,11 @@ fn router(shared: Shared) -> Router {
         .route("/v1/nodes", get(fleet::nodes))
         .route("/v1/nodes/{node}/cordon", post(fleet::cordon).delete(fleet::uncordon))
         .route("/v1/gpus", get(fleet::gpus))
-        .route("/v1/tenants", get(fleet::tenants))
+        .route("/v1/tenants", get(fleet::tenant_list))
         .route("/v1/summary", get(fleet::summary))
         .route("/v1/history", get(system::history))
+        .route("/v1/evictions", get(evictions::list))
+        .route("/v1/evictions/{eviction}", get(evictions::one))
         .route("/v1/policy", get(system::policy))
         .route("/metrics", get(system::metrics))
         .route("/healthz", get(system::healthz))

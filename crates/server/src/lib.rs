@@ -4,11 +4,17 @@
 //! that nobody ever sees a state that is not committed. HTTP handlers translate and wait.
 
 pub mod desk;
+mod eviction;
 mod http;
+mod leaving;
 pub mod metrics;
 pub mod policy;
 mod rejection;
+mod tenants;
 mod text;
 mod view;
 
 pub use http::{Serving, serve};
+
+#[cfg(test)]
+mod tests;

@@ -7,16 +7,18 @@ use std::sync::PoisonError;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
-use wharf_controller::turn::Glance;
+use wharf_api::v1::Rule;
+use wharf_controller::turn::{Evictions, Glance};
 use wharf_engine::job::Class;
 use wharf_engine::jobs::Phase;
 
 use crate::desk::Decisions;
 use crate::http::pools;
+use crate::tenants;
 
 /// Every metric, by the name it has in `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +59,17 @@ pub enum Metric {
     PolicyError,
     /// Tasks that run and should not.
     Orphans,
+    /// Evictions by the rules.
+    Evictions,
+    /// Jobs whose places are set aside.
+    Promises,
+    /// Lines of tenants in GPUs.
+    TenantGpus,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::GpusTotal,
         Self::GpusHealthy,
         Self::GpusAllocated,
@@ -80,6 +88,9 @@ impl Metric {
         Self::PolicyVersion,
         Self::PolicyError,
         Self::Orphans,
+        Self::Evictions,
+        Self::Promises,
+        Self::TenantGpus,
     ];
 
     /// Its name, as it is registered; counters get `_total` when they are shown.
@@ -103,6 +114,9 @@ impl Metric {
             Self::PolicyVersion => "wharf_policy_version",
             Self::PolicyError => "wharf_policy_error",
             Self::Orphans => "wharf_orphans",
+            Self::Evictions => "wharf_evictions",
+            Self::Promises => "wharf_promises",
+            Self::TenantGpus => "wharf_tenant_gpus",
         }
     }
 
@@ -133,6 +147,11 @@ impl Metric {
                 "1 while the policy directory has an error and the policy before it stays in force"
             }
             Self::Orphans => "Tasks that run and should not, and are being stopped",
+            Self::Evictions => "Jobs, or surplus tasks of one, that a rule made leave since start, by rule",
+            Self::Promises => "Jobs whose places are set aside until those who leave them are gone",
+            Self::TenantGpus => {
+                "GPUs of a tenant with everyone below it, by resource and line; absent where a line is unlimited"
+            }
         }
     }
 }
@@ -153,6 +172,18 @@ struct InState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByRule {
+    rule: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfTenant {
+    tenant: String,
+    resource: String,
+    line: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Quantile {
     quantile: String,
 }
@@ -164,6 +195,8 @@ pub fn render(glance: &Glance<'_>, decisions: &Decisions, policy_error: bool) ->
     let mut registry = Registry::default();
     fleet(&mut registry, glance);
     jobs(&mut registry, glance);
+    evictions(&mut registry, glance);
+    lines(&mut registry, glance);
     journal(&mut registry, glance, policy_error);
     latency(&mut registry, decisions);
     let mut text = String::new();
@@ -217,6 +250,47 @@ fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
     }
     registry.register(Metric::JobsPending.name(), Metric::JobsPending.help(), pending);
     registry.register(Metric::JobsActive.name(), Metric::JobsActive.help(), active);
+}
+
+fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
+    let by_rule = Family::<ByRule, Counter>::default();
+    let Evictions { guarantee, fair_share, preempt, moved } = glance.figures.evictions;
+    let counts = [
+        (Rule::Guarantee, guarantee),
+        (Rule::FairShare, fair_share),
+        (Rule::Preempt, preempt),
+        (Rule::Move, moved),
+    ];
+    for (rule, count) in counts {
+        by_rule.get_or_create(&ByRule { rule: rule.word().to_owned() }).inc_by(count);
+    }
+    registry.register(Metric::Evictions.name(), Metric::Evictions.help(), by_rule);
+    let promises = u64::try_from(glance.state.promises.iter().count()).unwrap_or(u64::MAX);
+    registry.register(Metric::Promises.name(), Metric::Promises.help(), ConstGauge::new(promises));
+}
+
+fn lines(registry: &mut Registry, glance: &Glance<'_>) {
+    let family = Floats::<OfTenant>::default();
+    for tenant in tenants::all(glance.state) {
+        for line in tenants::gpu_lines(&tenant) {
+            let values = [
+                ("guaranteed", line.guaranteed),
+                ("limit", line.limit),
+                ("fair_share", Some(line.fair_share)),
+                ("used", Some(line.used)),
+                ("borrowed", Some(line.borrowed)),
+                ("lent", Some(line.lent)),
+                ("demand", Some(line.demand)),
+            ];
+            for (word, value) in values {
+                let (tenant, resource) = (tenant.path.clone(), line.resource.clone());
+                if let Some(value) = value {
+                    family.get_or_create(&OfTenant { tenant, resource, line: word }).set(value);
+                }
+            }
+        }
+    }
+    registry.register(Metric::TenantGpus.name(), Metric::TenantGpus.help(), family);
 }
 
 fn journal(registry: &mut Registry, glance: &Glance<'_>, policy_error: bool) {

@@ -1,18 +1,25 @@
 //! Reasons as sentences. The engine gives enums with numbers; words are made here, once, for every reader.
 
+use std::collections::BTreeSet;
+
 use wharf_engine::state::State;
-use wharf_engine::units::Timestamp;
+use wharf_engine::units::{JobId, Timestamp};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
 
+use crate::leaving::in_the_way;
+
 /// One sentence that says why.
-pub(crate) fn sentence(state: &State, reason: Reason, now: Timestamp) -> String {
+pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp) -> String {
     match reason {
         Reason::Running => "it runs".to_owned(),
         Reason::Starting => "it has its places and is being started".to_owned(),
-        Reason::Repairing => "it lost a task, is below its minimum and waits to be repaired".to_owned(),
-        Reason::Promised => {
-            "its places are set aside; it starts when those who leave them are gone".to_owned()
+        Reason::Repairing => {
+            let end = until(state, job, reason).map_or_else(String::new, |until| {
+                format!("; unless it is within {} s, it ends and waits whole", seconds(until, now))
+            });
+            format!("it lost tasks, is below its minimum and waits to be repaired{end}")
         }
+        Reason::Promised => promised(state, job),
         Reason::Fixed { tenant } => format!(
             "it may not be evicted in time, so it may not borrow; the guarantee of {} leaves no room for it",
             state.tenants.path(tenant)
@@ -20,10 +27,50 @@ pub(crate) fn sentence(state: &State, reason: Reason, now: Timestamp) -> String 
         Reason::Leaving => "it is letting go of its places".to_owned(),
         Reason::Startable => "it can start with the next decision".to_owned(),
         Reason::BackingOff { until } => {
-            format!("a task of it failed; it is tried again in {} s", (until - now).0.div_ceil(1000))
+            format!("a task of it failed; it is tried again in {} s", seconds(until, now))
         }
         Reason::Short(shortfall) => short(state, shortfall),
     }
+}
+
+/// When a reason is over at the latest, where time alone ends it.
+pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timestamp> {
+    match reason {
+        Reason::BackingOff { until } => Some(until),
+        Reason::Repairing => state.ledger.holding(job).and_then(|holding| holding.repair_by),
+        Reason::Running
+        | Reason::Starting
+        | Reason::Leaving
+        | Reason::Promised
+        | Reason::Fixed { .. }
+        | Reason::Startable
+        | Reason::Short(_) => None,
+    }
+}
+
+fn seconds(until: Timestamp, now: Timestamp) -> u64 {
+    (until - now).0.div_ceil(1000)
+}
+
+fn promised(state: &State, job: JobId) -> String {
+    match still_there(state, job) {
+        None => "its places are set aside; it starts with one of the next decisions".to_owned(),
+        Some(who) => {
+            format!("its places are set aside; it starts when those who still have to leave are gone: {who}")
+        }
+    }
+}
+
+/// How many still have to leave the places of a job, in words: `3 tasks of 2 jobs`.
+pub(crate) fn still_there(state: &State, job: JobId) -> Option<String> {
+    let in_the_way = in_the_way(state, job);
+    let jobs: BTreeSet<JobId> = in_the_way.iter().map(|&(job, _)| job).collect();
+    let counted = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    let tasks = in_the_way.len();
+    (tasks > 0).then(|| format!("{} of {}", counted(tasks, "task"), counted(jobs.len(), "job")))
 }
 
 /// What is missing, and where.

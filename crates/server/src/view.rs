@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{
-    BlockerView, FunnelStage, GpuView, Health, JobState, JobView, LineView, NodeView, PlacementView,
-    TenantView, VerdictView, VerdictWord, gpus, thousandths,
+    BlockerView, FunnelStage, GpuView, Health, JobState, JobView, NodeView, PlacementView, VerdictView,
+    VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
 use wharf_engine::catalogue;
@@ -12,10 +12,8 @@ use wharf_engine::event::{Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
 use wharf_engine::job::GpuAsk;
 use wharf_engine::jobs::{Job, KindKey, Phase};
-use wharf_engine::policy::{Amount, Quota};
 use wharf_engine::state::State;
-use wharf_engine::tree::{Meter, Tree};
-use wharf_engine::units::{GpuUnits, JobId, NodeId, TenantId, Timestamp};
+use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
 use wharf_engine::verdict::{Funnel, Quantity, Reason, Shortfall, Verdict};
 
 use crate::text;
@@ -65,7 +63,7 @@ impl<'a> Verdicts<'a> {
             known.or_insert_with_key(|key| self.state.funnel(key, self.state.tenants.policy())).clone()
         };
         let verdict = self.state.verdict_with(id, funnel, self.now).expect("a live job has a verdict");
-        verdict_view(self.state, &verdict, self.now)
+        verdict_view(self.state, id, &verdict, self.now)
     }
 }
 
@@ -88,7 +86,8 @@ pub(crate) fn placements(state: &State, holding: Option<&Holding>) -> Vec<Placem
     tasks.map(|task| placement(state, &task.place)).collect()
 }
 
-fn placement(state: &State, place: &Placement) -> PlacementView {
+/// A place as the API shows it.
+pub(crate) fn placement(state: &State, place: &Placement) -> PlacementView {
     let node = state.fleet.node(place.node).map_or("?", |node| node.facts.name.as_str());
     PlacementView {
         task: place.task,
@@ -99,7 +98,7 @@ fn placement(state: &State, place: &Placement) -> PlacementView {
 }
 
 /// A verdict as the API shows it.
-pub(crate) fn verdict_view(state: &State, verdict: &Verdict, now: Timestamp) -> VerdictView {
+pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Timestamp) -> VerdictView {
     let word = match verdict.reason {
         Reason::Running | Reason::Repairing => VerdictWord::Running,
         Reason::Starting => VerdictWord::Starting,
@@ -117,7 +116,7 @@ pub(crate) fn verdict_view(state: &State, verdict: &Verdict, now: Timestamp) -> 
     VerdictView {
         verdict: word,
         reason: Some(verdict.reason.token().to_owned()),
-        text: text::sentence(state, verdict.reason, now),
+        text: text::sentence(state, job, verdict.reason, now),
         need: short.map(|(need, _)| need),
         have: short.map(|(_, have)| have),
         funnel: stages
@@ -126,6 +125,7 @@ pub(crate) fn verdict_view(state: &State, verdict: &Verdict, now: Timestamp) -> 
         // Stages after the first that fails leave no more than it does: they say nothing new.
         blockers: blocker(verdict.reason).into_iter().collect(),
         ahead: verdict.funnel.as_ref().map(|_| verdict.ahead),
+        until_ms: text::until(state, job, verdict.reason).map(|until| until.0),
         policy_version: verdict.policy,
         basis: verdict.basis,
     }
@@ -231,83 +231,6 @@ fn health(node: &Node, healthy: bool) -> Health {
         (false, _) => Health::Unknown,
         (true, true) => Health::Healthy,
         (true, false) => Health::Failed,
-    }
-}
-
-/// Every tenant of the policy, with everyone below it counted in.
-pub(crate) fn tenants(state: &State) -> Vec<TenantView> {
-    let policy = state.tenants.policy();
-    let tree = Tree::resolve(policy, state);
-    let used = tree.subtree_use(&tree.own_use(state));
-    let demand = tree.subtree_demand(&tree.own_demand(state));
-    let shares = tree.fair_shares(&demand, &tree.capacity(state));
-    let counts = job_counts(state);
-    let shown = policy.tenants.iter().filter_map(|tenant| state.tenants.named(&tenant.path));
-    shown
-        .map(|id| {
-            let line = &tree.lines[id.index()];
-            // CPU and memory that nobody meters are no line of a tenant's.
-            let told = |meter: &usize| {
-                tree.meters[*meter].per_gpu().is_some() || line.quotas[*meter] != Quota::UNMETERED
-            };
-            let lines = (0..tree.meters.len()).filter(told).map(|meter| LineView {
-                resource: resource(state, tree.meters[meter]),
-                guaranteed: limited(tree.meters[meter], line.quotas[meter].guaranteed),
-                limit: limited(tree.meters[meter], line.quotas[meter].limit),
-                fair_share: metered(tree.meters[meter], shares[id.index()][meter]),
-                used: metered(tree.meters[meter], used[id.index()][meter]),
-                demand: metered(tree.meters[meter], demand[id.index()][meter]),
-            });
-            let (waiting, running) = counts.get(&id).copied().unwrap_or_default();
-            TenantView {
-                path: state.tenants.path(id).to_owned(),
-                lines: lines.collect(),
-                weight: line.weight,
-                priority: line.priority,
-                waiting,
-                running,
-            }
-        })
-        .collect()
-}
-
-fn job_counts(state: &State) -> BTreeMap<TenantId, (u32, u32)> {
-    let mut counts: BTreeMap<TenantId, (u32, u32)> = BTreeMap::new();
-    for (_, job) in state.jobs.iter() {
-        for tenant in state.tenants.lineage(job.spec.tenant) {
-            let (waiting, running) = counts.entry(tenant).or_default();
-            if job.phase == Phase::Waiting {
-                *waiting += 1;
-            } else {
-                *running += 1;
-            }
-        }
-    }
-    counts
-}
-
-fn resource(state: &State, meter: Meter) -> String {
-    match meter {
-        Meter::AnyGpu => "gpus".to_owned(),
-        Meter::Gpu(pool) => state.fleet.model(pool).to_owned(),
-        Meter::Cpu => "cpu".to_owned(),
-        Meter::Memory => "memory_gib".to_owned(),
-    }
-}
-
-fn metered(meter: Meter, amount: u64) -> f64 {
-    match meter {
-        Meter::AnyGpu => gpus(GpuUnits::from_parts(amount / 1000)),
-        Meter::Gpu(_) => gpus(GpuUnits::from_parts(amount)),
-        Meter::Cpu => thousandths(amount),
-        Meter::Memory => thousandths((amount / (1 << 20)).saturating_mul(1000) / 1024),
-    }
-}
-
-fn limited(meter: Meter, amount: Amount) -> Option<f64> {
-    match amount {
-        Amount::Unlimited => None,
-        Amount::Of(amount) => Some(metered(meter, amount)),
     }
 }
 

@@ -16,7 +16,8 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::{NodeReport, Sample, Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
-use wharf_engine::input::{ObservedGpu, ObservedNode};
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode};
+use wharf_engine::policy::{Policy, Tenant};
 use wharf_engine::units::Timestamp;
 use wharf_server::desk::Decisions;
 use wharf_server::metrics::{Metric, render};
@@ -130,6 +131,8 @@ fn shown_metrics() -> BTreeMap<String, String> {
 /// `/metrics` of a control plane for which nothing is unknown, because what is not known is not shown.
 fn rendered() -> String {
     let mut controller = Controller::open(MemoryDisk::new(), OneGpu, Settings::default()).unwrap();
+    let policy = Policy { tenants: vec![Tenant::without_lines("lab")], ..Policy::default() };
+    controller.turn(&[Input::ApplyPolicy(policy)]).unwrap();
     let mut times = Histogram::new(3).unwrap();
     times.record(1).unwrap();
     let decisions: Decisions = Arc::new(Mutex::new(times));

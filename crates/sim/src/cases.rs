@@ -3,6 +3,7 @@
 //! A case is one JSON object a line. It is decided by the engine itself, on a world that does at once what it is
 //! told; it has settled when five further plans change nothing.
 
+pub mod deliberate;
 mod devices;
 
 use std::collections::BTreeMap;

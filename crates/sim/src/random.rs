@@ -409,9 +409,9 @@ impl Run {
             let live = self.leader().state().jobs.with_uid(uid).is_some();
             let query = HistoryQuery {
                 kind: Some(HistoryKind::Job),
-                tenant: None,
                 name: Some(name.clone()),
                 limit: 1,
+                ..HistoryQuery::default()
             };
             // A crash that was armed and not used up strikes here once.
             let rows = self.disk.history(&query).or_else(|_| self.disk.history(&query));

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wharf_engine::job::Class;
 
+use super::VictimView;
+
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobView {
@@ -105,6 +107,9 @@ pub struct VerdictView {
     pub blockers: Vec<BlockerView>,
     /// Jobs that are served before it.
     pub ahead: Option<u32>,
+    /// When the reason is over at the latest: the next try, or the end of a repair; `null` where time alone ends nothing.
+    #[serde(default)]
+    pub until_ms: Option<u64>,
     /// The policy it was judged by.
     pub policy_version: u32,
     /// The journal index it was judged at.
@@ -201,6 +206,53 @@ pub struct Explanation {
     pub schema: String,
     /// The job, whose verdict is complete here.
     pub job: JobView,
+    /// Ids of its evictions, newest first; the oldest of very many are left out.
+    #[serde(default)]
+    pub evictions: Vec<u64>,
+    /// Places that are set aside for it.
+    #[serde(default)]
+    pub promise: Option<PromiseView>,
+}
+
+/// Places that are set aside for a job until those who leave them are gone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PromiseView {
+    /// Since when.
+    pub since_ms: u64,
+    /// Where its tasks will go.
+    pub places: Vec<PlacementView>,
+    /// Who still has to leave them.
+    pub leaving: Vec<LeavingView>,
+}
+
+/// A task that still has to leave a place that is promised to somebody else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeavingView {
+    /// Name of its job.
+    pub job: String,
+    /// Tenant of its job.
+    pub tenant: String,
+    /// Where it is.
+    #[serde(flatten)]
+    pub place: PlacementView,
+    /// How far it is.
+    pub step: LeavingStep,
+    /// When the step is over at the latest; `null` where that is any moment now.
+    pub deadline_ms: Option<u64>,
+    /// The eviction that told it to leave for this job; `null` where it leaves for another reason.
+    pub eviction: Option<u64>,
+}
+
+/// How far a task is on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeavingStep {
+    /// It was asked to save its work; at the deadline it is stopped.
+    Asked,
+    /// It has saved its work and is about to be stopped.
+    Saved,
+    /// It was told to stop; at the deadline it is killed.
+    Stopping,
 }
 
 /// What would happen to a job if it were submitted now.
@@ -210,6 +262,9 @@ pub struct PlanView {
     pub schema: String,
     /// The answer.
     pub verdict: VerdictView,
-    /// Where its tasks would go.
+    /// Where its tasks would go, now or when those who have to leave are gone.
     pub placements: Vec<PlacementView>,
+    /// Who would have to leave for it.
+    #[serde(default)]
+    pub would_preempt: Vec<VictimView>,
 }

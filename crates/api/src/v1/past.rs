@@ -23,16 +23,22 @@ pub struct HistoryView {
 pub enum HistoryKind {
     /// A job that ended.
     Job,
-    /// Why something was placed or evicted.
+    /// Why something was placed, asked to leave or queued again.
     Receipt,
+    /// Why something had to leave for another job.
+    Eviction,
 }
 
 impl HistoryKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Job, Self::Receipt, Self::Eviction];
+
     /// The word used in API and flags.
     pub fn word(self) -> &'static str {
         match self {
             Self::Job => "job",
             Self::Receipt => "receipt",
+            Self::Eviction => "eviction",
         }
     }
 }

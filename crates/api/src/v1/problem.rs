@@ -134,6 +134,8 @@ codes! {
     NoSuchJob = "no_such_job", 404, 4, "No such job";
     /// No such node.
     NoSuchNode = "no_such_node", 404, 4, "No such node";
+    /// No eviction with that id in history.
+    NoSuchEviction = "no_such_eviction", 404, 4, "No such eviction";
     /// No tenant of that path in the policy.
     UnknownTenant = "unknown_tenant", 404, 4, "No such tenant";
     /// A bare name that more than one tenant uses.

@@ -66,7 +66,12 @@ fn words_of_states_are_those_of_the_wire() {
         assert_eq!(json!(state), json!(state.word()));
     }
     assert_eq!(json!(VerdictWord::RunnableNow), json!("runnable_now"));
-    assert_eq!(json!(HistoryKind::Receipt), json!(HistoryKind::Receipt.word()));
+    for kind in HistoryKind::ALL {
+        assert_eq!(json!(kind), json!(kind.word()));
+    }
+    for rule in Rule::ALL {
+        assert_eq!(json!(rule), json!(rule.word()));
+    }
 }
 
 #[test]
@@ -76,4 +81,31 @@ fn an_answer_names_its_form() {
     let read: PolicyView = serde_json::from_value(serde_json::to_value(&policy).unwrap()).unwrap();
     assert_eq!(read, policy);
     assert_eq!(read.schema(), "wharf.v1.policy");
+}
+
+#[test]
+fn gpu_seconds_are_exact_and_do_not_stop_at_four_million() {
+    assert_eq!(gpu_seconds(0).to_string(), "0");
+    assert_eq!(gpu_seconds(1_500).to_string(), "1.5");
+    assert_eq!(gpu_seconds(18_432_000_000_250).to_string(), "18432000000.25");
+}
+
+#[test]
+fn what_is_not_metered_is_the_word_unlimited() {
+    let line = LineView {
+        resource: "h100".into(),
+        guaranteed: Some(8.0),
+        limit: None,
+        fair_share: 10.0,
+        used: 9.0,
+        borrowed: 1.0,
+        lent: 0.0,
+        demand: 9.0,
+    };
+    let wire = serde_json::to_value(&line).unwrap();
+    assert_eq!((&wire["guaranteed"], &wire["limit"]), (&json!(8.0), &json!("unlimited")));
+    assert_eq!(serde_json::from_value::<LineView>(wire.clone()).unwrap(), line);
+    let mut wrong = wire;
+    wrong["limit"] = json!("lots");
+    assert!(serde_json::from_value::<LineView>(wrong).is_err());
 }

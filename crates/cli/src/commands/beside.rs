@@ -160,6 +160,8 @@ mod tests {
             limit: None,
             fair_share: 12.5,
             used: 8.0,
+            borrowed: 0.0,
+            lent: 0.0,
             demand: 40.0,
         };
         let tenant = TenantView {
@@ -173,8 +175,8 @@ mod tests {
         let expected = "\
 tenant/lab/nlp  1 running, 2 waiting, weight 1, priority 0
 
-  RESOURCE  GUARANTEED  USED  FAIR      LIMIT  DEMAND
-  h100               8     8  12.5  unlimited      40
+  RESOURCE  GUARANTEED  USED  FAIR      LIMIT  DEMAND  BORROWED  LENT
+  h100               8     8  12.5  unlimited      40         0     0
 
   why its jobs wait
       2  WaitingForRoomTogether

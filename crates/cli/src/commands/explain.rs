@@ -6,14 +6,17 @@
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
-use wharf_api::v1::{Explanation, JobState, JobView};
+use wharf_api::v1::{Explanation, JobState, JobView, LeavingStep, LeavingView, PromiseView};
 
 use super::verdict::{self, Need};
-use super::{beside, fact, job_name, next_line, place_lines, world_now};
+use super::{beside, eviction, fact, job_name, next_line, place, place_lines, world_now};
 use crate::args::{ExplainArgs, Format};
-use crate::numbers::{age, counted, number};
+use crate::numbers::{UNKNOWN, age, counted, number, span};
 use crate::output::{self, Paint, Tone};
 use crate::problem::Usage;
+
+/// The most tasks that are listed as leaving; many more are read by programs.
+const LEAVING_SHOWN_MAX: usize = 16;
 
 /// Runs it.
 pub(crate) fn run(client: &Client, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
@@ -23,6 +26,7 @@ pub(crate) fn run(client: &Client, args: &ExplainArgs) -> anyhow::Result<ExitCod
         Subject::Tenant(path) => beside::tenant(client, path, *output)?,
         Subject::Node(name) => beside::node(client, name, *output)?,
         Subject::Gpu { node, index } => beside::gpu(client, node, index, *output)?,
+        Subject::Eviction(id) => eviction::explain(client, id, *output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -34,6 +38,7 @@ enum Subject<'a> {
     Tenant(&'a str),
     Node(&'a str),
     Gpu { node: &'a str, index: u32 },
+    Eviction(u64),
 }
 
 fn subject(what: &str) -> Result<Subject<'_>, Usage> {
@@ -42,7 +47,7 @@ fn subject(what: &str) -> Result<Subject<'_>, Usage> {
     if name.is_empty() {
         return Err(wrong(
             format!("{what:?} names nothing"),
-            "write job/NAME, tenant/PATH, node/NAME or gpu/NODE:INDEX",
+            "write job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX or eviction/ID",
         ));
     }
     match kind {
@@ -56,6 +61,13 @@ fn subject(what: &str) -> Result<Subject<'_>, Usage> {
             };
             Ok(Subject::Gpu { node, index })
         }
+        "eviction" => match name.parse() {
+            Ok(id) => Ok(Subject::Eviction(id)),
+            Err(_) => Err(wrong(
+                format!("{name:?} is no eviction: its id is a number"),
+                "list them with: wharf get evictions",
+            )),
+        },
         // Not a kind: a job named by tenant and name, as the list shows it.
         _ => Ok(Subject::Job(what)),
     }
@@ -71,7 +83,7 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 
 /// The screen.
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
-    let job = &explanation.job;
+    let Explanation { schema: _, job, evictions, promise } = explanation;
     let unit = if job.gpus_per_task > 0.0 { "GPUs" } else { "tasks" };
     let least = f64::from(job.min) * if job.gpus_per_task > 0.0 { job.gpus_per_task } else { 1.0 };
     let need = Need { unit, amount: Some(job.verdict.need.unwrap_or(least)) };
@@ -80,10 +92,13 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     screen.extend(verdict::head(&job.verdict, paint));
     screen.extend(verdict::details(&job.verdict, need, paint));
     screen.push(String::new());
+    let (aside, leaves) = promise.as_ref().map(|promise| promised(promise, now)).unwrap_or_default();
     let facts = [
         ("places", place_lines(&job.placements)),
+        ("aside", aside),
+        ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
-        ("so far", vec![past(job, now)]),
+        ("so far", [past(job, now)].into_iter().chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),
     ];
@@ -93,8 +108,43 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
             screen.push(fact(label, line, paint));
         }
     }
-    screen.push(next(job, paint));
+    screen.push(next(explanation, paint));
     output::lines(&screen)
+}
+
+/// The places that are set aside for a job, and who still has to leave them.
+fn promised(promise: &PromiseView, now: Option<u64>) -> (Vec<String>, Vec<String>) {
+    let mut leaves: Vec<String> =
+        promise.leaving.iter().take(LEAVING_SHOWN_MAX).map(|leaving| leaving_line(leaving, now)).collect();
+    let hidden = promise.leaving.len().saturating_sub(LEAVING_SHOWN_MAX);
+    if hidden > 0 {
+        leaves.push(format!("and {hidden} more; -o json has all"));
+    }
+    (place_lines(&promise.places), leaves)
+}
+
+/// `job/lab/nlp/a task 0 on n1 (GPUs 0-7): asked to save its work, stopped in 4m at the latest (eviction/18234)`
+fn leaving_line(leaving: &LeavingView, now: Option<u64>) -> String {
+    let LeavingView { job, tenant, place: at, step, deadline_ms, eviction } = leaving;
+    let left = deadline_ms.zip(now).map(|(deadline, now)| span(deadline.saturating_sub(now)));
+    let left = left.unwrap_or_else(|| UNKNOWN.to_owned());
+    let how = match step {
+        LeavingStep::Asked => format!("asked to save its work, stopped in {left} at the latest"),
+        LeavingStep::Saved => "has saved its work and is about to be stopped".to_owned(),
+        LeavingStep::Stopping => format!("told to stop, killed in {left} at the latest"),
+    };
+    let receipt = eviction.map_or_else(String::new, |id| format!(" (eviction/{id})"));
+    format!("job/{tenant}/{job} task {} on {}: {how}{receipt}", at.task, place(at))
+}
+
+/// `evictions 18234, 17002, newest first`
+fn evicted(evictions: &[u64]) -> Option<String> {
+    let ids: Vec<String> = evictions.iter().map(u64::to_string).collect();
+    match ids.len() {
+        0 => None,
+        1 => Some(format!("eviction {}", ids.concat())),
+        _ => Some(format!("evictions {}, newest first", ids.join(", "))),
+    }
 }
 
 /// `batch, 4 tasks of 8 GPUs, priority 0`
@@ -127,13 +177,18 @@ fn past(job: &JobView, now: Option<u64>) -> String {
     format!("{submitted}, {started}{running}; {counts}")
 }
 
-fn next(job: &JobView, paint: Paint) -> String {
-    match job.state {
-        JobState::Waiting => {
+fn next(explanation: &Explanation, paint: Paint) -> String {
+    let job = &explanation.job;
+    match (job.state, explanation.evictions.first()) {
+        (JobState::Waiting | JobState::Leaving, Some(newest)) => {
+            let command = format!("wharf explain eviction/{newest}   who is there now: wharf top");
+            next_line(paint, "next:", &command)
+        }
+        (JobState::Waiting, None) => {
             let command = format!("wharf explain tenant/{}   who is there now: wharf top", job.tenant);
             next_line(paint, "next:", &command)
         }
-        JobState::Starting | JobState::Running | JobState::Leaving => {
+        (JobState::Starting | JobState::Running | JobState::Leaving, _) => {
             let command = format!("wharf get history --name {}", job.name);
             next_line(paint, "next:", &command)
         }
@@ -142,7 +197,9 @@ fn next(job: &JobView, paint: Paint) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{explanation, running, waiting};
+    use wharf_api::v1::VerdictWord;
+
+    use super::super::samples::{explanation, placed, running, verdict, waiting};
     use super::*;
 
     #[test]
@@ -195,6 +252,48 @@ next: wharf get history --name llama-70b
     }
 
     #[test]
+    fn a_job_that_waits_for_victims_lists_its_places_and_who_still_leaves() {
+        let leaving = |job: &str, step, deadline_ms, eviction| LeavingView {
+            job: job.into(),
+            tenant: "lab/vision".into(),
+            place: placed(0, "n1", &[0, 1], 1.0),
+            step,
+            deadline_ms,
+            eviction,
+        };
+        let promise = PromiseView {
+            since_ms: 1_700_000,
+            places: vec![placed(0, "n1", &[0, 1], 1.0)],
+            leaving: vec![
+                leaving("a", LeavingStep::Asked, Some(1_960_000), Some(18_230)),
+                leaving("b", LeavingStep::Saved, None, Some(18_231)),
+                leaving("c", LeavingStep::Stopping, Some(1_730_000), None),
+            ],
+        };
+        let verdict = verdict(VerdictWord::Waits, "WaitingForVictims", "its places are set aside");
+        let job = JobView { verdict, ..waiting() };
+        let (evictions, promise) = (vec![17_002, 16_000], Some(promise));
+        let told = Explanation { evictions, promise, ..explanation(job) };
+        let expected = "\
+WAITS  WaitingForVictims
+  its places are set aside
+
+  aside   task 0    n1 (GPUs 0-1)
+  leaves  job/lab/vision/a task 0 on n1 (GPUs 0-1): asked to save its work, stopped in 4m at the latest (eviction/18230)
+          job/lab/vision/b task 0 on n1 (GPUs 0-1): has saved its work and is about to be stopped (eviction/18231)
+          job/lab/vision/c task 0 on n1 (GPUs 0-1): told to stop, killed in 10s at the latest
+  so far  submitted 12m ago, first started 11m ago; 2 attempts, 1 eviction, 0 failures
+          evictions 17002, 16000, newest first
+";
+        let text = text(&told, Some(1_720_000), Paint::OFF);
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("next: wharf explain eviction/17002   who is there now: wharf top\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn what_is_asked_about_is_read_from_its_name() {
         assert_eq!(subject("hello").unwrap(), Subject::Job("hello"));
         assert_eq!(subject("job/lab/nlp/hello").unwrap(), Subject::Job("lab/nlp/hello"));
@@ -202,7 +301,19 @@ next: wharf get history --name llama-70b
         assert_eq!(subject("tenant/lab/nlp").unwrap(), Subject::Tenant("lab/nlp"));
         assert_eq!(subject("node/n1").unwrap(), Subject::Node("n1"));
         assert_eq!(subject("gpu/n1:3").unwrap(), Subject::Gpu { node: "n1", index: 3 });
-        for wrong in ["gpu/n1", "gpu/n1:x", "gpu/n1:-1", "job/", "", "node/"] {
+        assert_eq!(subject("eviction/18234").unwrap(), Subject::Eviction(18_234));
+        for wrong in [
+            "eviction/",
+            "eviction/x",
+            "eviction/-1",
+            "eviction/99999999999999999999",
+            "gpu/n1",
+            "gpu/n1:x",
+            "gpu/n1:-1",
+            "job/",
+            "",
+            "node/",
+        ] {
             subject(wrong).expect_err(wrong);
         }
     }

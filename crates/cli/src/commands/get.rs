@@ -1,5 +1,6 @@
 //! `wharf get`: lists, for people and for programs.
 
+pub(super) mod evictions;
 pub(super) mod fleet;
 pub(super) mod jobs;
 pub(super) mod past;
@@ -8,10 +9,10 @@ pub(super) mod tenants;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use wharf_api::client::{Client, HistoryFilter, JobFilter};
+use wharf_api::client::{Client, EvictionFilter, HistoryFilter, JobFilter};
 use wharf_api::v1::{TenantList, TenantView};
 
-use super::world_now;
+use super::{without_kind, world_now};
 use crate::args::{GetArgs, ListFormat, Listed};
 use crate::output::{self, Paint};
 use crate::problem::Usage;
@@ -34,6 +35,7 @@ pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
         Listed::Nodes => list_nodes(client, args)?,
         Listed::Gpus => list_gpus(client, args)?,
         Listed::Tenants => list_tenants(client, args)?,
+        Listed::Evictions => list_evictions(client, args)?,
         Listed::Policy => list_policy(client, args)?,
         Listed::History => list_history(client, args)?,
     }
@@ -47,12 +49,14 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         Listed::Nodes => ("nodes", &[]),
         Listed::Gpus => ("gpus", &[]),
         Listed::Tenants => ("tenants", &["--tenant"]),
+        Listed::Evictions => ("evictions", &["--tenant", "--job", "--limit"]),
         Listed::Policy => ("policy", &[]),
         Listed::History => ("history", &["--tenant", "--kind", "--name", "--limit"]),
     };
     let given = [
         ("--tenant", args.tenant.is_some()),
         ("--state", args.state.is_some()),
+        ("--job", args.job.is_some()),
         ("--kind", args.kind.is_some()),
         ("--name", args.name.is_some()),
         ("--limit", args.limit.is_some()),
@@ -126,6 +130,22 @@ fn list_policy(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     show(args, &List { answer: &answer, names, table, empty: String::new() })
 }
 
+fn list_evictions(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let job = args.job.as_deref().map(|job| without_kind(job, "job").to_owned());
+    let filter = EvictionFilter { tenant: args.tenant.clone(), job, limit: args.limit };
+    let filtered = filter.tenant.is_some() || filter.job.is_some();
+    let answer = client.evictions(&filter)?;
+    let now = if for_people(args.output) && !answer.evictions.is_empty() { world_now(client) } else { None };
+    let table = evictions::table(&answer.evictions, now);
+    let names = answer.evictions.iter().map(|eviction| format!("eviction/{}", eviction.id)).collect();
+    let empty = if filtered {
+        "no eviction is like that; all of them: wharf get evictions"
+    } else {
+        "nobody had to leave for another job; what else is over: wharf get history"
+    };
+    show(args, &List { answer: &answer, names, table, empty: empty.into() })
+}
+
 fn list_history(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let filter = HistoryFilter {
         kind: args.kind,
@@ -181,7 +201,10 @@ mod tests {
         let text = rejected("wharf get jobs --limit 3").unwrap();
         assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state");
         assert_eq!(rejected("wharf get jobs --tenant lab --state waiting"), None);
-        assert_eq!(rejected("wharf get history --kind receipt --limit 3"), None);
+        assert_eq!(rejected("wharf get history --kind eviction --limit 3"), None);
+        assert_eq!(rejected("wharf get evictions --tenant lab --job a --limit 3"), None);
+        let text = rejected("wharf get history --job a").unwrap();
+        assert!(text.contains("--job does not apply to history; these do: --tenant"), "{text}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use wharf_api::v1::{PlanView, VerdictWord};
 use wharf_engine::job::GpuAsk;
 
 use super::verdict::{self, Need};
-use super::{ask, fact, next_line, place_lines};
+use super::{ask, eviction, fact, next_line, place_lines};
 use crate::args::{Format, PlanArgs};
 use crate::output::{self, Paint};
 
@@ -29,17 +29,21 @@ fn text(job: &JobFile, plan: &PlanView, paint: Paint) -> String {
     lines.extend(place_lines(&plan.placements).into_iter().map(|line| format!("  {line}")));
     let unit = if job.gpus == GpuAsk::Whole(0) { "tasks" } else { "GPUs" };
     lines.extend(verdict::details(&plan.verdict, Need { unit, amount: plan.verdict.need }, paint));
+    lines.extend(eviction::would_leave(&plan.would_preempt, paint));
     lines.push(String::new());
     lines.extend(verdict::ahead(&plan.verdict).map(|ahead| fact("ahead", &ahead, paint)));
     lines.push(fact("basis", &verdict::basis(&plan.verdict), paint));
-    lines.push(next(plan.verdict.verdict, paint));
+    lines.push(next(plan, paint));
     output::lines(&lines)
 }
 
-fn next(verdict: VerdictWord, paint: Paint) -> String {
-    match verdict {
+fn next(plan: &PlanView, paint: Paint) -> String {
+    match plan.verdict.verdict {
         VerdictWord::RunnableNow | VerdictWord::Running | VerdictWord::Starting => {
             next_line(paint, "next:", "wharf submit, with the same arguments")
+        }
+        VerdictWord::Waits | VerdictWord::Leaving if !plan.would_preempt.is_empty() => {
+            next_line(paint, "next:", "wharf submit makes them leave; it starts when they are gone")
         }
         VerdictWord::Waits | VerdictWord::Leaving => {
             next_line(paint, "next:", "wharf submit queues it; wharf top shows who is there now")
@@ -54,13 +58,14 @@ fn next(verdict: VerdictWord, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use wharf_api::file::job::parse_job;
-    use wharf_api::v1::schema_of;
+    use wharf_api::v1::{Rule, VictimView, schema_of};
 
-    use super::super::samples::{placed, verdict, waiting};
+    use super::super::samples::{placed, verdict, victim, waiting};
     use super::*;
 
     fn plan(verdict: wharf_api::v1::VerdictView) -> PlanView {
-        PlanView { schema: schema_of::<PlanView>(), verdict, placements: vec![placed(0, "n1", &[2], 1.0)] }
+        let (schema, placements) = (schema_of::<PlanView>(), vec![placed(0, "n1", &[2], 1.0)]);
+        PlanView { schema, verdict, placements, would_preempt: Vec::new() }
     }
 
     #[test]
@@ -76,6 +81,29 @@ STARTS NOW  Startable
 next: wharf submit, with the same arguments
 ";
         assert_eq!(text(&job, &now, Paint::OFF), expected);
+    }
+
+    #[test]
+    fn a_job_for_which_others_would_leave_says_who_and_at_what_price() {
+        let job = parse_job("f", "{name: a, tenant: lab/nlp}").unwrap();
+        let (rule, gain_gpu_s) = (Rule::Preempt, Some(57_600.5));
+        let elastic =
+            VictimView { job: "wide".into(), tasks: vec![3], whole: false, rule, gain_gpu_s, ..victim() };
+        let waits = verdict(VerdictWord::Waits, "WaitingForVictims", "It starts when they are gone.");
+        let plan = PlanView { would_preempt: vec![victim(), elastic], ..plan(waits) };
+        let expected = "\
+WAITS  WaitingForVictims
+  It starts when they are gone.
+  task 0    n1 (GPU 2)
+
+  would have to leave  tasks        rule       lost  cost  gain in GPU-seconds
+  lab/vision/filler    0-1 (all)    guarantee   960  1440                    -
+  lab/vision/wide      3 (surplus)  preempt     960  1440              57600.5
+
+  basis   policy 3, journal index 18234
+next: wharf submit makes them leave; it starts when they are gone
+";
+        assert_eq!(text(&job, &plan, Paint::OFF), expected);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Answers of a control plane, made up for tests.
 
 use wharf_api::v1::{
-    BlockerView, Explanation, FunnelStage, JobState, JobView, PlacementView, VerdictView, VerdictWord,
-    schema_of,
+    BlockerView, Explanation, FunnelStage, JobState, JobView, PlacementView, Rule, VerdictView, VerdictWord,
+    VictimView, schema_of,
 };
 use wharf_engine::job::Class;
 
@@ -22,6 +22,7 @@ pub(crate) fn verdict(verdict: VerdictWord, reason: &str, text: &str) -> Verdict
         funnel: Vec::new(),
         blockers: Vec::new(),
         ahead: None,
+        until_ms: None,
         policy_version: 3,
         basis: 18_234,
     }
@@ -82,7 +83,22 @@ pub(crate) fn running() -> JobView {
     }
 }
 
+/// A job that has to leave for a guarantee.
+pub(crate) fn victim() -> VictimView {
+    VictimView {
+        job: "filler".into(),
+        tenant: "lab/vision".into(),
+        uid: "00000000000000000000000000000def".into(),
+        tasks: vec![0, 1],
+        whole: true,
+        rule: Rule::Guarantee,
+        lost_gpu_s: Some(960.0),
+        cost_gpu_s: 1440.0,
+        gain_gpu_s: None,
+    }
+}
+
 /// The whole answer about a job.
 pub(crate) fn explanation(job: JobView) -> Explanation {
-    Explanation { schema: schema_of::<Explanation>(), job }
+    Explanation { schema: schema_of::<Explanation>(), job, evictions: Vec::new(), promise: None }
 }

@@ -24,6 +24,8 @@ fn tenant(path: &str, guaranteed: Option<f64>, used: f64, limit: Option<f64>, wa
         limit,
         fair_share: used * 1.25,
         used,
+        borrowed: 0.0,
+        lent: 0.0,
         demand: used * 2.0,
     };
     TenantView {

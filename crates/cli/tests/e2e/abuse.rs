@@ -44,6 +44,9 @@ fn malformed_requests_get_an_answer_or_a_closed_door() {
         b"GET /v1/jobs?state=confused HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
         b"DELETE /v1/nodes HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
         b"GET /v1/jobs/%ff%fe HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"GET /v1/evictions/%ff%fe HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"GET /v1/evictions/-1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        b"GET /v1/evictions?limit=-1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
         b"GET /nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
     ] {
         let answer = send(&server, garbage);

@@ -51,6 +51,7 @@ CREATE TABLE history (
 CREATE INDEX history_name ON history (name);
 CREATE INDEX history_tenant ON history (tenant);
 CREATE INDEX history_at ON history (at);
+CREATE INDEX history_eviction ON history (idx) WHERE kind = 2;
 ";
 
 pub(super) struct Opened {

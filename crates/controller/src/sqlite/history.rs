@@ -20,14 +20,21 @@ pub(super) fn add(work: &Transaction<'_>, rows: &[HistoryRow]) -> Result<(), Cau
 }
 
 pub(super) fn find(connection: &mut Connection, query: &HistoryQuery) -> Result<Vec<HistoryRow>, Cause> {
-    let HistoryQuery { kind, tenant, name, limit } = query;
+    let HistoryQuery { kind, tenant, name, index, limit } = query;
     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-    let kind = kind.map(code);
+    // An index that SQLite cannot hold is later than all that it does hold.
+    let index = index.map(|index| i64::try_from(index).unwrap_or(i64::MAX));
+    let evictions = *kind == Some(HistoryKind::Eviction);
     let mut sql = String::from("SELECT idx, kind, at, tenant, name, body FROM history WHERE TRUE");
     let mut values: Vec<(&str, &dyn ToSql)> = vec![(":limit", &limit)];
-    if let Some(kind) = &kind {
-        sql.push_str(" AND kind = :kind");
-        values.push((":kind", kind));
+    if let Some(kind) = kind {
+        // Written out, because the index over evictions serves only a query that shows it is about them.
+        sql.push_str(" AND kind = ");
+        sql.push_str(&code(*kind).to_string());
+    }
+    if let Some(index) = &index {
+        sql.push_str(" AND idx = :index");
+        values.push((":index", index));
     }
     if let Some(name) = name {
         sql.push_str(" AND name = :name");
@@ -35,11 +42,17 @@ pub(super) fn find(connection: &mut Connection, query: &HistoryQuery) -> Result<
     }
     if let Some(tenant) = tenant {
         // A range instead of LIKE: nothing to escape, case counts, and the index serves it. '0' is the
-        // character after '/'.
-        sql.push_str(" AND (tenant = :tenant OR (tenant >= :tenant || '/' AND tenant < :tenant || '0'))");
+        // character after '/'. Of evictions there are fewer than rows of a tenant: `+` keeps that index out.
+        sql.push_str(if evictions {
+            " AND (+tenant = :tenant OR (+tenant >= :tenant || '/' AND +tenant < :tenant || '0'))"
+        } else {
+            " AND (tenant = :tenant OR (tenant >= :tenant || '/' AND tenant < :tenant || '0'))"
+        });
         values.push((":tenant", tenant));
     }
-    sql.push_str(" ORDER BY seq DESC LIMIT :limit");
+    // Both orders are the same; the first is that of the index over evictions.
+    sql.push_str(if evictions { " ORDER BY idx DESC, seq DESC" } else { " ORDER BY seq DESC" });
+    sql.push_str(" LIMIT :limit");
     let view = connection.transaction()?;
     let mut select = view.prepare_cached(&sql)?;
     let rows = select.query_map(values.as_slice(), decode)?;
@@ -71,9 +84,12 @@ fn code(kind: HistoryKind) -> i64 {
     match kind {
         HistoryKind::Job => 0,
         HistoryKind::Receipt => 1,
+        HistoryKind::Eviction => 2,
     }
 }
 
 fn kind(code: i64) -> Option<HistoryKind> {
-    [HistoryKind::Job, HistoryKind::Receipt].into_iter().find(|kind| self::code(*kind) == code)
+    [HistoryKind::Job, HistoryKind::Receipt, HistoryKind::Eviction]
+        .into_iter()
+        .find(|kind| self::code(*kind) == code)
 }

@@ -19,6 +19,7 @@ use wharf_engine::units::{GpuUnits, PoolId};
 use super::{Refused, Shared};
 use crate::desk::Desk;
 use crate::rejection::{closed, problem};
+use crate::tenants;
 use crate::view::{self, Verdicts};
 
 type Answer<T> = Result<Json<T>, Refused>;
@@ -40,8 +41,8 @@ pub(super) async fn gpus(State(shared): State<Shared>) -> Answer<GpuList> {
     Ok(Json(GpuList { schema: schema_of::<GpuList>(), gpus: asked.await.map_err(closed)? }))
 }
 
-pub(super) async fn tenants(State(shared): State<Shared>) -> Answer<TenantList> {
-    let asked = shared.desk.ask(|glance| view::tenants(glance.state));
+pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantList> {
+    let asked = shared.desk.ask(|glance| tenants::all(glance.state));
     Ok(Json(TenantList { schema: schema_of::<TenantList>(), tenants: asked.await.map_err(closed)? }))
 }
 
@@ -104,7 +105,7 @@ fn summarise(glance: &Glance<'_>, samples: &Samples, decision_ms: Option<Decisio
         schema: schema_of::<Summary>(),
         now_ms: glance.now.0,
         pools: pools(state, samples),
-        tenants: view::tenants(state),
+        tenants: tenants::all(state),
         queue,
         jobs: jobs.into_iter().map(|((class, state), count)| JobCount { class, state, count }).collect(),
         journal: JournalView { index: state.index(), term: glance.term },

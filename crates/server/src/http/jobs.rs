@@ -7,19 +7,21 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use wharf_api::file::job::{JobFile, parse_job};
 use wharf_api::v1::{
-    Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, schema_of,
+    Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, VerdictWord,
+    schema_of,
 };
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::history::FinishedJob;
-use wharf_controller::turn::{Glance, what_if};
+use wharf_controller::turn::{Glance, WhatIf, what_if};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::state::State as Engine;
 use wharf_engine::units::{JobId, Uid};
 
-use super::{Refused, Shared};
+use super::{Refused, Shared, evictions};
 use crate::desk::Turned;
 use crate::rejection::{bad_file, closed, problem};
 use crate::view::{Verdicts, placements, verdict_view};
+use crate::{eviction, leaving, text};
 
 type Answer<T> = Result<Json<T>, Refused>;
 
@@ -50,26 +52,31 @@ pub(super) async fn submit(
 
 pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<PlanView> {
     let submission = read(&body)?.submission(fresh_uid()?);
-    let answered: Result<PlanView, Problem> = shared
-        .desk
-        .ask(move |glance| {
-            let tried = what_if(glance.state, glance.strings, &submission, glance.now);
-            let (state, job) = tried.map_err(|rejection| problem(glance.state, &rejection))?;
-            let verdict =
-                state.verdict(job, state.tenants.policy(), glance.now).expect("it was just accepted");
-            let mut verdict = verdict_view(&state, &verdict, glance.now);
-            let placements = placements(&state, state.ledger.holding(job));
-            if !placements.is_empty() {
-                verdict.verdict = wharf_api::v1::VerdictWord::RunnableNow;
-                "it can start now".clone_into(&mut verdict.text);
-                verdict.reason = Some("Startable".to_owned());
-            }
-            verdict.basis = glance.state.index();
-            Ok(PlanView { schema: schema_of::<PlanView>(), verdict, placements })
-        })
-        .await
-        .map_err(closed)?;
-    Ok(Json(answered?))
+    let asked = shared.desk.ask(move |glance| {
+        let tried = what_if(glance.state, glance.strings, &submission, glance.now);
+        let tried = tried.map_err(|rejection| problem(glance.state, &rejection))?;
+        Ok::<_, Problem>(planned(&glance, &tried))
+    });
+    Ok(Json(asked.await.map_err(closed)??))
+}
+
+fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
+    let WhatIf { state, job, victims } = tried;
+    let verdict = state.verdict(*job, state.tenants.policy(), glance.now).expect("it was just accepted");
+    let mut verdict = verdict_view(state, *job, &verdict, glance.now);
+    let mut placements = placements(state, state.ledger.holding(*job));
+    if !placements.is_empty() {
+        verdict.verdict = VerdictWord::RunnableNow;
+        "it can start now".clone_into(&mut verdict.text);
+        verdict.reason = Some("Startable".to_owned());
+    } else if let Some(promise) = leaving::promise(state, *job) {
+        placements = promise.places;
+        let who = text::still_there(state, *job).unwrap_or_else(|| "nobody".to_owned());
+        verdict.text = format!("it would start when those who have to leave for it are gone: {who}");
+    }
+    verdict.basis = glance.state.index();
+    let would_preempt = victims.iter().filter_map(|evicted| eviction::victim(state, evicted)).collect();
+    PlanView { schema: schema_of::<PlanView>(), verdict, placements, would_preempt }
 }
 
 /// Which jobs are asked for.
@@ -106,8 +113,12 @@ pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) 
 }
 
 pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<Explanation> {
-    let job = look(&shared, name).await?;
-    Ok(Json(Explanation { schema: schema_of::<Explanation>(), job }))
+    let asked = shared.desk.ask(move |mut glance| {
+        let id = find(&mut glance, &name)?;
+        let job = show(&glance, id).expect("it was just found");
+        evictions::explanation(&mut glance, id, job)
+    });
+    Ok(Json(asked.await.map_err(closed)??))
 }
 
 async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
@@ -184,8 +195,8 @@ fn parse_uid(text: &str) -> Option<Uid> {
 /// A job that is not live may have ended; history knows how.
 fn missing(glance: &mut Glance<'_>, reference: &str) -> Problem {
     let name = reference.rsplit('/').next().unwrap_or(reference);
-    let query =
-        HistoryQuery { kind: Some(HistoryKind::Job), tenant: None, name: Some(name.to_owned()), limit: 1 };
+    let kind = Some(HistoryKind::Job);
+    let query = HistoryQuery { kind, name: Some(name.to_owned()), limit: 1, ..HistoryQuery::default() };
     let past = glance.disk.history(&query).ok().and_then(|mut rows| rows.pop());
     let ended = past.and_then(|row| serde_json::from_str::<FinishedJob>(&row.body).ok());
     let problem = Problem::new(Code::NoSuchJob, format!("there is no live job {reference:?}"));

@@ -10,14 +10,10 @@ use serde::Deserialize;
 use wharf_api::v1::{Code, HistoryKind, HistoryList, HistoryView, PolicyView, Problem, schema_of};
 use wharf_controller::disk;
 
-use super::{Refused, Shared};
+use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::metrics;
 use crate::rejection::closed;
 
-/// Rows that are given unless more are asked for.
-const ROWS_DEFAULT: usize = 100;
-/// The most rows in one answer.
-const ROWS_MAX: usize = 10_000;
 /// A desk that takes longer than this to answer is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
 
@@ -37,9 +33,11 @@ pub(super) async fn history(
     let kind = filter.kind.map(|kind| match kind {
         HistoryKind::Job => disk::HistoryKind::Job,
         HistoryKind::Receipt => disk::HistoryKind::Receipt,
+        HistoryKind::Eviction => disk::HistoryKind::Eviction,
     });
     let limit = filter.limit.unwrap_or(ROWS_DEFAULT).min(ROWS_MAX);
-    let query = disk::HistoryQuery { kind, tenant: filter.tenant, name: filter.name, limit };
+    let HistoryFilter { tenant, name, .. } = filter;
+    let query = disk::HistoryQuery { kind, tenant, name, index: None, limit };
     let rows = shared.desk.ask(move |glance| glance.disk.history(&query).map_err(|fault| fault.to_string()));
     let rows = rows.await.map_err(closed)?.map_err(|fault| Problem::new(Code::Internal, fault))?;
     let shown = rows.into_iter().map(|row| HistoryView {
@@ -47,6 +45,7 @@ pub(super) async fn history(
         kind: match row.kind {
             disk::HistoryKind::Job => HistoryKind::Job,
             disk::HistoryKind::Receipt => HistoryKind::Receipt,
+            disk::HistoryKind::Eviction => HistoryKind::Eviction,
         },
         tenant: row.tenant,
         name: row.name,

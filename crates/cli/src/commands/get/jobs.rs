@@ -35,6 +35,7 @@ pub(in crate::commands) fn table(jobs: &[JobView], now: Option<u64>) -> Table {
 fn row(job: &JobView, now: Option<u64>) -> Vec<Cell> {
     let tone = match (job.state, job.verdict.verdict) {
         (_, VerdictWord::Never | VerdictWord::Denied) => Tone::Bad,
+        (JobState::Running, _) if is_repaired(job) => Tone::Warn,
         (JobState::Running | JobState::Starting, _) => Tone::Good,
         (JobState::Waiting | JobState::Leaving, _) => Tone::Warn,
     };
@@ -56,10 +57,16 @@ fn row(job: &JobView, now: Option<u64>) -> Vec<Cell> {
     ]
 }
 
-/// The reason of a job that waits. Of one that runs it would repeat the state.
+/// Below its minimum: it runs, but not for long unless it gets back what it lost.
+fn is_repaired(job: &JobView) -> bool {
+    job.verdict.reason.as_deref() == Some("Repairing")
+}
+
+/// The reason of a job that waits, or waits to be repaired. Of any other it would repeat the state.
 fn reason(job: &JobView) -> String {
     match (job.state, &job.verdict.reason) {
         (JobState::Waiting, Some(reason)) => reason.clone(),
+        (JobState::Starting | JobState::Running, Some(reason)) if is_repaired(job) => reason.clone(),
         (JobState::Waiting, None) => "?".to_owned(),
         (JobState::Starting | JobState::Running | JobState::Leaving, _) => String::new(),
     }
@@ -73,19 +80,22 @@ fn nodes(job: &JobView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::samples::{running, waiting};
+    use super::super::super::samples::{running, verdict, waiting};
     use super::*;
     use crate::output::Paint;
     use crate::table::Look;
 
     #[test]
     fn jobs_are_listed_with_their_reasons() {
-        let table = table(&[waiting(), running()], Some(1_180_000));
+        let verdict = verdict(VerdictWord::Running, "Repairing", "it lost tasks");
+        let repaired = JobView { verdict, ..running() };
+        let table = table(&[waiting(), running(), repaired], Some(1_180_000));
         let look = Look { wide: false, headers: true, paint: Paint::OFF };
         let expected = "\
 NAME       TENANT   CLASS  STATE    GPUS  AGE  REASON
 llama-70b  lab/nlp  batch  waiting    32   3m  WaitingForRoomTogether
 llama-70b  lab/nlp  batch  running    32   3m
+llama-70b  lab/nlp  batch  running    32   3m  Repairing
 ";
         assert_eq!(table.aligned(look), expected);
     }

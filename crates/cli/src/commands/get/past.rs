@@ -24,7 +24,8 @@ const POLICY_COLUMNS: [Column; 3] =
 /// Keys that say most, in this order, before all others.
 const FIRST: [&str; 2] = ["outcome", "what"];
 /// Keys that say nothing to people.
-const HIDDEN: [&str; 6] = ["uid", "labels", "submitted_at", "first_start", "ended_at", "gpu_parts"];
+const HIDDEN: [&str; 8] =
+    ["uid", "beneficiary_uid", "stood", "labels", "submitted_at", "first_start", "ended_at", "gpu_parts"];
 
 /// One row per fact.
 pub(in crate::commands) fn history_table(rows: &[HistoryView], now: Option<u64>) -> Table {
@@ -61,7 +62,7 @@ fn told(body: &Value) -> String {
     let Value::Object(map) = body else { return value("", body) };
     let first = FIRST.iter().filter_map(|key| map.get(*key)).map(|word| value("", word));
     let hidden = |key: &str| HIDDEN.contains(&key) || FIRST.contains(&key);
-    let rest = map.iter().filter(|(key, _)| !hidden(key));
+    let rest = map.iter().filter(|(key, known)| !hidden(key) && !known.is_null());
     let rest = rest.map(|(key, known)| format!("{}={}", key.trim_end_matches("_ms"), value(key, known)));
     first.chain(rest).collect::<Vec<_>>().join(" ")
 }
@@ -92,5 +93,8 @@ mod tests {
         assert_eq!(told(&placed), "placed attempt=1 nodes=n1,n2 policy=3");
         assert_eq!(told(&json!({"why": {"failed": {"exit": 1}}})), "why=failed=exit=1");
         assert_eq!(told(&json!("word")), "word");
+        let evicted =
+            json!({"what": "evicted", "why": "guarantee", "below_line": null, "cost_gpu_ms": 240_000});
+        assert_eq!(told(&evicted), "evicted cost_gpu=4m why=guarantee");
     }
 }

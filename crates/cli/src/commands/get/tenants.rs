@@ -14,6 +14,9 @@ const LINE_COLUMNS: [Column; 6] = [
     Column::number("DEMAND", "demand"),
 ];
 
+/// Shown of one tenant, and of many only when asked for.
+const LOAN_COLUMNS: [Column; 2] = [Column::number("BORROWED", "borrowed"), Column::number("LENT", "lent")];
+
 const BEFORE: [Column; 1] = [Column::text("TENANT", "tenant")];
 const AFTER: [Column; 4] = [
     Column::number("RUNNING", "running"),
@@ -24,7 +27,8 @@ const AFTER: [Column; 4] = [
 
 /// Every line of every tenant. The tenant is repeated, so that a line can be found with grep.
 pub(in crate::commands) fn table(tenants: &[TenantView]) -> Table {
-    let columns: Vec<Column> = BEFORE.into_iter().chain(LINE_COLUMNS).chain(AFTER).collect();
+    let loans = LOAN_COLUMNS.map(Column::wide);
+    let columns: Vec<Column> = BEFORE.into_iter().chain(LINE_COLUMNS).chain(loans).chain(AFTER).collect();
     let mut table = Table::new(&columns);
     for tenant in tenants {
         for line in &tenant.lines {
@@ -43,18 +47,17 @@ pub(in crate::commands) fn table(tenants: &[TenantView]) -> Table {
 
 /// The lines of one tenant.
 pub(in crate::commands) fn lines_table(tenant: &TenantView) -> Table {
-    let mut table = Table::new(&LINE_COLUMNS);
+    let columns: Vec<Column> = LINE_COLUMNS.into_iter().chain(LOAN_COLUMNS).collect();
+    let mut table = Table::new(&columns);
     for line in &tenant.lines {
         table.row(cells(line).to_vec());
     }
     table
 }
 
-fn cells(line: &LineView) -> [Cell; 6] {
-    let LineView { resource, guaranteed, limit, fair_share, used, demand } = line;
-    let bounded = |amount: &Option<f64>| {
-        Cell::new(amount.map_or_else(|| UNLIMITED.to_owned(), number)).plain_if_known(amount.as_ref())
-    };
+fn cells(line: &LineView) -> [Cell; 8] {
+    let LineView { resource, guaranteed, limit, fair_share, used, borrowed, lent, demand } = line;
+    let bounded = |amount: &Option<f64>| Cell::new(amount.map_or_else(|| UNLIMITED.to_owned(), number));
     [
         Cell::new(resource.clone()),
         bounded(guaranteed),
@@ -62,5 +65,41 @@ fn cells(line: &LineView) -> [Cell; 6] {
         Cell::new(number(*fair_share)),
         bounded(limit),
         Cell::new(number(*demand)),
+        Cell::new(number(*borrowed)),
+        Cell::new(number(*lent)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Paint;
+    use crate::table::Look;
+
+    #[test]
+    fn loans_are_shown_where_there_is_room_for_them() {
+        let line = LineView {
+            resource: "gpus".into(),
+            guaranteed: Some(8.0),
+            limit: None,
+            fair_share: 12.5,
+            used: 10.0,
+            borrowed: 2.0,
+            lent: 0.0,
+            demand: 40.0,
+        };
+        let (path, lines) = ("lab/nlp".to_owned(), vec![line]);
+        let tenant = TenantView { path, lines, weight: 2, priority: 5, waiting: 3, running: 1 };
+        let look = |wide| Look { wide, headers: true, paint: Paint::OFF };
+        let short = "\
+TENANT   RESOURCE  GUARANTEED  USED  FAIR      LIMIT  DEMAND  RUNNING  WAITING
+lab/nlp  gpus               8    10  12.5  unlimited      40        1        3
+";
+        let tenants = [tenant];
+        assert_eq!(table(&tenants).aligned(look(false)), short);
+        let wide = table(&tenants).aligned(look(true));
+        assert!(wide.contains("  DEMAND  BORROWED  LENT  RUNNING  WAITING  WEIGHT  PRIORITY\n"), "{wide}");
+        let csv = table(&tenants).csv(false);
+        assert_eq!(csv, "lab/nlp,gpus,8,10,12.5,unlimited,40,2,0,1,3,2,5\n");
+    }
 }

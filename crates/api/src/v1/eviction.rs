@@ -1,0 +1,129 @@
+//! Evictions: who had to leave, for whom, by which rule and at what price.
+
+use serde::{Deserialize, Serialize};
+use wharf_engine::event::Why;
+
+/// By which rule something has to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// It was borrowed, and a guarantee wants it back.
+    Guarantee,
+    /// It was above the fair share of its tenant.
+    FairShare,
+    /// Its class or priority is lower.
+    Preempt,
+    /// It is moved, so that the room left over is in one piece.
+    Move,
+}
+
+impl Rule {
+    /// Every rule.
+    pub const ALL: [Self; 4] = [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move];
+
+    /// The word used in API, tables and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Guarantee => "guarantee",
+            Self::FairShare => "fair_share",
+            Self::Preempt => "preempt",
+            Self::Move => "move",
+        }
+    }
+}
+
+impl From<Why> for Rule {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Guarantee => Self::Guarantee,
+            Why::FairShare => Self::FairShare,
+            Why::Preempt => Self::Preempt,
+            Why::Move => Self::Move,
+        }
+    }
+}
+
+/// A job that was, or would be, told to leave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VictimView {
+    /// Its name.
+    pub job: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its identity.
+    pub uid: String,
+    /// Which of its tasks.
+    pub tasks: Vec<u32>,
+    /// All of it; else surplus tasks of an elastic job.
+    pub whole: bool,
+    /// By which rule.
+    pub rule: Rule,
+    /// Work since the last checkpoint, in GPU-seconds; `null` where it cannot be told.
+    pub lost_gpu_s: Option<f64>,
+    /// Lost work and restart, in GPU-seconds.
+    pub cost_gpu_s: f64,
+    /// What the beneficiary gains by not waiting, in GPU-seconds; `null` for a guarantee, which does not ask.
+    pub gain_gpu_s: Option<f64>,
+}
+
+/// The receipt of an eviction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvictionView {
+    /// The journal index of its event.
+    pub id: u64,
+    /// When.
+    pub at_ms: u64,
+    /// Who had to leave.
+    #[serde(flatten)]
+    pub victim: VictimView,
+    /// For whom.
+    pub beneficiary: BeneficiaryView,
+    /// What the rule says, in one sentence.
+    pub rule_text: String,
+    /// Why this victim, in one sentence, as far as the receipt knows.
+    pub victim_text: String,
+    /// Whom it carried below its line.
+    pub below_line: Option<BelowLineView>,
+    /// The policy it was decided by.
+    pub policy_version: u32,
+}
+
+/// A job for which another had to leave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeneficiaryView {
+    /// Its name.
+    pub job: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its identity.
+    pub uid: String,
+}
+
+/// A tenant that one indivisible victim carried below its line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BelowLineView {
+    /// Whom.
+    pub tenant: String,
+    /// In what: `gpus`, a model, `cpu` or `memory_gib`; `null` where the receipt does not say.
+    pub resource: Option<String>,
+    /// By how much of it; `null` where the resource is not known.
+    pub by: Option<f64>,
+}
+
+/// One eviction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvictionReply {
+    /// `wharf.v1.eviction`.
+    pub schema: String,
+    /// The eviction.
+    pub eviction: EvictionView,
+}
+
+/// Evictions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvictionList {
+    /// `wharf.v1.evictions`.
+    pub schema: String,
+    /// Newest first.
+    pub evictions: Vec<EvictionView>,
+}

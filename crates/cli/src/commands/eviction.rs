@@ -1,0 +1,168 @@
+//! `wharf explain eviction/ID`, and those who would have to leave in `wharf plan`.
+
+use wharf_api::client::Client;
+use wharf_api::v1::{BelowLineView, EvictionReply, EvictionView, VictimView};
+
+use super::{fact, next_line, world_now};
+use crate::args::Format;
+use crate::numbers::{UNKNOWN, age, indexes, moment, number, tenths};
+use crate::output::{self, Paint, Tone};
+use crate::table::{Cell, Column, Table};
+
+/// Why somebody had to leave.
+pub(super) fn explain(client: &Client, id: u64, format: Format) -> anyhow::Result<()> {
+    let reply = client.eviction(id)?;
+    match format {
+        Format::Text => output::print(&text(&reply, world_now(client), Paint::stdout())),
+        Format::Json => output::print_json(&reply),
+    }
+}
+
+fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
+    let EvictionView { id, at_ms, victim, beneficiary, rule_text, victim_text, below_line, policy_version } =
+        &reply.eviction;
+    let job = format!("job/{}/{}", victim.tenant, victim.job);
+    let winner = format!("job/{}/{}", beneficiary.tenant, beneficiary.job);
+    let title = format!("{job} had to leave for {winner}");
+    let mut screen = vec![
+        format!("{}  {title}", paint.tone(Tone::Strong, &format!("eviction/{id}"))),
+        String::new(),
+        paint.strong(Tone::Warn, &victim.rule.word().to_uppercase().replace('_', " ")),
+        format!("  {rule_text}"),
+        format!("  why this one: {victim_text}"),
+        String::new(),
+        fact("who", &format!("{job}, {}", pieces(victim)), paint),
+        fact("for", &winner, paint),
+        fact("when", &format!("{}, {} ago", moment(*at_ms), age(*at_ms, now)), paint),
+        fact("lost", &format!("{} since the last checkpoint", gpu_seconds(victim.lost_gpu_s)), paint),
+        fact("cost", &format!("{} with the restart", gpu_seconds(Some(victim.cost_gpu_s))), paint),
+        fact("gain", &gain(victim), paint),
+    ];
+    screen.extend(below_line.as_ref().map(|below| fact("below", &fell(below), paint)));
+    screen.push(fact("basis", &format!("policy {policy_version}, journal index {id}"), paint));
+    screen.push(next_line(
+        paint,
+        "next:",
+        &format!("wharf explain {job}   all of them: wharf get evictions"),
+    ));
+    output::lines(&screen)
+}
+
+/// `all of it: tasks 0-3`, `surplus task 5`
+fn pieces(victim: &VictimView) -> String {
+    let tasks = match victim.tasks.as_slice() {
+        [one] => format!("task {one}"),
+        many => format!("tasks {}", indexes(many)),
+    };
+    if victim.whole { format!("all of it: {tasks}") } else { format!("surplus {tasks}; the rest runs on") }
+}
+
+fn gain(victim: &VictimView) -> String {
+    match victim.gain_gpu_s {
+        Some(_) => format!("{} by not waiting", gpu_seconds(victim.gain_gpu_s)),
+        None => "not asked for: a guarantee comes back at any cost".to_owned(),
+    }
+}
+
+fn gpu_seconds(amount: Option<f64>) -> String {
+    format!("{} GPU-seconds", amount.map_or_else(|| UNKNOWN.to_owned(), tenths))
+}
+
+fn fell(below: &BelowLineView) -> String {
+    let BelowLineView { tenant, resource, by } = below;
+    let short = match (resource, by) {
+        (Some(resource), Some(by)) => format!("{} {resource}", number(*by)),
+        (None, _) | (_, None) => UNKNOWN.to_owned(),
+    };
+    format!(
+        "{tenant} fell {short} below its line, since the job is indivisible; it has first claim on what comes next"
+    )
+}
+
+/// Those who would have to leave, with an empty line before them.
+pub(super) fn would_leave(victims: &[VictimView], paint: Paint) -> Vec<String> {
+    if victims.is_empty() {
+        return Vec::new();
+    }
+    let columns = [
+        Column::text("would have to leave", "job"),
+        Column::text("tasks", "tasks"),
+        Column::text("rule", "rule"),
+        Column::number("lost", "lost_gpu_s"),
+        Column::number("cost", "cost_gpu_s"),
+        Column::number("gain in GPU-seconds", "gain_gpu_s"),
+    ];
+    let mut table = Table::new(&columns);
+    for victim in victims {
+        let piece = if victim.whole { "all" } else { "surplus" };
+        table.row(vec![
+            Cell::new(format!("{}/{}", victim.tenant, victim.job)),
+            Cell::new(format!("{} ({piece})", indexes(&victim.tasks))),
+            Cell::new(victim.rule.word()),
+            Cell::new(victim.lost_gpu_s.map_or_else(|| UNKNOWN.to_owned(), tenths)),
+            Cell::new(tenths(victim.cost_gpu_s)),
+            Cell::new(victim.gain_gpu_s.map_or_else(|| "-".to_owned(), tenths)),
+        ]);
+    }
+    [String::new()].into_iter().chain(table.indented(paint)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wharf_api::v1::{BeneficiaryView, Rule, schema_of};
+
+    use super::super::samples::victim;
+    use super::*;
+
+    fn reply(victim: VictimView, below_line: Option<BelowLineView>) -> EvictionReply {
+        let (job, tenant, uid) = ("llama-70b".into(), "lab/nlp".into(), "abc".into());
+        let eviction = EvictionView {
+            id: 18_234,
+            at_ms: 90_061_000,
+            victim,
+            beneficiary: BeneficiaryView { job, tenant, uid },
+            rule_text: "what the rule says".into(),
+            victim_text: "lab/vision held 16 GPUs".into(),
+            below_line,
+            policy_version: 3,
+        };
+        EvictionReply { schema: schema_of::<EvictionReply>(), eviction }
+    }
+
+    #[test]
+    fn a_receipt_says_who_for_whom_by_what_rule_and_at_what_price() {
+        let below =
+            BelowLineView { tenant: "lab/vision".into(), resource: Some("gpus".into()), by: Some(2.0) };
+        let expected = "\
+eviction/18234  job/lab/vision/filler had to leave for job/lab/nlp/llama-70b
+
+GUARANTEE
+  what the rule says
+  why this one: lab/vision held 16 GPUs
+
+  who     job/lab/vision/filler, all of it: tasks 0-1
+  for     job/lab/nlp/llama-70b
+  when    day 1 01:01:01, 3m ago
+  lost    960 GPU-seconds since the last checkpoint
+  cost    1440 GPU-seconds with the restart
+  gain    not asked for: a guarantee comes back at any cost
+  below   lab/vision fell 2 gpus below its line, since the job is indivisible; it has first claim on what comes next
+  basis   policy 3, journal index 18234
+next: wharf explain job/lab/vision/filler   all of them: wharf get evictions
+";
+        assert_eq!(text(&reply(victim(), Some(below)), Some(90_241_000), Paint::OFF), expected);
+    }
+
+    #[test]
+    fn what_a_receipt_does_not_know_is_a_question_mark() {
+        let (tasks, rule, gain_gpu_s) = (vec![5], Rule::FairShare, Some(57_600.0));
+        let elastic = VictimView { tasks, rule, gain_gpu_s, whole: false, lost_gpu_s: None, ..victim() };
+        let below = BelowLineView { tenant: "lab".into(), resource: None, by: None };
+        let text = text(&reply(elastic, Some(below)), None, Paint::OFF);
+        assert!(text.contains("\nFAIR SHARE\n"), "{text}");
+        assert!(text.contains("filler, surplus task 5; the rest runs on\n"), "{text}");
+        assert!(text.contains("lost    ? GPU-seconds since"), "{text}");
+        assert!(text.contains("gain    57600 GPU-seconds by not waiting\n"), "{text}");
+        assert!(text.contains("below   lab fell ? below its line"), "{text}");
+    }
+}

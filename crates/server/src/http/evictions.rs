@@ -1,0 +1,98 @@
+//! Evictions: who had to leave for whom, and why. They are read from history, not from the state.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use serde::Deserialize;
+use wharf_api::v1::{
+    Code, EvictionList, EvictionReply, EvictionView, Explanation, JobView, Problem, schema_of,
+};
+use wharf_controller::disk::{Disk, HistoryKind, HistoryQuery, HistoryRow};
+use wharf_controller::turn::Glance;
+use wharf_engine::units::JobId;
+
+use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
+use crate::leaving;
+use crate::rejection::closed;
+
+type Answer<T> = Result<Json<T>, Refused>;
+
+/// The most evictions that an explanation names; the list has them all.
+const TOLD_MAX: usize = 20;
+
+/// Which evictions are asked for.
+#[derive(Debug, Deserialize)]
+pub(super) struct Filter {
+    tenant: Option<String>,
+    job: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
+) -> Answer<EvictionList> {
+    let Query(Filter { tenant, job, limit }) =
+        filter.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
+    let (owner, name) = match job.as_deref().map(|job| job.rsplit_once('/').ok_or(job)) {
+        None => (None, None),
+        Some(Ok((owner, name))) => (Some(owner.to_owned()), Some(name.to_owned())),
+        Some(Err(name)) => (None, Some(name.to_owned())),
+    };
+    let limit = limit.unwrap_or(ROWS_DEFAULT).min(ROWS_MAX);
+    let query = evictions(HistoryQuery { tenant: tenant.or_else(|| owner.clone()), name, limit, ..all() });
+    let mut rows = shared.desk.ask(move |glance| read(glance.disk, &query)).await.map_err(closed)??;
+    rows.retain(|row| owner.as_ref().is_none_or(|owner| row.tenant == *owner));
+    let evictions = rows.into_iter().filter_map(crate::eviction::view).collect();
+    Ok(Json(EvictionList { schema: schema_of::<EvictionList>(), evictions }))
+}
+
+pub(super) async fn one(State(shared): State<Shared>, Path(id): Path<String>) -> Answer<EvictionReply> {
+    let index = id.parse().map_err(|_| {
+        Problem::new(
+            Code::BadRequest,
+            format!("{id:?} is no eviction: its id is a number, its journal index"),
+        )
+        .hint("list them with: wharf get evictions")
+    })?;
+    let query = evictions(HistoryQuery { index: Some(index), limit: 1, ..all() });
+    let rows = shared.desk.ask(move |glance| read(glance.disk, &query)).await.map_err(closed)??;
+    let eviction = rows.into_iter().find_map(crate::eviction::view).ok_or_else(|| missing(index))?;
+    Ok(Json(EvictionReply { schema: schema_of::<EvictionReply>(), eviction }))
+}
+
+fn missing(index: u64) -> Problem {
+    Problem::new(Code::NoSuchEviction, format!("history has no eviction {index}"))
+        .hint("list them with: wharf get evictions; older ones are gone after `keep` of history.yaml")
+}
+
+/// A job with its evictions and with who still has to leave for it.
+pub(super) fn explanation(glance: &mut Glance<'_>, id: JobId, job: JobView) -> Result<Explanation, Problem> {
+    let evictions = of_job(glance.disk, &job.tenant, &job.name)?;
+    let evictions = evictions.into_iter().filter(|eviction| eviction.victim.uid == job.uid);
+    let evictions: Vec<u64> = evictions.map(|eviction| eviction.id).collect();
+    let mut promise = leaving::promise(glance.state, id);
+    for leaving in promise.iter_mut().flat_map(|promise| &mut promise.leaving) {
+        let newest = of_job(glance.disk, &leaving.tenant, &leaving.job)?.into_iter().next();
+        let for_this = newest.filter(|eviction| eviction.beneficiary.uid == job.uid);
+        leaving.eviction = for_this.map(|eviction| eviction.id);
+    }
+    Ok(Explanation { schema: schema_of::<Explanation>(), job, evictions, promise })
+}
+
+fn of_job(disk: &mut dyn Disk, tenant: &str, name: &str) -> Result<Vec<EvictionView>, Problem> {
+    let (tenant, name) = (Some(tenant.to_owned()), Some(name.to_owned()));
+    let rows = read(disk, &evictions(HistoryQuery { tenant, name, limit: TOLD_MAX, ..all() }))?;
+    Ok(rows.into_iter().filter_map(crate::eviction::view).collect())
+}
+
+fn all() -> HistoryQuery {
+    HistoryQuery::default()
+}
+
+fn evictions(query: HistoryQuery) -> HistoryQuery {
+    HistoryQuery { kind: Some(HistoryKind::Eviction), ..query }
+}
+
+fn read(disk: &mut dyn Disk, query: &HistoryQuery) -> Result<Vec<HistoryRow>, Problem> {
+    disk.history(query).map_err(|fault| Problem::new(Code::Internal, fault.to_string()))
+}
