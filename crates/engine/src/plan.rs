@@ -16,7 +16,7 @@ pub mod reclaim;
 mod serve;
 pub mod victims;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::event::{
@@ -30,6 +30,7 @@ use crate::units::{JobId, KindId, Millis, Timestamp};
 
 pub use lines::Pass;
 pub use memory::{Memory, Obstacles, Refusal};
+use reclaim::Allowance;
 
 /// The most times a plan is made again because a reclaim left more idle than it started.
 const AGAIN_MAX: usize = 64;
@@ -81,15 +82,19 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     let tree = Tree::resolve(policy, state);
     let shares = tree.shares_of(state);
     let worth_trying = memory.worth_trying(state, &shares, now);
-    // Whoever would leave more idle by a reclaim than it starts is kept from it, and the plan made again.
-    let mut kept_back: BTreeSet<JobId> = BTreeSet::new();
+    // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
+    let mut kept_back: BTreeMap<JobId, Allowance> = BTreeMap::new();
     for _ in 0..AGAIN_MAX {
         let wasteful = {
             let served = serve::all(state, policy, &tree, &shares, &worth_trying, &kept_back, now);
             let Some(wasteful) = served.wasteful() else { return served.into_plan() };
             wasteful
         };
-        kept_back.insert(wasteful);
+        let allowance = kept_back.entry(wasteful).or_insert(Allowance::InOrder);
+        *allowance = match allowance {
+            Allowance::InOrder => Allowance::Sparingly,
+            Allowance::Sparingly | Allowance::Nothing => Allowance::Nothing,
+        };
     }
     serve::all(state, policy, &tree, &shares, &[], &kept_back, now).into_plan()
 }

@@ -12,13 +12,13 @@ use core::cmp::Reverse;
 
 use crate::event::{Straddle, Why};
 use crate::job::Class;
-use crate::plan::draft::{Draft, Mark};
+use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
 use crate::plan::moves::place_by_moving;
 use crate::plan::order::{Ratio, neediness};
-use crate::plan::place::{Ask, Fit};
-use crate::plan::serve::Settled;
+use crate::plan::place::{Ask, Fit, place};
+use crate::plan::serve::{Settled, idle};
 use crate::plan::victims::{Unit, UnitRef, Victims};
 use crate::policy::{Amount, Within};
 use crate::units::{JobId, Millis, TenantId, Timestamp};
@@ -88,8 +88,19 @@ pub struct Asker {
     pub pass: Pass,
     /// It asks for more than its minimum: it takes what is beyond the minimum of others only.
     pub surplus: bool,
-    /// Whether it may take for its fair share in this plan.
-    pub fair_share: bool,
+    /// How far it may take for its fair share in this plan.
+    pub fair_share: Allowance,
+}
+
+/// How far a job may take for its fair share (rule 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Allowance {
+    /// In the order of rule 8.
+    InOrder,
+    /// That left more idle than it started: only so that no more does.
+    Sparingly,
+    /// Not at all.
+    Nothing,
 }
 
 /// By what rights the ask takes, in order. Who would end above its own line takes from its own first.
@@ -99,7 +110,7 @@ fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Asker) -> Vec<Right> {
     if asker.pass == Pass::WithinGuarantee {
         above.extend([Right::Above(Line::Entitled), Right::Above(Line::Guarantee)]);
     }
-    if asker.pass <= Pass::WithinFairShare && asker.fair_share {
+    if asker.pass <= Pass::WithinFairShare && asker.fair_share != Allowance::Nothing {
         above.push(Right::Above(Line::FairShare));
     }
     let within = match asker.pass {
@@ -125,8 +136,8 @@ struct Search<'s, 'd, 'k> {
     meters: Vec<usize>,
     fit: Fit,
     taken: Vec<Taken>,
-    /// Branches that a victim was allowed to carry below their line.
-    straddled: Vec<TenantId>,
+    /// Branches that a victim was allowed to carry below their line, and by which right.
+    straddled: Vec<(TenantId, Right)>,
     start: Mark,
     /// Whose part in this plan is decided.
     settled: &'s Settled,
@@ -134,6 +145,8 @@ struct Search<'s, 'd, 'k> {
     above: (usize, usize),
     /// Whether others may be moved into what was taken.
     may_move: bool,
+    /// Whether a victim may carry its branch below its line.
+    may_straddle: bool,
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
 }
@@ -163,13 +176,21 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             settled,
             above: (0, 0),
             may_move: false,
+            may_straddle: false,
             ripens_at: None,
         }
     }
 
     fn run(&mut self) -> bool {
-        if self.take_in_order() || self.take_and_move() || self.take_with_seed() || self.take_any_set() {
+        if self.take_in_order() || self.take_and_move() {
             return true;
+        }
+        // Only where no set leaves everybody at or above their line may somebody be carried below it.
+        for may_straddle in [false, true] {
+            self.may_straddle = may_straddle;
+            if self.take_with_seed() || self.take_any_set() {
+                return true;
+            }
         }
         self.give_all_back();
         false
@@ -213,26 +234,21 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         self.is_met() && self.spare_and_accept()
     }
 
-    /// Small victims may use up what a tenant has above its line before the useful one comes: each is tried first,
-    /// those that do not straddle before those that do, at last two of different branches.
+    /// Small victims may use up what a tenant has above its line before the useful one comes: each is tried first, at
+    /// last two of different branches that straddle.
     fn take_with_seed(&mut self) -> bool {
         self.give_all_back();
-        let seeds = self.seeds();
-        let (straddlers, plain): (Vec<_>, Vec<_>) =
-            seeds.into_iter().partition(|&(unit, right)| self.would_straddle(unit, right));
-        for &seed in &plain {
-            if self.take_seeds(&[seed]) {
-                return true;
-            }
+        let mut seeds = self.seeds();
+        if self.may_straddle {
+            seeds.retain(|&unit| self.right_to(unit).is_none());
         }
-        for &seed in &straddlers {
-            if self.take_seeds(&[seed]) {
-                return true;
-            }
-        }
-        for (at, &first) in straddlers.iter().enumerate() {
-            for &second in &straddlers[at + 1..] {
-                let apart = self.branch(first.0.tenant) != self.branch(second.0.tenant);
+        seeds.iter().any(|&seed| self.take_seeds(&[seed])) || (self.may_straddle && self.take_two_seeds(&seeds))
+    }
+
+    fn take_two_seeds(&mut self, seeds: &[UnitRef]) -> bool {
+        for (at, &first) in seeds.iter().enumerate() {
+            for &second in &seeds[at + 1..] {
+                let apart = self.branch(first.tenant) != self.branch(second.tenant);
                 if apart && self.take_seeds(&[first, second]) {
                     return true;
                 }
@@ -241,48 +257,90 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         false
     }
 
-    fn take_seeds(&mut self, seeds: &[(UnitRef, Right)]) -> bool {
+    fn take_seeds(&mut self, seeds: &[UnitRef]) -> bool {
         self.give_all_back();
-        seeds.iter().all(|&(unit, right)| self.take_if_allowed(unit, right)) && self.take_in_order()
+        seeds.iter().all(|&unit| self.take_if_allowed(unit)) && self.take_in_order()
     }
 
     /// On a small fleet nothing that is allowed is missed.
     fn take_any_set(&mut self) -> bool {
         self.give_all_back();
-        let mut units = self.seeds();
+        let units = self.seeds();
         if units.len() > EXHAUSTIVE_MAX {
             return false;
         }
-        // The smallest first, so that the one that straddles comes last.
-        units.sort_by_key(|&(unit, _)| self.victims.get(unit).amount.clone());
-        let mut sets: Vec<u32> = (1..1u32 << units.len()).collect();
-        sets.sort_by_key(|set| set.count_ones());
-        sets.into_iter().any(|set| {
+        // Counting up, a unit comes into play when all sets of those before it were tried.
+        (1..1u32 << units.len()).any(|set: u32| {
             self.give_all_back();
             let chosen = units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
-            let allowed =
-                chosen.map(|(_, &unit)| unit).all(|(unit, right)| self.take_if_allowed(unit, right));
-            allowed && self.is_met() && self.spare_and_accept()
+            self.take_all(chosen.map(|(_, &unit)| unit).collect()) && self.is_met() && self.spare_and_accept()
         })
     }
 
-    /// Every unit that might be taken as things are, with the right to.
-    fn seeds(&mut self) -> Vec<(UnitRef, Right)> {
-        let mut seeds: Vec<(UnitRef, Right)> = Vec::new();
-        for right in self.rights.clone() {
-            for tenant in self.draft.state.tenants.ids() {
-                let mut from = 0;
-                while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
-                    from = unit.at + 1;
-                    let known = seeds.iter().any(|&(seed, _)| seed == unit);
-                    if seeds.len() < SEEDS_MAX && !known && self.is_useful(unit) && self.may_take(unit, right)
-                    {
-                        seeds.push((unit, right));
-                    }
+    /// Takes all of these, the smallest first and those that straddle last; false where that is not allowed.
+    fn take_all(&mut self, mut units: Vec<UnitRef>) -> bool {
+        units.sort_by_cached_key(|&unit| self.leaves_with(unit));
+        let may_straddle = self.may_straddle;
+        for straddling in [false, may_straddle] {
+            self.may_straddle = straddling;
+            let mut left = usize::MAX;
+            while units.len() < left {
+                left = units.len();
+                units.retain(|&unit| !self.take_if_allowed(unit));
+            }
+        }
+        units.is_empty()
+    }
+
+    /// Every unit that might be taken as things are, in the order of rule 8.
+    fn seeds(&mut self) -> Vec<UnitRef> {
+        let mut seeds = Vec::new();
+        let tree = self.draft.tree;
+        for tenant in self.by_rank(tree.roots()) {
+            let mut from = 0;
+            while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
+                if seeds.len() == SEEDS_MAX {
+                    return seeds;
+                }
+                from = unit.at + 1;
+                let by_any = |search: &mut Self| search.rights.clone().into_iter().any(|right| search.may_take(unit, right));
+                let may_take = if self.may_straddle { by_any(self) } else { self.right_to(unit).is_some() };
+                if may_take && self.is_useful(unit) {
+                    seeds.push(unit);
                 }
             }
         }
         seeds
+    }
+
+    /// Tenants that might have to give, in the order of rule 8.
+    fn by_rank(&mut self, siblings: &[TenantId]) -> Vec<TenantId> {
+        let mut ranked: Vec<TenantId> = siblings.to_vec();
+        ranked.retain(|&tenant| self.victims.any_below(self.draft, tenant));
+        ranked.sort_by_cached_key(|&tenant| self.rank(tenant));
+        let tree = self.draft.tree;
+        let with_below = |tenant: TenantId| {
+            let mut all = alloc::vec![tenant];
+            all.extend(self.by_rank(&tree.lines[tenant.index()].children));
+            all
+        };
+        ranked.into_iter().flat_map(with_below).collect()
+    }
+
+    /// By what right the unit may be taken so that nobody ends below their line.
+    fn right_to(&mut self, unit: UnitRef) -> Option<Right> {
+        let rights = self.rights.clone();
+        rights.into_iter().find(|&right| self.may_take(unit, right) && !self.would_straddle(unit, right))
+    }
+
+    /// By what right it may be taken if somebody may be carried below. Whom a guarantee takes from first is no line
+    /// that anybody could fall below.
+    fn right_to_straddle(&mut self, unit: UnitRef, branch: TenantId) -> Option<Right> {
+        let mut rights = self.rights.clone();
+        rights.retain(|&right| right != Right::Above(Line::Entitled));
+        rights
+            .into_iter()
+            .find(|&right| self.may_take(unit, right) && self.own_branch_stays_within(branch, right))
     }
 
     /// True when the unit is where the ask could go, or counts towards a limit that is in its way.
@@ -293,20 +351,17 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         in_the_way || unit.steps.iter().any(|step| step.place.pool == self.ask.pool)
     }
 
-    fn take_if_allowed(&mut self, unit: UnitRef, right: Right) -> bool {
+    fn take_if_allowed(&mut self, unit: UnitRef) -> bool {
         if self.victims.is_taken(unit) {
             return true;
         }
-        if !self.may_take(unit, right) {
-            return false;
+        if let Some(right) = self.right_to(unit) {
+            self.take(unit, right);
+            return true;
         }
-        if self.would_straddle(unit, right) {
-            let Some(branch) = self.branch(unit.tenant) else { return false };
-            if !self.may_straddle(unit.tenant, right) {
-                return false;
-            }
-            self.straddled.push(branch);
-        }
+        let Some(branch) = self.branch(unit.tenant).filter(|_| self.may_straddle) else { return false };
+        let Some(right) = self.right_to_straddle(unit, branch) else { return false };
+        self.straddled.push((branch, right));
         self.take(unit, right);
         true
     }
@@ -324,7 +379,10 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     fn is_entitled(&self) -> bool {
         let within = |line| lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line);
         let (guarantee, fair_share) = self.above;
-        (guarantee == 0 || within(Line::Guarantee)) && (fair_share == 0 || within(Line::FairShare))
+        let may_straddle = |&(branch, right): &_| self.own_branch_stays_within(branch, right);
+        (guarantee == 0 || within(Line::Guarantee))
+            && (fair_share == 0 || within(Line::FairShare))
+            && self.straddled.iter().all(may_straddle)
     }
 
     fn count_above(&mut self, right: Right, more: bool) {
@@ -363,7 +421,42 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         needed.reverse();
         self.taken = needed;
         self.note_straddles();
-        self.is_worth_it()
+        self.all_stay_away(&gangs) && self.leaves_little_idle() && self.is_worth_it()
+    }
+
+    /// True when nobody who was taken for a fair share could at once be reclaimed back, now that it is known who else
+    /// leaves. Tasks beyond the minimum of a gang that leaves do not come back without it.
+    fn all_stay_away(&mut self, gangs: &BTreeSet<JobId>) -> bool {
+        let for_share = self.taken.iter().filter(|taken| taken.right == Right::Above(Line::FairShare));
+        let units: Vec<UnitRef> = for_share.map(|taken| taken.unit).collect();
+        units.into_iter().all(|at| {
+            let unit = self.victims.get(at);
+            let (standing, amount) = (unit.standing, unit.amount.clone());
+            if unit.surplus && gangs.contains(&unit.job) {
+                return true;
+            }
+            self.draft.count(standing, amount.clone(), true);
+            let comes_back = self.comes_back(at, Line::Guarantee);
+            self.draft.count(standing, amount, false);
+            !comes_back
+        })
+    }
+
+    /// True when no more of what was taken for a fair share stands idle than starts, where that is asked for: whoever
+    /// comes after can only use more of it.
+    fn leaves_little_idle(&mut self) -> bool {
+        if self.asker.fair_share != Allowance::Sparingly {
+            return true;
+        }
+        let for_share = self.taken.iter().filter(|taken| taken.why == Why::FairShare);
+        let freed: Vec<Step> =
+            for_share.flat_map(|taken| &self.victims.get(taken.unit).steps).copied().collect();
+        let started = self.ask.key.shape.gpus.units().times(self.ask.tasks).parts();
+        let mark = self.draft.mark();
+        let placed = place(self.draft, self.ask).is_some();
+        let idle = idle(self.draft, &freed);
+        self.draft.roll_back(mark);
+        !placed || idle <= started
     }
 
     /// What binds everything but guarantees: the blast radius, and a gain above the cost.
@@ -528,7 +621,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     fn is_open(&self, tenant: TenantId, right: Right) -> bool {
         let Right::Above(line) = right else { return true };
         let shared = self.draft.tree.lineage(self.ask.key.tenant).any(|above| above == tenant);
-        shared || (!self.straddled.contains(&tenant) && self.is_above(tenant, line, None))
+        shared || (!self.is_straddled(tenant) && self.is_above(tenant, line, None))
     }
 
     fn rank(&self, tenant: TenantId) -> (i32, Reverse<Ratio>, u64, Reverse<u32>) {
@@ -575,20 +668,37 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         }
     }
 
+    fn is_straddled(&self, tenant: TenantId) -> bool {
+        self.straddled.iter().any(|&(branch, _)| branch == tenant)
+    }
+
+    /// What leaves with a unit, by meter: of a gang, its surplus too.
+    fn leaves_with(&self, unit: UnitRef) -> Vec<u64> {
+        let held = self.victims.get(unit);
+        let mut leaves = held.amount.clone();
+        if !held.surplus {
+            for beside in self.victims.surplus_of(unit) {
+                let amount = &self.victims.get(beside).amount;
+                leaves.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+            }
+        }
+        leaves
+    }
+
     /// True when taking the unit would carry somebody below their line.
     fn would_straddle(&self, unit: UnitRef, right: Right) -> bool {
         let Right::Above(line) = right else { return false };
-        let held = self.victims.get(unit);
+        let leaves = self.leaves_with(unit);
         self.path(unit.tenant).into_iter().any(|tenant| {
             self.meters.iter().any(|&meter| {
                 let excess = self.excess(tenant, meter, line).unwrap_or(0);
-                excess > 0 && held.amount[meter] > excess
+                excess > 0 && leaves[meter] > excess
             })
         })
     }
 
     /// One job per branch may, unless the asker's own branch would end above its line.
-    fn may_straddle(&self, victim: TenantId, right: Right) -> bool {
+    fn own_branch_stays_within(&self, victim: TenantId, right: Right) -> bool {
         let Right::Above(line) = right else { return true };
         let tree = self.draft.tree;
         let shared = |tenant: &TenantId| tree.lineage(victim).any(|above| above == *tenant);
@@ -639,7 +749,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         }
         let unit = self.victims.get(at);
         let path = self.path(at.tenant);
-        let closed = path.iter().any(|tenant| self.straddled.contains(tenant));
+        let closed = path.iter().any(|&tenant| self.is_straddled(tenant));
         if closed || !path.iter().all(|&tenant| self.is_above(tenant, line, Some(unit))) {
             return false;
         }

@@ -12,13 +12,13 @@ use crate::plan::memory::{Obstacles, Refusal};
 use crate::plan::moves::{Moved, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::{Ask, domain_of, place};
-use crate::plan::reclaim::{Asker, Taken, gain, make_room};
+use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
 use crate::policy::Policy;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
+use crate::units::{JobId, KindId, NodeId, PoolId, TenantId, Timestamp};
 
 /// A draft on which everybody had their turn.
 pub(super) struct Served<'a> {
@@ -31,7 +31,7 @@ pub(super) struct Served<'a> {
     reclaims: Vec<Reclaim>,
     refusals: BTreeMap<KindId, Refusal>,
     settled: Settled,
-    kept_back: &'a BTreeSet<JobId>,
+    kept_back: &'a BTreeMap<JobId, Allowance>,
     shares: &'a Amounts,
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
@@ -105,7 +105,7 @@ pub(super) fn all<'a>(
     tree: &'a Tree,
     shares: &'a Amounts,
     kinds: &[KindId],
-    kept_back: &'a BTreeSet<JobId>,
+    kept_back: &'a BTreeMap<JobId, Allowance>,
     now: Timestamp,
 ) -> Served<'a> {
     let draft = Draft::on(state, policy, tree, shares, now);
@@ -281,7 +281,8 @@ impl<'a> Served<'a> {
     fn asker(&self, at: usize, pass: Pass) -> Asker {
         let candidate = self.queue.get(at);
         let job = candidate.first.1;
-        Asker { job, pass, surplus: candidate.is_surplus(), fair_share: !self.kept_back.contains(&job) }
+        let fair_share = self.kept_back.get(&job).copied().unwrap_or(Allowance::InOrder);
+        Asker { job, pass, surplus: candidate.is_surplus(), fair_share }
     }
 
     /// Writes down what a candidate was given; returns the tenants whose use changed because of it.
@@ -405,21 +406,8 @@ impl<'a> Served<'a> {
 
     /// Somebody whose reclaim for a fair share left more of what it freed idle than it started.
     pub(super) fn wasteful(&self) -> Option<JobId> {
-        let idle = |reclaim: &&Reclaim| {
-            let mut gpus: BTreeMap<(crate::units::NodeId, usize), u64> = BTreeMap::new();
-            for step in &reclaim.freed {
-                for gpu in step.place.gpus.indexes() {
-                    *gpus.entry((step.place.node, gpu)).or_default() += step.place.units_each.parts();
-                }
-            }
-            let left = gpus.iter().map(|(&(node, gpu), &freed)| {
-                let room = self.draft.room(node).and_then(|room| room.gpus.get(gpu));
-                let free = room.map_or(0, |gpu| 3000u64.saturating_sub(gpu.held.parts()));
-                free.min(freed)
-            });
-            left.sum::<u64>() > reclaim.started
-        };
-        self.reclaims.iter().find(idle).map(|reclaim| reclaim.job)
+        let wasteful = |reclaim: &&Reclaim| idle(&self.draft, &reclaim.freed) > reclaim.started;
+        self.reclaims.iter().find(wasteful).map(|reclaim| reclaim.job)
     }
 
     fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
@@ -463,6 +451,22 @@ impl<'a> Served<'a> {
         plan.refusals = self.refusals.into_iter().collect();
         plan
     }
+}
+
+/// So much of what was freed is held by nobody, in 1/3000 of a GPU.
+pub(super) fn idle(draft: &Draft<'_>, freed: &[Step]) -> u64 {
+    let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
+    for step in freed {
+        for gpu in step.place.gpus.indexes() {
+            *gpus.entry((step.place.node, gpu)).or_default() += step.place.units_each.parts();
+        }
+    }
+    let left = gpus.iter().map(|(&(node, gpu), &freed)| {
+        let room = draft.room(node).and_then(|room| room.gpus.get(gpu));
+        let free = room.map_or(0, |gpu| 3000u64.saturating_sub(gpu.held.parts()));
+        free.min(freed)
+    });
+    left.sum()
 }
 
 /// One entry per job: its surplus tasks, or all of it.
