@@ -23,6 +23,7 @@ use crate::event::{
     Asker, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy, TaskPhase,
     Why,
 };
+use crate::plan::memory::Kinds;
 use crate::policy::Policy;
 use crate::state::State;
 use crate::tree::Tree;
@@ -81,12 +82,12 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     }
     let tree = Tree::resolve(policy, state);
     let shares = tree.shares_of(state);
-    let worth_trying = memory.worth_trying(state, &shares, now);
+    let kinds = memory.kinds(state, &shares, now);
     // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
     let mut kept_back: BTreeMap<JobId, Allowance> = BTreeMap::new();
     for _ in 0..AGAIN_MAX {
         let wasteful = {
-            let served = serve::all(state, policy, &tree, &shares, &worth_trying, &kept_back, now);
+            let served = serve::all(state, policy, &tree, &shares, &kinds, &kept_back, now);
             let Some(wasteful) = served.wasteful() else { return served.into_plan() };
             wasteful
         };
@@ -96,7 +97,7 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
             Allowance::Sparingly | Allowance::Nothing => Allowance::Nothing,
         };
     }
-    serve::all(state, policy, &tree, &shares, &[], &kept_back, now).into_plan()
+    serve::all(state, policy, &tree, &shares, &Kinds::default(), &kept_back, now).into_plan()
 }
 
 impl Plan {

@@ -78,7 +78,12 @@ impl Room {
         Self {
             pool: facts.pool,
             open: node.is_open(),
-            capacity: facts.capacity.saturating_sub(facts.others),
+            // What cannot be spoken to has nothing to divide, neither GPUs nor anything beside them.
+            capacity: if facts.up {
+                facts.capacity.saturating_sub(facts.others)
+            } else {
+                Resources::default()
+            },
             held: Resources::default(),
             draining: Resources::default(),
             leaving: 0,

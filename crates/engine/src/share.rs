@@ -30,8 +30,13 @@ pub fn divide(amount: u64, claims: &[Claim], quantum: u64) -> Vec<u64> {
     let owed_total: u64 = owed.iter().sum();
     let mut shares = alloc::vec![0; claims.len()];
     if owed_total > amount {
-        // Healthy capacity is below the promises: what there is goes max-min with the promises as weights.
-        let weights: Vec<u64> = owed.clone();
+        // Healthy capacity is below the promises: what there is goes max-min with the promises as weights. Who is
+        // not metered was promised what it wants.
+        let promised = |claim: &Claim| match claim.guaranteed {
+            Amount::Of(guaranteed) => guaranteed,
+            Amount::Unlimited => claim.demand,
+        };
+        let weights: Vec<u64> = claims.iter().map(promised).collect();
         by_tier(amount, claims, &owed, &weights, quantum, &mut shares);
         return shares;
     }

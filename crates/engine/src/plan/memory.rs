@@ -152,15 +152,25 @@ impl Memory {
         self.refusals.values().filter_map(|refusal| refusal.retry_at).min()
     }
 
-    /// Kinds that are not refused, or whose refusal may be lifted.
-    pub(super) fn worth_trying(&self, state: &State, shares: &Amounts, now: Timestamp) -> Vec<KindId> {
+    /// Kinds that are not refused or whose refusal may be lifted, and the others.
+    pub(super) fn kinds(&self, state: &State, shares: &Amounts, now: Timestamp) -> Kinds {
         let all = of_all(shares);
         let kinds = state.jobs.waiting().keys().chain(state.jobs.growing().keys()).copied();
         let refused = |kind: &KindId| {
             self.refusals.get(kind).is_some_and(|refusal| refusal.holds(state, shares, all, now))
         };
-        kinds.filter(|kind| !refused(kind)).collect()
+        let (refused, worth_trying) = kinds.partition(refused);
+        Kinds { worth_trying, refused }
     }
+}
+
+/// Who wants something, by what is known of them.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    /// Nothing is known that would stand in their way.
+    pub(super) worth_trying: Vec<KindId>,
+    /// Their refusal holds as the state is; who leaves on the draft itself may lift it.
+    pub(super) refused: Vec<KindId>,
 }
 
 /// The earlier of two moments, either of which may never come.

@@ -49,6 +49,8 @@ pub struct Candidate<'a> {
     pub first: (Timestamp, JobId),
     rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     choices: Vec<Choice>,
+    /// None of its jobs wants anything any more.
+    exhausted: bool,
 }
 
 /// A pool that a candidate may use.
@@ -93,7 +95,7 @@ impl<'a> Candidate<'a> {
         let choice = |pool| Choice { pool, charge: draft.tree.charge(&key.shape, pool), refused: false };
         let choices: Vec<Choice> = pools.into_iter().map(choice).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
-        Some(Self { kind, key, more, first, rest, choices })
+        Some(Self { kind, key, more, first, rest, choices, exhausted: false })
     }
 
     /// True when it asks for more than a minimum.
@@ -199,6 +201,8 @@ pub struct Queue<'a> {
     oldest: BTreeMap<TenantId, (Timestamp, JobId)>,
     best: BTreeMap<TenantId, usize>,
     turn: Turn,
+    /// Jobs that have to leave: they want nothing more.
+    withdrawn: BTreeSet<JobId>,
 }
 
 impl<'a> Queue<'a> {
@@ -211,6 +215,7 @@ impl<'a> Queue<'a> {
             oldest: BTreeMap::new(),
             best: BTreeMap::new(),
             turn,
+            withdrawn: BTreeSet::new(),
         };
         for kind in state.jobs.waiting().values().chain(state.jobs.growing().values()) {
             let Some(&first) = kind.jobs.first() else { continue };
@@ -235,8 +240,24 @@ impl<'a> Queue<'a> {
         if !self.oldest.contains_key(&tenant) {
             self.note_oldest(state, tenant, candidate.first);
         }
-        self.open.entry(tenant).or_default().insert((candidate.rank(), self.candidates.len()));
+        let at = self.candidates.len();
+        let withdrawn = self.withdrawn.contains(&candidate.first.1);
         self.candidates.push(candidate);
+        if withdrawn {
+            self.advance(at);
+        } else {
+            self.reopen(at);
+        }
+    }
+
+    /// A job that has to leave wants nothing more: neither growth nor repair.
+    pub fn withdraw(&mut self, job: JobId) {
+        self.withdrawn.insert(job);
+        for at in 0..self.candidates.len() {
+            if self.candidates[at].first.1 == job && !self.candidates[at].exhausted {
+                self.served(at);
+            }
+        }
     }
 
     /// A candidate by its number.
@@ -308,10 +329,18 @@ impl<'a> Queue<'a> {
     /// Its first job has what it asked for.
     pub fn served(&mut self, at: usize) {
         self.close(at);
+        self.advance(at);
+    }
+
+    fn advance(&mut self, at: usize) {
         let candidate = &mut self.candidates[at];
-        if let Some(next) = candidate.rest.next() {
-            candidate.first = next;
-            self.reopen(at);
+        let withdrawn = &self.withdrawn;
+        match candidate.rest.find(|(_, job)| !withdrawn.contains(job)) {
+            Some(next) => {
+                candidate.first = next;
+                self.reopen(at);
+            }
+            None => candidate.exhausted = true,
         }
     }
 
@@ -330,8 +359,8 @@ impl<'a> Queue<'a> {
     /// What was refused is tried again: somebody left.
     pub fn reopen_all(&mut self) {
         for at in 0..self.candidates.len() {
-            let refused = self.candidates[at].choices.iter().any(|choice| choice.refused);
-            if refused {
+            let candidate = &self.candidates[at];
+            if !candidate.exhausted && candidate.choices.iter().any(|choice| choice.refused) {
                 self.candidates[at].choices.iter_mut().for_each(|choice| choice.refused = false);
                 self.reopen(at);
             }

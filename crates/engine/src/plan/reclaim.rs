@@ -209,18 +209,17 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     }
 
     fn fits(&mut self, needed: &[Taken]) -> bool {
-        if self.fit.is_enough(self.ask) {
-            return true;
-        }
-        if !self.may_move {
-            return false;
-        }
+        self.fit.is_enough(self.ask) || (self.may_move && self.would_move(needed).is_some())
+    }
+
+    /// Who would be moved into what was taken so that the ask fits.
+    fn would_move(&mut self, needed: &[Taken]) -> Option<Vec<Unit>> {
         let mark = self.draft.mark();
         let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
         let settled = self.settled.with_leaving(taken);
-        let fits = place_by_moving(self.draft, self.ask, self.asker, &settled).is_some();
+        let found = place_by_moving(self.draft, self.ask, self.asker, &settled);
         self.draft.roll_back(mark);
-        fits
+        found.map(|(_, moved)| moved.into_iter().map(|moved| moved.unit).collect())
     }
 
     /// Takes in order until the ask is met, then spares.
@@ -242,7 +241,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         if self.may_straddle {
             seeds.retain(|&unit| self.right_to(unit).is_none());
         }
-        seeds.iter().any(|&seed| self.take_seeds(&[seed])) || (self.may_straddle && self.take_two_seeds(&seeds))
+        seeds.iter().any(|&seed| self.take_seeds(&[seed]))
+            || (self.may_straddle && self.take_two_seeds(&seeds))
     }
 
     fn take_two_seeds(&mut self, seeds: &[UnitRef]) -> bool {
@@ -303,7 +303,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                     return seeds;
                 }
                 from = unit.at + 1;
-                let by_any = |search: &mut Self| search.rights.clone().into_iter().any(|right| search.may_take(unit, right));
+                let by_any = |search: &mut Self| {
+                    search.rights.clone().into_iter().any(|right| search.may_take(unit, right))
+                };
                 let may_take = if self.may_straddle { by_any(self) } else { self.right_to(unit).is_some() };
                 if may_take && self.is_useful(unit) {
                     seeds.push(unit);
@@ -459,15 +461,18 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         !placed || idle <= started
     }
 
-    /// What binds everything but guarantees: the blast radius, and a gain above the cost.
+    /// What binds everything but guarantees: the blast radius, and a gain above the cost. Who is moved on top costs too.
     fn is_worth_it(&mut self) -> bool {
         let rules = &self.draft.policy.preemption;
+        let by_moving = self.may_move && !self.fit.is_enough(self.ask);
+        let moved = if by_moving { self.would_move(&[]).unwrap_or_default() } else { Vec::new() };
         let bound = self.taken.iter().filter(|taken| taken.why != Why::Guarantee);
-        let bound: Vec<&Unit> = bound.map(|taken| self.victims.get(taken.unit)).collect();
+        let mut bound: Vec<&Unit> = bound.map(|taken| self.victims.get(taken.unit)).collect();
         let mut jobs: Vec<JobId> = bound.iter().map(|unit| unit.job).collect();
         jobs.sort_unstable();
         jobs.dedup();
         let few = jobs.len() <= usize::try_from(rules.victims_max).unwrap_or(usize::MAX);
+        bound.extend(&moved);
         let cost: u64 = bound.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
         if few && (bound.is_empty() || gain(self.draft, self.ask, &bound) > cost) {
             return true;
@@ -715,6 +720,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         }
         // What was set aside for one is taken for another only by a guarantee, which waits for nobody's grace twice.
         if unit.promised && right.why() != Why::Guarantee {
+            return false;
+        }
+        if self.victims.is_kept(unit.job) {
             return false;
         }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);

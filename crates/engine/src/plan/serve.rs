@@ -8,7 +8,7 @@ use crate::event::{Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines::{self, Pass};
-use crate::plan::memory::{Obstacles, Refusal};
+use crate::plan::memory::{Kinds, Obstacles, Refusal};
 use crate::plan::moves::{Moved, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::{Ask, domain_of, place};
@@ -32,6 +32,8 @@ pub(super) struct Served<'a> {
     refusals: BTreeMap<KindId, Refusal>,
     settled: Settled,
     kept_back: &'a BTreeMap<JobId, Allowance>,
+    /// Kinds that are tried only when somebody leaves on the draft.
+    refused_before: &'a [KindId],
     shares: &'a Amounts,
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
@@ -104,16 +106,12 @@ pub(super) fn all<'a>(
     policy: &'a Policy,
     tree: &'a Tree,
     shares: &'a Amounts,
-    kinds: &[KindId],
+    kinds: &'a Kinds,
     kept_back: &'a BTreeMap<JobId, Allowance>,
     now: Timestamp,
 ) -> Served<'a> {
     let draft = Draft::on(state, policy, tree, shares, now);
-    let of_kind = |&kind: &KindId| {
-        let known = state.jobs.waiting().get(&kind).or_else(|| state.jobs.growing().get(&kind))?;
-        Candidate::of_kind(&draft, kind, known)
-    };
-    let candidates = kinds.iter().filter_map(of_kind).collect();
+    let candidates = kinds.worth_trying.iter().filter_map(|&kind| candidate(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
     let mut served = Served {
         draft,
@@ -126,11 +124,18 @@ pub(super) fn all<'a>(
         refusals: BTreeMap::new(),
         settled: Settled::default(),
         kept_back,
+        refused_before: &kinds.refused,
         shares,
         ripens_at: None,
     };
     served.run();
     served
+}
+
+fn candidate<'a>(draft: &Draft<'a>, kind: KindId) -> Option<Candidate<'a>> {
+    let jobs = &draft.state.jobs;
+    let known = jobs.waiting().get(&kind).or_else(|| jobs.growing().get(&kind))?;
+    Candidate::of_kind(draft, kind, known)
 }
 
 impl<'a> Served<'a> {
@@ -141,7 +146,7 @@ impl<'a> Served<'a> {
                 self.take_turn(turn);
                 if self.evictions.len() > leaving {
                     // Who leaves may leave room for those who were refused before.
-                    self.queue.reopen_all();
+                    self.reopen_all();
                     self.refusals.clear();
                     continue 'again;
                 }
@@ -149,6 +154,15 @@ impl<'a> Served<'a> {
             break;
         }
         self.place_evicted_again();
+    }
+
+    fn reopen_all(&mut self) {
+        self.queue.reopen_all();
+        for &kind in core::mem::take(&mut self.refused_before) {
+            if let Some(candidate) = candidate(&self.draft, kind) {
+                self.queue.add(self.draft.state, candidate);
+            }
+        }
     }
 
     fn take_turn(&mut self, turn: Turn) {
@@ -305,12 +319,12 @@ impl<'a> Served<'a> {
         self.settled.given.insert(job);
         self.queue.served(at);
         let state = self.draft.state;
-        let held =
-            state.ledger.holding(job).filter(|_| more.is_some()).map_or(0, |holding| {
-                holding.staying().count() + holding.exits(crate::input::Exit::Succeeded)
-            });
-        let has = u32::try_from(held + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
-        if has < key.tasks {
+        let holding = state.ledger.holding(job).filter(|_| more.is_some());
+        let done = holding.map_or(0, |holding| holding.exits(crate::input::Exit::Succeeded));
+        let staying = holding.map_or(0, |holding| holding.staying().count());
+        let has = u32::try_from(staying + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
+        // A job of which tasks have finished is repaired, but not grown any more.
+        if done == 0 && has < key.tasks {
             let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
             let more = Some(More { tasks: 1, repair: false, pool, domain });
             let candidate = Candidate::of_job(&self.draft, key, more, (age, job));
@@ -339,6 +353,9 @@ impl<'a> Served<'a> {
         let mut touched = Vec::new();
         for (taken, unit) in met.taken.iter().zip(units) {
             touched.push(unit.standing.tenant);
+            if !unit.surplus {
+                self.withdraw(unit.job);
+            }
             let gain = (taken.why != Why::Guarantee).then_some(gained);
             self.leaves(unit, taken.why, job, gain, taken.straddles);
         }
@@ -346,6 +363,9 @@ impl<'a> Served<'a> {
         let gained = gain(&self.draft, &ask, &moving);
         for moved in &met.moved {
             let unit = moved.unit.clone();
+            touched.push(unit.standing.tenant);
+            self.withdraw(unit.job);
+            self.victims.keep(unit.job);
             let begun = Begun { tasks: moved.tasks.clone(), together: moved.tasks.len(), how: How::Moves };
             self.begun.insert(unit.job, begun);
             self.settled.given.insert(unit.job);
@@ -353,6 +373,13 @@ impl<'a> Served<'a> {
             self.leaves(unit, Why::Move, job, Some(gained), None);
         }
         touched
+    }
+
+    /// Who has to leave is neither grown nor repaired; another place is all it may be given.
+    fn withdraw(&mut self, job: JobId) {
+        if self.draft.state.jobs.get(job).is_some_and(|job| job.more.is_some()) {
+            self.queue.withdraw(job);
+        }
     }
 
     fn leaves(
@@ -395,7 +422,8 @@ impl<'a> Served<'a> {
         crate::plan::place::pools(self.draft.state, &key.shape).into_iter().find_map(|pool| {
             let charge = self.draft.tree.charge(&key.shape, pool);
             let ask = Ask { key: &key, tasks: key.min, first_task: 0, pool, domain: None, charge };
-            if lines::limit_passed(&self.draft, &ask).is_some() {
+            let gates = [lines::limit_passed(&self.draft, &ask), lines::fixed_beyond(&mut self.draft, &ask)];
+            if gates.iter().any(Option::is_some) {
                 return None;
             }
             let tasks = place(&mut self.draft, &ask)?;
@@ -427,20 +455,20 @@ impl<'a> Served<'a> {
             let begun = &self.begun[job];
             let clear =
                 |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
-            let together_clear = begun.tasks.iter().take(begun.together).all(clear);
+            let (together, rest) = begun.tasks.split_at(begun.together);
             let (job, mut tasks) = (*job, begun.tasks.clone());
-            if together_clear && begun.how != How::Moves {
-                // Tasks beyond the minimum whose place is not clear yet come with the next plan.
-                let mut number = 0;
-                tasks.retain(|place| {
-                    number += 1;
-                    number <= begun.together || clear(place)
-                });
-                if self.passes_no_limit(job, &tasks, &mut used_now) {
-                    let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                    list.push(Start { job, tasks });
-                    continue;
-                }
+            if begun.how != How::Moves
+                && together.iter().all(clear)
+                && self.passes_no_limit(job, together, &mut used_now)
+            {
+                // Tasks beyond the minimum that cannot start yet come with the next plan.
+                tasks.truncate(begun.together);
+                let startable =
+                    |place: &&Placement| clear(place) && self.passes_no_limit(job, &[**place], &mut used_now);
+                tasks.extend(rest.iter().filter(startable));
+                let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
+                list.push(Start { job, tasks });
+                continue;
             }
             plan.promises.push(Start { job, tasks });
         }

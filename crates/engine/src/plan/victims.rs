@@ -3,7 +3,7 @@
 //! A *unit* is what leaves in one piece: one task of an elastic job beyond its minimum, or all that is left of a job.
 //! Units of a tenant are listed once per plan, when they are first asked for.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -65,6 +65,7 @@ pub struct Victims {
     lists: BTreeMap<TenantId, List>,
     /// Tenants with something that might leave, there or below.
     any: Option<Vec<bool>>,
+    kept: BTreeSet<JobId>,
 }
 
 #[derive(Default)]
@@ -94,6 +95,16 @@ impl Victims {
             any
         });
         any[tenant.index()]
+    }
+
+    /// A job that was given places in this plan is not taken in it.
+    pub fn keep(&mut self, job: JobId) {
+        self.kept.insert(job);
+    }
+
+    /// True when it was given places in this plan.
+    pub fn is_kept(&self, job: JobId) -> bool {
+        self.kept.contains(&job)
     }
 
     /// A unit.
@@ -165,14 +176,16 @@ impl List {
     }
 }
 
-/// A job that may be evicted or moved, in one piece; `None` when it may not, or has nothing that stays.
+/// A job that may be moved, in one piece; `None` when it may not, or is not all there: a gang that waits for repair, or
+/// of which tasks have finished, would start again with less than its minimum.
 pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
     let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
     let steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
-    let settled = !steps.is_empty() && steps.len() == holding.holding_tasks().len();
+    let all_there = steps.len() >= usize::try_from(job.spec.min.max(1)).expect("a u32 fits a usize");
+    let settled = all_there && steps.len() == holding.holding_tasks().len();
     let whole = whole_unit(draft, id, job, holding, charge);
     settled.then(|| priced(draft, &whole, job, steps, false))
 }
