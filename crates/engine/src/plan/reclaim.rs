@@ -6,22 +6,24 @@
 //! GPUs instead, taking it would carry `b` below its line: it *straddles*, is passed over the first time, and is taken
 //! alone only because nothing else will do.
 
+mod allowed;
+mod price;
+
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use crate::event::{Straddle, Why};
-use crate::job::Class;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
 use crate::plan::moves::place_by_moving;
-use crate::plan::order::{Ratio, neediness};
 use crate::plan::place::{Ask, Fit, place};
 use crate::plan::serve::{Settled, idle};
 use crate::plan::victims::{Unit, UnitRef, Victims};
-use crate::policy::{Amount, Within};
-use crate::units::{JobId, Millis, TenantId, Timestamp};
+use crate::policy::Amount;
+pub use price::{gain, is_ripe};
+
+use crate::units::{JobId, TenantId, Timestamp};
 
 /// The most units that are each tried first when taking them in order did not do.
 const SEEDS_MAX: usize = 64;
@@ -588,240 +590,4 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         self.draft.roll_back(self.start);
         self.fit = Fit::of(self.draft, self.ask);
     }
-
-    /// The next unit in the order of rule 8; who would straddle is passed over.
-    fn next_victim(&mut self, right: Right) -> Option<UnitRef> {
-        let tree = self.draft.tree;
-        match right {
-            Right::Above(_) => self.next_among(tree.roots(), right),
-            Right::Lower => self.next_among(&[self.scope()], right),
-        }
-    }
-
-    fn scope(&self) -> TenantId {
-        let mut lineage = self.draft.tree.lineage(self.ask.key.tenant);
-        let own = self.ask.key.tenant;
-        match self.draft.policy.preemption.within {
-            Within::Project => own,
-            Within::Team => lineage.nth(1).unwrap_or(own),
-            Within::Org => lineage.last().unwrap_or(own),
-        }
-    }
-
-    fn next_among(&mut self, siblings: &[TenantId], right: Right) -> Option<UnitRef> {
-        let open = siblings.iter().copied().filter(|&tenant| self.is_open(tenant, right));
-        let mut open: Vec<TenantId> = open.collect();
-        open.retain(|&tenant| self.victims.any_below(self.draft, tenant));
-        if open.len() > 1 {
-            open.sort_by_cached_key(|&tenant| self.rank(tenant));
-        }
-        let tree = self.draft.tree;
-        open.into_iter().find_map(|tenant| {
-            let own = self.next_of(tenant, right);
-            own.or_else(|| self.next_among(&tree.lines[tenant.index()].children, right))
-        })
-    }
-
-    /// False when nothing of the tenant or of anybody below it may be taken.
-    fn is_open(&self, tenant: TenantId, right: Right) -> bool {
-        let Right::Above(line) = right else { return true };
-        let shared = self.draft.tree.lineage(self.ask.key.tenant).any(|above| above == tenant);
-        shared || (!self.is_straddled(tenant) && self.is_above(tenant, line, None))
-    }
-
-    fn rank(&self, tenant: TenantId) -> (i32, Reverse<Ratio>, u64, Reverse<u32>) {
-        let line = &self.draft.tree.lines[tenant.index()];
-        let above = neediness(self.draft, tenant, &self.ask.charge, Line::FairShare);
-        (line.priority, Reverse(above), above.line, Reverse(line.path_rank))
-    }
-
-    fn next_of(&mut self, tenant: TenantId, right: Right) -> Option<UnitRef> {
-        let mut from = 0;
-        while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
-            from = unit.at + 1;
-            if self.may_take(unit, right) && !self.would_straddle(unit, right) {
-                return Some(unit);
-            }
-        }
-        None
-    }
-
-    /// Tenants from the victim's up to, and without, the first that it shares with the asker.
-    fn path(&self, tenant: TenantId) -> Vec<TenantId> {
-        let tree = self.draft.tree;
-        let shared = |tenant: &TenantId| tree.lineage(self.ask.key.tenant).any(|above| above == *tenant);
-        tree.lineage(tenant).take_while(|tenant| !shared(tenant)).collect()
-    }
-
-    /// The uppermost tenant that a victim does not share with the asker.
-    fn branch(&self, tenant: TenantId) -> Option<TenantId> {
-        self.path(tenant).last().copied()
-    }
-
-    /// True when a tenant is above its line in something that the asker asks for and the victim holds.
-    fn is_above(&self, tenant: TenantId, line: Line, unit: Option<&Unit>) -> bool {
-        self.meters.iter().any(|&meter| {
-            let held = unit.is_none_or(|unit| unit.amount[meter] > 0);
-            held && self.excess(tenant, meter, line).is_some_and(|excess| excess > 0)
-        })
-    }
-
-    fn excess(&self, tenant: TenantId, meter: usize, line: Line) -> Option<u64> {
-        match lines::line(self.draft, tenant, meter, line) {
-            Amount::Unlimited => None,
-            Amount::Of(line) => Some(self.draft.used(tenant)[meter].saturating_sub(line)),
-        }
-    }
-
-    fn is_straddled(&self, tenant: TenantId) -> bool {
-        self.straddled.iter().any(|&(branch, _)| branch == tenant)
-    }
-
-    /// What leaves with a unit, by meter: of a gang, its surplus too.
-    fn leaves_with(&self, unit: UnitRef) -> Vec<u64> {
-        let held = self.victims.get(unit);
-        let mut leaves = held.amount.clone();
-        if !held.surplus {
-            for beside in self.victims.surplus_of(unit) {
-                let amount = &self.victims.get(beside).amount;
-                leaves.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
-            }
-        }
-        leaves
-    }
-
-    /// True when taking the unit would carry somebody below their line.
-    fn would_straddle(&self, unit: UnitRef, right: Right) -> bool {
-        let Right::Above(line) = right else { return false };
-        let leaves = self.leaves_with(unit);
-        self.path(unit.tenant).into_iter().any(|tenant| {
-            self.meters.iter().any(|&meter| {
-                let excess = self.excess(tenant, meter, line).unwrap_or(0);
-                excess > 0 && leaves[meter] > excess
-            })
-        })
-    }
-
-    /// One job per branch may, unless the asker's own branch would end above its line.
-    fn own_branch_stays_within(&self, victim: TenantId, right: Right) -> bool {
-        let Right::Above(line) = right else { return true };
-        let tree = self.draft.tree;
-        let shared = |tenant: &TenantId| tree.lineage(victim).any(|above| above == *tenant);
-        let own_branch = tree.lineage(self.ask.key.tenant).take_while(|tenant| !shared(tenant)).last();
-        own_branch.is_none_or(|branch| lines::stays_within(self.draft, branch, self.ask, line))
-    }
-
-    /// True when the unit may be taken by that right as things are on the draft.
-    fn may_take(&mut self, at: UnitRef, right: Right) -> bool {
-        let unit = self.victims.get(at);
-        let given = unit.job == self.asker.job || self.settled.given.contains(&unit.job);
-        if given || (self.asker.surplus && !unit.surplus) {
-            return false;
-        }
-        // What was set aside for one is taken for another only by a guarantee, which waits for nobody's grace twice.
-        if unit.promised && right.why() != Why::Guarantee {
-            return false;
-        }
-        if self.victims.is_kept(unit.job) {
-            return false;
-        }
-        let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
-        if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
-            self.ripens_at = earlier(self.ripens_at, ripens_at(self.draft, unit, right.why()));
-            return false;
-        }
-        let allowed = match right {
-            Right::Lower => {
-                let scope = self.scope();
-                let within = self.draft.tree.lineage(at.tenant).any(|above| above == scope);
-                let lower = within
-                    && lines::gives_way(self.draft.policy, &standing, &lines::standing_of(self.ask.key));
-                // By class or priority alone it would go to and fro between two tenants for ever.
-                let comes_back = at.tenant != self.ask.key.tenant
-                    && (self.comes_back(at, Line::Guarantee) || self.comes_back(at, Line::FairShare));
-                lower && !comes_back
-            }
-            Right::Above(line) => self.is_borrowed(at, line),
-        };
-        allowed && (standing.class != Class::Inference || self.inference_may_go(at.tenant))
-    }
-
-    fn inference_may_go(&mut self, tenant: TenantId) -> bool {
-        let asked: Vec<usize> = lines::asked(self.ask).collect();
-        lines::inference_beyond(self.draft, tenant, &asked)
-    }
-
-    fn is_borrowed(&mut self, at: UnitRef, line: Line) -> bool {
-        if at.tenant == self.ask.key.tenant || self.is_kept(at) {
-            return false;
-        }
-        let unit = self.victims.get(at);
-        let path = self.path(at.tenant);
-        let closed = path.iter().any(|&tenant| self.is_straddled(tenant));
-        if closed || !path.iter().all(|&tenant| self.is_above(tenant, line, Some(unit))) {
-            return false;
-        }
-        line != Line::FairShare || !self.comes_back(at, Line::Guarantee)
-    }
-
-    /// Work that needs longer to save than a guarantee waits is its tenant's own, as work that may not be evicted is;
-    /// unless it has borrowed all the same, by a policy that was in force before.
-    fn is_kept(&mut self, at: UnitRef) -> bool {
-        let (policy, standing) = (self.draft.policy, self.victims.get(at).standing);
-        let may_borrow = policy.preemption.fixed_may_borrow;
-        lines::is_fixed(&standing, policy)
-            && (may_borrow || !lines::fixed_alone_beyond(self.draft, at.tenant, &self.meters))
-    }
-
-    /// True when the unit could at once be reclaimed back for its own tenant, which stays within that line with it.
-    fn comes_back(&mut self, at: UnitRef, line: Line) -> bool {
-        if lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line) {
-            return false;
-        }
-        let (standing, amount) = (self.victims.get(at).standing, self.victims.get(at).amount.clone());
-        let below = lines::below(self.draft, &standing);
-        (0..amount.len()).filter(|&meter| amount[meter] > 0).all(|meter| {
-            let used = self.draft.used(at.tenant)[meter].saturating_sub(below[meter]);
-            match lines::line(self.draft, at.tenant, meter, line) {
-                Amount::Unlimited => true,
-                Amount::Of(line) => used <= line,
-            }
-        })
-    }
-}
-
-fn runtime_min(draft: &Draft<'_>, why: Why) -> Millis {
-    let rules = &draft.policy.preemption;
-    match why {
-        Why::Guarantee => Millis(0),
-        Why::FairShare => rules.min_runtime_reclaim,
-        Why::Preempt | Why::Move => rules.min_runtime_preempt,
-    }
-}
-
-/// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
-pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
-    let ran = draft.now - unit.started_at;
-    ran >= runtime_min(draft, why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
-}
-
-/// When work that may not be taken yet may be.
-fn ripens_at(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> {
-    let long_enough = unit.started_at + runtime_min(draft, why);
-    let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
-    at.filter(|&at| at > draft.now)
-}
-
-/// What the asker gains by starting when its victims have left, in GPU-milliseconds.
-pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
-    let rules = &draft.policy.preemption;
-    let horizon = draft.now + rules.wait_horizon;
-    // They would be gone by then without being told.
-    let without = units.iter().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
-    let with = units.iter().map(|unit| unit.grace).max().unwrap_or_default();
-    let saved = (without.min(horizon) - draft.now).0.saturating_sub(with.0);
-    let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
-    let parts = ask.key.shape.gpus.units().parts().saturating_mul(u64::from(ask.tasks)).max(1);
-    let worth = u128::from(saved) * u128::from(rules.value[class]) * u128::from(parts) / 3000;
-    u64::try_from(worth).unwrap_or(u64::MAX)
 }

@@ -365,7 +365,6 @@ impl<'a> Served<'a> {
             let unit = moved.unit.clone();
             touched.push(unit.standing.tenant);
             self.withdraw(unit.job);
-            self.victims.keep(unit.job);
             let begun = Begun { tasks: moved.tasks.clone(), together: moved.tasks.len(), how: How::Moves };
             self.begun.insert(unit.job, begun);
             self.settled.given.insert(unit.job);

@@ -3,7 +3,7 @@
 //! A *unit* is what leaves in one piece: one task of an elastic job beyond its minimum, or all that is left of a job.
 //! Units of a tenant are listed once per plan, when they are first asked for.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -65,7 +65,6 @@ pub struct Victims {
     lists: BTreeMap<TenantId, List>,
     /// Tenants with something that might leave, there or below.
     any: Option<Vec<bool>>,
-    kept: BTreeSet<JobId>,
 }
 
 #[derive(Default)]
@@ -95,16 +94,6 @@ impl Victims {
             any
         });
         any[tenant.index()]
-    }
-
-    /// A job that was given places in this plan is not taken in it.
-    pub fn keep(&mut self, job: JobId) {
-        self.kept.insert(job);
-    }
-
-    /// True when it was given places in this plan.
-    pub fn is_kept(&self, job: JobId) -> bool {
-        self.kept.contains(&job)
     }
 
     /// A unit.

@@ -1,0 +1,45 @@
+//! What leaving costs and what it brings: minimum runtime, budgets, gain (rules 7 and 8).
+
+use super::Asker;
+use crate::event::Why;
+use crate::job::Class;
+use crate::plan::draft::Draft;
+use crate::plan::place::Ask;
+use crate::plan::victims::Unit;
+use crate::units::{Millis, Timestamp};
+
+fn runtime_min(draft: &Draft<'_>, why: Why) -> Millis {
+    let rules = &draft.policy.preemption;
+    match why {
+        Why::Guarantee => Millis(0),
+        Why::FairShare => rules.min_runtime_reclaim,
+        Why::Preempt | Why::Move => rules.min_runtime_preempt,
+    }
+}
+
+/// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
+pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
+    let ran = draft.now - unit.started_at;
+    ran >= runtime_min(draft, why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
+}
+
+/// When work that may not be taken yet may be.
+pub(super) fn ripens_at(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> {
+    let long_enough = unit.started_at + runtime_min(draft, why);
+    let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
+    at.filter(|&at| at > draft.now)
+}
+
+/// What the asker gains by starting when its victims have left, in GPU-milliseconds.
+pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
+    let rules = &draft.policy.preemption;
+    let horizon = draft.now + rules.wait_horizon;
+    // They would be gone by then without being told.
+    let without = units.iter().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
+    let with = units.iter().map(|unit| unit.grace).max().unwrap_or_default();
+    let saved = (without.min(horizon) - draft.now).0.saturating_sub(with.0);
+    let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
+    let parts = ask.key.shape.gpus.units().parts().saturating_mul(u64::from(ask.tasks)).max(1);
+    let worth = u128::from(saved) * u128::from(rules.value[class]) * u128::from(parts) / 3000;
+    u64::try_from(worth).unwrap_or(u64::MAX)
+}
