@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::event::{
     Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
+use crate::input::Exit;
 use crate::jobs::Phase;
 use crate::promises::Promise;
 use crate::state::State;
@@ -121,11 +122,14 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
     events
 }
 
-/// True when nobody was given the places meanwhile and, for a whole job, no task of it is further on its way out.
+/// True when nobody was given the places meanwhile and, for a whole job, no task of it is further on its way out and its
+/// minimum is still there.
 fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     let whole = job.phase != Phase::Active;
-    if whole && asked.len() < holding.holding_tasks().len() {
+    let alive = asked.len() + holding.exits(Exit::Succeeded);
+    let below_min = alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX);
+    if whole && (below_min || asked.len() < holding.holding_tasks().len()) {
         return false;
     }
     asked.iter().all(|task| is_free(state, &task.place, asked, job.spec.trust))

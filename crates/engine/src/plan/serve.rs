@@ -236,6 +236,11 @@ impl<'a> Served<'a> {
     fn refuse(&mut self, at: usize, obstacles: Obstacles) {
         let candidate = self.queue.get(at);
         let Some(kind) = candidate.kind else { return };
+        // Whether its reclaim is wasteful depends on all that waits: whatever comes could lift that.
+        if self.kept_back.contains_key(&candidate.first.1) {
+            self.refusals.remove(&kind);
+            return;
+        }
         let state = self.draft.state;
         let refusal = Refusal::new(state, candidate.key.tenant, obstacles, self.shares, self.ripens_at);
         match self.refusals.get_mut(&kind) {
