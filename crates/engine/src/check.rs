@@ -86,6 +86,24 @@ pub enum Finding {
     },
     /// I10: a state rebuilt from its snapshot is another state.
     SnapshotDiffers,
+    /// I11: what is promised of a GPU and what stays on it is more than the GPU.
+    PromisedTwice {
+        /// On which node.
+        node: String,
+        /// Which GPU.
+        gpu: usize,
+        /// What stays and what is promised, in 1/3000.
+        planned: u64,
+    },
+    /// I12: work that may not borrow was started beyond a guarantee, counted alone.
+    FixedBeyondGuarantee {
+        /// Whose.
+        tenant: String,
+        /// What such work holds, in 1/3000.
+        held: u64,
+        /// What was promised, in 1/3000.
+        guaranteed: u64,
+    },
 }
 
 impl State {
@@ -95,6 +113,8 @@ impl State {
         check_devices(self, &mut findings);
         check_jobs(self, &mut findings);
         check_limits(self, self.tenants.policy(), &mut findings);
+        check_promises(self, &mut findings);
+        check_fixed(self, self.tenants.policy(), &mut findings);
         check_indexes(self, &mut findings);
         findings
     }
@@ -119,12 +139,16 @@ fn same_facts(a: &State, b: &State) -> bool {
     let holdings = |state: &State| -> Vec<_> {
         state.ledger.holdings().map(|(job, holding)| (job, holding.clone())).collect()
     };
+    let promises = |state: &State| -> Vec<_> {
+        state.promises.iter().map(|(job, promise)| (job, promise.clone())).collect()
+    };
     let paths = |state: &State| -> Vec<String> {
         state.tenants.ids().map(|tenant| state.tenants.path(tenant).to_string()).collect()
     };
     nodes(a) == nodes(b)
         && jobs(a) == jobs(b)
         && holdings(a) == holdings(b)
+        && promises(a) == promises(b)
         && paths(a) == paths(b)
         && a.ledger.orphans() == b.ledger.orphans()
         && a.jobs.next() == b.jobs.next()
@@ -304,6 +328,54 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What is set aside for one is held by nobody who stays.
+fn check_promises(state: &State, findings: &mut Vec<Finding>) {
+    let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
+    let tasks = Tasks { state };
+    let stays = |task: &HeldTask| matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
+    let staying = tasks.held().filter(|(_, task)| stays(task));
+    let promised = state.promises.iter().flat_map(|(_, promise)| promise.tasks.iter().copied());
+    for place in staying.map(|(_, task)| task.place).chain(promised) {
+        for gpu in place.gpus.indexes() {
+            *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
+        }
+    }
+    for ((node, gpu), planned) in gpus {
+        if planned > GpuUnits::WHOLE.parts() {
+            findings.push(Finding::PromisedTwice { node: name_of(state, node), gpu, planned });
+        }
+    }
+}
+
+/// Work that may not be evicted, counted alone, fits the guarantee it was started under. What an older policy started
+/// is no proof.
+fn check_fixed(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
+    if policy.preemption.fixed_may_borrow {
+        return;
+    }
+    for tenant in &policy.tenants {
+        let GpuQuota::Any(quota) = &tenant.gpus else { continue };
+        let Amount::Of(guaranteed) = quota.guaranteed else { continue };
+        let (mut held, mut all_under_it) = (0u64, true);
+        for (job, task) in (Tasks { state }).held() {
+            let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
+            let path = state.tenants.path(spec.tenant);
+            let below = path.strip_prefix(tenant.path.as_str());
+            if spec.preemptible || !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+                continue;
+            }
+            let holding = state.ledger.holding(job).expect("what is held has a holding");
+            all_under_it &= holding.policy == state.tenants.version();
+            let worth = u64::from(policy.normal_of(state.fleet.model(task.place.pool)));
+            held += task.place.units_each.parts() * u64::from(task.place.gpus.count()) * worth;
+        }
+        let held = held.div_ceil(1000);
+        if all_under_it && held > guaranteed {
+            findings.push(Finding::FixedBeyondGuarantee { tenant: tenant.path.clone(), held, guaranteed });
+        }
+    }
+}
+
 fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     let mut rebuilt = State::default();
     state.snapshot().iter().for_each(|event| rebuilt.apply(event));
@@ -312,8 +384,8 @@ fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
         wrong("rooms");
     }
     let waiting = |state: &State| {
-        let kinds = state.jobs.waiting().values();
-        let mut kinds: Vec<_> = kinds.map(|kind| (kind.key.clone(), kind.jobs.clone())).collect();
+        let kinds = state.jobs.waiting().values().chain(state.jobs.growing().values());
+        let mut kinds: Vec<_> = kinds.map(|kind| (kind.key.clone(), kind.more, kind.jobs.clone())).collect();
         kinds.sort();
         kinds
     };
@@ -329,7 +401,28 @@ fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     if rebuilt.ledger.deadlines() != state.ledger.deadlines() {
         wrong("deadlines");
     }
-    if state.tenants.ids().any(|tenant| rebuilt.ledger.used(tenant) != state.ledger.used(tenant)) {
+    let mut tenants = state.tenants.ids();
+    if tenants.any(|tenant| rebuilt.ledger.used(tenant) != state.ledger.used(tenant)) {
         wrong("use by tenant");
+    }
+    let mut tenants = state.tenants.ids();
+    if tenants.any(|tenant| !rebuilt.ledger.planned(tenant).eq(state.ledger.planned(tenant))) {
+        wrong("planned use by tenant");
+    }
+    let mut tenants = state.tenants.ids();
+    if tenants.any(|tenant| !rebuilt.ledger.standing(tenant).eq(state.ledger.standing(tenant))) {
+        wrong("who stands where");
+    }
+    let mut tenants = state.tenants.ids();
+    let wanted = |state: &State, tenant| {
+        let waiting: Vec<_> =
+            state.jobs.demand(tenant).map(|(shape, tasks)| (shape.clone(), tasks)).collect();
+        (state.ledger.wanted(tenant).cloned(), waiting)
+    };
+    if tenants.any(|tenant| wanted(&rebuilt, tenant) != wanted(state, tenant)) {
+        wrong("demand by tenant");
+    }
+    if rebuilt.ledger.bound() != state.ledger.bound() {
+        wrong("bound");
     }
 }
