@@ -361,7 +361,11 @@ fn check_fixed(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
             let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
             let path = state.tenants.path(spec.tenant);
             let below = path.strip_prefix(tenant.path.as_str());
-            if spec.preemptible || !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            let leaves = !matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
+            if leaves
+                || spec.preemptible
+                || !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            {
                 continue;
             }
             let holding = state.ledger.holding(job).expect("what is held has a holding");
