@@ -10,8 +10,8 @@ use wharf_engine::units::{Millis, Timestamp, Uid};
 /// What makes two actions the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
-    Start(Uid, u32, u32),
-    Ask(Uid, u32, u32, Timestamp),
+    Start(Uid, u32, (u32, usize)),
+    Ask(Uid, u32, (u32, usize), Timestamp),
     Stop(TaskRef, usize),
 }
 
@@ -39,9 +39,11 @@ impl Sent {
         kept: &mut BTreeMap<Key, Timestamp>,
     ) -> bool {
         let key = match action {
-            Action::Start { attempt, job, tasks } => Key::Start(job.uid, *attempt, tasks[0].task),
+            Action::Start { attempt, job, tasks } => {
+                Key::Start(job.uid, *attempt, (tasks[0].task, tasks.len()))
+            }
             Action::AskCheckpoint { uid, attempt, tasks, deadline } => {
-                Key::Ask(*uid, *attempt, tasks[0], *deadline)
+                Key::Ask(*uid, *attempt, (tasks[0], tasks.len()), *deadline)
             }
             Action::Stop { tasks, .. } => Key::Stop(tasks[0], tasks.len()),
             Action::Acknowledge { generation } => {

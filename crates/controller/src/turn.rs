@@ -325,8 +325,8 @@ impl<D: Disk, W: World> Controller<D, W> {
     fn finish_turn(&mut self) -> Result<(), Fault> {
         let promised = self.state.promises.len();
         self.settle(&Input::Tick).expect("time is never refused");
-        let any_over = self.state.promises.len() < promised;
         let made = self.plan();
+        let any_over = self.state.promises.len() < promised || !made.released.is_empty();
         let events = made.events(&self.state, self.now);
         self.memory.remember(&made, &self.state, self.now);
         for event in &events {

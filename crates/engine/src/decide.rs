@@ -5,6 +5,7 @@ mod observe;
 mod promises;
 mod submit;
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -156,8 +157,10 @@ impl State {
     /// What time and the world made due: deadlines, promises that can be kept or cannot, asks that serve nobody.
     fn due(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.deadlines_passed(now);
-        events.extend(promises::due(self, now));
-        events.extend(promises::withdrawals(self, now));
+        // Who is told to leave or to stop at this moment is not given anything, nor asked to stay.
+        let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
+        events.extend(promises::due(self, &told, now));
+        events.extend(promises::withdrawals(self, &told, now));
         events
     }
 
@@ -212,6 +215,16 @@ impl State {
     fn stop(&self, job: JobId, tasks: Vec<u32>, now: Timestamp) -> Event {
         let deadline = now + self.tenants.policy().stop_grace;
         Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now })
+    }
+}
+
+/// Who has to go by an event.
+fn told_to_go(event: &Event) -> Option<JobId> {
+    match event {
+        Event::Jobs(JobsEvent::Leaving { job, .. }) | Event::Ledger(LedgerEvent::Stopping { job, .. }) => {
+            Some(*job)
+        }
+        _ => None,
     }
 }
 

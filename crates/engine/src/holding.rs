@@ -87,7 +87,10 @@ impl Holding {
             LedgerEvent::Stopping { tasks, deadline, .. } => {
                 self.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
             }
-            LedgerEvent::Withdrawn { tasks, .. } => self.set_phase(tasks, TaskPhase::Running),
+            LedgerEvent::Withdrawn { tasks, .. } => {
+                self.set_phase(tasks, TaskPhase::Running);
+                self.repair_by = None;
+            }
             LedgerEvent::Gone { task, exit, at, .. } => {
                 self.set_phase(&[*task], TaskPhase::Gone { exit: *exit, at: *at });
             }

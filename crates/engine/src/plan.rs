@@ -23,7 +23,7 @@ use crate::event::{
     Asker, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy, TaskPhase,
     Why,
 };
-use crate::plan::memory::Kinds;
+use crate::plan::memory::all_kinds;
 use crate::policy::Policy;
 use crate::state::State;
 use crate::tree::Tree;
@@ -82,14 +82,23 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     }
     let tree = Tree::resolve(policy, state);
     let shares = tree.shares_of(state);
-    let kinds = memory.kinds(state, &shares, now);
+    let mut kinds = memory.worth_trying(state, &shares, now);
+    let mut all = kinds.len() == all_kinds(state).count();
     // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
     let mut kept_back: BTreeMap<JobId, Allowance> = BTreeMap::new();
     for _ in 0..AGAIN_MAX {
         let wasteful = {
             let served = serve::all(state, policy, &tree, &shares, &kinds, &kept_back, now);
-            let Some(wasteful) = served.wasteful() else { return served.into_plan() };
-            wasteful
+            match served.wasteful() {
+                // Who leaves on the draft may lift any refusal: then nothing that is remembered counts.
+                _ if !all && served.lets_somebody_leave() => None,
+                None => return served.into_plan(),
+                wasteful => wasteful,
+            }
+        };
+        let Some(wasteful) = wasteful else {
+            (kinds, all) = (all_kinds(state).collect(), true);
+            continue;
         };
         let allowance = kept_back.entry(wasteful).or_insert(Allowance::InOrder);
         *allowance = match allowance {
@@ -97,7 +106,10 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
             Allowance::Sparingly | Allowance::Nothing => Allowance::Nothing,
         };
     }
-    serve::all(state, policy, &tree, &shares, &Kinds::default(), &kept_back, now).into_plan()
+    // So many reclaims would waste what they free that nobody reclaims for a fair share; the rest goes on.
+    let nobody = state.jobs.iter().map(|(job, _)| (job, Allowance::Nothing)).collect();
+    kinds = all_kinds(state).collect();
+    serve::all(state, policy, &tree, &shares, &kinds, &nobody, now).into_plan()
 }
 
 impl Plan {
@@ -134,26 +146,26 @@ impl Evicted {
         let Eviction { why, beneficiary, whole, .. } = receipt;
         let holding = state.ledger.holding(job).expect("who has to leave holds something");
         let spec = &state.jobs.get(job).expect("who has to leave is a live job").spec;
-        let all_run =
-            tasks.iter().all(|&task| holding.task(task).is_some_and(|task| task.phase == TaskPhase::Running));
+        let runs = |task: &u32| holding.task(*task).is_some_and(|task| task.phase == TaskPhase::Running);
+        let (asked, stopped): (Vec<u32>, Vec<u32>) =
+            tasks.iter().copied().partition(|task| spec.checkpoint.is_some() && runs(task));
         events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks: tasks.clone(), receipt, at: now }));
         if whole {
             let next = Next::Requeue(RequeueWhy::Evicted);
             events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
         }
         let policy = state.tenants.policy();
-        events.push(Event::Ledger(match spec.checkpoint {
-            Some(checkpoint) if all_run => {
-                // Work that was placed under another policy may have a longer grace than a guarantee waits for.
-                let longest: Millis = policy.preemption.borrow_grace_max;
-                let bound = if why == Why::Guarantee { longest } else { checkpoint.grace };
-                let grace = checkpoint.grace.min(bound);
-                let by = Asker::Rules { why, beneficiary };
-                LedgerEvent::Asked { job, tasks, by, deadline: now + grace, at: now }
-            }
-            Some(_) | None => {
-                LedgerEvent::Stopping { job, tasks, deadline: now + policy.stop_grace, at: now }
-            }
-        }));
+        if let Some(checkpoint) = spec.checkpoint.filter(|_| !asked.is_empty()) {
+            // Work that was placed under another policy may have a longer grace than a guarantee waits for.
+            let longest: Millis = policy.preemption.borrow_grace_max;
+            let bound = if why == Why::Guarantee { longest } else { checkpoint.grace };
+            let (by, deadline) = (Asker::Rules { why, beneficiary }, now + checkpoint.grace.min(bound));
+            events.push(Event::Ledger(LedgerEvent::Asked { job, tasks: asked, by, deadline, at: now }));
+        }
+        // What has no contract, or does not run yet, has nothing to save.
+        if !stopped.is_empty() {
+            let deadline = now + policy.stop_grace;
+            events.push(Event::Ledger(LedgerEvent::Stopping { job, tasks: stopped, deadline, at: now }));
+        }
     }
 }

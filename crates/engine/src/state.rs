@@ -184,6 +184,7 @@ impl State {
     fn release(&mut self, job: JobId) {
         if let Some((promise, charge)) = self.promises.remove(job) {
             self.ledger.release(job, &promise.tasks, &charge);
+            self.ledger.note_changed_of(self.tenants.lineage(charge.standing.tenant));
             self.jobs.no_longer_aside(job);
         }
     }
@@ -242,7 +243,8 @@ impl State {
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
         let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
-        [asked, stuck, self.jobs.next_start_allowed(now)].into_iter().flatten().min()
+        let later = [asked, stuck, self.jobs.next_start_allowed(now)].into_iter().flatten();
+        later.filter(|&at| at > now).min()
     }
 
     /// The shortest event list that rebuilds it.

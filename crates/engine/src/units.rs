@@ -173,11 +173,11 @@ impl Add for Resources {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self {
-            cpu_milli: self.cpu_milli + other.cpu_milli,
-            memory: self.memory + other.memory,
-            storage: self.storage + other.storage,
-            pods: self.pods + other.pods,
-            nics: self.nics + other.nics,
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            memory: self.memory.saturating_add(other.memory),
+            storage: self.storage.saturating_add(other.storage),
+            pods: self.pods.saturating_add(other.pods),
+            nics: self.nics.saturating_add(other.nics),
         }
     }
 }

@@ -212,6 +212,9 @@ impl State {
 
     /// Whose guarantee keeps work that may not borrow from starting, if one does in every pool it may use.
     fn beyond_guarantee(&self, key: &KindKey, policy: &Policy) -> Option<TenantId> {
+        if !lines::is_fixed(&lines::standing_of(key), policy) {
+            return None;
+        }
         let tree = Tree::resolve(policy, self);
         let usable = pools(self, &key.shape);
         let beyond = usable.iter().map(|&pool| self.fixed_beyond(key, policy, &tree, pool));

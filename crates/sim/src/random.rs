@@ -324,9 +324,11 @@ impl Run {
     fn check_memory(&mut self) {
         let leader = self.leader();
         let (state, now) = (leader.state(), leader.now());
-        let missed = plan(state, state.tenants.policy(), &Memory::default(), now).starts;
-        if let Some(start) = missed.first() {
-            self.find(format!("{:?} could have started; a refusal was remembered too long", start.job));
+        let missed = plan(state, state.tenants.policy(), &Memory::default(), now);
+        if let Some(start) = missed.starts.first() {
+            let (evictions, promises) = (&missed.evictions, &missed.promises);
+            let what = format!("a refusal was remembered too long; {evictions:?} {promises:?}");
+            self.find(format!("{:?} could have started; {what}", start.job));
         }
     }
 

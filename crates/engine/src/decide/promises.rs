@@ -14,7 +14,7 @@ use crate::tree::{Amounts, Tree};
 use crate::units::{GpuUnits, JobId, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
-pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
+pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
     if state.promises.iter().next().is_none() {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
         }
         one_due(state, job, promise, &tree, &mut used, now)
     };
-    state.promises.iter().filter_map(due).collect()
+    state.promises.iter().filter(|(job, _)| !told.contains(job)).filter_map(due).collect()
 }
 
 /// For whom a job is to be moved, while it has not saved its work: without its new place it keeps the old one.
@@ -57,7 +57,17 @@ fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: 
             quota.limit.cap(planned) < planned
         })
     });
-    beyond || !promise.tasks.iter().all(|place| is_there(state, place))
+    beyond
+        || repairs_too_little(state, id, promise)
+        || !promise.tasks.iter().all(|place| is_there(state, place))
+}
+
+/// True when a gang lost more since it was promised places: with them it would still be below its minimum.
+fn repairs_too_little(state: &State, id: JobId, promise: &Promise) -> bool {
+    let job = state.jobs.get(id).filter(|job| job.phase == Phase::Active);
+    let (Some(job), Some(holding)) = (job, state.ledger.holding(id)) else { return false };
+    let alive = holding.staying().count() + holding.exits(Exit::Succeeded) + promise.tasks.len();
+    alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX)
 }
 
 fn one_due(
@@ -99,8 +109,8 @@ fn is_there(state: &State, place: &Placement) -> bool {
 
 /// Work that was asked to leave for somebody who no longer needs it stays, unless it has saved its work or its
 /// place is spoken for.
-pub(super) fn withdrawals(state: &State, now: Timestamp) -> Vec<Event> {
-    let asked = state.ledger.deadlines().iter();
+pub(super) fn withdrawals(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
+    let asked = state.ledger.deadlines().iter().filter(|(_, job)| !told.contains(job));
     asked.flat_map(|&(_, job)| withdrawal(state, job, now)).collect()
 }
 
@@ -119,6 +129,11 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
         events.push(Event::Jobs(JobsEvent::Stays { job: id, at: now }));
     }
     events.push(Event::Ledger(LedgerEvent::Withdrawn { job: id, tasks, at: now }));
+    let alive = holding.staying().count() + asked.len() + holding.exits(Exit::Succeeded);
+    let min = state.jobs.get(id).map_or(0, |job| usize::try_from(job.spec.min).unwrap_or(usize::MAX));
+    if let Some(deadline) = holding.repair_by.filter(|_| alive < min) {
+        events.push(Event::Ledger(LedgerEvent::Broken { job: id, deadline, at: now }));
+    }
     events
 }
 

@@ -21,13 +21,16 @@ pub struct Obstacles {
     pub fixed: Vec<(PoolId, TenantId)>,
     /// Pools without room, with the pass the kind was in there.
     pub room: Vec<(PoolId, Pass)>,
+    /// Those of them that have enough free, but in pieces: who starts there could be moved.
+    pub pieces: Vec<PoolId>,
 }
 
 impl Obstacles {
     /// What stood in the way in one pool.
-    pub fn add(&mut self, pool: PoolId, pass: Pass, limit: Option<TenantId>) {
+    pub fn add(&mut self, pool: PoolId, pass: Pass, limit: Option<TenantId>, in_pieces: bool) {
         self.limits.extend(limit);
         self.room.push((pool, pass));
+        self.pieces.extend(in_pieces.then_some(pool));
     }
 }
 
@@ -73,16 +76,15 @@ impl Refusal {
             [tenant, top].into_iter().chain(by.limits.iter().copied()).map(on_use).collect();
         watches.extend(by.fixed.iter().map(|&(_, tenant)| on_use(tenant)));
         watches.push(Watch::Share { tenant, fingerprint: fingerprint(&shares[tenant.index()]) });
-        for &(pool, pass) in &by.room {
-            watches.push(match pass {
-                Pass::Surplus => Watch::Freed { pool, stamp: state.ledger.freed(pool) },
-                Pass::WithinGuarantee | Pass::WithinFairShare => {
-                    Watch::Changed { pool, stamp: state.ledger.changed(pool) }
-                }
-            });
-            if pass != Pass::Surplus {
-                watches.push(Watch::Shares { fingerprint: of_all(shares) });
-            }
+        let changed = |pool| Watch::Changed { pool, stamp: state.ledger.changed(pool) };
+        for &(pool, _) in by.room.iter().filter(|(_, pass)| *pass == Pass::Surplus) {
+            watches.push(Watch::Freed { pool, stamp: state.ledger.freed(pool) });
+        }
+        watches.extend(by.pieces.iter().map(|&pool| changed(pool)));
+        if by.room.iter().any(|&(_, pass)| pass != Pass::Surplus) {
+            // Who is above a line there may be so because of what starts in another pool.
+            watches.extend(state.fleet.pool_ids().map(changed));
+            watches.push(Watch::Shares { fingerprint: of_all(shares) });
         }
         let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
         Self { by, watches, policy, pools, retry_at }
@@ -93,6 +95,7 @@ impl Refusal {
         self.by.limits.extend(other.by.limits);
         self.by.fixed.extend(other.by.fixed);
         self.by.room.extend(other.by.room);
+        self.by.pieces.extend(other.by.pieces);
         self.watches.extend(other.watches);
         self.retry_at = earlier(self.retry_at, other.retry_at);
     }
@@ -152,25 +155,19 @@ impl Memory {
         self.refusals.values().filter_map(|refusal| refusal.retry_at).min()
     }
 
-    /// Kinds that are not refused or whose refusal may be lifted, and the others.
-    pub(super) fn kinds(&self, state: &State, shares: &Amounts, now: Timestamp) -> Kinds {
+    /// Kinds that are not refused, or whose refusal may be lifted.
+    pub(super) fn worth_trying(&self, state: &State, shares: &Amounts, now: Timestamp) -> Vec<KindId> {
         let all = of_all(shares);
-        let kinds = state.jobs.waiting().keys().chain(state.jobs.growing().keys()).copied();
         let refused = |kind: &KindId| {
             self.refusals.get(kind).is_some_and(|refusal| refusal.holds(state, shares, all, now))
         };
-        let (refused, worth_trying) = kinds.partition(refused);
-        Kinds { worth_trying, refused }
+        all_kinds(state).filter(|kind| !refused(kind)).collect()
     }
 }
 
-/// Who wants something, by what is known of them.
-#[derive(Debug, Default)]
-pub(super) struct Kinds {
-    /// Nothing is known that would stand in their way.
-    pub(super) worth_trying: Vec<KindId>,
-    /// Their refusal holds as the state is; who leaves on the draft itself may lift it.
-    pub(super) refused: Vec<KindId>,
+/// Every kind of which somebody wants something.
+pub(super) fn all_kinds(state: &State) -> impl Iterator<Item = KindId> {
+    state.jobs.waiting().keys().chain(state.jobs.growing().keys()).copied()
 }
 
 /// The earlier of two moments, either of which may never come.

@@ -12,12 +12,13 @@ use crate::job::{Class, GpuAsk};
 use crate::jobs::KindKey;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::standing_of;
+use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
-use crate::plan::reclaim::{Asker, is_ripe};
+use crate::plan::reclaim::{Asker, is_ripe, when_ripe};
 use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, whole_job};
 use crate::rooms::{Drains, Room};
-use crate::units::{GpuMask, JobId, NodeId};
+use crate::units::{GpuMask, JobId, NodeId, Timestamp};
 
 /// The most nodes that are looked at as a target.
 const TARGETS_MAX: usize = 32;
@@ -39,12 +40,13 @@ pub(super) fn place_by_moving(
     ask: &Ask<'_>,
     asker: Asker,
     settled: &Settled,
+    ripens_at: &mut Option<Timestamp>,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
     let moves_max = usize::try_from(draft.policy.preemption.moves_max).unwrap_or(usize::MAX);
     if moves_max == 0 || !enough_in_pieces(draft, ask) {
         return None;
     }
-    let targets = targets(draft, ask, asker, settled);
+    let targets = targets(draft, ask, asker, settled, ripens_at);
     let start = draft.mark();
     for first in 0..targets.len().min(TRIES_MAX) {
         let found = try_targets(draft, ask, &targets[first..], moves_max);
@@ -125,7 +127,7 @@ fn place_everybody(
 }
 
 /// True when the pool has as much free as is asked for, in whatever pieces.
-fn enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
+pub(super) fn enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
     let wanted = ask.key.shape.gpus.units().parts().saturating_mul(u64::from(ask.tasks));
     let mut free = 0u64;
     for room in rooms_with_room(draft, ask).into_iter().filter_map(|node| draft.room(node)) {
@@ -155,14 +157,20 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
 }
 
 /// Nodes that could take more of the ask if some of their jobs were elsewhere, the least to move first.
-fn targets(draft: &mut Draft<'_>, ask: &Ask<'_>, asker: Asker, settled: &Settled) -> Vec<Target> {
+fn targets(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    asker: Asker,
+    settled: &Settled,
+    ripens_at: &mut Option<Timestamp>,
+) -> Vec<Target> {
     let state = draft.state;
     let mut targets = Vec::new();
     for node in rooms_with_room(draft, ask).into_iter().take(TARGETS_MAX) {
         if !state.fleet.set_has_node(ask.key.shape.nodes, node) {
             continue;
         }
-        if let Some(target) = target(draft, ask, asker, node, settled) {
+        if let Some(target) = target(draft, ask, asker, node, settled, ripens_at) {
             let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
             targets.push(((target.units.len(), tasks, to_move, node), target));
@@ -179,6 +187,7 @@ fn target(
     asker: Asker,
     node: NodeId,
     settled: &Settled,
+    ripens_at: &mut Option<Timestamp>,
 ) -> Option<Target> {
     let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.key));
     let before = fits(draft.room(node));
@@ -186,7 +195,14 @@ fn target(
     let movable = jobs.into_iter().filter(|job| settled.may_move(*job) && *job != asker.job);
     let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
     // A move stops a job for a while: no latency is spent on tidying up.
-    units.retain(|unit| unit.standing.class != Class::Inference && is_ripe(draft, unit, asker, Why::Move));
+    units.retain(|unit| unit.standing.class != Class::Inference);
+    units.retain(|unit| {
+        let ripe = is_ripe(draft, unit, asker, Why::Move);
+        if !ripe {
+            *ripens_at = earlier(*ripens_at, when_ripe(draft, unit, Why::Move));
+        }
+        ripe
+    });
     let here = |unit: &Unit| unit.steps.iter().filter(|step| step.place.node == node).count();
     units.sort_by_key(|unit| (unit.steps.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));
     let mark = draft.mark();

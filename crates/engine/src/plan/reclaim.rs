@@ -21,7 +21,7 @@ use crate::plan::place::{Ask, Fit, place};
 use crate::plan::serve::{Settled, idle};
 use crate::plan::victims::{Unit, UnitRef, Victims};
 use crate::policy::Amount;
-pub use price::{gain, is_ripe};
+pub use price::{gain, is_ripe, next_checkpoint, when_ripe};
 
 use crate::units::{JobId, TenantId, Timestamp};
 
@@ -187,6 +187,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         if self.take_in_order() || self.take_and_move() {
             return true;
         }
+        // Where so many do not do, it is not one small victim that was in the way of a useful one.
+        if self.taken.len() > SEEDS_MAX {
+            self.give_all_back();
+            return false;
+        }
         // Only where no set leaves everybody at or above their line may somebody be carried below it.
         for may_straddle in [false, true] {
             self.may_straddle = may_straddle;
@@ -219,7 +224,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let mark = self.draft.mark();
         let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
         let settled = self.settled.with_leaving(taken);
-        let found = place_by_moving(self.draft, self.ask, self.asker, &settled);
+        let found = place_by_moving(self.draft, self.ask, self.asker, &settled, &mut self.ripens_at);
         self.draft.roll_back(mark);
         found.map(|(_, moved)| moved.into_iter().map(|moved| moved.unit).collect())
     }
@@ -479,10 +484,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         if few && (bound.is_empty() || gain(self.draft, self.ask, &bound) > cost) {
             return true;
         }
-        // Less is lost just after the next checkpoint.
-        let now = self.draft.now;
-        let next = bound.iter().filter_map(|unit| unit.checkpoint_at).filter(|&at| at > now).min();
-        self.ripens_at = earlier(self.ripens_at, next);
+        if few {
+            self.ripens_at = earlier(self.ripens_at, next_checkpoint(self.draft, &bound));
+        }
         false
     }
 

@@ -8,11 +8,11 @@ use crate::event::{Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines::{self, Pass};
-use crate::plan::memory::{Kinds, Obstacles, Refusal};
-use crate::plan::moves::{Moved, place_by_moving};
+use crate::plan::memory::{Obstacles, Refusal, earlier};
+use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::{Ask, domain_of, place};
-use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room};
+use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
 use crate::policy::Policy;
@@ -32,8 +32,6 @@ pub(super) struct Served<'a> {
     refusals: BTreeMap<KindId, Refusal>,
     settled: Settled,
     kept_back: &'a BTreeMap<JobId, Allowance>,
-    /// Kinds that are tried only when somebody leaves on the draft.
-    refused_before: &'a [KindId],
     shares: &'a Amounts,
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
@@ -106,12 +104,12 @@ pub(super) fn all<'a>(
     policy: &'a Policy,
     tree: &'a Tree,
     shares: &'a Amounts,
-    kinds: &'a Kinds,
+    kinds: &[KindId],
     kept_back: &'a BTreeMap<JobId, Allowance>,
     now: Timestamp,
 ) -> Served<'a> {
     let draft = Draft::on(state, policy, tree, shares, now);
-    let candidates = kinds.worth_trying.iter().filter_map(|&kind| candidate(&draft, kind)).collect();
+    let candidates = kinds.iter().filter_map(|&kind| candidate(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
     let mut served = Served {
         draft,
@@ -124,7 +122,6 @@ pub(super) fn all<'a>(
         refusals: BTreeMap::new(),
         settled: Settled::default(),
         kept_back,
-        refused_before: &kinds.refused,
         shares,
         ripens_at: None,
     };
@@ -146,7 +143,7 @@ impl<'a> Served<'a> {
                 self.take_turn(turn);
                 if self.evictions.len() > leaving {
                     // Who leaves may leave room for those who were refused before.
-                    self.reopen_all();
+                    self.queue.reopen_all();
                     self.refusals.clear();
                     continue 'again;
                 }
@@ -154,15 +151,6 @@ impl<'a> Served<'a> {
             break;
         }
         self.place_evicted_again();
-    }
-
-    fn reopen_all(&mut self) {
-        self.queue.reopen_all();
-        for &kind in core::mem::take(&mut self.refused_before) {
-            if let Some(candidate) = candidate(&self.draft, kind) {
-                self.queue.add(self.draft.state, candidate);
-            }
-        }
     }
 
     fn take_turn(&mut self, turn: Turn) {
@@ -215,7 +203,7 @@ impl<'a> Served<'a> {
         }
         for (ask, pass) in &open {
             let limit = lines::limit_passed(&self.draft, ask);
-            obstacles.add(ask.pool, *pass, limit);
+            obstacles.add(ask.pool, *pass, limit, enough_in_pieces(&self.draft, ask));
         }
         let fixed: Vec<PoolId> = obstacles.fixed.iter().map(|&(pool, _)| pool).collect();
         self.refuse(at, obstacles);
@@ -271,10 +259,12 @@ impl<'a> Served<'a> {
             }
             let asker = self.asker(at, *pass);
             let mark = self.draft.mark();
-            let (tasks, moved) = place_by_moving(&mut self.draft, ask, asker, &self.settled)?;
+            let (draft, ripens_at) = (&mut self.draft, &mut self.ripens_at);
+            let (tasks, moved) = place_by_moving(draft, ask, asker, &self.settled, ripens_at)?;
             let units: Vec<&Unit> = moved.iter().map(|moved| &moved.unit).collect();
             let cost: u64 = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             if gain(&self.draft, ask, &units) <= cost {
+                self.ripens_at = earlier(self.ripens_at, next_checkpoint(&self.draft, &units));
                 self.draft.roll_back(mark);
                 return None;
             }
@@ -283,6 +273,10 @@ impl<'a> Served<'a> {
     }
 
     fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        // Growth of what starts in this very plan is not set aside with it: nobody leaves for it before the next.
+        if self.queue.get(at).kind.is_none() {
+            return None;
+        }
         asks.iter().find_map(|(ask, pass)| {
             let asker = self.asker(at, *pass);
             let (draft, victims) = (&mut self.draft, &mut self.victims);
@@ -291,7 +285,7 @@ impl<'a> Served<'a> {
                 return Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }));
             }
             let settled = self.settled.with_leaving(taken.iter().map(|taken| victims.get(taken.unit).job));
-            let placed = place_by_moving(draft, ask, asker, &settled);
+            let placed = place_by_moving(draft, ask, asker, &settled, &mut self.ripens_at);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
             Some((ask.clone(), Met { tasks, taken, moved }))
         })
@@ -434,6 +428,11 @@ impl<'a> Served<'a> {
             self.draft.count(lines::standing_of(&key), ask.total(), true);
             Some(tasks)
         })
+    }
+
+    /// True when somebody has to leave or is moved.
+    pub(super) fn lets_somebody_leave(&self) -> bool {
+        !self.evictions.is_empty()
     }
 
     /// Somebody whose reclaim for a fair share left more of what it freed idle than it started.

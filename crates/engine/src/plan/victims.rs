@@ -187,6 +187,10 @@ fn promised_unit(
     promise: &Promise,
 ) -> Option<(Timestamp, Unit)> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
+    // Who is being moved runs, and was told that it has a place to go.
+    if matches!(job.phase, Phase::Leaving(_)) {
+        return None;
+    }
     let (resources, trust) = (job.spec.shape.resources, job.spec.trust);
     let unit = Unit {
         job: id,
@@ -222,7 +226,8 @@ fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(
     let whole = Unit { standing, ..whole_unit(draft, id, job, holding, charge) };
     for _ in 0..surplus {
         let Some(step) = steps.pop() else { break };
-        units.push((job.submitted_at, priced(draft, &whole, job, alloc::vec![step], true)));
+        let unit = younger(draft, &whole, holding, charge, step.place.task);
+        units.push((job.submitted_at, priced(draft, &unit, job, alloc::vec![step], true)));
     }
     if !steps.is_empty() {
         units.push((job.submitted_at, priced(draft, &whole, job, steps, false)));
@@ -258,6 +263,18 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
             .checkpoint
             .map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
     }
+}
+
+/// A task that joined later has less to lose, and its own minimum runtime.
+fn younger(draft: &Draft<'_>, whole: &Unit, holding: &Holding, charge: &Charge, task: u32) -> Unit {
+    let held = holding.task(task).expect("a unit is made of held tasks");
+    let ran = held.since.map_or(Millis(0), |since| draft.now - since);
+    let lost = match charge.checkpoint {
+        None => ran,
+        Some(checkpoint) => Millis(ran.0.checked_rem(checkpoint.every.0).unwrap_or(0)),
+    };
+    let started_at = if held.bound_at.0 == 0 { holding.at } else { held.bound_at };
+    Unit { lost: lost.min(whole.lost.max(ran)), started_at, ..whole.clone() }
 }
 
 fn priced(draft: &Draft<'_>, whole: &Unit, job: &Job, steps: Vec<Step>, surplus: bool) -> Unit {

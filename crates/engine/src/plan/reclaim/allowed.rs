@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::price::{is_ripe, ripens_at};
+use super::price::{is_ripe, when_ripe};
 use super::{Right, Search};
 use crate::event::Why;
 use crate::job::Class;
@@ -150,7 +150,7 @@ impl Search<'_, '_, '_> {
         }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
         if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
-            self.ripens_at = earlier(self.ripens_at, ripens_at(self.draft, unit, right.why()));
+            self.ripens_at = earlier(self.ripens_at, when_ripe(self.draft, unit, right.why()));
             return false;
         }
         let allowed = match right {

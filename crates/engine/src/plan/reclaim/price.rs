@@ -23,8 +23,14 @@ pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
     ran >= runtime_min(draft, why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
 
+/// When one of these saves its work next: less is lost just after that.
+pub fn next_checkpoint(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
+    let next = units.iter().filter_map(|unit| unit.checkpoint_at);
+    next.filter(|&at| at > draft.now).min()
+}
+
 /// When work that may not be taken yet may be.
-pub(super) fn ripens_at(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> {
+pub fn when_ripe(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> {
     let long_enough = unit.started_at + runtime_min(draft, why);
     let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
     at.filter(|&at| at > draft.now)
