@@ -273,8 +273,8 @@ impl<'a> Served<'a> {
     }
 
     fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
-        // Growth of what starts in this very plan is not set aside with it: nobody leaves for it before the next.
-        if self.queue.get(at).kind.is_none() {
+        // Growth of what starts at once is not set aside with it: nobody leaves for it before the next plan.
+        if self.starts_at_once(self.queue.get(at).first.1) {
             return None;
         }
         asks.iter().find_map(|(ask, pass)| {
@@ -289,6 +289,13 @@ impl<'a> Served<'a> {
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
             Some((ask.clone(), Met { tasks, taken, moved }))
         })
+    }
+
+    /// True when a job was given places on the draft that nobody has to leave.
+    fn starts_at_once(&self, job: JobId) -> bool {
+        let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
+        let begun = self.begun.get(&job);
+        begun.is_some_and(|begun| begun.tasks.iter().take(begun.together).all(clear))
     }
 
     fn asker(&self, at: usize, pass: Pass) -> Asker {
