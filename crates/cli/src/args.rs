@@ -13,7 +13,7 @@ use wharf_api::v1::{HistoryKind, JobState};
 
 pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, PolicyArgs, PolicyCommand, SimArgs,
-    UpArgs,
+    UpArgs, VictimsArgs,
 };
 
 /// What `wharf` alone says. A test holds it to the list of commands.

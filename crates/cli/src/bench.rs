@@ -6,6 +6,7 @@ mod recovery;
 mod soak;
 mod start;
 mod submit;
+mod victims;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ trait Measured: Serialize {
 pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         BenchCommand::Engine(engine) => show(&engine::run(&engine)?, args.output),
+        BenchCommand::Victims(victims) => show(&victims::run(&victims)?, args.output),
         BenchCommand::Submit { rate, seconds } => show(&submit::run(rate, seconds)?, args.output),
         BenchCommand::Recovery { events } => show(&recovery::run(events)?, args.output),
         BenchCommand::Start { runs } => show(&start::run(runs)?, args.output),

@@ -7,6 +7,8 @@ pub mod direct;
 pub mod file;
 pub mod fleet;
 pub mod net;
+pub mod obvious;
+pub mod oracle;
 pub mod random;
 pub mod replay;
 pub mod scenario;

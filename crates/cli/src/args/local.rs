@@ -154,6 +154,7 @@ pub(crate) struct CheckArgs {
 #[command(after_long_help = "\
 Examples:
   wharf bench engine --case fill
+  wharf bench victims --seed 1 --count 2000
   wharf bench submit --rate 200 --seconds 20
   wharf bench soak --fleet giant --speed 60 --minutes 10 -o json")]
 pub(crate) struct BenchArgs {
@@ -170,6 +171,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// One decision of the engine alone, in CPU time and bytes
     Engine(EngineArgs),
+    /// Who has to leave for whom, beside every choice there is, on small fleets
+    Victims(VictimsArgs),
     /// From submission to decision, at a steady rate
     Submit {
         /// Submissions per second
@@ -231,6 +234,28 @@ pub(crate) struct EngineArgs {
     /// How often the decision is made; the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
+}
+
+/// `wharf bench victims`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Makes small full fleets on which one job waits that is within its tenant's guarantee or fair share, asks the planner who
+has to leave for it, and tries every other set of victims there is. docs/reference/bench-victims.md says what is allowed,
+what competes on cost, and what stands in a dump.
+
+Examples:
+  wharf bench victims --seed 1 --count 20000 -o json
+  wharf bench victims --seed 7 --count 100 --dump instances.jsonl")]
+pub(crate) struct VictimsArgs {
+    /// Everything follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How many instances
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) count: u64,
+    /// Write every instance, the planner's choice and the best one, one JSON object a line
+    #[arg(long, value_name = "OUT.jsonl")]
+    pub(crate) dump: Option<PathBuf>,
 }
 
 /// A decision with a promise.

@@ -21,16 +21,16 @@ pub struct Obstacles {
     pub fixed: Vec<(PoolId, TenantId)>,
     /// Pools without room, with the pass the kind was in there.
     pub room: Vec<(PoolId, Pass)>,
-    /// Those of them that have enough free, but in pieces: who starts there could be moved.
-    pub pieces: Vec<PoolId>,
+    /// What others do may lift it although nobody leaves: who starts could be moved, or made to leave.
+    pub others: bool,
 }
 
 impl Obstacles {
     /// What stood in the way in one pool.
-    pub fn add(&mut self, pool: PoolId, pass: Pass, limit: Option<TenantId>, in_pieces: bool) {
+    pub fn add(&mut self, pool: PoolId, pass: Pass, limit: Option<TenantId>) {
         self.limits.extend(limit);
         self.room.push((pool, pass));
-        self.pieces.extend(in_pieces.then_some(pool));
+        self.others |= pass != Pass::Surplus;
     }
 }
 
@@ -80,8 +80,7 @@ impl Refusal {
         for &(pool, _) in by.room.iter().filter(|(_, pass)| *pass == Pass::Surplus) {
             watches.push(Watch::Freed { pool, stamp: state.ledger.freed(pool) });
         }
-        watches.extend(by.pieces.iter().map(|&pool| changed(pool)));
-        if by.room.iter().any(|&(_, pass)| pass != Pass::Surplus) {
+        if by.others {
             // Who is above a line there may be so because of what starts in another pool.
             watches.extend(state.fleet.pool_ids().map(changed));
             watches.push(Watch::Shares { fingerprint: of_all(shares) });
@@ -95,7 +94,7 @@ impl Refusal {
         self.by.limits.extend(other.by.limits);
         self.by.fixed.extend(other.by.fixed);
         self.by.room.extend(other.by.room);
-        self.by.pieces.extend(other.by.pieces);
+        self.by.others |= other.by.others;
         self.watches.extend(other.watches);
         self.retry_at = earlier(self.retry_at, other.retry_at);
     }

@@ -27,8 +27,10 @@ use crate::units::{JobId, TenantId, Timestamp};
 
 /// The most units that are each tried first when taking them in order did not do.
 const SEEDS_MAX: usize = 64;
-/// Up to so many units every set of them is tried at last.
-const EXHAUSTIVE_MAX: usize = 10;
+/// Up to so many units every set of them that makes room is tried at last,
+const EXHAUSTIVE_MAX: usize = 14;
+/// but no more of them than this: each costs about ten microseconds.
+const SETS_MAX: usize = 2048;
 
 /// So many victims at most are combined with moves: each is then judged by moving.
 const MOVE_INTO_MAX: usize = 16;
@@ -276,12 +278,39 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         if units.len() > EXHAUSTIVE_MAX {
             return false;
         }
-        // Counting up, a unit comes into play when all sets of those before it were tried.
-        (1..1u32 << units.len()).any(|set: u32| {
+        units.iter().for_each(|&unit| self.drain(unit));
+        let mut sets = Vec::new();
+        self.add_sets(&units, units.len(), 0, &mut sets);
+        units.iter().for_each(|&unit| self.victims.spare(unit));
+        sets.into_iter().any(|set| {
             self.give_all_back();
             let chosen = units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
             self.take_all(chosen.map(|(_, &unit)| unit).collect()) && self.is_met() && self.spare_and_accept()
         })
+    }
+
+    /// Adds the sets that make room, whether they may be taken or not: those of the first `open` units, which are all
+    /// drained, beside what is in `set` already. Counting up, a unit comes into play when all sets of those before it
+    /// were added.
+    fn add_sets(&mut self, units: &[UnitRef], open: usize, set: u32, sets: &mut Vec<u32>) {
+        if sets.len() == SETS_MAX || !self.fit.is_enough(self.ask) {
+            return;
+        }
+        let Some(last) = open.checked_sub(1) else { return sets.push(set) };
+        let (mark, fit) = (self.draft.mark(), self.fit.clone());
+        // With a gang, which stands after its surplus in the list, its surplus leaves anyway.
+        let chosen = (open..units.len()).filter(|&at| set & (1 << at) != 0);
+        if !chosen
+            .map(|at| self.victims.get(units[at]).job)
+            .any(|job| job == self.victims.get(units[last]).job)
+        {
+            self.put_back(units[last]);
+        }
+        self.add_sets(units, last, set, sets);
+        self.draft.roll_back(mark);
+        self.victims.take(units[last]);
+        self.fit = fit;
+        self.add_sets(units, last, set | 1 << last, sets);
     }
 
     /// Takes all of these, the smallest first and those that straddle last; false where that is not allowed.

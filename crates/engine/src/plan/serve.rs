@@ -15,7 +15,7 @@ use crate::plan::place::{Ask, domain_of, place};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
-use crate::policy::Policy;
+use crate::policy::{Policy, Within};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
 use crate::units::{JobId, KindId, NodeId, PoolId, TenantId, Timestamp};
@@ -203,11 +203,21 @@ impl<'a> Served<'a> {
         }
         for (ask, pass) in &open {
             let limit = lines::limit_passed(&self.draft, ask);
-            obstacles.add(ask.pool, *pass, limit, enough_in_pieces(&self.draft, ask));
+            obstacles.add(ask.pool, *pass, limit);
+            obstacles.others |= self.others_matter(at, ask);
         }
         let fixed: Vec<PoolId> = obstacles.fixed.iter().map(|&(pool, _)| pool).collect();
         self.refuse(at, obstacles);
         Err(tried.into_iter().chain(fixed).collect())
+    }
+
+    /// True when who starts later could be moved for the ask, or could make somebody else free to be taken for it.
+    fn others_matter(&mut self, at: usize, ask: &Ask<'_>) -> bool {
+        let rules = &self.draft.policy.preemption;
+        let may_move = rules.moves_max > 0 && !self.queue.get(at).is_surplus();
+        let mut own = || lines::below(&mut self.draft, &lines::standing_of(ask.key)).into_iter();
+        rules.within != Within::Project
+            || (may_move && (own().any(|part| part > 0) || enough_in_pieces(&self.draft, ask)))
     }
 
     fn first_task(&self, at: usize) -> u32 {

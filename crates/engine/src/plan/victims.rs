@@ -274,7 +274,7 @@ fn younger(draft: &Draft<'_>, whole: &Unit, holding: &Holding, charge: &Charge, 
         Some(checkpoint) => Millis(ran.0.checked_rem(checkpoint.every.0).unwrap_or(0)),
     };
     let started_at = if held.bound_at.0 == 0 { holding.at } else { held.bound_at };
-    Unit { lost: lost.min(whole.lost.max(ran)), started_at, ..whole.clone() }
+    Unit { lost, started_at, ..whole.clone() }
 }
 
 fn priced(draft: &Draft<'_>, whole: &Unit, job: &Job, steps: Vec<Step>, surplus: bool) -> Unit {

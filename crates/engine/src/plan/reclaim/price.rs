@@ -1,5 +1,7 @@
 //! What leaving costs and what it brings: minimum runtime, budgets, gain (rules 7 and 8).
 
+use alloc::vec::Vec;
+
 use super::Asker;
 use crate::event::Why;
 use crate::job::Class;
@@ -40,6 +42,8 @@ pub fn when_ripe(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> 
 pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let rules = &draft.policy.preemption;
     let horizon = draft.now + rules.wait_horizon;
+    // Places that were only set aside hold nobody up; they are let go of with the rest of their gang.
+    let units: Vec<&&Unit> = units.iter().filter(|unit| !unit.promised).collect();
     // They would be gone by then without being told.
     let without = units.iter().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
     let with = units.iter().map(|unit| unit.grace).max().unwrap_or_default();
