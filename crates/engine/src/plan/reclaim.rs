@@ -278,10 +278,14 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         if units.len() > EXHAUSTIVE_MAX {
             return false;
         }
-        units.iter().for_each(|&unit| self.drain(unit));
+        for &unit in &units {
+            self.drain(unit);
+        }
         let mut sets = Vec::new();
         self.add_sets(&units, units.len(), 0, &mut sets);
-        units.iter().for_each(|&unit| self.victims.spare(unit));
+        for &unit in &units {
+            self.victims.spare(unit);
+        }
         sets.into_iter().any(|set| {
             self.give_all_back();
             let chosen = units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);

@@ -292,7 +292,11 @@ fn the_same_seed_makes_the_same_instances() {
     let dump = || {
         let mut lines = Vec::new();
         let run = Run { seed: 9, count: 20 };
-        let report = run.run(|line| Ok::<_, ()>(lines.push(serde_json::to_string(line).unwrap()))).unwrap();
+        let keep = |line: &Line<'_>| {
+            lines.push(serde_json::to_string(line).unwrap());
+            Ok::<_, ()>(())
+        };
+        let report = run.run(keep).unwrap();
         (report, lines)
     };
     assert_eq!(dump(), dump());
