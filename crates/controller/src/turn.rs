@@ -332,6 +332,15 @@ impl<D: Disk, W: World> Controller<D, W> {
         for event in &events {
             self.happened(event);
         }
+        // What a plan gives may let another kind fit: once more, unless nothing changed.
+        if !events.is_empty() {
+            let made = self.plan();
+            let more = made.events(&self.state, self.now);
+            self.memory.remember(&made, &self.state, self.now);
+            for event in &more {
+                self.happened(event);
+            }
+        }
         if any_over {
             // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays.
             self.settle(&Input::Tick).expect("time is never refused");

@@ -49,8 +49,6 @@ pub struct Refusal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watch {
-    /// Room in the pool.
-    Freed { pool: PoolId, stamp: u64 },
     /// Anything in the pool: who starts there may have to leave again.
     Changed { pool: PoolId, stamp: u64 },
     /// The use of the tenant and of everyone below it.
@@ -77,9 +75,7 @@ impl Refusal {
         watches.extend(by.fixed.iter().map(|&(_, tenant)| on_use(tenant)));
         watches.push(Watch::Share { tenant, fingerprint: fingerprint(&shares[tenant.index()]) });
         let changed = |pool| Watch::Changed { pool, stamp: state.ledger.changed(pool) };
-        for &(pool, _) in by.room.iter().filter(|(_, pass)| *pass == Pass::Surplus) {
-            watches.push(Watch::Freed { pool, stamp: state.ledger.freed(pool) });
-        }
+        watches.extend(by.room.iter().map(|&(pool, _)| changed(pool)));
         if by.others {
             // Who is above a line there may be so because of what starts in another pool.
             watches.extend(state.fleet.pool_ids().map(changed));
@@ -102,7 +98,6 @@ impl Refusal {
     /// True while nothing has changed that could lift it.
     fn holds(&self, state: &State, shares: &Amounts, all: u64, now: Timestamp) -> bool {
         let unchanged = |watch: &Watch| match *watch {
-            Watch::Freed { pool, stamp } => state.ledger.freed(pool) == stamp,
             Watch::Changed { pool, stamp } => state.ledger.changed(pool) == stamp,
             Watch::Use { tenant, stamp } => state.ledger.changed_of(tenant) == stamp,
             Watch::Shares { fingerprint } => all == fingerprint,
