@@ -15,6 +15,7 @@ pub mod check;
 pub mod decide;
 pub mod event;
 pub mod fleet;
+pub mod geometry;
 pub mod holding;
 pub mod input;
 pub mod job;

@@ -1,0 +1,321 @@
+//! How GPUs can be cut: profiles, and where on the device's memory axis each may begin.
+//!
+//! The axis is not the same everywhere (4, 8 or 12 slots), a profile's compute and memory are two numbers (3g takes
+//! half the memory), and multiprocessors depend on the board: nothing here is derived, all of it is a table.
+
+/// The longest axis of any model.
+pub const AXIS_MAX: usize = 12;
+
+/// How GPUs of a model can be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mig {
+    /// The name of the rows in the collected table.
+    pub row: &'static str,
+    /// Slots on the memory axis.
+    pub axis: u8,
+    /// Compute slices of the whole device.
+    pub compute: u8,
+    /// Multiprocessors of the whole device, uncut, where they are known.
+    pub sm: Option<u16>,
+    /// Whether changing the mode resets the GPU, so that everything on it must be gone.
+    pub mode_resets: bool,
+    /// Whether legal starts were seen on hardware, or inferred from a model of the same family.
+    pub starts_seen: bool,
+    /// Profiles, by number.
+    pub profiles: &'static [Profile],
+}
+
+/// A size that a device can be cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// As the vendor's tools print it.
+    pub name: &'static str,
+    /// Compute slices.
+    pub compute: u8,
+    /// Slots on the memory axis, and what it is charged.
+    pub slots: u8,
+    /// Where it may begin.
+    pub starts: &'static [u8],
+    /// At most so many on one device.
+    pub max: u8,
+    /// Usable memory in MiB: what the driver reports, which is less than the name says.
+    pub memory_mib: u32,
+    /// Whether somebody saw that figure; otherwise it is 15/16 of what the name says.
+    pub memory_seen: bool,
+    /// Multiprocessors, where they are known.
+    pub sm: Option<u16>,
+    /// Media engines and graphics.
+    pub media: Media,
+}
+
+/// What a profile takes of the media engines, of which a device has one set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// Its usual part.
+    Usual,
+    /// `+me`: the media extension, of which there is one.
+    Extension,
+    /// `+me.all`: all of them; beside it only `-me` can be created.
+    All,
+    /// `-me`: none.
+    Without,
+    /// `+gfx`: graphics too.
+    Graphics,
+}
+
+impl Mig {
+    /// The number of the profile of that name.
+    pub fn profile_named(&self, name: &str) -> Option<u8> {
+        let at = self.profiles.iter().position(|profile| profile.name == name)?;
+        u8::try_from(at).ok()
+    }
+
+    /// A profile by its number.
+    pub fn profile(&self, number: u8) -> Option<&'static Profile> {
+        self.profiles.get(usize::from(number))
+    }
+}
+
+const SEVEN: &[u8] = &[0, 1, 2, 3, 4, 5, 6];
+const PAIRS: &[u8] = &[0, 2, 4, 6];
+const THREE_PAIRS: &[u8] = &[0, 2, 4];
+const HALVES: &[u8] = &[0, 4];
+const FIRST: &[u8] = &[0];
+
+/// The seven profiles of a device with eight slots and seven compute slices: names, then memory in MiB and
+/// multiprocessors of 1g, 1g with twice the memory, 2g, 3g, 4g and 7g; negative memory and 0 are not seen.
+const fn eight_slots(names: [&'static str; 7], mib: [i32; 6], sm: [u16; 6]) -> [Profile; 7] {
+    const fn one(
+        name: &'static str,
+        (compute, slots): (u8, u8),
+        starts: &'static [u8],
+        mib: i32,
+        sm: u16,
+    ) -> Profile {
+        Profile {
+            name,
+            compute,
+            slots,
+            starts,
+            max: starts.len() as u8,
+            memory_mib: mib.unsigned_abs(),
+            memory_seen: mib > 0,
+            sm: if sm == 0 { None } else { Some(sm) },
+            media: Media::Usual,
+        }
+    }
+    let mut extended = one(names[1], (1, 1), SEVEN, mib[0], sm[0]);
+    extended.media = Media::Extension;
+    extended.max = 1;
+    [
+        one(names[0], (1, 1), SEVEN, mib[0], sm[0]),
+        extended,
+        one(names[2], (1, 2), PAIRS, mib[1], sm[1]),
+        one(names[3], (2, 2), THREE_PAIRS, mib[2], sm[2]),
+        one(names[4], (3, 4), HALVES, mib[3], sm[3]),
+        one(names[5], (4, 4), FIRST, mib[4], sm[4]),
+        one(names[6], (7, 8), FIRST, mib[5], sm[5]),
+    ]
+}
+
+const fn seven_of_eight(row: &'static str, sm: Option<u16>, profiles: &'static [Profile]) -> Mig {
+    Mig { row, axis: 8, compute: 7, sm, mode_resets: false, starts_seen: false, profiles }
+}
+
+const fn seen(mut mig: Mig) -> Mig {
+    mig.starts_seen = true;
+    mig
+}
+
+const fn ampere(mut mig: Mig) -> Mig {
+    mig.mode_resets = true;
+    mig
+}
+
+/// A100 with 40 GB.
+pub const A100_40: Mig = ampere(seen(seven_of_eight(
+    "A100-40GB",
+    Some(108),
+    &eight_slots(
+        ["1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"],
+        [4864, 9851, 9851, 19968, 19968, 40192],
+        [14, 14, 28, 42, 56, 98],
+    ),
+)));
+/// A100 with 80 GB.
+pub const A100_80: Mig = ampere(seen(seven_of_eight(
+    "A100-80GB",
+    Some(108),
+    &eight_slots(
+        ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"],
+        [9728, 19968, 19968, 40192, 40192, 80640],
+        [14, 14, 28, 42, 56, 98],
+    ),
+)));
+/// H100 SXM.
+pub const H100_SXM: Mig = seen(seven_of_eight(
+    "H100-SXM5-80GB",
+    Some(132),
+    &eight_slots(
+        ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"],
+        [9984, 20091, 20091, 40448, 40448, 81152],
+        [16, 26, 32, 60, 64, 132],
+    ),
+));
+/// H100 PCIe.
+pub const H100_PCIE: Mig = seen(seven_of_eight(
+    "H100-PCIe-80GB",
+    Some(114),
+    &eight_slots(
+        ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"],
+        [9984, 20091, 20091, 40448, 40448, 81152],
+        [14, 14, 30, 46, 62, 114],
+    ),
+));
+/// H100 NVL.
+pub const H100_NVL: Mig = seen(seven_of_eight(
+    "H100-NVL-94GB",
+    Some(132),
+    &eight_slots(
+        ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"],
+        [11008, 22139, 22139, 47493, 47493, 95355],
+        [16, 26, 32, 60, 64, 132],
+    ),
+));
+/// GH200 with 96 GB.
+pub const GH200_96: Mig = seven_of_eight(
+    "GH200-96GB",
+    Some(132),
+    &eight_slots(
+        ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"],
+        [-11520, 23552, 23552, 47616, 47616, 95232],
+        [16, 26, 32, 60, 64, 132],
+    ),
+);
+/// H200.
+pub const H200: Mig = seven_of_eight(
+    "H200-141GB",
+    Some(132),
+    &eight_slots(
+        ["1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"],
+        [16384, 33024, 33024, 71168, 71168, 143_104],
+        [16, 26, 32, 60, 64, 132],
+    ),
+);
+/// H20.
+pub const H20: Mig = seven_of_eight(
+    "H20-96GB",
+    None,
+    &eight_slots(
+        ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"],
+        [-11520, -23040, -23040, -46080, -46080, -92160],
+        [0; 6],
+    ),
+);
+/// B200.
+pub const B200: Mig = seven_of_eight(
+    "B200-180GB",
+    None,
+    &eight_slots(
+        ["1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"],
+        [22528, 45312, 45312, -86400, -86400, -172_800],
+        [18, 30, 36, 0, 0, 0],
+    ),
+);
+/// GB200.
+pub const GB200: Mig = seven_of_eight(
+    "GB200-186GB",
+    None,
+    &eight_slots(
+        ["1g.23gb", "1g.23gb+me", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"],
+        [22528, 46592, 46592, -89280, -89280, -178_560],
+        [18, 32, 38, 0, 0, 0],
+    ),
+);
+/// B300.
+pub const B300: Mig = seven_of_eight(
+    "B300-288GB",
+    None,
+    &eight_slots(
+        ["1g.34gb", "1g.34gb+me", "1g.67gb", "2g.67gb", "3g.135gb", "4g.135gb", "7g.269gb"],
+        [-32640, -64320, -64320, -129_600, -129_600, -258_240],
+        [0; 6],
+    ),
+);
+/// GB300.
+pub const GB300: Mig = seven_of_eight(
+    "GB300-288GB",
+    None,
+    &eight_slots(
+        ["1g.35gb", "1g.35gb+me", "1g.70gb", "2g.70gb", "3g.139gb", "4g.139gb", "7g.278gb"],
+        [-33600, -67200, -67200, -133_440, -133_440, -266_880],
+        [0; 6],
+    ),
+);
+
+const fn small(
+    name: &'static str,
+    (compute, slots): (u8, u8),
+    starts: &'static [u8],
+    memory_mib: u32,
+    sm: u16,
+) -> Profile {
+    let (max, memory_seen, sm) = (starts.len() as u8, true, Some(sm));
+    Profile { name, compute, slots, starts, max, memory_mib, memory_seen, sm, media: Media::Usual }
+}
+
+const fn with_media(mut profile: Profile, name: &'static str, media: Media) -> Profile {
+    profile.name = name;
+    profile.media = media;
+    if matches!(media, Media::Extension | Media::All) {
+        profile.max = 1;
+    }
+    profile
+}
+
+const A30_ONE: Profile = small("1g.6gb", (1, 1), &[0, 1, 2, 3], 5836, 14);
+const A30_TWO: Profile = small("2g.12gb", (2, 2), &[0, 2], 11970, 28);
+
+/// A30.
+pub const A30: Mig = Mig {
+    row: "A30-24GB",
+    axis: 4,
+    compute: 4,
+    sm: Some(56),
+    mode_resets: true,
+    starts_seen: true,
+    profiles: &[
+        A30_ONE,
+        with_media(A30_ONE, "1g.6gb+me", Media::Extension),
+        A30_TWO,
+        with_media(A30_TWO, "2g.12gb+me", Media::Extension),
+        small("4g.24gb", (4, 4), FIRST, 24064, 56),
+    ],
+};
+
+const PRO_ONE: Profile = small("1g.24gb", (1, 3), &[0, 3, 6, 9], 24186, 46);
+const PRO_TWO: Profile = small("2g.48gb", (2, 6), &[0, 6], 48517, 94);
+const PRO_FOUR: Profile = small("4g.96gb", (4, 12), FIRST, 97280, 188);
+
+/// RTX PRO 6000 Blackwell, server edition.
+pub const RTX_PRO_6000: Mig = Mig {
+    row: "RTX-PRO-6000-Blackwell-96GB",
+    axis: 12,
+    compute: 4,
+    sm: Some(188),
+    mode_resets: false,
+    starts_seen: true,
+    profiles: &[
+        PRO_ONE,
+        with_media(PRO_ONE, "1g.24gb+me", Media::Extension),
+        with_media(PRO_ONE, "1g.24gb+gfx", Media::Graphics),
+        with_media(PRO_ONE, "1g.24gb+me.all", Media::All),
+        with_media(PRO_ONE, "1g.24gb-me", Media::Without),
+        PRO_TWO,
+        with_media(PRO_TWO, "2g.48gb+gfx", Media::Graphics),
+        with_media(PRO_TWO, "2g.48gb+me.all", Media::All),
+        with_media(PRO_TWO, "2g.48gb-me", Media::Without),
+        PRO_FOUR,
+        with_media(PRO_FOUR, "4g.96gb+gfx", Media::Graphics),
+    ],
+};
