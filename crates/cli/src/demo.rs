@@ -10,12 +10,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::NodeSelector;
 use wharf_engine::input::{Input, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
-use wharf_engine::units::{
-    DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
 use wharf_server::desk::Desk;
 
 /// How often the stream looks whether more is wanted, by the wall.
@@ -91,7 +89,11 @@ struct Habit {
     sm_active_milli: std::ops::Range<u32>,
 }
 
-const HABITS: [Habit; 5] = [
+const fn slice(memory_gib: u32) -> GpuAsk {
+    GpuAsk::AtLeast(Least { memory_mib: memory_gib * 1024, compute: 0, compute_of: 0 })
+}
+
+const HABITS: [Habit; 6] = [
     Habit {
         word: "serve",
         class: Class::Inference,
@@ -99,6 +101,14 @@ const HABITS: [Habit; 5] = [
         gpus: &[GpuAsk::Whole(1), GpuAsk::Whole(2), GpuAsk::Whole(4)],
         minutes: 60..600,
         sm_active_milli: 150..400,
+    },
+    Habit {
+        word: "chat",
+        class: Class::Inference,
+        tasks: &[1, 1, 2],
+        gpus: &[slice(9), slice(9), slice(18), slice(36)],
+        minutes: 30..300,
+        sm_active_milli: 200..600,
     },
     Habit {
         word: "notebook",
@@ -160,7 +170,7 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
         priority: 0,
         tasks,
         min: tasks,
-        shape: Shape { gpus, resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
+        shape: Shape::of(gpus, resources),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -173,5 +183,6 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
         payload: format!(r#"{{"duration_ms":{duration_ms},"sm_active_milli":{sm_active_milli}}}"#),
     };
     let nodes = NodeSelector::default().source();
-    Submission { uid, tenant, trust: None, nodes, devices: String::new(), gang_within: None, spec }
+    let (devices, any_of_devices) = (String::new(), Vec::new());
+    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, spec }
 }

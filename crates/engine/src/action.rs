@@ -5,9 +5,12 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::event::{HeldTask, TaskPhase};
+use crate::catalogue;
+use crate::event::{HeldTask, Placement, TaskPhase};
+use crate::geometry::Slice;
 use crate::input::{Submission, TaskRef};
 use crate::jobs::Job;
+use crate::policy::Mode;
 use crate::state::State;
 use crate::units::{GpuMask, GpuUnits, Timestamp, Uid};
 
@@ -59,6 +62,12 @@ pub struct StartTask {
     pub gpus: GpuMask,
     /// How much of each of them.
     pub units_each: GpuUnits,
+    /// How it is kept apart from what else is on them.
+    pub enforced: Mode,
+    /// The slice of the one GPU it is given, where it is given one: cut out before it starts.
+    pub slice: Option<Slice>,
+    /// The most memory of each GPU that it may use, in MiB, where the model is known.
+    pub memory_mib: Option<u32>,
 }
 
 impl State {
@@ -91,6 +100,9 @@ impl State {
             node: self.fleet.node(task.place.node).map_or_else(String::new, |node| node.facts.name.clone()),
             gpus: task.place.gpus,
             units_each: task.place.units_each,
+            enforced: task.place.enforced(),
+            slice: task.place.slice,
+            memory_mib: self.memory_mib(&task.place),
         });
         let tasks: Vec<StartTask> = start.collect();
         if !tasks.is_empty() {
@@ -98,16 +110,29 @@ impl State {
         }
     }
 
+    /// The most memory of each GPU that a task may use at its place, in MiB: its part of the device, or what its slice
+    /// has.
+    pub fn memory_mib(&self, place: &Placement) -> Option<u32> {
+        let model = catalogue::model(self.fleet.model(place.pool))?;
+        let memory = u64::from(model.memory_gb) * 1_000_000_000 / (1 << 20);
+        match place.slice {
+            Some(slice) => Some(model.mig?.profile(slice.profile)?.memory_mib),
+            None => u32::try_from(memory * place.units_each.parts() / GpuUnits::WHOLE.parts()).ok(),
+        }
+    }
+
     /// The job as it was submitted, with names where the state has ids.
     pub fn submission(&self, job: &Job) -> Submission {
         let spec = &job.spec;
+        let devices = |set| self.fleet.device_set_source(set).to_string();
         let level = |level: crate::units::LevelId| self.fleet.levels()[usize::from(level.0)].clone();
         Submission {
             uid: job.uid,
             tenant: self.tenants.path(spec.tenant).to_string(),
             trust: Some(self.tenants.trust(spec.trust).to_string()),
             nodes: self.fleet.node_set_source(spec.shape.nodes).to_string(),
-            devices: self.fleet.device_set_source(spec.shape.devices).to_string(),
+            devices: devices(spec.shape.devices),
+            any_of_devices: spec.shape.any_of.iter().map(|other| devices(other.devices)).collect(),
             gang_within: spec.topology.gang_within.map(level),
             spec: spec.clone(),
         }

@@ -1,6 +1,8 @@
 //! Invariants, recomputed the slow way from first facts. Shares no helper with the planner or the indexes:
 //! what it finds is a bug, and which invariant it breaks is listed in ARCHITECTURE.md.
 
+mod devices;
+
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -11,7 +13,7 @@ use crate::event::{HeldTask, TaskPhase};
 use crate::jobs::Phase;
 use crate::policy::{Amount, GpuQuota, Policy};
 use crate::state::State;
-use crate::units::{GpuUnits, JobId, NodeId, Resources};
+use crate::units::{GpuUnits, JobId, NodeId};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -104,13 +106,27 @@ pub enum Finding {
         /// What was promised, in 1/3000.
         guaranteed: u64,
     },
+    /// I13: slices that cannot be together on one GPU.
+    LayoutIllegal {
+        /// On which node.
+        node: String,
+        /// Which GPU.
+        gpu: usize,
+    },
+    /// I14: tasks on one GPU are kept apart in different ways.
+    ModesMixed {
+        /// On which node.
+        node: String,
+        /// Which GPU.
+        gpu: usize,
+    },
 }
 
 impl State {
     /// Everything that is wrong with the state.
     pub fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        check_devices(self, &mut findings);
+        devices::check_devices(self, &mut findings);
         check_jobs(self, &mut findings);
         check_limits(self, self.tenants.policy(), &mut findings);
         check_promises(self, &mut findings);
@@ -177,37 +193,6 @@ fn name_of(state: &State, node: NodeId) -> String {
     state.fleet.node(node).map_or_else(|| "?".to_string(), |node| node.facts.name.clone())
 }
 
-fn check_devices(state: &State, findings: &mut Vec<Finding>) {
-    let mut gpus: BTreeMap<(NodeId, usize), (u64, Vec<u32>)> = BTreeMap::new();
-    let mut nodes: BTreeMap<NodeId, Resources> = BTreeMap::new();
-    for (job, task) in (Tasks { state }).held() {
-        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
-        let held = nodes.entry(task.place.node).or_default();
-        *held = *held + spec.shape.resources;
-        for gpu in task.place.gpus.indexes() {
-            let (units, trusts) = gpus.entry((task.place.node, gpu)).or_default();
-            *units += task.place.units_each.parts();
-            trusts.push(spec.trust.0);
-        }
-    }
-    for ((node, gpu), (held, mut trusts)) in gpus {
-        if held > GpuUnits::WHOLE.parts() {
-            findings.push(Finding::GpuOversubscribed { node: name_of(state, node), gpu, held });
-        }
-        trusts.dedup();
-        if trusts.iter().any(|trust| *trust != trusts[0]) {
-            findings.push(Finding::TrustMixed { node: name_of(state, node), gpu });
-        }
-    }
-    for (node, held) in nodes {
-        // What others use may have grown after we placed; what we placed ourselves must fit the node.
-        let fits = state.fleet.node(node).is_none_or(|known| known.facts.capacity.covers(&held));
-        if !fits {
-            findings.push(Finding::NodeOversubscribed { node: name_of(state, node) });
-        }
-    }
-}
-
 fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
     for (id, job) in state.jobs.iter() {
         let holding = state.ledger.holding(id);
@@ -243,13 +228,6 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
         let node = state.fleet.node(task.place.node);
         if !node.is_some_and(|node| node.facts.up) {
             findings.push(Finding::HeldOnLostNode { job: job.0, task: task.place.task });
-        }
-        let adopted = state.ledger.holding(job).is_some_and(|holding| holding.policy == 0);
-        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
-        let right_pool =
-            spec.shape.devices.0 == 0 || state.fleet.set_has_pool(spec.shape.devices, task.place.pool);
-        if !adopted && !right_pool {
-            findings.push(Finding::NotAllowed { job: job.0, task: task.place.task });
         }
     }
 }

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
-use crate::policy::Policy;
+use crate::policy::{Mode, Policy};
 use crate::units::{
     DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
     Timestamp, TrustId, Uid,
@@ -530,6 +531,30 @@ pub struct Placement {
     pub gpus: GpuMask,
     /// How much of each of them.
     pub units_each: GpuUnits,
+    /// The slice of the one GPU it is given, where it is given one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub slice: Option<Slice>,
+    /// Whether its share is enforced by turns on the whole device.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub time_sliced: bool,
+    /// Expected loss of throughput by sharing, in thousandths, as it was known when it was placed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tax: u16,
+}
+
+impl Placement {
+    /// How it is kept apart from what else is on its GPU.
+    pub fn enforced(&self) -> Mode {
+        if self.slice.is_some() {
+            Mode::Mig
+        } else if self.units_each >= GpuUnits::WHOLE {
+            Mode::Whole
+        } else if self.time_sliced {
+            Mode::TimeSlicing
+        } else {
+            Mode::Mps
+        }
+    }
 }
 
 /// What one job holds.

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::catalogue::{self, Mig};
 use crate::event::{Event, FleetEvent, NodeFacts};
 use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId};
 
@@ -11,6 +12,7 @@ use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId};
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     pools: Vec<String>,
+    migs: Vec<Option<&'static Mig>>,
     levels: Vec<String>,
     nodes: Vec<Option<Node>>,
     by_name: BTreeMap<String, NodeId>,
@@ -105,6 +107,11 @@ impl Fleet {
         &self.pools[pool.index()]
     }
 
+    /// How the GPUs of a pool can be cut, if they can.
+    pub fn mig(&self, pool: PoolId) -> Option<&'static Mig> {
+        self.migs.get(pool.index()).copied().flatten()
+    }
+
     /// Every pool id.
     pub fn pool_ids(&self) -> impl Iterator<Item = PoolId> + use<> {
         (0..u16::try_from(self.pools.len()).expect("a fleet has fewer than 2^16 models")).map(PoolId)
@@ -179,6 +186,7 @@ impl Fleet {
             FleetEvent::PoolNamed { pool, model } => {
                 assert!(pool.index() == self.pools.len(), "pool ids are dense");
                 self.pools.push(model.clone());
+                self.migs.push(catalogue::mig(model));
             }
             FleetEvent::LevelNamed { level, name } => {
                 assert!(usize::from(level.0) == self.levels.len(), "level ids are dense");

@@ -72,6 +72,14 @@ impl Layout {
         starts.iter().copied().filter(move |&start| taken & span(start, slots) == 0)
     }
 
+    /// How many more slices of that profile could be cut out: its starts never overlap each other.
+    pub fn copies_left(self, mig: &Mig, profile: u8) -> u32 {
+        let there = self.slices().filter(|slice| slice.profile == profile).count();
+        let max = mig.profile(profile).map_or(0, |known| usize::from(known.max));
+        let copies = self.starts_for(mig, profile).count().min(max.saturating_sub(there));
+        u32::try_from(copies).unwrap_or(u32::MAX)
+    }
+
     /// True when the rules about counts and media engines leave one of that profile.
     fn has_left(self, mig: &Mig, number: u8, profile: &Profile) -> bool {
         let there = || self.slices().filter_map(|slice| mig.profile(slice.profile));

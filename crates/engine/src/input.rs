@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::geometry::Slice;
 use crate::job::{GpuAsk, Spec, Topology};
+use crate::need::Refused;
 use crate::policy::Policy;
 use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
 use crate::verdict::Shortfall;
@@ -58,6 +60,9 @@ pub struct Submission {
     pub nodes: String,
     /// Source text of the device selector; empty for every device.
     pub devices: String,
+    /// The same of each alternative, in order.
+    #[serde(default)]
+    pub any_of_devices: Vec<String>,
     /// Name of the level that holds the whole gang.
     pub gang_within: Option<String>,
     /// The rest, with ids that `decide` fills in.
@@ -174,6 +179,10 @@ pub struct ObservedTask {
     pub gpus: GpuMask,
     /// How much of each of them.
     pub units_each: GpuUnits,
+    /// The slice of the one GPU it is on, where it has one.
+    pub slice: Option<Slice>,
+    /// Whether it takes turns on the whole device.
+    pub time_sliced: bool,
     /// Since when it runs; `None` when it never did.
     pub since: Option<Timestamp>,
     /// How it does.
@@ -246,6 +255,8 @@ pub enum Rejection {
     UidEnded,
     /// The spec contradicts itself.
     BadSpec(SpecFault),
+    /// The policy lets the class lose less throughput than sharing a GPU would cost it.
+    SharingRefused(Refused),
     /// No such level in this fleet.
     UnknownLevel {
         /// What was given.
@@ -312,6 +323,13 @@ pub enum SpecFault {
         given: GpuAsk,
         /// The most.
         max: u32,
+    },
+    /// At most so many.
+    Alternatives {
+        /// How many were given.
+        given: usize,
+        /// The most.
+        max: usize,
     },
     /// Only whole GPUs have an island to share.
     IslandNeedsGpus {

@@ -8,10 +8,15 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::mig::ProfileName;
+use crate::catalogue::{MODELS, Media, Mig, Model, Profile};
+use crate::geometry::units_of;
 use crate::units::{DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId};
 
 /// The most tasks one job may have: a gang of 16,384 eight-GPU nodes is beyond any fleet we plan for.
 pub const TASKS_MAX: u32 = 16_384;
+/// The most alternatives of one shape.
+pub const ALTERNATIVES_MAX: usize = 8;
 /// The most whole GPUs one task may ask for: the largest node we know has 16.
 pub const GPUS_PER_TASK_MAX: u32 = 16;
 
@@ -48,15 +53,76 @@ pub enum GpuAsk {
     Whole(u32),
     /// A part of one GPU, which may be shared inside one trust domain.
     Share(GpuUnits),
+    /// A MIG slice of that name.
+    Slice(ProfileName),
+    /// The smallest MIG slice that has as much.
+    AtLeast(Least),
+}
+
+/// What a slice must have at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Least {
+    /// Usable memory, in MiB.
+    pub memory_mib: u32,
+    /// So many parts of the device's compute…
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub compute: u8,
+    /// …of so many; 0 where any compute will do.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub compute_of: u8,
+}
+
+/// What is as built in need not be written: what an older version wrote keeps its hash.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Least {
+    fn is_met(&self, mig: &Mig, profile: &Profile) -> bool {
+        let compute = u32::from(profile.compute) * u32::from(self.compute_of)
+            >= u32::from(self.compute) * u32::from(mig.compute);
+        profile.memory_mib >= self.memory_mib && compute
+    }
 }
 
 impl GpuAsk {
-    /// What one task is charged.
+    /// What one task is charged, as far as that is known before it has a place: a slice has the size of the first
+    /// model that can be cut so.
     pub fn units(self) -> GpuUnits {
         match self {
             Self::Whole(count) => GpuUnits::whole(count),
             Self::Share(units) => units,
+            Self::Slice(_) | Self::AtLeast(_) => {
+                let on = |model: &Model| {
+                    let mig = model.mig?;
+                    self.profile_on(mig).map(|profile| units_of(mig, &mig.profiles[usize::from(profile)]))
+                };
+                MODELS.iter().find_map(on).unwrap_or(GpuUnits::WHOLE)
+            }
         }
+    }
+
+    /// The number of the profile it takes on a device, if the device has one: the fewest slots, then the least
+    /// compute, that will do.
+    pub fn profile_on(self, mig: &Mig) -> Option<u8> {
+        let numbered = (0u8..).zip(mig.profiles);
+        match self {
+            Self::Whole(_) | Self::Share(_) => None,
+            Self::Slice(name) => {
+                let mut named =
+                    numbered.filter(|(_, profile)| ProfileName::parse(profile.name) == Some(name));
+                named.next().map(|(number, _)| number)
+            }
+            Self::AtLeast(least) => numbered
+                .filter(|(_, profile)| profile.media == Media::Usual && least.is_met(mig, profile))
+                .min_by_key(|(_, profile)| (profile.slots, profile.compute))
+                .map(|(number, _)| number),
+        }
+    }
+
+    /// True when it is a MIG slice.
+    pub fn is_slice(self) -> bool {
+        matches!(self, Self::Slice(_) | Self::AtLeast(_))
     }
 }
 
@@ -69,6 +135,35 @@ pub struct Shape {
     pub resources: Resources,
     /// Nodes it may run on.
     pub nodes: NodeSetId,
+    /// Devices it may run on.
+    pub devices: DeviceSetId,
+    /// Whether its share may be time-sliced: its tasks take turns on the whole device.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub time_slicing: bool,
+    /// What it takes where that does not fit, in order.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub any_of: Vec<Alternative>,
+}
+
+impl Shape {
+    /// So much of any device on any node.
+    pub fn of(gpus: GpuAsk, resources: Resources) -> Self {
+        let (nodes, devices) = (NodeSetId(0), DeviceSetId(0));
+        Self { gpus, resources, nodes, devices, time_slicing: false, any_of: Vec::new() }
+    }
+
+    /// What it asks for, and what it takes instead, in order.
+    pub fn alternatives(&self) -> impl Iterator<Item = Alternative> {
+        let first = Alternative { gpus: self.gpus, devices: self.devices };
+        core::iter::once(first).chain(self.any_of.iter().copied())
+    }
+}
+
+/// Another way to meet a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Alternative {
+    /// GPUs.
+    pub gpus: GpuAsk,
     /// Devices it may run on.
     pub devices: DeviceSetId,
 }

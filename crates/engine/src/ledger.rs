@@ -9,6 +9,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use crate::catalogue::Mig;
 use crate::event::{Event, Holding, LedgerEvent, Placement, TaskPhase};
 use crate::fleet::Node;
 use crate::holding::Presence;
@@ -283,11 +284,17 @@ impl Ledger {
     }
 
     /// A node appeared, changed or left: its room is worked out again from what is held there.
-    pub(crate) fn node_changed(&mut self, node: NodeId, known: Option<&Node>, promised: &Promises) {
-        let pool = known.map(|known| known.facts.pool).or_else(|| self.rooms.get(node).map(|room| room.pool));
+    pub(crate) fn node_changed(
+        &mut self,
+        node: NodeId,
+        known: Option<(&Node, Option<&'static Mig>)>,
+        promised: &Promises,
+    ) {
+        let pool =
+            known.map(|(known, _)| known.facts.pool).or_else(|| self.rooms.get(node).map(|room| room.pool));
         self.rooms.remove(node);
-        if let Some(known) = known {
-            self.rooms.put(node, Room::of(known));
+        if let Some((known, mig)) = known {
+            self.rooms.put(node, Room::of(known, mig));
             let holders: Vec<_> = self.by_node.get(&node).into_iter().flatten().copied().collect();
             for holder in holders {
                 self.take_again(holder, promised);

@@ -10,8 +10,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use crate::catalogue::Mig;
+use crate::catalogue::mig::AXIS_MAX;
 use crate::event::Placement;
 use crate::fleet::Node;
+use crate::geometry::{Layout, Slots, slots_of};
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 /// What one node has and what is held of it.
@@ -31,6 +34,8 @@ pub struct Room {
     pub leaving: u32,
     /// Its GPUs.
     pub gpus: Vec<GpuRoom>,
+    /// How they can be cut, if they can.
+    pub mig: Option<&'static Mig>,
 }
 
 /// What is held of one GPU.
@@ -46,18 +51,55 @@ pub struct GpuRoom {
     pub holders: u32,
     /// How many tasks on it leave.
     pub leaving: u32,
-    /// Whose trust domain they are of, while there are any.
+    /// Whose trust domain those are of who hold it undivided, while there are any.
     pub trust: Option<TrustId>,
+    /// Whether they take turns.
+    pub time_sliced: bool,
+    /// The slices that are held of it.
+    pub layout: Layout,
+    /// Slots that tasks leave, and how many leave each.
+    pub leaving_slots: [u8; AXIS_MAX],
+    /// How many of those who leave hold it undivided.
+    pub leaving_undivided: u32,
 }
+
+/// The most tasks that MPS lets share one GPU on every driver we know.
+const MPS_CLIENTS_MAX: u32 = 48;
 
 impl GpuRoom {
     /// What a task of `trust` could still get of it.
     pub fn free_for(&self, trust: TrustId) -> GpuUnits {
         let strangers = self.trust.is_some_and(|holder| holder != trust);
-        if !self.usable || strangers {
+        if !self.usable || strangers || !self.layout.is_empty() {
             return GpuUnits::ZERO;
         }
         GpuUnits::WHOLE.checked_sub(self.held).unwrap_or_default()
+    }
+
+    /// What a share of `trust` that takes turns, or does not, could still get of it: the two cannot be on one GPU.
+    pub fn free_for_share(&self, trust: TrustId, time_sliced: bool) -> GpuUnits {
+        let another_mode = self.holders > 0 && self.time_sliced != time_sliced;
+        let full = !time_sliced && self.holders >= MPS_CLIENTS_MAX;
+        if another_mode || full { GpuUnits::ZERO } else { self.free_for(trust) }
+    }
+
+    /// How many more shares of that size it could take.
+    pub fn shares_that_fit(&self, trust: TrustId, units: GpuUnits, time_sliced: bool) -> u32 {
+        let fits = self.free_for_share(trust, time_sliced).parts() / units.parts();
+        let clients = if time_sliced { u32::MAX } else { MPS_CLIENTS_MAX.saturating_sub(self.holders) };
+        u32::try_from(fits).unwrap_or(u32::MAX).min(clients)
+    }
+
+    /// The slices of it, where more can be cut out: nobody holds it undivided.
+    pub fn open_layout(&self) -> Option<Layout> {
+        let undivided = u32::try_from(self.layout.slices().count()) != Ok(self.holders);
+        (self.usable && !undivided).then_some(self.layout)
+    }
+
+    /// True when nobody who leaves is in the way of a slice there.
+    pub fn is_clear_at(&self, slots: Slots) -> bool {
+        let taken = |(slot, &leaving): (usize, &u8)| leaving > 0 && slots & (1 << slot) != 0;
+        self.leaving_undivided == 0 && !self.leaving_slots.iter().enumerate().any(taken)
     }
 
     /// True when nobody holds any of it.
@@ -68,7 +110,7 @@ impl GpuRoom {
 
 impl Room {
     /// The empty room of a node.
-    pub fn of(node: &Node) -> Self {
+    pub fn of(node: &Node, mig: Option<&'static Mig>) -> Self {
         let facts = &node.facts;
         let gpu = |(index, gpu): (usize, &crate::input::ObservedGpu)| GpuRoom {
             usable: facts.up && gpu.healthy && !facts.others_gpus.contains(index),
@@ -88,6 +130,7 @@ impl Room {
             draining: Resources::default(),
             leaving: 0,
             gpus: facts.gpus.iter().enumerate().map(gpu).collect(),
+            mig,
         }
     }
 
@@ -108,50 +151,90 @@ impl Room {
 
     /// True when a task could run at a place it was given: nobody who leaves is in the way.
     pub fn is_clear(&self, place: &Placement) -> bool {
-        let gpus_clear = place.gpus.indexes().all(|at| self.gpus.get(at).is_some_and(|gpu| gpu.leaving == 0));
+        let slots = self.slots(place);
+        let is_clear = |gpu: &GpuRoom| match slots {
+            Some(slots) => gpu.is_clear_at(slots),
+            None => gpu.leaving == 0,
+        };
+        let gpus_clear = place.gpus.indexes().all(|at| self.gpus.get(at).is_some_and(is_clear));
         gpus_clear && (self.leaving == 0 || self.capacity.covers(&(self.held + self.draining)))
+    }
+
+    /// The slots that a place takes, where it is a slice that this node can have.
+    fn slots(&self, place: &Placement) -> Option<Slots> {
+        let slots = slots_of(self.mig?, place.slice?);
+        (slots != 0).then_some(slots)
     }
 
     fn leave(&mut self, place: &Placement, resources: Resources) {
         self.draining = self.draining + resources;
         self.leaving += 1;
+        let slots = self.slots(place);
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.leaving += 1;
+            match slots {
+                Some(slots) => each_slot(&mut gpu.leaving_slots, slots, |leaving| *leaving += 1),
+                None => gpu.leaving_undivided += 1,
+            }
         }
     }
 
     fn left(&mut self, place: &Placement, resources: Resources) {
         self.draining = self.draining.checked_sub(resources).expect("only what drains is over");
         self.leaving -= 1;
+        let slots = self.slots(place);
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.leaving -= 1;
+            match slots {
+                Some(slots) => each_slot(&mut gpu.leaving_slots, slots, |leaving| *leaving -= 1),
+                None => gpu.leaving_undivided -= 1,
+            }
         }
     }
 
     fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
         self.held = self.held + resources;
         // A device may have vanished under a task; what runs on it is on its way out.
+        let slice = place.slice.filter(|_| self.slots(place).is_some());
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held += place.units_each;
             gpu.holders += 1;
-            gpu.trust = Some(trust);
+            match slice {
+                Some(slice) => gpu.layout = gpu.layout.with(slice),
+                None => {
+                    gpu.trust = Some(trust);
+                    gpu.time_sliced = place.time_sliced;
+                }
+            }
         }
     }
 
     fn give_back(&mut self, place: &Placement, resources: Resources) {
         self.held = self.held.checked_sub(resources).expect("only what is held is given back");
+        let slice = place.slice.filter(|_| self.slots(place).is_some());
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held = gpu.held.checked_sub(place.units_each).expect("only what is held is given back");
             gpu.holders -= 1;
+            if let Some(slice) = slice {
+                gpu.layout = gpu.layout.without(slice);
+            }
             if gpu.holders == 0 {
-                gpu.trust = None;
+                (gpu.trust, gpu.time_sliced) = (None, false);
             }
         }
     }
+}
+
+fn each_slot(counts: &mut [u8; AXIS_MAX], slots: Slots, how: impl Fn(&mut u8)) {
+    counts
+        .iter_mut()
+        .enumerate()
+        .filter(|(slot, _)| slots & (1 << slot) != 0)
+        .for_each(|(_, count)| how(count));
 }
 
 /// Rooms by node, and open nodes by how much of them is free.
@@ -160,6 +243,7 @@ pub struct Rooms {
     by_node: BTreeMap<NodeId, Room>,
     by_whole_free: BTreeMap<(PoolId, Drains, u8), BTreeSet<NodeId>>,
     partly_free: BTreeMap<PoolId, BTreeSet<(GpuUnits, NodeId, u8)>>,
+    by_layout: BTreeMap<(PoolId, Layout), BTreeSet<(NodeId, u8)>>,
     capacity: BTreeMap<PoolId, Capacity>,
 }
 
@@ -218,6 +302,17 @@ impl Rooms {
     pub fn partly_free(&self, pool: PoolId, least: GpuUnits) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
         let from = (least, NodeId(0), 0);
         self.partly_free.get(&pool).into_iter().flat_map(move |gpus| gpus.range(from..)).copied()
+    }
+
+    /// The layouts of GPUs on open nodes of a pool that more can be cut out of, with those GPUs in node order.
+    pub fn by_layout(&self, pool: PoolId) -> impl Iterator<Item = (Layout, &BTreeSet<(NodeId, u8)>)> {
+        let of_pool = self.by_layout.range((pool, Layout::default())..);
+        of_pool.take_while(move |((known, _), _)| *known == pool).map(|(&(_, layout), gpus)| (layout, gpus))
+    }
+
+    /// GPUs on open nodes of a pool with exactly these slices that more can be cut out of, in node order.
+    pub fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
+        self.by_layout.get(&(pool, layout)).into_iter().flatten().copied()
     }
 
     /// Puts a room in place of what was known of the node.
@@ -298,6 +393,9 @@ impl Rooms {
         for (left, at) in marks.partly() {
             self.partly_free.entry(marks.whole.0).or_default().insert((left, node, at));
         }
+        for (layout, at) in marks.open_layouts() {
+            self.by_layout.entry((marks.whole.0, layout)).or_default().insert((node, at));
+        }
     }
 
     fn unindex(&mut self, node: NodeId, marks: Option<Marks>) {
@@ -314,6 +412,14 @@ impl Rooms {
                 self.partly_free.remove(&marks.whole.0);
             }
         }
+        for (layout, at) in marks.open_layouts() {
+            let key = (marks.whole.0, layout);
+            let gpus = self.by_layout.get_mut(&key).expect("a GPU that can be cut is in the index");
+            gpus.remove(&(node, at));
+            if gpus.is_empty() {
+                self.by_layout.remove(&key);
+            }
+        }
     }
 }
 
@@ -323,6 +429,8 @@ struct Marks {
     whole: (PoolId, Drains, u8),
     /// What is left of each GPU that is held in part; zero for the others.
     left: [GpuUnits; GpuMask::MAX],
+    /// The slices of each GPU that more can be cut out of.
+    layouts: [Option<Layout>; GpuMask::MAX],
 }
 
 impl Marks {
@@ -334,15 +442,25 @@ impl Marks {
         let drains = if room.leaving > 0 { Drains::Yes } else { Drains::No };
         let mut left = [GpuUnits::ZERO; GpuMask::MAX];
         for (left, gpu) in left.iter_mut().zip(&room.gpus) {
-            if gpu.usable && gpu.holders > 0 {
+            if gpu.usable && gpu.holders > 0 && gpu.layout.is_empty() {
                 *left = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
             }
         }
-        Some(Self { whole: (room.pool, drains, free), left })
+        let mut layouts = [None; GpuMask::MAX];
+        if room.mig.is_some() {
+            for (layout, gpu) in layouts.iter_mut().zip(&room.gpus) {
+                *layout = gpu.open_layout();
+            }
+        }
+        Some(Self { whole: (room.pool, drains, free), left, layouts })
     }
 
     fn partly(&self) -> impl Iterator<Item = (GpuUnits, u8)> {
         self.left.into_iter().zip(0u8..).filter(|&(left, _)| left > GpuUnits::ZERO)
+    }
+
+    fn open_layouts(&self) -> impl Iterator<Item = (Layout, u8)> {
+        self.layouts.into_iter().zip(0u8..).filter_map(|(layout, at)| Some((layout?, at)))
     }
 }
 

@@ -72,7 +72,9 @@ impl State {
             FleetEvent::NodeSeen { node, .. }
             | FleetEvent::NodeRemoved { node }
             | FleetEvent::Cordoned { node, .. } => {
-                self.ledger.node_changed(*node, self.fleet.node(*node), &self.promises);
+                let known = self.fleet.node(*node);
+                let known = known.map(|known| (known, self.fleet.mig(known.facts.pool)));
+                self.ledger.node_changed(*node, known, &self.promises);
             }
             FleetEvent::NodeSetDefined { .. } | FleetEvent::DeviceSetDefined { .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
@@ -213,13 +215,13 @@ impl State {
             return None;
         }
         let holding = self.ledger.holding(id);
-        let held = holding.and_then(|holding| holding.tasks.first()).map(|task| task.place.pool);
-        let promised = self.promises.of(id).and_then(|promise| promise.tasks.first()).map(|place| place.pool);
-        let pool = held.or(promised)?;
+        let held = holding.and_then(|holding| holding.tasks.first()).map(|task| &task.place);
+        let place = held.or_else(|| self.promises.of(id)?.tasks.first())?;
+        let each = place.units_each.times(place.gpus.count());
         let done = holding.map_or(0, |holding| holding.exits(Exit::Succeeded));
         let tasks = job.spec.tasks.saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
         let resources = job.spec.shape.resources.times(tasks);
-        Some(Want { tenant: job.spec.tenant, pool, units: job.spec.units(tasks), resources })
+        Some(Want { tenant: job.spec.tenant, pool: place.pool, units: each.times(tasks), resources })
     }
 
     fn more(&self, id: JobId, job: &Job) -> Option<More> {

@@ -6,13 +6,12 @@
 use alloc::vec::Vec;
 
 use crate::event::Placement;
-use crate::job::{GpuAsk, Shape};
 use crate::ledger::Use;
-use crate::plan::place::first_pool;
+use crate::need::first_way;
 use crate::policy::{Amount, GpuQuota, Policy, Quota};
 use crate::share::{Claim, divide};
 use crate::state::State;
-use crate::units::{GpuUnits, PoolId, TenantId};
+use crate::units::{GpuUnits, PoolId, Resources, TenantId};
 
 /// One resource that quota is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,12 +106,9 @@ impl Tree {
         core::iter::successors(Some(tenant), |&below| self.lines[below.index()].parent)
     }
 
-    /// What one task of a shape is charged in a pool, by meter; zero where it asks for nothing.
-    pub fn charge(&self, shape: &Shape, pool: PoolId) -> Vec<u64> {
-        let units = match shape.gpus {
-            GpuAsk::Whole(0) => 0,
-            ask => ask.units().parts(),
-        };
+    /// What one task that takes so much is charged in a pool, by meter; zero where it takes nothing.
+    pub fn charge(&self, units: GpuUnits, resources: Resources, pool: PoolId) -> Vec<u64> {
+        let units = units.parts();
         let amount = |meter: &Meter| match meter {
             Meter::AnyGpu => units.saturating_mul(self.normal_milli[pool.index()]),
             Meter::Gpu(metered) => {
@@ -122,17 +118,28 @@ impl Tree {
                     0
                 }
             }
-            Meter::Cpu => shape.resources.cpu_milli,
-            Meter::Memory => shape.resources.memory,
+            Meter::Cpu => resources.cpu_milli,
+            Meter::Memory => resources.memory,
         };
         self.meters.iter().map(amount).collect()
     }
 
-    /// What tasks of a shape are charged where they are, by meter.
-    pub fn charge_of(&self, shape: &Shape, tasks: &[Placement]) -> Vec<u64> {
-        let Some(first) = tasks.first() else { return alloc::vec![0; self.meters.len()] };
-        let count = u64::try_from(tasks.len()).expect("a count of tasks fits");
-        self.charge(shape, first.pool).into_iter().map(|each| each.saturating_mul(count)).collect()
+    /// What tasks are charged where they are, by meter. Tasks of one job are in one pool.
+    pub fn charge_of<'p>(
+        &self,
+        resources: Resources,
+        tasks: impl Iterator<Item = &'p Placement>,
+    ) -> Vec<u64> {
+        let mut total = (GpuUnits::ZERO, Resources::default(), None);
+        for place in tasks {
+            total.0 += place.units_each.times(place.gpus.count());
+            total.1 = total.1 + resources;
+            total.2 = Some(place.pool);
+        }
+        match total {
+            (units, resources, Some(pool)) => self.charge(units, resources, pool),
+            (_, _, None) => alloc::vec![0; self.meters.len()],
+        }
     }
 
     /// What each tenant's own jobs hold, by meter.
@@ -291,8 +298,9 @@ impl Tree {
         let own = |tenant| {
             let mut demand = self.metered(state.ledger.wanted(tenant).unwrap_or(&none));
             for (shape, tasks) in state.jobs.demand(tenant) {
-                let Some(pool) = first_pool(state, shape) else { continue };
-                for (total, each) in demand.iter_mut().zip(self.charge(shape, pool)) {
+                let Some((pool, need)) = first_way(&state.fleet, shape) else { continue };
+                let charge = self.charge(need.units(), shape.resources, pool);
+                for (total, each) in demand.iter_mut().zip(charge) {
                     *total = total.saturating_add(each.saturating_mul(tasks));
                 }
             }

@@ -9,18 +9,20 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::Mig;
 use crate::event::TaskPhase;
 use crate::fleet::Node;
-use crate::job::GpuAsk;
+use crate::geometry::Layout;
 use crate::jobs::{Job, KindKey, Phase};
+use crate::need::{Need, Refused, Way, ways};
 use crate::plan::draft::Draft;
 use crate::plan::lines;
-use crate::plan::place::{Ask, domain_of, pools, tasks_beside_gpus, tasks_that_fit};
+use crate::plan::place::{Ask, domain_of, tasks_beside_gpus, tasks_that_fit, ways_of};
 use crate::policy::{Amount, Policy};
-use crate::rooms::Room;
+use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{GpuUnits, JobId, PoolId, TenantId, Timestamp};
+use crate::units::{GpuUnits, JobId, TenantId, Timestamp};
 
 /// A question a job puts to the fleet. Each narrows what the one before left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -116,6 +118,8 @@ pub enum Reason {
         /// Whose.
         tenant: TenantId,
     },
+    /// The policy lets its class lose less throughput than sharing a GPU would cost it.
+    Sharing(Refused),
     /// It may start with the next turn.
     Startable,
     /// A task of it failed; it waits a little before the next try.
@@ -137,6 +141,7 @@ impl Reason {
             Self::Leaving => "Leaving",
             Self::Promised => "WaitingForVictims",
             Self::Fixed { .. } => "WaitingForGuarantee",
+            Self::Sharing(_) => "SharingRefused",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {
@@ -191,11 +196,26 @@ impl State {
                 let funnel = funnel();
                 let reason = waiting_reason(job, &funnel, now);
                 let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
-                (fixed.map_or(reason, |tenant| Reason::Fixed { tenant }), Some(funnel))
+                let reason = fixed.map_or(reason, |tenant| Reason::Fixed { tenant });
+                let refused = self.sharing_refused(&KindKey::of(&job.spec), self.tenants.policy());
+                (refused.map_or(reason, Reason::Sharing), Some(funnel))
             }
         };
         let ahead = if job.phase == Phase::Waiting { self.ahead(id, job) } else { 0 };
         Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
+    }
+
+    /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.
+    pub fn sharing_refused(&self, key: &KindKey, policy: &Policy) -> Option<Refused> {
+        let domain = self.tenants.trust(key.trust);
+        let mut refused = None;
+        for way in ways(&self.fleet, policy, key.class, domain, &key.shape) {
+            match way {
+                Ok(_) => return None,
+                Err(why) => refused = refused.or(Some(why)),
+            }
+        }
+        refused
     }
 
     fn active_reason(&self, job: JobId) -> Reason {
@@ -216,20 +236,18 @@ impl State {
             return None;
         }
         let tree = Tree::resolve(policy, self);
-        let usable = pools(self, &key.shape);
-        let beyond = usable.iter().map(|&pool| self.fixed_beyond(key, policy, &tree, pool));
+        let beyond = ways_of(self, policy, key).map(|way| self.fixed_beyond(key, policy, &tree, way));
         let beyond: Option<Vec<TenantId>> = beyond.collect();
         beyond?.first().copied()
     }
 
-    fn fixed_beyond(&self, key: &KindKey, policy: &Policy, tree: &Tree, pool: PoolId) -> Option<TenantId> {
+    fn fixed_beyond(&self, key: &KindKey, policy: &Policy, tree: &Tree, way: Way) -> Option<TenantId> {
         if !lines::is_fixed(&lines::standing_of(key), policy) {
             return None;
         }
         let none = Amounts::new();
         let mut draft = Draft::on(self, policy, tree, &none, Timestamp(0));
-        let charge = tree.charge(&key.shape, pool);
-        let ask = Ask { key, tasks: key.min, first_task: 0, pool, domain: None, charge };
+        let ask = Ask::new(tree, key, way, key.min);
         lines::fixed_beyond(&mut draft, &ask)
     }
 
@@ -248,9 +266,9 @@ impl State {
     pub fn funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
         let tree = Tree::resolve(policy, self);
         let used = tree.subtree_use(&tree.own_planned(self));
-        let all = pools(self, &key.shape);
-        let open = all.iter().copied().filter(|&pool| self.fixed_beyond(key, policy, &tree, pool).is_none());
-        let open: Vec<PoolId> = open.collect();
+        let all: Vec<Way> = ways_of(self, policy, key).collect();
+        let open = all.iter().copied().filter(|&way| self.fixed_beyond(key, policy, &tree, way).is_none());
+        let open: Vec<Way> = open.collect();
         let usable = if open.is_empty() { &all } else { &open };
         self.best_funnel(key, usable, &tree, &used, Fleet::AsItIs)
     }
@@ -259,18 +277,12 @@ impl State {
     pub fn ideal_funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
         let tree = Tree::resolve(policy, self);
         let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
-        self.best_funnel(key, &pools(self, &key.shape), &tree, &used, Fleet::Declared)
+        let ways: Vec<Way> = ways_of(self, policy, key).collect();
+        self.best_funnel(key, &ways, &tree, &used, Fleet::Declared)
     }
 
-    fn best_funnel(
-        &self,
-        key: &KindKey,
-        pools: &[PoolId],
-        tree: &Tree,
-        used: &Amounts,
-        fleet: Fleet,
-    ) -> Funnel {
-        let funnels = pools.iter().map(|&pool| self.funnel_in(key, Some(pool), tree, used, fleet));
+    fn best_funnel(&self, key: &KindKey, ways: &[Way], tree: &Tree, used: &Amounts, fleet: Fleet) -> Funnel {
+        let funnels = ways.iter().map(|&way| self.funnel_in(key, Some(way), tree, used, fleet));
         // Furthest first, then with the most left; the first pool where all is equal.
         let mut best: Option<Funnel> = None;
         for funnel in funnels {
@@ -284,20 +296,23 @@ impl State {
     fn funnel_in(
         &self,
         key: &KindKey,
-        pool: Option<PoolId>,
+        way: Option<Way>,
         tree: &Tree,
         used: &Amounts,
         fleet: Fleet,
     ) -> Funnel {
+        let pool = way.map(|way| way.pool);
+        // Where no way is open, the job is counted by what it asks for first.
+        let need = way.map_or_else(|| Need::nominal(key.shape.gpus), |way| way.need);
         let mut left: BTreeMap<Stage, u64> = BTreeMap::new();
         let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         let mut add = |stage, amount| *left.entry(stage).or_insert(0u64) += amount;
         for (id, node) in self.fleet.nodes() {
             let Some(room) = self.ledger.rooms().get(id) else { continue };
-            let declared = declared_amount(key, node);
+            let declared = declared_amount(key, need, node);
             add(Stage::Fleet, declared);
             let healthy = match fleet {
-                Fleet::AsItIs => healthy_amount(key, node),
+                Fleet::AsItIs => healthy_amount(key, need, node),
                 Fleet::Declared => declared,
             };
             add(Stage::Healthy, healthy);
@@ -311,8 +326,10 @@ impl State {
             }
             add(Stage::Allowed, healthy);
             let (free, fitting) = match fleet {
-                Fleet::AsItIs => (free_amount(key, room), tasks_that_fit(room, key)),
-                Fleet::Declared => (declared, tasks_when_empty(key, node)),
+                Fleet::AsItIs => (free_amount(key, need, room), tasks_that_fit(room, need, key)),
+                Fleet::Declared => {
+                    (declared, tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node))
+                }
             };
             add(Stage::Free, free);
             let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
@@ -321,8 +338,8 @@ impl State {
             }
         }
         let fitting = together.into_values().max().unwrap_or_default();
-        let fitting = fitting.saturating_mul(amount_of(key, 1));
-        let (allowed, tenant) = pool.map_or((u64::MAX, None), |pool| under_limits(key, pool, tree, used));
+        let fitting = fitting.saturating_mul(amount_of(need, 1));
+        let (allowed, tenant) = way.map_or((u64::MAX, None), |way| under_limits(key, way, tree, used));
         let in_stage = |stage: Stage| match stage {
             Stage::Together => fitting,
             Stage::Quota => fitting.min(allowed),
@@ -338,8 +355,8 @@ impl State {
             Stage::Quota,
         ];
         Funnel {
-            need: quantity(key, amount_of(key, u64::from(key.min))),
-            stages: all.into_iter().map(|stage| (stage, quantity(key, in_stage(stage)))).collect(),
+            need: quantity(need, amount_of(need, u64::from(key.min))),
+            stages: all.into_iter().map(|stage| (stage, quantity(need, in_stage(stage)))).collect(),
             tenant,
         }
     }
@@ -370,75 +387,81 @@ fn progress(funnel: &Funnel) -> (usize, Quantity) {
 
 /// How many tasks of a kind the node could take as declared: healthy, open and empty, whatever others use of it now.
 /// Every submission asks this of every node, so nothing is copied.
-fn tasks_when_empty(key: &KindKey, node: &Node) -> u32 {
+fn tasks_when_empty(key: &KindKey, need: Need, mig: Option<&Mig>, node: &Node) -> u32 {
     let gpus = &node.facts.gpus;
     let count = u32::try_from(gpus.len()).expect("a node has at most 16 GPUs");
-    let by_gpu = match key.shape.gpus {
-        GpuAsk::Whole(0) => u32::MAX,
-        GpuAsk::Whole(each) if key.topology.task_on_island => {
+    let by_gpu = match need {
+        Need::Whole(0) => u32::MAX,
+        Need::Whole(each) if key.topology.task_on_island => {
             let first_of = |at: usize| gpus[..at].iter().all(|gpu| gpu.island != gpus[at].island);
             let size = |at: usize| gpus.iter().filter(|gpu| gpu.island == gpus[at].island).count();
             let islands = (0..gpus.len()).filter(|&at| first_of(at)).map(size);
             islands.map(|size| u32::try_from(size).expect("at most 16") / each).sum()
         }
-        GpuAsk::Whole(each) => count / each,
-        GpuAsk::Share(units) => {
+        Need::Whole(each) => count / each,
+        Need::Slice { profile, .. } => {
+            let copies = |mig| Layout::default().copies_left(mig, profile);
+            mig.map_or(0, |mig| count * copies(mig))
+        }
+        Need::Share { units, .. } => {
             count * u32::try_from(GpuUnits::WHOLE.parts() / units.parts()).unwrap_or(u32::MAX)
         }
     };
     by_gpu.min(tasks_beside_gpus(node.facts.capacity, key.shape.resources))
 }
 
-fn asks_for_gpus(key: &KindKey) -> bool {
-    key.shape.gpus != GpuAsk::Whole(0)
+fn asks_for_gpus(need: Need) -> bool {
+    need != Need::Whole(0)
 }
 
-fn amount_of(key: &KindKey, tasks: u64) -> u64 {
-    if asks_for_gpus(key) { key.shape.gpus.units().parts() * tasks } else { tasks }
+fn amount_of(need: Need, tasks: u64) -> u64 {
+    if asks_for_gpus(need) { need.units().parts() * tasks } else { tasks }
 }
 
-fn quantity(key: &KindKey, amount: u64) -> Quantity {
-    if asks_for_gpus(key) { Quantity::Gpus(GpuUnits::from_parts(amount)) } else { Quantity::Tasks(amount) }
+fn quantity(need: Need, amount: u64) -> Quantity {
+    if asks_for_gpus(need) { Quantity::Gpus(GpuUnits::from_parts(amount)) } else { Quantity::Tasks(amount) }
 }
 
 fn parts(gpus: usize) -> u64 {
     u64::try_from(gpus).expect("a count of GPUs fits") * GpuUnits::WHOLE.parts()
 }
 
-fn declared_amount(key: &KindKey, node: &Node) -> u64 {
-    if asks_for_gpus(key) {
+fn declared_amount(key: &KindKey, need: Need, node: &Node) -> u64 {
+    if asks_for_gpus(need) {
         return parts(node.facts.gpus.len());
     }
-    u64::from(tasks_when_empty(key, node))
+    u64::from(tasks_when_empty(key, need, None, node))
 }
 
-fn healthy_amount(key: &KindKey, node: &Node) -> u64 {
-    if asks_for_gpus(key) {
+fn healthy_amount(key: &KindKey, need: Need, node: &Node) -> u64 {
+    if asks_for_gpus(need) {
         // A GPU that others use is healthy; it is not free.
         let healthy = node.facts.gpus.iter().filter(|gpu| node.facts.up && gpu.healthy);
         return parts(healthy.count());
     }
-    if node.facts.up { u64::from(tasks_that_fit(&Room::of(node), key)) } else { 0 }
+    if node.facts.up { u64::from(tasks_that_fit(&Room::of(node, None), need, key)) } else { 0 }
 }
 
-fn free_amount(key: &KindKey, room: &Room) -> u64 {
-    match key.shape.gpus {
-        GpuAsk::Whole(0) => u64::from(tasks_that_fit(room, key)),
-        GpuAsk::Whole(_) => parts(room.whole_free()),
-        GpuAsk::Share(_) => room.gpus.iter().map(|gpu| gpu.free_for(key.trust).parts()).sum(),
+fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
+    let left = |gpu: &GpuRoom| GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts();
+    match need {
+        Need::Whole(0) => u64::from(tasks_that_fit(room, need, key)),
+        Need::Whole(_) => parts(room.whole_free()),
+        Need::Share { .. } => room.gpus.iter().map(|gpu| gpu.free_for(key.trust).parts()).sum(),
+        Need::Slice { .. } => room.gpus.iter().filter(|gpu| gpu.open_layout().is_some()).map(left).sum(),
     }
 }
 
 /// How much the limits leave room for, counted as the job counts, and whose limit is the tightest.
-fn under_limits(key: &KindKey, pool: PoolId, tree: &Tree, used: &Amounts) -> (u64, Option<TenantId>) {
-    let charge = tree.charge(&key.shape, pool);
+fn under_limits(key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> (u64, Option<TenantId>) {
+    let charge = tree.charge(way.need.units(), key.shape.resources, way.pool);
     let mut tightest = (u64::MAX, None);
     for tenant in tree.lineage(key.tenant) {
         let quotas = &tree.lines[tenant.index()].quotas;
         for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {
             let Amount::Of(limit) = quota.limit else { continue };
             let left = limit.saturating_sub(used[tenant.index()][meter]);
-            let each = u128::from(amount_of(key, 1));
+            let each = u128::from(amount_of(way.need, 1));
             let exact = match tree.meters[meter].per_gpu() {
                 Some(_) => u128::from(left) * each / u128::from(charge[meter]),
                 // Cores and memory are counted in tasks they suffice for: a part of one is no part of a GPU.

@@ -36,6 +36,8 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::KeyInUse, "the job that was submitted with this key has ended")
                 .hint("see: wharf get history; use a new key for a new job")
         }
+        Rejection::SharingRefused(refused) => Problem::new(Code::SharingRefused, text::sharing(*refused))
+            .hint("ask for a slice or a whole GPU, or have sharing.tax_max of the class raised (trust.yaml)"),
         Rejection::BadSpec(fault) => Problem::new(Code::BadSpec, spec_fault(*fault)),
         Rejection::UnknownLevel { level, known } => {
             Problem::new(Code::UnknownLevel, format!("this fleet has no level {level:?}")).hint(format!(
@@ -88,6 +90,12 @@ fn spec_fault(fault: SpecFault) -> String {
         }
         SpecFault::Gpus { given: GpuAsk::Share(units), .. } => {
             format!("gpus: {units} is not a part of one GPU; a part lies between 0 and 1")
+        }
+        SpecFault::Gpus { given: GpuAsk::Slice(_) | GpuAsk::AtLeast(_), .. } => {
+            "slice: it must ask for some memory or compute".to_owned()
+        }
+        SpecFault::Alternatives { given, max } => {
+            format!("any_of: {given} alternatives are more than {max}")
         }
         SpecFault::IslandNeedsGpus { .. } => "topology.task: island needs whole GPUs".to_owned(),
         SpecFault::Empty => "it asks for nothing: give gpus, cpu or memory".to_owned(),

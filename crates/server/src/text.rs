@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use wharf_engine::need::Refused;
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Timestamp};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
@@ -24,6 +25,7 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             "it may not be evicted in time, so it may not borrow; the guarantee of {} leaves no room for it",
             state.tenants.path(tenant)
         ),
+        Reason::Sharing(refused) => sharing(refused),
         Reason::Leaving => "it is letting go of its places".to_owned(),
         Reason::Startable => "it can start with the next decision".to_owned(),
         Reason::BackingOff { until } => {
@@ -43,9 +45,21 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::Leaving
         | Reason::Promised
         | Reason::Fixed { .. }
+        | Reason::Sharing(_)
         | Reason::Startable
         | Reason::Short(_) => None,
     }
+}
+
+/// Why a share may not share.
+pub(crate) fn sharing(Refused { mode, tax, tax_max }: Refused) -> String {
+    let percent = |milli: u16| format!("{}.{} %", milli / 10, milli % 10);
+    format!(
+        "sharing a GPU by {} is expected to cost it {} of its throughput; the policy lets its class lose {}",
+        mode.word(),
+        percent(tax),
+        percent(tax_max)
+    )
 }
 
 fn seconds(until: Timestamp, now: Timestamp) -> u64 {

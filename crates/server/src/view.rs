@@ -104,9 +104,11 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         Reason::Starting => VerdictWord::Starting,
         Reason::Leaving => VerdictWord::Leaving,
         Reason::Startable => VerdictWord::RunnableNow,
-        Reason::BackingOff { .. } | Reason::Short(_) | Reason::Promised | Reason::Fixed { .. } => {
-            VerdictWord::Waits
-        }
+        Reason::BackingOff { .. }
+        | Reason::Short(_)
+        | Reason::Promised
+        | Reason::Fixed { .. }
+        | Reason::Sharing(_) => VerdictWord::Waits,
     };
     let short = match verdict.reason {
         Reason::Short(shortfall) => Some((number(shortfall.need), number(shortfall.have))),

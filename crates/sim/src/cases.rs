@@ -14,12 +14,10 @@ use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::policy::{Amount, Gangs, GpuQuota, Policy, Preemption, Quota, Tenant};
+use wharf_engine::policy::{Amount, Gangs, GpuQuota, Mode, Policy, Preemption, Quota, Tenant};
 use wharf_engine::state::State;
 use wharf_engine::tree::Tree;
-use wharf_engine::units::{
-    DeviceSetId, GpuUnits, JobId, Millis, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use crate::fleet::SimFleet;
@@ -280,7 +278,7 @@ impl CaseJob {
             priority: self.priority,
             tasks,
             min: self.min_tasks,
-            shape: Shape { gpus: self.ask()?, resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
+            shape: Shape::of(self.ask()?, resources),
             topology: Topology::default(),
             preemptible: self.preemptible,
             trust: TrustId(0),
@@ -298,6 +296,7 @@ impl CaseJob {
             tenant: self.tenant.clone(),
             trust: Some("all".to_owned()),
             nodes: String::new(),
+            any_of_devices: Vec::new(),
             devices: String::new(),
             gang_within: None,
             spec,
@@ -313,7 +312,8 @@ fn running_tasks(job: &CaseJob, devices: &mut Devices) -> Result<Vec<StartTask>,
             return Err(BadCase(format!("task {task} of {} runs on no node", job.name)));
         };
         let (gpus, units_each) = devices.take(&node, job.ask()?, &case.gpu);
-        tasks.push(StartTask { task, node, gpus, units_each });
+        let enforced = if units_each < GpuUnits::WHOLE { Mode::Mps } else { Mode::Whole };
+        tasks.push(StartTask { task, node, gpus, units_each, enforced, slice: None, memory_mib: None });
     }
     Ok(tasks)
 }

@@ -12,6 +12,7 @@ use wharf_controller::disk::Term;
 use wharf_controller::world::{NodeReport, Sample, Samples, WorldReport};
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Exit, ObservedTask, Report, Scope, Submission, TaskRef, TaskStatus};
+use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
 use crate::behaviour::Behaviour;
@@ -252,6 +253,8 @@ impl SimFleet {
             node: place.node.clone(),
             gpus: place.gpus,
             units_each: place.units_each,
+            slice: place.slice,
+            enforced: place.enforced,
             since,
             status,
             ends: since.and_then(|since| behaviour.true_end(since, base_ms)),
@@ -346,6 +349,8 @@ impl SimFleet {
             node: String::new(),
             gpus: GpuMask::default(),
             units_each: GpuUnits::ZERO,
+            slice: None,
+            enforced: Mode::Whole,
             since: None,
             status: TaskStatus::Ended { exit: Exit::Stopped, at: self.now },
             ends: None,
@@ -531,6 +536,8 @@ impl SimFleet {
             node: known.node.clone(),
             gpus: known.gpus,
             units_each: known.units_each,
+            slice: known.slice,
+            time_sliced: known.enforced == Mode::TimeSlicing,
             since: known.since,
             status: known.status,
             job: known.job.clone().filter(|_| with_job && !known.is_over()),

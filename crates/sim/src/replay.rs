@@ -17,7 +17,7 @@ use wharf_engine::event::Outcome;
 use wharf_engine::input::{Input, Submission};
 use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::Policy;
-use wharf_engine::units::{DeviceSetId, Millis, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{Millis, Resources, TenantId, Timestamp, TrustId, Uid};
 
 use crate::direct::DirectWorld;
 use crate::fleet::SimFleet;
@@ -280,12 +280,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
         priority: job.priority,
         tasks: job.tasks,
         min: job.min,
-        shape: Shape {
-            gpus: job.gpus,
-            resources: Resources { pods: 1, ..Resources::default() },
-            nodes: NodeSetId(0),
-            devices: DeviceSetId(0),
-        },
+        shape: Shape::of(job.gpus, Resources { pods: 1, ..Resources::default() }),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -298,7 +293,8 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
     };
     let devices = if job.model.is_empty() { String::new() } else { devices.source() };
     let nodes = NodeSelector::default().source();
-    Submission { uid, tenant: job.tenant.clone(), trust: None, nodes, devices, gang_within: None, spec }
+    let (tenant, any_of_devices) = (job.tenant.clone(), Vec::new());
+    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, spec }
 }
 
 fn rows(jobs: &[TraceJob], seed: u64, ended: &[HistoryRow], world: &DirectWorld) -> Vec<JobRow> {

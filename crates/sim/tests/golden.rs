@@ -18,9 +18,7 @@ use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::state::State;
-use wharf_engine::units::{
-    DeviceSetId, JobId, Millis, NodeId, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{JobId, Millis, NodeId, Resources, TenantId, Timestamp, TrustId, Uid};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
 
@@ -337,7 +335,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         priority: 3,
         tasks: 2,
         min: 1,
-        shape: Shape { gpus: GpuAsk::Whole(1), resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
+        shape: Shape::of(GpuAsk::Whole(1), resources),
         topology: Topology { task_on_island: true, gang_within: None },
         preemptible: true,
         trust: TrustId(0),
@@ -359,6 +357,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         trust: Some("golden".into()),
         nodes: nodes.source(),
         devices: devices.source(),
+        any_of_devices: Vec::new(),
         gang_within: Some("leaf".into()),
         spec,
     }))

@@ -9,9 +9,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
+use wharf_engine::catalogue::MODELS;
+use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::Submission;
-use wharf_engine::job::{Checkpoint, Class, GPUS_PER_TASK_MAX, GpuAsk, Shape, Spec, TASKS_MAX, Topology};
-use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid};
+use wharf_engine::job::{
+    ALTERNATIVES_MAX, Alternative, Checkpoint, Class, GPUS_PER_TASK_MAX, GpuAsk, Least, Shape, Spec,
+    TASKS_MAX, Topology,
+};
+use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 use super::field::{Field, Map, NAME_MAX, not_yet};
 use super::tree::{Entry, Node, Value};
@@ -26,7 +31,11 @@ const KEYS: &[&str] = &[
     "tasks",
     "min",
     "gpus",
+    "slice",
+    "gpu_memory",
+    "time_slicing",
     "gpu",
+    "any_of",
     "cpu",
     "memory",
     "storage",
@@ -43,11 +52,7 @@ const KEYS: &[&str] = &[
     "payload",
 ];
 /// Keys of the design that are still to come, with what does today.
-const PLANNED: &[(&str, &str)] = &[
-    ("slice", "whole GPUs (gpus: 1) or a share (gpus: 0.25)"),
-    ("gpu_memory", "a share (gpus: 0.25), or gpu: {memory: 40GiB} for the memory of the whole GPU"),
-    ("prefer", "topology, which is required"),
-];
+const PLANNED: &[(&str, &str)] = &[("prefer", "topology, which is required")];
 const RETRIES_DEFAULT: u32 = 2;
 const RETRIES_MAX: u32 = 100;
 const NICS_MAX: u32 = 64;
@@ -73,10 +78,12 @@ pub struct JobFile {
     pub min: u32,
     /// GPUs of one task.
     pub gpus: GpuAsk,
-    /// Models it may run on; any where empty.
-    pub models: Vec<String>,
-    /// The least memory of a GPU, in bytes.
-    pub gpu_memory: Option<u64>,
+    /// Devices it may run on.
+    pub devices: Devices,
+    /// What it takes where that does not fit, in order.
+    pub any_of: Vec<Other>,
+    /// Whether its share may be time-sliced.
+    pub time_slicing: bool,
     /// Thousandths of a core of one task.
     pub cpu_milli: u64,
     /// Bytes of memory of one task.
@@ -107,6 +114,24 @@ pub struct JobFile {
     pub labels: BTreeMap<String, String>,
     /// What the world runs.
     pub work: Work,
+}
+
+/// Devices that a task may run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    /// One of these models; any where empty.
+    pub models: Vec<String>,
+    /// The least memory of a whole GPU, in bytes.
+    pub memory: Option<u64>,
+}
+
+/// What a task takes instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Other {
+    /// GPUs of one task.
+    pub gpus: GpuAsk,
+    /// Devices it may run on.
+    pub devices: Devices,
 }
 
 /// What the world runs.
@@ -218,9 +243,10 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
     let tasks = optional(&keys, "tasks", |field| field.whole(1..=TASKS_MAX))?.unwrap_or(1);
-    let gpus = optional(&keys, "gpus", |field| gpus(&field))?.unwrap_or(GpuAsk::Whole(1));
-    let (models, gpu_memory) = devices(&keys, gpus)?;
-    let (task_on_island, gang_within) = topology(&keys, gpus)?;
+    let gpus = ask(&keys)?.unwrap_or(GpuAsk::Whole(1));
+    let devices = devices(&keys, gpus)?;
+    let any_of = optional(&keys, "any_of", |field| others(&field))?.unwrap_or_default();
+    let (task_on_island, gang_within) = topology(&keys, gpus, &any_of)?;
     let (time_limit, estimate) = times(&keys)?;
     let file = JobFile {
         name: keys.need("name", "name: my-job")?.name(NAME_MAX)?,
@@ -230,8 +256,9 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
         tasks,
         min: optional(&keys, "min", |field| least(&field, tasks))?.unwrap_or(tasks),
         gpus,
-        models,
-        gpu_memory,
+        devices,
+        any_of,
+        time_slicing: time_slicing(&keys, gpus)?,
         cpu_milli: optional(&keys, "cpu", |field| field.cores())?.unwrap_or(CPU_MILLI_DEFAULT),
         memory: optional(&keys, "memory", |field| field.bytes())?.unwrap_or(0),
         storage: optional(&keys, "storage", |field| field.bytes())?.unwrap_or(0),
@@ -263,6 +290,91 @@ fn optional<'a, T>(
     keys.get(key)?.map(reader).transpose()
 }
 
+/// What one task asks of GPUs: one of three keys.
+fn ask(keys: &Map<'_>) -> Result<Option<GpuAsk>, Fault> {
+    let asks = [
+        optional(keys, "gpus", |field| Ok((gpus(&field)?, field)))?,
+        optional(keys, "slice", |field| Ok((slice(&field)?, field)))?,
+        optional(keys, "gpu_memory", |field| Ok((memory_of_slice(&field)?, field)))?,
+    ];
+    let mut given = asks.into_iter().flatten();
+    let first = given.next();
+    match given.next() {
+        Some((_, second)) => {
+            let what = "is given, but the job says already what it asks for";
+            Err(second.fault(what).allowed("one of gpus, slice and gpu_memory"))
+        }
+        None => Ok(first.map(|(ask, _)| ask)),
+    }
+}
+
+/// `slice: 1g.10gb`, or `slice: {memory: 20GiB, compute: 2/7}`.
+fn slice(field: &Field<'_>) -> Result<GpuAsk, Fault> {
+    if let Ok(text) = field.text() {
+        let known = || MODELS.iter().filter_map(|model| model.mig).flat_map(|mig| mig.profiles);
+        let name = ProfileName::parse(text).filter(|_| known().any(|profile| profile.name == text));
+        return name.map(GpuAsk::Slice).ok_or_else(|| {
+            field.wrong("a profile that `wharf get models -o wide` lists, like 1g.10gb, or {memory: 20GiB, compute: 2/7}")
+        });
+    }
+    let keys = field.map(&["memory", "compute"])?;
+    let memory_mib = optional(&keys, "memory", |field| mebibytes(&field))?.unwrap_or(0);
+    let (compute, compute_of) = optional(&keys, "compute", |field| fraction(&field))?.unwrap_or((0, 0));
+    if memory_mib == 0 && compute == 0 {
+        return Err(field
+            .fault("asks for nothing")
+            .allowed("{memory: 20GiB, compute: 2/7}, or one of the two"));
+    }
+    Ok(GpuAsk::AtLeast(Least { memory_mib, compute, compute_of }))
+}
+
+fn memory_of_slice(field: &Field<'_>) -> Result<GpuAsk, Fault> {
+    let memory_mib = mebibytes(field)?;
+    if memory_mib == 0 {
+        return Err(field.fault("is 0").allowed("the memory that a slice must have, like 20GiB"));
+    }
+    Ok(GpuAsk::AtLeast(Least { memory_mib, compute: 0, compute_of: 0 }))
+}
+
+fn mebibytes(field: &Field<'_>) -> Result<u32, Fault> {
+    let bytes = field.bytes()?;
+    u32::try_from(bytes.div_ceil(1 << 20)).map_err(|_| field.wrong("less memory than 4 PiB"))
+}
+
+fn fraction(field: &Field<'_>) -> Result<(u8, u8), Fault> {
+    let parts = field.text()?.split_once('/');
+    let read = |text: &str| text.trim().parse::<u8>().ok().filter(|&number| number > 0);
+    let parts = parts.and_then(|(part, of)| Some((read(part)?, read(of)?))).filter(|(part, of)| part <= of);
+    parts.ok_or_else(|| field.wrong("a part of the device's compute, like 2/7"))
+}
+
+/// Alternatives, in order.
+fn others(field: &Field<'_>) -> Result<Vec<Other>, Fault> {
+    let items = field.one_or_more()?;
+    if items.len() > ALTERNATIVES_MAX {
+        let allowed = format!("at most {ALTERNATIVES_MAX} alternatives");
+        return Err(field.fault(&format!("has {} entries", items.len())).allowed(allowed));
+    }
+    items.iter().map(other).collect()
+}
+
+fn other(field: &Field<'_>) -> Result<Other, Fault> {
+    let keys = field.map(&["gpus", "slice", "gpu_memory", "gpu"])?;
+    let example = "- {slice: 3g.40gb}";
+    let gpus = ask(&keys)?.ok_or_else(|| field.fault("asks for no GPU").allowed(example))?;
+    Ok(Other { gpus, devices: devices(&keys, gpus)? })
+}
+
+fn time_slicing(keys: &Map<'_>, gpus: GpuAsk) -> Result<bool, Fault> {
+    let Some(field) = keys.get("time_slicing")? else { return Ok(false) };
+    let allowed = field.truth()?;
+    if allowed && !matches!(gpus, GpuAsk::Share(_)) {
+        let what = "is true, but the job asks for no share of a GPU";
+        return Err(field.fault(what).allowed("time_slicing only together with a share (gpus: 0.25)"));
+    }
+    Ok(allowed)
+}
+
 fn gpus(field: &Field<'_>) -> Result<GpuAsk, Fault> {
     let parts = text::gpu_parts(field.text()?).ok_or_else(|| field.wrong(GPUS_ALLOWED))?;
     let whole = GpuUnits::WHOLE.parts();
@@ -284,9 +396,9 @@ fn least(field: &Field<'_>, tasks: u32) -> Result<u32, Fault> {
     Ok(min)
 }
 
-fn devices(keys: &Map<'_>, gpus: GpuAsk) -> Result<(Vec<String>, Option<u64>), Fault> {
+fn devices(keys: &Map<'_>, gpus: GpuAsk) -> Result<Devices, Fault> {
     let Some(field) = keys.get("gpu")? else {
-        return Ok((Vec::new(), None));
+        return Ok(Devices::default());
     };
     if gpus == GpuAsk::Whole(0) {
         return Err(field.fault("is given, but gpus is 0").allowed("gpu only together with gpus"));
@@ -294,7 +406,7 @@ fn devices(keys: &Map<'_>, gpus: GpuAsk) -> Result<(Vec<String>, Option<u64>), F
     let inner = field.map(&["model", "memory"])?;
     let models = optional(&inner, "model", |field| field.one_or_more())?.unwrap_or_default();
     let models = models.iter().map(|model| model.name(NAME_MAX)).collect::<Result<_, _>>()?;
-    Ok((models, optional(&inner, "memory", |field| field.bytes())?))
+    Ok(Devices { models, memory: optional(&inner, "memory", |field| field.bytes())? })
 }
 
 fn nodes(field: &Field<'_>) -> Result<NodeSelector, Fault> {
@@ -320,7 +432,7 @@ fn toleration(field: &Field<'_>) -> Result<Toleration, Fault> {
     Ok(Toleration { key, value: optional(&keys, "value", |field| field.label())? })
 }
 
-fn topology(keys: &Map<'_>, gpus: GpuAsk) -> Result<(bool, Option<String>), Fault> {
+fn topology(keys: &Map<'_>, gpus: GpuAsk, any_of: &[Other]) -> Result<(bool, Option<String>), Fault> {
     let Some(field) = keys.get("topology")? else {
         return Ok((false, None));
     };
@@ -330,7 +442,8 @@ fn topology(keys: &Map<'_>, gpus: GpuAsk) -> Result<(bool, Option<String>), Faul
     if let Some(task) = inner.get("task")? {
         task.word(&["island"])?;
         on_island = true;
-        if !matches!(gpus, GpuAsk::Whole(1..)) {
+        let mut asks = any_of.iter().map(|other| other.gpus).chain([gpus]);
+        if !asks.all(|gpus| matches!(gpus, GpuAsk::Whole(1..))) {
             let what = "is island, but the task has no whole GPU to be on one";
             return Err(task.fault(what).allowed("task: island together with gpus: 1 or more"));
         }
@@ -396,19 +509,11 @@ impl JobFile {
             tenant: self.tenant.clone(),
             trust: self.trust.clone(),
             nodes: self.nodes.source(),
-            devices: self.device_source(),
+            devices: self.devices.source(),
+            any_of_devices: self.any_of.iter().map(|other| other.devices.source()).collect(),
             gang_within: self.gang_within.clone(),
             spec: self.spec(),
         }
-    }
-
-    fn device_source(&self) -> String {
-        if self.models.is_empty() && self.gpu_memory.is_none() {
-            return String::new();
-        }
-        let gib = self.gpu_memory.map(|bytes| bytes.div_ceil(1 << 30));
-        let memory_gb_min = gib.map(|gib| u32::try_from(gib).expect("at most 64 TiB were read"));
-        DeviceSelector { models: self.models.clone(), memory_gb_min }.source()
     }
 
     fn spec(&self) -> Spec {
@@ -427,10 +532,9 @@ impl JobFile {
             tasks: self.tasks,
             min: self.min,
             shape: Shape {
-                gpus: self.gpus,
-                resources,
-                nodes: NodeSetId::default(),
-                devices: DeviceSetId::default(),
+                time_slicing: self.time_slicing,
+                any_of: self.any_of.iter().map(Other::alternative).collect(),
+                ..Shape::of(self.gpus, resources)
             },
             topology: Topology { task_on_island: self.task_on_island, gang_within: None },
             preemptible: self.preemptible,
@@ -447,6 +551,24 @@ impl JobFile {
                 }
             },
         }
+    }
+}
+
+impl Devices {
+    /// The canonical text of the selector; empty for every device.
+    pub(crate) fn source(&self) -> String {
+        if self.models.is_empty() && self.memory.is_none() {
+            return String::new();
+        }
+        let gib = self.memory.map(|bytes| bytes.div_ceil(1 << 30));
+        let memory_gb_min = gib.map(|gib| u32::try_from(gib).expect("at most 64 TiB were read"));
+        DeviceSelector { models: self.models.clone(), memory_gb_min }.source()
+    }
+}
+
+impl Other {
+    fn alternative(&self) -> Alternative {
+        Alternative { gpus: self.gpus, devices: DeviceSetId::default() }
     }
 }
 

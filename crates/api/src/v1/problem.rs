@@ -156,6 +156,8 @@ codes! {
     QueueFull = "queue_full", 429, 3, "Too many jobs wait";
     /// Refused by policy.
     Denied = "denied", 403, 3, "Refused by policy";
+    /// The policy lets its class lose less throughput than sharing a GPU would cost it.
+    SharingRefused = "sharing_refused", 403, 3, "The policy lets it share no GPU";
     /// It could not run on the whole fleet, healthy and empty.
     Never = "never", 422, 2, "The job can never be placed";
     /// The fleet has no level of that name.

@@ -160,7 +160,8 @@ fn gpus_of(state: &State, tenant: TenantId, pool: PoolId) -> (u64, Option<u64>) 
 /// held and the tenant has a line in. Told only where there is one such.
 fn short_in(state: &State, straddle: Straddle, pool: PoolId, victim: &Job, winner: &Job) -> Option<Resource> {
     let tree = Tree::resolve(state.tenants.policy(), state);
-    let (asked, held) = (tree.charge(&winner.spec.shape, pool), tree.charge(&victim.spec.shape, pool));
+    let charge = |job: &Job| tree.charge(job.spec.shape.gpus.units(), job.spec.shape.resources, pool);
+    let (asked, held) = (charge(winner), charge(victim));
     let quotas = &tree.lines.get(straddle.tenant.index())?.quotas;
     let may_be =
         |&meter: &usize| asked[meter] > 0 && held[meter] > 0 && quotas[meter].guaranteed != Amount::Unlimited;

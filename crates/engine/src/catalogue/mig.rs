@@ -3,6 +3,10 @@
 //! The axis is not the same everywhere (4, 8 or 12 slots), a profile's compute and memory are two numbers (3g takes
 //! half the memory), and multiprocessors depend on the board: nothing here is derived, all of it is a table.
 
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
 /// The longest axis of any model.
 pub const AXIS_MAX: usize = 12;
 
@@ -49,7 +53,8 @@ pub struct Profile {
 }
 
 /// What a profile takes of the media engines, of which a device has one set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Media {
     /// Its usual part.
     Usual,
@@ -61,6 +66,51 @@ pub enum Media {
     Without,
     /// `+gfx`: graphics too.
     Graphics,
+}
+
+/// The name of a profile, free of strings: `1g.10gb+me`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProfileName {
+    /// Compute slices.
+    pub compute: u8,
+    /// The memory in its name, which is a label and not an amount.
+    pub gb: u16,
+    /// Media engines and graphics.
+    pub media: Media,
+}
+
+impl ProfileName {
+    /// Reads a name as the vendor's tools print it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (compute, rest) = text.split_once("g.")?;
+        let (gb, suffix) = rest.split_once("gb")?;
+        let media = Media::ALL.into_iter().find(|media| media.suffix() == suffix)?;
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(compute) || !digits(gb) {
+            return None;
+        }
+        Some(Self { compute: compute.parse().ok()?, gb: gb.parse().ok()?, media })
+    }
+}
+
+impl fmt::Display for ProfileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}g.{}gb{}", self.compute, self.gb, self.media.suffix())
+    }
+}
+
+impl Media {
+    const ALL: [Self; 5] = [Self::Usual, Self::Extension, Self::All, Self::Without, Self::Graphics];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::Extension => "+me",
+            Self::All => "+me.all",
+            Self::Without => "-me",
+            Self::Graphics => "+gfx",
+        }
+    }
 }
 
 impl Mig {

@@ -10,12 +10,14 @@ use alloc::vec::Vec;
 
 use super::conclude::{Learnt, conclude, repair_deadline};
 use super::{Decision, Names, submit};
+use crate::catalogue::{self, Mig};
 use crate::event::{Event, FleetEvent, JobsEvent, LedgerEvent, NodeFacts, Placement};
 use crate::fleet::Fleet;
+use crate::geometry::{Layout, Slice, units_of};
 use crate::input::{Exit, ObservedNode, ObservedTask, Rejection, Report, Scope, TaskRef, TaskStatus};
 use crate::job::Spec;
 use crate::state::State;
-use crate::units::{GpuMask, JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
+use crate::units::{GpuMask, GpuUnits, JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
 
 pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
     let met_before = in_order(state, report)?;
@@ -32,7 +34,8 @@ pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<
     for (job, learnt) in &tasks.learnt {
         events.extend(conclude(state, *job, learnt, now));
     }
-    events.extend(adopt(state, &tasks.strangers, &nodes.places, now));
+    let mut sites = Sites { state, places: nodes.places, pools: nodes.pools, cut: tasks.cut };
+    events.extend(adopt(&tasks.strangers, &mut sites, now));
     let mark = state.fleet.world();
     if mark.is_none_or(|mark| (mark.world, mark.generation) != (report.world, report.generation)) {
         let (world, generation) = (report.world, report.generation);
@@ -184,6 +187,7 @@ struct TaskChanges {
     orphans_gone: BTreeSet<TaskRef>,
     strangers: BTreeMap<Uid, Vec<ObservedTask>>,
     named: BTreeSet<TaskRef>,
+    cut: Cut,
 }
 
 impl TaskChanges {
@@ -229,8 +233,8 @@ impl TaskChanges {
                     return;
                 }
                 let Some((node, pool)) = nodes.place(&observed.node) else { return };
-                let (gpus, units_each) = (observed.gpus, observed.units_each);
-                let place = Placement { task: task.task, node, pool, gpus, units_each };
+                let mig = nodes.pools.get(pool.index()).and_then(|model| catalogue::mig(model));
+                let place = placed(state, observed, (node, pool), mig, &mut self.cut);
                 // A change does not carry the job; while it lives, we know what its tasks take.
                 let live = state.jobs.with_uid(task.uid).and_then(|job| state.jobs.get(job));
                 let spec = observed.job.as_ref().map(|job| &job.spec).or(live.map(|job| &job.spec));
@@ -313,29 +317,26 @@ fn ours(state: &State, task: TaskRef) -> Option<JobId> {
 
 /// Work of a world that we meet for the first time becomes ours, with its places and its past. What cannot be
 /// understood, and older attempts beside a newer one, are orphans.
-fn adopt(
-    state: &State,
-    strangers: &BTreeMap<Uid, Vec<ObservedTask>>,
-    places: &BTreeMap<String, (NodeId, PoolId)>,
-    now: Timestamp,
-) -> Vec<Event> {
+fn adopt(strangers: &BTreeMap<Uid, Vec<ObservedTask>>, sites: &mut Sites<'_>, now: Timestamp) -> Vec<Event> {
+    let state = sites.state;
     let mut names = Names::new(&state.tenants);
     let mut adopted = Vec::new();
     let mut next = state.jobs.next();
     for tasks in strangers.values() {
-        let running =
-            tasks.iter().filter(|task| running_since(task).is_some() && places.contains_key(&task.node));
+        let running = tasks
+            .iter()
+            .filter(|task| running_since(task).is_some() && sites.places.contains_key(&task.node));
         let attempt = running.clone().map(|task| task.task.attempt).max().unwrap_or_default();
         let (newest, mut orphans): (Vec<_>, Vec<_>) = running.partition(|task| task.task.attempt == attempt);
         let submission = newest.iter().find_map(|task| task.job.as_ref());
         match submission.map(|submission| submit::resolve(state, submission, &mut names)) {
             Some(Ok(spec)) => {
-                adopt_one(state, next, spec, &newest, places, now, &mut adopted);
+                adopt_one(sites, next, spec, &newest, now, &mut adopted);
                 next = submit::after(next);
             }
             Some(Err(_)) | None => orphans.extend(newest),
         }
-        adopted.extend(orphans.into_iter().map(|task| orphan_of(task, places)));
+        adopted.extend(orphans.into_iter().map(|task| orphan_of(task, sites)));
     }
     let mut events = names.events;
     events.extend(adopted);
@@ -343,17 +344,16 @@ fn adopt(
 }
 
 fn adopt_one(
-    state: &State,
+    sites: &mut Sites<'_>,
     job: JobId,
     spec: Spec,
     tasks: &[&ObservedTask],
-    places: &BTreeMap<String, (NodeId, PoolId)>,
     now: Timestamp,
     into: &mut Vec<Event>,
 ) {
     let (uid, attempt) = (tasks[0].task.uid, tasks[0].task.attempt);
     let mut running: Vec<(Placement, Timestamp)> =
-        tasks.iter().filter_map(|task| Some((placement(task, places), running_since(task)?))).collect();
+        tasks.iter().filter_map(|task| Some((sites.placement(task), running_since(task)?))).collect();
     running.sort_by_key(|(place, _)| place.task);
     let at = running.iter().map(|&(_, since)| since).min().unwrap_or(now);
     let min = usize::try_from(spec.min).expect("a u32 fits a usize");
@@ -365,14 +365,14 @@ fn adopt_one(
         into.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
     }
     if held_count < min {
-        let deadline = repair_deadline(state, now);
+        let deadline = repair_deadline(sites.state, now);
         into.push(Event::Ledger(LedgerEvent::Broken { job, deadline, at: now }));
     }
 }
 
-fn orphan_of(task: &ObservedTask, places: &BTreeMap<String, (NodeId, PoolId)>) -> Event {
+fn orphan_of(task: &ObservedTask, sites: &mut Sites<'_>) -> Event {
     let resources = task.job.as_ref().map_or(Resources::default(), |job| job.spec.shape.resources);
-    Event::Ledger(LedgerEvent::OrphanSeen { task: task.task, place: placement(task, places), resources })
+    Event::Ledger(LedgerEvent::OrphanSeen { task: task.task, place: sites.placement(task), resources })
 }
 
 fn running_since(task: &ObservedTask) -> Option<Timestamp> {
@@ -382,7 +382,56 @@ fn running_since(task: &ObservedTask) -> Option<Timestamp> {
     }
 }
 
-fn placement(task: &ObservedTask, places: &BTreeMap<String, (NodeId, PoolId)>) -> Placement {
-    let (node, pool) = places[&task.node];
-    Placement { task: task.task.task, node, pool, gpus: task.gpus, units_each: task.units_each }
+/// What is cut out of GPUs by what this report tells of.
+type Cut = BTreeMap<(NodeId, usize), Layout>;
+
+/// Where things are after this report.
+struct Sites<'a> {
+    state: &'a State,
+    places: BTreeMap<String, (NodeId, PoolId)>,
+    pools: Vec<String>,
+    cut: Cut,
+}
+
+impl Sites<'_> {
+    fn placement(&mut self, task: &ObservedTask) -> Placement {
+        let at = self.places[&task.node];
+        let mig = self.pools.get(at.1.index()).and_then(|model| catalogue::mig(model));
+        placed(self.state, task, at, mig, &mut self.cut)
+    }
+}
+
+fn slice_units(mig: Option<&Mig>, slice: Slice) -> Option<GpuUnits> {
+    let mig = mig?;
+    Some(units_of(mig, mig.profile(slice.profile)?))
+}
+
+/// Where a task is. A slice that could not have been cut out beside the others is not believed: its task takes the
+/// whole GPU.
+fn placed(
+    state: &State,
+    task: &ObservedTask,
+    (node, pool): (NodeId, PoolId),
+    mig: Option<&Mig>,
+    cut: &mut Cut,
+) -> Placement {
+    let (gpus, time_sliced) = (task.gpus, task.time_sliced);
+    let legal = task.slice.filter(|&slice| {
+        let Some(at) = gpus.indexes().next().filter(|_| gpus.count() == 1) else { return false };
+        let known = state.ledger.rooms().get(node).and_then(|room| room.gpus.get(at));
+        let layout =
+            cut.entry((node, at)).or_insert_with(|| known.map_or(Layout::default(), |gpu| gpu.layout));
+        let legal = mig.is_some_and(|mig| layout.allows(mig, slice));
+        if legal {
+            *layout = layout.with(slice);
+        }
+        legal
+    });
+    let units_each = match (task.slice, legal) {
+        (None, _) => task.units_each,
+        (Some(_), None) => GpuUnits::WHOLE,
+        (Some(_), Some(slice)) => slice_units(mig, slice).unwrap_or(GpuUnits::WHOLE),
+    };
+    let task = task.task.task;
+    Placement { task, node, pool, gpus, units_each, slice: legal, time_sliced, tax: 0 }
 }

@@ -47,7 +47,7 @@ fn moved_for(state: &State, job: JobId) -> Option<JobId> {
 /// True when a place is gone, or a limit was lowered below what is promised.
 fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: &Amounts) -> bool {
     let spec = &state.jobs.get(id).expect("a promise belongs to a live job").spec;
-    let amount = tree.charge_of(&spec.shape, &promise.tasks);
+    let amount = tree.charge_of(spec.shape.resources, promise.tasks.iter());
     let mut lineage = tree.lineage(spec.tenant);
     let beyond = lineage.any(|tenant| {
         let quotas = tree.lines[tenant.index()].quotas.iter().enumerate();
@@ -83,7 +83,7 @@ fn one_due(
     let clear =
         |place: &Placement| state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place));
     // Who leaves still counts towards a limit until it is gone.
-    let amount = tree.charge_of(&job.spec.shape, &promise.tasks);
+    let amount = tree.charge_of(job.spec.shape.resources, promise.tasks.iter());
     let moving = matches!(job.phase, Phase::Leaving(_));
     if moving || !promise.tasks.iter().all(clear) || !tree.count_within_limits(used, job.spec.tenant, &amount)
     {

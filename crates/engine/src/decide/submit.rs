@@ -5,7 +5,7 @@ use alloc::string::String;
 use super::{Decision, Names};
 use crate::event::{Event, JobsEvent};
 use crate::input::{Rejection, SpecFault, Submission};
-use crate::job::{GPUS_PER_TASK_MAX, GpuAsk, Spec, TASKS_MAX};
+use crate::job::{ALTERNATIVES_MAX, GPUS_PER_TASK_MAX, GpuAsk, Spec, TASKS_MAX, Topology};
 use crate::jobs::KindKey;
 use crate::state::State;
 use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, NodeSetId, Timestamp};
@@ -36,7 +36,11 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     if state.jobs.waiting_len() >= limit {
         return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
     }
-    let ideal = state.ideal_funnel(&KindKey::of(&spec), state.tenants.policy());
+    let policy = state.tenants.policy();
+    if let Some(refused) = state.sharing_refused(&KindKey::of(&spec), policy) {
+        return Err(Rejection::SharingRefused(refused));
+    }
+    let ideal = state.ideal_funnel(&KindKey::of(&spec), policy);
     if let Some(shortfall) = ideal.shortfall() {
         return Err(Rejection::Never(shortfall));
     }
@@ -53,19 +57,32 @@ fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
     if spec.min == 0 || spec.min > spec.tasks {
         return Err(SpecFault::Min { given: spec.min, tasks: spec.tasks });
     }
-    let (fits, whole) = match spec.shape.gpus {
-        GpuAsk::Whole(count) => (count <= GPUS_PER_TASK_MAX, count),
-        GpuAsk::Share(units) => (units > GpuUnits::ZERO && units < GpuUnits::WHOLE, 0),
-    };
-    if !fits {
-        return Err(SpecFault::Gpus { given: spec.shape.gpus, max: GPUS_PER_TASK_MAX });
+    if spec.shape.any_of.len() > ALTERNATIVES_MAX {
+        return Err(SpecFault::Alternatives { given: spec.shape.any_of.len(), max: ALTERNATIVES_MAX });
     }
-    if spec.topology.task_on_island && whole == 0 {
-        return Err(SpecFault::IslandNeedsGpus { topology: spec.topology });
+    for alternative in spec.shape.alternatives() {
+        check_ask(alternative.gpus, spec.topology)?;
     }
     let nothing =
         spec.shape.gpus == GpuAsk::Whole(0) && spec.shape.resources == crate::units::Resources::default();
     if nothing { Err(SpecFault::Empty) } else { Ok(()) }
+}
+
+fn check_ask(given: GpuAsk, topology: Topology) -> Result<(), SpecFault> {
+    let fits = match given {
+        GpuAsk::Whole(count) => count <= GPUS_PER_TASK_MAX,
+        GpuAsk::Share(units) => units > GpuUnits::ZERO && units < GpuUnits::WHOLE,
+        GpuAsk::Slice(_) => true,
+        GpuAsk::AtLeast(least) => least.memory_mib > 0 || least.compute > 0,
+    };
+    if !fits {
+        return Err(SpecFault::Gpus { given, max: GPUS_PER_TASK_MAX });
+    }
+    // A slice or a share has no link to another GPU.
+    if topology.task_on_island && !matches!(given, GpuAsk::Whole(1..)) {
+        return Err(SpecFault::IslandNeedsGpus { topology });
+    }
+    Ok(())
 }
 
 fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
@@ -95,10 +112,14 @@ pub(super) fn resolve(
         "" => NodeSetId(0),
         source => state.fleet.node_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source))?,
     };
-    spec.shape.devices = match submission.devices.as_str() {
-        "" => DeviceSetId(0),
-        source => state.fleet.device_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source))?,
+    let devices = |source: &str| match source {
+        "" => Ok(DeviceSetId(0)),
+        source => state.fleet.device_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source)),
     };
+    spec.shape.devices = devices(&submission.devices)?;
+    for (alternative, source) in spec.shape.any_of.iter_mut().zip(&submission.any_of_devices) {
+        alternative.devices = devices(source)?;
+    }
     spec.topology.gang_within = match &submission.gang_within {
         None => None,
         Some(name) => Some(level(state, name)?),

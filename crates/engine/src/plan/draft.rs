@@ -6,7 +6,10 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::catalogue::Mig;
+use crate::cut::{PROFILES_MAX, Weights, count_left};
 use crate::event::Placement;
+use crate::geometry::Layout;
 use crate::ledger::Standing;
 use crate::policy::Policy;
 use crate::rooms::{Drains, Room, Rooms};
@@ -106,6 +109,45 @@ impl<'a> Draft<'a> {
         let rest = self.state.ledger.rooms().partly_free(pool, least);
         let untouched = rest.filter(|&(_, node, _)| self.touched.get(node).is_none());
         merge(self.touched.partly_free(pool, least), untouched)
+    }
+
+    /// The layouts of GPUs of a pool that more can be cut out of.
+    pub fn layouts(&self, pool: PoolId) -> impl Iterator<Item = Layout> {
+        let known = |rooms: &'_ Rooms| rooms.by_layout(pool).map(|(layout, _)| layout).collect::<Vec<_>>();
+        let mut layouts =
+            merge(known(&self.touched).into_iter(), known(self.state.ledger.rooms()).into_iter());
+        let mut last = None;
+        core::iter::from_fn(move || {
+            let next = layouts.find(|&layout| last != Some(layout));
+            last = next;
+            next
+        })
+    }
+
+    /// GPUs with exactly these slices that more can be cut out of, in node order.
+    pub fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
+        let rest = self.state.ledger.rooms().with_layout(pool, layout);
+        let untouched = rest.filter(|&(node, _)| self.touched.get(node).is_none());
+        merge(self.touched.with_layout(pool, layout), untouched)
+    }
+
+    /// What each profile of a pool is worth keeping possible, as things were before anything was tried.
+    pub fn slice_weights(&self, pool: PoolId, mig: &Mig) -> Weights {
+        let mut left = [0u64; PROFILES_MAX];
+        let mut gpus = 0;
+        for (layout, with_it) in self.state.ledger.rooms().by_layout(pool) {
+            let count = u64::try_from(with_it.len()).expect("a count of GPUs fits");
+            gpus += count;
+            for (total, copies) in left.iter_mut().zip(count_left(mig, layout)) {
+                *total += u64::from(copies) * count;
+            }
+        }
+        Weights::new(mig, &[], &left, gpus)
+    }
+
+    /// Nodes of a pool with GPUs that slices can be cut out of, in no order.
+    pub fn nodes_with_slices(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
+        self.layouts(pool).flat_map(move |layout| self.with_layout(pool, layout)).map(|(node, _)| node)
     }
 
     /// A point to roll back to.

@@ -8,8 +8,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::event::{Placement, Why};
-use crate::job::{Class, GpuAsk};
+use crate::job::Class;
 use crate::jobs::KindKey;
+use crate::need::{Need, Way};
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::standing_of;
 use crate::plan::memory::earlier;
@@ -17,8 +18,8 @@ use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
 use crate::plan::reclaim::{Asker, is_ripe, when_ripe};
 use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, whole_job};
-use crate::rooms::{Drains, Room};
-use crate::units::{GpuMask, JobId, NodeId, Timestamp};
+use crate::rooms::{Drains, GpuRoom, Room};
+use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Timestamp};
 
 /// The most nodes that are looked at as a target.
 const TARGETS_MAX: usize = 32;
@@ -107,15 +108,9 @@ fn place_everybody(
     for unit in moving {
         let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
         let key = KindKey::of(&job.spec);
-        let pool = unit.steps.first().map(|step| step.place.pool)?;
-        let again = Ask {
-            key: &key,
-            tasks: u32::try_from(unit.steps.len()).expect("a gang has at most 16,384 tasks"),
-            first_task: 0,
-            pool,
-            domain: None,
-            charge: draft.tree.charge(&key.shape, pool),
-        };
+        let way = way_of(&unit.steps.first()?.place);
+        let tasks = u32::try_from(unit.steps.len()).expect("a gang has at most 16,384 tasks");
+        let again = Ask::new(draft.tree, &key, way, tasks);
         let Some(tasks) = place(draft, &again) else {
             draft.roll_back(before);
             return None;
@@ -126,12 +121,23 @@ fn place_everybody(
     Some((placed, moved))
 }
 
+/// The way in which a task that has a place is met.
+fn way_of(place: &Placement) -> Way {
+    let (pool, units, tax) = (place.pool, place.units_each, place.tax);
+    let need = match place.slice {
+        Some(slice) => Need::Slice { profile: slice.profile, units },
+        None if units >= GpuUnits::WHOLE || place.gpus.count() == 0 => Need::Whole(place.gpus.count()),
+        None => Need::Share { units, time_sliced: place.time_sliced },
+    };
+    Way { pool, need, tax }
+}
+
 /// True when the pool has as much free as is asked for, in whatever pieces.
 pub(super) fn enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
-    let wanted = ask.key.shape.gpus.units().parts().saturating_mul(u64::from(ask.tasks));
+    let wanted = ask.units().parts();
     let mut free = 0u64;
     for room in rooms_with_room(draft, ask).into_iter().filter_map(|node| draft.room(node)) {
-        let left = room.gpus.iter().map(|gpu| gpu.free_for(ask.key.trust).parts());
+        let left = room.gpus.iter().map(|gpu| free_of(gpu, ask));
         free = free.saturating_add(left.sum());
         if free >= wanted {
             return true;
@@ -140,19 +146,33 @@ pub(super) fn enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
     free >= wanted
 }
 
+fn free_of(gpu: &GpuRoom, ask: &Ask<'_>) -> u64 {
+    match ask.way.need {
+        Need::Slice { .. } if gpu.open_layout().is_some() => {
+            GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts()
+        }
+        Need::Slice { .. } => 0,
+        Need::Whole(_) | Need::Share { .. } => gpu.free_for(ask.key.trust).parts(),
+    }
+}
+
 /// Open nodes of the pool on which something is free, those with most first.
 fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
     let most = u8::try_from(GpuMask::MAX).expect("16 fits");
-    let least = u8::from(ask.key.shape.gpus != GpuAsk::Whole(0));
+    let least = u8::from(ask.way.need != Need::Whole(0));
     let mut nodes: Vec<NodeId> = Vec::new();
     for free in (least..=most).rev() {
-        nodes.extend(draft.with_whole_free(ask.pool, Drains::No, free));
-        nodes.extend(draft.with_whole_free(ask.pool, Drains::Yes, free));
+        nodes.extend(draft.with_whole_free(ask.pool(), Drains::No, free));
+        nodes.extend(draft.with_whole_free(ask.pool(), Drains::Yes, free));
     }
     let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
-    let partly = draft.partly_free(ask.pool, crate::units::GpuUnits::from_parts(1)).map(|(_, node, _)| node);
+    let partly = draft.partly_free(ask.pool(), GpuUnits::from_parts(1)).map(|(_, node, _)| node);
     let partly: BTreeSet<NodeId> = partly.filter(|node| !known.contains(node)).collect();
     nodes.extend(partly);
+    if matches!(ask.way.need, Need::Slice { .. }) {
+        let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
+        nodes.extend(draft.nodes_with_slices(ask.pool()).filter(|node| !known.contains(node)));
+    }
     nodes
 }
 
@@ -189,7 +209,7 @@ fn target(
     settled: &Settled,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Target> {
-    let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.key));
+    let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.way.need, ask.key));
     let before = fits(draft.room(node));
     let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
     let movable = jobs.into_iter().filter(|job| settled.may_move(*job) && *job != asker.job);

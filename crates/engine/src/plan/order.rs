@@ -10,12 +10,13 @@ use core::cmp::{Ordering, Reverse};
 
 use crate::job::Class;
 use crate::jobs::{Kind, KindKey, More};
+use crate::need::Way;
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::place::{self, Ask};
 use crate::policy::Amount;
 use crate::state::State;
-use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
+use crate::units::{JobId, KindId, TenantId, Timestamp};
 
 /// Which candidates have their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub struct Candidate<'a> {
 
 /// A pool that a candidate may use.
 struct Choice {
-    pool: PoolId,
+    way: Way,
     charge: Vec<u64>,
     refused: bool,
 }
@@ -88,12 +89,13 @@ impl<'a> Candidate<'a> {
         more: Option<More>,
         mut rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     ) -> Option<Self> {
-        let pools = match more {
-            Some(more) => alloc::vec![more.pool],
-            None => place::pools(draft.state, &key.shape),
+        let ways = place::ways_of(draft.state, draft.policy, key);
+        let usable = ways.filter(|way| more.is_none_or(|more| more.pool == way.pool));
+        let choice = |way: Way| {
+            let charge = draft.tree.charge(way.need.units(), key.shape.resources, way.pool);
+            Choice { way, charge, refused: false }
         };
-        let choice = |pool| Choice { pool, charge: draft.tree.charge(&key.shape, pool), refused: false };
-        let choices: Vec<Choice> = pools.into_iter().map(choice).collect();
+        let choices: Vec<Choice> = usable.map(choice).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
         Some(Self { kind, key, more, first, rest, choices, exhausted: false })
     }
@@ -108,7 +110,7 @@ impl<'a> Candidate<'a> {
             key: self.key,
             tasks: self.more.map_or(self.key.min, |more| more.tasks),
             first_task: 0,
-            pool: choice.pool,
+            way: choice.way,
             domain: self.more.and_then(|more| more.domain),
             charge: choice.charge.clone(),
         }
@@ -344,12 +346,12 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// None of its jobs has a place in these pools.
-    pub fn refused(&mut self, at: usize, pools: &[PoolId]) {
+    /// None of its jobs has a place in any of these ways.
+    pub fn refused(&mut self, at: usize, ways: &[Way]) {
         let choices = &mut self.candidates[at].choices;
         choices
             .iter_mut()
-            .filter(|choice| pools.contains(&choice.pool))
+            .filter(|choice| ways.contains(&choice.way))
             .for_each(|choice| choice.refused = true);
         if choices.iter().all(|choice| choice.refused) {
             self.close(at);

@@ -10,12 +10,16 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use crate::cut::best_start;
 use crate::event::Placement;
-use crate::job::{GpuAsk, Shape};
+use crate::geometry::Slice;
 use crate::jobs::KindKey;
+use crate::need::{self, Need, Way};
 use crate::plan::draft::{Draft, Step};
-use crate::rooms::{Drains, Room, pick_gpus};
+use crate::policy::Policy;
+use crate::rooms::{Drains, GpuRoom, Room, pick_gpus};
 use crate::state::State;
+use crate::tree::Tree;
 use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources};
 
 /// What is asked for in one pool, all or nothing.
@@ -27,15 +31,31 @@ pub struct Ask<'a> {
     pub tasks: u32,
     /// The number of the first.
     pub first_task: u32,
-    /// Where.
-    pub pool: PoolId,
+    /// Where and as what.
+    pub way: Way,
     /// The domain that the rest of the gang is in.
     pub domain: Option<u32>,
     /// What one task is charged, by meter.
     pub charge: Vec<u64>,
 }
 
-impl Ask<'_> {
+impl<'a> Ask<'a> {
+    /// So many tasks, from the first, wherever the rest of the gang is.
+    pub fn new(tree: &Tree, key: &'a KindKey, way: Way, tasks: u32) -> Self {
+        let charge = tree.charge(way.need.units(), key.shape.resources, way.pool);
+        Self { key, tasks, first_task: 0, way, domain: None, charge }
+    }
+
+    /// Where.
+    pub fn pool(&self) -> PoolId {
+        self.way.pool
+    }
+
+    /// The GPUs that all of it takes.
+    pub fn units(&self) -> GpuUnits {
+        self.way.need.units().times(self.tasks)
+    }
+
     /// What all of it is charged.
     pub fn total(&self) -> Vec<u64> {
         self.charge.iter().map(|each| each.saturating_mul(u64::from(self.tasks))).collect()
@@ -58,24 +78,14 @@ pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Vec<Placement>> {
         .find_map(|domain| place_all(draft, ask, &|node| domain_of(state, node, level) == Some(domain)))
 }
 
-/// True when a task of this shape may be charged in the pool.
-pub fn may_use(state: &State, shape: &Shape, pool: PoolId) -> bool {
-    let has_gpus = !state.fleet.model(pool).is_empty();
-    let fits = has_gpus || shape.gpus == GpuAsk::Whole(0);
-    fits && state.fleet.set_has_pool(shape.devices, pool)
-}
-
-/// The pools to try, in order: work without GPUs goes to nodes without GPUs first.
-pub fn pools(state: &State, shape: &Shape) -> Vec<PoolId> {
-    let mut pools: Vec<PoolId> = state.fleet.pool_ids().filter(|&pool| may_use(state, shape, pool)).collect();
-    pools.sort_by_key(|&pool| !state.fleet.model(pool).is_empty());
-    pools
-}
-
-/// The pool that a shape is demand in.
-pub fn first_pool(state: &State, shape: &Shape) -> Option<PoolId> {
-    let usable = state.fleet.pool_ids().filter(|&pool| may_use(state, shape, pool));
-    usable.min_by_key(|&pool| !state.fleet.model(pool).is_empty())
+/// The ways to meet a kind that the policy allows, in order.
+pub fn ways_of<'a>(
+    state: &'a State,
+    policy: &'a Policy,
+    key: &'a KindKey,
+) -> impl Iterator<Item = Way> + use<'a> {
+    let domain = state.tenants.trust(key.trust);
+    need::ways(&state.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok)
 }
 
 /// The domain of a level that a node is in.
@@ -104,7 +114,7 @@ impl Fit {
     pub fn add(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
         let Some(room) = draft.room(node) else { return };
         let allowed =
-            room.open && room.pool == ask.pool && draft.state.fleet.set_has_node(ask.key.shape.nodes, node);
+            room.open && room.pool == ask.pool() && draft.state.fleet.set_has_node(ask.key.shape.nodes, node);
         if !allowed {
             return;
         }
@@ -115,7 +125,7 @@ impl Fit {
                 domain => domain,
             },
         };
-        let fits = u64::from(tasks_that_fit(room, ask.key));
+        let fits = u64::from(tasks_that_fit(room, ask.way.need, ask.key));
         let total = self.by_domain.entry(domain).or_default();
         *total = if more { *total + fits } else { *total - fits };
     }
@@ -148,16 +158,17 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
         let from = u8::try_from(from).expect("a task asks for at most 16 GPUs");
         let levels = from..=u8::try_from(GpuMask::MAX).expect("16 fits");
         levels.flat_map(|free| {
-            let settled = draft.with_whole_free(ask.pool, Drains::No, free);
-            settled.chain(draft.with_whole_free(ask.pool, Drains::Yes, free))
+            let settled = draft.with_whole_free(ask.pool(), Drains::No, free);
+            settled.chain(draft.with_whole_free(ask.pool(), Drains::Yes, free))
         })
     };
-    match ask.key.shape.gpus {
-        GpuAsk::Whole(count) => with_free(count).collect(),
-        GpuAsk::Share(units) => {
-            let partly = draft.partly_free(ask.pool, units).map(|(_, node, _)| node);
+    match ask.way.need {
+        Need::Whole(count) => with_free(count).collect(),
+        Need::Share { units, .. } => {
+            let partly = draft.partly_free(ask.pool(), units).map(|(_, node, _)| node);
             with_free(1).chain(partly).collect()
         }
+        Need::Slice { .. } => draft.nodes_with_slices(ask.pool()).collect(),
     }
 }
 
@@ -182,32 +193,54 @@ fn place_task(
     task: u32,
     within: &dyn Fn(NodeId) -> bool,
 ) -> Option<Placement> {
-    let (node, gpus) = find_place(draft, ask, within)?;
-    let units_each = match ask.key.shape.gpus {
-        GpuAsk::Whole(_) => GpuUnits::WHOLE,
-        GpuAsk::Share(units) => units,
+    let found = find_place(draft, ask, within)?;
+    let Way { pool, need, tax } = ask.way;
+    let place = Placement {
+        task,
+        node: found.node,
+        pool,
+        gpus: found.gpus,
+        units_each: need.units_each(),
+        slice: found.slice,
+        time_sliced: matches!(need, Need::Share { time_sliced: true, .. }),
+        tax,
     };
-    let place = Placement { task, node, pool: ask.pool, gpus, units_each };
     draft.take(ask.step(place));
     Some(place)
 }
 
+/// A place for one task.
+struct Found {
+    node: NodeId,
+    gpus: GpuMask,
+    slice: Option<Slice>,
+}
+
+impl Found {
+    fn on(node: NodeId, gpus: GpuMask) -> Self {
+        Self { node, gpus, slice: None }
+    }
+
+    fn on_gpu(node: NodeId, at: u8, slice: Option<Slice>) -> Self {
+        let mut gpus = GpuMask::default();
+        gpus.insert(usize::from(at));
+        Self { node, gpus, slice }
+    }
+}
+
 /// The tightest place for one task, where nobody leaves if there is one.
-fn find_place(
-    draft: &Draft<'_>,
-    ask: &Ask<'_>,
-    within: &dyn Fn(NodeId) -> bool,
-) -> Option<(NodeId, GpuMask)> {
+fn find_place(draft: &Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<Found> {
     let key = ask.key;
     let allowed = |node: NodeId| {
         within(node)
             && draft.state.fleet.set_has_node(key.shape.nodes, node)
             && draft.room(node).is_some_and(|room| room.free().covers(&key.shape.resources))
     };
-    let find = |drains| match key.shape.gpus {
-        GpuAsk::Whole(count) => find_whole(draft, ask, drains, count, &allowed),
-        GpuAsk::Share(units) => find_shared(draft, ask, drains, units, &allowed)
+    let find = |drains| match ask.way.need {
+        Need::Whole(count) => find_whole(draft, ask, drains, count, &allowed),
+        Need::Share { units, time_sliced } => find_shared(draft, ask, drains, (units, time_sliced), &allowed)
             .or_else(|| find_whole(draft, ask, drains, 1, &allowed)),
+        Need::Slice { profile, .. } => find_slice(draft, ask, drains, profile, &allowed),
     };
     find(Drains::No).or_else(|| find(Drains::Yes))
 }
@@ -219,13 +252,13 @@ fn find_whole(
     drains: Drains,
     count: u32,
     allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<(NodeId, GpuMask)> {
+) -> Option<Found> {
     let from = u8::try_from(count).expect("a task asks for at most 16 GPUs");
     let levels = from..=u8::try_from(GpuMask::MAX).expect("16 fits");
-    let nodes = levels.flat_map(|free| draft.with_whole_free(ask.pool, drains, free));
+    let nodes = levels.flat_map(|free| draft.with_whole_free(ask.pool(), drains, free));
     nodes.filter(|&node| allowed(node)).find_map(|node| {
         let room = draft.room(node)?;
-        Some((node, pick_gpus(room, count, ask.key.topology.task_on_island)?))
+        Some(Found::on(node, pick_gpus(room, count, ask.key.topology.task_on_island)?))
     })
 }
 
@@ -234,36 +267,64 @@ fn find_shared(
     draft: &Draft<'_>,
     ask: &Ask<'_>,
     drains: Drains,
-    units: GpuUnits,
+    (units, time_sliced): (GpuUnits, bool),
     allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<(NodeId, GpuMask)> {
+) -> Option<Found> {
     let ours = |node: NodeId, at: u8| {
         let Some(room) = draft.room(node) else { return false };
         let gpu = room.gpus.get(usize::from(at));
         let here = (room.leaving > 0) == (drains == Drains::Yes);
-        here && gpu.is_some_and(|gpu| gpu.free_for(ask.key.trust) >= units)
+        here && gpu.is_some_and(|gpu| gpu.free_for_share(ask.key.trust, time_sliced) >= units)
     };
-    let mut gpus = draft.partly_free(ask.pool, units);
+    let mut gpus = draft.partly_free(ask.pool(), units);
     let (_, node, at) = gpus.find(|&(_, node, at)| ours(node, at) && allowed(node))?;
-    let mut mask = GpuMask::default();
-    mask.insert(usize::from(at));
-    Some((node, mask))
+    Some(Found::on_gpu(node, at, None))
+}
+
+/// The GPU and the offset at which a slice takes the least from what could still be cut out.
+fn find_slice(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    drains: Drains,
+    profile: u8,
+    allowed: &dyn Fn(NodeId) -> bool,
+) -> Option<Found> {
+    let mig = draft.state.fleet.mig(ask.pool())?;
+    let here = |node: NodeId| {
+        draft.room(node).is_some_and(|room| (room.leaving > 0) == (drains == Drains::Yes)) && allowed(node)
+    };
+    let weights = draft.slice_weights(ask.pool(), mig);
+    let mut best: Option<(u64, (NodeId, u8), u8)> = None;
+    for layout in draft.layouts(ask.pool()) {
+        let Some((lost, start)) = best_start(mig, layout, profile, &weights) else { continue };
+        if best.is_some_and(|(least, ..)| lost > least) {
+            continue;
+        }
+        let gpu = draft.with_layout(ask.pool(), layout).find(|&(node, _)| here(node));
+        let found = gpu.map(|gpu| (lost, gpu, start));
+        best = [best, found].into_iter().flatten().min();
+    }
+    best.map(|(_, (node, at), start)| Found::on_gpu(node, at, Some(Slice { profile, start })))
 }
 
 /// How many tasks of a kind a room could take.
-pub fn tasks_that_fit(room: &Room, key: &KindKey) -> u32 {
-    let by_gpu = match key.shape.gpus {
-        GpuAsk::Whole(0) => u32::MAX,
-        GpuAsk::Whole(count) if key.topology.task_on_island => {
+pub fn tasks_that_fit(room: &Room, need: Need, key: &KindKey) -> u32 {
+    let by_gpu = match need {
+        Need::Whole(0) => u32::MAX,
+        Need::Whole(count) if key.topology.task_on_island => {
             let islands = room.gpus.iter().filter(|gpu| gpu.is_free()).map(|gpu| gpu.island);
             let mut free_on: BTreeMap<u32, u32> = BTreeMap::new();
             islands.for_each(|island| *free_on.entry(island).or_default() += 1);
             free_on.values().map(|free| free / count).sum()
         }
-        GpuAsk::Whole(count) => u32::try_from(room.whole_free()).expect("at most 16") / count,
-        GpuAsk::Share(units) => {
-            let fits = |gpu: &crate::rooms::GpuRoom| gpu.free_for(key.trust).parts() / units.parts();
-            u32::try_from(room.gpus.iter().map(fits).sum::<u64>()).unwrap_or(u32::MAX)
+        Need::Whole(count) => u32::try_from(room.whole_free()).expect("at most 16") / count,
+        Need::Share { units, time_sliced } => {
+            let fits = |gpu: &GpuRoom| gpu.shares_that_fit(key.trust, units, time_sliced);
+            room.gpus.iter().map(fits).sum()
+        }
+        Need::Slice { profile, .. } => {
+            let cut = |gpu: &GpuRoom| Some(gpu.open_layout()?.copies_left(room.mig?, profile));
+            room.gpus.iter().filter_map(cut).sum()
         }
     };
     by_gpu.min(tasks_beside_gpus(room.free(), key.shape.resources))

@@ -390,7 +390,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let in_the_way = lines::limit_passed(self.draft, self.ask)
             .is_some_and(|tenant| self.draft.tree.lineage(unit.tenant).any(|above| above == tenant));
         let unit = self.victims.get(unit);
-        in_the_way || unit.steps.iter().any(|step| step.place.pool == self.ask.pool)
+        in_the_way || unit.steps.iter().any(|step| step.place.pool == self.ask.pool())
     }
 
     fn take_if_allowed(&mut self, unit: UnitRef) -> bool {
@@ -493,7 +493,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let for_share = self.taken.iter().filter(|taken| taken.why == Why::FairShare);
         let freed: Vec<Step> =
             for_share.flat_map(|taken| &self.victims.get(taken.unit).steps).copied().collect();
-        let started = self.ask.key.shape.gpus.units().times(self.ask.tasks).parts();
+        let started = self.ask.units().parts();
         let mark = self.draft.mark();
         let placed = place(self.draft, self.ask).is_some();
         let idle = idle(self.draft, &freed);

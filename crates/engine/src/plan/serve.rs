@@ -6,19 +6,20 @@ use alloc::vec::Vec;
 
 use crate::event::{Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
+use crate::need::Way;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
-use crate::plan::place::{Ask, domain_of, place};
+use crate::plan::place::{Ask, domain_of, place, ways_of};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
 use crate::policy::{Policy, Within};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{JobId, KindId, NodeId, PoolId, TenantId, Timestamp};
+use crate::units::{JobId, KindId, NodeId, TenantId, Timestamp};
 
 /// A draft on which everybody had their turn.
 pub(super) struct Served<'a> {
@@ -93,6 +94,7 @@ impl Settled {
 
 /// How an ask was met.
 struct Met {
+    way: Way,
     tasks: Vec<Placement>,
     taken: Vec<Taken>,
     moved: Vec<Moved>,
@@ -166,7 +168,7 @@ impl<'a> Served<'a> {
             }
             match self.serve(at, turn) {
                 Ok(met) => touched.extend(self.record(at, met)),
-                Err(pools) => self.queue.refused(at, &pools),
+                Err(ways) => self.queue.refused(at, &ways),
             }
             touched.sort_unstable();
             touched.dedup();
@@ -177,7 +179,7 @@ impl<'a> Served<'a> {
     }
 
     /// Gives a candidate what it asks for, from the cheapest source that will do; or names the pools that will not.
-    fn serve(&mut self, at: usize, turn: Turn) -> Result<Met, Vec<PoolId>> {
+    fn serve(&mut self, at: usize, turn: Turn) -> Result<Met, Vec<Way>> {
         let mut asks = self.queue.get(at).asks(&mut self.draft, turn);
         let first_task = self.first_task(at);
         for (ask, _) in &mut asks {
@@ -185,10 +187,13 @@ impl<'a> Served<'a> {
         }
         let mut obstacles = Obstacles::default();
         self.ripens_at = None;
-        let mut open = Vec::new();
+        let (mut open, mut beyond) = (Vec::new(), Vec::new());
         for (ask, pass) in asks {
             match lines::fixed_beyond(&mut self.draft, &ask) {
-                Some(tenant) => obstacles.fixed.push((ask.pool, tenant)),
+                Some(tenant) => {
+                    obstacles.fixed.push((ask.pool(), tenant));
+                    beyond.push(ask.way);
+                }
                 None => open.push((ask, pass)),
             }
         }
@@ -196,19 +201,18 @@ impl<'a> Served<'a> {
             .by_what_is_free(&open)
             .or_else(|| self.by_moving(at, &open))
             .or_else(|| self.by_taking(at, &open));
-        let tried: Vec<PoolId> = open.iter().map(|(ask, _)| ask.pool).collect();
+        let tried: Vec<Way> = open.iter().map(|(ask, _)| ask.way).collect();
         if let Some((ask, met)) = met {
             self.draft.count(lines::standing_of(ask.key), ask.total(), true);
             return Ok(met);
         }
         for (ask, pass) in &open {
             let limit = lines::limit_passed(&self.draft, ask);
-            obstacles.add(ask.pool, *pass, limit);
+            obstacles.add(ask.pool(), *pass, limit);
             obstacles.others |= self.others_matter(at, ask);
         }
-        let fixed: Vec<PoolId> = obstacles.fixed.iter().map(|&(pool, _)| pool).collect();
         self.refuse(at, obstacles);
-        Err(tried.into_iter().chain(fixed).collect())
+        Err(tried.into_iter().chain(beyond).collect())
     }
 
     /// True when who starts later could be moved for the ask, or could make somebody else free to be taken for it.
@@ -255,7 +259,7 @@ impl<'a> Served<'a> {
                 return None;
             }
             let tasks = place(&mut self.draft, ask)?;
-            Some((ask.clone(), Met { tasks, taken: Vec::new(), moved: Vec::new() }))
+            Some((ask.clone(), Met { way: ask.way, tasks, taken: Vec::new(), moved: Vec::new() }))
         })
     }
 
@@ -278,7 +282,7 @@ impl<'a> Served<'a> {
                 self.draft.roll_back(mark);
                 return None;
             }
-            Some((ask.clone(), Met { tasks, taken: Vec::new(), moved }))
+            Some((ask.clone(), Met { way: ask.way, tasks, taken: Vec::new(), moved }))
         })
     }
 
@@ -292,12 +296,12 @@ impl<'a> Served<'a> {
             let (draft, victims) = (&mut self.draft, &mut self.victims);
             let taken = make_room(draft, victims, ask, asker, &self.settled, &mut self.ripens_at)?;
             if let Some(tasks) = place(draft, ask) {
-                return Some((ask.clone(), Met { tasks, taken, moved: Vec::new() }));
+                return Some((ask.clone(), Met { way: ask.way, tasks, taken, moved: Vec::new() }));
             }
             let settled = self.settled.with_leaving(taken.iter().map(|taken| victims.get(taken.unit).job));
             let placed = place_by_moving(draft, ask, asker, &settled, &mut self.ripens_at);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
-            Some((ask.clone(), Met { tasks, taken, moved }))
+            Some((ask.clone(), Met { way: ask.way, tasks, taken, moved }))
         })
     }
 
@@ -320,7 +324,7 @@ impl<'a> Served<'a> {
         let candidate = self.queue.get(at);
         let (key, more, (age, job)) = (candidate.key, candidate.more, candidate.first);
         let pool = met.tasks.first().map(|place| place.pool).expect("an ask has tasks");
-        let touched = self.record_leaving(key, job, pool, &met);
+        let touched = self.record_leaving(key, job, &met);
         let how = if more.is_some() { How::Grows } else { How::Starts };
         let node = met.tasks.first().map(|place| place.node).expect("an ask has tasks");
         if !self.begun.contains_key(&job) {
@@ -351,16 +355,15 @@ impl<'a> Served<'a> {
         touched
     }
 
-    fn record_leaving(&mut self, key: &KindKey, job: JobId, pool: PoolId, met: &Met) -> Vec<TenantId> {
+    fn record_leaving(&mut self, key: &KindKey, job: JobId, met: &Met) -> Vec<TenantId> {
         let units: Vec<Unit> = met.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
         let tasks = u32::try_from(met.tasks.len()).expect("a gang has at most 16,384 tasks");
-        let charge = self.draft.tree.charge(&key.shape, pool);
-        let ask = Ask { key, tasks, first_task: 0, pool, domain: None, charge };
+        let ask = Ask::new(self.draft.tree, key, met.way, tasks);
         let bound = |why: Why, unit: &Unit| (why != Why::Guarantee).then(|| unit.clone());
         let bound: Vec<Unit> =
             met.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
         let gained = gain(&self.draft, &ask, &bound.iter().collect::<Vec<_>>());
-        let started = key.shape.gpus.units().parts().saturating_mul(u64::from(tasks));
+        let started = ask.units().parts();
         let for_share = met.taken.iter().zip(&units).filter(|(taken, _)| taken.why == Why::FairShare);
         let freed: Vec<Step> = for_share.flat_map(|(_, unit)| unit.steps.iter().copied()).collect();
         if !freed.is_empty() {
@@ -434,9 +437,9 @@ impl<'a> Served<'a> {
     fn another_place(&mut self, id: JobId) -> Option<Vec<Placement>> {
         let job = self.draft.state.jobs.get(id).expect("who has to leave is a live job");
         let key = Box::new(KindKey::of(&job.spec));
-        crate::plan::place::pools(self.draft.state, &key.shape).into_iter().find_map(|pool| {
-            let charge = self.draft.tree.charge(&key.shape, pool);
-            let ask = Ask { key: &key, tasks: key.min, first_task: 0, pool, domain: None, charge };
+        let ways: Vec<Way> = ways_of(self.draft.state, self.draft.policy, &key).collect();
+        ways.into_iter().find_map(|way| {
+            let ask = Ask::new(self.draft.tree, &key, way, key.min);
             let gates = [lines::limit_passed(&self.draft, &ask), lines::fixed_beyond(&mut self.draft, &ask)];
             if gates.iter().any(Option::is_some) {
                 return None;
@@ -460,7 +463,7 @@ impl<'a> Served<'a> {
 
     fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
         let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
-        let amount = self.draft.tree.charge_of(&spec.shape, tasks);
+        let amount = self.draft.tree.charge_of(spec.shape.resources, tasks.iter());
         self.draft.tree.count_within_limits(used, spec.tenant, &amount)
     }
 

@@ -198,7 +198,7 @@ fn promised_unit(
         surplus: job.phase == Phase::Active,
         promised: true,
         standing: Charge::of(job).standing,
-        amount: draft.tree.charge_of(&job.spec.shape, &promise.tasks),
+        amount: draft.tree.charge_of(job.spec.shape.resources, promise.tasks.iter()),
         lost: Millis(0),
         cost: 0,
         started_at: promise.at,
@@ -278,11 +278,9 @@ fn younger(draft: &Draft<'_>, whole: &Unit, holding: &Holding, charge: &Charge, 
 }
 
 fn priced(draft: &Draft<'_>, whole: &Unit, job: &Job, steps: Vec<Step>, surplus: bool) -> Unit {
-    let tasks = u64::try_from(steps.len()).expect("a count of tasks fits");
-    let pool = steps.first().map(|step| step.place.pool).expect("a unit has tasks");
-    let charge = draft.tree.charge(&job.spec.shape, pool);
-    let amount = charge.into_iter().map(|each| each.saturating_mul(tasks)).collect();
-    let parts = job.spec.shape.gpus.units().parts().saturating_mul(tasks);
+    let amount = draft.tree.charge_of(job.spec.shape.resources, steps.iter().map(|step| &step.place));
+    let units = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
+    let parts: u64 = steps.iter().map(units).sum();
     let millis = whole.lost.0.saturating_add(draft.policy.preemption.restart.0);
     let cost = u64::try_from(u128::from(millis) * u128::from(parts) / 3000).unwrap_or(u64::MAX);
     Unit { steps, surplus, amount, cost, ..whole.clone() }

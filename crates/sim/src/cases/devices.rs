@@ -23,7 +23,8 @@ impl Devices {
                 }
                 (mask, GpuUnits::WHOLE)
             }
-            GpuAsk::Share(units) => {
+            GpuAsk::Share(_) | GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => {
+                let units = ask.units();
                 let gpu = match names.first() {
                     Some(name) => self.device_named(node, name),
                     None => self.fullest(node, units.parts()),

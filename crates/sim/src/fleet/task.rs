@@ -1,7 +1,9 @@
 //! One simulated task, and how far its job's work is.
 
 use serde::{Deserialize, Serialize};
+use wharf_engine::geometry::Slice;
 use wharf_engine::input::{Exit, Submission, TaskStatus};
+use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Timestamp};
 
 use crate::behaviour::Behaviour;
@@ -12,6 +14,10 @@ pub struct SimTask {
     pub(super) node: String,
     pub(super) gpus: GpuMask,
     pub(super) units_each: GpuUnits,
+    #[serde(default)]
+    pub(super) slice: Option<Slice>,
+    #[serde(default = "whole")]
+    pub(super) enforced: Mode,
     pub(super) since: Option<Timestamp>,
     pub(super) status: TaskStatus,
     /// When it ends by itself, and how.
@@ -25,6 +31,10 @@ pub struct SimTask {
     pub(super) behaviour: Behaviour,
     /// `None` for a task that was stopped before it was started.
     pub(super) job: Option<Submission>,
+}
+
+fn whole() -> Mode {
+    Mode::Whole
 }
 
 impl SimTask {

@@ -48,11 +48,12 @@ fn place_on<'a>(world: &World<'a>, ask: &Ask<'a>, nodes: &[NodeId]) -> Option<(W
     let mut places = Vec::new();
     for task in ask.first_task..ask.first_task + ask.tasks {
         let (node, gpus) = find(&world, ask.spec, nodes)?;
-        let units_each = match ask.spec.shape.gpus {
-            GpuAsk::Whole(_) => GpuUnits::WHOLE,
-            GpuAsk::Share(units) => units,
+        let (units_each, tax) = match ask.spec.shape.gpus {
+            GpuAsk::Share(units) => (units, world.facts.policy.sharing.mps_tax),
+            _ => (GpuUnits::WHOLE, 0),
         };
-        let place = Placement { task, node, pool: ask.pool, gpus, units_each };
+        let (pool, slice, time_sliced) = (ask.pool, None, false);
+        let place = Placement { task, node, pool, gpus, units_each, slice, time_sliced, tax };
         world.add(ask.job, ask.spec, place, How::Given);
         places.push(place);
     }
@@ -71,6 +72,8 @@ fn find(world: &World<'_>, spec: &Spec, nodes: &[NodeId]) -> Option<(NodeId, Gpu
         GpuAsk::Share(units) => {
             find_shared(world, spec, nodes, units.parts()).or_else(|| find_whole(world, spec, nodes, 1))
         }
+        // Slices have an oracle of their own.
+        GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => None,
     })
 }
 
@@ -142,6 +145,7 @@ pub(super) fn tasks_that_fit(world: &World<'_>, spec: &Spec, node: NodeId) -> u6
             let gpus = 0..world.gpu_count(node);
             gpus.map(|gpu| world.free_for(node, gpu, spec.trust) / units.parts()).sum()
         }
+        GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => 0,
     };
     by_gpu.min(tasks_beside_gpus(world.free_beside(node), spec.shape.resources))
 }

@@ -8,9 +8,7 @@ use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::plan::{Evicted, Memory, plan};
 use wharf_engine::policy::{self, Amount, GpuQuota, Policy, Preemption, Quota};
 use wharf_engine::state::State;
-use wharf_engine::units::{
-    DeviceSetId, GpuMask, GpuUnits, JobId, Millis, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
 
 use super::facts::{Facts, Set};
 use super::{Instance, Running};
@@ -148,6 +146,8 @@ fn running(instance: &Instance, uid: u128, job: &Running) -> Vec<ObservedTask> {
             node: place.node.clone(),
             gpus,
             units_each: GpuUnits::WHOLE,
+            slice: None,
+            time_sliced: false,
             since: Some(Timestamp(NOW.0 - job.running_s * 1000)),
             status: TaskStatus::Running,
             job: Some(submission.clone()),
@@ -171,6 +171,7 @@ fn submission(uid: Uid, tenant: &str, spec: Spec) -> Submission {
         trust: Some("all".to_owned()),
         nodes,
         devices,
+        any_of_devices: Vec::new(),
         gang_within: None,
         spec,
     }
@@ -184,12 +185,7 @@ fn spec(name: &str, class: Class, gpus: u64) -> Spec {
         priority: 0,
         tasks: 1,
         min: 1,
-        shape: Shape {
-            gpus: GpuAsk::Whole(u32::try_from(gpus).expect("a task is small")),
-            resources: Resources::default(),
-            nodes: NodeSetId(0),
-            devices: DeviceSetId(0),
-        },
+        shape: Shape::of(GpuAsk::Whole(u32::try_from(gpus).expect("a task is small")), Resources::default()),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),

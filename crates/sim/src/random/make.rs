@@ -7,9 +7,7 @@ use wharf_controller::world::{NodeReport, Taint};
 use wharf_engine::input::{ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
-use wharf_engine::units::{
-    DeviceSetId, GpuMask, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid,
-};
+use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 const MODELS: [&str; 2] = ["h100", "l4"];
 
@@ -131,12 +129,10 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         priority: rng.random_range(0..3),
         tasks,
         min,
-        shape: Shape {
+        shape: Shape::of(
             gpus,
-            resources: Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() },
-            nodes: NodeSetId(0),
-            devices: DeviceSetId(0),
-        },
+            Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() },
+        ),
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
         preemptible: rng.random_ratio(4, 5),
         trust: TrustId(0),
@@ -149,7 +145,8 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     };
     let gang_within = rng.random_ratio(1, 8).then(|| "leaf".to_owned());
     let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
-    Submission { uid: Uid(rng.random()), tenant, trust, nodes: nodes.source(), devices, gang_within, spec }
+    let (uid, nodes, any_of_devices) = (Uid(rng.random()), nodes.source(), Vec::new());
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, spec }
 }
 
 fn payload(rng: &mut ChaCha8Rng) -> String {

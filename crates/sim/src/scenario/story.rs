@@ -12,6 +12,7 @@ use wharf_engine::event::{
     RequeueWhy, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
+use wharf_engine::need::Refused;
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, NodeId, TenantId, Timestamp, Uid};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
@@ -129,6 +130,7 @@ impl Story {
         match reason {
             Reason::BackingOff { until } => format!("{token} until {}", span_text(until - self.start)),
             Reason::Short(shortfall) => shortage(token, shortfall, state),
+            Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
             Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
             Reason::Running
             | Reason::Starting
@@ -432,6 +434,10 @@ fn quantity(quantity: Quantity) -> String {
     }
 }
 
+fn sharing(Refused { mode, tax, tax_max }: Refused) -> String {
+    format!("{} costs {tax}, at most {tax_max} of 1000", mode.word())
+}
+
 /// Why a request was refused.
 pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
     match rejection {
@@ -443,6 +449,7 @@ pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NameInUse { .. } => "NameInUse".to_owned(),
         Rejection::UidInUse { .. } => "UidInUse".to_owned(),
         Rejection::UidEnded => "UidEnded".to_owned(),
+        Rejection::SharingRefused(refused) => format!("SharingRefused, {}", sharing(*refused)),
         Rejection::BadSpec(fault) => format!("BadSpec {fault:?}"),
         Rejection::UnknownLevel { level, .. } => format!("UnknownLevel {level}"),
         Rejection::UnknownSelector { source } => format!("UnknownSelector {source}"),

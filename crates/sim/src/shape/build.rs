@@ -10,11 +10,11 @@ use wharf_engine::event::{Event, JobsEvent};
 use wharf_engine::input::{
     Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef, TaskStatus,
 };
-use wharf_engine::job::{GpuAsk, Shape as TaskShape, Spec, Topology};
+use wharf_engine::job::{Shape as TaskShape, Spec, Topology};
 use wharf_engine::state::State;
-use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeSetId, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{Millis, TenantId, Timestamp, TrustId, Uid};
 
-use super::floor::{Floor, Walk};
+use super::floor::{Floor, Walk, units_each};
 use super::{BadShape, JobGroup, Shape};
 
 /// When the first running job of a shape began, in milliseconds; each further job is a millisecond younger.
@@ -127,10 +127,7 @@ impl Built {
     ) -> Result<(), BadShape> {
         let ask = group.ask()?;
         let mut walk = Walk::new(group, ask);
-        let units_each = match ask {
-            GpuAsk::Whole(_) => GpuUnits::WHOLE,
-            GpuAsk::Share(units) => units,
-        };
+        let units_each = units_each(ask);
         for number in 1..=group.count {
             let submission = self.submission("running", group)?;
             for task in 0..group.tasks {
@@ -140,6 +137,8 @@ impl Built {
                     node: node_name(u32::try_from(node).expect("nodes are bounded") + 1),
                     gpus,
                     units_each,
+                    slice: None,
+                    time_sliced: false,
                     since: Some(self.now),
                     status: TaskStatus::Running,
                     job: Some(submission.clone()),
@@ -165,12 +164,7 @@ impl Built {
             priority: group.priority,
             tasks: group.tasks,
             min: group.min(),
-            shape: TaskShape {
-                gpus: group.ask()?,
-                resources: group.resources(),
-                nodes: NodeSetId(0),
-                devices: DeviceSetId(0),
-            },
+            shape: TaskShape::of(group.ask()?, group.resources()),
             topology: Topology::default(),
             preemptible: group.preemptible,
             trust: TrustId(0),
@@ -187,6 +181,7 @@ impl Built {
             trust: Some(TRUST.to_owned()),
             nodes: nodes_source(group),
             devices: devices_source(group),
+            any_of_devices: Vec::new(),
             gang_within: None,
             spec,
         })

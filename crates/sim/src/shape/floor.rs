@@ -61,10 +61,7 @@ impl<'a> Left<'a> {
         let model = jobs.model.as_ref().is_none_or(|model| *model == self.group.model);
         let resources = self.resources.checked_sub(jobs.resources())?;
         let gpus = self.fitting(ask).filter(|_| labelled && model)?;
-        let each = match ask {
-            GpuAsk::Whole(_) => GpuUnits::WHOLE,
-            GpuAsk::Share(units) => units,
-        };
+        let each = units_each(ask);
         for gpu in gpus.indexes() {
             self.gpus[gpu] = self.gpus[gpu].checked_sub(each).expect("a fitting GPU has so much left");
         }
@@ -74,15 +71,21 @@ impl<'a> Left<'a> {
 
     /// The first GPUs that have room.
     fn fitting(&self, ask: GpuAsk) -> Option<GpuMask> {
-        let (count, each) = match ask {
-            GpuAsk::Whole(count) => (count, GpuUnits::WHOLE),
-            GpuAsk::Share(units) => (1, units),
-        };
+        let each = units_each(ask);
+        let count = if let GpuAsk::Whole(count) = ask { count } else { 1 };
         let mut mask = GpuMask::default();
         let open = self.gpus.iter().enumerate().filter(|(_, left)| **left >= each).map(|(gpu, _)| gpu);
         for gpu in open.take(usize::try_from(count).expect("a u32 fits a usize")) {
             mask.insert(gpu);
         }
         (mask.count() == count).then_some(mask)
+    }
+}
+
+/// What a task takes of each GPU. A shape asks for whole GPUs and shares alone.
+pub(super) fn units_each(ask: GpuAsk) -> GpuUnits {
+    match ask {
+        GpuAsk::Whole(_) => GpuUnits::WHOLE,
+        GpuAsk::Share(_) | GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => ask.units(),
     }
 }

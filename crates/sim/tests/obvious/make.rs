@@ -6,9 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use wharf_engine::input::{Exit, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
-use wharf_engine::units::{
-    DeviceSetId, GpuMask, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid,
-};
+use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 use super::life::{Life, Step};
 
@@ -232,8 +230,12 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         priority: rng.random_range(0..3),
         tasks,
         min: rng.random_range(1..=tasks),
-        shape: Shape { gpus, resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
-        topology: Topology { task_on_island: whole && rng.random_ratio(1, 6), gang_within: None },
+        shape: Shape::of(gpus, resources),
+        topology: Topology {
+            task_on_island: whole && rng.random_ratio(1, 6),
+            any_of_devices: Vec::new(),
+            gang_within: None,
+        },
         preemptible: rng.random_ratio(7, 8),
         trust: TrustId(0),
         time_limit: rng.random_ratio(1, 4).then_some(Millis(600_000)),

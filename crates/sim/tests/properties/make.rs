@@ -8,7 +8,7 @@ use wharf_controller::world::NodeReport;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
-use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 /// One to four nodes of one model.
 pub(crate) fn nodes(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
@@ -122,7 +122,7 @@ fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
         priority: 0,
         tasks: 1,
         min: 1,
-        shape: Shape { gpus, resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
+        shape: Shape::of(gpus, resources),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -142,6 +142,7 @@ fn submit(number: u64, tenant: &str, spec: Spec) -> Input {
         trust: None,
         nodes: String::new(),
         devices: String::new(),
+        any_of_devices: Vec::new(),
         gang_within: None,
         spec,
     }))

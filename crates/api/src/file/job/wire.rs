@@ -6,7 +6,7 @@ use wharf_engine::job::{Checkpoint, GpuAsk};
 use wharf_engine::units::Millis;
 
 use super::super::text;
-use super::{JobFile, Simulate, Work};
+use super::{Devices, JobFile, Other, Simulate, Work};
 
 impl Serialize for JobFile {
     /// As a document that [`super::parse_job`] reads back as the same job.
@@ -18,7 +18,6 @@ impl Serialize for JobFile {
             "priority": self.priority,
             "tasks": self.tasks,
             "min": self.min,
-            "gpus": gpus_json(self.gpus),
             "cpu": format!("{}m", self.cpu_milli),
             "memory": self.memory,
             "storage": self.storage,
@@ -39,20 +38,23 @@ impl JobFile {
     /// The keys that are left out where they say nothing.
     fn optional_json(&self) -> Vec<(&'static str, Json)> {
         let span = |millis: Millis| Json::from(text::duration_text(millis.0));
-        let models = (!self.models.is_empty()).then(|| json!(self.models));
         let island = self.task_on_island.then(|| json!("island"));
         let work = match &self.work {
             Work::Payload(text) => (!text.is_empty()).then(|| ("payload", json!(text))),
             Work::Simulate(wish) => Some(("simulate", simulate_json(wish))),
         };
         let maps = [
-            ("gpu", present([("model", models), ("memory", self.gpu_memory.map(Json::from))])),
+            ("gpu", devices_json(&self.devices)),
             ("topology", present([("task", island), ("gang", self.gang_within.clone().map(Json::from))])),
             ("time", present([("limit", self.time_limit.map(span)), ("estimate", self.estimate.map(span))])),
         ];
         let contract =
             |contract: Checkpoint| json!({"every": span(contract.every), "grace": span(contract.grace)});
+        let any_of: Vec<Json> = self.any_of.iter().map(other_json).collect();
         let single = [
+            Some(gpus_json(self.gpus)),
+            self.time_slicing.then(|| ("time_slicing", json!(true))),
+            (!any_of.is_empty()).then(|| ("any_of", json!(any_of))),
             self.checkpoint.map(|saves| ("checkpoint", contract(saves))),
             self.trust.clone().map(|trust| ("trust", Json::from(trust))),
             work,
@@ -69,11 +71,28 @@ fn present<const N: usize>(fields: [(&str, Option<Json>); N]) -> Option<Json> {
     (!map.is_empty()).then_some(Json::Object(map))
 }
 
-fn gpus_json(gpus: GpuAsk) -> Json {
+fn devices_json(devices: &Devices) -> Option<Json> {
+    let models = (!devices.models.is_empty()).then(|| json!(devices.models));
+    present([("model", models), ("memory", devices.memory.map(Json::from))])
+}
+
+fn gpus_json(gpus: GpuAsk) -> (&'static str, Json) {
     match gpus {
-        GpuAsk::Whole(count) => json!(count),
-        GpuAsk::Share(units) => json!(text::gpu_text(units.parts())),
+        GpuAsk::Whole(count) => ("gpus", json!(count)),
+        GpuAsk::Share(units) => ("gpus", json!(text::gpu_text(units.parts()))),
+        GpuAsk::Slice(name) => ("slice", json!(name.to_string())),
+        GpuAsk::AtLeast(least) => {
+            let memory = (least.memory_mib > 0).then(|| json!(u64::from(least.memory_mib) << 20));
+            let compute =
+                (least.compute > 0).then(|| json!(format!("{}/{}", least.compute, least.compute_of)));
+            ("slice", present([("memory", memory), ("compute", compute)]).unwrap_or_default())
+        }
     }
+}
+
+fn other_json(other: &Other) -> Json {
+    let (key, gpus) = gpus_json(other.gpus);
+    present([(key, Some(gpus)), ("gpu", devices_json(&other.devices))]).unwrap_or_default()
 }
 
 fn simulate_json(wish: &Simulate) -> Json {

@@ -49,7 +49,7 @@ pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let with = units.iter().map(|unit| unit.grace).max().unwrap_or_default();
     let saved = (without.min(horizon) - draft.now).0.saturating_sub(with.0);
     let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
-    let parts = ask.key.shape.gpus.units().parts().saturating_mul(u64::from(ask.tasks)).max(1);
+    let parts = ask.units().parts().max(1);
     let worth = u128::from(saved) * u128::from(rules.value[class]) * u128::from(parts) / 3000;
     u64::try_from(worth).unwrap_or(u64::MAX)
 }

@@ -2,11 +2,11 @@
 
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::action::StartTask;
+use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::Submission;
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
-use wharf_engine::units::{
-    DeviceSetId, GpuMask, GpuUnits, Millis, NodeSetId, Resources, TenantId, TrustId, Uid,
-};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::policy::Mode;
+use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 use super::super::measure::{bytes, share, span};
 use super::super::{Ask, Running, Step};
@@ -17,12 +17,16 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 23] = [
+const OPTIONS: [&str; 27] = [
     "xN",
     "tasks N",
     "min N",
     "gang",
     "share 0.5",
+    "slice 1g.10gb, or slice 20GiB",
+    "or SHARE, SLICE or NUMBER",
+    "time-slicing",
+    "trust DOMAIN",
     "priority N",
     "cpu N",
     "memory NGiB",
@@ -61,6 +65,9 @@ struct Wish {
     retries: u32,
     behaviour: Behaviour,
     places: Vec<String>,
+    any_of: Vec<Alternative>,
+    time_slicing: bool,
+    trust: Option<String>,
 }
 
 /// What it really does, which only the world will know.
@@ -98,6 +105,9 @@ impl Default for Wish {
             retries: 2,
             behaviour,
             places: Vec::new(),
+            any_of: Vec::new(),
+            time_slicing: false,
+            trust: None,
         }
     }
 }
@@ -130,6 +140,9 @@ impl Reader {
         let (count, units_each) = match ask {
             GpuAsk::Whole(count) => (count, GpuUnits::WHOLE),
             GpuAsk::Share(units) => (1, units),
+            GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => {
+                return Err("work that runs holds whole GPUs or a share; submit a slice instead".to_owned());
+            }
         };
         let report = self.scenario.nodes.iter().find(|report| report.node.name == node);
         let size = report.map_or(0, |report| report.node.gpus.len());
@@ -144,7 +157,9 @@ impl Reader {
         if gpus.count() < count {
             return Err(format!("{node} has no room for {count} more GPUs beside what runs on it"));
         }
-        Ok(StartTask { task, node: node.to_owned(), gpus, units_each })
+        let enforced = if units_each < GpuUnits::WHOLE { Mode::Mps } else { Mode::Whole };
+        let (node, slice, memory_mib) = (node.to_owned(), None, None);
+        Ok(StartTask { task, node, gpus, units_each, enforced, slice, memory_mib })
     }
 
     fn job(&mut self, words: &mut Words<'_>) -> Result<(Submission, Vec<String>), String> {
@@ -170,10 +185,9 @@ impl Reader {
             tasks,
             min: wish.min.unwrap_or(if wish.gang { tasks } else { 1 }),
             shape: Shape {
-                gpus,
-                resources: wish.resources,
-                nodes: NodeSetId::default(),
-                devices: DeviceSetId::default(),
+                time_slicing: wish.time_slicing,
+                any_of: wish.any_of.clone(),
+                ..Shape::of(gpus, wish.resources)
             },
             topology: Topology { task_on_island: wish.island, gang_within: None },
             preemptible: wish.preemptible,
@@ -187,7 +201,11 @@ impl Reader {
         };
         let (nodes, gang_within) = (wish.nodes.source(), wish.gang_within);
         let devices = if wish.models.is_empty() { String::new() } else { devices.source() };
-        Ok((Submission { uid, tenant, trust: None, nodes, devices, gang_within, spec }, wish.places))
+        let (trust, any_of_devices) = (wish.trust, Vec::new());
+        Ok((
+            Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, spec },
+            wish.places,
+        ))
     }
 
     fn option(&self, word: &str, words: &mut Words<'_>, wish: &mut Wish) -> Result<(), String> {
@@ -197,6 +215,13 @@ impl Reader {
             "tasks" => wish.tasks = Some(words.number("how many tasks")?),
             "min" => wish.min = Some(words.number("the least number of tasks")?),
             "share" => wish.gpus = Some(GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?)),
+            "slice" => {
+                wish.gpus =
+                    Some(slice(words.need("a profile, like 1g.10gb, or the memory it needs, like 20GiB")?)?)
+            }
+            "or" => wish.any_of.push(alternative(words)?),
+            "time-slicing" => wish.time_slicing = true,
+            "trust" => wish.trust = Some(words.need("a trust domain, like vendor")?.to_owned()),
             "priority" => wish.priority = words.number("a priority, like 5")?,
             "cpu" => wish.resources.cpu_milli = cores(words.number("how many cores")?)?,
             "memory" => {
@@ -272,6 +297,27 @@ fn number(word: &str, wish: &mut Wish) -> Result<(), String> {
         wish.gpus = Some(GpuAsk::Whole(word.parse().map_err(|_| wrong())?));
     }
     Ok(())
+}
+
+/// `1g.10gb`, or the memory that a slice must have.
+fn slice(word: &str) -> Result<GpuAsk, String> {
+    if let Some(name) = ProfileName::parse(word) {
+        return Ok(GpuAsk::Slice(name));
+    }
+    let memory = bytes(word).and_then(|bytes| u32::try_from(bytes >> 20).ok());
+    let memory_mib =
+        memory.ok_or_else(|| format!("`{word}` is neither a profile (1g.10gb) nor a size (20GiB)"))?;
+    Ok(GpuAsk::AtLeast(Least { memory_mib, compute: 0, compute_of: 0 }))
+}
+
+/// `or 1`, `or share 0.5`, `or slice 3g.40gb`.
+fn alternative(words: &mut Words<'_>) -> Result<Alternative, String> {
+    let gpus = match words.need("what it takes instead: `1`, `share 0.5` or `slice 3g.40gb`")? {
+        "share" => GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?),
+        "slice" => slice(words.need("a profile, like 1g.10gb")?)?,
+        count => GpuAsk::Whole(count.parse().map_err(|_| format!("`{count}` is no number of GPUs"))?),
+    };
+    Ok(Alternative { gpus, devices: DeviceSetId(0) })
 }
 
 fn models(words: &mut Words<'_>, models: &mut Vec<String>) -> Result<(), String> {
