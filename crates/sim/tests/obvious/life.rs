@@ -235,6 +235,8 @@ impl Play {
                     node: node.clone(),
                     gpus: place.gpus,
                     units_each: place.units_each,
+                    slice: None,
+                    time_sliced: false,
                     since: task.since.or((status == TaskStatus::Running).then_some(self.now)),
                     status,
                     job: None,

@@ -231,11 +231,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         tasks,
         min: rng.random_range(1..=tasks),
         shape: Shape::of(gpus, resources),
-        topology: Topology {
-            task_on_island: whole && rng.random_ratio(1, 6),
-            any_of_devices: Vec::new(),
-            gang_within: None,
-        },
+        topology: Topology { task_on_island: whole && rng.random_ratio(1, 6), gang_within: None },
         preemptible: rng.random_ratio(7, 8),
         trust: TrustId(0),
         time_limit: rng.random_ratio(1, 4).then_some(Millis(600_000)),
@@ -251,6 +247,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         trust: (plain || rng.random()).then(|| "shared".to_owned()),
         nodes: if rng.random_ratio(1, 8) { "even".to_owned() } else { String::new() },
         devices: if rng.random_ratio(1, 8) { "h100".to_owned() } else { String::new() },
+        any_of_devices: Vec::new(),
         gang_within: rng.random_ratio(1, 6).then(|| "leaf".to_owned()),
         spec,
     }
