@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod action;
 pub mod catalogue;
 pub mod check;
+pub mod cut;
 pub mod decide;
 pub mod event;
 pub mod fleet;
