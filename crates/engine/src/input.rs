@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{GpuAsk, Spec, Topology};
 use crate::policy::Policy;
+use crate::prices::Prices;
 use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
 use crate::verdict::Shortfall;
 
@@ -41,6 +42,8 @@ pub enum Input {
     DefineSets(Vec<SetDefinition>),
     /// A world reports.
     Observe(Report),
+    /// The edge worked out what places are worth.
+    Prices(Prices),
     /// Time passed.
     Tick,
 }
@@ -285,6 +288,8 @@ pub enum Rejection {
     },
     /// The report is older than what we know.
     Stale,
+    /// The prices name pools that are not there, or numbers beyond their bounds.
+    BadPrices,
     /// Nothing would change.
     NothingToDo,
 }

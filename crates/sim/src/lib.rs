@@ -8,6 +8,7 @@ pub mod file;
 pub mod fleet;
 pub mod net;
 pub mod obvious;
+pub mod openb;
 pub mod oracle;
 pub mod random;
 pub mod replay;

@@ -5,9 +5,11 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use crate::event::Placement;
 use crate::ledger::Standing;
+use crate::plan::best::Costs;
 use crate::policy::Policy;
 use crate::rooms::{Drains, Room, Rooms};
 use crate::state::State;
@@ -29,6 +31,7 @@ pub struct Draft<'a> {
     shares: &'a Amounts,
     standings: BTreeMap<TenantId, BTreeMap<Standing, Vec<u64>>>,
     done: Vec<Op>,
+    costs: Option<&'a RefCell<Costs>>,
 }
 
 /// Something that was tried.
@@ -66,7 +69,30 @@ impl<'a> Draft<'a> {
     ) -> Self {
         let used = tree.subtree_use(&tree.own_planned(state));
         let (touched, standings, done) = (Rooms::default(), BTreeMap::new(), Vec::new());
-        Self { state, policy, tree, now, touched, used, shares, standings, done }
+        Self { state, policy, tree, now, touched, used, shares, standings, done, costs: None }
+    }
+
+    /// The same, with what earlier plans worked out of the worth of places.
+    #[must_use]
+    pub fn with_costs(mut self, costs: &'a RefCell<Costs>) -> Self {
+        self.costs = Some(costs);
+        self
+    }
+
+    /// What earlier plans worked out of the worth of places.
+    pub fn costs(&self) -> Option<&'a RefCell<Costs>> {
+        self.costs
+    }
+
+    /// The rooms that are not as in the state, in node order.
+    pub fn touched(&self) -> impl Iterator<Item = (NodeId, &Room)> {
+        self.touched.iter()
+    }
+
+    /// The room of a node, if it is as in the state.
+    pub fn untouched_room(&self, node: NodeId) -> Option<&Room> {
+        let untouched = self.touched.is_empty() || self.touched.get(node).is_none();
+        self.state.ledger.rooms().get(node).filter(|_| untouched)
     }
 
     /// What a tenant would hold with everyone below it, by meter.

@@ -101,7 +101,7 @@ fn place_everybody(
     mut moving: Vec<Unit>,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
     let before: Mark = draft.mark();
-    let placed = place(draft, ask)?;
+    let placed = place(draft, ask)?.tasks;
     moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
     let mut moved = Vec::new();
     for unit in moving {
@@ -116,12 +116,12 @@ fn place_everybody(
             domain: None,
             charge: draft.tree.charge(&key.shape, pool),
         };
-        let Some(tasks) = place(draft, &again) else {
+        let Some(placed) = place(draft, &again) else {
             draft.roll_back(before);
             return None;
         };
         draft.count(standing_of(&key), again.total(), true);
-        moved.push(Moved { unit, tasks });
+        moved.push(Moved { unit, tasks: placed.tasks });
     }
     Some((placed, moved))
 }

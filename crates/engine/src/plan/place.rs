@@ -1,7 +1,8 @@
 //! Where tasks go: all that were asked for or none, on GPUs of one model, within one domain where that is asked.
 //!
-//! Each task takes the tightest node that fits, so that large holes stay whole; nodes that nobody is leaving come
-//! first, because work there starts at once. Ties go to the lower id.
+//! Where places have prices, each task takes the place that is missed least ([`best`]). Without prices it takes the
+//! tightest node that fits, so that large holes stay whole. In both, nodes that nobody is leaving come first, because
+//! work there starts at once, and ties go to the lower id.
 //!
 //! Tasks of one gang are alike, and what one of them takes on a node never changes what fits on another. So the
 //! number that fits is a sum over nodes, and a gang fits if that sum is large enough: [`Fit`] keeps it while victims
@@ -10,9 +11,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::event::Placement;
+use crate::event::{Chosen, Placement};
 use crate::job::{GpuAsk, Shape};
 use crate::jobs::KindKey;
+use crate::plan::best::{self, Score};
 use crate::plan::draft::{Draft, Step};
 use crate::rooms::{Drains, Room, pick_gpus};
 use crate::state::State;
@@ -46,8 +48,28 @@ impl Ask<'_> {
     }
 }
 
+/// Where everything that was asked for goes.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Each task.
+    pub tasks: Vec<Placement>,
+    /// Why the first of them went where it did, where places have prices.
+    pub chosen: Option<Chosen>,
+    /// How good the place of each is, where places have prices.
+    scores: Vec<Score>,
+}
+
+impl Placed {
+    /// How good it is in all, to be compared with other pools: less is better.
+    pub fn total(&self) -> (bool, Option<Drains>, i64) {
+        let among_gpus = self.scores.iter().any(|score| score.among_gpus);
+        let drains = self.scores.iter().map(|score| score.drains).max();
+        (among_gpus, drains, self.scores.iter().map(|score| score.lost).sum())
+    }
+}
+
 /// Places everything that is asked for on the draft, or leaves the draft as it was.
-pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Vec<Placement>> {
+pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Placed> {
     let Some(level) = ask.key.topology.gang_within else {
         return place_all(draft, ask, &|_| true);
     };
@@ -56,6 +78,32 @@ pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Vec<Placement>> {
     fit.domains(ask)
         .into_iter()
         .find_map(|domain| place_all(draft, ask, &|node| domain_of(state, node, level) == Some(domain)))
+}
+
+/// Places everything that one of the asks, alike but for the pool, asks for, where it is missed least.
+pub fn place_where_best<'b, 'a>(
+    draft: &mut Draft<'_>,
+    asks: &[&'b Ask<'a>],
+) -> Option<(&'b Ask<'a>, Placed)> {
+    let first = asks.first()?;
+    if first.tasks == 1 && first.key.topology.gang_within.is_none() {
+        let pools: Vec<PoolId> = asks.iter().map(|ask| ask.pool).collect();
+        let found = best::find(draft, first.key, &pools, &|_| true)?;
+        let ask = asks.iter().find(|ask| ask.pool == found.pool).expect("it was looked for in these pools");
+        let task = put(draft, ask, first.first_task, found.node, found.gpus);
+        let (chosen, scores) = (Some(found.chosen), alloc::vec![found.score]);
+        return Some((ask, Placed { tasks: alloc::vec![task], chosen, scores }));
+    }
+    let mark = draft.mark();
+    let mut tried = Vec::new();
+    for ask in asks {
+        if let Some(placed) = place(draft, ask) {
+            tried.push((placed.total(), *ask));
+            draft.roll_back(mark);
+        }
+    }
+    let (_, ask) = tried.into_iter().min_by_key(|(total, ask)| (*total, ask.pool))?;
+    Some((ask, place(draft, ask).expect("it was placed a moment ago")))
 }
 
 /// True when a task of this shape may be charged in the pool.
@@ -162,18 +210,16 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
 }
 
 /// All that is asked for, or the draft as it was.
-fn place_all(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    within: &dyn Fn(NodeId) -> bool,
-) -> Option<Vec<Placement>> {
+fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<Placed> {
     let mark = draft.mark();
-    let numbers = ask.first_task..ask.first_task + ask.tasks;
-    let placed: Option<Vec<Placement>> = numbers.map(|task| place_task(draft, ask, task, within)).collect();
-    if placed.is_none() {
-        draft.roll_back(mark);
+    let mut placed = Placed { tasks: Vec::new(), chosen: None, scores: Vec::new() };
+    for task in ask.first_task..ask.first_task + ask.tasks {
+        if !place_task(draft, ask, task, within, &mut placed) {
+            draft.roll_back(mark);
+            return None;
+        }
     }
-    placed
+    Some(placed)
 }
 
 fn place_task(
@@ -181,15 +227,31 @@ fn place_task(
     ask: &Ask<'_>,
     task: u32,
     within: &dyn Fn(NodeId) -> bool,
-) -> Option<Placement> {
-    let (node, gpus) = find_place(draft, ask, within)?;
+    placed: &mut Placed,
+) -> bool {
+    let place = if draft.state.demand.tables().is_some() {
+        best::find(draft, ask.key, &[ask.pool], within).map(|found| {
+            placed.chosen.get_or_insert(found.chosen);
+            placed.scores.push(found.score);
+            (found.node, found.gpus)
+        })
+    } else {
+        find_place(draft, ask, within)
+    };
+    let Some((node, gpus)) = place else { return false };
+    placed.tasks.push(put(draft, ask, task, node, gpus));
+    true
+}
+
+/// A task takes a place on the draft.
+fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, node: NodeId, gpus: GpuMask) -> Placement {
     let units_each = match ask.key.shape.gpus {
         GpuAsk::Whole(_) => GpuUnits::WHOLE,
         GpuAsk::Share(units) => units,
     };
     let place = Placement { task, node, pool: ask.pool, gpus, units_each };
     draft.take(ask.step(place));
-    Some(place)
+    place
 }
 
 /// The tightest place for one task, where nobody leaves if there is one.
