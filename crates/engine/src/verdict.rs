@@ -228,7 +228,7 @@ impl State {
         }
         let none = Amounts::new();
         let mut draft = Draft::on(self, policy, tree, &none, Timestamp(0));
-        let charge = tree.charge(&key.shape, pool);
+        let charge = tree.charge(&key.shape, pool).into();
         let ask = Ask { key, tasks: key.min, first_task: 0, pool, domain: None, charge };
         lines::fixed_beyond(&mut draft, &ask)
     }
@@ -270,7 +270,11 @@ impl State {
         used: &Amounts,
         fleet: Fleet,
     ) -> Funnel {
-        let funnels = pools.iter().map(|&pool| self.funnel_in(key, Some(pool), tree, used, fleet));
+        let counts = self.count(key, pools, fleet);
+        let funnels = pools.iter().zip(&counts.pools).map(|(&pool, count)| {
+            let limits = under_limits(key, pool, tree, used);
+            funnel(key, &counts, count, limits)
+        });
         // Furthest first, then with the most left; the first pool where all is equal.
         let mut best: Option<Funnel> = None;
         for funnel in funnels {
@@ -278,70 +282,85 @@ impl State {
                 best = Some(funnel);
             }
         }
-        best.unwrap_or_else(|| self.funnel_in(key, None, tree, used, fleet))
+        best.unwrap_or_else(|| funnel(key, &counts, &OfPool::default(), (u64::MAX, None)))
     }
 
-    fn funnel_in(
-        &self,
-        key: &KindKey,
-        pool: Option<PoolId>,
-        tree: &Tree,
-        used: &Amounts,
-        fleet: Fleet,
-    ) -> Funnel {
-        let mut left: BTreeMap<Stage, u64> = BTreeMap::new();
-        let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-        let mut add = |stage, amount| *left.entry(stage).or_insert(0u64) += amount;
+    /// One walk over the nodes for all pools: every submission asks this of every node.
+    fn count(&self, key: &KindKey, pools: &[PoolId], fleet: Fleet) -> Counts {
+        let mut counts = Counts { fleet: 0, healthy: 0, pools: Vec::new() };
+        counts.pools.resize_with(pools.len(), OfPool::default);
+        let mut place_of = alloc::vec![None; self.fleet.pools().len()];
+        pools.iter().enumerate().for_each(|(at, pool)| place_of[pool.index()] = Some(at));
         for (id, node) in self.fleet.nodes() {
-            let Some(room) = self.ledger.rooms().get(id) else { continue };
             let declared = declared_amount(key, node);
-            add(Stage::Fleet, declared);
+            counts.fleet += declared;
             let healthy = match fleet {
                 Fleet::AsItIs => healthy_amount(key, node),
                 Fleet::Declared => declared,
             };
-            add(Stage::Healthy, healthy);
-            if Some(node.facts.pool) != pool {
-                continue;
-            }
-            add(Stage::Model, healthy);
+            counts.healthy += healthy;
+            let Some(at) = place_of[node.facts.pool.index()] else { continue };
+            let count = &mut counts.pools[at];
+            count.model += healthy;
             let open = fleet == Fleet::Declared || node.is_open();
             if !open || !self.fleet.set_has_node(key.shape.nodes, id) {
                 continue;
             }
-            add(Stage::Allowed, healthy);
+            count.allowed += healthy;
             let (free, fitting) = match fleet {
-                Fleet::AsItIs => (free_amount(key, room), tasks_that_fit(room, key)),
+                Fleet::AsItIs => {
+                    let Some(room) = self.ledger.rooms().get(id) else { continue };
+                    (free_amount(key, room), tasks_that_fit(room, key))
+                }
                 Fleet::Declared => (declared, tasks_when_empty(key, node)),
             };
-            add(Stage::Free, free);
+            count.free += free;
             let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
             if domain != Some(None) {
-                *together.entry(domain.flatten()).or_default() += u64::from(fitting);
+                *count.together.entry(domain.flatten()).or_default() += u64::from(fitting);
             }
         }
-        let fitting = together.into_values().max().unwrap_or_default();
-        let fitting = fitting.saturating_mul(amount_of(key, 1));
-        let (allowed, tenant) = pool.map_or((u64::MAX, None), |pool| under_limits(key, pool, tree, used));
-        let in_stage = |stage: Stage| match stage {
-            Stage::Together => fitting,
-            Stage::Quota => fitting.min(allowed),
-            _ => left.get(&stage).copied().unwrap_or_default(),
-        };
-        let all = [
-            Stage::Fleet,
-            Stage::Healthy,
-            Stage::Model,
-            Stage::Allowed,
-            Stage::Free,
-            Stage::Together,
-            Stage::Quota,
-        ];
-        Funnel {
-            need: quantity(key, amount_of(key, u64::from(key.min))),
-            stages: all.into_iter().map(|stage| (stage, quantity(key, in_stage(stage)))).collect(),
-            tenant,
-        }
+        counts
+    }
+}
+
+/// What is left of the fleet, in the measure of a kind.
+struct Counts {
+    fleet: u64,
+    healthy: u64,
+    pools: Vec<OfPool>,
+}
+
+/// The same of one pool; tasks that fit together, by domain.
+#[derive(Default)]
+struct OfPool {
+    model: u64,
+    allowed: u64,
+    free: u64,
+    together: BTreeMap<Option<u32>, u64>,
+}
+
+fn funnel(
+    key: &KindKey,
+    counts: &Counts,
+    of_pool: &OfPool,
+    (allowed, tenant): (u64, Option<TenantId>),
+) -> Funnel {
+    let fitting = of_pool.together.values().copied().max().unwrap_or_default();
+    let fitting = fitting.saturating_mul(amount_of(key, 1));
+    let stages = [
+        (Stage::Fleet, counts.fleet),
+        (Stage::Healthy, counts.healthy),
+        (Stage::Model, of_pool.model),
+        (Stage::Allowed, of_pool.allowed),
+        (Stage::Free, of_pool.free),
+        (Stage::Together, fitting),
+        (Stage::Quota, fitting.min(allowed)),
+    ];
+    Funnel {
+        need: quantity(key, amount_of(key, u64::from(key.min))),
+        stages: stages.into_iter().map(|(stage, left)| (stage, quantity(key, left))).collect(),
+        tenant,
     }
 }
 

@@ -114,7 +114,7 @@ fn place_everybody(
             first_task: 0,
             pool,
             domain: None,
-            charge: draft.tree.charge(&key.shape, pool),
+            charge: draft.tree.charge(&key.shape, pool).into(),
         };
         let Some(placed) = place(draft, &again) else {
             draft.roll_back(before);

@@ -9,6 +9,7 @@
 //! are taken and spared.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use crate::event::{Chosen, Placement};
@@ -34,7 +35,7 @@ pub struct Ask<'a> {
     /// The domain that the rest of the gang is in.
     pub domain: Option<u32>,
     /// What one task is charged, by meter.
-    pub charge: Vec<u64>,
+    pub charge: Rc<[u64]>,
 }
 
 impl Ask<'_> {

@@ -375,7 +375,7 @@ impl<'a> Served<'a> {
     fn record_leaving(&mut self, key: &KindKey, job: JobId, pool: PoolId, met: &Met) -> Vec<TenantId> {
         let units: Vec<Unit> = met.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
         let tasks = u32::try_from(met.tasks.len()).expect("a gang has at most 16,384 tasks");
-        let charge = self.draft.tree.charge(&key.shape, pool);
+        let charge = self.draft.tree.charge(&key.shape, pool).into();
         let ask = Ask { key, tasks, first_task: 0, pool, domain: None, charge };
         let bound = |why: Why, unit: &Unit| (why != Why::Guarantee).then(|| unit.clone());
         let bound: Vec<Unit> =
@@ -461,7 +461,7 @@ impl<'a> Served<'a> {
         let job = self.draft.state.jobs.get(id).expect("who has to leave is a live job");
         let key = Box::new(KindKey::of(&job.spec));
         crate::plan::place::pools(self.draft.state, &key.shape).into_iter().find_map(|pool| {
-            let charge = self.draft.tree.charge(&key.shape, pool);
+            let charge = self.draft.tree.charge(&key.shape, pool).into();
             let ask = Ask { key: &key, tasks: key.min, first_task: 0, pool, domain: None, charge };
             let gates = [lines::limit_passed(&self.draft, &ask), lines::fixed_beyond(&mut self.draft, &ask)];
             if gates.iter().any(Option::is_some) {

@@ -115,7 +115,7 @@ impl Engine {
 
 fn policy() -> Policy {
     let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines(TENANT) };
-    let preemption = Preemption { moves_max: 0, ..Preemption::default() };
+    let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
     Policy { digest: TENANT.to_owned(), tenants: vec![tenant], preemption, ..Policy::default() }
 }
 
