@@ -293,7 +293,8 @@ fn story() -> Vec<Event> {
 }
 
 fn node(name: &str) -> NodeReport {
-    let gpu = ObservedGpu { island: 1, numa: 1, pcie_root: 2, rail: 3, healthy: true };
+    let gpu =
+        ObservedGpu { island: 1, numa: 1, pcie_root: 2, rail: 3, healthy: true, ..ObservedGpu::default() };
     let node = ObservedNode {
         name: name.into(),
         up: true,
