@@ -133,7 +133,7 @@ const SYNONYMS: &[(&str, &str)] = &[
 
 /// The most alike of `words`, if it is alike at all. The threshold lets a letter or two be wrong, missing or
 /// swapped, and does not suggest `labels` for `level`.
-fn nearest<'a>(given: &str, words: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(given: &str, words: &[&'a str]) -> Option<&'a str> {
     let given = given.to_lowercase();
     let synonym = SYNONYMS.iter().find(|(word, _)| *word == given).map(|(_, ours)| *ours);
     if let Some(known) = words.iter().find(|word| Some(**word) == synonym) {

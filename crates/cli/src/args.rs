@@ -12,8 +12,8 @@ use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{HistoryKind, JobState};
 
 pub(crate) use local::{
-    BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, PolicyArgs, PolicyCommand, SimArgs,
-    UpArgs, VictimsArgs,
+    BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PolicyArgs,
+    PolicyCommand, SimArgs, UpArgs, VictimsArgs,
 };
 
 /// What `wharf` alone says. A test holds it to the list of commands.
@@ -31,13 +31,13 @@ Start here
 Jobs
   submit     Hand in a job
   plan       Ask what would happen to a job, without handing it in
-  explain    Say why a job, tenant, node or GPU is as it is, or why somebody was evicted
+  explain    Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
   cancel     Take a job back
   evict      Ask a job to save its work, leave and wait again
 
 Fleet
   top        Watch the whole fleet on one screen
-  get        List jobs, nodes, gpus, tenants, evictions, history, or show the policy
+  get        List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
   cordon     Keep new work off a node
   uncordon   Let new work come to a node again
 
@@ -82,13 +82,13 @@ pub(crate) enum Command {
     Submit(SubmitArgs),
     /// Ask what would happen to a job, without handing it in
     Plan(PlanArgs),
-    /// Say why a job, tenant, node or GPU is as it is, or why somebody was evicted
+    /// Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
     Explain(ExplainArgs),
     /// Take a job back
     Cancel(JobNameArgs),
     /// Ask a job to save its work, leave and wait again
     Evict(JobNameArgs),
-    /// List jobs, nodes, gpus, tenants, evictions, history, or show the policy
+    /// List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
     Get(GetArgs),
     /// Watch the whole fleet on one screen
     Top(TopArgs),
@@ -149,6 +149,8 @@ pub(crate) enum ListFormat {
     Name,
     /// Comma-separated values with plain numbers
     Csv,
+    /// What `json` has, as YAML
+    Yaml,
 }
 
 /// A job as a file or as flags; one of the two.
@@ -245,9 +247,10 @@ Examples:
   wharf explain tenant/lab/nlp
   wharf explain node/n1
   wharf explain gpu/n1:3               how it is divided, and what could still be cut out of it
-  wharf explain eviction/18234         who had to leave for whom, by which rule, at what price")]
+  wharf explain eviction/18234         who had to leave for whom, by which rule, at what price
+  wharf explain model/h100             its slots, its profiles, and every layout that is full")]
 pub(crate) struct ExplainArgs {
-    /// job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX or eviction/ID; a bare name is a job
+    /// job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX, eviction/ID or model/NAME; a bare name is a job
     #[arg(value_name = "WHAT")]
     pub(crate) what: String,
     /// How the answer is written
@@ -311,6 +314,9 @@ pub(crate) enum Listed {
     Policy,
     /// What is over, newest first
     History,
+    /// GPU models that are known: memory, and how they can be cut. Needs no control plane
+    #[value(alias = "model")]
+    Models,
 }
 
 /// `wharf get`.
@@ -324,6 +330,7 @@ Examples:
   wharf get tenants -o wide            with what each has borrowed and lent
   wharf get evictions --tenant lab/nlp --limit 20
   wharf get history --kind receipt --limit 20
+  wharf get models -o wide
 
 ALLOC is what is handed out, SM what the hardware really does with it; ? is what nobody knows.")]
 pub(crate) struct GetArgs {

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod levers;
+pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod submit;

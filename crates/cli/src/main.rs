@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use wharf_api::client::Client;
 
-use args::{Cli, Command, OVERVIEW};
+use args::{Cli, Command, Listed, OVERVIEW};
 
 fn main() -> ExitCode {
     let Cli { server, command } = match Cli::try_parse() {
@@ -49,11 +49,13 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => commands::completions::run(&args),
         Command::Submit(args) => commands::submit::run(&client()?, args),
         Command::Plan(args) => commands::plan::run(&client()?, args),
+        Command::Explain(args) if commands::models::is_named(&args.what) => commands::models::explain(&args),
         Command::Explain(args) => commands::explain::run(&client()?, &args),
         Command::Cancel(args) => commands::levers::cancel(&client()?, &args),
         Command::Evict(args) => commands::levers::evict(&client()?, &args),
         Command::Cordon(args) => commands::levers::cordon(&client()?, &args),
         Command::Uncordon(args) => commands::levers::uncordon(&client()?, &args),
+        Command::Get(args) if args.what == Listed::Models => commands::get::models(&args),
         Command::Get(args) => commands::get::run(&client()?, &args),
         Command::Top(args) => top::run(&client()?, &args),
     }

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anyhow::Context;
 use serde::Serialize;
+use serde_json::Value;
 
 /// What a piece of text means; colours follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,51 @@ pub(crate) fn json(answer: &impl Serialize) -> anyhow::Result<String> {
     Ok(text + "\n")
 }
 
+/// An answer as YAML: blocks, with every text in the quotes of JSON, which YAML reads alike.
+pub(crate) fn yaml(answer: &impl Serialize) -> anyhow::Result<String> {
+    let value = serde_json::to_value(answer).context("cannot write the answer as YAML")?;
+    let mut text = String::new();
+    yaml_block(&value, 0, &mut text);
+    Ok(text)
+}
+
+fn yaml_block(value: &Value, depth: usize, text: &mut String) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (key, value) in fields {
+                text.push_str(&format!("{indent}{}:", yaml_key(key)));
+                yaml_below(value, depth, text);
+            }
+        }
+        Value::Array(values) if !values.is_empty() => {
+            for value in values {
+                text.push_str(&format!("{indent}-"));
+                yaml_below(value, depth, text);
+            }
+        }
+        flat => text.push_str(&format!("{indent}{flat}\n")),
+    }
+}
+
+fn yaml_below(value: &Value, depth: usize, text: &mut String) {
+    let is_block = value.as_object().is_some_and(|fields| !fields.is_empty())
+        || value.as_array().is_some_and(|values| !values.is_empty());
+    if is_block {
+        text.push('\n');
+        yaml_block(value, depth + 1, text);
+    } else {
+        text.push_str(&format!(" {value}\n"));
+    }
+}
+
+/// A key as it is, where no reader could take it for anything but a text.
+fn yaml_key(key: &str) -> String {
+    let plain = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        && !matches!(key, "" | "y" | "n" | "yes" | "no" | "on" | "off" | "true" | "false" | "null");
+    if plain { key.to_owned() } else { Value::from(key).to_string() }
+}
+
 /// Says something beside the answer, on standard error.
 pub(crate) fn remark(text: &str) {
     // Where nobody reads standard error there is nobody to tell.
@@ -125,6 +171,29 @@ mod tests {
     fn text_without_colour_is_untouched() {
         assert_eq!(Paint::OFF.tone(Tone::Bad, "x"), "x");
         assert_eq!(Paint::OFF.strong(Tone::Bad, "x"), "x");
+    }
+
+    #[test]
+    fn yaml_is_blocks_of_quoted_text() {
+        let answer = serde_json::json!({
+            "schema": "x", "no": 1, "1g.10gb": [], "list": [{"a": null, "b": [1.5, "y: #"]}, [true]], "none": {}
+        });
+        let text = yaml(&answer).unwrap();
+        let expected = "\
+\"1g.10gb\": []
+list:
+  -
+    a: null
+    b:
+      - 1.5
+      - \"y: #\"
+  -
+    - true
+\"no\": 1
+none: {}
+schema: \"x\"
+";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -410,8 +410,12 @@ fn replay(disk: &mut impl Disk, state: &mut State, now: &mut Timestamp) -> Resul
 /// The selectors of a submission that the state does not know yet.
 fn missing_sets(state: &State, strings: &Strings, submission: &Submission) -> Vec<SetDefinition> {
     let nodes = Some(&submission.nodes).filter(|source| state.fleet.node_set(source).is_none());
-    let devices = Some(&submission.devices).filter(|source| state.fleet.device_set(source).is_none());
-    [nodes, devices].into_iter().flatten().filter_map(|source| strings.compile(source)).collect()
+    let mut devices: Vec<&String> =
+        [&submission.devices].into_iter().chain(&submission.any_of_devices).collect();
+    devices.retain(|source| state.fleet.device_set(source).is_none());
+    devices.sort_unstable();
+    devices.dedup();
+    nodes.into_iter().chain(devices).filter_map(|source| strings.compile(source)).collect()
 }
 
 /// What a submission would lead to.

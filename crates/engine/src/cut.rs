@@ -4,11 +4,16 @@
 //! So a start is judged by the placements it takes away from every profile, and a placement is worth the more, the
 //! more of the demand wants that profile and the fewer of its placements the pool has left:
 //!
-//! `cost = sum over profiles q of weight(q) × placements of q lost`
+//! `lost = sum over profiles q of weight(q) × placements of q lost`
+//! `weight(q) = share of q in the demand × (GPUs / placements of q left)² / √slots of q`
 //!
 //! On an empty A100, 3g at 0 loses 4g and 7g, at 4 only 7g: it goes to 4. A first 1g takes the last GPU on which 7g
-//! fits only if no GPU is broken already. A whole GPU is a profile like any other, the one that takes the whole axis.
-//! Nothing is refused that fits, nothing is looked up by time, and equal arguments give equal answers.
+//! fits only if no GPU is broken already. Where as much is lost, the fuller GPU is taken, and of those the one with
+//! more slices, which would be the last to become empty: both keep others on their way to a whole GPU. The square and
+//! the root were measured against other exponents, as `docs/devices.md` says.
+//!
+//! A whole GPU is a profile like any other, the one that takes the whole axis. Nothing is refused that fits, and equal
+//! arguments give equal answers.
 
 pub mod atlas;
 
@@ -27,11 +32,14 @@ pub type Left = [u8; PROFILES_MAX];
 /// a hundred arrivals outweigh it, and without any demand a profile is worth its size.
 const ARRIVAL: u128 = 64;
 
-/// Binary digits after the point of a weight.
-const FRACTION: u32 = 24;
+/// Binary digits of a share: a millionth of the demand counts.
+const SHARE_BITS: u32 = 20;
 
-/// A weight is at most this, so that the placements of a whole device can be added up.
-const WEIGHT_MAX: u64 = 1 << 56;
+/// A weight is at most this, so that the placements of a device can be added up and moved by [`SPARE_BITS`].
+const WEIGHT_MAX: u64 = 1 << 47;
+
+/// Binary digits below what is lost, for how empty the GPU is.
+const SPARE_BITS: u32 = 8;
 
 /// What a placement of each profile is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,13 +51,14 @@ impl Weights {
     /// What is missing at the end of `demand` or `left` is 0. A profile without placements left has none to lose; its
     /// weight is that of one with a single placement.
     pub fn new(mig: &Mig, demand: &[u64], left: &[u64], gpus: u64) -> Self {
+        let at = |amounts: &[u64], number: usize| amounts.get(number).copied().unwrap_or(0);
+        let asked = |number: usize, slots: u8| u128::from(at(demand, number)) * ARRIVAL + u128::from(slots);
+        let profiles = || mig.profiles.iter().enumerate();
+        let all: u128 = profiles().map(|(number, profile)| asked(number, profile.slots)).sum();
         let mut weights = Self::default();
-        let known = mig.profiles.iter().zip(&mut weights.0).enumerate();
-        for (number, (profile, weight)) in known {
-            let asked = u128::from(demand.get(number).copied().unwrap_or(0));
-            let share = asked * ARRIVAL + u128::from(profile.slots);
-            let left = left.get(number).copied().unwrap_or(0).max(1);
-            *weight = scarce(share, gpus, left);
+        for ((number, profile), weight) in profiles().zip(&mut weights.0) {
+            let share = (asked(number, profile.slots) << SHARE_BITS) / all.max(1);
+            *weight = scarce(share, gpus, at(left, number).max(1), profile.slots);
         }
         weights
     }
@@ -65,22 +74,40 @@ impl Weights {
     }
 }
 
-fn scarce(share: u128, gpus: u64, left: u64) -> u64 {
-    let weight = (share << FRACTION).saturating_mul(u128::from(gpus)) / u128::from(left);
-    u64::try_from(weight).unwrap_or(WEIGHT_MAX).min(WEIGHT_MAX)
+/// `share × (gpus / left)² / √slots`, of which a little always remains.
+fn scarce(share: u128, gpus: u64, left: u64, slots: u8) -> u64 {
+    let (gpus, left) = (u128::from(gpus.max(1)), u128::from(left));
+    // √(slots × 2^16) is √slots × 2^8, hence the share with 8 digits more.
+    let root = u128::from((u64::from(slots) << 16).isqrt());
+    let over = left.saturating_mul(left).saturating_mul(root).max(1);
+    let weight = (share << 8).saturating_mul(gpus.saturating_mul(gpus)) / over;
+    u64::try_from(weight).unwrap_or(WEIGHT_MAX).clamp(1, WEIGHT_MAX)
 }
 
-/// What is lost when that slice is cut out of a GPU.
+/// What it costs to cut that slice out of a GPU: what is lost and, in the lowest bits, how empty the GPU is.
 pub fn lost(mig: &Mig, layout: Layout, slice: Slice, weights: &Weights) -> u64 {
     let (before, after) = (count_left(mig, layout), count_left(mig, layout.with(slice)));
-    weights.worth(&before).saturating_sub(weights.worth(&after))
+    cost(weights.worth(&before), weights.worth(&after), spare(mig, layout))
 }
 
 /// The start at which a slice of that profile costs a GPU the least, with the cost; the lower one of equals.
 pub fn best_start(mig: &Mig, layout: Layout, profile: u8, weights: &Weights) -> Option<(u64, u8)> {
-    let before = weights.worth(&count_left(mig, layout));
+    let mut starts = layout.starts_for(mig, profile).peekable();
+    starts.peek()?;
+    let (before, spare) = (weights.worth(&count_left(mig, layout)), spare(mig, layout));
     let after = |start| weights.worth(&count_left(mig, layout.with(Slice { profile, start })));
-    layout.starts_for(mig, profile).map(|start| (before.saturating_sub(after(start)), start)).min()
+    starts.map(|start| (cost(before, after(start), spare), start)).min()
+}
+
+fn cost(before: u64, after: u64, spare: u8) -> u64 {
+    (before.saturating_sub(after) << SPARE_BITS) | u64::from(spare)
+}
+
+/// How empty a GPU is: free slots first, then few slices.
+fn spare(mig: &Mig, layout: Layout) -> u8 {
+    let taken = u8::try_from(layout.taken(mig).count_ones()).unwrap_or(u8::MAX);
+    let slices = u8::try_from(layout.slices().count()).unwrap_or(u8::MAX);
+    mig.axis.saturating_sub(taken) * 16 + 15u8.saturating_sub(slices)
 }
 
 /// Placements left of each profile on one GPU: starts where it fits, at most as many as the rules about counts and

@@ -197,7 +197,8 @@ impl State {
                 let reason = waiting_reason(job, &funnel, now);
                 let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
                 let reason = fixed.map_or(reason, |tenant| Reason::Fixed { tenant });
-                let refused = self.sharing_refused(&KindKey::of(&job.spec), self.tenants.policy());
+                let domain = self.tenants.trust(job.spec.trust);
+                let refused = self.sharing_refused(&KindKey::of(&job.spec), domain, self.tenants.policy());
                 (refused.map_or(reason, Reason::Sharing), Some(funnel))
             }
         };
@@ -206,8 +207,7 @@ impl State {
     }
 
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.
-    pub fn sharing_refused(&self, key: &KindKey, policy: &Policy) -> Option<Refused> {
-        let domain = self.tenants.trust(key.trust);
+    pub fn sharing_refused(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Refused> {
         let mut refused = None;
         for way in ways(&self.fleet, policy, key.class, domain, &key.shape) {
             match way {
@@ -274,10 +274,12 @@ impl State {
     }
 
     /// The same on the declared fleet: every node healthy, uncordoned and empty, and nothing used (rule 16).
-    pub fn ideal_funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
+    /// The trust domain is given by name, because who submits the first job of one comes before its id.
+    pub fn ideal_funnel(&self, key: &KindKey, domain: &str, policy: &Policy) -> Funnel {
         let tree = Tree::resolve(policy, self);
         let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
-        let ways: Vec<Way> = ways_of(self, policy, key).collect();
+        let ways = ways(&self.fleet, policy, key.class, domain, &key.shape);
+        let ways: Vec<Way> = ways.filter_map(Result::ok).collect();
         self.best_funnel(key, &ways, &tree, &used, Fleet::Declared)
     }
 

@@ -6,6 +6,7 @@ pub mod cases;
 pub mod direct;
 pub mod file;
 pub mod fleet;
+pub mod mig;
 pub mod net;
 pub mod obvious;
 pub mod oracle;

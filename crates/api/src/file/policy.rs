@@ -8,6 +8,7 @@ pub mod lint;
 mod fit;
 mod preemption;
 mod quota;
+mod trust;
 
 use std::path::Path;
 
@@ -24,18 +25,10 @@ use super::{Fault, FileError, as_text, document, read_bytes, text};
 const TENANTS: &str = "tenants.yaml";
 /// The files that are read today.
 const FILES: &[&str] =
-    &[TENANTS, "pools.yaml", "queue.yaml", "preemption.yaml", "gangs.yaml", "history.yaml"];
+    &[TENANTS, "pools.yaml", "queue.yaml", "preemption.yaml", "gangs.yaml", "trust.yaml", "history.yaml"];
 /// Files of the design that have no content yet.
-const PLANNED: &[&str] = &[
-    "classes.yaml",
-    "trust.yaml",
-    "windows.yaml",
-    "idle.yaml",
-    "levers.yaml",
-    "prices.yaml",
-    "slo.yaml",
-    "gateway.yaml",
-];
+const PLANNED: &[&str] =
+    &["classes.yaml", "windows.yaml", "idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
 const QUEUE_LEN_MAX: u32 = 1_000_000;
 /// The most pools that may be given a worth.
@@ -58,6 +51,7 @@ pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
         ("queue.yaml", include_str!("../../policy/queue.yaml")),
         ("preemption.yaml", include_str!("../../policy/preemption.yaml")),
         ("gangs.yaml", include_str!("../../policy/gangs.yaml")),
+        ("trust.yaml", include_str!("../../policy/trust.yaml")),
         ("history.yaml", include_str!("../../policy/history.yaml")),
     ]
 }
@@ -196,6 +190,7 @@ fn read_file(path: &str, file: &PolicyFile, draft: &mut Draft) -> Result<(), Vec
         "queue.yaml" => queue,
         "preemption.yaml" => |root, policy| preemption::preemption(root).map(|read| policy.preemption = read),
         "gangs.yaml" => |root, policy| preemption::gangs(root).map(|read| policy.gangs = read),
+        "trust.yaml" => |root, policy| trust::trust(root).map(|read| policy.sharing = read),
         "history.yaml" => history,
         other => return Err(vec![unknown_file(other).in_file(path)]),
     };

@@ -136,6 +136,8 @@ codes! {
     NoSuchNode = "no_such_node", 404, 4, "No such node";
     /// No eviction with that id in history.
     NoSuchEviction = "no_such_eviction", 404, 4, "No such eviction";
+    /// No model of that name in the catalogue.
+    UnknownModel = "unknown_model", 404, 4, "No such model";
     /// No tenant of that path in the policy.
     UnknownTenant = "unknown_tenant", 404, 4, "No such tenant";
     /// A bare name that more than one tenant uses.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use wharf_sim::mig::GPUS_MAX;
 
 use super::Format;
 
@@ -155,6 +156,7 @@ pub(crate) struct CheckArgs {
 Examples:
   wharf bench engine --case fill
   wharf bench victims --seed 1 --count 2000
+  wharf bench mig --model h100 --mix mixed --load 1.05
   wharf bench submit --rate 200 --seconds 20
   wharf bench soak --fleet giant --speed 60 --minutes 10 -o json")]
 pub(crate) struct BenchArgs {
@@ -173,6 +175,8 @@ pub(crate) enum BenchCommand {
     Engine(EngineArgs),
     /// Who has to leave for whom, beside every choice there is, on small fleets
     Victims(VictimsArgs),
+    /// What a pool of GPUs cut into slices has to refuse, by where the slices are cut
+    Mig(MigArgs),
     /// From submission to decision, at a steady rate
     Submit {
         /// Submissions per second
@@ -258,6 +262,73 @@ pub(crate) struct VictimsArgs {
     pub(crate) dump: Option<PathBuf>,
 }
 
+/// `wharf bench mig`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Slices arrive at random and stay for a random time; what fits nowhere is refused and gone. The same arrivals are played
+to every policy. Load 1.0 offers as much as the pool has, where a slice counts as its part of memory or of compute,
+whichever is more.
+
+A mix is small, mixed, large, or a file with a line PROFILE,SHARE each:
+
+  1g.10gb,30
+  3g.40gb,10   # names as `wharf explain model/MODEL` prints them
+
+Examples:
+  wharf bench mig
+  wharf bench mig --model A100-80GB --mix large --load 1.05 --seed 7 -o json
+  wharf bench mig --model rtx-pro-6000 --gpus 64 --policy bestfit
+  wharf bench mig --model a100 --mix mix.csv --decisions decisions.jsonl")]
+pub(crate) struct MigArgs {
+    /// A model by name or by the row of its profiles; `wharf get models` lists them
+    #[arg(long, value_name = "MODEL", default_value = "a100")]
+    pub(crate) model: String,
+    /// GPUs in the pool
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(GPUS_MAX)))]
+    pub(crate) gpus: u32,
+    /// small, mixed, large, or a file of PROFILE,SHARE lines; `-` is standard input
+    #[arg(long, value_name = "MIX|FILE", default_value = "mixed")]
+    pub(crate) mix: String,
+    /// What arrives in a mean lifetime, of the pool: 0.01 to 10
+    #[arg(long, value_name = "X", default_value = "1.0", value_parser = load)]
+    pub(crate) load: u64,
+    /// Everything follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Where slices are cut
+    #[arg(long, value_enum, value_name = "POLICY", default_value = "wharf")]
+    pub(crate) policy: MigPolicy,
+    /// Arrivals that count, after the warm-up
+    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) arrivals: u64,
+    /// Write every arrival and where it was cut, one JSON object a line
+    #[arg(long, value_name = "OUT.jsonl")]
+    pub(crate) decisions: Option<PathBuf>,
+}
+
+/// Where slices are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MigPolicy {
+    /// Where the least is lost of what others will ask for
+    Wharf,
+    /// The GPU with the fewest free slots, the lowest start
+    Bestfit,
+    /// The first GPU, the lowest start
+    Firstfit,
+}
+
+/// A load in millionths.
+fn load(word: &str) -> Result<u64, String> {
+    let wrong = || "a load is a number from 0.01 to 10 with at most six decimals".to_owned();
+    let (whole, part) = word.split_once('.').unwrap_or((word, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if part.len() > 6 || whole.len() > 2 || whole.is_empty() || !digits(whole) || !digits(part) {
+        return Err(wrong());
+    }
+    let millionths: u64 = format!("{whole}{part:0<6}").parse().map_err(|_| wrong())?;
+    if (10_000..=10_000_000).contains(&millionths) { Ok(millionths) } else { Err(wrong()) }
+}
+
 /// A decision with a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineCase {
@@ -279,6 +350,20 @@ impl EngineCase {
             Self::ReclaimSmall => "reclaim-small",
             Self::ReclaimGang => "reclaim-gang",
             Self::Impossible => "impossible",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_read_exactly() {
+        let loads = ["1.0", "1", "1.05", "0.01", "10", "0.123456"].map(|word| load(word).unwrap());
+        assert_eq!(loads, [1_000_000, 1_000_000, 1_050_000, 10_000, 10_000_000, 123_456]);
+        for wrong in ["", ".", ".5", "0", "0.001", "10.1", "1e1", "-1", "1.1234567", "1.0.0", "nan"] {
+            load(wrong).expect_err(wrong);
         }
     }
 }

@@ -49,7 +49,7 @@ fn subject(what: &str) -> Result<Subject<'_>, Usage> {
     if name.is_empty() {
         return Err(wrong(
             format!("{what:?} names nothing"),
-            "write job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX or eviction/ID",
+            "write job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX, eviction/ID or model/NAME",
         ));
     }
     match kind {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use wharf_api::client::{Client, EvictionFilter, HistoryFilter, JobFilter};
 use wharf_api::v1::{Code, TenantList, TenantView};
 
+use super::models::ModelList;
 use super::{missing, without_kind, world_now};
 use crate::args::{GetArgs, ListFormat, Listed};
 use crate::output::{self, Paint};
@@ -38,8 +39,23 @@ pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
         Listed::Evictions => list_evictions(client, args)?,
         Listed::Policy => list_policy(client, args)?,
         Listed::History => list_history(client, args)?,
+        Listed::Models => list_models(args)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The models, for which no control plane is asked.
+pub(crate) fn models(args: &GetArgs) -> anyhow::Result<ExitCode> {
+    reject_what_does_not_apply(args)?;
+    list_models(args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_models(args: &GetArgs) -> anyhow::Result<()> {
+    let answer = ModelList::known();
+    let names = answer.models.iter().map(|model| format!("model/{}", model.name)).collect();
+    let table = super::models::table(&answer.models);
+    show(args, &List { answer: &answer, names, table, empty: String::new() })
 }
 
 /// A filter that would be ignored is an error: nobody should read a whole list as a filtered one.
@@ -52,6 +68,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         Listed::Evictions => ("evictions", &["--tenant", "--job", "--limit"]),
         Listed::Policy => ("policy", &[]),
         Listed::History => ("history", &["--tenant", "--kind", "--name", "--limit"]),
+        Listed::Models => ("models", &[]),
     };
     let given = [
         ("--tenant", args.tenant.is_some()),
@@ -176,11 +193,12 @@ fn show<A: Serialize>(args: &GetArgs, list: &List<'_, A>) -> anyhow::Result<()> 
     let List { answer, names, table, empty } = list;
     let look =
         Look { wide: args.output == ListFormat::Wide, headers: !args.no_headers, paint: Paint::stdout() };
-    if names.is_empty() && args.output != ListFormat::Json {
+    if names.is_empty() && !matches!(args.output, ListFormat::Json | ListFormat::Yaml) {
         output::remark(empty);
     }
     match args.output {
         ListFormat::Json => output::print_json(answer),
+        ListFormat::Yaml => output::print(&output::yaml(answer)?),
         ListFormat::Csv => output::print(&table.csv(look.headers)),
         ListFormat::Name => output::print(&output::lines(names)),
         ListFormat::Table | ListFormat::Wide if names.is_empty() => Ok(()),

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Left, Weights, count_left};
+use super::{Left, Weights, cost, count_left, spare};
 use crate::catalogue::Mig;
 use crate::geometry::{Layout, Slice, layouts};
 
@@ -15,6 +15,7 @@ pub struct Atlas {
     mig: &'static Mig,
     layouts: Vec<Layout>,
     left: Vec<Left>,
+    spare: Vec<u8>,
     cuts: Vec<Cut>,
     /// Where the cuts of a layout and a profile begin.
     begins: Vec<usize>,
@@ -36,7 +37,8 @@ impl Atlas {
         let mut all = layouts(mig, &profiles);
         all.sort_unstable();
         let left = all.iter().map(|&layout| count_left(mig, layout)).collect();
-        let mut atlas = Self { mig, layouts: all, left, cuts: Vec::new(), begins: Vec::from([0]) };
+        let spare = all.iter().map(|&layout| spare(mig, layout)).collect();
+        let mut atlas = Self { mig, layouts: all, left, spare, cuts: Vec::new(), begins: Vec::from([0]) };
         for number in 0..atlas.layouts.len() {
             for &profile in &profiles {
                 atlas.add_cuts(atlas.layouts[number], profile);
@@ -99,7 +101,7 @@ impl Atlas {
         if cuts.is_empty() {
             return None;
         }
-        let before = weights.worth(self.left(number));
-        cuts.iter().map(|&cut| (before.saturating_sub(weights.worth(self.left(cut.to))), cut)).min()
+        let (before, spare) = (weights.worth(self.left(number)), self.spare[usize::from(number)]);
+        cuts.iter().map(|&cut| (cost(before, weights.worth(self.left(cut.to)), spare), cut)).min()
     }
 }

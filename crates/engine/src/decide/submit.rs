@@ -37,10 +37,11 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
     }
     let policy = state.tenants.policy();
-    if let Some(refused) = state.sharing_refused(&KindKey::of(&spec), policy) {
+    let (key, domain) = (KindKey::of(&spec), domain(submission));
+    if let Some(refused) = state.sharing_refused(&key, domain, policy) {
         return Err(Rejection::SharingRefused(refused));
     }
-    let ideal = state.ideal_funnel(&KindKey::of(&spec), policy);
+    let ideal = state.ideal_funnel(&key, domain, policy);
     if let Some(shortfall) = ideal.shortfall() {
         return Err(Rejection::Never(shortfall));
     }
@@ -97,6 +98,12 @@ fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
     }
 }
 
+/// The trust domain of a submission: its own, or the tenant at the top.
+fn domain(submission: &Submission) -> &str {
+    let top = submission.tenant.split('/').next().unwrap_or_default();
+    submission.trust.as_deref().unwrap_or(top)
+}
+
 /// The spec with ids where the submission has names.
 pub(super) fn resolve(
     state: &State,
@@ -105,8 +112,7 @@ pub(super) fn resolve(
 ) -> Result<Spec, Rejection> {
     let mut spec = submission.spec.clone();
     spec.tenant = names.tenant(&submission.tenant);
-    let top = submission.tenant.split('/').next().unwrap_or_default();
-    spec.trust = names.trust(submission.trust.as_deref().unwrap_or(top));
+    spec.trust = names.trust(domain(submission));
     let unknown = |source: &str| Rejection::UnknownSelector { source: String::from(source) };
     spec.shape.nodes = match submission.nodes.as_str() {
         "" => NodeSetId(0),

@@ -4,10 +4,11 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
+use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::{ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
-use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::policy::{Amount, GpuQuota, Mode, Policy, Quota, Sharing, Tenant};
+use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 const MODELS: [&str; 2] = ["h100", "l4"];
 
@@ -73,6 +74,7 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
         tenants,
         queue_len_max: 40,
         retry_backoff: Millis::from_secs(5),
+        sharing: sharing(rng),
         ..Policy::default()
     }
 }
@@ -105,11 +107,7 @@ pub(super) fn leaves(policy: &Policy) -> Vec<String> {
 
 /// A job of any shape.
 pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submission {
-    let gpus = match rng.random_range(0..10) {
-        0 => GpuAsk::Whole(0),
-        1..=2 => GpuAsk::Share(GpuUnits::from_parts(rng.random_range(1..10) * 300)),
-        _ => GpuAsk::Whole([1, 1, 2, 4, 8][rng.random_range(0..5)]),
-    };
+    let gpus = ask(rng);
     let tasks = [1, 1, 1, 2, 4][rng.random_range(0..5)];
     let min = rng.random_range(1..=tasks);
     let mut nodes = NodeSelector::default();
@@ -121,7 +119,11 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let class = Class::ALL[rng.random_range(0..3)];
     let grace = Millis::from_secs(rng.random_range(1..60));
     let checkpoint = rng.random::<bool>().then_some(Checkpoint { every: Millis::from_secs(300), grace });
-    let whole = matches!(gpus, GpuAsk::Whole(1..));
+    let others = if rng.random_ratio(1, 6) { rng.random_range(1..=2) } else { 0 };
+    let any_of: Vec<Alternative> =
+        (0..others).map(|_| Alternative { gpus: ask(rng), devices: DeviceSetId(0) }).collect();
+    let mut asks = any_of.iter().map(|other| other.gpus).chain([gpus]);
+    let whole = asks.all(|gpus| matches!(gpus, GpuAsk::Whole(1..)));
     let spec = Spec {
         name: format!("j{number}"),
         tenant: TenantId(0),
@@ -129,10 +131,11 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         priority: rng.random_range(0..3),
         tasks,
         min,
-        shape: Shape::of(
-            gpus,
-            Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() },
-        ),
+        shape: Shape {
+            time_slicing: rng.random_ratio(1, 3),
+            any_of,
+            ..Shape::of(gpus, Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() })
+        },
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
         preemptible: rng.random_ratio(4, 5),
         trust: TrustId(0),
@@ -147,6 +150,44 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
     let (uid, nodes, any_of_devices) = (Uid(rng.random()), nodes.source(), Vec::new());
     Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, spec }
+}
+
+fn ask(rng: &mut ChaCha8Rng) -> GpuAsk {
+    const PROFILES: [&str; 6] = ["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"];
+    match rng.random_range(0..14) {
+        0 => GpuAsk::Whole(0),
+        1..=2 => GpuAsk::Share(GpuUnits::from_parts(rng.random_range(1..10) * 300)),
+        3..=4 => {
+            let name = PROFILES[rng.random_range(0..PROFILES.len())];
+            GpuAsk::Slice(ProfileName::parse(name).expect("a profile of the catalogue"))
+        }
+        5 => {
+            let memory_mib = rng.random_range(1..80) * 1024;
+            GpuAsk::AtLeast(Least { memory_mib, compute: rng.random_range(0..4), compute_of: 7 })
+        }
+        _ => GpuAsk::Whole([1, 1, 2, 4, 8][rng.random_range(0..5)]),
+    }
+}
+
+/// Ways to meet shares, most often the usual ones.
+fn sharing(rng: &mut ChaCha8Rng) -> Sharing {
+    let mut sharing = Sharing::default();
+    if rng.random_ratio(1, 2) {
+        return sharing;
+    }
+    for rules in &mut sharing.classes {
+        rules.modes = match rng.random_range(0..4) {
+            0 => vec![Mode::Mig, Mode::Whole],
+            1 => vec![Mode::TimeSlicing, Mode::Mps],
+            2 => vec![Mode::Mps, Mode::Mig],
+            _ => continue,
+        };
+        rules.tax_max = [1000, 300, 250, 100][rng.random_range(0..4)];
+    }
+    if rng.random() {
+        sharing.domains.push(("shared".to_owned(), vec![Mode::Mig]));
+    }
+    sharing
 }
 
 fn payload(rng: &mut ChaCha8Rng) -> String {

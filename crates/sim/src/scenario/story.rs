@@ -7,6 +7,7 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Index};
 use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
+use wharf_engine::catalogue;
 use wharf_engine::event::{
     Asker, Event, Eviction, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, PromisesEvent,
     RequeueWhy, Straddle, TenantsEvent, Why,
@@ -14,7 +15,7 @@ use wharf_engine::event::{
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, NodeId, TenantId, Timestamp, Uid};
+use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use super::measure::span_text;
@@ -27,6 +28,7 @@ pub(super) struct Story {
     jobs: BTreeMap<JobId, Known>,
     names: BTreeMap<Uid, String>,
     nodes: BTreeMap<NodeId, String>,
+    models: BTreeMap<PoolId, String>,
     tenants: BTreeMap<TenantId, String>,
     /// Whether each node was up when it was last told of.
     up: BTreeMap<String, bool>,
@@ -61,6 +63,7 @@ impl Story {
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            models: BTreeMap::new(),
             tenants: BTreeMap::new(),
             up: BTreeMap::new(),
             waits: BTreeMap::new(),
@@ -152,8 +155,11 @@ impl Story {
             FleetEvent::NodeRemoved { node } => Some(format!("{} is gone", self.node(node))),
             FleetEvent::Cordoned { node, on: true } => Some(format!("{} cordoned", self.node(node))),
             FleetEvent::Cordoned { node, on: false } => Some(format!("{} open again", self.node(node))),
-            FleetEvent::PoolNamed { .. }
-            | FleetEvent::LevelNamed { .. }
+            FleetEvent::PoolNamed { pool, model } => {
+                self.models.insert(pool, model);
+                None
+            }
+            FleetEvent::LevelNamed { .. }
             | FleetEvent::NodeSetDefined { .. }
             | FleetEvent::DeviceSetDefined { .. }
             | FleetEvent::WorldSeen { .. } => None,
@@ -358,7 +364,7 @@ impl Story {
     /// Nodes in task order, each with the GPUs that are taken there.
     fn places(&self, tasks: &[Placement]) -> String {
         let mut nodes: Vec<(NodeId, GpuMask, GpuUnits)> = Vec::new();
-        for task in tasks {
+        for task in tasks.iter().filter(|task| task.slice.is_none()) {
             match nodes.iter_mut().find(|(node, ..)| *node == task.node) {
                 Some((_, gpus, _)) => gpus.0 |= task.gpus.0,
                 None => nodes.push((task.node, task.gpus, task.units_each)),
@@ -366,9 +372,17 @@ impl Story {
         }
         let texts = nodes.into_iter().map(|(node, gpus, units)| {
             let share = if units < GpuUnits::WHOLE { format!(" share {units}") } else { String::new() };
-            format!("{}{}{share}", self.node(node), gpu_text(gpus))
+            let turns = if tasks.iter().any(|task| task.time_sliced) { " by turns" } else { "" };
+            format!("{}{}{share}{turns}", self.node(node), gpu_text(gpus))
         });
-        texts.collect::<Vec<_>>().join(", ")
+        let slices = tasks.iter().filter_map(|task| {
+            let slice = task.slice?;
+            let model = self.models.get(&task.pool)?;
+            let profile = catalogue::mig(model)?.profile(slice.profile)?;
+            let gpu = gpu_text(task.gpus);
+            Some(format!("{}{gpu} {}@{}", self.node(task.node), profile.name, slice.start))
+        });
+        texts.chain(slices).collect::<Vec<_>>().join(", ")
     }
 
     fn orphan(&self, task: TaskRef) -> String {

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::world::NodeReport;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
 use wharf_engine::units::{GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
@@ -64,7 +64,9 @@ pub(crate) fn policy(rng: &mut ChaCha8Rng) -> Policy {
 
 /// A job of any shape that ends by itself within an hour.
 pub(crate) fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
-    let gpus = match rng.random_range(0..8) {
+    let gpus = match rng.random_range(0..10) {
+        8 => GpuAsk::AtLeast(Least { memory_mib: rng.random_range(1..80) * 1024, compute: 0, compute_of: 0 }),
+        9 => GpuAsk::AtLeast(Least { memory_mib: 1024, compute: rng.random_range(1..5), compute_of: 7 }),
         0 => GpuAsk::Share(GpuUnits::from_parts(rng.random_range(1..10) * 300)),
         _ => GpuAsk::Whole([1, 1, 1, 2, 4][rng.random_range(0..5)]),
     };

@@ -1,6 +1,7 @@
 //! Job files, right and wrong.
 
 use super::*;
+use wharf_engine::catalogue::Media;
 
 /// As printed in the design.
 const SAMPLE: &str = "\
@@ -138,7 +139,6 @@ fn an_unknown_key_is_named_with_its_line_and_what_was_meant() {
         ),
         "{shown}"
     );
-    assert!(!shown.contains("slice"), "{shown}");
     assert_eq!(
         error(&with("time:\n  limt: 3h")),
         "job.yaml:4: unknown key \"limt\" in time; did you mean \"limit\"? Allowed here: limit, estimate"
@@ -160,12 +160,40 @@ fn a_missing_key_is_named() {
 
 #[test]
 fn keys_that_are_planned_say_so() {
-    assert_eq!(
-        error(&with("slice: 1g.10gb")),
-        "job.yaml:3: slice is not supported yet; allowed here: whole GPUs (gpus: 1) or a share (gpus: 0.25)"
-    );
-    assert!(error(&with("gpu_memory: 20GiB")).starts_with("job.yaml:3: gpu_memory is not supported yet"));
     assert!(error(&with("topology: {prefer: leaf}")).starts_with("job.yaml:3: prefer is not supported yet"));
+}
+
+#[test]
+fn slices_and_alternatives_are_read_in_order() {
+    let least = |memory_mib, compute, compute_of| GpuAsk::AtLeast(Least { memory_mib, compute, compute_of });
+    let ask = |text: &str| parsed(&with(text)).gpus;
+    let name = ProfileName { compute: 1, gb: 10, media: Media::Usual };
+    assert_eq!(ask("slice: 1g.10gb"), GpuAsk::Slice(name));
+    assert_eq!(ask("slice: {memory: 20GiB, compute: 2/7}"), least(20 * 1024, 2, 7));
+    assert_eq!(ask("gpu_memory: 20GiB"), least(20 * 1024, 0, 0));
+    let job = parsed(&with("slice: 7g.80gb\nany_of:\n  - {gpus: 0.5, gpu: {model: l4}}\n  - {gpus: 1}"));
+    let asks: Vec<GpuAsk> = job.any_of.iter().map(|other| other.gpus).collect();
+    assert_eq!(asks, [GpuAsk::Share(GpuUnits::from_parts(1500)), GpuAsk::Whole(1)]);
+    let submission = job.submission(Uid(1));
+    assert_eq!(submission.any_of_devices, [r#"devices{"models":["l4"]}"#, ""]);
+    let written = serde_json::to_string(&job).unwrap();
+    assert_eq!(parse_job("body", &written).unwrap(), job, "{written}");
+}
+
+#[test]
+fn a_wrong_slice_says_what_is_allowed() {
+    let starts = |text: &str, start: &str| {
+        let shown = error(&with(text));
+        assert!(shown.starts_with(start), "{shown}");
+    };
+    starts("slice: 9g.10gb", "job.yaml:3: slice is \"9g.10gb\"; allowed here: a profile that");
+    starts("slice: {}", "job.yaml:3: slice asks for nothing");
+    starts("slice: {compute: 8/7}", "job.yaml:3: slice.compute is \"8/7\"");
+    starts("gpus: 1\nslice: 1g.10gb", "job.yaml:4: slice is given, but the job says already");
+    starts("any_of: [{gpu: {model: l4}}]", "job.yaml:3: any_of");
+    starts("gpus: 2\ntime_slicing: true", "job.yaml:4: time_slicing is true, but");
+    starts("slice: 1g.10gb\ntopology: {task: island}", "job.yaml:4: topology.task is island, but");
+    starts("gpu_memory: 0", "job.yaml:3: gpu_memory is 0");
 }
 
 #[test]

@@ -219,7 +219,8 @@ fn every_error_of_a_directory_is_reported() {
 #[test]
 fn a_file_nobody_would_read_is_refused() {
     let tenants = ("tenants.yaml", "tenants: {a: {}}");
-    let listed = "tenants.yaml, pools.yaml, queue.yaml, preemption.yaml, gangs.yaml, history.yaml";
+    let listed =
+        "tenants.yaml, pools.yaml, queue.yaml, preemption.yaml, gangs.yaml, trust.yaml, history.yaml";
     assert_eq!(
         errors(&[tenants, ("pool.yaml", "")]),
         [format!(
@@ -227,8 +228,8 @@ fn a_file_nobody_would_read_is_refused() {
         )]
     );
     assert_eq!(
-        errors(&[tenants, ("trust.yaml", "")]),
-        [format!("p/trust.yaml: not supported yet; allowed here: {listed}")]
+        errors(&[tenants, ("idle.yaml", "")]),
+        [format!("p/idle.yaml: not supported yet; allowed here: {listed}")]
     );
     assert_eq!(
         errors(&[("queue.yaml", "max: 5")]),

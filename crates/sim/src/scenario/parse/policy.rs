@@ -1,11 +1,12 @@
 //! `policy within team, min runtime 0s, evictions 1 per 1h`: who has to leave for whom, and when a gang lets go.
 
-use wharf_engine::policy::{Policy, Preemption, Within};
+use wharf_engine::job::Class;
+use wharf_engine::policy::{Mode, Policy, Preemption, Within};
 
 use super::super::measure::span;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 12] = [
+const OPTIONS: [&str; 15] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -18,6 +19,9 @@ const OPTIONS: [&str; 12] = [
     "fixed may borrow",
     "start within 15m",
     "repair within 2m",
+    "sharing CLASS MODES",
+    "domain NAME MODES",
+    "tax mps|time-slicing|CLASS N",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -66,7 +70,59 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             words.expect("within")?;
             policy.gangs.repair_within = span(words.need("how long, like 2m")?)?;
         }
+        "sharing" => {
+            let class = class(words)?;
+            policy.sharing.classes[class].modes = modes(words)?;
+        }
+        "domain" => {
+            let name = words.need("a trust domain, like vendor")?.to_owned();
+            policy.sharing.domains.push((name, modes(words)?));
+        }
+        "tax" => tax(words, policy)?,
         other => return Err(unknown("a policy has no", other, &OPTIONS)),
+    }
+    Ok(())
+}
+
+/// The place of a class among its rules.
+fn class(words: &mut Words<'_>) -> Result<usize, String> {
+    let word = words.need("a class")?;
+    let known = Class::ALL.map(Class::word);
+    known.iter().position(|class| *class == word).ok_or_else(|| unknown("there is no class", word, &known))
+}
+
+/// `mps whole`, as long as there are such words.
+fn modes(words: &mut Words<'_>) -> Result<Vec<Mode>, String> {
+    let mut modes = Vec::new();
+    while let Some(mode) =
+        words.peek().and_then(|word| Mode::ALL.into_iter().find(|mode| mode.word() == word))
+    {
+        words.next();
+        modes.push(mode);
+    }
+    if modes.is_empty() {
+        return Err("a share is met somehow: write `mps`, `time-slicing`, `mig` or `whole`".to_owned());
+    }
+    Ok(modes)
+}
+
+/// What sharing costs, or what a class may lose by it, in thousandths.
+fn tax(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
+    let sharing = &mut policy.sharing;
+    let milli = "thousandths of throughput, like 300";
+    match words.peek() {
+        Some("mps") => {
+            words.next();
+            sharing.mps_tax = words.number(milli)?;
+        }
+        Some("time-slicing") => {
+            words.next();
+            sharing.time_slicing_tax = words.number(milli)?;
+        }
+        _ => {
+            let class = class(words)?;
+            sharing.classes[class].tax_max = words.number(milli)?;
+        }
     }
     Ok(())
 }
