@@ -5,17 +5,19 @@
 //! noticed, so an outage of the control plane changes nobody's run time. What ended is kept until acknowledged.
 
 mod device;
+mod nodes;
 mod occupancy;
 mod partition;
+mod report;
 mod sampling;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::disk::Term;
-use wharf_controller::world::{NodeReport, WorldReport};
+use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
-use wharf_engine::input::{Exit, ObservedTask, Report, Scope, Submission, TaskRef, TaskStatus};
+use wharf_engine::input::{Exit, Submission, TaskRef, TaskStatus};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
@@ -357,8 +359,10 @@ impl SimFleet {
             of_attempt.filter(|(_, known)| !known.is_over()).map(|(&task, _)| task).collect();
         let all = running.iter().all(|task| tasks.contains(&task.task));
         let asked = running.into_iter().filter(|task| tasks.contains(&task.task));
-        // The coordinator, which is the first task, speaks for all ranks; a task that goes alone, for itself.
-        for task in asked.take(if all { 1 } else { usize::MAX }) {
+        let mut asked: Vec<TaskRef> = asked.collect();
+        asked.sort_by_key(|task| self.tasks[task].since.is_none());
+        // The coordinator, which is the first task that runs, speaks for all ranks; a task that goes alone, for itself.
+        for task in asked.into_iter().take(if all { 1 } else { usize::MAX }) {
             let known = self.tasks.get_mut(&task).expect("it was just found");
             if known.answers.is_some() {
                 continue;
@@ -429,8 +433,9 @@ impl SimFleet {
             self.count_oom(task.uid);
         }
         self.release(task, &known, at);
+        let ran = known.since.is_some();
         self.tasks.insert(task, known);
-        if exit != Exit::Succeeded {
+        if exit != Exit::Succeeded && ran {
             self.lose_unsaved(task, at);
         }
         self.note_over(task);
@@ -490,129 +495,6 @@ impl SimFleet {
             self.over.retain(|_, (_, at)| at.0 >= recent);
             self.over_len_max = OVER_LEN_MIN.max(2 * self.over.len());
         }
-    }
-
-    /// A node goes down. Its tasks die with it, unless it is only out of reach.
-    pub fn fail_node(&mut self, name: &str, tasks_die: bool) {
-        let Some(node) = self.nodes.get_mut(name).filter(|node| node.node.up) else { return };
-        node.node.up = false;
-        self.node_changed(name);
-        if tasks_die {
-            self.kill(|task| task.node == name);
-            self.restart_devices(name);
-        }
-    }
-
-    /// A node goes on with what runs on it and starts nothing more.
-    pub fn hang_node(&mut self, name: &str) {
-        self.hung.insert(name.to_owned());
-    }
-
-    /// A node comes back, with what still runs on it.
-    pub fn heal_node(&mut self, name: &str) {
-        self.hung.remove(name);
-        let Some(node) = self.nodes.get_mut(name).filter(|node| !node.node.up) else { return };
-        node.node.up = true;
-        self.node_changed(name);
-        let on_it = self.tasks.iter().filter(|(_, task)| task.node == name);
-        self.unreported.tasks.extend(on_it.map(|(task, _)| *task).collect::<Vec<_>>());
-    }
-
-    /// A node becomes another: labels, taints, health, what others use, fewer GPUs. Tasks on GPUs that are gone die.
-    pub fn change_node(&mut self, name: &str, how: impl FnOnce(&mut NodeReport)) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
-        how(node);
-        let gpus = node.node.gpus.len();
-        self.kill(|task| task.node == name && task.gpus.indexes().any(|gpu| gpu >= gpus));
-        self.occupied.entry(name.to_owned()).or_default().resize(gpus, Occupancy::default());
-        self.fit_devices(name);
-        self.node_changed(name);
-    }
-
-    /// A node leaves, with everything on it.
-    pub fn remove_node(&mut self, name: &str) {
-        self.kill(|task| task.node == name);
-        if self.nodes.remove(name).is_some() {
-            self.occupied.remove(name);
-            self.fit_devices(name);
-            self.node_changed(name);
-        }
-    }
-
-    /// A node joins.
-    pub fn add_node(&mut self, node: NodeReport) {
-        let name = node.node.name.clone();
-        self.occupied.insert(name.clone(), vec![Occupancy::default(); node.node.gpus.len()]);
-        self.nodes.insert(name.clone(), node);
-        self.fit_devices(&name);
-        self.node_changed(&name);
-    }
-
-    fn kill(&mut self, which: impl Fn(&SimTask) -> bool) {
-        let doomed = self.tasks.iter().filter(|(_, task)| !task.is_over() && which(task));
-        for task in doomed.map(|(task, _)| *task).collect::<Vec<_>>() {
-            self.end(task, Exit::Lost, self.now);
-        }
-    }
-
-    fn node_changed(&mut self, name: &str) {
-        self.unreported.nodes.insert(name.to_owned());
-        self.unsaved.nodes.insert(name.to_owned());
-    }
-
-    /// What changed since the last report; `None` when nothing did.
-    pub fn changes(&mut self) -> Option<WorldReport> {
-        if self.unreported.is_empty() {
-            return None;
-        }
-        let since = self.generation;
-        let changed = std::mem::take(&mut self.unreported);
-        self.generation += 1;
-        let nodes = changed.nodes.iter().filter_map(|name| self.nodes.get(name).cloned()).collect();
-        let tasks = changed.tasks.iter().filter_map(|task| self.observe(*task, false)).collect();
-        let mut report = self.report(Some(since), nodes, tasks);
-        let gone = changed.nodes.into_iter().filter(|name| !self.nodes.contains_key(name));
-        report.report.nodes_gone = gone.collect();
-        Some(report)
-    }
-
-    /// Everything there is.
-    pub fn list(&mut self) -> WorldReport {
-        self.unreported = Changes::default();
-        self.generation += 1;
-        let nodes = self.nodes.values().cloned().collect();
-        let all: Vec<TaskRef> = self.tasks.keys().copied().collect();
-        let tasks = all.into_iter().filter_map(|task| self.observe(task, true)).collect();
-        self.report(None, nodes, tasks)
-    }
-
-    fn report(&self, since: Option<u64>, nodes: Vec<NodeReport>, tasks: Vec<ObservedTask>) -> WorldReport {
-        let (world, generation) = (self.id, self.generation);
-        let (scope, nodes_gone) = (Scope::All, Vec::new());
-        let report = Report { scope, world, since, generation, nodes: Vec::new(), nodes_gone, tasks };
-        WorldReport { report, nodes }
-    }
-
-    /// A task as it can be seen: one on a node that is down cannot.
-    fn observe(&mut self, task: TaskRef, with_job: bool) -> Option<ObservedTask> {
-        let known = self.tasks.get_mut(&task)?;
-        let hidden = !known.is_over() && self.nodes.get(&known.node).is_some_and(|node| !node.node.up);
-        if hidden {
-            return None;
-        }
-        known.reported_in = self.generation;
-        self.unsaved.tasks.insert(task);
-        Some(ObservedTask {
-            task,
-            node: known.node.clone(),
-            gpus: known.gpus,
-            units_each: known.units_each,
-            slice: known.slice,
-            time_sliced: known.enforced == Mode::TimeSlicing,
-            since: known.since,
-            status: known.status,
-            job: known.job.clone().filter(|_| with_job && !known.is_over()),
-        })
     }
 
     /// Tasks that run now.

@@ -39,7 +39,11 @@ fn a_slice_and_a_share_say_how_they_are_kept_apart() {
     runs(&server, "shared");
     let jobs = server.json(&["get", "jobs"]);
     let place = &jobs["jobs"][0]["placements"][0];
-    assert_eq!((&place["enforced"], &place["slice"]["profile"]), (&json!("mig"), &json!("2g.20gb")), "{place}");
+    assert_eq!(
+        (&place["enforced"], &place["slice"]["profile"]),
+        (&json!("mig"), &json!("2g.20gb")),
+        "{place}"
+    );
     assert!(place["memory_mib"].as_u64().unwrap() > 19_000 && place["tax"].is_number(), "{place}");
     let shared = &jobs["jobs"][1]["placements"][0];
     assert_eq!((&shared["enforced"], &shared["slice"]), (&json!("mps"), &json!(null)), "{shared}");
