@@ -12,8 +12,8 @@ use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{HistoryKind, JobState};
 
 pub(crate) use local::{
-    BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PolicyArgs,
-    PolicyCommand, SimArgs, UpArgs, VictimsArgs,
+    BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
+    PlacementPolicy, PolicyArgs, PolicyCommand, SimArgs, UpArgs, VictimsArgs,
 };
 
 /// What `wharf` alone says. A test holds it to the list of commands.

@@ -3,6 +3,7 @@
 mod child;
 mod engine;
 mod mig;
+mod placement;
 mod recovery;
 mod soak;
 mod start;
@@ -28,6 +29,7 @@ pub(crate) fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchCommand::Engine(engine) => show(&engine::run(&engine)?, args.output),
         BenchCommand::Victims(victims) => show(&victims::run(&victims)?, args.output),
         BenchCommand::Mig(mig) => mig::run(&mig, args.output),
+        BenchCommand::Placement(placement) => placement::run(&placement, args.output),
         BenchCommand::Submit { rate, seconds } => show(&submit::run(rate, seconds)?, args.output),
         BenchCommand::Recovery { events } => show(&recovery::run(events)?, args.output),
         BenchCommand::Start { runs } => show(&start::run(runs)?, args.output),

@@ -125,9 +125,12 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
             let ran_ms = state.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
             (*job, HistoryKind::Receipt, json(&Receipt::Requeued { uid: uid(known), why, ran_ms }))
         }
-        Event::Fleet(_) | Event::Tenants(_) | Event::Jobs(_) | Event::Ledger(_) | Event::Promises(_) => {
-            return None;
-        }
+        Event::Fleet(_)
+        | Event::Tenants(_)
+        | Event::Jobs(_)
+        | Event::Ledger(_)
+        | Event::Promises(_)
+        | Event::Demand(_) => return None,
     };
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();

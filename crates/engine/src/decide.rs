@@ -10,13 +10,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase,
-    TenantsEvent,
+    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy,
+    TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
 use crate::input::{Exit, Input, Rejection, SetDefinition, SetMembers};
 use crate::jobs::Phase;
 use crate::policy::Policy;
+use crate::prices::Prices;
 use crate::state::State;
 use crate::tenants::Tenants;
 use crate::units::{JobId, NodeId, PoolId, TenantId, Timestamp, TrustId};
@@ -47,6 +48,7 @@ impl State {
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
             Input::Observe(report) => observe::observe(self, report, now),
+            Input::Prices(prices) => self.price(prices),
             Input::Tick => Ok(self.due(now).into()),
         }
     }
@@ -120,6 +122,16 @@ impl State {
         let version = self.tenants.version() + 1;
         events.push(Event::Tenants(TenantsEvent::PolicyApplied { version, policy: policy.clone() }));
         Ok(events.into())
+    }
+
+    fn price(&self, prices: &Prices) -> Result<Decision, Rejection> {
+        if !prices.is_sound(self.fleet.pools().len()) {
+            return Err(Rejection::BadPrices);
+        }
+        if self.demand.is_counting() && self.demand.prices() == prices {
+            return Ok(Decision::default());
+        }
+        Ok(alloc::vec![Event::Demand(DemandEvent::Priced { prices: prices.clone() })].into())
     }
 
     fn define_sets(&self, sets: &[SetDefinition]) -> Vec<Event> {

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
 use crate::policy::{Mode, Policy};
+use crate::prices::Prices;
 use crate::units::{
     DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
     Timestamp, TrustId, Uid,
@@ -33,6 +35,8 @@ pub enum Event {
     Ledger(LedgerEvent),
     /// To what is promised to whom.
     Promises(PromisesEvent),
+    /// To what is usually asked for, and what that makes places worth.
+    Demand(DemandEvent),
 }
 
 /// What happens to the fleet.
@@ -288,6 +292,9 @@ pub enum LedgerEvent {
         policy: u32,
         /// When.
         at: Timestamp,
+        /// Why the first of them goes there, where places have prices.
+        #[serde(default, skip_serializing_if = "is_default")]
+        chosen: Option<Chosen>,
     },
     /// A task runs.
     Running {
@@ -508,6 +515,9 @@ pub enum PromisesEvent {
         policy: u32,
         /// When.
         at: Timestamp,
+        /// Why the first of them goes there, where places have prices.
+        #[serde(default, skip_serializing_if = "is_default")]
+        chosen: Option<Chosen>,
     },
     /// The promise cannot be kept, or is not needed.
     Released {
@@ -515,6 +525,25 @@ pub enum PromisesEvent {
         job: JobId,
         /// When.
         at: Timestamp,
+    },
+}
+
+/// What happens to demand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DemandEvent {
+    /// Other prices are in force. With the first of them, which may be empty, counting begins.
+    Priced {
+        /// The prices, whole.
+        prices: Prices,
+    },
+    /// What was counted and what is in force, in a snapshot.
+    Carried {
+        /// How many jobs were counted.
+        arrived: u64,
+        /// How many tasks asked for each shape, of late.
+        shapes: Vec<(Typical, u32)>,
+        /// The prices in force.
+        prices: Prices,
     },
 }
 
@@ -557,6 +586,50 @@ impl Placement {
     }
 }
 
+/// Why the first task of a start went where it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// What decided.
+    pub by: Field,
+    /// What the place costs of what the fleet is worth, in millionths of a GPU.
+    pub cost: i64,
+    /// The next best node and what it would have cost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub runner_up: Option<(NodeId, i64)>,
+}
+
+/// What decided between two places, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// There was no other.
+    Only,
+    /// The other has GPUs, which it does not need.
+    WithoutGpus,
+    /// Somebody leaves the other first.
+    Drains,
+    /// The other is missed more.
+    Worth,
+    /// More of what could still be cut out of it would be lost there.
+    Cut,
+    /// Nothing but the order of nodes.
+    Node,
+}
+
+impl Field {
+    /// The word used in receipts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Only => "only",
+            Self::WithoutGpus => "without_gpus",
+            Self::Drains => "drains",
+            Self::Worth => "worth",
+            Self::Cut => "cut",
+            Self::Node => "node",
+        }
+    }
+}
+
 /// What one job holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
@@ -575,6 +648,9 @@ pub struct Holding {
     /// The number that the next task gets; 0 where only the first tasks were started.
     #[serde(default, skip_serializing_if = "is_default")]
     pub next_task: u32,
+    /// Why its first task is where it is, where places had prices.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub chosen: Option<Chosen>,
     /// Its tasks.
     pub tasks: Vec<HeldTask>,
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::event::{HeldTask, Holding, LedgerEvent, Placement, TaskPhase};
+use crate::event::{Chosen, HeldTask, Holding, LedgerEvent, Placement, TaskPhase};
 use crate::input::Exit;
 use crate::units::Timestamp;
 
@@ -37,9 +37,15 @@ impl HeldTask {
 
 impl Holding {
     /// A gang that just got its places.
-    pub(crate) fn started(attempt: u32, policy: u32, tasks: &[Placement], at: Timestamp) -> Self {
+    pub(crate) fn started(
+        attempt: u32,
+        policy: u32,
+        tasks: &[Placement],
+        at: Timestamp,
+        chosen: Option<Chosen>,
+    ) -> Self {
         let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
-        Self { attempt, policy, at, asked_by: None, repair_by: None, next_task: 0, tasks }
+        Self { attempt, policy, at, asked_by: None, repair_by: None, next_task: 0, chosen, tasks }
     }
 
     /// A task by its number.

@@ -10,6 +10,7 @@ use crate::geometry::Slice;
 use crate::job::{GpuAsk, Spec, Topology};
 use crate::need::Refused;
 use crate::policy::{Mode, Policy};
+use crate::prices::Prices;
 use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
 use crate::verdict::Shortfall;
 
@@ -43,6 +44,8 @@ pub enum Input {
     DefineSets(Vec<SetDefinition>),
     /// A world reports.
     Observe(Report),
+    /// The edge worked out what places are worth.
+    Prices(Prices),
     /// Time passed.
     Tick,
 }
@@ -299,6 +302,8 @@ pub enum Rejection {
     },
     /// The report is older than what we know.
     Stale,
+    /// The prices name pools that are not there, or numbers beyond their bounds.
+    BadPrices,
     /// Nothing would change.
     NothingToDo,
 }

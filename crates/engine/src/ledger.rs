@@ -203,6 +203,11 @@ impl Ledger {
         &self.rooms
     }
 
+    /// Places are compared by worth from now on, or no longer.
+    pub(crate) fn keep_profiles(&mut self, keep: bool) {
+        self.rooms.keep_profiles(keep);
+    }
+
     /// What a tenant's own jobs hold.
     pub fn used(&self, tenant: TenantId) -> Option<&Use> {
         self.used.get(&tenant)

@@ -71,7 +71,12 @@ pub struct Way {
     pub need: Need,
     /// Expected loss of throughput against the same part of an undivided GPU, in thousandths.
     pub tax: u16,
+    /// Its place in the order of alternatives and of modes; ways of one rank differ in the pool alone.
+    pub rank: u8,
 }
+
+/// How many modes there are.
+const MODES: u8 = 4;
 
 /// Every way that geometry allows, in order, as the policy allows it or with why it does not.
 pub fn ways<'a>(
@@ -82,9 +87,9 @@ pub fn ways<'a>(
     shape: &'a Shape,
 ) -> impl Iterator<Item = Result<Way, Refused>> + 'a {
     let rules = policy.sharing.of(class, domain);
-    shape.alternatives().flat_map(move |alternative| {
+    shape.alternatives().zip(0u8..).flat_map(move |(alternative, at)| {
         let modes = modes(alternative.gpus, rules.modes, shape.time_slicing && class == Class::Interactive);
-        modes.into_iter().flat_map(move |mode| {
+        modes.into_iter().zip(0u8..).flat_map(move |(mode, choice)| {
             pools(fleet, alternative.gpus).filter_map(move |pool| {
                 if !fleet.set_has_pool(alternative.devices, pool) {
                     return None;
@@ -94,7 +99,7 @@ pub fn ways<'a>(
                 Some(if tax > rules.tax_max && mode != Mode::Whole {
                     Err(Refused { mode, tax, tax_max: rules.tax_max })
                 } else {
-                    Ok(Way { pool, need, tax })
+                    Ok(Way { pool, need, tax, rank: at * MODES + choice })
                 })
             })
         })

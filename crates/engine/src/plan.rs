@@ -6,6 +6,7 @@
 //! what would lift the refusal, and is not looked at again until then; only when somebody leaves on the draft itself is
 //! it tried again in the same plan. The plan is the difference between the state and the end of the draft.
 
+pub mod best;
 pub mod draft;
 pub mod lines;
 pub mod memory;
@@ -20,8 +21,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy, TaskPhase,
-    Why,
+    Asker, Chosen, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy,
+    TaskPhase, Why,
 };
 use crate::plan::memory::all_kinds;
 use crate::policy::Policy;
@@ -62,6 +63,8 @@ pub struct Start {
     pub job: JobId,
     /// Where each task goes.
     pub tasks: Vec<Placement>,
+    /// Why the first of them goes there, where places have prices.
+    pub chosen: Option<Chosen>,
 }
 
 /// Tasks that have to leave.
@@ -88,7 +91,7 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     let mut kept_back: BTreeMap<JobId, Allowance> = BTreeMap::new();
     for _ in 0..AGAIN_MAX {
         let wasteful = {
-            let served = serve::all(state, policy, &tree, &shares, &kinds, &kept_back, now);
+            let served = serve::all(state, policy, &tree, &shares, &kinds, &kept_back, &memory.costs, now);
             match served.wasteful() {
                 // Who leaves on the draft may lift any refusal: then nothing that is remembered counts.
                 _ if !all && served.lets_somebody_leave() => None,
@@ -109,7 +112,7 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     // So many reclaims would waste what they free that nobody reclaims for a fair share; the rest goes on.
     let nobody = state.jobs.iter().map(|(job, _)| (job, Allowance::Nothing)).collect();
     kinds = all_kinds(state).collect();
-    serve::all(state, policy, &tree, &shares, &kinds, &nobody, now).into_plan()
+    serve::all(state, policy, &tree, &shares, &kinds, &nobody, &memory.costs, now).into_plan()
 }
 
 impl Plan {
@@ -122,18 +125,18 @@ impl Plan {
             evicted.events(state, now, &mut events);
         }
         let policy = state.tenants.version();
-        for Start { job, tasks } in &self.starts {
+        for Start { job, tasks, chosen } in &self.starts {
             let attempt = state.jobs.get(*job).expect("a plan starts live jobs").past.attempts + 1;
-            let (job, tasks) = (*job, tasks.clone());
-            events.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks, policy, at: now }));
+            let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
+            events.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks, policy, at: now, chosen }));
         }
-        for Start { job, tasks } in &self.grown {
+        for Start { job, tasks, chosen: _ } in &self.grown {
             let (job, tasks) = (*job, tasks.clone());
             events.push(Event::Ledger(LedgerEvent::Grown { job, tasks, policy, at: now }));
         }
-        for Start { job, tasks } in &self.promises {
-            let (job, tasks) = (*job, tasks.clone());
-            events.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at: now }));
+        for Start { job, tasks, chosen } in &self.promises {
+            let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
+            events.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at: now, chosen }));
         }
         events
     }

@@ -6,7 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::event::{Event, Placement, PromisesEvent};
+use crate::event::{Chosen, Event, Placement, PromisesEvent};
 use crate::ledger::Charge;
 use crate::units::{JobId, Timestamp};
 
@@ -25,6 +25,8 @@ pub struct Promise {
     pub policy: u32,
     /// When.
     pub at: Timestamp,
+    /// Why the first of them goes there, where places have prices.
+    pub chosen: Option<Chosen>,
 }
 
 impl Promises {
@@ -63,8 +65,8 @@ impl Promises {
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
         for (&job, (promise, _)) in &self.by_job {
-            let Promise { tasks, policy, at } = promise.clone();
-            into.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at }));
+            let Promise { tasks, policy, at, chosen } = promise.clone();
+            into.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at, chosen }));
         }
     }
 }

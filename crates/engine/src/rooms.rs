@@ -15,6 +15,7 @@ use crate::catalogue::mig::AXIS_MAX;
 use crate::event::Placement;
 use crate::fleet::Node;
 use crate::geometry::{Layout, Slots, slots_of};
+use crate::profiles::{Profile, Profiles};
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 /// What one node has and what is held of it.
@@ -83,6 +84,15 @@ impl GpuRoom {
         if another_mode || full { GpuUnits::ZERO } else { self.free_for(trust) }
     }
 
+    /// What is left of it for whoever holds it undivided, or for anybody where nobody does.
+    pub fn left_undivided(&self) -> GpuUnits {
+        let full = self.holders >= MPS_CLIENTS_MAX && !self.time_sliced;
+        if !self.usable || !self.layout.is_empty() || full {
+            return GpuUnits::ZERO;
+        }
+        GpuUnits::WHOLE.checked_sub(self.held).unwrap_or_default()
+    }
+
     /// How many more shares of that size it could take.
     pub fn shares_that_fit(&self, trust: TrustId, units: GpuUnits, time_sliced: bool) -> u32 {
         let fits = self.free_for_share(trust, time_sliced).parts() / units.parts();
@@ -137,6 +147,11 @@ impl Room {
     /// What is left beside GPUs. Others may have taken more than we left them, hence never below zero.
     pub fn free(&self) -> Resources {
         self.capacity.saturating_sub(self.held)
+    }
+
+    /// Whether tasks leave.
+    pub fn drains(&self) -> Drains {
+        if self.leaving > 0 { Drains::Yes } else { Drains::No }
     }
 
     /// How many GPUs are healthy and not used by others.
@@ -245,6 +260,8 @@ pub struct Rooms {
     partly_free: BTreeMap<PoolId, BTreeSet<(GpuUnits, NodeId, u8)>>,
     by_layout: BTreeMap<(PoolId, Layout), BTreeSet<(NodeId, u8)>>,
     capacity: BTreeMap<PoolId, Capacity>,
+    /// Kept while places are compared by worth.
+    profiles: Option<Profiles>,
 }
 
 /// Whether tasks leave a node: what is free there may not be free yet.
@@ -315,9 +332,33 @@ impl Rooms {
         self.by_layout.get(&(pool, layout)).into_iter().flatten().copied()
     }
 
+    /// Open nodes by profile, while places are compared by worth.
+    pub fn profiles(&self) -> Option<&Profiles> {
+        self.profiles.as_ref()
+    }
+
+    /// Places are compared by worth from now on, or no longer.
+    pub(crate) fn keep_profiles(&mut self, keep: bool) {
+        if keep == self.profiles.is_some() {
+            return;
+        }
+        self.profiles = keep.then(|| {
+            let mut profiles = Profiles::default();
+            for (&node, room) in &self.by_node {
+                if let Some(profile) = Profile::of(room) {
+                    profiles.insert(profile, node);
+                }
+            }
+            profiles
+        });
+    }
+
     /// Puts a room in place of what was known of the node.
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
+        if let (Some(profiles), Some(profile)) = (&mut self.profiles, Profile::of(&room)) {
+            profiles.insert(profile, node);
+        }
         self.index(node, Marks::of(&room));
         let capacity = self.capacity.entry(room.pool).or_default();
         capacity.nodes += 1;
@@ -330,6 +371,9 @@ impl Rooms {
     pub fn remove(&mut self, node: NodeId) {
         let Some(room) = self.by_node.remove(&node) else { return };
         self.unindex(node, Marks::of(&room));
+        if let (Some(profiles), Some(profile)) = (&mut self.profiles, Profile::of(&room)) {
+            profiles.remove(&profile, node);
+        }
         let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
         capacity.nodes -= 1;
         capacity.gpus -= room.usable_gpus();
@@ -379,8 +423,16 @@ impl Rooms {
     fn change(&mut self, node: NodeId, how: impl FnOnce(&mut Room)) {
         let Some(room) = self.by_node.get_mut(&node) else { return };
         let before = Marks::of(room);
+        let profile = self.profiles.as_ref().and_then(|_| Profile::of(room));
         how(room);
         let after = Marks::of(room);
+        if let Some(profiles) = &mut self.profiles {
+            let now = Profile::of(room);
+            if profile != now {
+                profile.iter().for_each(|profile| profiles.remove(profile, node));
+                now.into_iter().for_each(|profile| profiles.insert(profile, node));
+            }
+        }
         if before != after {
             self.unindex(node, before);
             self.index(node, after);
@@ -439,7 +491,7 @@ impl Marks {
             return None;
         }
         let free = u8::try_from(room.whole_free()).expect("a node has at most 16 GPUs");
-        let drains = if room.leaving > 0 { Drains::Yes } else { Drains::No };
+        let drains = room.drains();
         let mut left = [GpuUnits::ZERO; GpuMask::MAX];
         for (left, gpu) in left.iter_mut().zip(&room.gpus) {
             if gpu.usable && gpu.holders > 0 && gpu.layout.is_empty() {

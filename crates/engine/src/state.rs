@@ -5,8 +5,9 @@
 
 use alloc::vec::Vec;
 
+use crate::demand::Demand;
 use crate::event::{
-    Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
+    DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::input::Exit;
@@ -30,6 +31,8 @@ pub struct State {
     pub ledger: Ledger,
     /// Who was promised what.
     pub promises: Promises,
+    /// What is usually asked for, and what that makes places worth.
+    pub demand: Demand,
     index: u64,
 }
 
@@ -55,6 +58,7 @@ impl State {
             Event::Jobs(event) => self.apply_jobs(event),
             Event::Ledger(event) => self.apply_ledger(event),
             Event::Promises(event) => self.apply_promises(event),
+            Event::Demand(event) => self.apply_demand(event),
         }
         self.index += 1;
     }
@@ -116,18 +120,21 @@ impl State {
                 self.jobs.apply(event);
                 self.refresh(*job);
             }
-            JobsEvent::Queued { .. }
-            | JobsEvent::Carried { .. }
-            | JobsEvent::CarriedEnded { .. }
-            | JobsEvent::CarriedJob { .. } => self.jobs.apply(event),
+            JobsEvent::Queued { spec, .. } => {
+                self.demand.count(spec);
+                self.jobs.apply(event);
+            }
+            JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } | JobsEvent::CarriedJob { .. } => {
+                self.jobs.apply(event)
+            }
         }
     }
 
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
-            LedgerEvent::Started { job, attempt, tasks, policy, at } => {
+            LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
                 self.release(*job);
-                let holding = Holding::started(*attempt, *policy, tasks, *at);
+                let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.changed(*job);
@@ -167,10 +174,10 @@ impl State {
 
     fn apply_promises(&mut self, event: &PromisesEvent) {
         match event {
-            PromisesEvent::Promised { job, tasks, policy, at } => {
+            PromisesEvent::Promised { job, tasks, policy, at, chosen } => {
                 let charge = self.charge(*job);
                 self.ledger.promise(*job, tasks, &charge);
-                let promise = Promise { tasks: tasks.clone(), policy: *policy, at: *at };
+                let promise = Promise { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
                 self.promises.insert(*job, promise, charge);
                 self.jobs.set_aside(*job);
                 self.changed(*job);
@@ -180,6 +187,11 @@ impl State {
                 self.changed(*job);
             }
         }
+    }
+
+    fn apply_demand(&mut self, event: &DemandEvent) {
+        self.demand.apply(event, self.fleet.pools().len());
+        self.ledger.keep_profiles(self.demand.tables().is_some());
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.
@@ -258,6 +270,7 @@ impl State {
         self.ledger.snapshot(&mut events);
         self.jobs.snapshot_leaving(&mut events);
         self.promises.snapshot(&mut events);
+        self.demand.snapshot(&mut events);
         events
     }
 }

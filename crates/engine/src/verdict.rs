@@ -22,7 +22,7 @@ use crate::policy::{Amount, Policy};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{GpuUnits, JobId, TenantId, Timestamp};
+use crate::units::{GpuUnits, JobId, PoolId, TenantId, Timestamp};
 
 /// A question a job puts to the fleet. Each narrows what the one before left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -284,83 +284,100 @@ impl State {
     }
 
     fn best_funnel(&self, key: &KindKey, ways: &[Way], tree: &Tree, used: &Amounts, fleet: Fleet) -> Funnel {
-        let funnels = ways.iter().map(|&way| self.funnel_in(key, Some(way), tree, used, fleet));
-        // Furthest first, then with the most left; the first pool where all is equal.
+        // Where no way is open, the job is counted by what it asks for first, in no pool.
+        let nominal = (None, Need::nominal(key.shape.gpus));
+        let mut needs: Vec<(Option<PoolId>, Need)> =
+            ways.iter().map(|way| (Some(way.pool), way.need)).collect();
+        if needs.is_empty() {
+            needs.push(nominal);
+        }
+        let counts = self.count(key, &needs, fleet);
+        let limits =
+            |at: usize| ways.get(at).map_or((u64::MAX, None), |&way| under_limits(key, way, tree, used));
+        let funnels = needs
+            .iter()
+            .zip(&counts)
+            .enumerate()
+            .map(|(at, (&(_, need), count))| funnel(key, need, count, limits(at)));
+        // Furthest first, then with the most left; the first way where all is equal.
         let mut best: Option<Funnel> = None;
         for funnel in funnels {
             if best.as_ref().is_none_or(|best| progress(&funnel) > progress(best)) {
                 best = Some(funnel);
             }
         }
-        best.unwrap_or_else(|| self.funnel_in(key, None, tree, used, fleet))
+        best.expect("there is at least one need")
     }
 
-    fn funnel_in(
-        &self,
-        key: &KindKey,
-        way: Option<Way>,
-        tree: &Tree,
-        used: &Amounts,
-        fleet: Fleet,
-    ) -> Funnel {
-        let pool = way.map(|way| way.pool);
-        // Where no way is open, the job is counted by what it asks for first.
-        let need = way.map_or_else(|| Need::nominal(key.shape.gpus), |way| way.need);
-        let mut left: BTreeMap<Stage, u64> = BTreeMap::new();
-        let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-        let mut add = |stage, amount| *left.entry(stage).or_insert(0u64) += amount;
+    /// One walk over the nodes for all ways: every submission asks this of every node.
+    fn count(&self, key: &KindKey, needs: &[(Option<PoolId>, Need)], fleet: Fleet) -> Vec<Count> {
+        let mut counts: Vec<Count> = Vec::new();
+        counts.resize_with(needs.len(), Count::default);
         for (id, node) in self.fleet.nodes() {
-            let Some(room) = self.ledger.rooms().get(id) else { continue };
-            let declared = declared_amount(key, need, node);
-            add(Stage::Fleet, declared);
-            let healthy = match fleet {
-                Fleet::AsItIs => healthy_amount(key, need, node),
-                Fleet::Declared => declared,
-            };
-            add(Stage::Healthy, healthy);
-            if Some(node.facts.pool) != pool {
-                continue;
-            }
-            add(Stage::Model, healthy);
-            let open = fleet == Fleet::Declared || node.is_open();
-            if !open || !self.fleet.set_has_node(key.shape.nodes, id) {
-                continue;
-            }
-            add(Stage::Allowed, healthy);
-            let (free, fitting) = match fleet {
-                Fleet::AsItIs => (free_amount(key, need, room), tasks_that_fit(room, need, key)),
-                Fleet::Declared => {
-                    (declared, tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node))
+            for (&(pool, need), count) in needs.iter().zip(&mut counts) {
+                let declared = declared_amount(key, need, node);
+                count.fleet += declared;
+                let healthy = match fleet {
+                    Fleet::AsItIs => healthy_amount(key, need, node),
+                    Fleet::Declared => declared,
+                };
+                count.healthy += healthy;
+                if Some(node.facts.pool) != pool {
+                    continue;
                 }
-            };
-            add(Stage::Free, free);
-            let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
-            if domain != Some(None) {
-                *together.entry(domain.flatten()).or_default() += u64::from(fitting);
+                count.model += healthy;
+                let open = fleet == Fleet::Declared || node.is_open();
+                if !open || !self.fleet.set_has_node(key.shape.nodes, id) {
+                    continue;
+                }
+                count.allowed += healthy;
+                let (free, fitting) = match fleet {
+                    Fleet::AsItIs => {
+                        let Some(room) = self.ledger.rooms().get(id) else { continue };
+                        (free_amount(key, need, room), tasks_that_fit(room, need, key))
+                    }
+                    Fleet::Declared => {
+                        (declared, tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node))
+                    }
+                };
+                count.free += free;
+                let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
+                if domain != Some(None) {
+                    *count.together.entry(domain.flatten()).or_default() += u64::from(fitting);
+                }
             }
         }
-        let fitting = together.into_values().max().unwrap_or_default();
-        let fitting = fitting.saturating_mul(amount_of(need, 1));
-        let (allowed, tenant) = way.map_or((u64::MAX, None), |way| under_limits(key, way, tree, used));
-        let in_stage = |stage: Stage| match stage {
-            Stage::Together => fitting,
-            Stage::Quota => fitting.min(allowed),
-            _ => left.get(&stage).copied().unwrap_or_default(),
-        };
-        let all = [
-            Stage::Fleet,
-            Stage::Healthy,
-            Stage::Model,
-            Stage::Allowed,
-            Stage::Free,
-            Stage::Together,
-            Stage::Quota,
-        ];
-        Funnel {
-            need: quantity(need, amount_of(need, u64::from(key.min))),
-            stages: all.into_iter().map(|stage| (stage, quantity(need, in_stage(stage)))).collect(),
-            tenant,
-        }
+        counts
+    }
+}
+
+/// What is left of the fleet after each question, in the measure of a need; tasks that fit together, by domain.
+#[derive(Default)]
+struct Count {
+    fleet: u64,
+    healthy: u64,
+    model: u64,
+    allowed: u64,
+    free: u64,
+    together: BTreeMap<Option<u32>, u64>,
+}
+
+fn funnel(key: &KindKey, need: Need, count: &Count, (allowed, tenant): (u64, Option<TenantId>)) -> Funnel {
+    let fitting = count.together.values().copied().max().unwrap_or_default();
+    let fitting = fitting.saturating_mul(amount_of(need, 1));
+    let stages = [
+        (Stage::Fleet, count.fleet),
+        (Stage::Healthy, count.healthy),
+        (Stage::Model, count.model),
+        (Stage::Allowed, count.allowed),
+        (Stage::Free, count.free),
+        (Stage::Together, fitting),
+        (Stage::Quota, fitting.min(allowed)),
+    ];
+    Funnel {
+        need: quantity(need, amount_of(need, u64::from(key.min))),
+        stages: stages.into_iter().map(|(stage, left)| (stage, quantity(need, left))).collect(),
+        tenant,
     }
 }
 

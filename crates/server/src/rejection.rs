@@ -73,6 +73,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
         }
         Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
+        Rejection::BadPrices => Problem::new(Code::Internal, "prices beyond their bounds were worked out"),
         Rejection::Gap { .. } | Rejection::Stale => {
             Problem::new(Code::Internal, "a world's report was taken for a request")
         }

@@ -9,6 +9,7 @@ pub mod fleet;
 pub mod mig;
 pub mod net;
 pub mod obvious;
+pub mod openb;
 pub mod oracle;
 pub mod random;
 pub mod replay;

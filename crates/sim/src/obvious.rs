@@ -325,9 +325,9 @@ impl<'a> Round<'a> {
                 let rest = rest.iter().filter(|place| self.starts_now(&mut there, job, &[**place]));
                 let tasks = first.iter().chain(rest).copied().collect();
                 let list = if how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks });
+                list.push(Start { job, tasks, chosen: None });
             } else {
-                plan.promises.push(Start { job, tasks: begun.tasks.clone() });
+                plan.promises.push(Start { job, tasks: begun.tasks.clone(), chosen: None });
             }
         }
         for (unit, receipt) in &self.evictions {

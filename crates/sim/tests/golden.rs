@@ -13,12 +13,18 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent};
+use wharf_engine::catalogue::mig::ProfileName;
+use wharf_engine::event::{
+    DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent,
+};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::policy::{Amount, GpuQuota, Mode, Policy, Quota, Tenant};
+use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Millis, NodeId, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{
+    DeviceSetId, GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId, Uid,
+};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
 
@@ -43,7 +49,7 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules")];
+const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices")];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
@@ -97,6 +103,8 @@ const KINDS: &[&str] = &[
     "Shed",
     "Promised",
     "Released",
+    "Priced",
+    "DemandCarried",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -138,12 +146,15 @@ fn kind(event: &Event) -> &'static str {
         Event::Ledger(LedgerEvent::Shed { .. }) => "Shed",
         Event::Promises(PromisesEvent::Promised { .. }) => "Promised",
         Event::Promises(PromisesEvent::Released { .. }) => "Released",
+        Event::Demand(DemandEvent::Priced { .. }) => "Priced",
+        Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
     }
 }
 
 fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}"), story);
     write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
+    write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -204,6 +215,88 @@ fn story_of_the_rules() -> Vec<Event> {
     })
     .unwrap();
     events
+}
+
+/// Slices, shares that are met in every way, alternatives and prices; a snapshot in the middle.
+fn story_of_devices() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(79, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
+        leader.turn(&[]).unwrap();
+        leader.state().clone()
+    };
+    let share = |parts| GpuAsk::Share(GpuUnits::from_parts(parts));
+    let least = |memory_mib, compute| GpuAsk::AtLeast(Least { memory_mib, compute, compute_of: 7 });
+    let slice = |name| GpuAsk::Slice(ProfileName::parse(name).unwrap());
+    play(&[Input::ApplyPolicy(sharing_policy())], 1);
+    play(&[device_job(1, "before-prices", slice("3g.40gb"), None)], 5);
+    play(&[Input::Prices(prices())], 1);
+    play(
+        &[device_job(2, "one", slice("1g.10gb+me"), None), device_job(3, "some", least(20_000, 2), None)],
+        5,
+    );
+    play(&[device_job(4, "side", share(750), None), device_job(5, "apart", share(900), Some("vendor"))], 5);
+    let mut events = play(&[], 1).snapshot();
+    let first_life = leader.state().index();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
+        leader.turn(&[]).unwrap();
+    };
+    let Input::Submit(mut choosy) = device_job(6, "choosy", slice("7g.80gb"), None) else {
+        unreachable!("a job is submitted")
+    };
+    choosy.spec.class = Class::Interactive;
+    choosy.spec.shape.time_slicing = true;
+    choosy.spec.shape.any_of = vec![Alternative { gpus: share(1500), devices: DeviceSetId(0) }];
+    choosy.any_of_devices = vec![String::new()];
+    play(&[Input::Submit(choosy), device_job(7, "four", GpuAsk::Whole(4), None)], 10);
+    let changed = Prices { blocks: Vec::new(), ..prices() };
+    play(&[Input::Prices(changed), device_job(8, "last", GpuAsk::Whole(1), None)], 3700);
+    disk.read(0, &mut |index, record| {
+        if index >= first_life {
+            events.push(codec::decode(&record, "story")?);
+        }
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+fn prices() -> Prices {
+    let pools = || vec![PoolId(0)];
+    let piece =
+        |size, worth| Piece { size: GpuUnits::from_parts(size), pools: pools(), worth, cpu_milli: 1000 };
+    Prices {
+        pieces: vec![piece(3000, 1_000_000), piece(750, 240_000)],
+        blocks: vec![Block { gpus: 4, cpu_milli: 1000, pools: pools(), worth: 20_000 }],
+        core_prices: vec![0, 10, 100],
+    }
+}
+
+fn sharing_policy() -> Policy {
+    let mut policy = rules_policy();
+    policy.digest = "golden devices".into();
+    policy.sharing.domains.push(("vendor".into(), vec![Mode::Mig, Mode::Whole]));
+    policy.sharing.classes[0].tax_max = 150;
+    policy
+}
+
+fn device_job(number: u128, name: &str, gpus: GpuAsk, trust: Option<&str>) -> Input {
+    let Input::Submit(mut submission) = job(number, name, r#"{"duration_ms":3600000}"#) else {
+        unreachable!("a job is submitted")
+    };
+    submission.tenant = "org/a".into();
+    submission.trust = trust.map(str::to_owned);
+    submission.spec.shape.gpus = gpus;
+    Input::Submit(submission)
 }
 
 fn rules_policy() -> Policy {

@@ -177,6 +177,8 @@ pub(crate) enum BenchCommand {
     Victims(VictimsArgs),
     /// What a pool of GPUs cut into slices has to refuse, by where the slices are cut
     Mig(MigArgs),
+    /// How much of a cluster of shared GPUs is given out, on the openb traces
+    Placement(PlacementArgs),
     /// From submission to decision, at a steady rate
     Submit {
         /// Submissions per second
@@ -306,6 +308,47 @@ pub(crate) struct MigArgs {
     pub(crate) decisions: Option<PathBuf>,
 }
 
+/// `wharf bench placement`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Pods arrive one at a time and stay; each is placed once or refused for good. docs/packing.md says what is measured and
+docs/reference/cli.md what stands in the output.
+
+Examples:
+  wharf bench placement --columns all
+  wharf bench placement --trace all --columns all -o json
+  wharf bench placement --trace gpuspec33 --columns seed42 --policy fgd --decisions out.jsonl
+  wharf bench placement --nodes nodes.csv --pods pods.csv.gz --arrivals orders.csv.gz --columns seed42")]
+pub(crate) struct PlacementArgs {
+    /// The directory of the traces [default: ../shared/traces]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) traces: Option<PathBuf>,
+    /// Which of them, separated by commas, or `all`
+    #[arg(long, value_name = "NAMES", default_value = "default")]
+    pub(crate) trace: String,
+    /// The nodes, instead of those in the directory
+    #[arg(long, value_name = "CSV")]
+    pub(crate) nodes: Option<PathBuf>,
+    /// The pods, instead of those in the directory
+    #[arg(long, value_name = "CSV", requires = "arrivals")]
+    pub(crate) pods: Option<PathBuf>,
+    /// The orders of arrival, a column each: rows of the file of pods, from 0
+    #[arg(long, value_name = "CSV", requires = "pods")]
+    pub(crate) arrivals: Option<PathBuf>,
+    /// Which orders, separated by commas, or `all`
+    #[arg(long, value_name = "NAMES", default_value = "seed42")]
+    pub(crate) columns: String,
+    /// Who decides
+    #[arg(long, value_enum, value_name = "NAME", default_value = "wharf")]
+    pub(crate) policy: PlacementPolicy,
+    /// Stop after so many arrivals
+    #[arg(long, value_name = "N")]
+    pub(crate) first: Option<usize>,
+    /// Write every decision, one JSON object a line
+    #[arg(long, value_name = "OUT.jsonl")]
+    pub(crate) decisions: Option<PathBuf>,
+}
+
 /// Where slices are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MigPolicy {
@@ -327,6 +370,35 @@ fn load(word: &str) -> Result<u64, String> {
     }
     let millionths: u64 = format!("{whole}{part:0<6}").parse().map_err(|_| wrong())?;
     if (10_000..=10_000_000).contains(&millionths) { Ok(millionths) } else { Err(wrong()) }
+}
+
+/// Who decides in `wharf bench placement`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlacementPolicy {
+    /// The engine of this program
+    Wharf,
+    /// Fragmentation gradient descent, as published
+    Fgd,
+    /// The least that is left over
+    #[value(name = "bestfit")]
+    BestFit,
+    /// The first node that fits
+    #[value(name = "firstfit")]
+    FirstFit,
+    /// GPUs in use first, then nodes in use
+    Packing,
+}
+
+impl From<PlacementPolicy> for wharf_sim::openb::Policy {
+    fn from(policy: PlacementPolicy) -> Self {
+        match policy {
+            PlacementPolicy::Wharf => Self::Wharf,
+            PlacementPolicy::Fgd => Self::Fgd,
+            PlacementPolicy::BestFit => Self::BestFit,
+            PlacementPolicy::FirstFit => Self::FirstFit,
+            PlacementPolicy::Packing => Self::Packing,
+        }
+    }
 }
 
 /// A decision with a promise.

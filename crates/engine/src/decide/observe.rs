@@ -360,7 +360,7 @@ fn adopt_one(
     let held: Vec<Placement> = running.iter().map(|&(place, _)| place).collect();
     let held_count = held.len();
     into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
-    into.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at }));
+    into.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at, chosen: None }));
     for (place, since) in running {
         into.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
     }

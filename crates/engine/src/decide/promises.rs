@@ -92,7 +92,8 @@ fn one_due(
     match job.phase {
         Phase::Waiting => {
             let attempt = job.past.attempts + 1;
-            Some(Event::Ledger(LedgerEvent::Started { job: id, attempt, tasks, policy, at: now }))
+            let chosen = promise.chosen;
+            Some(Event::Ledger(LedgerEvent::Started { job: id, attempt, tasks, policy, at: now, chosen }))
         }
         Phase::Active => Some(Event::Ledger(LedgerEvent::Grown { job: id, tasks, policy, at: now })),
         // It is moved and has not let go of its old places.

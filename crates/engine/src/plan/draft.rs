@@ -5,12 +5,15 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use crate::catalogue::Mig;
 use crate::cut::{PROFILES_MAX, Weights, count_left};
 use crate::event::Placement;
 use crate::geometry::Layout;
+use crate::job::GpuAsk;
 use crate::ledger::Standing;
+use crate::plan::best::Costs;
 use crate::policy::Policy;
 use crate::rooms::{Drains, Room, Rooms};
 use crate::state::State;
@@ -32,6 +35,7 @@ pub struct Draft<'a> {
     shares: &'a Amounts,
     standings: BTreeMap<TenantId, BTreeMap<Standing, Vec<u64>>>,
     done: Vec<Op>,
+    costs: Option<&'a RefCell<Costs>>,
 }
 
 /// Something that was tried.
@@ -69,7 +73,30 @@ impl<'a> Draft<'a> {
     ) -> Self {
         let used = tree.subtree_use(&tree.own_planned(state));
         let (touched, standings, done) = (Rooms::default(), BTreeMap::new(), Vec::new());
-        Self { state, policy, tree, now, touched, used, shares, standings, done }
+        Self { state, policy, tree, now, touched, used, shares, standings, done, costs: None }
+    }
+
+    /// The same, with what earlier plans worked out of the worth of places.
+    #[must_use]
+    pub fn with_costs(mut self, costs: &'a RefCell<Costs>) -> Self {
+        self.costs = Some(costs);
+        self
+    }
+
+    /// What earlier plans worked out of the worth of places.
+    pub fn costs(&self) -> Option<&'a RefCell<Costs>> {
+        self.costs
+    }
+
+    /// The rooms that are not as in the state, in node order.
+    pub fn touched(&self) -> impl Iterator<Item = (NodeId, &Room)> {
+        self.touched.iter()
+    }
+
+    /// The room of a node, if it is as in the state.
+    pub fn untouched_room(&self, node: NodeId) -> Option<&Room> {
+        let untouched = self.touched.is_empty() || self.touched.get(node).is_none();
+        self.state.ledger.rooms().get(node).filter(|_| untouched)
     }
 
     /// What a tenant would hold with everyone below it, by meter.
@@ -142,7 +169,27 @@ impl<'a> Draft<'a> {
                 *total += u64::from(copies) * count;
             }
         }
-        Weights::new(mig, &[], &left, gpus)
+        Weights::new(mig, &self.slice_demand(pool, mig), &left, gpus)
+    }
+
+    /// How many tasks asked of late for each profile of a pool; a whole GPU is the profile that takes all of it.
+    fn slice_demand(&self, pool: PoolId, mig: &Mig) -> [u64; PROFILES_MAX] {
+        let whole = mig.profiles.iter().position(|profile| profile.slots == mig.axis);
+        let mut demand = [0; PROFILES_MAX];
+        for (typical, tasks) in self.state.demand.shapes() {
+            if !self.state.fleet.set_has_pool(typical.devices, pool) {
+                continue;
+            }
+            let (profile, count) = match typical.gpus {
+                GpuAsk::Whole(count) => (whole, u64::from(count)),
+                GpuAsk::Share(_) => (None, 0),
+                GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => (typical.gpus.profile_on(mig).map(usize::from), 1),
+            };
+            if let Some(asked) = profile.and_then(|profile| demand.get_mut(profile)) {
+                *asked += u64::from(tasks) * count;
+            }
+        }
+        demand
     }
 
     /// Nodes of a pool with GPUs that slices can be cut out of, in no order.

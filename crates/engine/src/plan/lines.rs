@@ -88,9 +88,8 @@ fn all_of(ask: &Ask<'_>, meter: usize) -> u64 {
     ask.charge[meter].saturating_mul(u64::from(ask.tasks))
 }
 
-/// The pass that an ask is in: judged without the own tenant's work that would give way to it.
-pub fn pass(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Pass {
-    let below = below(draft, &standing_of(ask.key));
+/// The pass that an ask is in: judged without the own tenant's work that would give way to it, which is [`below`].
+pub fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
     let within = |at: Line| {
         asked(ask).all(|meter| {
             let used = draft.used(ask.key.tenant)[meter].saturating_sub(below[meter]);

@@ -5,8 +5,10 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use crate::plan::Plan;
+use crate::plan::best::Costs;
 use crate::plan::lines::Pass;
 use crate::state::State;
 use crate::tree::Amounts;
@@ -117,6 +119,8 @@ pub struct Memory {
     refusals: BTreeMap<KindId, Refusal>,
     /// The state and the moment of the last plan.
     last: Option<(u64, Timestamp)>,
+    /// What places cost; a plan reads the state alone, but what it works out here on its way is kept.
+    pub(super) costs: RefCell<Costs>,
 }
 
 impl Memory {

@@ -102,7 +102,7 @@ fn place_everybody(
     mut moving: Vec<Unit>,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
     let before: Mark = draft.mark();
-    let placed = place(draft, ask)?;
+    let own = place(draft, ask)?.tasks;
     moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
     let mut moved = Vec::new();
     for unit in moving {
@@ -111,14 +111,14 @@ fn place_everybody(
         let way = way_of(&unit.steps.first()?.place);
         let tasks = u32::try_from(unit.steps.len()).expect("a gang has at most 16,384 tasks");
         let again = Ask::new(draft.tree, &key, way, tasks);
-        let Some(tasks) = place(draft, &again) else {
+        let Some(placed) = place(draft, &again) else {
             draft.roll_back(before);
             return None;
         };
         draft.count(standing_of(&key), again.total(), true);
-        moved.push(Moved { unit, tasks });
+        moved.push(Moved { unit, tasks: placed.tasks });
     }
-    Some((placed, moved))
+    Some((own, moved))
 }
 
 /// The way in which a task that has a place is met.
@@ -129,7 +129,7 @@ fn way_of(place: &Placement) -> Way {
         None if units >= GpuUnits::WHOLE || place.gpus.count() == 0 => Need::Whole(place.gpus.count()),
         None => Need::Share { units, time_sliced: place.time_sliced },
     };
-    Way { pool, need, tax }
+    Way { pool, need, tax, rank: 0 }
 }
 
 /// True when the pool has as much free as is asked for, in whatever pieces.

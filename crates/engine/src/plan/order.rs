@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 
@@ -57,7 +58,7 @@ pub struct Candidate<'a> {
 /// A pool that a candidate may use.
 struct Choice {
     way: Way,
-    charge: Vec<u64>,
+    charge: Rc<[u64]>,
     refused: bool,
 }
 
@@ -92,7 +93,7 @@ impl<'a> Candidate<'a> {
         let ways = place::ways_of(draft.state, draft.policy, key);
         let usable = ways.filter(|way| more.is_none_or(|more| more.pool == way.pool));
         let choice = |way: Way| {
-            let charge = draft.tree.charge(way.need.units(), key.shape.resources, way.pool);
+            let charge = draft.tree.charge(way.need.units(), key.shape.resources, way.pool).into();
             Choice { way, charge, refused: false }
         };
         let choices: Vec<Choice> = usable.map(choice).collect();
@@ -112,19 +113,30 @@ impl<'a> Candidate<'a> {
             first_task: 0,
             way: choice.way,
             domain: self.more.and_then(|more| more.domain),
-            charge: choice.charge.clone(),
+            charge: Rc::clone(&choice.charge),
         }
     }
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
     pub fn asks(&self, draft: &mut Draft<'_>, turn: Turn) -> Vec<(Ask<'a>, Pass)> {
+        let below = lines::below(draft, &lines::standing_of(self.key));
+        self.judged(draft, turn, &below).collect()
+    }
+
+    /// True when it asks for something in this pass.
+    fn asks_any(&self, draft: &mut Draft<'_>, turn: Turn) -> bool {
+        let below = lines::below(draft, &lines::standing_of(self.key));
+        self.judged(draft, turn, &below).next().is_some()
+    }
+
+    fn judged(&self, draft: &Draft<'_>, turn: Turn, below: &[u64]) -> impl Iterator<Item = (Ask<'a>, Pass)> {
         let open = self.choices.iter().filter(|choice| !choice.refused);
         let asks = open.map(|choice| self.ask(choice));
-        let judged = asks.map(|ask| {
-            let pass = lines::pass(draft, &ask);
+        let judged = asks.map(move |ask| {
+            let pass = lines::pass(draft, &ask, below);
             (ask, pass)
         });
-        judged.filter(|&(_, pass)| pass <= turn.pass).collect()
+        judged.filter(move |&(_, pass)| pass <= turn.pass)
     }
 
     fn rank(&self) -> Inside {
@@ -315,7 +327,7 @@ impl<'a> Queue<'a> {
         let turn = self.turn;
         let open = self.open.get(&tenant)?.iter();
         let mut of_class = open.filter(|(inside, _)| turn.class.is_none_or(|class| inside.class == class));
-        of_class.find(|&&(_, at)| !self.candidates[at].asks(draft, turn).is_empty()).map(|&(_, at)| at)
+        of_class.find(|&&(_, at)| self.candidates[at].asks_any(draft, turn)).map(|&(_, at)| at)
     }
 
     fn best_of(&self, draft: &Draft<'_>, siblings: &[TenantId]) -> Option<usize> {

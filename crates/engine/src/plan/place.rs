@@ -1,20 +1,23 @@
 //! Where tasks go: all that were asked for or none, on GPUs of one model, within one domain where that is asked.
 //!
-//! Each task takes the tightest node that fits, so that large holes stay whole; nodes that nobody is leaving come
-//! first, because work there starts at once. Ties go to the lower id.
+//! Where places have prices, each task takes the place that is missed least ([`best`]). Without prices it takes the
+//! tightest node that fits, so that large holes stay whole. In both, nodes that nobody is leaving come first, because
+//! work there starts at once, and ties go to the lower id.
 //!
 //! Tasks of one gang are alike, and what one of them takes on a node never changes what fits on another. So the
 //! number that fits is a sum over nodes, and a gang fits if that sum is large enough: [`Fit`] keeps it while victims
 //! are taken and spared.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use crate::cut::best_start;
-use crate::event::Placement;
+use crate::event::{Chosen, Field, Placement};
 use crate::geometry::Slice;
 use crate::jobs::KindKey;
 use crate::need::{self, Need, Way};
+use crate::plan::best::{self, Score};
 use crate::plan::draft::{Draft, Step};
 use crate::policy::Policy;
 use crate::rooms::{Drains, GpuRoom, Room, pick_gpus};
@@ -36,13 +39,13 @@ pub struct Ask<'a> {
     /// The domain that the rest of the gang is in.
     pub domain: Option<u32>,
     /// What one task is charged, by meter.
-    pub charge: Vec<u64>,
+    pub charge: Rc<[u64]>,
 }
 
 impl<'a> Ask<'a> {
     /// So many tasks, from the first, wherever the rest of the gang is.
     pub fn new(tree: &Tree, key: &'a KindKey, way: Way, tasks: u32) -> Self {
-        let charge = tree.charge(way.need.units(), key.shape.resources, way.pool);
+        let charge = tree.charge(way.need.units(), key.shape.resources, way.pool).into();
         Self { key, tasks, first_task: 0, way, domain: None, charge }
     }
 
@@ -66,8 +69,28 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// Where everything that was asked for goes.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Each task.
+    pub tasks: Vec<Placement>,
+    /// Why the first of them went where it did, where places have prices.
+    pub chosen: Option<Chosen>,
+    /// How good the place of each is, where places have prices.
+    scores: Vec<Score>,
+}
+
+impl Placed {
+    /// How good it is in all, to be compared with other pools: less is better.
+    pub fn total(&self) -> (bool, Option<Drains>, i64) {
+        let among_gpus = self.scores.iter().any(|score| score.among_gpus);
+        let drains = self.scores.iter().map(|score| score.drains).max();
+        (among_gpus, drains, self.scores.iter().map(|score| score.lost).sum())
+    }
+}
+
 /// Places everything that is asked for on the draft, or leaves the draft as it was.
-pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Vec<Placement>> {
+pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Placed> {
     let Some(level) = ask.key.topology.gang_within else {
         return place_all(draft, ask, &|_| true);
     };
@@ -86,6 +109,33 @@ pub fn ways_of<'a>(
 ) -> impl Iterator<Item = Way> + use<'a> {
     let domain = state.tenants.trust(key.trust);
     need::ways(&state.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok)
+}
+
+/// Places everything that one of the asks, alike but for the pool, asks for, where it is missed least.
+pub fn place_where_best<'b, 'a>(
+    draft: &mut Draft<'_>,
+    asks: &[&'b Ask<'a>],
+) -> Option<(&'b Ask<'a>, Placed)> {
+    let first = asks.first()?;
+    let is_slice = matches!(first.way.need, Need::Slice { .. });
+    if first.tasks == 1 && first.key.topology.gang_within.is_none() && !is_slice {
+        let pools: Vec<PoolId> = asks.iter().map(|ask| ask.pool()).collect();
+        let found = best::find(draft, first, &pools, &|_| true)?;
+        let ask = asks.iter().find(|ask| ask.pool() == found.pool).expect("it was looked for in these pools");
+        let task = put(draft, ask, first.first_task, Found::on(found.node, found.gpus));
+        let (chosen, scores) = (Some(found.chosen), alloc::vec![found.score]);
+        return Some((ask, Placed { tasks: alloc::vec![task], chosen, scores }));
+    }
+    let mark = draft.mark();
+    let mut tried = Vec::new();
+    for ask in asks {
+        if let Some(placed) = place(draft, ask) {
+            tried.push((placed.total(), *ask));
+            draft.roll_back(mark);
+        }
+    }
+    let (_, ask) = tried.into_iter().min_by_key(|(total, ask)| (*total, ask.pool()))?;
+    Some((ask, place(draft, ask).expect("it was placed a moment ago")))
 }
 
 /// The domain of a level that a node is in.
@@ -173,18 +223,16 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
 }
 
 /// All that is asked for, or the draft as it was.
-fn place_all(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    within: &dyn Fn(NodeId) -> bool,
-) -> Option<Vec<Placement>> {
+fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<Placed> {
     let mark = draft.mark();
-    let numbers = ask.first_task..ask.first_task + ask.tasks;
-    let placed: Option<Vec<Placement>> = numbers.map(|task| place_task(draft, ask, task, within)).collect();
-    if placed.is_none() {
-        draft.roll_back(mark);
+    let mut placed = Placed { tasks: Vec::new(), chosen: None, scores: Vec::new() };
+    for task in ask.first_task..ask.first_task + ask.tasks {
+        if !place_task(draft, ask, task, within, &mut placed) {
+            draft.roll_back(mark);
+            return None;
+        }
     }
-    placed
+    Some(placed)
 }
 
 fn place_task(
@@ -192,9 +240,26 @@ fn place_task(
     ask: &Ask<'_>,
     task: u32,
     within: &dyn Fn(NodeId) -> bool,
-) -> Option<Placement> {
-    let found = find_place(draft, ask, within)?;
-    let Way { pool, need, tax } = ask.way;
+    placed: &mut Placed,
+) -> bool {
+    let is_slice = matches!(ask.way.need, Need::Slice { .. });
+    let found = if draft.state.demand.tables().is_some() && !is_slice {
+        best::find(draft, ask, &[ask.pool()], within).map(|found| {
+            placed.scores.push(found.score);
+            Found { chosen: Some(found.chosen), ..Found::on(found.node, found.gpus) }
+        })
+    } else {
+        find_place(draft, ask, within)
+    };
+    let Some(found) = found else { return false };
+    placed.chosen = placed.chosen.or(found.chosen);
+    placed.tasks.push(put(draft, ask, task, found));
+    true
+}
+
+/// A task takes a place on the draft.
+fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: Found) -> Placement {
+    let Way { pool, need, tax, .. } = ask.way;
     let place = Placement {
         task,
         node: found.node,
@@ -206,7 +271,7 @@ fn place_task(
         tax,
     };
     draft.take(ask.step(place));
-    Some(place)
+    place
 }
 
 /// A place for one task.
@@ -214,17 +279,18 @@ struct Found {
     node: NodeId,
     gpus: GpuMask,
     slice: Option<Slice>,
+    chosen: Option<Chosen>,
 }
 
 impl Found {
     fn on(node: NodeId, gpus: GpuMask) -> Self {
-        Self { node, gpus, slice: None }
+        Self { node, gpus, slice: None, chosen: None }
     }
 
     fn on_gpu(node: NodeId, at: u8, slice: Option<Slice>) -> Self {
         let mut gpus = GpuMask::default();
         gpus.insert(usize::from(at));
-        Self { node, gpus, slice }
+        Self { node, gpus, slice, chosen: None }
     }
 }
 
@@ -294,17 +360,31 @@ fn find_slice(
         draft.room(node).is_some_and(|room| (room.leaving > 0) == (drains == Drains::Yes)) && allowed(node)
     };
     let weights = draft.slice_weights(ask.pool(), mig);
-    let mut best: Option<(u64, (NodeId, u8), u8)> = None;
+    let mut best: Vec<(u64, (NodeId, u8), u8)> = Vec::new();
     for layout in draft.layouts(ask.pool()) {
         let Some((lost, start)) = best_start(mig, layout, profile, &weights) else { continue };
-        if best.is_some_and(|(least, ..)| lost > least) {
+        if best.get(1).is_some_and(|&(least, ..)| lost > least) {
             continue;
         }
-        let gpu = draft.with_layout(ask.pool(), layout).find(|&(node, _)| here(node));
-        let found = gpu.map(|gpu| (lost, gpu, start));
-        best = [best, found].into_iter().flatten().min();
+        let gpus = draft.with_layout(ask.pool(), layout).filter(|&(node, _)| here(node));
+        best.extend(gpus.take(2).map(|gpu| (lost, gpu, start)));
+        best.sort_unstable();
+        best.truncate(2);
     }
-    best.map(|(_, (node, at), start)| Found::on_gpu(node, at, Some(Slice { profile, start })))
+    let &(lost, (node, at), start) = best.first()?;
+    let chosen = Some(chosen(lost, best.get(1).map(|&(lost, (node, _), _)| (lost, node))));
+    Some(Found { chosen, ..Found::on_gpu(node, at, Some(Slice { profile, start })) })
+}
+
+/// Why a slice is cut where it is.
+fn chosen(lost: u64, second: Option<(u64, NodeId)>) -> Chosen {
+    let by = match second {
+        None => Field::Only,
+        Some((other, _)) if other != lost => Field::Cut,
+        Some(_) => Field::Node,
+    };
+    let cost = |lost: u64| i64::try_from(lost).unwrap_or(i64::MAX);
+    Chosen { by, cost: cost(lost), runner_up: second.map(|(lost, node)| (node, cost(lost))) }
 }
 
 /// How many tasks of a kind a room could take.

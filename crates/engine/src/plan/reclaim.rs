@@ -76,6 +76,10 @@ pub(super) fn make_room(
     settled: &Settled,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Vec<Taken>> {
+    let tree = draft.tree;
+    if !tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
+        return None;
+    }
     let rights = rights(draft, ask, asker);
     let mut search = Search::new(draft, victims, ask, asker, settled, rights);
     let found = search.run();

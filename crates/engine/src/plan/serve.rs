@@ -3,16 +3,18 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
-use crate::event::{Eviction, Placement, Why};
+use crate::event::{Chosen, Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
 use crate::need::Way;
+use crate::plan::best::Costs;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
-use crate::plan::place::{Ask, domain_of, place, ways_of};
+use crate::plan::place::{Ask, Placed, domain_of, place, place_where_best, ways_of};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
@@ -44,6 +46,8 @@ struct Begun {
     /// So many of them start together.
     together: usize,
     how: How,
+    /// Why the first of them goes where it does.
+    chosen: Option<Chosen>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,6 +100,7 @@ impl Settled {
 struct Met {
     way: Way,
     tasks: Vec<Placement>,
+    chosen: Option<Chosen>,
     taken: Vec<Taken>,
     moved: Vec<Moved>,
 }
@@ -108,9 +113,10 @@ pub(super) fn all<'a>(
     shares: &'a Amounts,
     kinds: &[KindId],
     kept_back: &'a BTreeMap<JobId, Allowance>,
+    costs: &'a RefCell<Costs>,
     now: Timestamp,
 ) -> Served<'a> {
-    let draft = Draft::on(state, policy, tree, shares, now);
+    let draft = Draft::on(state, policy, tree, shares, now).with_costs(costs);
     let candidates = kinds.iter().filter_map(|&kind| candidate(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
     let mut served = Served {
@@ -254,12 +260,31 @@ impl<'a> Served<'a> {
     }
 
     fn by_what_is_free(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        if self.draft.state.demand.tables().is_some() {
+            return self.by_worth(asks);
+        }
         asks.iter().find_map(|(ask, _)| {
             if lines::limit_passed(&self.draft, ask).is_some() {
                 return None;
             }
-            let tasks = place(&mut self.draft, ask)?;
-            Some((ask.clone(), Met { way: ask.way, tasks, taken: Vec::new(), moved: Vec::new() }))
+            let Placed { tasks, chosen, .. } = place(&mut self.draft, ask)?;
+            Some((ask.clone(), Met { way: ask.way, tasks, chosen, taken: Vec::new(), moved: Vec::new() }))
+        })
+    }
+
+    /// Alternatives in order; of each the pools in the better pass first; among those, wherever the place is missed
+    /// least.
+    fn by_worth(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        let passes = [Pass::WithinGuarantee, Pass::WithinFairShare, Pass::Surplus];
+        asks.chunk_by(|(one, _), (other, _)| one.way.rank == other.way.rank).find_map(|alike| {
+            passes.into_iter().find_map(|pass| {
+                let open = alike.iter().filter(|(_, of)| *of == pass).map(|(ask, _)| ask);
+                let open: Vec<&Ask<'a>> =
+                    open.filter(|ask| lines::limit_passed(&self.draft, ask).is_none()).collect();
+                let (ask, Placed { tasks, chosen, .. }) = place_where_best(&mut self.draft, &open)?;
+                let met = Met { way: ask.way, tasks, chosen, taken: Vec::new(), moved: Vec::new() };
+                Some((ask.clone(), met))
+            })
         })
     }
 
@@ -282,7 +307,7 @@ impl<'a> Served<'a> {
                 self.draft.roll_back(mark);
                 return None;
             }
-            Some((ask.clone(), Met { way: ask.way, tasks, taken: Vec::new(), moved }))
+            Some((ask.clone(), Met { way: ask.way, tasks, chosen: None, taken: Vec::new(), moved }))
         })
     }
 
@@ -295,13 +320,13 @@ impl<'a> Served<'a> {
             let asker = self.asker(at, *pass);
             let (draft, victims) = (&mut self.draft, &mut self.victims);
             let taken = make_room(draft, victims, ask, asker, &self.settled, &mut self.ripens_at)?;
-            if let Some(tasks) = place(draft, ask) {
-                return Some((ask.clone(), Met { way: ask.way, tasks, taken, moved: Vec::new() }));
+            if let Some(Placed { tasks, chosen, .. }) = place(draft, ask) {
+                return Some((ask.clone(), Met { way: ask.way, tasks, chosen, taken, moved: Vec::new() }));
             }
             let settled = self.settled.with_leaving(taken.iter().map(|taken| victims.get(taken.unit).job));
             let placed = place_by_moving(draft, ask, asker, &settled, &mut self.ripens_at);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
-            Some((ask.clone(), Met { way: ask.way, tasks, taken, moved }))
+            Some((ask.clone(), Met { way: ask.way, tasks, chosen: None, taken, moved }))
         })
     }
 
@@ -334,6 +359,7 @@ impl<'a> Served<'a> {
             tasks: Vec::new(),
             together: met.tasks.len(),
             how,
+            chosen: met.chosen,
         });
         begun.tasks.extend(met.tasks);
         self.settled.given.insert(job);
@@ -384,7 +410,12 @@ impl<'a> Served<'a> {
             let unit = moved.unit.clone();
             touched.push(unit.standing.tenant);
             self.withdraw(unit.job);
-            let begun = Begun { tasks: moved.tasks.clone(), together: moved.tasks.len(), how: How::Moves };
+            let begun = Begun {
+                tasks: moved.tasks.clone(),
+                together: moved.tasks.len(),
+                how: How::Moves,
+                chosen: None,
+            };
             self.begun.insert(unit.job, begun);
             self.settled.given.insert(unit.job);
             self.order.push(unit.job);
@@ -426,15 +457,15 @@ impl<'a> Served<'a> {
             .map(|leaving| leaving.unit.job)
             .collect();
         for job in whole {
-            if let Some(tasks) = self.another_place(job) {
-                let begun = Begun { together: tasks.len(), tasks, how: How::Moves };
+            if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
+                let begun = Begun { together: tasks.len(), tasks, how: How::Moves, chosen };
                 self.begun.insert(job, begun);
                 self.order.push(job);
             }
         }
     }
 
-    fn another_place(&mut self, id: JobId) -> Option<Vec<Placement>> {
+    fn another_place(&mut self, id: JobId) -> Option<Placed> {
         let job = self.draft.state.jobs.get(id).expect("who has to leave is a live job");
         let key = Box::new(KindKey::of(&job.spec));
         let ways: Vec<Way> = ways_of(self.draft.state, self.draft.policy, &key).collect();
@@ -444,9 +475,9 @@ impl<'a> Served<'a> {
             if gates.iter().any(Option::is_some) {
                 return None;
             }
-            let tasks = place(&mut self.draft, &ask)?;
+            let placed = place(&mut self.draft, &ask)?;
             self.draft.count(lines::standing_of(&key), ask.total(), true);
-            Some(tasks)
+            Some(placed)
         })
     }
 
@@ -479,7 +510,7 @@ impl<'a> Served<'a> {
             let clear =
                 |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
             let (together, rest) = begun.tasks.split_at(begun.together);
-            let (job, mut tasks) = (*job, begun.tasks.clone());
+            let (job, mut tasks, chosen) = (*job, begun.tasks.clone(), begun.chosen);
             if begun.how != How::Moves
                 && together.iter().all(clear)
                 && self.passes_no_limit(job, together, &mut used_now)
@@ -490,10 +521,10 @@ impl<'a> Served<'a> {
                     |place: &&Placement| clear(place) && self.passes_no_limit(job, &[**place], &mut used_now);
                 tasks.extend(rest.iter().filter(startable));
                 let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks });
+                list.push(Start { job, tasks, chosen });
                 continue;
             }
-            plan.promises.push(Start { job, tasks });
+            plan.promises.push(Start { job, tasks, chosen });
         }
         let (promised, held): (Vec<Leaving>, Vec<Leaving>) =
             self.evictions.into_iter().partition(|leaving| leaving.unit.promised);

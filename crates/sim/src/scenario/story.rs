@@ -109,6 +109,7 @@ impl Story {
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
                 Event::Promises(event) => Some(self.promise(event)),
+                Event::Demand(_) => None,
             };
             self.lines.extend(sentence);
         }
@@ -474,6 +475,7 @@ pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NotPreemptible => "NotPreemptible".to_owned(),
         Rejection::Gap { .. } => "Gap".to_owned(),
         Rejection::Stale => "Stale".to_owned(),
+        Rejection::BadPrices => "BadPrices".to_owned(),
         Rejection::NothingToDo => "NothingToDo".to_owned(),
     }
 }

@@ -1,0 +1,185 @@
+//! Open nodes grouped by what their worth depends on: nodes of one profile are equally good, so a search looks at
+//! profiles instead of nodes.
+//!
+//! Each profile has a slot in its pool, dense, with a stamp that is never used twice: what a planner remembers of a slot
+//! holds while the stamp is the same. Slots depend on the order of events and are no part of what makes two indexes equal.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::rooms::{Drains, Room};
+use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, TrustId};
+
+/// What a room's worth depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Profile {
+    /// The pool of its GPUs.
+    pub pool: PoolId,
+    /// Whether tasks leave.
+    pub drains: Drains,
+    /// Thousandths of a core that are free.
+    pub cpu_milli: u64,
+    /// What is left of its GPUs, most first; nothing at the end.
+    gpus: [Left; GpuMask::MAX],
+}
+
+/// What is left of one GPU, and who may have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Left {
+    /// So much.
+    pub units: GpuUnits,
+    /// Only these; anybody where nobody holds any of it.
+    pub trust: Option<TrustId>,
+    /// Whether they take turns.
+    pub time_sliced: bool,
+}
+
+impl Left {
+    /// True when a task of this trust domain, which takes turns or does not, could have so much of it.
+    pub fn has(&self, units: GpuUnits, trust: TrustId, time_sliced: bool) -> bool {
+        let ours = |holder: TrustId| holder == trust && self.time_sliced == time_sliced;
+        self.units >= units && self.trust.is_none_or(ours)
+    }
+}
+
+impl Profile {
+    /// The profile of a room; none where no new work may come.
+    pub fn of(room: &Room) -> Option<Self> {
+        if !room.open {
+            return None;
+        }
+        let mut gpus = [Left::default(); GpuMask::MAX];
+        let mut count = 0;
+        for gpu in &room.gpus {
+            let units = gpu.left_undivided();
+            if units > GpuUnits::ZERO {
+                gpus[count] = Left { units, trust: gpu.trust, time_sliced: gpu.time_sliced };
+                count += 1;
+            }
+        }
+        gpus[..count].sort_unstable_by(|a, b| b.cmp(a));
+        Some(Self { pool: room.pool, drains: room.drains(), cpu_milli: room.free().cpu_milli, gpus })
+    }
+
+    /// What is left of its GPUs, most first.
+    pub fn gpus(&self) -> impl Iterator<Item = &Left> {
+        self.gpus.iter().take_while(|left| left.units > GpuUnits::ZERO)
+    }
+
+    /// How many GPUs nobody holds.
+    pub fn idle(&self) -> u32 {
+        let idle = self.gpus().filter(|left| left.trust.is_none()).count();
+        u32::try_from(idle).expect("a node has at most 16 GPUs")
+    }
+}
+
+/// What a search needs of a slot at first.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// Never used twice; 0 while the slot is empty.
+    pub stamp: u64,
+    /// The first of its nodes.
+    pub first: NodeId,
+    /// Whether tasks leave.
+    pub drains: Drains,
+}
+
+/// The slots of one pool.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    heads: Vec<Head>,
+    members: Vec<Option<(Profile, BTreeSet<NodeId>)>>,
+    empty: Vec<usize>,
+}
+
+impl Slots {
+    /// Every slot, also empty ones.
+    pub fn heads(&self) -> &[Head] {
+        &self.heads
+    }
+
+    /// The profile of a slot that is not empty.
+    pub fn profile(&self, slot: usize) -> &Profile {
+        &self.members[slot].as_ref().expect("a slot with a stamp has a profile").0
+    }
+
+    /// The nodes of a slot, in order.
+    pub fn nodes(&self, slot: usize) -> impl Iterator<Item = NodeId> {
+        self.members[slot].iter().flat_map(|(_, nodes)| nodes).copied()
+    }
+}
+
+/// The profiles of a fleet.
+#[derive(Clone, Debug, Default)]
+pub struct Profiles {
+    slot_of: BTreeMap<Profile, usize>,
+    pools: Vec<Slots>,
+    stamps: u64,
+}
+
+impl PartialEq for Profiles {
+    fn eq(&self, other: &Self) -> bool {
+        let contents = |profiles: &Self| -> Vec<(Profile, Vec<NodeId>)> {
+            let nodes = |(profile, &slot): (&Profile, &usize)| {
+                (*profile, profiles.pools[profile.pool.index()].nodes(slot).collect())
+            };
+            profiles.slot_of.iter().map(nodes).collect()
+        };
+        contents(self) == contents(other)
+    }
+}
+
+impl Eq for Profiles {}
+
+impl Profiles {
+    /// The slots of a pool, if it has any.
+    pub fn pool(&self, pool: PoolId) -> Option<&Slots> {
+        self.pools.get(pool.index())
+    }
+
+    /// A node has this profile now.
+    pub(crate) fn insert(&mut self, profile: Profile, node: NodeId) {
+        if self.pools.len() <= profile.pool.index() {
+            self.pools.resize_with(profile.pool.index() + 1, Slots::default);
+        }
+        let slots = &mut self.pools[profile.pool.index()];
+        if let Some(&slot) = self.slot_of.get(&profile) {
+            let (_, nodes) = slots.members[slot].as_mut().expect("a profile has members");
+            nodes.insert(node);
+            slots.heads[slot].first = slots.heads[slot].first.min(node);
+            return;
+        }
+        self.stamps += 1;
+        let head = Head { stamp: self.stamps, first: node, drains: profile.drains };
+        let members = Some((profile, BTreeSet::from([node])));
+        let slot = match slots.empty.pop() {
+            Some(slot) => {
+                slots.heads[slot] = head;
+                slots.members[slot] = members;
+                slot
+            }
+            None => {
+                slots.heads.push(head);
+                slots.members.push(members);
+                slots.heads.len() - 1
+            }
+        };
+        self.slot_of.insert(profile, slot);
+    }
+
+    /// A node no longer has this profile.
+    pub(crate) fn remove(&mut self, profile: &Profile, node: NodeId) {
+        let slot = *self.slot_of.get(profile).expect("an open node has a profile");
+        let slots = &mut self.pools[profile.pool.index()];
+        let (_, nodes) = slots.members[slot].as_mut().expect("a profile has members");
+        assert!(nodes.remove(&node), "a node is listed with its profile");
+        if let Some(&first) = nodes.first() {
+            slots.heads[slot].first = first;
+            return;
+        }
+        slots.heads[slot].stamp = 0;
+        slots.members[slot] = None;
+        slots.empty.push(slot);
+        self.slot_of.remove(profile);
+    }
+}
