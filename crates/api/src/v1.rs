@@ -18,14 +18,14 @@ use wharf_engine::units::GpuUnits;
 pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
 };
-pub use fleet::{GpuList, GpuView, Health, NodeList, NodeReply, NodeView};
+pub use fleet::{GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply, NodeView};
 pub use job::{
     BlockerView, Explanation, FunnelStage, JobList, JobReply, JobState, JobView, LeavingStep, LeavingView,
-    PlacementView, PlanView, PromiseView, Submitted, VerdictView, VerdictWord,
+    PlacementView, PlanView, PromiseView, SliceView, Submitted, TaskUseView, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};
-pub use summary::{DecisionTimes, JobCount, JournalView, PoolView, QueueRow, Summary};
+pub use summary::{DecisionTimes, JobCount, JournalView, ModeCounts, PoolView, QueueRow, Summary};
 pub use tenant::{LineView, TenantList, TenantView};
 
 /// A whole answer of the API.

@@ -246,7 +246,7 @@ Examples:
   wharf explain job/lab/nlp/llama-70b  by tenant and name
   wharf explain tenant/lab/nlp
   wharf explain node/n1
-  wharf explain gpu/n1:3
+  wharf explain gpu/n1:3               how it is divided, and what could still be cut out of it
   wharf explain eviction/18234         who had to leave for whom, by which rule, at what price
   wharf explain model/h100             its slots, its profiles, and every layout that is full")]
 pub(crate) struct ExplainArgs {
@@ -325,6 +325,7 @@ pub(crate) enum Listed {
 Examples:
   wharf get jobs --tenant lab/nlp --state waiting
   wharf get nodes -o wide
+  wharf get gpus n1                    how each GPU is divided, and what is left of it
   wharf get jobs -o name | xargs -n1 wharf cancel
   wharf get tenants -o wide            with what each has borrowed and lent
   wharf get evictions --tenant lab/nlp --limit 20
@@ -336,6 +337,9 @@ pub(crate) struct GetArgs {
     /// What to list
     #[arg(value_enum, value_name = "WHAT")]
     pub(crate) what: Listed,
+    /// Only of this node (gpus)
+    #[arg(value_name = "NODE")]
+    pub(crate) node: Option<String>,
     /// How it is written
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: ListFormat,

@@ -13,14 +13,16 @@ pub(crate) mod policy;
 pub(crate) mod submit;
 
 mod ask;
+mod axis;
 mod beside;
 mod eviction;
 mod verdict;
 
 use wharf_api::client::Client;
-use wharf_api::v1::{Code, JobView, PlacementView, Problem};
+use wharf_api::v1::{Code, JobView, PlacementView, Problem, SliceView};
+use wharf_engine::policy::Mode;
 
-use crate::numbers::{counted, indexes};
+use crate::numbers::{counted, indexes, mib, number, percent_tenths};
 use crate::output::{Paint, Tone};
 
 /// The most placements that are listed; a gang of thousands is read by programs.
@@ -65,22 +67,47 @@ fn places(placements: &[PlacementView]) -> Option<String> {
     })
 }
 
-/// Where one task is: `n1 (GPUs 0-7)`, `n1 (0.25 of GPU 3)`.
+/// Where one task is: `n1 (GPUs 0-7)`, `n1 (0.25 of GPU 3)`, `n1 (2g.20gb of GPU 3)`.
 fn place(place: &PlacementView) -> String {
-    let PlacementView { task: _, node, gpus, share } = place;
+    let PlacementView { task: _, node, gpus, share, enforced: _, slice, memory_mib: _, tax: _ } = place;
     let list = indexes(gpus);
     match gpus.len() {
         0 => node.clone(),
-        1 if *share < 1.0 => format!("{node} ({} of GPU {list})", crate::numbers::number(*share)),
+        1 if slice.is_some() || *share < 1.0 => {
+            let part = slice.as_ref().map_or_else(|| number(*share), |slice| slice.profile.clone());
+            format!("{node} ({part} of GPU {list})")
+        }
         1 => format!("{node} (GPU {list})"),
         _ => format!("{node} (GPUs {list})"),
     }
 }
 
+/// Where one task is and how it is kept apart there: `n3 GPU 2, MIG 2g.20gb at slot 4, 19.5 GiB, expected tax 0.9 %`,
+/// `n3 GPU 1, MPS 0.25 with at most 19.0 GiB, tax up to 30 %`.
+fn place_in_full(told: &PlacementView) -> String {
+    let PlacementView { task: _, node, gpus, share, enforced, slice, memory_mib, tax } = told;
+    let list = indexes(gpus);
+    let memory = memory_mib.map(|_| mib(*memory_mib).replace("GiB", " GiB"));
+    let tax = percent_tenths(*tax);
+    if let Some(slice) = slice {
+        let memory = memory.map_or_else(String::new, |memory| format!(", {memory}"));
+        let SliceView { profile, start } = slice;
+        return format!("{node} GPU {list}, MIG {profile} at slot {start}{memory}, expected tax {tax}");
+    }
+    let how = match enforced {
+        Mode::Whole | Mode::Mig => return place(told),
+        Mode::Mps => "MPS",
+        Mode::TimeSlicing => "time-slicing",
+    };
+    let memory = memory.map_or_else(String::new, |memory| format!(" with at most {memory}"));
+    format!("{node} GPU {list}, {how} {}{memory}, tax up to {tax}", number(*share))
+}
+
 /// One line per task, as far as they fit on a screen.
 fn place_lines(placements: &[PlacementView]) -> Vec<String> {
     let shown = placements.iter().take(PLACEMENTS_SHOWN_MAX);
-    let mut lines: Vec<String> = shown.map(|one| format!("task {:<4} {}", one.task, place(one))).collect();
+    let mut lines: Vec<String> =
+        shown.map(|one| format!("task {:<4} {}", one.task, place_in_full(one))).collect();
     let hidden = placements.len().saturating_sub(PLACEMENTS_SHOWN_MAX);
     if hidden > 0 {
         lines.push(format!("and {hidden} more; -o json has all"));
@@ -114,6 +141,14 @@ mod tests {
         assert_eq!(places(&[placed(0, "n1", &[0, 1, 2, 3], 1.0)]).unwrap(), "n1 (GPUs 0-3)");
         assert_eq!(places(&[placed(0, "n1", &[3], 0.25)]).unwrap(), "n1 (0.25 of GPU 3)");
         assert_eq!(places(&[placed(0, "n1", &[], 1.0), placed(1, "n1", &[], 1.0)]).unwrap(), "n1");
+        let mut told = placed(0, "n3", &[1], 0.25);
+        (told.enforced, told.memory_mib, told.tax) = (Mode::Mps, Some(19_456), 0.3);
+        assert_eq!(place_in_full(&told), "n3 GPU 1, MPS 0.25 with at most 19.0 GiB, tax up to 30 %");
+        told.enforced = Mode::Mig;
+        (told.slice, told.tax) = (Some(SliceView { profile: "2g.20gb".into(), start: 4 }), 0.009);
+        let sliced = "n3 GPU 1, MIG 2g.20gb at slot 4, 19.0 GiB, expected tax 0.9 %";
+        assert_eq!(place_in_full(&told), sliced);
+        assert_eq!(place(&told), "n3 (2g.20gb of GPU 1)");
         let gang: Vec<PlacementView> =
             (0..20).map(|task| placed(task, &format!("n{task}"), &[0], 1.0)).collect();
         assert_eq!(places(&gang).unwrap(), "n0 (GPU 0) and 19 more nodes");

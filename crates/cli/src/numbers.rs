@@ -73,6 +73,16 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// Memory in MiB as GiB with one decimal, where it is known: `19.5GiB`.
+pub(crate) fn mib(amount: Option<u32>) -> String {
+    amount.map_or_else(|| UNKNOWN.to_owned(), |mib| format!("{:.1}GiB", f64::from(mib) / 1024.0))
+}
+
+/// A share of 1 as a percentage with at most one decimal: `0.9 %`.
+pub(crate) fn percent_tenths(share: f64) -> String {
+    format!("{} %", tenths(share * 100.0))
+}
+
 /// Thousandths of a core as cores.
 pub(crate) fn cores(milli: u64) -> String {
     tenths(float(milli) / 1000.0)

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::action::Action;
-use wharf_engine::input::{ObservedNode, Report};
-use wharf_engine::units::Timestamp;
+use wharf_engine::input::{ObservedNode, Report, TaskRef};
+use wharf_engine::units::{Timestamp, Uid};
 
 use crate::disk::Term;
 
@@ -47,14 +47,36 @@ pub struct WorldReport {
 }
 
 /// What a device really does, beside what it is handed out for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Share of time in which at least one warp was active on an SM, in thousandths; `None` when unknown.
     pub sm_active_milli: Option<u32>,
+    /// Memory in use, in MiB; `None` when unknown.
+    pub memory_used_mib: Option<u32>,
 }
 
-/// Samples by node name, one per GPU in index order.
-pub type Samples = BTreeMap<String, Vec<Sample>>;
+/// What a task that runs really does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskSample {
+    /// SM_ACTIVE of what it was given, in thousandths; `None` when unknown, as on a GPU that others use undivided too.
+    pub sm_active_milli: Option<u32>,
+    /// Memory of each of its GPUs that it uses, in MiB; `None` when unknown.
+    pub memory_used_mib: Option<u32>,
+    /// The most that it may use, in MiB; `None` when unknown.
+    pub memory_limit_mib: Option<u32>,
+}
+
+/// What devices and tasks really do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// By node name, one per GPU in index order.
+    pub gpus: BTreeMap<String, Vec<Sample>>,
+    /// Of tasks that run.
+    pub tasks: BTreeMap<TaskRef, TaskSample>,
+    /// How often tasks of a job were killed because they used more memory than they may, where they were; `None` for
+    /// a world that does not count.
+    pub ooms: Option<BTreeMap<Uid, u32>>,
+}
 
 /// A world that did not answer. The next turn tries again.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +114,6 @@ pub trait World {
         Duration::ZERO
     }
 
-    /// What the devices really do now.
+    /// What the devices and tasks really do now.
     fn samples(&self) -> Samples;
 }

@@ -18,7 +18,7 @@ use crate::units::{
 };
 
 /// What later versions added is left out while it says nothing: what an older version wrote keeps its hash.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

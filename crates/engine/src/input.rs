@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::Slice;
 use crate::job::{GpuAsk, Spec, Topology};
 use crate::need::Refused;
-use crate::policy::Policy;
+use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
 use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
 use crate::verdict::Shortfall;
@@ -158,6 +158,9 @@ pub struct ObservedGpu {
     pub rail: u8,
     /// `false`: not to be used.
     pub healthy: bool,
+    /// How it is divided now. It stays so when nobody is on it, until work comes that needs it otherwise.
+    #[serde(default, skip_serializing_if = "crate::event::is_default")]
+    pub mode: Mode,
 }
 
 /// One attempt at one task of one job: what actions and observations are about.

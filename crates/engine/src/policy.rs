@@ -205,10 +205,11 @@ impl Default for Preemption {
 }
 
 /// How tasks that share a GPU are kept apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// They do not share: each has GPUs of its own.
+    #[default]
     Whole,
     /// Each has a slice with its own memory and compute.
     Mig,

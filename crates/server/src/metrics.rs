@@ -3,6 +3,8 @@
 //! Gauges are read off the committed state when somebody looks, so they can never disagree with it. A device whose
 //! use is not known has no `used` series: absent is not zero.
 
+mod devices;
+
 use std::sync::PoisonError;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -13,6 +15,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use wharf_api::v1::Rule;
 use wharf_controller::turn::{Evictions, Glance};
+use wharf_controller::world::Samples;
 use wharf_engine::job::Class;
 use wharf_engine::jobs::Phase;
 
@@ -65,11 +68,31 @@ pub enum Metric {
     Promises,
     /// Lines of tenants in GPUs.
     TenantGpus,
+    /// SM_ACTIVE of one GPU.
+    GpuSmActive,
+    /// Memory of one GPU in use.
+    GpuMemoryUsed,
+    /// How one GPU is divided.
+    GpuMode,
+    /// SM_ACTIVE of one task.
+    TaskSmActive,
+    /// Memory that one task uses.
+    TaskMemoryUsed,
+    /// The most memory that one task may use.
+    TaskMemoryLimit,
+    /// What one task loses by sharing.
+    TaskTax,
+    /// Out-of-memory kills of one job.
+    JobOoms,
+    /// Out-of-memory kills.
+    Ooms,
+    /// Series that are left out.
+    SeriesLeftOut,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 31] = [
         Self::GpusTotal,
         Self::GpusHealthy,
         Self::GpusAllocated,
@@ -91,6 +114,16 @@ impl Metric {
         Self::Evictions,
         Self::Promises,
         Self::TenantGpus,
+        Self::GpuSmActive,
+        Self::GpuMemoryUsed,
+        Self::GpuMode,
+        Self::TaskSmActive,
+        Self::TaskMemoryUsed,
+        Self::TaskMemoryLimit,
+        Self::TaskTax,
+        Self::JobOoms,
+        Self::Ooms,
+        Self::SeriesLeftOut,
     ];
 
     /// Its name, as it is registered; counters get `_total` when they are shown.
@@ -117,6 +150,16 @@ impl Metric {
             Self::Evictions => "wharf_evictions",
             Self::Promises => "wharf_promises",
             Self::TenantGpus => "wharf_tenant_gpus",
+            Self::GpuSmActive => "wharf_gpu_sm_active",
+            Self::GpuMemoryUsed => "wharf_gpu_memory_used_bytes",
+            Self::GpuMode => "wharf_gpu_mode",
+            Self::TaskSmActive => "wharf_task_sm_active",
+            Self::TaskMemoryUsed => "wharf_task_memory_used_bytes",
+            Self::TaskMemoryLimit => "wharf_task_memory_limit_bytes",
+            Self::TaskTax => "wharf_task_tax",
+            Self::JobOoms => "wharf_job_ooms",
+            Self::Ooms => "wharf_ooms",
+            Self::SeriesLeftOut => "wharf_series_left_out",
         }
     }
 
@@ -151,6 +194,28 @@ impl Metric {
             Self::Promises => "Jobs whose places are set aside until those who leave them are gone",
             Self::TenantGpus => {
                 "GPUs of a tenant with everyone below it, by resource and line; absent where a line is unlimited"
+            }
+            Self::GpuSmActive => "SM_ACTIVE of a GPU, from 0 to 1; absent where it is not known",
+            Self::GpuMemoryUsed => "Memory of a GPU in use; absent where it is not known",
+            Self::GpuMode => "1 for the way in which a GPU is divided: whole, mig, mps or time-slicing",
+            Self::TaskSmActive => {
+                "SM_ACTIVE of what a task was given, from 0 to 1; absent where it cannot be told apart from what others do"
+            }
+            Self::TaskMemoryUsed => {
+                "Memory of each of its GPUs that a task uses; absent where it is not known"
+            }
+            Self::TaskMemoryLimit => {
+                "The most memory of each of its GPUs that a task may use; absent where it is not known"
+            }
+            Self::TaskTax => "Throughput that a task is expected to lose by sharing, from 0 to 1",
+            Self::JobOoms => {
+                "Tasks of a live job that were killed because they used more memory than they may; only jobs with any"
+            }
+            Self::Ooms => {
+                "Tasks that were killed because they used more memory than they may, as far as the fleet remembers"
+            }
+            Self::SeriesLeftOut => {
+                "GPUs and tasks that have no series of their own because there are too many"
             }
         }
     }
@@ -193,7 +258,11 @@ type Floats<L> = Family<L, Gauge<f64, std::sync::atomic::AtomicU64>>;
 /// The text of `/metrics`.
 pub fn render(glance: &Glance<'_>, decisions: &Decisions, policy_error: bool) -> String {
     let mut registry = Registry::default();
-    fleet(&mut registry, glance);
+    let samples = glance.world.samples();
+    fleet(&mut registry, glance, &samples);
+    devices::gpus(&mut registry, glance, &samples);
+    devices::tasks(&mut registry, glance, &samples);
+    devices::ooms(&mut registry, glance, &samples);
     jobs(&mut registry, glance);
     evictions(&mut registry, glance);
     lines(&mut registry, glance);
@@ -204,15 +273,14 @@ pub fn render(glance: &Glance<'_>, decisions: &Decisions, policy_error: bool) ->
     text
 }
 
-fn fleet(registry: &mut Registry, glance: &Glance<'_>) {
-    let samples = glance.world.samples();
+fn fleet(registry: &mut Registry, glance: &Glance<'_>, samples: &Samples) {
     let families =
         [Metric::GpusTotal, Metric::GpusHealthy, Metric::GpusAllocated, Metric::GpusUsed].map(|metric| {
             let family = Floats::<Model>::default();
             registry.register(metric.name(), metric.help(), family.clone());
             family
         });
-    for pool in pools(glance.state, &samples) {
+    for pool in pools(glance.state, samples) {
         let label = Model { model: pool.model };
         let values = [Some(pool.gpus.into()), Some(pool.healthy.into()), Some(pool.allocated), pool.used_sm];
         for (family, value) in families.iter().zip(values) {

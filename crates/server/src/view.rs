@@ -1,13 +1,14 @@
 //! The state as the API shows it.
 
+pub(crate) mod gpu;
+
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{
-    BlockerView, FunnelStage, GpuView, Health, JobState, JobView, NodeView, PlacementView, VerdictView,
-    VerdictWord, gpus, thousandths,
+    BlockerView, FunnelStage, JobState, JobView, NodeView, PlacementView, VerdictView, VerdictWord, gpus,
+    thousandths,
 };
 use wharf_controller::world::Samples;
-use wharf_engine::catalogue;
 use wharf_engine::event::{Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
 use wharf_engine::job::GpuAsk;
@@ -94,6 +95,10 @@ pub(crate) fn placement(state: &State, place: &Placement) -> PlacementView {
         node: node.to_owned(),
         gpus: place.gpus.indexes().map(|gpu| u32::try_from(gpu).unwrap_or_default()).collect(),
         share: gpus(place.units_each),
+        enforced: place.enforced(),
+        slice: place.slice.and_then(|slice| gpu::slice(state, place.pool, slice)),
+        memory_mib: state.memory_mib(place).filter(|_| place.gpus.count() > 0),
+        tax: thousandths(place.tax.into()),
     }
 }
 
@@ -159,8 +164,10 @@ pub(crate) fn node(state: &State, id: NodeId, node: &Node, samples: &Samples) ->
     let held: u64 = room.into_iter().flat_map(|room| &room.gpus).map(|gpu| gpu.held.parts()).sum();
     let free = room.map(wharf_engine::rooms::Room::free).unwrap_or_default();
     let facts = &node.facts;
-    let active: Option<Vec<u32>> =
-        samples.get(&facts.name).and_then(|gpus| gpus.iter().map(|sample| sample.sm_active_milli).collect());
+    let active: Option<Vec<u32>> = samples
+        .gpus
+        .get(&facts.name)
+        .and_then(|gpus| gpus.iter().map(|sample| sample.sm_active_milli).collect());
     let levels = facts
         .domains
         .iter()
@@ -189,51 +196,8 @@ pub(crate) fn mean(milli: &[u32]) -> Option<f64> {
     Some(thousandths(sum / count))
 }
 
-fn count(length: usize) -> u32 {
+pub(crate) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
-}
-
-/// Every GPU as the API shows it.
-pub(crate) fn all_gpus(state: &State, samples: &Samples) -> Vec<GpuView> {
-    let mut jobs: BTreeMap<(NodeId, usize), Vec<String>> = BTreeMap::new();
-    for (id, holding) in state.ledger.holdings() {
-        let path = |job: &Job| format!("{}/{}", state.tenants.path(job.spec.tenant), job.spec.name);
-        let name = state.jobs.get(id).map_or_else(|| "?".to_owned(), path);
-        for task in holding.tasks.iter().filter(|task| task.holds()) {
-            for gpu in task.place.gpus.indexes() {
-                jobs.entry((task.place.node, gpu)).or_default().push(name.clone());
-            }
-        }
-    }
-    let mut all = Vec::new();
-    for (id, node) in state.fleet.nodes() {
-        let model = state.fleet.model(node.facts.pool);
-        let of_node = samples.get(&node.facts.name);
-        for (index, gpu) in node.facts.gpus.iter().enumerate() {
-            let room = state.ledger.rooms().get(id).and_then(|room| room.gpus.get(index));
-            let sample = of_node.and_then(|gpus| gpus.get(index)).and_then(|sample| sample.sm_active_milli);
-            all.push(GpuView {
-                node: node.facts.name.clone(),
-                index: count(index),
-                model: model.to_owned(),
-                memory_gb: catalogue::model(model).map(|model| model.memory_gb),
-                island: gpu.island,
-                health: health(node, gpu.healthy),
-                allocated: room.map_or(0.0, |room| gpus(room.held)),
-                jobs: jobs.remove(&(id, index)).unwrap_or_default(),
-                sm_active: sample.map(|milli| thousandths(milli.into())),
-            });
-        }
-    }
-    all
-}
-
-fn health(node: &Node, healthy: bool) -> Health {
-    match (node.facts.up, healthy) {
-        (false, _) => Health::Unknown,
-        (true, true) => Health::Healthy,
-        (true, false) => Health::Failed,
-    }
 }
 
 /// What a job asks for in all, as a number of GPUs.

@@ -9,16 +9,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
+use wharf_api::file::job::parse_job;
 use wharf_api::file::policy::default_policy_files;
 use wharf_api::v1::Code;
 use wharf_controller::disk::Term;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
-use wharf_controller::world::{NodeReport, Sample, Samples, World, WorldFault, WorldReport};
+use wharf_controller::world::{NodeReport, Sample, Samples, TaskSample, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode};
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode, TaskRef};
 use wharf_engine::policy::{Policy, Tenant};
-use wharf_engine::units::Timestamp;
+use wharf_engine::units::{Resources, Timestamp, Uid};
 use wharf_server::desk::Decisions;
 use wharf_server::metrics::{Metric, render};
 
@@ -133,13 +134,17 @@ fn rendered() -> String {
     let mut controller = Controller::open(MemoryDisk::new(), OneGpu, Settings::default()).unwrap();
     let policy = Policy { tenants: vec![Tenant::without_lines("lab")], ..Policy::default() };
     controller.turn(&[Input::ApplyPolicy(policy)]).unwrap();
+    let job = parse_job("a job", "{name: a, tenant: lab, gpus: 1}").unwrap().submission(JOB);
+    controller.turn(&[Input::Submit(Box::new(job))]).unwrap();
     let mut times = Histogram::new(3).unwrap();
     times.record(1).unwrap();
     let decisions: Decisions = Arc::new(Mutex::new(times));
     render(&controller.glance(), &decisions, false)
 }
 
-/// A world with one GPU that reports its use, and nothing to do.
+const JOB: Uid = Uid(7);
+
+/// A world with one GPU that reports its use and that of the one task on it.
 struct OneGpu;
 
 impl World for OneGpu {
@@ -158,6 +163,7 @@ impl World for OneGpu {
             up: true,
             model: "h100".into(),
             gpus,
+            capacity: Resources { cpu_milli: 64_000, memory: 1 << 40, pods: 100, ..Resources::default() },
             ..ObservedNode::default()
         };
         let report = NodeReport { node, labels: BTreeMap::new(), taints: Vec::new() };
@@ -177,6 +183,16 @@ impl World for OneGpu {
     }
 
     fn samples(&self) -> Samples {
-        BTreeMap::from([("n1".to_owned(), vec![Sample { sm_active_milli: Some(500) }])])
+        let sample = Sample { sm_active_milli: Some(500), memory_used_mib: Some(1024) };
+        let task = TaskSample {
+            sm_active_milli: Some(500),
+            memory_used_mib: Some(1024),
+            memory_limit_mib: Some(4096),
+        };
+        Samples {
+            gpus: BTreeMap::from([("n1".to_owned(), vec![sample])]),
+            tasks: BTreeMap::from([(TaskRef { uid: JOB, task: 0, attempt: 1 }, task)]),
+            ooms: Some(BTreeMap::from([(JOB, 1)])),
+        }
     }
 }

@@ -21,6 +21,9 @@ pub struct Behaviour {
     /// How long it takes to end when it is stopped.
     #[serde(default)]
     pub stop_ms: u64,
+    /// The memory of each GPU that it uses, in MiB; a part of what it may where absent.
+    #[serde(default)]
+    pub memory_mib: Option<u32>,
 }
 
 impl Default for Behaviour {
@@ -32,6 +35,7 @@ impl Default for Behaviour {
             checkpoint_ms: 2_000,
             checkpoint_fails: false,
             stop_ms: 0,
+            memory_mib: None,
         }
     }
 }
@@ -45,6 +49,7 @@ struct Payload {
     checkpoint_ms: Option<u64>,
     checkpoint: Option<String>,
     stop_ms: Option<u64>,
+    memory_mib: Option<u32>,
 }
 
 impl Behaviour {
@@ -66,6 +71,7 @@ impl Behaviour {
             checkpoint_ms: said.checkpoint_ms.unwrap_or(2_000),
             checkpoint_fails: said.checkpoint.as_deref() == Some("fail"),
             stop_ms: said.stop_ms.unwrap_or(0),
+            memory_mib: said.memory_mib,
         }
     }
 
@@ -86,6 +92,20 @@ impl Behaviour {
         let salt = (now.0 / 10_000) ^ u64::try_from(gpu).unwrap_or_default();
         let wobble = u32::try_from(mix(task.uid, salt) % 200).unwrap_or_default();
         (self.sm_active_milli * (900 + wobble) / 1000).min(1000)
+    }
+}
+
+impl Behaviour {
+    /// The memory of each GPU that it wants, in MiB: what was said, or four to nine tenths of what it may.
+    pub fn memory_wanted(&self, uid: Uid, limit_mib: Option<u32>) -> Option<u32> {
+        let usual = |limit: u32| u64::from(limit) * (400 + mix(uid, 3) % 500) / 1000;
+        self.memory_mib.or_else(|| u32::try_from(usual(limit_mib?)).ok())
+    }
+
+    /// How long after its start a task that wants more memory than it may is killed: a few seconds of loading.
+    pub fn out_of_memory(&self, task: TaskRef, limit_mib: Option<u32>) -> Option<Millis> {
+        let beyond = self.memory_mib? > limit_mib?;
+        beyond.then(|| Millis(2_000 + mix(task.uid, u64::from(task.task) ^ 4) % 4_000))
     }
 }
 

@@ -16,7 +16,7 @@ use wharf_engine::action::Action;
 use wharf_engine::input::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
-use crate::fleet::{Progress, Saved, SimFleet, SimTask};
+use crate::fleet::{Device, Progress, Saved, SimFleet, SimTask};
 
 /// Far more reports than a process makes in its life.
 const GENERATIONS_PER_LIFE: u64 = 1 << 32;
@@ -109,7 +109,8 @@ impl FileWorld {
             (SimFleet::restore(saved), clock.now())
         } else {
             found(&mut file, &founding.name, wall_ms).map_err(fail)?;
-            (SimFleet::new(wall_ms, founding.nodes, Timestamp(wall_ms)), Timestamp(wall_ms))
+            let fleet = SimFleet::new(wall_ms, founding.nodes, Timestamp(wall_ms));
+            (fleet.with_devices(wall_ms), Timestamp(wall_ms))
         };
         let checkpoints = Checkpoints::beside(&file, path).map_err(fail)?;
         let mut opened =
@@ -140,6 +141,10 @@ impl FileWorld {
         for &uid in &changed.progress {
             let body = Some(json(&self.fleet.progress(uid)));
             put(&saving, "progress", &json(&uid), body)?;
+        }
+        for name in &changed.devices {
+            let known = self.fleet.node(name).map(|_| json(&self.fleet.devices(name)));
+            put(&saving, "device", name, known)?;
         }
         let (generation, term) = (self.fleet.generation(), self.fleet.term());
         let Clock { wall_ms, world, speed } = self.clock;
@@ -212,7 +217,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     // The fleet survives the death of a process, which is what it is there to show; the power cut of a real
     // machine takes a simulated fleet with it.
     file.pragma_update(None, "synchronous", "NORMAL")?;
-    for table in ["meta", "node", "task", "progress"] {
+    for table in ["meta", "node", "task", "progress", "device"] {
         file.execute(
             &format!("CREATE TABLE IF NOT EXISTS {table} (key TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID"),
             [],
@@ -267,14 +272,19 @@ fn load(file: &Connection) -> Result<Option<(Saved, Clock)>, Anything> {
     let nodes: BTreeMap<String, NodeReport> = rows(file, "node", |key| Ok(key.to_owned()))?;
     let tasks: BTreeMap<TaskRef, SimTask> = rows(file, "task", |key| Ok(serde_json::from_str(key)?))?;
     let progress: BTreeMap<Uid, Progress> = rows(file, "progress", |key| Ok(serde_json::from_str(key)?))?;
+    let devices: BTreeMap<String, Vec<Device>> = rows(file, "device", |key| Ok(key.to_owned()))?;
+    let id = number("id")?;
     let saved = Saved {
-        id: number("id")?,
+        id,
         generation: number("generation")?,
         term: number("term")?,
         now: Timestamp(number("now")?),
         nodes: nodes.into_values().collect(),
         tasks,
         progress,
+        devices,
+        // A file from before devices were simulated becomes one with: they are as what runs needs them.
+        devices_seed: Some(id),
     };
     Ok(Some((saved, clock)))
 }

@@ -4,19 +4,29 @@
 //! it. Time moves only by [`SimFleet::advance`], and what ends, ends at its own moment however late that is
 //! noticed, so an outage of the control plane changes nobody's run time. What ended is kept until acknowledged.
 
+mod device;
+mod nodes;
+mod occupancy;
+mod partition;
+mod report;
+mod sampling;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::disk::Term;
-use wharf_controller::world::{NodeReport, Sample, Samples, WorldReport};
+use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
-use wharf_engine::input::{Exit, ObservedTask, Report, Scope, Submission, TaskRef, TaskStatus};
+use wharf_engine::input::{Exit, Submission, TaskRef, TaskStatus};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
 use crate::behaviour::Behaviour;
 
+use occupancy::Occupancy;
+use partition::Partition;
+
+pub use device::{Change, Device, Operation, Step, Want};
 pub use task::{Progress, SimTask};
 
 /// How long a refused attempt is remembered, so that a start that arrives late does not run. Longer than any
@@ -41,7 +51,11 @@ pub struct SimFleet {
     ended: BTreeSet<TaskRef>,
     /// `over` is pruned when it has grown to this.
     over_len_max: usize,
-    held: BTreeMap<String, Vec<u64>>,
+    /// Who is on each GPU, by node.
+    occupied: BTreeMap<String, Vec<Occupancy>>,
+    partition: Partition,
+    /// How often each job ran out of memory.
+    ooms: BTreeMap<Uid, u32>,
     /// Nodes that are up and start nothing.
     hung: BTreeSet<String>,
     unreported: Changes,
@@ -54,6 +68,8 @@ pub(crate) struct Changes {
     pub(crate) nodes: BTreeSet<String>,
     pub(crate) tasks: BTreeSet<TaskRef>,
     pub(crate) progress: BTreeSet<Uid>,
+    /// Nodes whose devices changed; that alone is nothing to report.
+    pub(crate) devices: BTreeSet<String>,
 }
 
 impl Changes {
@@ -71,12 +87,15 @@ pub(crate) struct Saved {
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) tasks: BTreeMap<TaskRef, SimTask>,
     pub(crate) progress: BTreeMap<Uid, Progress>,
+    pub(crate) devices: BTreeMap<String, Vec<Device>>,
+    pub(crate) devices_seed: Option<u64>,
 }
 
 impl SimFleet {
     /// A fleet of idle nodes.
     pub fn new(id: u64, nodes: Vec<NodeReport>, now: Timestamp) -> Self {
-        let held = nodes.iter().map(|node| (node.node.name.clone(), vec![0; node.node.gpus.len()])).collect();
+        let empty = |node: &NodeReport| vec![Occupancy::default(); node.node.gpus.len()];
+        let occupied = nodes.iter().map(|node| (node.node.name.clone(), empty(node))).collect();
         let nodes: BTreeMap<_, _> = nodes.into_iter().map(|node| (node.node.name.clone(), node)).collect();
         let names: BTreeSet<String> = nodes.keys().cloned().collect();
         Self {
@@ -91,7 +110,9 @@ impl SimFleet {
             timers: BTreeSet::new(),
             ended: BTreeSet::new(),
             over_len_max: OVER_LEN_MIN,
-            held,
+            occupied,
+            partition: Partition::default(),
+            ooms: BTreeMap::new(),
             hung: BTreeSet::new(),
             unreported: Changes { nodes: names.clone(), ..Changes::default() },
             unsaved: Changes { nodes: names, ..Changes::default() },
@@ -100,9 +121,11 @@ impl SimFleet {
 
     /// A fleet as it was saved.
     pub(crate) fn restore(saved: Saved) -> Self {
-        let Saved { id, generation, term, now, nodes, tasks, progress } = saved;
+        let Saved { id, generation, term, now, nodes, tasks, progress, devices, devices_seed } = saved;
         let mut fleet = Self::new(id, nodes, now);
         (fleet.generation, fleet.term, fleet.progress) = (generation, term, progress);
+        let ooms = fleet.progress.iter().filter(|(_, progress)| progress.ooms > 0);
+        fleet.ooms = ooms.map(|(&uid, progress)| (uid, progress.ooms)).collect();
         (fleet.unsaved, fleet.unreported) = (Changes::default(), Changes::default());
         for (task, known) in tasks {
             if known.is_over() {
@@ -113,7 +136,11 @@ impl SimFleet {
             fleet.tasks.insert(task, known);
             fleet.set_timer(task);
         }
-        fleet
+        fleet.partition.devices = devices;
+        match devices_seed {
+            Some(seed) => fleet.with_devices(seed),
+            None => fleet,
+        }
     }
 
     /// What changed since it was last saved.
@@ -166,15 +193,23 @@ impl SimFleet {
         if !self.unreported.is_empty() {
             return Some(self.now);
         }
-        self.timers.first().map(|&(at, _)| at)
+        self.next_timer()
+    }
+
+    fn next_timer(&self) -> Option<Timestamp> {
+        let of_tasks = self.timers.first().map(|&(at, _)| at);
+        [of_tasks, self.next_device_timer()].into_iter().flatten().min()
     }
 
     /// Lets time pass: what is due happens at its own moment.
     pub fn advance(&mut self, to: Timestamp) {
-        while let Some(&(at, task)) = self.timers.first().filter(|&&(at, _)| at <= to) {
-            self.timers.remove(&(at, task));
+        while let Some(at) = self.next_timer().filter(|&at| at <= to) {
             self.now = self.now.max(at);
-            self.timer(task, at);
+            if self.next_device_timer().is_some_and(|of_device| of_device <= at) {
+                self.device_timer();
+            } else if let Some((at, task)) = self.timers.pop_first() {
+                self.timer(task, at);
+            }
         }
         self.now = self.now.max(to);
     }
@@ -233,9 +268,11 @@ impl SimFleet {
     }
 
     fn start(&mut self, task: TaskRef, place: &StartTask, job: &Submission) {
-        if self.tasks.contains_key(&task) {
-            // Who asks again has not heard the answer.
-            self.changed(task);
+        if let Some(known) = self.tasks.get(&task) {
+            // Who asks again has not heard the answer; while devices are made ready there is none.
+            if known.since.is_some() || known.is_over() {
+                self.changed(task);
+            }
             return;
         }
         if self.hung.contains(&place.node) {
@@ -244,57 +281,75 @@ impl SimFleet {
         let late = self.over.get(&(task.uid, task.task)).is_some_and(|&(attempt, _)| task.attempt <= attempt);
         let node_up = self.nodes.get(&place.node).is_some_and(|node| node.node.up);
         let refused = late || !node_up || !self.has_room(place);
-        let since = (!refused).then_some(self.now);
         let exit = if late { Exit::Stopped } else { Exit::Lost };
         let status = if refused { TaskStatus::Ended { exit, at: self.now } } else { TaskStatus::Running };
-        let base_ms = self.work_to_resume(task);
-        let behaviour = Behaviour::of(job);
         let started = SimTask {
             node: place.node.clone(),
             gpus: place.gpus,
             units_each: place.units_each,
             slice: place.slice,
             enforced: place.enforced,
-            since,
+            memory_mib: place.memory_mib,
+            since: None,
             status,
-            ends: since.and_then(|since| behaviour.true_end(since, base_ms)),
+            ends: None,
             answers: None,
             reported_in: 0,
-            base_ms,
-            behaviour,
+            base_ms: 0,
+            runs_out: false,
+            behaviour: Behaviour::of(job),
             job: Some(job.clone()),
         };
         if refused {
             self.ended.insert(task);
-        } else {
-            self.hold(&started, true);
+            self.tasks.insert(task, started);
+            self.changed(task);
+            return;
         }
+        self.hold(&started, true);
+        let ready = self.prepare(task, &started);
+        let (node, gpus) = (started.node.clone(), started.gpus);
         self.tasks.insert(task, started);
+        self.unsaved.tasks.insert(task);
+        if ready {
+            self.begin(task, self.now);
+        } else {
+            gpus.indexes().for_each(|gpu| self.work(&node, gpu, self.now));
+        }
+    }
+
+    /// Its devices are ready: it runs.
+    fn begin(&mut self, task: TaskRef, at: Timestamp) {
+        let base_ms = self.work_to_resume(task, at);
+        let known = self.tasks.get_mut(&task).expect("what begins was started");
+        known.base_ms = base_ms;
+        known.since = Some(at);
+        known.set_end(task, at);
         self.set_timer(task);
         self.changed(task);
     }
 
     /// A task that joins others of its attempt goes on where they are; else the job resumes what was saved.
-    fn work_to_resume(&self, task: TaskRef) -> u64 {
+    fn work_to_resume(&self, task: TaskRef, at: Timestamp) -> u64 {
         let of_job = self.tasks.range(all_of(task.uid));
         let beside = of_job.filter(|(other, known)| other.attempt == task.attempt && !known.is_over());
-        let furthest = beside.map(|(_, known)| known.work_at(self.now)).max().unwrap_or_default();
+        let furthest = beside.map(|(_, known)| known.work_at(at)).max().unwrap_or_default();
         self.progress(task.uid).saved_ms.max(furthest)
     }
 
-    /// A node refuses a device that is in use: an old attempt may still run there.
+    /// A node refuses a device that is in use, or that cannot be divided like that: an old attempt may still run there.
     fn has_room(&self, place: &StartTask) -> bool {
-        let held = &self.held[&place.node];
-        place.gpus.indexes().all(|gpu| {
-            held.get(gpu).is_some_and(|held| held + place.units_each.parts() <= GpuUnits::WHOLE.parts())
-        })
+        let mig = self.mig_of(&place.node);
+        let gpus = &self.occupied[&place.node];
+        let one_if_sliced = place.slice.is_none() || place.gpus.count() == 1;
+        let allows = |gpu: usize| gpus.get(gpu).is_some_and(|gpu| gpu.allows(place, mig));
+        one_if_sliced && place.gpus.indexes().all(allows)
     }
 
     fn hold(&mut self, task: &SimTask, more: bool) {
-        let Some(held) = self.held.get_mut(&task.node) else { return };
+        let Some(gpus) = self.occupied.get_mut(&task.node) else { return };
         for gpu in task.gpus.indexes() {
-            let parts = task.units_each.parts();
-            held[gpu] = if more { held[gpu] + parts } else { held[gpu] - parts };
+            if more { gpus[gpu].come(task) } else { gpus[gpu].go(task) }
         }
     }
 
@@ -304,8 +359,10 @@ impl SimFleet {
             of_attempt.filter(|(_, known)| !known.is_over()).map(|(&task, _)| task).collect();
         let all = running.iter().all(|task| tasks.contains(&task.task));
         let asked = running.into_iter().filter(|task| tasks.contains(&task.task));
-        // The coordinator, which is the first task, speaks for all ranks; a task that goes alone, for itself.
-        for task in asked.take(if all { 1 } else { usize::MAX }) {
+        let mut asked: Vec<TaskRef> = asked.collect();
+        asked.sort_by_key(|task| self.tasks[task].since.is_none());
+        // The coordinator, which is the first task that runs, speaks for all ranks; a task that goes alone, for itself.
+        for task in asked.into_iter().take(if all { 1 } else { usize::MAX }) {
             let known = self.tasks.get_mut(&task).expect("it was just found");
             if known.answers.is_some() {
                 continue;
@@ -330,7 +387,8 @@ impl SimFleet {
             return;
         }
         // It is killed at the deadline.
-        let at = (self.now + Millis(known.behaviour.stop_ms)).min(deadline).max(self.now);
+        let takes = if known.since.is_some() { known.behaviour.stop_ms } else { 0 };
+        let at = (self.now + Millis(takes)).min(deadline).max(self.now);
         if at == self.now {
             self.end(task, Exit::Stopped, at);
             return;
@@ -351,12 +409,14 @@ impl SimFleet {
             units_each: GpuUnits::ZERO,
             slice: None,
             enforced: Mode::Whole,
+            memory_mib: None,
             since: None,
             status: TaskStatus::Ended { exit: Exit::Stopped, at: self.now },
             ends: None,
             answers: None,
             reported_in: 0,
             base_ms: 0,
+            runs_out: false,
             behaviour: Behaviour::default(),
             job: None,
         };
@@ -369,12 +429,24 @@ impl SimFleet {
         let mut known = self.tasks.remove(&task).expect("what ends was running");
         self.hold(&known, false);
         known.status = TaskStatus::Ended { exit, at };
+        if known.runs_out && exit == Exit::Failed {
+            self.count_oom(task.uid);
+        }
+        self.release(task, &known, at);
+        let ran = known.since.is_some();
         self.tasks.insert(task, known);
-        if exit != Exit::Succeeded {
+        if exit != Exit::Succeeded && ran {
             self.lose_unsaved(task, at);
         }
         self.note_over(task);
         self.changed(task);
+    }
+
+    fn count_oom(&mut self, uid: Uid) {
+        let progress = self.progress.entry(uid).or_default();
+        progress.ooms += 1;
+        self.ooms.insert(uid, progress.ooms);
+        self.unsaved.progress.insert(uid);
     }
 
     fn note_over(&mut self, task: TaskRef) {
@@ -423,149 +495,6 @@ impl SimFleet {
             self.over.retain(|_, (_, at)| at.0 >= recent);
             self.over_len_max = OVER_LEN_MIN.max(2 * self.over.len());
         }
-    }
-
-    /// A node goes down. Its tasks die with it, unless it is only out of reach.
-    pub fn fail_node(&mut self, name: &str, tasks_die: bool) {
-        let Some(node) = self.nodes.get_mut(name).filter(|node| node.node.up) else { return };
-        node.node.up = false;
-        self.node_changed(name);
-        if tasks_die {
-            self.kill(|task| task.node == name);
-        }
-    }
-
-    /// A node goes on with what runs on it and starts nothing more.
-    pub fn hang_node(&mut self, name: &str) {
-        self.hung.insert(name.to_owned());
-    }
-
-    /// A node comes back, with what still runs on it.
-    pub fn heal_node(&mut self, name: &str) {
-        self.hung.remove(name);
-        let Some(node) = self.nodes.get_mut(name).filter(|node| !node.node.up) else { return };
-        node.node.up = true;
-        self.node_changed(name);
-        let on_it = self.tasks.iter().filter(|(_, task)| task.node == name);
-        self.unreported.tasks.extend(on_it.map(|(task, _)| *task).collect::<Vec<_>>());
-    }
-
-    /// A node becomes another: labels, taints, health, what others use, fewer GPUs. Tasks on GPUs that are gone die.
-    pub fn change_node(&mut self, name: &str, how: impl FnOnce(&mut NodeReport)) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
-        how(node);
-        let gpus = node.node.gpus.len();
-        self.kill(|task| task.node == name && task.gpus.indexes().any(|gpu| gpu >= gpus));
-        self.held.entry(name.to_owned()).or_default().resize(gpus, 0);
-        self.node_changed(name);
-    }
-
-    /// A node leaves, with everything on it.
-    pub fn remove_node(&mut self, name: &str) {
-        self.kill(|task| task.node == name);
-        if self.nodes.remove(name).is_some() {
-            self.held.remove(name);
-            self.node_changed(name);
-        }
-    }
-
-    /// A node joins.
-    pub fn add_node(&mut self, node: NodeReport) {
-        let name = node.node.name.clone();
-        self.held.insert(name.clone(), vec![0; node.node.gpus.len()]);
-        self.nodes.insert(name.clone(), node);
-        self.node_changed(&name);
-    }
-
-    fn kill(&mut self, which: impl Fn(&SimTask) -> bool) {
-        let doomed = self.tasks.iter().filter(|(_, task)| !task.is_over() && which(task));
-        for task in doomed.map(|(task, _)| *task).collect::<Vec<_>>() {
-            self.end(task, Exit::Lost, self.now);
-        }
-    }
-
-    fn node_changed(&mut self, name: &str) {
-        self.unreported.nodes.insert(name.to_owned());
-        self.unsaved.nodes.insert(name.to_owned());
-    }
-
-    /// What changed since the last report; `None` when nothing did.
-    pub fn changes(&mut self) -> Option<WorldReport> {
-        if self.unreported.is_empty() {
-            return None;
-        }
-        let since = self.generation;
-        let changed = std::mem::take(&mut self.unreported);
-        self.generation += 1;
-        let nodes = changed.nodes.iter().filter_map(|name| self.nodes.get(name).cloned()).collect();
-        let tasks = changed.tasks.iter().filter_map(|task| self.observe(*task, false)).collect();
-        let mut report = self.report(Some(since), nodes, tasks);
-        let gone = changed.nodes.into_iter().filter(|name| !self.nodes.contains_key(name));
-        report.report.nodes_gone = gone.collect();
-        Some(report)
-    }
-
-    /// Everything there is.
-    pub fn list(&mut self) -> WorldReport {
-        self.unreported = Changes::default();
-        self.generation += 1;
-        let nodes = self.nodes.values().cloned().collect();
-        let all: Vec<TaskRef> = self.tasks.keys().copied().collect();
-        let tasks = all.into_iter().filter_map(|task| self.observe(task, true)).collect();
-        self.report(None, nodes, tasks)
-    }
-
-    fn report(&self, since: Option<u64>, nodes: Vec<NodeReport>, tasks: Vec<ObservedTask>) -> WorldReport {
-        let (world, generation) = (self.id, self.generation);
-        let (scope, nodes_gone) = (Scope::All, Vec::new());
-        let report = Report { scope, world, since, generation, nodes: Vec::new(), nodes_gone, tasks };
-        WorldReport { report, nodes }
-    }
-
-    /// A task as it can be seen: one on a node that is down cannot.
-    fn observe(&mut self, task: TaskRef, with_job: bool) -> Option<ObservedTask> {
-        let known = self.tasks.get_mut(&task)?;
-        let hidden = !known.is_over() && self.nodes.get(&known.node).is_some_and(|node| !node.node.up);
-        if hidden {
-            return None;
-        }
-        known.reported_in = self.generation;
-        self.unsaved.tasks.insert(task);
-        Some(ObservedTask {
-            task,
-            node: known.node.clone(),
-            gpus: known.gpus,
-            units_each: known.units_each,
-            slice: known.slice,
-            time_sliced: known.enforced == Mode::TimeSlicing,
-            since: known.since,
-            status: known.status,
-            job: known.job.clone().filter(|_| with_job && !known.is_over()),
-        })
-    }
-
-    /// What every device really does now, by what runs on it.
-    pub fn samples(&self) -> Samples {
-        let mut active: BTreeMap<&str, Vec<Option<u32>>> = BTreeMap::new();
-        for (name, node) in &self.nodes {
-            // A node that cannot be reached tells nothing, which is not the same as zero.
-            let idle = node.node.up.then_some(0);
-            active.insert(name, vec![idle; node.node.gpus.len()]);
-        }
-        for (task, known) in self.tasks.iter().filter(|(_, known)| !known.is_over()) {
-            let Some(gpus) = active.get_mut(known.node.as_str()) else { continue };
-            for gpu in known.gpus.indexes() {
-                let share = known.units_each.parts().min(3000);
-                let milli = u64::from(known.behaviour.sm_active_now(*task, gpu, self.now)) * share / 3000;
-                let slot = &mut gpus[gpu];
-                *slot = slot.map(|sum| (sum + u32::try_from(milli).unwrap_or(1000)).min(1000));
-            }
-        }
-        let sample = |sm_active_milli| Sample { sm_active_milli };
-        active
-            .into_iter()
-            .map(|(name, gpus)| (name.to_owned(), gpus.into_iter().map(sample).collect()))
-            .collect()
     }
 
     /// Tasks that run now.

@@ -246,6 +246,7 @@ fn gpus(like: &Template, islands_before: u32) -> Vec<ObservedGpu> {
             pcie_root: small(index / 2),
             rail: small(index),
             healthy: true,
+            ..ObservedGpu::default()
         }
     };
     (0..like.gpus).map(gpu).collect()

@@ -158,6 +158,9 @@ pub struct Simulate {
     /// Whether it can save its work when asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Saves>,
+    /// The memory of each GPU that it really uses, in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u32>,
 }
 
 /// How a simulated job answers when it is asked to save its work.
@@ -484,7 +487,7 @@ fn work(keys: &Map<'_>) -> Result<Work, Fault> {
     if let Some(payload) = payload {
         return Err(payload.fault("is given together with simulate").allowed("one of the two"));
     }
-    let inner = simulate.map(&["duration", "sm_active", "fail_after", "checkpoint"])?;
+    let inner = simulate.map(&["duration", "sm_active", "fail_after", "checkpoint", "memory"])?;
     let busy =
         |field: Field<'_>| field.thousandths(0..=1000, "a number from 0 to 1 with at most three decimals");
     let saves = |field: Field<'_>| Ok([Saves::Ok, Saves::Fail][field.word(&["ok", "fail"])?]);
@@ -493,6 +496,7 @@ fn work(keys: &Map<'_>) -> Result<Work, Fault> {
         sm_active_milli: optional(&inner, "sm_active", busy)?,
         fail_after: optional(&inner, "fail_after", |field| field.duration(Millis(0)))?,
         checkpoint: optional(&inner, "checkpoint", saves)?,
+        memory_mib: optional(&inner, "memory", |field| mebibytes(&field))?,
     }))
 }
 

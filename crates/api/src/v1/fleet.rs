@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use wharf_engine::policy::Mode;
+
+use super::SliceView;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,37 @@ pub struct GpuView {
     pub jobs: Vec<String>,
     /// How busy it really is, from 0 to 1; `null` where that is not known.
     pub sm_active: Option<f64>,
+    /// How it is divided now.
+    #[serde(default)]
+    pub mode: Mode,
+    /// The slices that are handed out of it, by start.
+    #[serde(default)]
+    pub slices: Vec<HeldSliceView>,
+    /// How much of it could still be handed out, to whoever may share it, from 0 to 1.
+    #[serde(default)]
+    pub free: f64,
+    /// The trust domain that alone may have more of it, while somebody uses it undivided.
+    #[serde(default)]
+    pub trust: Option<String>,
+    /// Tenants of the jobs on it.
+    #[serde(default)]
+    pub tenants: Vec<String>,
+    /// Memory in use, in MiB; `null` where that is not known.
+    #[serde(default)]
+    pub memory_used_mib: Option<u32>,
+    /// Its memory, in MiB; `null` for a model that is not in the catalogue.
+    #[serde(default)]
+    pub memory_mib: Option<u32>,
+}
+
+/// A slice that is handed out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSliceView {
+    /// Which.
+    #[serde(flatten)]
+    pub slice: SliceView,
+    /// Name of the job that has it, or gets it, as `tenant/name`; `null` for what nobody answers for.
+    pub job: Option<String>,
 }
 
 /// Whether a GPU can be used.

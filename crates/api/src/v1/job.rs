@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::job::Class;
+use wharf_engine::policy::Mode;
 
 use super::VictimView;
 
@@ -84,6 +85,27 @@ pub struct PlacementView {
     pub gpus: Vec<u32>,
     /// How much of each of them.
     pub share: f64,
+    /// How it is kept apart from what else is on them.
+    #[serde(default)]
+    pub enforced: Mode,
+    /// The slice of its one GPU, where it has one; else `null`.
+    #[serde(default)]
+    pub slice: Option<SliceView>,
+    /// The most memory of each GPU that it may use, in MiB; `null` for a model that is not in the catalogue.
+    #[serde(default)]
+    pub memory_mib: Option<u32>,
+    /// Throughput that it is expected to lose by sharing, from 0 to 1, as it was known when it was placed.
+    #[serde(default)]
+    pub tax: f64,
+}
+
+/// A slice of a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceView {
+    /// Name of the profile, as the vendor's tools print it.
+    pub profile: String,
+    /// The first slot on the device's memory axis.
+    pub start: u8,
 }
 
 /// The one typed answer about a job, the same in API, command line and tests.
@@ -212,6 +234,26 @@ pub struct Explanation {
     /// Places that are set aside for it.
     #[serde(default)]
     pub promise: Option<PromiseView>,
+    /// What its tasks that run really do.
+    #[serde(default)]
+    pub tasks: Vec<TaskUseView>,
+    /// How often a task of it was killed because it used more memory than it may; `null` where nobody counts.
+    #[serde(default)]
+    pub ooms: Option<u32>,
+}
+
+/// What a task that runs really does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskUseView {
+    /// Which task.
+    pub task: u32,
+    /// How busy it keeps what it was given, from 0 to 1; `null` where that is not known, as on a GPU that others use
+    /// undivided too.
+    pub sm_active: Option<f64>,
+    /// Memory of each of its GPUs that it uses, in MiB; `null` where that is not known.
+    pub memory_used_mib: Option<u32>,
+    /// The most that it may use, in MiB; `null` where that is not known.
+    pub memory_limit_mib: Option<u32>,
 }
 
 /// Places that are set aside for a job until those who leave them are gone.

@@ -39,6 +39,35 @@ pub struct PoolView {
     pub allocated: f64,
     /// How many are really computing: the sum over GPUs of how busy each is; `null` where that is not known.
     pub used_sm: Option<f64>,
+    /// How many are divided in which way.
+    #[serde(default)]
+    pub modes: ModeCounts,
+    /// Slices that are handed out.
+    #[serde(default)]
+    pub slices: u32,
+    /// Throughput that those who share are expected to lose by it, from 0 to 1, on average over what they hold;
+    /// `null` where nobody shares.
+    #[serde(default)]
+    pub tax: Option<f64>,
+    /// Memory in use on GPUs that report it, in MiB; `null` where none does.
+    #[serde(default)]
+    pub memory_used_mib: Option<u64>,
+    /// Memory of the GPUs that report it, in MiB; `null` where that is not known.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+}
+
+/// GPUs by the way in which they are divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModeCounts {
+    /// Not at all.
+    pub whole: u32,
+    /// In slices.
+    pub mig: u32,
+    /// Side by side.
+    pub mps: u32,
+    /// By turns.
+    pub time_slicing: u32,
 }
 
 /// A job that waits, in short.

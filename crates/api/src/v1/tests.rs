@@ -44,11 +44,21 @@ fn a_code_of_a_later_version_is_still_a_problem() {
 
 #[test]
 fn what_is_not_known_is_null() {
-    let pool = PoolView { model: "h100".into(), gpus: 8, healthy: 8, allocated: 0.5, used_sm: None };
-    assert_eq!(
-        serde_json::to_value(pool).unwrap(),
-        json!({"model": "h100", "gpus": 8, "healthy": 8, "allocated": 0.5, "used_sm": null})
-    );
+    let old = json!({"model": "h100", "gpus": 8, "healthy": 8, "allocated": 0.5, "used_sm": null});
+    let pool: PoolView = serde_json::from_value(old).unwrap();
+    let unknown = json!({
+        "model": "h100",
+        "gpus": 8,
+        "healthy": 8,
+        "allocated": 0.5,
+        "used_sm": null,
+        "modes": {"whole": 0, "mig": 0, "mps": 0, "time_slicing": 0},
+        "slices": 0,
+        "tax": null,
+        "memory_used_mib": null,
+        "memory_mib": null,
+    });
+    assert_eq!(serde_json::to_value(pool).unwrap(), unknown);
 }
 
 #[test]

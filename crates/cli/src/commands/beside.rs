@@ -8,9 +8,9 @@ use wharf_api::v1::{
 };
 
 use super::get::{fleet, tenants};
-use super::{fact, missing, next_line};
+use super::{axis, fact, missing, next_line};
 use crate::args::Format;
-use crate::numbers::{cores, counted, percent, percent_or_unknown, size, tenths};
+use crate::numbers::{cores, counted, mib, percent, percent_or_unknown, size, tenths};
 use crate::output::{self, Paint, Tone};
 
 /// Why a tenant's jobs run or wait.
@@ -118,12 +118,15 @@ fn gpu_text(gpu: &GpuView, paint: Paint) -> String {
         Some(job) => format!("wharf explain job/{job}"),
         None => format!("wharf explain node/{}", gpu.node),
     };
+    let memory = format!("{} of {} in use", mib(gpu.memory_used_mib), mib(gpu.memory_mib));
     lines.extend([
         fact("health", health, paint),
         fact("gpu", &format!("{} allocated, {used} really used", percent(gpu.allocated)), paint),
+        fact("memory", &memory, paint),
         fact("jobs", &jobs, paint),
-        next_line(paint, "next:", &next),
     ]);
+    lines.extend(axis::lines(gpu, paint));
+    lines.push(next_line(paint, "next:", &next));
     output::lines(&lines)
 }
 
@@ -135,22 +138,8 @@ fn title(name: &str, what: &str, paint: Paint) -> Vec<String> {
 mod tests {
     use wharf_api::v1::LineView;
 
-    use super::super::samples::waiting;
+    use super::super::samples::{gpu, waiting};
     use super::*;
-
-    fn gpu(index: u32, sm_active: Option<f64>) -> GpuView {
-        GpuView {
-            node: "n1".into(),
-            index,
-            model: "h100".into(),
-            memory_gb: Some(80),
-            island: 0,
-            health: Health::Healthy,
-            allocated: 1.0,
-            jobs: vec!["lab/nlp/a".into()],
-            sm_active,
-        }
-    }
 
     #[test]
     fn a_tenant_counts_why_its_jobs_wait() {
@@ -211,9 +200,9 @@ node/n1  2 × h100, up, cordoned
   memory  256GiB of 512GiB free
   levels  leaf 3
 
-  GPU   MODEL  HEALTH   ALLOC   SM  JOBS
-  n1:0  h100   healthy   100%  37%  lab/nlp/a
-  n1:1  h100   healthy   100%    ?  lab/nlp/a
+  GPU   MODEL  MODE   SLICES  HEALTH   ALLOC  FREE   SM     MEMORY  JOBS
+  n1:0  h100   whole          healthy   100%    0%  37%  ?/79.2GiB  lab/nlp/a
+  n1:1  h100   whole          healthy   100%    0%    ?  ?/79.2GiB  lab/nlp/a
 
 next: wharf uncordon n1
 ";
@@ -227,7 +216,10 @@ gpu/n1:3  h100, 80 GB, island 0
 
   health  healthy
   gpu     100% allocated, ? really used
+  memory  ? of 79.2GiB in use
   jobs    lab/nlp/a
+  mode    whole: not divided
+  room    nothing while it is used undivided
 next: wharf explain job/lab/nlp/a
 ";
         assert_eq!(gpu_text(&gpu(3, None), Paint::OFF), expected);

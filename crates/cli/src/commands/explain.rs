@@ -6,17 +6,19 @@
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
-use wharf_api::v1::{Explanation, JobState, JobView, LeavingStep, LeavingView, PromiseView};
+use wharf_api::v1::{Explanation, JobState, JobView, LeavingStep, LeavingView, PromiseView, TaskUseView};
 
 use super::verdict::{self, Need};
 use super::{beside, eviction, fact, job_name, next_line, place, place_lines, world_now};
 use crate::args::{ExplainArgs, Format};
-use crate::numbers::{UNKNOWN, age, counted, number, span};
+use crate::numbers::{UNKNOWN, age, counted, mib, number, percent_or_unknown, span};
 use crate::output::{self, Paint, Tone};
 use crate::problem::Usage;
 
 /// The most tasks that are listed as leaving; many more are read by programs.
 const LEAVING_SHOWN_MAX: usize = 16;
+/// The most tasks of which is told what they really use.
+const USES_SHOWN_MAX: usize = 16;
 
 /// Runs it.
 pub(crate) fn run(client: &Client, args: &ExplainArgs) -> anyhow::Result<ExitCode> {
@@ -55,7 +57,8 @@ fn subject(what: &str) -> Result<Subject<'_>, Usage> {
         "tenant" => Ok(Subject::Tenant(name)),
         "node" => Ok(Subject::Node(name)),
         "gpu" => {
-            let parts = name.rsplit_once(':').and_then(|(node, index)| Some((node, index.parse().ok()?)));
+            let parts =
+                name.rsplit_once([':', '/']).and_then(|(node, index)| Some((node, index.parse().ok()?)));
             let Some((node, index)) = parts else {
                 return Err(wrong(format!("{name:?} is no GPU"), "write gpu/NODE:INDEX, such as gpu/n1:3"));
             };
@@ -83,7 +86,7 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 
 /// The screen.
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
-    let Explanation { schema: _, job, evictions, promise } = explanation;
+    let Explanation { schema: _, job, evictions, promise, tasks, ooms } = explanation;
     let unit = if job.gpus_per_task > 0.0 { "GPUs" } else { "tasks" };
     let least = f64::from(job.min) * if job.gpus_per_task > 0.0 { job.gpus_per_task } else { 1.0 };
     let need = Need { unit, amount: Some(job.verdict.need.unwrap_or(least)) };
@@ -95,10 +98,11 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     let (aside, leaves) = promise.as_ref().map(|promise| promised(promise, now)).unwrap_or_default();
     let facts = [
         ("places", place_lines(&job.placements)),
+        ("uses", tasks.iter().take(USES_SHOWN_MAX).map(uses).collect()),
         ("aside", aside),
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
-        ("so far", [past(job, now)].into_iter().chain(evicted(evictions)).collect()),
+        ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),
     ];
@@ -110,6 +114,19 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     }
     screen.push(next(explanation, paint));
     output::lines(&screen)
+}
+
+/// `task 0    61% of its SMs, 11.2GiB of 19.5GiB`
+fn uses(told: &TaskUseView) -> String {
+    let TaskUseView { task, sm_active, memory_used_mib, memory_limit_mib } = told;
+    let active = percent_or_unknown(*sm_active);
+    format!("task {task:<4} {active} of its SMs, {} of {}", mib(*memory_used_mib), mib(*memory_limit_mib))
+}
+
+/// `killed 2 times: it used more memory than it may`
+fn ran_out(ooms: Option<u32>) -> Option<String> {
+    let times = ooms.filter(|&count| count > 0)?;
+    Some(format!("killed {}: it used more memory than it may", counted(times.into(), "time")))
 }
 
 /// The places that are set aside for a job, and who still has to leave them.
@@ -252,6 +269,24 @@ next: wharf get history --name llama-70b
     }
 
     #[test]
+    fn what_tasks_use_and_who_ran_out_of_memory_is_told() {
+        let uses = |task, sm_active, memory_used_mib| TaskUseView {
+            task,
+            sm_active,
+            memory_used_mib,
+            memory_limit_mib: Some(19_968),
+        };
+        let tasks = vec![uses(0, Some(0.61), Some(11_500)), uses(1, None, None)];
+        let told = Explanation { tasks, ooms: Some(2), ..explanation(running()) };
+        let text = text(&told, None, Paint::OFF);
+        let expected = "  uses    task 0    61% of its SMs, 11.2GiB of 19.5GiB
+          task 1    ? of its SMs, ? of 19.5GiB
+";
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("          killed 2 times: it used more memory than it may\n"), "{text}");
+    }
+
+    #[test]
     fn a_job_that_waits_for_victims_lists_its_places_and_who_still_leaves() {
         let leaving = |job: &str, step, deadline_ms, eviction| LeavingView {
             job: job.into(),
@@ -301,6 +336,7 @@ WAITS  WaitingForVictims
         assert_eq!(subject("tenant/lab/nlp").unwrap(), Subject::Tenant("lab/nlp"));
         assert_eq!(subject("node/n1").unwrap(), Subject::Node("n1"));
         assert_eq!(subject("gpu/n1:3").unwrap(), Subject::Gpu { node: "n1", index: 3 });
+        assert_eq!(subject("gpu/n1/3").unwrap(), Subject::Gpu { node: "n1", index: 3 });
         assert_eq!(subject("eviction/18234").unwrap(), Subject::Eviction(18_234));
         for wrong in [
             "eviction/",

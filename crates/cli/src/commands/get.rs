@@ -10,10 +10,10 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use wharf_api::client::{Client, EvictionFilter, HistoryFilter, JobFilter};
-use wharf_api::v1::{TenantList, TenantView};
+use wharf_api::v1::{Code, TenantList, TenantView};
 
 use super::models::ModelList;
-use super::{without_kind, world_now};
+use super::{missing, without_kind, world_now};
 use crate::args::{GetArgs, ListFormat, Listed};
 use crate::output::{self, Paint};
 use crate::problem::Usage;
@@ -63,7 +63,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
     let (what, allowed): (&str, &[&str]) = match args.what {
         Listed::Jobs => ("jobs", &["--tenant", "--state"]),
         Listed::Nodes => ("nodes", &[]),
-        Listed::Gpus => ("gpus", &[]),
+        Listed::Gpus => ("gpus", &["NODE"]),
         Listed::Tenants => ("tenants", &["--tenant"]),
         Listed::Evictions => ("evictions", &["--tenant", "--job", "--limit"]),
         Listed::Policy => ("policy", &[]),
@@ -77,6 +77,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         ("--kind", args.kind.is_some()),
         ("--name", args.name.is_some()),
         ("--limit", args.limit.is_some()),
+        ("NODE", args.node.is_some()),
     ];
     match given.into_iter().find(|(flag, given)| *given && !allowed.contains(flag)) {
         None => Ok(()),
@@ -115,7 +116,13 @@ fn list_nodes(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
 }
 
 fn list_gpus(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
-    let answer = client.gpus()?;
+    let mut answer = client.gpus()?;
+    if let Some(node) = args.node.as_deref().map(|node| without_kind(node, "node")) {
+        answer.gpus.retain(|gpu| gpu.node == node);
+        if answer.gpus.is_empty() {
+            return Err(missing(Code::NoSuchNode, &format!("node {node} with GPUs"), "nodes"));
+        }
+    }
     let names = answer.gpus.iter().map(|gpu| format!("gpu/{}:{}", gpu.node, gpu.index)).collect();
     let table = fleet::gpus_table(&answer.gpus);
     let empty = "the fleet has no GPUs; its nodes: wharf get nodes".into();
@@ -220,6 +227,9 @@ mod tests {
         assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state");
         assert_eq!(rejected("wharf get jobs --tenant lab --state waiting"), None);
         assert_eq!(rejected("wharf get history --kind eviction --limit 3"), None);
+        assert_eq!(rejected("wharf get gpus n1"), None);
+        let text = rejected("wharf get nodes n1").unwrap();
+        assert_eq!(text, "NODE does not apply to nodes; leave it out: wharf get nodes");
         assert_eq!(rejected("wharf get evictions --tenant lab --job a --limit 3"), None);
         let text = rejected("wharf get history --job a").unwrap();
         assert!(text.contains("--job does not apply to history; these do: --tenant"), "{text}");

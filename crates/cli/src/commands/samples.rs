@@ -1,14 +1,46 @@
 //! Answers of a control plane, made up for tests.
 
 use wharf_api::v1::{
-    BlockerView, Explanation, FunnelStage, JobState, JobView, PlacementView, Rule, VerdictView, VerdictWord,
-    VictimView, schema_of,
+    BlockerView, Explanation, FunnelStage, GpuView, Health, JobState, JobView, PlacementView, Rule,
+    VerdictView, VerdictWord, VictimView, schema_of,
 };
 use wharf_engine::job::Class;
+use wharf_engine::policy::Mode;
 
 /// A task on a node.
 pub(crate) fn placed(task: u32, node: &str, gpus: &[u32], share: f64) -> PlacementView {
-    PlacementView { task, node: node.into(), gpus: gpus.to_vec(), share }
+    PlacementView {
+        task,
+        node: node.into(),
+        gpus: gpus.to_vec(),
+        share,
+        enforced: Mode::Whole,
+        slice: None,
+        memory_mib: None,
+        tax: 0.0,
+    }
+}
+
+/// A GPU that one job has whole.
+pub(crate) fn gpu(index: u32, sm_active: Option<f64>) -> GpuView {
+    GpuView {
+        node: "n1".into(),
+        index,
+        model: "h100".into(),
+        memory_gb: Some(80),
+        island: 0,
+        health: Health::Healthy,
+        allocated: 1.0,
+        jobs: vec!["lab/nlp/a".into()],
+        sm_active,
+        mode: Mode::Whole,
+        slices: Vec::new(),
+        free: 0.0,
+        trust: None,
+        tenants: vec!["lab/nlp".into()],
+        memory_used_mib: None,
+        memory_mib: Some(81_152),
+    }
 }
 
 /// An answer of one word.
@@ -100,5 +132,6 @@ pub(crate) fn victim() -> VictimView {
 
 /// The whole answer about a job.
 pub(crate) fn explanation(job: JobView) -> Explanation {
-    Explanation { schema: schema_of::<Explanation>(), job, evictions: Vec::new(), promise: None }
+    let (evictions, tasks) = (Vec::new(), Vec::new());
+    Explanation { schema: schema_of::<Explanation>(), job, evictions, promise: None, tasks, ooms: None }
 }

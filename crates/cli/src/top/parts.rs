@@ -5,15 +5,18 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row, Table, Widget};
-use wharf_api::v1::{JobState, LineView, PoolView, QueueRow, Summary, TenantView, VerdictWord};
+use wharf_api::v1::{JobState, LineView, ModeCounts, PoolView, QueueRow, Summary, TenantView, VerdictWord};
 use wharf_engine::job::Class;
 
 use super::screen::style;
-use crate::numbers::{UNKNOWN, UNLIMITED, age, number, percent, tenths};
+use crate::numbers::{UNKNOWN, UNLIMITED, age, float, number, percent, percent_or_unknown, tenths};
 use crate::output::Tone;
 
 /// Resources that are no GPUs, as the wire names them: the screen is about GPUs.
 const BESIDE_GPUS: [&str; 2] = ["cpu", "memory"];
+
+/// From this width on there is room for how GPUs are shared.
+const SHARING_WIDTH_MIN: u16 = 110;
 
 /// The pools that have GPUs.
 pub(super) fn pools(summary: &Summary) -> impl Iterator<Item = &PoolView> {
@@ -94,19 +97,20 @@ pub(super) fn fleet(summary: &Summary, area: Rect, buffer: &mut Buffer) {
     ];
     let [title, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     rule("FLEET", legend.map(|(text, tone)| Span::styled(text, style(tone))).to_vec(), title, buffer);
-    let told: Vec<[String; 4]> = pools(summary).map(pool_told).collect();
+    let told = pools(summary).map(|pool| pool_told(pool, area.width >= SHARING_WIDTH_MIN));
+    let told: Vec<[String; 5]> = told.collect();
     let longest =
         |column: usize| told.iter().map(|told| told[column].chars().count()).max().unwrap_or_default();
-    let widths = [0, 1, 2, 3].map(|column| u16::try_from(longest(column)).unwrap_or(u16::MAX));
-    let bar_width = area.width.saturating_sub(widths.iter().fold(5, |sum, width| width.saturating_add(sum)));
+    let widths = [0, 1, 2, 3, 4].map(|column| u16::try_from(longest(column)).unwrap_or(u16::MAX));
+    let bar_width = area.width.saturating_sub(widths.iter().fold(6, |sum, width| width.saturating_add(sum)));
     let rows = pools(summary).zip(&told).map(|(pool, told)| pool_row(pool, told, bar_width));
     let [model, rest @ ..] = widths.map(Constraint::Length);
     let columns = [model, Constraint::Length(bar_width)].into_iter().chain(rest);
     Table::new(rows, columns).render(bars, buffer);
 }
 
-/// Model, what is handed out, what is used, what is broken.
-fn pool_told(pool: &PoolView) -> [String; 4] {
+/// Model, what is handed out, what is used, what is broken, and how it is shared where there is room for that.
+fn pool_told(pool: &PoolView, with_sharing: bool) -> [String; 5] {
     let gpus = f64::from(pool.gpus);
     let broken = pool.gpus.saturating_sub(pool.healthy);
     let allocated = percent(pool.allocated / gpus);
@@ -118,14 +122,34 @@ fn pool_told(pool: &PoolView) -> [String; 4] {
             |used| format!("used {} {:>4}", tenths(used), percent(used / gpus)),
         ),
         if broken > 0 { format!("{broken} broken") } else { String::new() },
+        if with_sharing { sharing(pool) } else { String::new() },
     ]
 }
 
-fn pool_row(pool: &PoolView, told: &[String; 4], bar_width: u16) -> Row<'static> {
+/// `mem 41% mig 12 (31 slices) mps 4 tax 3%`; what nobody does is left out.
+fn sharing(pool: &PoolView) -> String {
+    let memory = pool.memory_used_mib.zip(pool.memory_mib.filter(|&all| all > 0));
+    let memory = memory.map(|(used, all)| float(used) / float(all));
+    let ModeCounts { whole: _, mig, mps, time_slicing } = pool.modes;
+    let counted = |count: u32, what: &str| (count > 0).then(|| format!("{what} {count}"));
+    let slices = (pool.slices > 0).then(|| format!("({} slices)", pool.slices));
+    let tax = pool.tax.map(|tax| format!("tax {}", percent(tax)));
+    let parts = [
+        Some(format!("mem {}", percent_or_unknown(memory))),
+        counted(mig, "mig"),
+        slices,
+        counted(mps, "mps"),
+        counted(time_slicing, "turns"),
+        tax,
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn pool_row(pool: &PoolView, told: &[String; 5], bar_width: u16) -> Row<'static> {
     let gpus = f64::from(pool.gpus);
     let broken = f64::from(pool.gpus.saturating_sub(pool.healthy)) / gpus;
     let parts = Parts { used: pool.used_sm.unwrap_or(0.0) / gpus, allocated: pool.allocated / gpus, broken };
-    let [model, allocated, used, broken] = told;
+    let [model, allocated, used, broken, sharing] = told;
     let used_tone = if pool.used_sm.is_some() { Tone::Good } else { Tone::Warn };
     Row::new([
         Cell::from(model.clone()).style(style(Tone::Strong)),
@@ -133,6 +157,7 @@ fn pool_row(pool: &PoolView, told: &[String; 4], bar_width: u16) -> Row<'static>
         number_cell(allocated, style(Tone::Accent)),
         number_cell(used, style(used_tone)),
         Cell::from(broken.clone()).style(style(Tone::Bad)),
+        Cell::from(sharing.clone()).style(style(Tone::Faint)),
     ])
 }
 

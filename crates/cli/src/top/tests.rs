@@ -6,15 +6,26 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 use wharf_api::v1::{
-    DecisionTimes, JobCount, JobState, JournalView, LineView, PoolView, QueueRow, TenantView, VerdictWord,
-    schema_of,
+    DecisionTimes, JobCount, JobState, JournalView, LineView, ModeCounts, PoolView, QueueRow, TenantView,
+    VerdictWord, schema_of,
 };
 use wharf_engine::job::Class;
 
 use super::*;
 
 fn pool(model: &str, gpus: u32, healthy: u32, allocated: f64, used_sm: Option<f64>) -> PoolView {
-    PoolView { model: model.into(), gpus, healthy, allocated, used_sm }
+    PoolView {
+        model: model.into(),
+        gpus,
+        healthy,
+        allocated,
+        used_sm,
+        modes: ModeCounts::default(),
+        slices: 0,
+        tax: None,
+        memory_used_mib: None,
+        memory_mib: None,
+    }
 }
 
 fn tenant(path: &str, guaranteed: Option<f64>, used: f64, limit: Option<f64>, waiting: u32) -> TenantView {
@@ -59,7 +70,14 @@ fn summary() -> Summary {
         now_ms: 1_763_250_301_000,
         pools: vec![
             pool("h100", 256, 248, 240.0, Some(98.2)),
-            pool("a100", 128, 128, 32.5, Some(30.0)),
+            PoolView {
+                modes: ModeCounts { whole: 112, mig: 12, mps: 4, time_slicing: 0 },
+                slices: 31,
+                tax: Some(0.031),
+                memory_used_mib: Some(4_200_000),
+                memory_mib: Some(10_321_920),
+                ..pool("a100", 128, 128, 32.5, Some(30.0))
+            },
             pool("l40s", 64, 64, 64.0, None),
             pool("", 0, 0, 0.0, None),
         ],

@@ -12,7 +12,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-fn send(server: &Server, request: &[u8]) -> String {
+pub(crate) fn send(server: &Server, request: &[u8]) -> String {
     let mut stream = connect(server);
     let _ = stream.write_all(request);
     let mut answer = Vec::new();

@@ -13,6 +13,7 @@ use wharf_engine::units::JobId;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::leaving;
 use crate::rejection::closed;
+use crate::view;
 
 type Answer<T> = Result<Json<T>, Refused>;
 
@@ -76,7 +77,12 @@ pub(super) fn explanation(glance: &mut Glance<'_>, id: JobId, job: JobView) -> R
         let for_this = newest.filter(|eviction| eviction.beneficiary.uid == job.uid);
         leaving.eviction = for_this.map(|eviction| eviction.id);
     }
-    Ok(Explanation { schema: schema_of::<Explanation>(), job, evictions, promise })
+    let samples = glance.world.samples();
+    let known = glance.state.jobs.get(id);
+    let tasks = known
+        .map_or_else(Vec::new, |known| view::gpu::task_use(known, glance.state.ledger.holding(id), &samples));
+    let ooms = samples.ooms.zip(known).map(|(ooms, known)| ooms.get(&known.uid).copied().unwrap_or(0));
+    Ok(Explanation { schema: schema_of::<Explanation>(), job, evictions, promise, tasks, ooms })
 }
 
 fn of_job(disk: &mut dyn Disk, tenant: &str, name: &str) -> Result<Vec<EvictionView>, Problem> {

@@ -6,13 +6,15 @@ use std::sync::PoisonError;
 use axum::Json;
 use axum::extract::{Path, State};
 use wharf_api::v1::{
-    DecisionTimes, GpuList, JobCount, JournalView, NodeList, NodeReply, PoolView, Problem, QueueRow, Summary,
-    TenantList, gpus as gpu_number, schema_of, thousandths,
+    DecisionTimes, GpuList, JobCount, JournalView, ModeCounts, NodeList, NodeReply, PoolView, Problem,
+    QueueRow, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
 };
 use wharf_controller::turn::Glance;
 use wharf_controller::world::Samples;
+use wharf_engine::catalogue;
 use wharf_engine::input::Input;
 use wharf_engine::jobs::Phase;
+use wharf_engine::policy::Mode;
 use wharf_engine::state::State as Engine;
 use wharf_engine::units::{GpuUnits, PoolId};
 
@@ -37,7 +39,7 @@ pub(super) async fn nodes(State(shared): State<Shared>) -> Answer<NodeList> {
 }
 
 pub(super) async fn gpus(State(shared): State<Shared>) -> Answer<GpuList> {
-    let asked = shared.desk.ask(|glance| view::all_gpus(glance.state, &glance.world.samples()));
+    let asked = shared.desk.ask(|glance| view::gpu::all(glance.state, &glance.world.samples()));
     Ok(Json(GpuList { schema: schema_of::<GpuList>(), gpus: asked.await.map_err(closed)? }))
 }
 
@@ -120,28 +122,78 @@ pub(crate) fn pools(state: &Engine, samples: &Samples) -> Vec<PoolView> {
 }
 
 fn pool_view(state: &Engine, pool: PoolId, samples: &Samples) -> PoolView {
-    let (mut gpus, mut healthy, mut held) = (0, 0, 0);
-    let mut active: Option<u64> = None;
+    let mut sums = Sums::default();
+    let model = catalogue::model(state.fleet.model(pool));
+    let memory_mib = model.and_then(view::gpu::memory_mib);
     for (id, node) in state.fleet.nodes().filter(|(_, node)| node.facts.pool == pool) {
-        gpus += u32::try_from(node.facts.gpus.len()).unwrap_or_default();
+        sums.gpus += u32::try_from(node.facts.gpus.len()).unwrap_or_default();
         let rooms = state.ledger.rooms().get(id).into_iter().flat_map(|room| &room.gpus);
         for (room, gpu) in rooms.zip(&node.facts.gpus) {
-            healthy += u32::from(node.facts.up && gpu.healthy);
-            held += room.held.parts();
+            sums.healthy += u32::from(node.facts.up && gpu.healthy);
+            sums.held += room.held.parts();
+            sums.slices += u32::try_from(room.layout.slices().count()).unwrap_or_default();
+            *sums.of_mode(gpu.mode) += 1;
         }
         // Nodes that are down say nothing; the sum is over those that do.
-        let of_node = samples.get(&node.facts.name).filter(|_| node.facts.up);
+        let of_node = samples.gpus.get(&node.facts.name).filter(|_| node.facts.up);
         for sample in of_node.into_iter().flatten() {
-            if let Some(milli) = sample.sm_active_milli {
-                active = Some(active.unwrap_or(0) + u64::from(milli));
+            add(&mut sums.active, sample.sm_active_milli);
+            if sample.memory_used_mib.is_some() {
+                add(&mut sums.memory_used, sample.memory_used_mib);
+                add(&mut sums.memory, memory_mib);
             }
         }
     }
     PoolView {
         model: state.fleet.model(pool).to_owned(),
-        gpus,
-        healthy,
-        allocated: gpu_number(GpuUnits::from_parts(held)),
-        used_sm: active.map(thousandths),
+        gpus: sums.gpus,
+        healthy: sums.healthy,
+        allocated: gpu_number(GpuUnits::from_parts(sums.held)),
+        used_sm: sums.active.map(thousandths),
+        modes: sums.modes,
+        slices: sums.slices,
+        tax: mean_tax(state, pool),
+        memory_used_mib: sums.memory_used,
+        memory_mib: sums.memory,
     }
+}
+
+/// What the GPUs of a pool come to.
+#[derive(Default)]
+struct Sums {
+    gpus: u32,
+    healthy: u32,
+    held: u64,
+    slices: u32,
+    modes: ModeCounts,
+    active: Option<u64>,
+    memory_used: Option<u64>,
+    memory: Option<u64>,
+}
+
+impl Sums {
+    fn of_mode(&mut self, mode: Mode) -> &mut u32 {
+        match mode {
+            Mode::Whole => &mut self.modes.whole,
+            Mode::Mig => &mut self.modes.mig,
+            Mode::Mps => &mut self.modes.mps,
+            Mode::TimeSlicing => &mut self.modes.time_slicing,
+        }
+    }
+}
+
+fn add(sum: &mut Option<u64>, more: Option<u32>) {
+    *sum = more.map_or(*sum, |more| Some(sum.unwrap_or(0) + u64::from(more)));
+}
+
+/// What those who share GPUs of a pool are expected to lose by it, by how much each holds.
+fn mean_tax(state: &Engine, pool: PoolId) -> Option<f64> {
+    let tasks = state.ledger.holdings().flat_map(|(_, holding)| &holding.tasks);
+    let shares = tasks.filter(|task| task.holds() && task.place.pool == pool);
+    let shares = shares.filter(|task| task.place.enforced() != Mode::Whole);
+    let (lost, held) = shares.fold((0, 0), |(lost, held), task| {
+        let parts = task.place.units_each.parts();
+        (lost + parts * u64::from(task.place.tax), held + parts)
+    });
+    lost.checked_div(held).map(thousandths)
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::geometry::Slice;
-use wharf_engine::input::{Exit, Submission, TaskStatus};
+use wharf_engine::input::{Exit, Submission, TaskRef, TaskStatus};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Timestamp};
 
@@ -18,6 +18,10 @@ pub struct SimTask {
     pub(super) slice: Option<Slice>,
     #[serde(default = "whole")]
     pub(super) enforced: Mode,
+    /// The most memory of each GPU that it may use, in MiB; `None` when that is not known.
+    #[serde(default)]
+    pub(super) memory_mib: Option<u32>,
+    /// Since when it runs; `None` while its devices are made ready.
     pub(super) since: Option<Timestamp>,
     pub(super) status: TaskStatus,
     /// When it ends by itself, and how.
@@ -28,6 +32,9 @@ pub struct SimTask {
     pub(super) reported_in: u64,
     /// Work that was safe when it started.
     pub(super) base_ms: u64,
+    /// Whether it ends because it uses more memory than it may.
+    #[serde(default)]
+    pub(super) runs_out: bool,
     pub(super) behaviour: Behaviour,
     /// `None` for a task that was stopped before it was started.
     pub(super) job: Option<Submission>,
@@ -47,6 +54,15 @@ impl SimTask {
         self.base_ms.saturating_add(self.since.map_or(0, |since| (at - since).0))
     }
 
+    /// When it will end by itself, now that it runs: done, failed, or out of memory.
+    pub(super) fn set_end(&mut self, task: TaskRef, since: Timestamp) {
+        self.ends = self.behaviour.true_end(since, self.base_ms);
+        let dies = self.behaviour.out_of_memory(task, self.memory_mib).map(|after| since + after);
+        if let Some(at) = dies.filter(|&at| self.ends.is_none_or(|(ends, _)| at < ends)) {
+            (self.ends, self.runs_out) = (Some((at, Exit::Failed)), true);
+        }
+    }
+
     pub(super) fn next_timer(&self) -> Option<Timestamp> {
         if self.is_over() {
             return None;
@@ -64,4 +80,7 @@ pub struct Progress {
     pub lost_ms: u64,
     /// The last attempt whose loss is counted.
     pub(super) counted: u32,
+    /// How often a task of it was killed because it used more memory than it may.
+    #[serde(default)]
+    pub ooms: u32,
 }

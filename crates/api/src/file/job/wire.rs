@@ -96,13 +96,14 @@ fn other_json(other: &Other) -> Json {
 }
 
 fn simulate_json(wish: &Simulate) -> Json {
-    let Simulate { duration, sm_active_milli, fail_after, checkpoint } = wish;
+    let Simulate { duration, sm_active_milli, fail_after, checkpoint, memory_mib } = wish;
     let span = |millis: &Millis| Json::from(text::duration_text(millis.0));
     let fields = [
         ("duration", duration.as_ref().map(span)),
         ("sm_active", sm_active_milli.map(|milli| json!(format!("{}.{:03}", milli / 1000, milli % 1000)))),
         ("fail_after", fail_after.as_ref().map(span)),
         ("checkpoint", checkpoint.map(|saves| json!(saves))),
+        ("memory", memory_mib.map(|mib| json!(u64::from(mib) << 20))),
     ];
     present(fields).unwrap_or_else(|| json!({}))
 }

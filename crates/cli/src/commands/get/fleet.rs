@@ -2,7 +2,7 @@
 
 use wharf_api::v1::{GpuView, Health, NodeView};
 
-use crate::numbers::{cores, percent, percent_or_unknown, size, tenths};
+use crate::numbers::{UNKNOWN, cores, mib, percent, percent_or_unknown, size, tenths};
 use crate::output::Tone;
 use crate::table::{Cell, Column, Table};
 
@@ -19,14 +19,23 @@ const NODE_COLUMNS: [Column; 10] = [
     Column::text("LEVELS", "levels").wide(),
 ];
 
-const GPU_COLUMNS: [Column; 8] = [
+const GPU_COLUMNS: [Column; 17] = [
     Column::text("GPU", "gpu"),
+    Column::text("NODE", "node").wide(),
+    Column::number("INDEX", "index").wide(),
     Column::text("MODEL", "model"),
+    Column::text("MODE", "mode"),
+    Column::text("SLICES", "slices"),
     Column::text("HEALTH", "health"),
     Column::number("ALLOC", "allocated"),
+    Column::number("FREE", "free"),
     Column::number("SM", "sm_active"),
-    Column::number("MEMORY", "memory_gb").wide(),
+    Column::number("MEMORY", "memory_used_mib"),
+    Column::number("TOTAL", "memory_mib").wide(),
+    Column::number("NOMINAL", "memory_gb").wide(),
     Column::number("ISLAND", "island").wide(),
+    Column::text("TRUST", "trust").wide(),
+    Column::text("TENANTS", "tenants").wide(),
     Column::text("JOBS", "jobs"),
 ];
 
@@ -69,19 +78,35 @@ pub(in crate::commands) fn gpus_table(gpus: &[GpuView]) -> Table {
     let mut table = Table::new(&GPU_COLUMNS);
     for gpu in gpus {
         let (health, tone) = health(gpu.health);
-        let memory = gpu.memory_gb.map_or_else(|| "?".to_owned(), |gb| format!("{gb}GB"));
+        let nominal = gpu.memory_gb.map_or_else(|| UNKNOWN.to_owned(), |gb| format!("{gb}GB"));
+        let used = format!("{}/{}", mib(gpu.memory_used_mib), mib(gpu.memory_mib));
         table.row(vec![
             Cell::new(format!("{}:{}", gpu.node, gpu.index)),
+            Cell::new(gpu.node.clone()),
+            Cell::new(gpu.index.to_string()),
             Cell::new(gpu.model.clone()),
+            Cell::new(gpu.mode.word()),
+            Cell::new(slices(gpu)),
             Cell::new(health).tone(tone),
             Cell::new(percent(gpu.allocated)).plain(&gpu.allocated),
+            Cell::new(percent(gpu.free)).plain(&gpu.free),
             Cell::new(percent_or_unknown(gpu.sm_active)).plain_if_known(gpu.sm_active.as_ref()),
-            Cell::new(memory).plain_if_known(gpu.memory_gb.as_ref()),
+            Cell::new(used).plain_if_known(gpu.memory_used_mib.as_ref()),
+            Cell::new(mib(gpu.memory_mib)).plain_if_known(gpu.memory_mib.as_ref()),
+            Cell::new(nominal).plain_if_known(gpu.memory_gb.as_ref()),
             Cell::new(gpu.island.to_string()),
+            Cell::new(gpu.trust.as_deref().unwrap_or("-")).plain_if_known(gpu.trust.as_ref()),
+            Cell::new(gpu.tenants.join(",")),
             Cell::new(gpu.jobs.join(",")),
         ]);
     }
     table
+}
+
+/// `1g.10gb@0 3g.40gb@4`
+pub(in crate::commands) fn slices(gpu: &GpuView) -> String {
+    let slices = gpu.slices.iter().map(|held| format!("{}@{}", held.slice.profile, held.slice.start));
+    slices.collect::<Vec<_>>().join(" ")
 }
 
 fn health(health: Health) -> (&'static str, Tone) {
