@@ -20,8 +20,8 @@ pub use eviction::{
 };
 pub use fleet::{GpuList, GpuView, Health, NodeList, NodeReply, NodeView};
 pub use job::{
-    BlockerView, Explanation, FunnelStage, JobList, JobReply, JobState, JobView, LeavingStep, LeavingView,
-    PlacementView, PlanView, PromiseView, Submitted, VerdictView, VerdictWord,
+    BlockerView, ChosenView, Explanation, FunnelStage, JobList, JobReply, JobState, JobView, LeavingStep,
+    LeavingView, PlacementView, PlanView, PromiseView, Submitted, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};

@@ -9,14 +9,18 @@ use std::path::PathBuf;
 
 use wharf_controller::codec::{self, VERSION};
 use wharf_controller::disk::{Disk, Record};
+use wharf_controller::market::{Pricer, Summary};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent};
+use wharf_engine::event::{
+    DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent,
+};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::prices::Prices;
 use wharf_engine::state::State;
 use wharf_engine::units::{
     DeviceSetId, JobId, Millis, NodeId, NodeSetId, Resources, TenantId, Timestamp, TrustId, Uid,
@@ -45,7 +49,7 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules")];
+const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-prices")];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
@@ -99,6 +103,8 @@ const KINDS: &[&str] = &[
     "Shed",
     "Promised",
     "Released",
+    "Priced",
+    "DemandCarried",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -140,12 +146,15 @@ fn kind(event: &Event) -> &'static str {
         Event::Ledger(LedgerEvent::Shed { .. }) => "Shed",
         Event::Promises(PromisesEvent::Promised { .. }) => "Promised",
         Event::Promises(PromisesEvent::Released { .. }) => "Released",
+        Event::Demand(DemandEvent::Priced { .. }) => "Priced",
+        Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
     }
 }
 
 fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}"), story);
     write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
+    write_story(&format!("journal-v{VERSION}-prices"), story_of_prices);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -202,6 +211,33 @@ fn story_of_the_rules() -> Vec<Event> {
     let mut events = Vec::new();
     disk.read(0, &mut |_, record| {
         events.push(codec::decode(&record, "story")?);
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// Counting begins, work comes, prices are found and carried over, and more work goes by them.
+fn story_of_prices() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(79, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let forever = r#"{"duration_ms":360000000}"#;
+    let mut pricer = Pricer::default();
+    leader.turn(&[Input::ApplyPolicy(policy()), Input::Prices(Prices::default())]).unwrap();
+    leader.turn(&[job(1, "first", forever)]).unwrap();
+    let prices = pricer.solve(&Summary::of(leader.state()));
+    assert!(!prices.is_empty(), "what came has a price");
+    leader.turn(&[Input::Prices(prices)]).unwrap();
+    leader.turn(&[job(2, "second", forever)]).unwrap();
+    let first_life = leader.state().index();
+    let mut events = leader.state().snapshot();
+    let prices = pricer.solve(&Summary::of(leader.state()));
+    leader.turn(&[Input::Prices(prices), job(3, "third", forever)]).unwrap();
+    disk.read(0, &mut |index, record| {
+        if index >= first_life {
+            events.push(codec::decode(&record, "story")?);
+        }
         Ok(())
     })
     .unwrap();

@@ -100,5 +100,11 @@ pub(crate) fn victim() -> VictimView {
 
 /// The whole answer about a job.
 pub(crate) fn explanation(job: JobView) -> Explanation {
-    Explanation { schema: schema_of::<Explanation>(), job, evictions: Vec::new(), promise: None }
+    Explanation {
+        schema: schema_of::<Explanation>(),
+        job,
+        evictions: Vec::new(),
+        promise: None,
+        chosen: None,
+    }
 }

@@ -93,7 +93,8 @@ impl<'a> Candidate<'a> {
             Some(more) => alloc::vec![more.pool],
             None => place::pools(draft.state, &key.shape),
         };
-        let choice = |pool| Choice { pool, charge: draft.tree.charge(&key.shape, pool).into(), refused: false };
+        let choice =
+            |pool| Choice { pool, charge: draft.tree.charge(&key.shape, pool).into(), refused: false };
         let choices: Vec<Choice> = pools.into_iter().map(choice).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
         Some(Self { kind, key, more, first, rest, choices, exhausted: false })

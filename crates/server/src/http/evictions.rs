@@ -76,7 +76,8 @@ pub(super) fn explanation(glance: &mut Glance<'_>, id: JobId, job: JobView) -> R
         let for_this = newest.filter(|eviction| eviction.beneficiary.uid == job.uid);
         leaving.eviction = for_this.map(|eviction| eviction.id);
     }
-    Ok(Explanation { schema: schema_of::<Explanation>(), job, evictions, promise })
+    let chosen = crate::view::chosen(glance.state, id);
+    Ok(Explanation { schema: schema_of::<Explanation>(), job, evictions, promise, chosen })
 }
 
 fn of_job(disk: &mut dyn Disk, tenant: &str, name: &str) -> Result<Vec<EvictionView>, Problem> {
