@@ -14,9 +14,7 @@ use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::rooms::{Drains, Room};
 use wharf_engine::state::State;
-use wharf_engine::units::{
-    DeviceSetId, GpuUnits, JobId, NodeId, NodeSetId, PoolId, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{GpuUnits, JobId, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId, Uid};
 
 const BUCKET: i64 = 3000;
 
@@ -61,8 +59,8 @@ fn with_task(room: &Room, spec: &Spec, gpus: &[usize]) -> Room {
     after.held = after.held + spec.shape.resources;
     for &gpu in gpus {
         let units = match spec.shape.gpus {
-            GpuAsk::Share(units) => units,
             GpuAsk::Whole(_) => GpuUnits::WHOLE,
+            GpuAsk::Share(_) | GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => spec.shape.gpus.units(),
         };
         after.gpus[gpu].held += units;
         after.gpus[gpu].holders += 1;
@@ -86,6 +84,7 @@ fn ways(room: &Room, spec: &Spec) -> Vec<Vec<usize>> {
             let fits = |&gpu: &usize| room.gpus[gpu].free_for(spec.trust) >= units;
             (0..room.gpus.len()).filter(fits).map(|gpu| vec![gpu]).collect()
         }
+        GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => Vec::new(),
     }
 }
 
@@ -174,7 +173,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         priority: 0,
         tasks: 1,
         min: 1,
-        shape: Shape { gpus, resources, nodes: NodeSetId(0), devices: DeviceSetId(0) },
+        shape: Shape::of(gpus, resources),
         topology: Topology::default(),
         preemptible: false,
         trust: TrustId(0),
@@ -187,7 +186,8 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     };
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
     let (uid, tenant) = (Uid(number), "all".to_owned());
-    Submission { uid, tenant, trust, nodes: String::new(), devices: String::new(), gang_within: None, spec }
+    let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within: None, spec }
 }
 
 fn give(state: &mut State, input: &Input, now: Timestamp) -> Option<JobId> {
