@@ -1,0 +1,363 @@
+//! Free but unschedulable: what is free of GPUs and fits nobody who waits or usually comes, and why.
+//!
+//! Every free part of a GPU is counted once: a shape can use it, or there is one reason why it cannot. So for each
+//! shape what is usable and what is not add up to what is free, and what no shape can use is stranded.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::job::GpuAsk;
+use crate::jobs::KindKey;
+use crate::need::{Need, first_way};
+use crate::plan::place::{tasks_beside_gpus, ways_of};
+use crate::rooms::{GpuRoom, Room};
+use crate::state::State;
+use crate::units::{DeviceSetId, GpuUnits, NodeId, NodeSetId, PoolId, Resources, TrustId};
+
+/// The most usual shapes that are looked at.
+const TYPICAL_MAX: usize = 16;
+
+/// Why a free part of a GPU is of no use to a shape, the nearest to use last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Its selectors keep it from the node.
+    NotAllowed,
+    /// The GPU is held in part, and a whole one is asked for.
+    InUse,
+    /// The GPU is cut into slices, and an undivided part is asked for; or the other way round.
+    OtherMode,
+    /// Another trust domain holds a part of it.
+    Strangers,
+    /// Slots are free, but none at which the profile may begin.
+    NoLegalStart,
+    /// Less is left than is asked for.
+    TooSmall,
+    /// Too few whole GPUs are free on the node, or on one island of it.
+    NotTogether,
+    /// The node has too few cores left.
+    Cpu,
+    /// The node has too little memory left.
+    Memory,
+    /// The node has too little of something else left.
+    OtherResource,
+    /// It is what remains beside as many tasks as fit.
+    LeftOver,
+}
+
+impl Why {
+    /// The word used in API and CLI.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "not_allowed",
+            Self::InUse => "in_use",
+            Self::OtherMode => "other_mode",
+            Self::Strangers => "strangers",
+            Self::NoLegalStart => "no_legal_start",
+            Self::TooSmall => "too_small",
+            Self::NotTogether => "not_together",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::OtherResource => "other_resource",
+            Self::LeftOver => "left_over",
+        }
+    }
+}
+
+/// What is asked for, as far as it matters where it fits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// As it was asked for.
+    pub gpus: GpuAsk,
+    /// Beside GPUs.
+    pub resources: Resources,
+    /// Whose neighbours it may have; those of whoever is there where nobody in particular asks.
+    pub trust: Option<TrustId>,
+    /// Nodes it may run on.
+    pub nodes: NodeSetId,
+    /// Devices it may run on, where nobody in particular asks.
+    pub devices: DeviceSetId,
+    /// The GPUs of one task share an island.
+    pub on_island: bool,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Tasks that wait.
+    pub pending: u64,
+    /// Of a thousand tasks that came of late.
+    pub typical_milli: u32,
+}
+
+/// What a pool has free of one shape's kind, and why the rest is of no use to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfShape {
+    /// What is asked for.
+    pub asked: Asked,
+    /// Who asks.
+    pub source: Source,
+    /// How many tasks would fit.
+    pub fits: u64,
+    /// What they would take.
+    pub usable: GpuUnits,
+    /// Why the rest of what is free is of no use to it.
+    pub why: BTreeMap<Why, GpuUnits>,
+}
+
+/// What a pool has free, and how much of that is of no use to anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfPool {
+    /// Which.
+    pub pool: PoolId,
+    /// Healthy GPUs on open nodes.
+    pub gpus: u64,
+    /// What is free of them.
+    pub free: GpuUnits,
+    /// What no shape can use any part of, by what keeps the nearest one from it.
+    pub stranded: BTreeMap<Why, GpuUnits>,
+    /// Shape by shape, who waits first.
+    pub shapes: Vec<OfShape>,
+}
+
+impl OfPool {
+    /// All that is stranded.
+    pub fn stranded_units(&self) -> GpuUnits {
+        self.stranded.values().fold(GpuUnits::ZERO, |sum, &units| sum + units)
+    }
+}
+
+/// What is free and of no use, pool by pool.
+pub fn stranded(state: &State) -> Vec<OfPool> {
+    let with_gpus = state.fleet.pool_ids().filter(|&pool| !state.fleet.model(pool).is_empty());
+    with_gpus.map(|pool| of_pool(state, pool)).collect()
+}
+
+fn of_pool(state: &State, pool: PoolId) -> OfPool {
+    let mut found = OfPool {
+        pool,
+        gpus: 0,
+        free: GpuUnits::ZERO,
+        stranded: BTreeMap::new(),
+        shapes: shapes(state, pool),
+    };
+    let needs: Vec<Need> = found.shapes.iter().map(|shape| need(state, pool, &shape.asked)).collect();
+    let rooms = state.ledger.rooms().iter();
+    for (node, room) in rooms.filter(|(_, room)| room.open && room.pool == pool) {
+        found.gpus += room.usable_gpus();
+        let parts = room.gpus.iter().map(left).fold(GpuUnits::ZERO, |sum, units| sum + units);
+        if parts == GpuUnits::ZERO {
+            continue;
+        }
+        found.free += parts;
+        let mut nearest: Vec<Option<Why>> = alloc::vec![Some(Why::NotAllowed); room.gpus.len()];
+        for (shape, &need) in found.shapes.iter_mut().zip(&needs) {
+            let use_of = UseOf { state, node, room, need, asked: &shape.asked };
+            for (at, why) in use_of.count(&mut shape.fits, &mut shape.usable, &mut shape.why) {
+                nearest[at] = why.and_then(|why| Some(nearest[at]?.max(why)));
+            }
+        }
+        for (gpu, why) in room.gpus.iter().zip(nearest) {
+            if let Some(why) = why.filter(|_| left(gpu) > GpuUnits::ZERO) {
+                *found.stranded.entry(why).or_default() += left(gpu);
+            }
+        }
+    }
+    found
+}
+
+/// What is free of a GPU, whoever could have it.
+fn left(gpu: &GpuRoom) -> GpuUnits {
+    GpuUnits::WHOLE.checked_sub(gpu.held).filter(|_| gpu.usable).unwrap_or_default()
+}
+
+/// Shapes that the pool could meet if it were empty.
+fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
+    let mut sources: BTreeMap<Asked, Source> = BTreeMap::new();
+    for kind in state.jobs.waiting().values().filter(|kind| may_use(state, &kind.key, pool)) {
+        let tasks = u64::from(kind.key.tasks) * u64::try_from(kind.jobs.len()).unwrap_or(u64::MAX);
+        sources.entry(asked_by(&kind.key)).or_default().pending += tasks;
+    }
+    let total: u64 = state.demand.shapes().map(|(_, tasks)| u64::from(tasks)).sum();
+    let mut usual: Vec<_> = state.demand.shapes().collect();
+    usual.sort_by_key(|&(typical, tasks)| (core::cmp::Reverse(tasks), *typical));
+    for (typical, tasks) in usual.into_iter().take(TYPICAL_MAX) {
+        let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
+        let (nodes, devices) = (NodeSetId(0), typical.devices);
+        let asked = Asked { gpus: typical.gpus, resources, trust: None, nodes, devices, on_island: false };
+        let milli = u64::from(tasks) * 1000 / total.max(1);
+        if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
+            sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
+        }
+    }
+    let mut shapes: Vec<(Asked, Source)> = sources.into_iter().collect();
+    shapes.sort_by_key(|(_, source)| {
+        (source.pending == 0, core::cmp::Reverse(source.typical_milli), core::cmp::Reverse(source.pending))
+    });
+    let empty =
+        |(asked, source)| OfShape { asked, source, fits: 0, usable: GpuUnits::ZERO, why: BTreeMap::new() };
+    shapes.into_iter().map(empty).collect()
+}
+
+fn asked_by(key: &KindKey) -> Asked {
+    Asked {
+        gpus: key.shape.gpus,
+        resources: key.shape.resources,
+        trust: Some(key.trust),
+        nodes: key.shape.nodes,
+        devices: key.shape.devices,
+        on_island: key.topology.task_on_island,
+    }
+}
+
+fn may_use(state: &State, key: &KindKey, pool: PoolId) -> bool {
+    let policy = state.tenants.policy();
+    key.shape.gpus != GpuAsk::Whole(0) && ways_of(state, policy, key).any(|way| way.pool == pool)
+}
+
+fn could_use(state: &State, asked: &Asked, pool: PoolId) -> bool {
+    let can_be_cut = || state.fleet.mig(pool).is_some_and(|mig| asked.gpus.profile_on(mig).is_some());
+    state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
+}
+
+/// What an ask comes to in the pool, whatever the policy says of sharing.
+fn need(state: &State, pool: PoolId, asked: &Asked) -> Need {
+    let shape = crate::job::Shape::of(asked.gpus, asked.resources);
+    let mig = state.fleet.mig(pool);
+    match mig.and_then(|mig| Some((mig, asked.gpus.profile_on(mig)?))) {
+        Some((mig, profile)) => {
+            let units = mig.profile(profile).map(|known| crate::geometry::units_of(mig, known));
+            Need::Slice { profile, units: units.unwrap_or_default() }
+        }
+        None => first_way(&state.fleet, &shape).map_or(Need::nominal(asked.gpus), |(_, need)| need),
+    }
+}
+
+/// What a shape can use of one node.
+struct UseOf<'a> {
+    state: &'a State,
+    node: NodeId,
+    room: &'a Room,
+    need: Need,
+    asked: &'a Asked,
+}
+
+impl UseOf<'_> {
+    /// Counts what the shape can use of the node, and why not of the rest; tells of each GPU what keeps the shape
+    /// from it, if anything does.
+    fn count(
+        &self,
+        fits: &mut u64,
+        usable: &mut GpuUnits,
+        whys: &mut BTreeMap<Why, GpuUnits>,
+    ) -> Vec<(usize, Option<Why>)> {
+        let copies = self.copies();
+        let by_gpus: u32 = self.tasks(&copies);
+        let beside = tasks_beside_gpus(self.room.free(), self.asked.resources);
+        let tasks = by_gpus.min(beside);
+        let short = self.short_resource();
+        let mut add = |why: Why, units: GpuUnits| {
+            if units > GpuUnits::ZERO {
+                *whys.entry(why).or_default() += units;
+            }
+        };
+        *fits += u64::from(tasks);
+        *usable += self.need.units().times(tasks);
+        add(short, self.need.units().times(by_gpus - tasks));
+        let mut each = Vec::new();
+        for (at, (gpu, copies)) in self.room.gpus.iter().zip(copies).enumerate() {
+            let why = match copies {
+                Ok(count) => {
+                    let rest = left(gpu).checked_sub(self.need.units_each().times(count));
+                    add(Why::LeftOver, rest.unwrap_or_default());
+                    (tasks == 0).then_some(short)
+                }
+                Err(why) => {
+                    add(why, left(gpu));
+                    Some(why)
+                }
+            };
+            each.push((at, why));
+        }
+        each
+    }
+
+    /// How many parts of each GPU the shape could take if cores and memory were no matter, or why none.
+    fn copies(&self) -> Vec<Result<u32, Why>> {
+        if !self.state.fleet.set_has_node(self.asked.nodes, self.node) {
+            return alloc::vec![Err(Why::NotAllowed); self.room.gpus.len()];
+        }
+        match self.need {
+            Need::Whole(count) => self.whole(count),
+            Need::Share { units, time_sliced } => {
+                self.room.gpus.iter().map(|gpu| self.shares(gpu, units, time_sliced)).collect()
+            }
+            Need::Slice { profile, .. } => {
+                self.room.gpus.iter().map(|gpu| self.slices(gpu, profile)).collect()
+            }
+        }
+    }
+
+    /// Free GPUs go together in groups; what is too few for a group is not together, and what is too many is left over.
+    fn whole(&self, count: u32) -> Vec<Result<u32, Why>> {
+        let mut groups: BTreeMap<u32, u32> = BTreeMap::new();
+        let group = |gpu: &GpuRoom| if self.asked.on_island { gpu.island } else { 0 };
+        for gpu in self.room.gpus.iter().filter(|gpu| gpu.is_free()) {
+            *groups.entry(group(gpu)).or_default() += 1;
+        }
+        groups.retain(|_, free| *free >= count);
+        groups.values_mut().for_each(|free| *free = *free / count.max(1) * count);
+        let gpus = self.room.gpus.iter();
+        gpus.map(|gpu| {
+            if !gpu.is_free() {
+                return Err(if gpu.layout.is_empty() { Why::InUse } else { Why::OtherMode });
+            }
+            let Some(together) = groups.get_mut(&group(gpu)) else { return Err(Why::NotTogether) };
+            let taken = u32::from(*together > 0);
+            *together -= taken;
+            Ok(taken)
+        })
+        .collect()
+    }
+
+    fn shares(&self, gpu: &GpuRoom, units: GpuUnits, time_sliced: bool) -> Result<u32, Why> {
+        let trust = self.asked.trust.or(gpu.trust).unwrap_or_default();
+        if !gpu.layout.is_empty() || (gpu.holders > 0 && gpu.time_sliced != time_sliced) {
+            return Err(Why::OtherMode);
+        }
+        if gpu.trust.is_some_and(|holder| holder != trust) {
+            return Err(Why::Strangers);
+        }
+        match gpu.shares_that_fit(trust, units, time_sliced) {
+            0 => Err(Why::TooSmall),
+            copies => Ok(copies),
+        }
+    }
+
+    fn slices(&self, gpu: &GpuRoom, profile: u8) -> Result<u32, Why> {
+        let Some(layout) = gpu.open_layout() else { return Err(Why::OtherMode) };
+        let copies = self.room.mig.map_or(0, |mig| layout.copies_left(mig, profile));
+        if copies == 0 { Err(Why::NoLegalStart) } else { Ok(copies) }
+    }
+
+    fn tasks(&self, copies: &[Result<u32, Why>]) -> u32 {
+        let all: u32 = copies.iter().map(|copies| copies.unwrap_or(0)).sum();
+        match self.need {
+            Need::Whole(count) => all / count.max(1),
+            Need::Share { .. } | Need::Slice { .. } => all,
+        }
+    }
+
+    /// What the node is shortest of, beside GPUs, for one task more.
+    fn short_resource(&self) -> Why {
+        let (free, asked) = (self.room.free(), self.asked.resources);
+        let tasks = tasks_beside_gpus(free, asked);
+        let only = |part: Resources| tasks_beside_gpus(free, part) == tasks;
+        if only(Resources { cpu_milli: asked.cpu_milli, ..Resources::default() }) {
+            Why::Cpu
+        } else if only(Resources { memory: asked.memory, ..Resources::default() }) {
+            Why::Memory
+        } else {
+            Why::OtherResource
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What is free but of no use, against brute force: on small random fleets every way to add a task is tried.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use wharf_engine::catalogue;
+use wharf_engine::catalogue::mig::ProfileName;
+use wharf_engine::event::Placement;
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
+use wharf_engine::job::{Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::plan::{Memory, plan};
+use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
+use wharf_engine::prices::Prices;
+use wharf_engine::state::State;
+use wharf_engine::stranded::{Asked, OfPool, stranded};
+use wharf_engine::units::{GpuUnits, PoolId};
+use wharf_engine::units::{NodeId, Resources, TenantId, Timestamp, TrustId, Uid};
+
+/// A part of a GPU that a task takes: how much, whose, and where on the axis where it is a slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Part {
+    units: u64,
+    trust: Option<u32>,
+    slice: Option<(u8, u8)>,
+}
+
+/// A node as lists of what is on it.
+#[derive(Clone, Debug)]
+struct Bench {
+    model: String,
+    usable: Vec<bool>,
+    parts: Vec<Vec<Part>>,
+    cpu: u64,
+    memory: u64,
+}
+
+fn benches(state: &State, pool: PoolId) -> BTreeMap<NodeId, Bench> {
+    let mut benches = BTreeMap::new();
+    for (id, node) in state.fleet.nodes().filter(|(_, node)| node.facts.pool == pool && node.is_open()) {
+        let facts = &node.facts;
+        let bench = Bench {
+            model: state.fleet.model(pool).to_owned(),
+            usable: facts.gpus.iter().map(|gpu| gpu.healthy).collect(),
+            parts: vec![Vec::new(); facts.gpus.len()],
+            cpu: facts.capacity.cpu_milli,
+            memory: facts.capacity.memory,
+        };
+        benches.insert(id, bench);
+    }
+    for (job, holding) in state.ledger.holdings() {
+        let spec = &state.jobs.get(job).unwrap().spec;
+        for Placement { node, gpus, units_each, slice, .. } in holding.tasks.iter().map(|task| task.place) {
+            let Some(bench) = benches.get_mut(&node) else { continue };
+            bench.cpu -= spec.shape.resources.cpu_milli;
+            bench.memory -= spec.shape.resources.memory;
+            for gpu in gpus.indexes() {
+                let slice = slice.map(|slice| (slice.profile, slice.start));
+                let part = Part { units: units_each.parts(), trust: Some(spec.trust.0), slice };
+                bench.parts[gpu].push(part);
+            }
+        }
+    }
+    benches
+}
+
+/// True when these parts can be on one GPU together.
+fn is_legal(model: &str, parts: &[Part]) -> bool {
+    let slices: Vec<(u8, u8)> = parts.iter().filter_map(|part| part.slice).collect();
+    if slices.len() != parts.len() {
+        let strangers = parts
+            .iter()
+            .filter_map(|part| part.trust)
+            .any(|trust| Some(trust) != parts[0].trust.or(Some(trust)));
+        return slices.is_empty() && !strangers && parts.iter().map(|part| part.units).sum::<u64>() <= 3000;
+    }
+    let Some(mig) = catalogue::mig(model) else { return slices.is_empty() };
+    let mut slots = [false; 16];
+    slices.iter().all(|&(number, start)| {
+        let profile = &mig.profiles[usize::from(number)];
+        let mut taken = start..start + profile.slots;
+        let apart = taken.all(|slot| !std::mem::replace(&mut slots[usize::from(slot)], true));
+        let same = slices.iter().filter(|(other, _)| *other == number).count();
+        apart && profile.starts.contains(&start) && same <= usize::from(profile.max)
+    })
+}
+
+/// Every way to put one task of a shape on a node, as the node after it with the GPUs it took.
+fn ways(bench: &Bench, asked: &Asked) -> Vec<(Bench, Vec<usize>)> {
+    let (cpu, memory) = (asked.resources.cpu_milli, asked.resources.memory);
+    if bench.cpu < cpu || bench.memory < memory {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut add = |gpus: Vec<usize>, part: Part| {
+        let mut after = bench.clone();
+        gpus.iter().for_each(|&gpu| after.parts[gpu].push(part));
+        let legal = |&gpu: &usize| bench.usable[gpu] && is_legal(&bench.model, &after.parts[gpu]);
+        if gpus.iter().all(legal) {
+            (after.cpu, after.memory) = (bench.cpu - cpu, bench.memory - memory);
+            found.push((after, gpus));
+        }
+    };
+    let count = bench.parts.len();
+    let trust = asked.trust.map(|trust| trust.0);
+    match asked.gpus {
+        GpuAsk::Whole(wanted) => {
+            for set in 0u32..1 << count {
+                let gpus: Vec<usize> = (0..count).filter(|gpu| set & (1 << gpu) != 0).collect();
+                if gpus.len() == usize::try_from(wanted).unwrap() {
+                    add(gpus, Part { units: 3000, trust, slice: None });
+                }
+            }
+        }
+        GpuAsk::Share(units) => {
+            (0..count).for_each(|gpu| add(vec![gpu], Part { units: units.parts(), trust, slice: None }));
+        }
+        GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => {
+            let Some(mig) = catalogue::mig(&bench.model) else { return found };
+            let Some(number) = asked.gpus.profile_on(mig) else { return found };
+            let profile = &mig.profiles[usize::from(number)];
+            let units = u64::from(profile.slots) * 3000 / u64::from(mig.axis);
+            for gpu in 0..count {
+                for &start in profile.starts {
+                    add(vec![gpu], Part { units, trust, slice: Some((number, start)) });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The most tasks that fit. Tasks are alike, so each comes after the one before it, by GPU and by slot.
+fn most(bench: &Bench, asked: &Asked, from: (usize, u8)) -> u64 {
+    let after = |(after, gpus): (Bench, Vec<usize>)| {
+        let slice = after.parts[gpus[0]].last().and_then(|part| part.slice);
+        let at = (gpus[0], slice.map_or(0, |(_, start)| start));
+        (at >= from).then(|| 1 + most(&after, asked, at))
+    };
+    ways(bench, asked).into_iter().filter_map(after).max().unwrap_or(0)
+}
+
+fn free(bench: &Bench, gpu: usize) -> u64 {
+    let held: u64 = bench.parts[gpu].iter().map(|part| part.units).sum();
+    if bench.usable[gpu] { 3000 - held } else { 0 }
+}
+
+fn compare(state: &State, found: &OfPool, seed: u64) {
+    let benches = benches(state, found.pool);
+    let all: u64 =
+        benches.values().map(|bench| (0..bench.parts.len()).map(|gpu| free(bench, gpu)).sum::<u64>()).sum();
+    assert_eq!(found.free.parts(), all, "seed {seed}: what is free");
+    for shape in &found.shapes {
+        let fits: u64 = benches.values().map(|bench| most(bench, &shape.asked, (0, 0))).sum();
+        assert_eq!(shape.fits, fits, "seed {seed}: {:?}", shape.asked);
+        let why: u64 = shape.why.values().map(|units| units.parts()).sum();
+        assert_eq!(shape.usable.parts() + why, all, "seed {seed}: {:?} {:?}", shape.asked, shape.why);
+    }
+    let mut stranded = 0;
+    for bench in benches.values() {
+        let used = |gpu: usize| {
+            let uses = |asked: &Asked| ways(bench, asked).iter().any(|(_, gpus)| gpus.contains(&gpu));
+            found.shapes.iter().any(|shape| uses(&shape.asked))
+        };
+        stranded += (0..bench.parts.len()).filter(|&gpu| !used(gpu)).map(|gpu| free(bench, gpu)).sum::<u64>();
+    }
+    assert_eq!(found.stranded_units().parts(), stranded, "seed {seed}: {:?}", found.stranded);
+}
+
+fn node(random: &mut ChaCha8Rng, at: u32) -> ObservedNode {
+    let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
+    let mut gpus = vec![gpu; random.random_range(1..4)];
+    gpus[0].healthy = random.random_ratio(9, 10);
+    let model = ["a100", "a30", "t4"][random.random_range(0..3)];
+    let capacity = Resources {
+        cpu_milli: 1000 * random.random_range(1..8),
+        memory: random.random_range(4..20),
+        pods: 100,
+        ..Resources::default()
+    };
+    ObservedNode {
+        name: format!("n{at}"),
+        up: true,
+        model: model.into(),
+        gpus,
+        capacity,
+        ..ObservedNode::default()
+    }
+}
+
+fn ask(random: &mut ChaCha8Rng) -> GpuAsk {
+    let profile = ["1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "1g.6gb"][random.random_range(0..5)];
+    match random.random_range(0..4) {
+        0 => GpuAsk::Whole(random.random_range(1..4)),
+        1 => GpuAsk::Share(GpuUnits::from_parts(300 * random.random_range(2..10))),
+        2 => GpuAsk::Slice(ProfileName::parse(profile).unwrap()),
+        _ => {
+            let memory_mib = 1000 * random.random_range(1..40);
+            GpuAsk::AtLeast(Least { memory_mib, compute: 0, compute_of: 0 })
+        }
+    }
+}
+
+fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
+    let resources = Resources {
+        cpu_milli: 500 * random.random_range(1..4),
+        memory: random.random_range(1..4),
+        pods: 1,
+        ..Resources::default()
+    };
+    let spec = Spec {
+        name: format!("j{number}"),
+        tenant: TenantId(0),
+        class: Class::Batch,
+        priority: 0,
+        tasks: 1,
+        min: 1,
+        shape: Shape::of(ask(random), resources),
+        topology: Topology::default(),
+        preemptible: false,
+        trust: TrustId(0),
+        time_limit: None,
+        estimate: None,
+        checkpoint: None,
+        retries: 0,
+        labels: Vec::new(),
+        payload: String::new(),
+    };
+    let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
+    let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
+    let (uid, tenant) = (Uid(number), "all".to_owned());
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within: None, spec }
+}
+
+fn live(seed: u64) -> bool {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (mut state, now) = (State::default(), Timestamp(1_000_000));
+    let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
+    let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
+    let policy = Policy { digest: "s".into(), tenants: vec![tenant], preemption, ..Policy::default() };
+    let nodes = (0..3).map(|at| node(&mut random, at)).collect();
+    let report = Report { world: 1, generation: 1, nodes, ..Report::default() };
+    // Empty prices begin the counting of what usually comes.
+    let begin = [Input::ApplyPolicy(policy), Input::Observe(report), Input::Prices(Prices::default())];
+    for input in begin {
+        let events = state.decide(&input, now).unwrap().events;
+        state.apply_all(&events);
+    }
+    for number in 1..14 {
+        let submitted = state.decide(&Input::Submit(Box::new(job(&mut random, number))), now);
+        let Ok(decision) = submitted else { continue };
+        state.apply_all(&decision.events);
+        let made = plan(&state, state.tenants.policy(), &Memory::default(), now);
+        let events = made.events(&state, now);
+        state.apply_all(&events);
+        for found in stranded(&state) {
+            compare(&state, &found, seed);
+        }
+    }
+    assert_eq!(state.check_deep(), [], "seed {seed}");
+    stranded(&state).iter().any(|pool| pool.stranded_units() > GpuUnits::ZERO)
+}
+
+#[test]
+fn every_free_part_is_counted_once_and_exactly() {
+    let some = (0..60).filter(|&seed| live(seed)).count();
+    assert!(some > 5, "in {some} of 60 fleets something was stranded: that says little");
+}
