@@ -104,9 +104,9 @@ impl Slots {
         &self.members[slot].as_ref().expect("a slot with a stamp has a profile").0
     }
 
-    /// The nodes of a slot, in order.
-    pub fn nodes(&self, slot: usize) -> impl Iterator<Item = NodeId> {
-        self.members[slot].iter().flat_map(|(_, nodes)| nodes).copied()
+    /// The nodes of a slot from `first` on, in order.
+    pub fn nodes(&self, slot: usize, first: NodeId) -> impl Iterator<Item = NodeId> {
+        self.members[slot].iter().flat_map(move |(_, nodes)| nodes.range(first..)).copied()
     }
 }
 
@@ -122,7 +122,7 @@ impl PartialEq for Profiles {
     fn eq(&self, other: &Self) -> bool {
         let contents = |profiles: &Self| -> Vec<(Profile, Vec<NodeId>)> {
             let nodes = |(profile, &slot): (&Profile, &usize)| {
-                (*profile, profiles.pools[profile.pool.index()].nodes(slot).collect())
+                (*profile, profiles.pools[profile.pool.index()].nodes(slot, NodeId(0)).collect())
             };
             profiles.slot_of.iter().map(nodes).collect()
         };

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use wharf_controller::codec::{self, VERSION};
 use wharf_controller::disk::{Disk, Record};
-use wharf_controller::market::{Pricer, Summary};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::turn::{Controller, Settings};

@@ -76,6 +76,13 @@ struct Place {
     pool: PoolId,
 }
 
+/// Nodes as they are in the state, or as the draft changed them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Touched,
+    Untouched,
+}
+
 /// The best two so far.
 #[derive(Default)]
 struct Top {
@@ -130,9 +137,11 @@ pub fn find(
     let search = Search { draft, key, tables, taker, cores, fits: &fits };
     let mut top = Top::default();
     for &pool in pools {
-        search.touched(pool, &mut top);
-        if let Some(slots) = profiles.pool(pool) {
-            search.untouched(pool, slots, &mut top);
+        for side in [Side::Touched, Side::Untouched] {
+            let profiles = if side == Side::Touched { draft.touched_profiles() } else { Some(profiles) };
+            if let Some(slots) = profiles.and_then(|profiles| profiles.pool(pool)) {
+                search.look(pool, slots, side, &mut top);
+            }
         }
     }
     let best = top.best?;
@@ -157,25 +166,13 @@ impl Search<'_, '_> {
         self.taker.need == Need::Whole(0) && !self.draft.state.fleet.model(pool).is_empty()
     }
 
-    /// Nodes that the draft changed: they are few, and nothing is remembered of them.
-    fn touched(&self, pool: PoolId, top: &mut Top) {
-        let among_gpus = self.among_gpus(pool);
-        for (node, room) in self.draft.touched().filter(|(_, room)| room.pool == pool) {
-            let Some(profile) = Profile::of(room) else { continue };
-            let cost = self.cost_of(&Value::of(self.tables, &profile), &profile);
-            if cost == NOWHERE {
-                continue;
-            }
-            let score = Score { among_gpus, drains: profile.drains, lost: cost.div_euclid(BUCKET), node };
-            if top.wants(&score) && (self.fits)(node, room) {
-                top.offer(Place { score, cost, pool });
-            }
-        }
-    }
-
-    fn untouched(&self, pool: PoolId, slots: &Slots, top: &mut Top) {
+    fn look(&self, pool: PoolId, slots: &Slots, side: Side, top: &mut Top) {
         let nothing = RefCell::default();
-        let costs = &mut *self.draft.costs().unwrap_or(&nothing).borrow_mut();
+        let costs = match side {
+            Side::Touched => self.draft.touched_costs(),
+            Side::Untouched => self.draft.costs().unwrap_or(&nothing),
+        };
+        let costs = &mut *costs.borrow_mut();
         costs.keep_for(self.draft.state.demand.version());
         let Costs { by_taker, values, .. } = costs;
         let cells = at_pool(by_taker.entry(self.taker).or_default(), pool);
@@ -200,7 +197,7 @@ impl Search<'_, '_> {
             let (drains, node) = (head.drains, head.first);
             let score = Score { among_gpus, drains, lost: cell.cost.div_euclid(BUCKET), node };
             if top.wants(&score) {
-                self.nodes(Place { score, cost: cell.cost, pool }, slots, slot, top);
+                self.nodes(Place { score, cost: cell.cost, pool }, slots, slot, side, top);
                 cost_max = top.cost_max(among_gpus);
             }
         }
@@ -224,14 +221,29 @@ impl Search<'_, '_> {
     }
 
     /// The nodes of a profile, as long as they could be the best or the second.
-    fn nodes(&self, mut place: Place, slots: &Slots, slot: usize, top: &mut Top) {
-        for node in slots.nodes(slot) {
+    fn nodes(&self, mut place: Place, slots: &Slots, slot: usize, side: Side, top: &mut Top) {
+        let first = match side {
+            Side::Touched => NodeId(0),
+            Side::Untouched => self.draft.first_untouched(place.pool, slot),
+        };
+        let mut all_touched = true;
+        for node in slots.nodes(slot, first) {
             place.score.node = node;
             if !top.wants(&place.score) {
                 return;
             }
-            let room = self.draft.untouched_room(node);
-            if room.is_some_and(|room| (self.fits)(node, room)) {
+            let room = match side {
+                Side::Touched => self.draft.room(node),
+                Side::Untouched => self.draft.untouched_room(node),
+            };
+            let Some(room) = room else {
+                if all_touched {
+                    self.draft.pass_touched(place.pool, slot, node);
+                }
+                continue;
+            };
+            all_touched = false;
+            if (self.fits)(node, room) {
                 top.offer(place);
             }
         }
