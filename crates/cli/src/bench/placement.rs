@@ -2,6 +2,8 @@
 
 mod files;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
