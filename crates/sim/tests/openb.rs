@@ -34,7 +34,7 @@ fn trace() -> Trace {
         let drawn = (at * 7919 + at * at * 104_729) % 97;
         let (gpus, gpu_milli, cpu_milli) =
             shapes[if drawn == 5 { 5 } else { drawn % 5 + 4 * usize::from(drawn > 88) }];
-        let models = if drawn % 6 == 0 && gpus == 1 { vec!["T4".to_owned()] } else { Vec::new() };
+        let models = if drawn.is_multiple_of(6) && gpus == 1 { vec!["T4".to_owned()] } else { Vec::new() };
         Pod { cpu_milli, memory_mib: 4000, gpus, gpu_milli, models }
     };
     Trace { nodes: (0..60).map(node).collect(), pods: (0..700).map(pod).collect() }
@@ -128,10 +128,10 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
 fn prices_are_what_arithmetic_says() {
     let share = |milli: u64| GpuAsk::Share(GpuUnits::from_parts(milli * 3));
     let state = state(&[(share(470), 4000), (GpuAsk::Whole(1), 8000), (share(810), 8000)], 100);
-    let mut pricer = Pricer::default();
+    let mut market = Pricer::default();
     let mut prices = Prices::default();
     for _ in 0..6 {
-        prices = pricer.solve(&Summary::of(&state));
+        prices = market.solve(&Summary::of(&state));
     }
     assert!(
         state.decide(&Input::Prices(prices.clone()), Timestamp(1000)).is_ok(),
