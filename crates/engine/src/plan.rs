@@ -85,13 +85,14 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     }
     let tree = Tree::resolve(policy, state);
     let shares = tree.shares_of(state);
+    let grounds = serve::Grounds { state, policy, tree: &tree, shares: &shares, costs: &memory.costs, now };
     let mut kinds = memory.worth_trying(state, &shares, now);
     let mut all = kinds.len() == all_kinds(state).count();
     // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
     let mut kept_back: BTreeMap<JobId, Allowance> = BTreeMap::new();
     for _ in 0..AGAIN_MAX {
         let wasteful = {
-            let served = serve::all(state, policy, &tree, &shares, &kinds, &kept_back, &memory.costs, now);
+            let served = serve::all(grounds, &kinds, &kept_back);
             match served.wasteful() {
                 // Who leaves on the draft may lift any refusal: then nothing that is remembered counts.
                 _ if !all && served.lets_somebody_leave() => None,
@@ -112,7 +113,7 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     // So many reclaims would waste what they free that nobody reclaims for a fair share; the rest goes on.
     let nobody = state.jobs.iter().map(|(job, _)| (job, Allowance::Nothing)).collect();
     kinds = all_kinds(state).collect();
-    serve::all(state, policy, &tree, &shares, &kinds, &nobody, &memory.costs, now).into_plan()
+    serve::all(grounds, &kinds, &nobody).into_plan()
 }
 
 impl Plan {

@@ -139,12 +139,12 @@ impl Profiles {
     }
 
     /// A node has this profile now.
-    pub(crate) fn insert(&mut self, profile: Profile, node: NodeId) {
+    pub(crate) fn insert(&mut self, profile: &Profile, node: NodeId) {
         if self.pools.len() <= profile.pool.index() {
             self.pools.resize_with(profile.pool.index() + 1, Slots::default);
         }
         let slots = &mut self.pools[profile.pool.index()];
-        if let Some(&slot) = self.slot_of.get(&profile) {
+        if let Some(&slot) = self.slot_of.get(profile) {
             let (_, nodes) = slots.members[slot].as_mut().expect("a profile has members");
             nodes.insert(node);
             slots.heads[slot].first = slots.heads[slot].first.min(node);
@@ -152,20 +152,16 @@ impl Profiles {
         }
         self.stamps = self.stamps.checked_add(1).unwrap_or(1);
         let head = Head { stamp: self.stamps, first: node, drains: profile.drains };
-        let members = Some((profile, BTreeSet::from([node])));
-        let slot = match slots.empty.pop() {
-            Some(slot) => {
-                slots.heads[slot] = head;
-                slots.members[slot] = members;
-                slot
-            }
-            None => {
-                slots.heads.push(head);
-                slots.members.push(members);
-                slots.heads.len() - 1
-            }
-        };
-        self.slot_of.insert(profile, slot);
+        let members = Some((*profile, BTreeSet::from([node])));
+        let slot = slots.empty.pop().unwrap_or(slots.heads.len());
+        if slot == slots.heads.len() {
+            slots.heads.push(head);
+            slots.members.push(members);
+        } else {
+            slots.heads[slot] = head;
+            slots.members[slot] = members;
+        }
+        self.slot_of.insert(*profile, slot);
     }
 
     /// A node no longer has this profile.

@@ -346,7 +346,7 @@ impl Rooms {
             let mut profiles = Profiles::default();
             for (&node, room) in &self.by_node {
                 if let Some(profile) = Profile::of(room) {
-                    profiles.insert(profile, node);
+                    profiles.insert(&profile, node);
                 }
             }
             profiles
@@ -357,7 +357,7 @@ impl Rooms {
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
         if let (Some(profiles), Some(profile)) = (&mut self.profiles, Profile::of(&room)) {
-            profiles.insert(profile, node);
+            profiles.insert(&profile, node);
         }
         self.index(node, Marks::of(&room));
         let capacity = self.capacity.entry(room.pool).or_default();
@@ -429,8 +429,12 @@ impl Rooms {
         if let Some(profiles) = &mut self.profiles {
             let now = Profile::of(room);
             if profile != now {
-                profile.iter().for_each(|profile| profiles.remove(profile, node));
-                now.into_iter().for_each(|profile| profiles.insert(profile, node));
+                if let Some(profile) = &profile {
+                    profiles.remove(profile, node);
+                }
+                if let Some(now) = &now {
+                    profiles.insert(now, node);
+                }
             }
         }
         if before != after {

@@ -125,7 +125,7 @@ impl State {
                 self.jobs.apply(event);
             }
             JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } | JobsEvent::CarriedJob { .. } => {
-                self.jobs.apply(event)
+                self.jobs.apply(event);
             }
         }
     }

@@ -44,9 +44,9 @@ impl Pricing {
         let idle = Work::Idle(Pricer::default());
         let Work::Solving(thread) = std::mem::replace(&mut self.work, idle) else { return None };
         // A solve that panicked leaves the prices of before in force, and the next one starts afresh.
-        let (pricer, prices) = thread.join().ok()?;
+        let (pricer, found) = thread.join().ok()?;
         self.work = Work::Idle(pricer);
-        Some(Input::Prices(prices))
+        Some(Input::Prices(found))
     }
 
     /// Starts a solve if one is due.
@@ -58,8 +58,8 @@ impl Pricing {
         }
         let (mut pricer, summary) = (std::mem::take(pricer), Summary::of(state));
         let solve = move || {
-            let prices = pricer.solve(&summary);
-            (pricer, prices)
+            let found = pricer.solve(&summary);
+            (pricer, found)
         };
         self.last = Some(Instant::now());
         // Without a thread there are no new prices, which costs quality and nothing else.

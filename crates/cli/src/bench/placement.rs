@@ -2,6 +2,8 @@
 
 mod files;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -35,6 +37,7 @@ pub(super) struct Played {
 
 /// Percent of the GPUs given out when so many percent have been asked for.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "a name cannot begin with a digit")]
 struct Alloc {
     #[serde(rename = "90")]
     at_90: Option<f64>,

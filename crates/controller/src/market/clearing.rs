@@ -49,7 +49,9 @@ impl Market {
             }
         }
         let averaged = f64::from(rounds - averaged_from);
-        sums.iter_mut().for_each(|sum| *sum /= averaged);
+        for sum in &mut sums {
+            *sum /= averaged;
+        }
         self.worths = summary.wanted.iter().map(key).zip(sums.iter().copied()).collect();
         for (class, price) in summary.classes.iter().zip(&round.core_prices) {
             self.core_prices.insert((class.pool, class.band), *price);
@@ -97,7 +99,9 @@ impl<'a> Round<'a> {
         let mut prior = vec![0.0; summary.wanted.len()];
         for of_size in sizes.values() {
             let total: f64 = of_size.iter().map(|&at| summary.wanted[at].count).sum();
-            of_size.iter().for_each(|&at| prior[at] = summary.wanted[at].count / total);
+            for &at in of_size {
+                prior[at] = summary.wanted[at].count / total;
+            }
         }
         let left = |class: &Class| {
             let mut left = vec![0.0; steps(GpuUnits::WHOLE) + 1];

@@ -94,7 +94,7 @@ impl Top {
     /// What costs more than this cannot be the best or the second any more.
     fn cost_max(&self, among_gpus: bool) -> i32 {
         match self.second {
-            Some(second) if second.score.among_gpus < among_gpus => i32::MIN,
+            Some(second) if among_gpus && !second.score.among_gpus => i32::MIN,
             Some(second) if second.score.among_gpus == among_gpus && second.score.drains == Drains::No => {
                 second.score.lost.saturating_add(1).saturating_mul(BUCKET).saturating_sub(1)
             }

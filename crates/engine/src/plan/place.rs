@@ -122,7 +122,7 @@ pub fn place_where_best<'b, 'a>(
         let pools: Vec<PoolId> = asks.iter().map(|ask| ask.pool()).collect();
         let found = best::find(draft, first, &pools, &|_| true)?;
         let ask = asks.iter().find(|ask| ask.pool() == found.pool).expect("it was looked for in these pools");
-        let task = put(draft, ask, first.first_task, Found::on(found.node, found.gpus));
+        let task = put(draft, ask, first.first_task, &Found::on(found.node, found.gpus));
         let (chosen, scores) = (Some(found.chosen), alloc::vec![found.score]);
         return Some((ask, Placed { tasks: alloc::vec![task], chosen, scores }));
     }
@@ -253,12 +253,12 @@ fn place_task(
     };
     let Some(found) = found else { return false };
     placed.chosen = placed.chosen.or(found.chosen);
-    placed.tasks.push(put(draft, ask, task, found));
+    placed.tasks.push(put(draft, ask, task, &found));
     true
 }
 
 /// A task takes a place on the draft.
-fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: Found) -> Placement {
+fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &Found) -> Placement {
     let Way { pool, need, tax, .. } = ask.way;
     let place = Placement {
         task,

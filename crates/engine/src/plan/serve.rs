@@ -105,17 +105,24 @@ struct Met {
     moved: Vec<Moved>,
 }
 
+/// What a plan is made on.
+#[derive(Clone, Copy)]
+pub(super) struct Grounds<'a> {
+    pub(super) state: &'a State,
+    pub(super) policy: &'a Policy,
+    pub(super) tree: &'a Tree,
+    pub(super) shares: &'a Amounts,
+    pub(super) costs: &'a RefCell<Costs>,
+    pub(super) now: Timestamp,
+}
+
 /// Everybody has their turn on a draft.
 pub(super) fn all<'a>(
-    state: &'a State,
-    policy: &'a Policy,
-    tree: &'a Tree,
-    shares: &'a Amounts,
+    grounds: Grounds<'a>,
     kinds: &[KindId],
     kept_back: &'a BTreeMap<JobId, Allowance>,
-    costs: &'a RefCell<Costs>,
-    now: Timestamp,
 ) -> Served<'a> {
+    let Grounds { state, policy, tree, shares, costs, now } = grounds;
     let draft = Draft::on(state, policy, tree, shares, now).with_costs(costs);
     let candidates = kinds.iter().filter_map(|&kind| candidate(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);

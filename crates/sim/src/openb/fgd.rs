@@ -31,7 +31,9 @@ impl Fgd {
             kept
         });
         let kept: f64 = target.iter().map(|(_, count)| count).sum();
-        target.iter_mut().for_each(|(_, count)| *count /= kept);
+        for (_, count) in &mut target {
+            *count /= kept;
+        }
         Self { target }
     }
 
@@ -60,7 +62,9 @@ impl Fgd {
         for gpus in choices {
             let mut after = node.clone();
             after.cpu_milli -= pod.cpu_milli;
-            gpus.iter().for_each(|&gpu| after.gpus[gpu] -= pod.gpu_milli);
+            for &gpu in &gpus {
+                after.gpus[gpu] -= pod.gpu_milli;
+            }
             let less = before - self.fragmented(&after);
             if best.as_ref().is_none_or(|(best, _)| less > *best) {
                 best = Some((less, gpus));
