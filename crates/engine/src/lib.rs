@@ -28,7 +28,6 @@ pub mod promises;
 pub mod rooms;
 pub mod share;
 pub mod state;
-pub mod stranded;
 pub mod tenants;
 pub mod tree;
 pub mod units;
