@@ -1,5 +1,7 @@
 //! The catalogue of GPU models against the collected hardware tables, where those are present.
 
+#![expect(clippy::unwrap_used, reason = "clippy does not see that the functions around tests are tests too")]
+
 #[path = "catalogue/cells.rs"]
 mod cells;
 #[path = "catalogue/mig.rs"]

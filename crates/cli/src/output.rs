@@ -115,38 +115,25 @@ pub(crate) fn json(answer: &impl Serialize) -> anyhow::Result<String> {
 /// An answer as YAML: blocks, with every text in the quotes of JSON, which YAML reads alike.
 pub(crate) fn yaml(answer: &impl Serialize) -> anyhow::Result<String> {
     let value = serde_json::to_value(answer).context("cannot write the answer as YAML")?;
-    let mut text = String::new();
-    yaml_block(&value, 0, &mut text);
-    Ok(text)
+    Ok(lines(&yaml_lines(&value, 0)))
 }
 
-fn yaml_block(value: &Value, depth: usize, text: &mut String) {
+fn yaml_lines(value: &Value, depth: usize) -> Vec<String> {
     let indent = "  ".repeat(depth);
+    let below = |head: String, value: &Value| match value {
+        Value::Object(fields) if !fields.is_empty() => [vec![head], yaml_lines(value, depth + 1)].concat(),
+        Value::Array(values) if !values.is_empty() => [vec![head], yaml_lines(value, depth + 1)].concat(),
+        flat => vec![format!("{head} {flat}")],
+    };
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            for (key, value) in fields {
-                text.push_str(&format!("{indent}{}:", yaml_key(key)));
-                yaml_below(value, depth, text);
-            }
+            let field = |(key, value): (&String, &Value)| below(format!("{indent}{}:", yaml_key(key)), value);
+            fields.iter().flat_map(field).collect()
         }
         Value::Array(values) if !values.is_empty() => {
-            for value in values {
-                text.push_str(&format!("{indent}-"));
-                yaml_below(value, depth, text);
-            }
+            values.iter().flat_map(|value| below(format!("{indent}-"), value)).collect()
         }
-        flat => text.push_str(&format!("{indent}{flat}\n")),
-    }
-}
-
-fn yaml_below(value: &Value, depth: usize, text: &mut String) {
-    let is_block = value.as_object().is_some_and(|fields| !fields.is_empty())
-        || value.as_array().is_some_and(|values| !values.is_empty());
-    if is_block {
-        text.push('\n');
-        yaml_block(value, depth + 1, text);
-    } else {
-        text.push_str(&format!(" {value}\n"));
+        flat => vec![format!("{indent}{flat}")],
     }
 }
 

@@ -115,10 +115,7 @@ impl Run {
         let mut seq = 0;
         while counts.arrived_sum < self.arrivals {
             let arrival = draw.next();
-            while let Some(&Reverse((until, gpu, slice))) =
-                leaving.peek().filter(|next| next.0.0 <= arrival.at)
-            {
-                debug_assert!(until <= arrival.at);
+            while let Some(&Reverse((_, gpu, slice))) = leaving.peek().filter(|next| next.0.0 <= arrival.at) {
                 leaving.pop();
                 pool.remove(gpu, slice);
             }

@@ -1,6 +1,8 @@
 //! Where slices are cut: a pool under load beside best-fit, its decisions recomputed from outside, and one GPU beside
 //! the exact optimum.
 
+#![expect(clippy::unwrap_used, reason = "clippy does not see that the functions around tests are tests too")]
+
 #[path = "mig/optimum.rs"]
 mod optimum;
 

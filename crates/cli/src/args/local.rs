@@ -301,7 +301,7 @@ pub(crate) struct MigArgs {
     #[arg(long, value_enum, value_name = "POLICY", default_value = "wharf")]
     pub(crate) policy: MigPolicy,
     /// Arrivals that count, after the warm-up
-    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) arrivals: u64,
     /// Write every arrival and where it was cut, one JSON object a line
     #[arg(long, value_name = "OUT.jsonl")]

@@ -132,6 +132,17 @@ const THREE_PAIRS: &[u8] = &[0, 2, 4];
 const HALVES: &[u8] = &[0, 4];
 const FIRST: &[u8] = &[0];
 
+/// How many starts there are, without a conversion that a constant cannot check.
+const fn count(starts: &[u8]) -> u8 {
+    let mut count = 0;
+    let mut rest = starts;
+    while let [_, others @ ..] = rest {
+        count += 1;
+        rest = others;
+    }
+    count
+}
+
 /// The seven profiles of a device with eight slots and seven compute slices: names, then memory in MiB and
 /// multiprocessors of 1g, 1g with twice the memory, 2g, 3g, 4g and 7g; negative memory and 0 are not seen.
 const fn eight_slots(names: [&'static str; 7], mib: [i32; 6], sm: [u16; 6]) -> [Profile; 7] {
@@ -147,7 +158,7 @@ const fn eight_slots(names: [&'static str; 7], mib: [i32; 6], sm: [u16; 6]) -> [
             compute,
             slots,
             starts,
-            max: starts.len() as u8,
+            max: count(starts),
             memory_mib: mib.unsigned_abs(),
             memory_seen: mib > 0,
             sm: if sm == 0 { None } else { Some(sm) },
@@ -310,7 +321,7 @@ const fn small(
     memory_mib: u32,
     sm: u16,
 ) -> Profile {
-    let (max, memory_seen, sm) = (starts.len() as u8, true, Some(sm));
+    let (max, memory_seen, sm) = (count(starts), true, Some(sm));
     Profile { name, compute, slots, starts, max, memory_mib, memory_seen, sm, media: Media::Usual }
 }
 

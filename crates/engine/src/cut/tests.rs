@@ -1,3 +1,5 @@
+//! Cuts held to brute force: everything is recounted slot by slot and by the rule for whole layouts.
+
 use alloc::vec::Vec;
 
 use super::*;

@@ -46,7 +46,7 @@ impl<'a> Draw<'a> {
     /// An exponential time of that mean.
     fn span(&mut self, mean: u64) -> u64 {
         let (whole, part) = self.exponential();
-        let part = u128::from(mean) * u128::from(part) >> 32;
+        let part = (u128::from(mean) * u128::from(part)) >> 32;
         let part = u64::try_from(part).unwrap_or(u64::MAX);
         mean.saturating_mul(whole).saturating_add(part)
     }

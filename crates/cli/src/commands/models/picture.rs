@@ -127,8 +127,9 @@ fn counted_layouts(layouts: &Layouts) -> Vec<String> {
 
 /// The slots by number, above the layouts.
 fn axis(mig: &Mig) -> String {
-    let slots: String = (0..mig.axis).map(|slot| format!(" {slot:<width$}", width = SLOT - 1)).collect();
-    format!("  {slots}  {:>4}  {:>6}", "SM", "LOST")
+    let slot = |slot: u8| format!(" {slot:<width$}", width = SLOT - 1);
+    let slots: Vec<String> = (0..mig.axis).map(slot).collect();
+    format!("  {}  {:>4}  {:>6}", slots.concat(), "SM", "LOST")
 }
 
 fn line(mig: &Mig, layout: &Maximal) -> String {
