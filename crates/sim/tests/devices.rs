@@ -1,5 +1,6 @@
 //! Slices, shares and whole GPUs through the real controller, on a fleet whose devices take time and fail now and
 //! then: after every step the world holds what the engine believes, and nothing that hardware could not do.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
