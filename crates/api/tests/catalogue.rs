@@ -1,36 +1,38 @@
 //! The catalogue of GPU models against the collected hardware tables, where those are present.
 
-use std::collections::BTreeMap;
+#[path = "catalogue/cells.rs"]
+mod cells;
+#[path = "catalogue/mig.rs"]
+mod mig;
+
 use std::path::{Path, PathBuf};
 
 use wharf_engine::catalogue::MODELS;
 
-/// The directory of collected tables: `WHARF_SHARED`, or `shared` beside the repository.
-fn shared() -> PathBuf {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    std::env::var_os("WHARF_SHARED").map_or(beside, PathBuf::from)
-}
+use cells::Rows;
 
-#[test]
-fn every_model_has_its_row_and_the_memory_of_it() {
-    let path = shared().join("hardware/gpu_specs.csv");
-    let Ok(table) = std::fs::read_to_string(&path) else {
+/// A collected table, from `WHARF_SHARED` or from `shared` beside the repository. Where it is not there, that is said.
+fn collected(name: &str) -> Option<String> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let dir = std::env::var_os("WHARF_SHARED").map_or(beside, PathBuf::from);
+    let path = dir.join("hardware").join(name);
+    let text = std::fs::read_to_string(&path).ok();
+    if text.is_none() {
         println!(
             "skipped: {} is not there; set WHARF_SHARED to the directory of collected tables",
             path.display()
         );
-        return;
-    };
-    let mut lines = table.lines();
-    assert!(lines.next().unwrap().starts_with("model,arch,mem_gb,"), "the first three columns are known");
-    let rows: BTreeMap<&str, &str> = lines
-        .map(|line| {
-            let mut cells = line.split(',');
-            (cells.next().unwrap(), cells.nth(1).unwrap_or(""))
-        })
-        .collect();
+    }
+    text
+}
+
+#[test]
+fn every_model_has_its_row_and_the_memory_of_it() {
+    let Some(table) = collected("gpu_specs.csv") else { return };
+    let rows = Rows::of(&table);
     for model in MODELS {
-        let memory = rows.get(model.spec_row).copied();
+        let row = rows.find("model", model.spec_row);
+        let memory = row.as_ref().map(|row| row["mem_gb"].as_str());
         assert_eq!(memory, Some(model.memory_gb.to_string().as_str()), "{} ({})", model.name, model.spec_row);
     }
 }

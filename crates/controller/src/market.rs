@@ -13,14 +13,15 @@ mod summary;
 use std::collections::BTreeMap;
 
 use wharf_engine::prices::{BLOCKS_MAX, Block, Piece, Prices, WORTH_MAX};
-use wharf_engine::units::PoolId;
+use wharf_engine::units::{GpuUnits, PoolId};
 
 use clearing::Market;
 pub use summary::Summary;
 
-/// The prices of a core at which the engine looks at a place, in thousandths of a GPU. Finer where most nodes are.
+/// The prices of a core at which the engine looks at a place, in thousandths of a GPU. Finer near nothing: on most nodes
+/// cores are nearly enough, and that is where a small difference decides.
 const CORE_PRICES: [u16; 22] =
-    [0, 2, 4, 6, 8, 11, 14, 18, 22, 27, 33, 40, 48, 58, 70, 85, 105, 130, 170, 220, 290, 400];
+    [0, 1, 2, 3, 5, 7, 10, 14, 20, 28, 40, 50, 60, 70, 80, 100, 120, 150, 200, 250, 320, 400];
 
 /// After so many jobs at the earliest prices are solved again, and after so many at the latest.
 const RESOLVE_AFTER: (u64, u64) = (8, 128);
@@ -74,7 +75,7 @@ fn pieces(summary: &Summary, worths: &[f64]) -> Vec<Piece> {
         sum.2 += wanted.count * wanted.cores;
     }
     let piece = |((size, pools), (count, worth, cores)): ((u64, &[PoolId]), (f64, f64, f64))| Piece {
-        size: wharf_engine::units::GpuUnits::from_parts(size),
+        size: GpuUnits::from_parts(size),
         pools: pools.to_vec(),
         worth: whole(worth / count * 1e6).min(WORTH_MAX),
         cpu_milli: whole(cores / count * 1e3),

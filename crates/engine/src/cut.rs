@@ -163,3 +163,6 @@ impl There {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

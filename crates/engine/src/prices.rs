@@ -29,7 +29,7 @@ const GRID_MIN: u64 = 5;
 /// The most work a table may take: beyond it the grid is made coarser. A few hundred microseconds.
 const WORK_MAX: u64 = 4_000_000;
 /// Free cores beyond this many thousandths add nothing to a node's worth.
-const CPU_MILLI_MAX: u64 = 2_000_000;
+pub(crate) const CPU_MILLI_MAX: u64 = 2_000_000;
 
 /// What the pieces of a GPU are worth to the work that usually comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

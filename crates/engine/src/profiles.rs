@@ -1,8 +1,9 @@
 //! Open nodes grouped by what their worth depends on: nodes of one profile are equally good, so a search looks at
 //! profiles instead of nodes.
 //!
-//! Each profile has a slot in its pool, dense, with a stamp that is never used twice: what a planner remembers of a slot
-//! holds while the stamp is the same. Slots depend on the order of events and are no part of what makes two indexes equal.
+//! Each profile has a slot in its pool, dense, with a stamp: what a planner remembers of a slot holds while the stamp is
+//! the same. A stamp comes again after 2^32 changes, long after prices changed and everything was forgotten. Slots
+//! depend on the order of events and are no part of what makes two indexes equal.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -76,8 +77,8 @@ impl Profile {
 /// What a search needs of a slot at first.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    /// Never used twice; 0 while the slot is empty.
-    pub stamp: u64,
+    /// Of this profile alone; 0 while the slot is empty.
+    pub stamp: u32,
     /// The first of its nodes.
     pub first: NodeId,
     /// Whether tasks leave.
@@ -103,9 +104,9 @@ impl Slots {
         &self.members[slot].as_ref().expect("a slot with a stamp has a profile").0
     }
 
-    /// The nodes of a slot, in order.
-    pub fn nodes(&self, slot: usize) -> impl Iterator<Item = NodeId> {
-        self.members[slot].iter().flat_map(|(_, nodes)| nodes).copied()
+    /// The nodes of a slot from `first` on, in order.
+    pub fn nodes(&self, slot: usize, first: NodeId) -> impl Iterator<Item = NodeId> {
+        self.members[slot].iter().flat_map(move |(_, nodes)| nodes.range(first..)).copied()
     }
 }
 
@@ -114,14 +115,14 @@ impl Slots {
 pub struct Profiles {
     slot_of: BTreeMap<Profile, usize>,
     pools: Vec<Slots>,
-    stamps: u64,
+    stamps: u32,
 }
 
 impl PartialEq for Profiles {
     fn eq(&self, other: &Self) -> bool {
         let contents = |profiles: &Self| -> Vec<(Profile, Vec<NodeId>)> {
             let nodes = |(profile, &slot): (&Profile, &usize)| {
-                (*profile, profiles.pools[profile.pool.index()].nodes(slot).collect())
+                (*profile, profiles.pools[profile.pool.index()].nodes(slot, NodeId(0)).collect())
             };
             profiles.slot_of.iter().map(nodes).collect()
         };
@@ -149,7 +150,7 @@ impl Profiles {
             slots.heads[slot].first = slots.heads[slot].first.min(node);
             return;
         }
-        self.stamps += 1;
+        self.stamps = self.stamps.checked_add(1).unwrap_or(1);
         let head = Head { stamp: self.stamps, first: node, drains: profile.drains };
         let members = Some((profile, BTreeSet::from([node])));
         let slot = match slots.empty.pop() {

@@ -9,7 +9,7 @@
 //! holds a part of it is the likeliest to ask for more.
 
 use crate::need::Need;
-use crate::prices::{LANES, Lane, Tables};
+use crate::prices::{CPU_MILLI_MAX, LANES, Lane, Tables};
 use crate::profiles::Profile;
 use crate::units::{GpuUnits, TrustId};
 
@@ -56,10 +56,23 @@ impl Value {
     }
 
     /// The least that a task costs on the profile that this is the value of; `None` where it does not fit.
-    pub(crate) fn cost(&self, tables: &Tables, profile: &Profile, taker: &Taker) -> Option<Cost> {
+    /// `cores` is what the taker's cores cost.
+    pub(crate) fn cost(
+        &self,
+        tables: &Tables,
+        profile: &Profile,
+        taker: &Taker,
+        cores: &Lane,
+    ) -> Option<Cost> {
         let cpu_milli = profile.cpu_milli.checked_sub(taker.cpu_milli)?;
         let mut lanes = self.lanes;
-        subtract(&mut lanes, &spent(tables, profile.cpu_milli, cpu_milli));
+        if profile.cpu_milli <= CPU_MILLI_MAX {
+            subtract(&mut lanes, cores);
+        } else {
+            // Cores beyond what counts cost nothing.
+            subtract(&mut lanes, &tables.cores(profile.cpu_milli));
+            add(&mut lanes, &tables.cores(cpu_milli));
+        }
         let after =
             |lanes: &Lane, idle: u32| i64::from(least(lanes)) + tables.blocks(profile.pool, idle, cpu_milli);
         match taker.need {
@@ -96,13 +109,6 @@ impl Value {
             Need::Slice { .. } => None,
         }
     }
-}
-
-/// What cores cost that are gone afterwards: cores beyond what counts cost nothing.
-fn spent(tables: &Tables, before: u64, after: u64) -> Lane {
-    let mut spent = tables.cores(before);
-    subtract(&mut spent, &tables.cores(after));
-    spent
 }
 
 // The bounds of prices keep every sum within 32 bits; wrapping lets the lanes be worked on side by side.

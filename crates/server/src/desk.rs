@@ -19,6 +19,8 @@ use wharf_controller::world::World;
 use wharf_engine::input::Input;
 use wharf_engine::units::JobId;
 
+use crate::pricing::Pricing;
+
 /// The most requests that wait for the desk. At a millisecond a turn and many to a turn this is well under a
 /// second of work; more would only hide an overload.
 const QUEUE_MAX: usize = 4096;
@@ -183,12 +185,14 @@ fn work<D: Disk, W: World>(
     waiting: &Receiver<Request>,
     decisions: &Decisions,
 ) -> Result<(), Fault> {
+    let mut pricing = Pricing::new();
     loop {
         let Some(batch) = gather(waiting, controller.sleep()) else {
             return controller.snapshot();
         };
         let next_job_before = controller.state().jobs.next();
-        let inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
+        let mut inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
+        inputs.extend(pricing.ready(controller.state()));
         let replies = controller.turn(&inputs)?;
         for ((_, since, after), reply) in batch.inputs.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -201,6 +205,7 @@ fn work<D: Disk, W: World>(
         if batch.stop {
             return controller.snapshot();
         }
+        pricing.begin(controller.state());
     }
 }
 

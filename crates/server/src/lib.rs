@@ -9,6 +9,7 @@ mod http;
 mod leaving;
 pub mod metrics;
 pub mod policy;
+mod pricing;
 mod rejection;
 mod tenants;
 mod text;

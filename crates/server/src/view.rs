@@ -5,8 +5,8 @@ pub(crate) mod gpu;
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{
-    BlockerView, FunnelStage, JobState, JobView, NodeView, PlacementView, VerdictView, VerdictWord, gpus,
-    thousandths,
+    BlockerView, ChosenView, FunnelStage, JobState, JobView, NodeView, PlacementView, VerdictView,
+    VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
 use wharf_engine::event::{Holding, Placement, TaskPhase};
@@ -85,6 +85,23 @@ pub(crate) fn job_state(job: &Job, holding: Option<&Holding>) -> JobState {
 pub(crate) fn placements(state: &State, holding: Option<&Holding>) -> Vec<PlacementView> {
     let tasks = holding.into_iter().flat_map(|holding| &holding.tasks).filter(|task| task.holds());
     tasks.map(|task| placement(state, &task.place)).collect()
+}
+
+/// Why the first task of a job is where it is, or will be.
+pub(crate) fn chosen(state: &State, job: JobId) -> Option<ChosenView> {
+    let held = state.ledger.holding(job).and_then(|holding| holding.chosen);
+    let chosen = held.or_else(|| state.promises.of(job).and_then(|promise| promise.chosen))?;
+    let name = |node| state.fleet.node(node).map_or_else(|| "?".to_owned(), |node| node.facts.name.clone());
+    Some(ChosenView {
+        by: chosen.by.word().to_owned(),
+        cost_gpus: of_millionths(chosen.cost),
+        runner_up: chosen.runner_up.map(|(node, _)| name(node)),
+        runner_up_cost_gpus: chosen.runner_up.map(|(_, cost)| of_millionths(cost)),
+    })
+}
+
+fn of_millionths(cost: i64) -> f64 {
+    thousandths(u64::try_from(cost).unwrap_or_default() / 1000)
 }
 
 /// A place as the API shows it.

@@ -234,6 +234,9 @@ pub struct Explanation {
     /// Places that are set aside for it.
     #[serde(default)]
     pub promise: Option<PromiseView>,
+    /// Why its first task is where it is, where places had prices.
+    #[serde(default)]
+    pub chosen: Option<ChosenView>,
     /// What its tasks that run really do.
     #[serde(default)]
     pub tasks: Vec<TaskUseView>,
@@ -254,6 +257,19 @@ pub struct TaskUseView {
     pub memory_used_mib: Option<u32>,
     /// The most that it may use, in MiB; `null` where that is not known.
     pub memory_limit_mib: Option<u32>,
+}
+
+/// Why a task went where it did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChosenView {
+    /// What decided: `only`, `without_gpus`, `drains`, `worth` or `node`.
+    pub by: String,
+    /// What the place cost of what the fleet is worth to the work that usually comes, in GPUs.
+    pub cost_gpus: f64,
+    /// Name of the next best node.
+    pub runner_up: Option<String>,
+    /// What that would have cost, in GPUs.
+    pub runner_up_cost_gpus: Option<f64>,
 }
 
 /// Places that are set aside for a job until those who leave them are gone.

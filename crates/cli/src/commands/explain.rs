@@ -6,7 +6,9 @@
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
-use wharf_api::v1::{Explanation, JobState, JobView, LeavingStep, LeavingView, PromiseView, TaskUseView};
+use wharf_api::v1::{
+    ChosenView, Explanation, JobState, JobView, LeavingStep, LeavingView, PromiseView, TaskUseView,
+};
 
 use super::verdict::{self, Need};
 use super::{beside, eviction, fact, job_name, next_line, place, place_lines, world_now};
@@ -86,7 +88,7 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 
 /// The screen.
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
-    let Explanation { schema: _, job, evictions, promise, tasks, ooms } = explanation;
+    let Explanation { schema: _, job, evictions, promise, chosen, tasks, ooms } = explanation;
     let unit = if job.gpus_per_task > 0.0 { "GPUs" } else { "tasks" };
     let least = f64::from(job.min) * if job.gpus_per_task > 0.0 { job.gpus_per_task } else { 1.0 };
     let need = Need { unit, amount: Some(job.verdict.need.unwrap_or(least)) };
@@ -100,6 +102,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("places", place_lines(&job.placements)),
         ("uses", tasks.iter().take(USES_SHOWN_MAX).map(uses).collect()),
         ("aside", aside),
+        ("there", chosen.iter().map(why_there).collect()),
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
@@ -127,6 +130,22 @@ fn uses(told: &TaskUseView) -> String {
 fn ran_out(ooms: Option<u32>) -> Option<String> {
     let times = ooms.filter(|&count| count > 0)?;
     Some(format!("killed {}: it used more memory than it may", counted(times.into(), "time")))
+}
+
+/// `costs 0.012 GPUs of what usually comes, n7 would cost 0.108`
+fn why_there(chosen: &ChosenView) -> String {
+    let ChosenView { by, cost_gpus, runner_up, runner_up_cost_gpus } = chosen;
+    let cost = format!("it costs {cost_gpus:.3} GPUs of room for the work that usually comes");
+    let (Some(node), Some(other)) = (runner_up, runner_up_cost_gpus) else {
+        return format!("{cost}; no other node had room");
+    };
+    let why = match by.as_str() {
+        "worth" => "more is lost there",
+        "drains" => "somebody has to leave there first",
+        "without_gpus" => "it has GPUs",
+        _ => "as good; the order of nodes decided",
+    };
+    format!("{cost}; next was {node} at {other:.3}: {why}")
 }
 
 /// The places that are set aside for a job, and who still has to leave them.

@@ -133,5 +133,6 @@ pub(crate) fn victim() -> VictimView {
 /// The whole answer about a job.
 pub(crate) fn explanation(job: JobView) -> Explanation {
     let (evictions, tasks) = (Vec::new(), Vec::new());
-    Explanation { schema: schema_of::<Explanation>(), job, evictions, promise: None, tasks, ooms: None }
+    let (promise, chosen, ooms) = (None, None, None);
+    Explanation { schema: schema_of::<Explanation>(), job, evictions, promise, chosen, tasks, ooms }
 }

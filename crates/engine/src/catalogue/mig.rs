@@ -324,7 +324,7 @@ const fn with_media(mut profile: Profile, name: &'static str, media: Media) -> P
 }
 
 const A30_ONE: Profile = small("1g.6gb", (1, 1), &[0, 1, 2, 3], 5836, 14);
-const A30_TWO: Profile = small("2g.12gb", (2, 2), &[0, 2], 11970, 28);
+const A30_TWO: Profile = small("2g.12gb", (2, 2), &[0, 2], 11971, 28);
 
 /// A30.
 pub const A30: Mig = Mig {
@@ -343,7 +343,7 @@ pub const A30: Mig = Mig {
     ],
 };
 
-const PRO_ONE: Profile = small("1g.24gb", (1, 3), &[0, 3, 6, 9], 24186, 46);
+const PRO_ONE: Profile = small("1g.24gb", (1, 3), &[0, 3, 6, 9], 24187, 46);
 const PRO_TWO: Profile = small("2g.48gb", (2, 6), &[0, 6], 48517, 94);
 const PRO_FOUR: Profile = small("4g.96gb", (4, 12), FIRST, 97280, 188);
 

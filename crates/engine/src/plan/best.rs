@@ -12,18 +12,18 @@ use crate::jobs::KindKey;
 use crate::need::Need;
 use crate::plan::draft::Draft;
 use crate::plan::place::Ask;
-use crate::prices::Tables;
+use crate::prices::{Lane, Tables};
 use crate::profiles::{Profile, Slots};
 use crate::rooms::{Drains, Room, pick_gpus};
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId};
 use crate::worth::{Taker, Value};
 
 /// Costs that differ by less than this many millionths of a GPU are taken for equal: prices are not better known.
-const BUCKET: i64 = 3000;
+const BUCKET: i32 = 3000;
 /// The most shapes whose costs are remembered: a few megabytes on a fleet of a thousand nodes.
 const SHAPES_MAX: usize = 1024;
 /// Stands for a place that does not fit.
-const NOWHERE: i64 = i64::MAX;
+const NOWHERE: i32 = i32::MAX;
 
 /// How good a place is, fields in the order in which they decide; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub struct Score {
     /// Whether somebody has to leave first.
     pub drains: Drains,
     /// What is lost, in buckets.
-    pub lost: i64,
+    pub lost: i32,
     /// The lower id.
     pub node: NodeId,
 }
@@ -58,22 +58,29 @@ pub struct Found {
 pub struct Costs {
     prices: u64,
     by_taker: BTreeMap<Taker, Vec<Vec<Cell>>>,
-    values: Vec<Vec<(u64, Option<Value>)>>,
+    values: Vec<Vec<(u32, Option<Value>)>>,
 }
 
 /// What a shape costs on the profile that had this stamp.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    stamp: u64,
-    cost: i64,
+    stamp: u32,
+    cost: i32,
 }
 
 /// A place that may be the best.
 #[derive(Clone, Copy)]
 struct Place {
     score: Score,
-    cost: i64,
+    cost: i32,
     pool: PoolId,
+}
+
+/// Nodes as they are in the state, or as the draft changed them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Touched,
+    Untouched,
 }
 
 /// The best two so far.
@@ -84,6 +91,17 @@ struct Top {
 }
 
 impl Top {
+    /// What costs more than this cannot be the best or the second any more.
+    fn cost_max(&self, among_gpus: bool) -> i32 {
+        match self.second {
+            Some(second) if second.score.among_gpus < among_gpus => i32::MIN,
+            Some(second) if second.score.among_gpus == among_gpus && second.score.drains == Drains::No => {
+                second.score.lost.saturating_add(1).saturating_mul(BUCKET).saturating_sub(1)
+            }
+            Some(_) | None => NOWHERE - 1,
+        }
+    }
+
     fn wants(&self, score: &Score) -> bool {
         self.second.is_none_or(|second| *score < second.score)
     }
@@ -115,12 +133,15 @@ pub fn find(
             && room.free().covers(&key.shape.resources)
             && (!key.topology.task_on_island || whole_gpus(room, need, key).is_some())
     };
-    let search = Search { draft, key, tables, taker, fits: &fits };
+    let cores = tables.cores(taker.cpu_milli);
+    let search = Search { draft, key, tables, taker, cores, fits: &fits };
     let mut top = Top::default();
     for &pool in pools {
-        search.touched(pool, &mut top);
-        if let Some(slots) = profiles.pool(pool) {
-            search.untouched(pool, slots, &mut top);
+        for side in [Side::Touched, Side::Untouched] {
+            let profiles = if side == Side::Touched { draft.touched_profiles() } else { Some(profiles) };
+            if let Some(slots) = profiles.and_then(|profiles| profiles.pool(pool)) {
+                search.look(pool, slots, side, &mut top);
+            }
         }
     }
     let best = top.best?;
@@ -135,66 +156,94 @@ struct Search<'a, 'd> {
     key: &'a KindKey,
     tables: &'a Tables,
     taker: Taker,
+    /// What its cores cost.
+    cores: Lane,
     fits: &'a dyn Fn(NodeId, &Room) -> bool,
 }
 
 impl Search<'_, '_> {
-    fn place(&self, pool: PoolId, drains: Drains, cost: i64, node: NodeId) -> Place {
-        let no_gpus = self.taker.need == Need::Whole(0);
-        let among_gpus = no_gpus && !self.draft.state.fleet.model(pool).is_empty();
-        Place { score: Score { among_gpus, drains, lost: cost.div_euclid(BUCKET), node }, cost, pool }
+    fn among_gpus(&self, pool: PoolId) -> bool {
+        self.taker.need == Need::Whole(0) && !self.draft.state.fleet.model(pool).is_empty()
     }
 
-    /// Nodes that the draft changed: they are few, and nothing is remembered of them.
-    fn touched(&self, pool: PoolId, top: &mut Top) {
-        for (node, room) in self.draft.touched().filter(|(_, room)| room.pool == pool) {
-            let Some(profile) = Profile::of(room) else { continue };
-            let value = Value::of(self.tables, &profile);
-            let Some(cost) = value.cost(self.tables, &profile, &self.taker) else { continue };
-            let place = self.place(pool, profile.drains, cost.worth, node);
-            if top.wants(&place.score) && (self.fits)(node, room) {
-                top.offer(place);
-            }
-        }
-    }
-
-    fn untouched(&self, pool: PoolId, slots: &Slots, top: &mut Top) {
+    fn look(&self, pool: PoolId, slots: &Slots, side: Side, top: &mut Top) {
         let nothing = RefCell::default();
-        let costs = &mut *self.draft.costs().unwrap_or(&nothing).borrow_mut();
+        let costs = match side {
+            Side::Touched => self.draft.touched_costs(),
+            Side::Untouched => self.draft.costs().unwrap_or(&nothing),
+        };
+        let costs = &mut *costs.borrow_mut();
         costs.keep_for(self.draft.state.demand.version());
         let Costs { by_taker, values, .. } = costs;
         let cells = at_pool(by_taker.entry(self.taker).or_default(), pool);
         let values = at_pool(values, pool);
         cells.resize(slots.heads().len().max(cells.len()), Cell::default());
         values.resize(slots.heads().len().max(values.len()), (0, None));
+        let among_gpus = self.among_gpus(pool);
+        let mut cost_max = top.cost_max(among_gpus);
         for (slot, (head, cell)) in slots.heads().iter().zip(cells).enumerate() {
-            if head.stamp == 0 {
-                continue;
-            }
             if cell.stamp != head.stamp {
-                let profile = slots.profile(slot);
-                let cost = cost_on(self.tables, profile, &mut values[slot], head.stamp, &self.taker);
+                let cost = if head.stamp == 0 {
+                    NOWHERE
+                } else {
+                    self.cost_on(slots.profile(slot), &mut values[slot], head.stamp)
+                };
                 *cell = Cell { stamp: head.stamp, cost };
             }
-            if cell.cost == NOWHERE {
+            // An empty slot that was never filled has no stamp either.
+            if cell.cost > cost_max || head.stamp == 0 {
                 continue;
             }
-            let place = self.place(pool, head.drains, cell.cost, head.first);
-            if top.wants(&place.score) {
-                self.nodes(place, slots, slot, top);
+            let (drains, node) = (head.drains, head.first);
+            let score = Score { among_gpus, drains, lost: cell.cost.div_euclid(BUCKET), node };
+            if top.wants(&score) {
+                self.nodes(Place { score, cost: cell.cost, pool }, slots, slot, side, top);
+                cost_max = top.cost_max(among_gpus);
             }
         }
     }
 
+    fn cost_on(&self, profile: &Profile, known: &mut (u32, Option<Value>), stamp: u32) -> i32 {
+        if profile.cpu_milli < self.taker.cpu_milli {
+            return NOWHERE;
+        }
+        if known.0 != stamp {
+            *known = (stamp, None);
+        }
+        let value = known.1.get_or_insert_with(|| Value::of(self.tables, profile));
+        self.cost_of(value, profile)
+    }
+
+    fn cost_of(&self, value: &Value, profile: &Profile) -> i32 {
+        let cost = value.cost(self.tables, profile, &self.taker, &self.cores);
+        // The bounds of prices keep what a node is worth within 32 bits.
+        cost.map_or(NOWHERE, |cost| i32::try_from(cost.worth).unwrap_or(NOWHERE - 1))
+    }
+
     /// The nodes of a profile, as long as they could be the best or the second.
-    fn nodes(&self, mut place: Place, slots: &Slots, slot: usize, top: &mut Top) {
-        for node in slots.nodes(slot) {
+    fn nodes(&self, mut place: Place, slots: &Slots, slot: usize, side: Side, top: &mut Top) {
+        let first = match side {
+            Side::Touched => NodeId(0),
+            Side::Untouched => self.draft.first_untouched(place.pool, slot),
+        };
+        let mut all_touched = true;
+        for node in slots.nodes(slot, first) {
             place.score.node = node;
             if !top.wants(&place.score) {
                 return;
             }
-            let room = self.draft.untouched_room(node);
-            if room.is_some_and(|room| (self.fits)(node, room)) {
+            let room = match side {
+                Side::Touched => self.draft.room(node),
+                Side::Untouched => self.draft.untouched_room(node),
+            };
+            let Some(room) = room else {
+                if all_touched {
+                    self.draft.pass_touched(place.pool, slot, node);
+                }
+                continue;
+            };
+            all_touched = false;
+            if (self.fits)(node, room) {
                 top.offer(place);
             }
         }
@@ -206,7 +255,8 @@ impl Search<'_, '_> {
             return whole_gpus(room, self.taker.need, self.key);
         };
         let profile = Profile::of(room)?;
-        let cost = Value::of(self.tables, &profile).cost(self.tables, &profile, &self.taker)?;
+        let value = Value::of(self.tables, &profile);
+        let cost = value.cost(self.tables, &profile, &self.taker, &self.cores)?;
         if cost.left == GpuUnits::WHOLE {
             return pick_gpus(room, 1, false);
         }
@@ -216,23 +266,6 @@ impl Search<'_, '_> {
         mask.insert(at);
         Some(mask)
     }
-}
-
-fn cost_on(
-    tables: &Tables,
-    profile: &Profile,
-    known: &mut (u64, Option<Value>),
-    stamp: u64,
-    taker: &Taker,
-) -> i64 {
-    if profile.cpu_milli < taker.cpu_milli {
-        return NOWHERE;
-    }
-    if known.0 != stamp {
-        *known = (stamp, None);
-    }
-    let value = known.1.get_or_insert_with(|| Value::of(tables, profile));
-    value.cost(tables, profile, taker).map_or(NOWHERE, |cost| cost.worth)
 }
 
 impl Costs {
@@ -272,5 +305,6 @@ fn chosen(best: &Place, second: Option<&Place>) -> Chosen {
         Some((best, second)) if best.lost != second.lost => Field::Worth,
         Some(_) => Field::Node,
     };
-    Chosen { by, cost: best.cost, runner_up: second.map(|second| (second.score.node, second.cost)) }
+    let runner_up = second.map(|second| (second.score.node, i64::from(second.cost)));
+    Chosen { by, cost: i64::from(best.cost), runner_up }
 }

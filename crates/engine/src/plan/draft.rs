@@ -15,6 +15,7 @@ use crate::job::GpuAsk;
 use crate::ledger::Standing;
 use crate::plan::best::Costs;
 use crate::policy::Policy;
+use crate::profiles::Profiles;
 use crate::rooms::{Drains, Room, Rooms};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
@@ -36,6 +37,8 @@ pub struct Draft<'a> {
     standings: BTreeMap<TenantId, BTreeMap<Standing, Vec<u64>>>,
     done: Vec<Op>,
     costs: Option<&'a RefCell<Costs>>,
+    touched_costs: RefCell<Costs>,
+    passed: RefCell<BTreeMap<(PoolId, usize), NodeId>>,
 }
 
 /// Something that was tried.
@@ -72,8 +75,22 @@ impl<'a> Draft<'a> {
         now: Timestamp,
     ) -> Self {
         let used = tree.subtree_use(&tree.own_planned(state));
-        let (touched, standings, done) = (Rooms::default(), BTreeMap::new(), Vec::new());
-        Self { state, policy, tree, now, touched, used, shares, standings, done, costs: None }
+        let mut touched = Rooms::default();
+        touched.keep_profiles(state.demand.tables().is_some());
+        Self {
+            state,
+            policy,
+            tree,
+            now,
+            touched,
+            used,
+            shares,
+            standings: BTreeMap::new(),
+            done: Vec::new(),
+            costs: None,
+            touched_costs: RefCell::default(),
+            passed: RefCell::default(),
+        }
     }
 
     /// The same, with what earlier plans worked out of the worth of places.
@@ -88,9 +105,24 @@ impl<'a> Draft<'a> {
         self.costs
     }
 
-    /// The rooms that are not as in the state, in node order.
-    pub fn touched(&self) -> impl Iterator<Item = (NodeId, &Room)> {
-        self.touched.iter()
+    /// The nodes that are not as in the state, by profile, while places are compared by worth.
+    pub fn touched_profiles(&self) -> Option<&Profiles> {
+        self.touched.profiles()
+    }
+
+    /// What was worked out of the worth of those.
+    pub fn touched_costs(&self) -> &RefCell<Costs> {
+        &self.touched_costs
+    }
+
+    /// The first node of a profile of the state that may be as it is there: all before it are touched.
+    pub fn first_untouched(&self, pool: PoolId, slot: usize) -> NodeId {
+        self.passed.borrow().get(&(pool, slot)).copied().unwrap_or_default()
+    }
+
+    /// This node of a profile of the state, and all before it, are touched; once touched they stay so.
+    pub fn pass_touched(&self, pool: PoolId, slot: usize, node: NodeId) {
+        self.passed.borrow_mut().insert((pool, slot), NodeId(node.0 + 1));
     }
 
     /// The room of a node, if it is as in the state.

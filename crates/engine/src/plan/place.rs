@@ -85,7 +85,7 @@ impl Placed {
     pub fn total(&self) -> (bool, Option<Drains>, i64) {
         let among_gpus = self.scores.iter().any(|score| score.among_gpus);
         let drains = self.scores.iter().map(|score| score.drains).max();
-        (among_gpus, drains, self.scores.iter().map(|score| score.lost).sum())
+        (among_gpus, drains, self.scores.iter().map(|score| i64::from(score.lost)).sum())
     }
 }
 

@@ -82,7 +82,9 @@ pub(super) fn explanation(glance: &mut Glance<'_>, id: JobId, job: JobView) -> R
     let tasks = known
         .map_or_else(Vec::new, |known| view::gpu::task_use(known, glance.state.ledger.holding(id), &samples));
     let ooms = samples.ooms.zip(known).map(|(ooms, known)| ooms.get(&known.uid).copied().unwrap_or(0));
-    Ok(Explanation { schema: schema_of::<Explanation>(), job, evictions, promise, tasks, ooms })
+    let chosen = view::chosen(glance.state, id);
+    let schema = schema_of::<Explanation>();
+    Ok(Explanation { schema, job, evictions, promise, chosen, tasks, ooms })
 }
 
 fn of_job(disk: &mut dyn Disk, tenant: &str, name: &str) -> Result<Vec<EvictionView>, Problem> {

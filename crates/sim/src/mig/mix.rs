@@ -86,6 +86,11 @@ impl Mix {
         Ok(Self { name: name.into(), shares })
     }
 
+    /// Whether it is one of those that everybody can name.
+    pub fn is_named(&self) -> bool {
+        MixName::ALL.iter().any(|name| name.word() == self.name)
+    }
+
     /// Its name, or that of its file.
     pub fn name(&self) -> &str {
         &self.name

@@ -12,8 +12,10 @@ const REFUSED_BAR_PCT: f64 = 0.9;
 const RATIO_BAR_FULL: f64 = 0.8;
 /// Up to load 1.05, of what best-fit refuses.
 const RATIO_BAR_OVER: f64 = 0.85;
-/// GPUs from which on the bars hold: in a small pool luck decides.
-const BAR_GPUS_MIN: u32 = 500;
+/// GPUs from which on the bars hold: a small pool refuses more, however well it is cut.
+const BAR_GPUS_MIN: u32 = 1000;
+/// The axis on which the bars hold. Where profiles are halves and quarters best-fit loses nothing, so nothing is won.
+const BAR_AXIS: u8 = 8;
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,7 +86,8 @@ impl Report {
         let of = |(other, tally): &(Policy, Tally)| (other.word(), reference(run, tally, demand));
         let reference: BTreeMap<&str, Reference> = tallies.iter().map(of).collect();
         let load = millionths(run.load_millionths);
-        let barred = policy == Policy::Wharf && run.gpus >= BAR_GPUS_MIN;
+        let promised = run.mix.is_named() && run.mig.axis == BAR_AXIS && run.gpus >= BAR_GPUS_MIN;
+        let barred = policy == Policy::Wharf && promised;
         let refused_bar = (barred && run.load_millionths <= 1_000_000).then_some(REFUSED_BAR_PCT);
         let ratio_bar = match run.load_millionths {
             ..=1_000_000 if barred => Some(RATIO_BAR_FULL),

@@ -1,0 +1,259 @@
+//! Places by worth against the plainest code: every node, every GPU, values worked out from the prices alone, on random
+//! fleets that fill up and empty again.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use wharf_engine::event::{Event, Placement};
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
+use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::plan::{Memory, plan};
+use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
+use wharf_engine::prices::{Block, Piece, Prices};
+use wharf_engine::rooms::{Drains, Room};
+use wharf_engine::state::State;
+use wharf_engine::units::{GpuUnits, JobId, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId, Uid};
+
+const BUCKET: i64 = 3000;
+
+/// What a node is worth: the least over all prices of a core.
+fn value(prices: &Prices, room: &Room) -> i64 {
+    let cpu = i64::try_from(room.free().cpu_milli).unwrap();
+    let left = |gpu: &wharf_engine::rooms::GpuRoom| if gpu.usable { 3000 - gpu.held.parts() } else { 0 };
+    let at_price = |&price: &u16| {
+        let mut known = BTreeMap::new();
+        let gpus: i64 =
+            room.gpus.iter().map(|gpu| best(prices, room.pool, price, left(gpu), &mut known)).sum();
+        i64::from(price) * cpu + gpus
+    };
+    let idle = u32::try_from(room.whole_free()).unwrap();
+    let here = prices.blocks.iter().filter(|block| block.pools.contains(&room.pool));
+    let blocks = here.map(|block| {
+        let by_cores = u64::try_from(cpu).unwrap().checked_div(block.cpu_milli).unwrap_or(u64::MAX);
+        i64::from(block.worth) * i64::try_from(by_cores.min(u64::from(idle / block.gpus))).unwrap()
+    });
+    prices.core_prices.iter().map(at_price).min().unwrap() + blocks.sum::<i64>()
+}
+
+/// The best use of what is left of one GPU.
+fn best(prices: &Prices, pool: PoolId, price: u16, left: u64, known: &mut BTreeMap<u64, i64>) -> i64 {
+    if let Some(&worth) = known.get(&left) {
+        return worth;
+    }
+    let mut most = 0;
+    for piece in prices.pieces.iter().filter(|piece| piece.pools.contains(&pool)) {
+        if let Some(rest) = left.checked_sub(piece.size.parts()) {
+            let net = i64::from(piece.worth) - i64::from(price) * i64::from(piece.cpu_milli);
+            most = most.max(net + best(prices, pool, price, rest, known));
+        }
+    }
+    known.insert(left, most);
+    most
+}
+
+/// The room with a task of a spec on these GPUs.
+fn with_task(room: &Room, spec: &Spec, gpus: &[usize]) -> Room {
+    let mut after = room.clone();
+    after.held = after.held + spec.shape.resources;
+    for &gpu in gpus {
+        let units = match spec.shape.gpus {
+            GpuAsk::Whole(_) => GpuUnits::WHOLE,
+            GpuAsk::Share(_) | GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => spec.shape.gpus.units(),
+        };
+        after.gpus[gpu].held += units;
+        after.gpus[gpu].holders += 1;
+        after.gpus[gpu].trust = Some(spec.trust);
+    }
+    after
+}
+
+/// Every way to place a task on a node that differs in worth.
+fn ways(room: &Room, spec: &Spec) -> Vec<Vec<usize>> {
+    if !room.open || !room.free().covers(&spec.shape.resources) {
+        return Vec::new();
+    }
+    let free: Vec<usize> = (0..room.gpus.len()).filter(|&gpu| room.gpus[gpu].is_free()).collect();
+    match spec.shape.gpus {
+        GpuAsk::Whole(count) => {
+            let count = usize::try_from(count).unwrap();
+            if free.len() >= count { vec![free[..count].to_vec()] } else { Vec::new() }
+        }
+        GpuAsk::Share(units) => {
+            let fits = |&gpu: &usize| room.gpus[gpu].free_for(spec.trust) >= units;
+            (0..room.gpus.len()).filter(fits).map(|gpu| vec![gpu]).collect()
+        }
+        GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => Vec::new(),
+    }
+}
+
+/// The least score over all nodes, with the cost.
+fn least(state: &State, spec: &Spec) -> Option<(bool, Drains, i64, NodeId)> {
+    let prices = state.demand.prices();
+    let mut best = None;
+    for (node, room) in state.ledger.rooms().iter() {
+        let has_gpus = !state.fleet.model(room.pool).is_empty();
+        if spec.shape.gpus != GpuAsk::Whole(0) && !has_gpus {
+            continue;
+        }
+        let before = value(prices, room);
+        for gpus in ways(room, spec) {
+            let cost = before - value(prices, &with_task(room, spec, &gpus));
+            let among = spec.shape.gpus == GpuAsk::Whole(0) && has_gpus;
+            let score = (among, room.drains(), cost.div_euclid(BUCKET), node);
+            best = Some(best.map_or(score, |best: (bool, Drains, i64, NodeId)| best.min(score)));
+        }
+    }
+    best
+}
+
+/// What a placement scores.
+fn score_of(state: &State, spec: &Spec, place: &Placement) -> (bool, Drains, i64, NodeId) {
+    let room = state.ledger.rooms().get(place.node).unwrap();
+    let gpus: Vec<usize> = place.gpus.indexes().collect();
+    let cost =
+        value(state.demand.prices(), room) - value(state.demand.prices(), &with_task(room, spec, &gpus));
+    let among = spec.shape.gpus == GpuAsk::Whole(0) && !state.fleet.model(room.pool).is_empty();
+    (among, room.drains(), cost.div_euclid(BUCKET), place.node)
+}
+
+fn policy() -> Policy {
+    let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
+    let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
+    Policy { digest: "worth".into(), tenants: vec![tenant], preemption, ..Policy::default() }
+}
+
+fn nodes(random: &mut ChaCha8Rng) -> Vec<ObservedNode> {
+    let node = |at: u32, random: &mut dyn FnMut(u64) -> u64| {
+        let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
+        let count = usize::try_from([0, 1, 2, 4, 8][usize::try_from(random(5)).unwrap()]).unwrap();
+        let model = if count == 0 { "" } else { ["a100", "t4"][usize::try_from(random(2)).unwrap()] };
+        let cpu_milli = 4000 * (1 + random(12));
+        let capacity = Resources { cpu_milli, memory: 16 + random(100), ..Resources::default() };
+        let (name, gpus) = (format!("n{at}"), vec![gpu; count]);
+        ObservedNode { name, up: true, model: model.into(), gpus, capacity, ..ObservedNode::default() }
+    };
+    (0..14).map(|at| node(at, &mut |below| random.random_range(0..below))).collect()
+}
+
+fn prices(random: &mut ChaCha8Rng, pools: &[PoolId]) -> Prices {
+    let mut piece = |size: u64| {
+        let any = random.random_bool(0.6);
+        let pools = if any { pools.to_vec() } else { vec![pools[random.random_range(0..pools.len())]] };
+        let worth = u32::try_from(size).unwrap() * random.random_range(100..500);
+        Piece { size: GpuUnits::from_parts(size), pools, worth, cpu_milli: random.random_range(0..9000) }
+    };
+    let mut pieces: Vec<Piece> = [450, 750, 1200, 1650, 2400, 3000].into_iter().map(&mut piece).collect();
+    pieces.push(piece(1200));
+    let block = Block {
+        gpus: random.random_range(2..5),
+        cpu_milli: random.random_range(0..20_000),
+        pools: pools.to_vec(),
+        worth: random.random_range(0..9000),
+    };
+    Prices { pieces, blocks: vec![block], core_prices: vec![0, 1, 5, 20, 60, 110, 400] }
+}
+
+fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
+    let gpus = match random.random_range(0..8) {
+        0 => GpuAsk::Whole(0),
+        1..=2 => GpuAsk::Whole(random.random_range(1..5)),
+        _ => GpuAsk::Share(GpuUnits::from_parts(150 * random.random_range(1..20))),
+    };
+    let resources = Resources {
+        cpu_milli: 500 * random.random_range(1..16),
+        memory: random.random_range(1..12),
+        ..Resources::default()
+    };
+    let spec = Spec {
+        name: format!("j{number}"),
+        tenant: TenantId(0),
+        class: Class::Batch,
+        priority: 0,
+        tasks: 1,
+        min: 1,
+        shape: Shape::of(gpus, resources),
+        topology: Topology::default(),
+        preemptible: false,
+        trust: TrustId(0),
+        time_limit: None,
+        estimate: None,
+        checkpoint: None,
+        retries: 0,
+        labels: Vec::new(),
+        payload: String::new(),
+    };
+    let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
+    let (uid, tenant) = (Uid(number), "all".to_owned());
+    let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within: None, spec }
+}
+
+fn give(state: &mut State, input: &Input, now: Timestamp) -> Option<JobId> {
+    let decision = state.decide(input, now).ok()?;
+    state.apply_all(&decision.events);
+    decision.job
+}
+
+/// One life: jobs come one by one, some leave, prices change; every place is compared.
+fn live(seed: u64) -> (u32, u32) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (mut state, mut memory, mut now) = (State::default(), Memory::default(), Timestamp(1_000_000));
+    give(&mut state, &Input::ApplyPolicy(policy()), now);
+    let report = Report { world: 1, generation: 1, nodes: nodes(&mut random), ..Report::default() };
+    give(&mut state, &Input::Observe(report), now);
+    let pools: Vec<PoolId> = state.fleet.pool_ids().collect();
+    let gpus: Vec<PoolId> = pools.into_iter().filter(|&pool| !state.fleet.model(pool).is_empty()).collect();
+    let (mut placed, mut refused) = (0, 0);
+    for number in 1..160u128 {
+        now.0 += 1000;
+        if number % 20 == 1 {
+            give(&mut state, &Input::Prices(prices(&mut random, &gpus)), now);
+        }
+        if number % 7 == 0 {
+            let node = format!("n{}", random.random_range(0..14));
+            give(&mut state, &Input::Cordon { node, on: random.random_bool(0.5) }, now);
+        }
+        if number % 5 == 0 {
+            let live: Vec<JobId> = state.jobs.iter().map(|(job, _)| job).collect();
+            if let Some(&job) = live.get(random.random_range(0..40)) {
+                give(&mut state, &Input::Cancel { job }, now);
+            }
+        }
+        let Some(job) = give(&mut state, &Input::Submit(Box::new(job(&mut random, number))), now) else {
+            continue;
+        };
+        let spec = state.jobs.get(job).unwrap().spec.clone();
+        let wanted = least(&state, &spec);
+        let made = plan(&state, state.tenants.policy(), &memory, now);
+        let fresh = plan(&state, state.tenants.policy(), &Memory::default(), now);
+        assert_eq!(
+            made.starts, fresh.starts,
+            "seed {seed} job {number}: what is remembered changes an answer"
+        );
+        let given = made.starts.iter().chain(&made.promises).find(|start| start.job == job);
+        let given = given.map(|start| score_of(&state, &spec, &start.tasks[0]));
+        assert_eq!(given, wanted, "seed {seed} job {number} {:?}", spec.shape);
+        if let Some(chosen) = made.starts.iter().find(|start| start.job == job).and_then(|start| start.chosen)
+        {
+            assert_eq!(Some(chosen.cost.div_euclid(BUCKET)), wanted.map(|best| best.2), "the receipt's cost");
+        }
+        (placed, refused) = if given.is_some() { (placed + 1, refused) } else { (placed, refused + 1) };
+        let events: Vec<Event> = made.events(&state, now);
+        memory.remember(&made, &state, now);
+        state.apply_all(&events);
+        if given.is_none() {
+            give(&mut state, &Input::Cancel { job }, now);
+        }
+    }
+    assert_eq!(state.check_deep(), [], "seed {seed}");
+    (placed, refused)
+}
+
+#[test]
+fn every_place_is_the_least_missed_of_all() {
+    let lives = (0..25).map(live);
+    let (placed, refused) = lives.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    assert!(placed > 1000 && refused > 20, "{placed} placed and {refused} refused say little");
+}
