@@ -1,5 +1,6 @@
 //! Slices, shares and whole GPUs through the real controller, on a fleet whose devices take time and fail now and
 //! then: after every step the world holds what the engine believes, and nothing that hardware could not do.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -201,10 +202,9 @@ fn mode_of(task: &ObservedTask) -> Mode {
     }
 }
 
-/// Seeds are few because every step looks at everything; the operations of all of them together fail often enough.
 #[test]
 fn slices_and_shares_run_where_the_engine_put_them_and_all_of_them_end() {
-    let (mut modes, mut failed) = (BTreeSet::new(), 0);
+    let mut modes = BTreeSet::new();
     for seed in 0..40 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut life = Life::new(seed);
@@ -216,10 +216,28 @@ fn slices_and_shares_run_where_the_engine_put_them_and_all_of_them_end() {
         }
         life.pass(4 * 3_600_000);
         assert_eq!(life.leader.state().jobs.len(), 0, "seed {seed}: everything that can run has run");
-        let (outcomes, lost) = life.told();
-        failed += lost;
+        let (outcomes, _) = life.told();
         assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Succeeded), "seed {seed}: {outcomes:?}");
     }
     assert_eq!(modes.into_iter().collect::<Vec<_>>(), Mode::ALL, "every mode was used");
-    assert!(failed > 0, "an operation failed, and nobody paid for it with a retry");
+}
+
+/// About one operation in 500 fails: the first life in which one does is looked at.
+#[test]
+fn a_device_that_fails_costs_time_and_no_retry() {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let share = loop {
+        let Input::Submit(job) = job(&mut rng, 0) else { unreachable!("a job is submitted") };
+        if matches!(job.spec.shape.gpus, GpuAsk::Share(_)) {
+            break Input::Submit(job);
+        }
+    };
+    let life = (0..5_000).find_map(|seed| {
+        let mut life = Life::new(seed);
+        life.give(std::slice::from_ref(&share));
+        life.pass(600_000);
+        (life.told().1 > 0).then_some(life)
+    });
+    let life = life.expect("one in 5000 fails");
+    assert_eq!(life.told(), (vec![Outcome::Succeeded], 1), "retries are 0");
 }

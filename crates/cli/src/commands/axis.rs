@@ -62,7 +62,7 @@ fn layout(gpu: &GpuView, mig: &Mig) -> Layout {
 /// The numbers of the slots, and below them the slices; `·` is free.
 fn drawn(layout: Layout, mig: &Mig) -> [String; 2] {
     let width = WIDTH / usize::from(mig.axis);
-    let numbers: String = (0..mig.axis).map(|slot| format!("{slot:<width$}")).collect();
+    let numbers: Vec<String> = (0..mig.axis).map(|slot| format!("{slot:<width$}")).collect();
     let mut axis = String::new();
     let mut slot = 0;
     while slot < mig.axis {
@@ -78,7 +78,7 @@ fn drawn(layout: Layout, mig: &Mig) -> [String; 2] {
         slot += slots;
     }
     axis.push('│');
-    [numbers.trim_end().to_owned(), axis]
+    [numbers.concat().trim_end().to_owned(), axis]
 }
 
 /// What could still be cut out, a line per profile: `1g.10gb at 1, 2, 3`.

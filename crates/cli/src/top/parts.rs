@@ -97,20 +97,22 @@ pub(super) fn fleet(summary: &Summary, area: Rect, buffer: &mut Buffer) {
     ];
     let [title, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     rule("FLEET", legend.map(|(text, tone)| Span::styled(text, style(tone))).to_vec(), title, buffer);
-    let told = pools(summary).map(|pool| pool_told(pool, area.width >= SHARING_WIDTH_MIN));
-    let told: Vec<[String; 5]> = told.collect();
+    let with_sharing = area.width >= SHARING_WIDTH_MIN;
+    let told: Vec<[String; 5]> = pools(summary).map(pool_told).collect();
     let longest =
         |column: usize| told.iter().map(|told| told[column].chars().count()).max().unwrap_or_default();
-    let widths = [0, 1, 2, 3, 4].map(|column| u16::try_from(longest(column)).unwrap_or(u16::MAX));
-    let bar_width = area.width.saturating_sub(widths.iter().fold(6, |sum, width| width.saturating_add(sum)));
+    let shown = if with_sharing { 0..5 } else { 0..4 };
+    let widths: Vec<u16> = shown.map(|column| u16::try_from(longest(column)).unwrap_or(u16::MAX)).collect();
+    let taken = widths.iter().fold(0, |sum: u16, width| sum.saturating_add(*width).saturating_add(1));
+    let bar_width = area.width.saturating_sub(taken.saturating_add(1));
     let rows = pools(summary).zip(&told).map(|(pool, told)| pool_row(pool, told, bar_width));
-    let [model, rest @ ..] = widths.map(Constraint::Length);
-    let columns = [model, Constraint::Length(bar_width)].into_iter().chain(rest);
+    let mut columns: Vec<Constraint> = widths.into_iter().map(Constraint::Length).collect();
+    columns.insert(1, Constraint::Length(bar_width));
     Table::new(rows, columns).render(bars, buffer);
 }
 
-/// Model, what is handed out, what is used, what is broken, and how it is shared where there is room for that.
-fn pool_told(pool: &PoolView, with_sharing: bool) -> [String; 5] {
+/// Model, what is handed out, what is used, what is broken, and how it is shared.
+fn pool_told(pool: &PoolView) -> [String; 5] {
     let gpus = f64::from(pool.gpus);
     let broken = pool.gpus.saturating_sub(pool.healthy);
     let allocated = percent(pool.allocated / gpus);
@@ -122,7 +124,7 @@ fn pool_told(pool: &PoolView, with_sharing: bool) -> [String; 5] {
             |used| format!("used {} {:>4}", tenths(used), percent(used / gpus)),
         ),
         if broken > 0 { format!("{broken} broken") } else { String::new() },
-        if with_sharing { sharing(pool) } else { String::new() },
+        sharing(pool),
     ]
 }
 

@@ -14,8 +14,9 @@ use wharf_engine::input::TaskRef;
 
 use super::{Floats, Metric};
 
-/// The most GPUs, and the most tasks, that have series of their own.
-const SERIES_MAX: usize = 4096;
+/// The most GPUs, and the most tasks, that have series of their own: some thousand lines are written in the time of a
+/// few decisions, which wait for it.
+const SERIES_MAX: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfGpu {

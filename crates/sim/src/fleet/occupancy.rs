@@ -28,18 +28,14 @@ impl Occupancy {
             return false;
         }
         let sliced = self.slices.slices().count();
-        match place.slice {
+        if let Some(slice) = place.slice {
             // Beside an undivided user nothing can be cut out.
-            Some(slice) => {
-                let legal = mig.is_some_and(|mig| self.slices.allows(mig, slice));
-                place.enforced == Mode::Mig && sliced == self.tasks && legal
-            }
-            None => {
-                let turns = place.enforced == Mode::TimeSlicing;
-                let same_way = if turns { self.turns == self.tasks } else { self.turns == 0 };
-                place.enforced != Mode::Mig && sliced == 0 && same_way
-            }
+            let legal = mig.is_some_and(|mig| self.slices.allows(mig, slice));
+            return place.enforced == Mode::Mig && sliced == self.tasks && legal;
         }
+        let turns = place.enforced == Mode::TimeSlicing;
+        let same_way = if turns { self.turns == self.tasks } else { self.turns == 0 };
+        place.enforced != Mode::Mig && sliced == 0 && same_way
     }
 
     pub(super) fn come(&mut self, task: &SimTask) {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_engine::catalogue::{self, Mig};
 use wharf_engine::input::{Exit, TaskRef};
+use wharf_engine::policy::Mode;
 use wharf_engine::units::Timestamp;
 
 use super::SimFleet;
@@ -38,11 +39,13 @@ impl SimFleet {
     #[must_use]
     pub fn with_devices(mut self, seed: u64) -> Self {
         let known = std::mem::take(&mut self.partition.devices);
-        self.partition = Partition { seed: Some(seed), ..Partition::default() };
+        let by_use = self.devices_by_use(&known);
+        // Devices that nobody ever divided need no row in a file.
+        self.unsaved.devices.extend(by_use.keys().cloned());
+        self.partition = Partition { seed: Some(seed), devices: known, ..Partition::default() };
+        self.partition.devices.extend(by_use);
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         for name in names {
-            let devices = known.get(&name).cloned().unwrap_or_else(|| self.devices_by_use(&name));
-            self.partition.devices.insert(name.clone(), devices);
             self.fit_devices(&name);
             (0..self.devices(&name).len()).for_each(|gpu| self.work(&name, gpu, self.now));
         }
@@ -54,19 +57,20 @@ impl SimFleet {
         self.partition.devices.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// Devices as they must be for what runs on them.
-    fn devices_by_use(&self, node: &str) -> Vec<Device> {
-        let gpus = self.nodes.get(node).map_or(0, |node| node.node.gpus.len());
-        let mut devices = vec![Device::default(); gpus];
-        let there = self.tasks.values().filter(|task| !task.is_over() && task.node == node);
-        for task in there {
+    /// Devices of nodes that are not known, as they must be for what runs on them; none for nodes where none is divided.
+    fn devices_by_use(&self, known: &BTreeMap<String, Vec<Device>>) -> BTreeMap<String, Vec<Device>> {
+        let mut by_use: BTreeMap<String, Vec<Device>> = BTreeMap::new();
+        let divided = |task: &&SimTask| !task.is_over() && task.enforced != Mode::Whole;
+        for task in self.tasks.values().filter(divided).filter(|task| !known.contains_key(&task.node)) {
+            let gpus = self.nodes.get(&task.node).map_or(0, |node| node.node.gpus.len());
+            let devices = by_use.entry(task.node.clone()).or_insert_with(|| vec![Device::default(); gpus]);
             for gpu in task.gpus.indexes() {
                 if let Some(device) = devices.get_mut(gpu) {
                     device.used_as(task.want());
                 }
             }
         }
-        devices
+        by_use
     }
 
     /// As many devices as the node has GPUs; the node tells their modes, and what they were at goes on.
@@ -80,6 +84,9 @@ impl SimFleet {
             return;
         };
         let devices = self.partition.devices.entry(name.to_owned()).or_default();
+        if devices.len() > node.node.gpus.len() {
+            self.unsaved.devices.insert(name.to_owned());
+        }
         devices.resize_with(node.node.gpus.len(), Device::default);
         for (gpu, device) in node.node.gpus.iter_mut().zip(devices.iter()) {
             gpu.mode = device.mode();
@@ -87,7 +94,6 @@ impl SimFleet {
         let due = devices.iter().enumerate().filter_map(|(gpu, device)| Some((device.next_timer()?, gpu)));
         let due: Vec<_> = due.map(|(at, gpu)| (at, name.to_owned(), gpu)).collect();
         self.partition.timers.extend(due);
-        self.unsaved.devices.insert(name.to_owned());
     }
 
     /// The machine was off.
@@ -96,6 +102,7 @@ impl SimFleet {
         for device in self.partition.devices.get_mut(name).into_iter().flatten() {
             device.restart(mig);
         }
+        self.unsaved.devices.insert(name.to_owned());
         self.fit_devices(name);
     }
 
@@ -212,7 +219,7 @@ impl SimFleet {
         self.work(&node, gpu, at);
     }
 
-    fn tell_mode(&mut self, name: &str, gpu: usize, mode: wharf_engine::policy::Mode) {
+    fn tell_mode(&mut self, name: &str, gpu: usize, mode: Mode) {
         if let Some(gpu) = self.nodes.get_mut(name).and_then(|node| node.node.gpus.get_mut(gpu)) {
             gpu.mode = mode;
             self.node_changed(name);

@@ -5,7 +5,6 @@ use wharf_engine::action::{Action, StartTask};
 use wharf_engine::geometry::Slice;
 use wharf_engine::input::{ObservedGpu, ObservedNode, ObservedTask, Submission, TaskStatus};
 use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
-use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Resources, TenantId, TrustId, Uid};
 
 use super::super::Saved;
