@@ -12,7 +12,8 @@ use ureq::{Agent, Body};
 use crate::file::job::JobFile;
 use crate::v1::{
     Answer, EvictionList, EvictionReply, Explanation, GpuList, HistoryKind, HistoryList, JobList, JobReply,
-    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, Submitted, Summary, TenantList,
+    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, StrandedList, Submitted, Summary,
+    TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -186,6 +187,11 @@ impl Client {
     /// The GPUs of the fleet.
     pub fn gpus(&self) -> Result<GpuList, ClientError> {
         self.get("/v1/gpus")
+    }
+
+    /// What is free and of no use to whoever waits or usually comes.
+    pub fn stranded(&self) -> Result<StrandedList, ClientError> {
+        self.get("/v1/stranded")
     }
 
     /// The tenant tree.

@@ -9,6 +9,7 @@ mod fleet;
 mod job;
 mod past;
 mod problem;
+mod stranded;
 mod summary;
 mod tenant;
 
@@ -26,6 +27,7 @@ pub use job::{
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};
+pub use stranded::{StrandedList, StrandedShapeView, StrandedView};
 pub use summary::{DecisionTimes, JobCount, JournalView, ModeCounts, PoolView, QueueRow, Summary};
 pub use tenant::{LineView, TenantList, TenantView};
 
@@ -59,6 +61,7 @@ answers! {
     NodeReply = "wharf.v1.node";
     NodeList = "wharf.v1.nodes";
     GpuList = "wharf.v1.gpus";
+    StrandedList = "wharf.v1.stranded";
     TenantList = "wharf.v1.tenants";
     Summary = "wharf.v1.summary";
     HistoryList = "wharf.v1.history";

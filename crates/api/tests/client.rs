@@ -77,7 +77,7 @@ fn a_submission_carries_the_job_and_its_key() {
 #[test]
 fn every_call_has_its_method_and_path() {
     type Call = fn(&Client) -> Result<(), ClientError>;
-    let calls: [(&str, Call); 14] = [
+    let calls: [(&str, Call); 15] = [
         ("POST /v1/plan", |client| client.plan(&job()).map(drop)),
         ("DELETE /v1/jobs/lab%2Fnlp%2Fa", |client| client.cancel("lab/nlp/a").map(drop)),
         ("POST /v1/jobs/a/evict", |client| client.evict("a").map(drop)),
@@ -91,6 +91,7 @@ fn every_call_has_its_method_and_path() {
         ("GET /v1/jobs/a/explain", |client| client.explain("a").map(drop)),
         ("GET /v1/nodes", |client| client.nodes().map(drop)),
         ("GET /v1/gpus", |client| client.gpus().map(drop)),
+        ("GET /v1/stranded", |client| client.stranded().map(drop)),
         ("GET /v1/tenants", |client| client.tenants().map(drop)),
         ("GET /v1/summary", |client| client.summary().map(drop)),
         ("GET /v1/history?kind=receipt&limit=5", |client| {

@@ -304,6 +304,8 @@ pub(crate) enum Listed {
     /// GPUs, one by one
     #[value(alias = "gpu")]
     Gpus,
+    /// What is free and fits nobody who waits or usually comes, and why
+    Stranded,
     /// Tenants: what each is promised, may use and uses
     #[value(alias = "tenant")]
     Tenants,
@@ -326,6 +328,7 @@ Examples:
   wharf get jobs --tenant lab/nlp --state waiting
   wharf get nodes -o wide
   wharf get gpus n1                    how each GPU is divided, and what is left of it
+  wharf get stranded                   what is free and of no use, and why
   wharf get jobs -o name | xargs -n1 wharf cancel
   wharf get tenants -o wide            with what each has borrowed and lent
   wharf get evictions --tenant lab/nlp --limit 20

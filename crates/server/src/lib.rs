@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod policy;
 mod pricing;
 mod rejection;
+mod stranded;
 mod tenants;
 mod text;
 mod view;

@@ -4,6 +4,7 @@ pub(super) mod evictions;
 pub(super) mod fleet;
 pub(super) mod jobs;
 pub(super) mod past;
+mod stranded;
 pub(super) mod tenants;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
         Listed::Jobs => list_jobs(client, args)?,
         Listed::Nodes => list_nodes(client, args)?,
         Listed::Gpus => list_gpus(client, args)?,
+        Listed::Stranded => list_stranded(client, args)?,
         Listed::Tenants => list_tenants(client, args)?,
         Listed::Evictions => list_evictions(client, args)?,
         Listed::Policy => list_policy(client, args)?,
@@ -64,6 +66,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         Listed::Jobs => ("jobs", &["--tenant", "--state"]),
         Listed::Nodes => ("nodes", &[]),
         Listed::Gpus => ("gpus", &["NODE"]),
+        Listed::Stranded => ("stranded", &[]),
         Listed::Tenants => ("tenants", &["--tenant"]),
         Listed::Evictions => ("evictions", &["--tenant", "--job", "--limit"]),
         Listed::Policy => ("policy", &[]),
@@ -125,6 +128,14 @@ fn list_gpus(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     }
     let names = answer.gpus.iter().map(|gpu| format!("gpu/{}:{}", gpu.node, gpu.index)).collect();
     let table = fleet::gpus_table(&answer.gpus);
+    let empty = "the fleet has no GPUs; its nodes: wharf get nodes".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
+
+fn list_stranded(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.stranded()?;
+    let names = answer.pools.iter().map(|pool| format!("pool/{}", pool.model)).collect();
+    let table = stranded::table(&answer.pools);
     let empty = "the fleet has no GPUs; its nodes: wharf get nodes".into();
     show(args, &List { answer: &answer, names, table, empty })
 }

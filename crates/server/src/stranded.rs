@@ -1,0 +1,61 @@
+//! What is free and of no use, in the words of the API.
+
+use std::collections::BTreeMap;
+
+use wharf_api::v1::{StrandedShapeView, StrandedView, gpus, thousandths};
+use wharf_engine::job::GpuAsk;
+use wharf_engine::state::State;
+use wharf_engine::stranded::{OfPool, OfShape, Why, stranded};
+use wharf_engine::units::GpuUnits;
+
+/// Pool by pool.
+pub(crate) fn all(state: &State) -> Vec<StrandedView> {
+    stranded(state).iter().map(|pool| of_pool(state, pool)).collect()
+}
+
+fn of_pool(state: &State, pool: &OfPool) -> StrandedView {
+    StrandedView {
+        model: state.fleet.model(pool.pool).to_owned(),
+        gpus: pool.gpus,
+        free: gpus(pool.free),
+        stranded: gpus(pool.stranded_units()),
+        why: why(&pool.stranded),
+        shapes: pool.shapes.iter().map(|shape| of_shape(state, shape)).collect(),
+    }
+}
+
+fn of_shape(state: &State, shape: &OfShape) -> StrandedShapeView {
+    StrandedShapeView {
+        shape: ask(shape.asked.gpus),
+        cpu_milli: shape.asked.resources.cpu_milli,
+        trust: shape.asked.trust.map(|trust| state.tenants.trust(trust).to_owned()),
+        pending: shape.source.pending,
+        typical: thousandths(u64::from(shape.source.typical_milli)),
+        fits: shape.fits,
+        usable: gpus(shape.usable),
+        why: why(&shape.why),
+    }
+}
+
+fn why(reasons: &BTreeMap<Why, GpuUnits>) -> BTreeMap<String, f64> {
+    reasons.iter().map(|(why, &units)| (why.word().to_owned(), gpus(units))).collect()
+}
+
+/// What a task asks for, in a few words.
+fn ask(asked: GpuAsk) -> String {
+    match asked {
+        GpuAsk::Whole(1) => "1 GPU".to_owned(),
+        GpuAsk::Whole(count) => format!("{count} GPUs"),
+        GpuAsk::Share(units) => format!("{units} GPU"),
+        GpuAsk::Slice(name) => format!("slice {name}"),
+        GpuAsk::AtLeast(least) => {
+            let memory = (least.memory_mib > 0).then(|| match least.memory_mib {
+                mib if mib.is_multiple_of(1024) => format!("{}GiB", mib / 1024),
+                mib => format!("{mib}MiB"),
+            });
+            let compute = (least.compute > 0).then(|| format!("{}/{}", least.compute, least.compute_of));
+            let parts: Vec<String> = memory.into_iter().chain(compute).collect();
+            format!("slice {}", parts.join(" "))
+        }
+    }
+}
