@@ -8,6 +8,7 @@ mod device;
 mod nodes;
 mod occupancy;
 mod partition;
+mod progress;
 mod report;
 mod sampling;
 mod task;
@@ -329,14 +330,6 @@ impl SimFleet {
         self.changed(task);
     }
 
-    /// A task that joins others of its attempt goes on where they are; else the job resumes what was saved.
-    fn work_to_resume(&self, task: TaskRef, at: Timestamp) -> u64 {
-        let of_job = self.tasks.range(all_of(task.uid));
-        let beside = of_job.filter(|(other, known)| other.attempt == task.attempt && !known.is_over());
-        let furthest = beside.map(|(_, known)| known.work_at(at)).max().unwrap_or_default();
-        self.progress(task.uid).saved_ms.max(furthest)
-    }
-
     /// A node refuses a device that is in use, or that cannot be divided like that: an old attempt may still run there.
     fn has_room(&self, place: &StartTask) -> bool {
         let mig = self.mig_of(&place.node);
@@ -442,41 +435,10 @@ impl SimFleet {
         self.changed(task);
     }
 
-    fn count_oom(&mut self, uid: Uid) {
-        let progress = self.progress.entry(uid).or_default();
-        progress.ooms += 1;
-        self.ooms.insert(uid, progress.ooms);
-        self.unsaved.progress.insert(uid);
-    }
-
     fn note_over(&mut self, task: TaskRef) {
         self.ended.insert(task);
         let over = self.over.entry((task.uid, task.task)).or_insert((task.attempt, self.now));
         *over = (task.attempt.max(over.0), self.now);
-    }
-
-    fn save(&mut self, task: TaskRef, at: Timestamp) {
-        let work = self.tasks[&task].work_at(at);
-        let progress = self.progress.entry(task.uid).or_default();
-        progress.saved_ms = progress.saved_ms.max(work);
-        self.unsaved.progress.insert(task.uid);
-    }
-
-    /// All ranks of an attempt are equally far, so one of them tells what the job loses.
-    fn lose_unsaved(&mut self, task: TaskRef, at: Timestamp) {
-        let known = &self.tasks[&task];
-        let (work, base) = (known.work_at(at), known.base_ms);
-        let every =
-            known.job.as_ref().and_then(|job| job.spec.checkpoint).map_or(0, |contract| contract.every.0);
-        let progress = self.progress.entry(task.uid).or_default();
-        if progress.counted >= task.attempt {
-            return;
-        }
-        progress.counted = task.attempt;
-        let kept_by_itself = base + (work - base).checked_div(every).unwrap_or(0) * every;
-        progress.saved_ms = progress.saved_ms.max(kept_by_itself);
-        progress.lost_ms += work.saturating_sub(progress.saved_ms);
-        self.unsaved.progress.insert(task.uid);
     }
 
     fn acknowledge(&mut self, generation: u64) {

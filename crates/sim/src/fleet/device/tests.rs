@@ -1,3 +1,5 @@
+//! One device alone: how long operations take, which fail, and what they leave.
+
 use wharf_engine::catalogue::mig;
 use wharf_engine::units::Uid;
 
