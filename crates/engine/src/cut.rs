@@ -19,7 +19,7 @@ pub mod atlas;
 
 pub use atlas::{Atlas, Cut};
 
-use crate::catalogue::{Media, Mig};
+use crate::catalogue::{Media, Mig, Profile};
 use crate::geometry::{Layout, Slice, Slots};
 
 /// The most profiles of any model.
@@ -52,12 +52,16 @@ impl Weights {
     /// weight is that of one with a single placement.
     pub fn new(mig: &Mig, demand: &[u64], left: &[u64], gpus: u64) -> Self {
         let at = |amounts: &[u64], number: usize| amounts.get(number).copied().unwrap_or(0);
-        let asked = |number: usize, slots: u8| u128::from(at(demand, number)) * ARRIVAL + u128::from(slots);
+        // A profile that differs in its media engines alone is worth something only to those who ask for it.
+        let prior = |profile: &Profile| if profile.media == Media::Usual { profile.slots } else { 0 };
+        let asked = |number: usize, profile: &Profile| {
+            u128::from(at(demand, number)) * ARRIVAL + u128::from(prior(profile))
+        };
         let profiles = || mig.profiles.iter().enumerate();
-        let all: u128 = profiles().map(|(number, profile)| asked(number, profile.slots)).sum();
+        let all: u128 = profiles().map(|(number, profile)| asked(number, profile)).sum();
         let mut weights = Self::default();
         for ((number, profile), weight) in profiles().zip(&mut weights.0) {
-            let share = (asked(number, profile.slots) << SHARE_BITS) / all.max(1);
+            let share = (asked(number, profile) << SHARE_BITS) / all.max(1);
             *weight = scarce(share, gpus, at(left, number).max(1), profile.slots);
         }
         weights

@@ -128,6 +128,7 @@ pub struct NodeFacts {
 
 /// What happens to tenants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum TenantsEvent {
     /// A path was seen for the first time.
     TenantNamed {
@@ -154,6 +155,7 @@ pub enum TenantsEvent {
 
 /// What happens to jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum JobsEvent {
     /// It waits for the first time.
     Queued {

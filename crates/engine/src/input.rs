@@ -16,6 +16,7 @@ use crate::verdict::Shortfall;
 
 /// Something that may change the state.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum Input {
     /// A job is submitted. The uid makes a repeated request the same request.
     Submit(Box<Submission>),

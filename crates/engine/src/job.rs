@@ -78,7 +78,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Least {
-    fn is_met(&self, mig: &Mig, profile: &Profile) -> bool {
+    fn is_met(self, mig: &Mig, profile: &Profile) -> bool {
         let compute = u32::from(profile.compute) * u32::from(self.compute_of)
             >= u32::from(self.compute) * u32::from(mig.compute);
         profile.memory_mib >= self.memory_mib && compute

@@ -95,7 +95,7 @@ pub fn ways<'a>(
                     return None;
                 }
                 let need = need(fleet, alternative.gpus, mode, pool)?;
-                let tax = tax(catalogue::model(fleet.model(pool)), need, policy);
+                let tax = tax(fleet.model(pool), need, policy);
                 Some(if tax > rules.tax_max && mode != Mode::Whole {
                     Err(Refused { mode, tax, tax_max: rules.tax_max })
                 } else {
@@ -178,12 +178,14 @@ fn as_slice(model: &Model, units: GpuUnits) -> Option<Least> {
 
 /// What throughput is expected to be lost, in thousandths: for a slice the multiprocessors it lacks against its part of
 /// the device, for shares what the policy says was measured.
-pub fn tax(model: Option<&Model>, need: Need, policy: &Policy) -> u16 {
+pub fn tax(model: &str, need: Need, policy: &Policy) -> u16 {
     match need {
         Need::Whole(_) => 0,
         Need::Share { time_sliced: false, .. } => policy.sharing.mps_tax,
         Need::Share { time_sliced: true, .. } => policy.sharing.time_slicing_tax,
-        Need::Slice { profile, .. } => model.and_then(|model| slice_tax(model, profile)).unwrap_or(0),
+        Need::Slice { profile, .. } => {
+            catalogue::model(model).and_then(|model| slice_tax(model, profile)).unwrap_or(0)
+        }
     }
 }
 

@@ -217,12 +217,11 @@ impl Room {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held += place.units_each;
             gpu.holders += 1;
-            match slice {
-                Some(slice) => gpu.layout = gpu.layout.with(slice),
-                None => {
-                    gpu.trust = Some(trust);
-                    gpu.time_sliced = place.time_sliced;
-                }
+            if let Some(slice) = slice {
+                gpu.layout = gpu.layout.with(slice);
+            } else {
+                gpu.trust = Some(trust);
+                gpu.time_sliced = place.time_sliced;
             }
         }
     }
@@ -359,7 +358,7 @@ impl Rooms {
         if let (Some(profiles), Some(profile)) = (&mut self.profiles, Profile::of(&room)) {
             profiles.insert(&profile, node);
         }
-        self.index(node, Marks::of(&room));
+        self.index(node, Marks::of(&room).as_ref());
         let capacity = self.capacity.entry(room.pool).or_default();
         capacity.nodes += 1;
         capacity.gpus += room.usable_gpus();
@@ -370,7 +369,7 @@ impl Rooms {
     /// Forgets a node.
     pub fn remove(&mut self, node: NodeId) {
         let Some(room) = self.by_node.remove(&node) else { return };
-        self.unindex(node, Marks::of(&room));
+        self.unindex(node, Marks::of(&room).as_ref());
         if let (Some(profiles), Some(profile)) = (&mut self.profiles, Profile::of(&room)) {
             profiles.remove(&profile, node);
         }
@@ -438,12 +437,12 @@ impl Rooms {
             }
         }
         if before != after {
-            self.unindex(node, before);
-            self.index(node, after);
+            self.unindex(node, before.as_ref());
+            self.index(node, after.as_ref());
         }
     }
 
-    fn index(&mut self, node: NodeId, marks: Option<Marks>) {
+    fn index(&mut self, node: NodeId, marks: Option<&Marks>) {
         let Some(marks) = marks else { return };
         self.by_whole_free.entry(marks.whole).or_default().insert(node);
         for (left, at) in marks.partly() {
@@ -454,7 +453,7 @@ impl Rooms {
         }
     }
 
-    fn unindex(&mut self, node: NodeId, marks: Option<Marks>) {
+    fn unindex(&mut self, node: NodeId, marks: Option<&Marks>) {
         let Some(marks) = marks else { return };
         let nodes = self.by_whole_free.get_mut(&marks.whole).expect("an open node is in the index");
         nodes.remove(&node);

@@ -305,7 +305,9 @@ impl UseOf<'_> {
             *groups.entry(group(gpu)).or_default() += 1;
         }
         groups.retain(|_, free| *free >= count);
-        groups.values_mut().for_each(|free| *free = *free / count.max(1) * count);
+        for free in groups.values_mut() {
+            *free = *free / count.max(1) * count;
+        }
         let gpus = self.room.gpus.iter();
         gpus.map(|gpu| {
             if !gpu.is_free() {

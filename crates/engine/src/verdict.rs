@@ -283,6 +283,41 @@ impl State {
         self.best_funnel(key, &ways, &tree, &used, Fleet::Declared)
     }
 
+    /// What keeps a kind from ever running, even on the declared fleet, if anything does. Most often the first nodes
+    /// tell that nothing does.
+    pub fn never(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Shortfall> {
+        let tree = Tree::resolve(policy, self);
+        let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+        let mut usable = ways(&self.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok);
+        if usable.any(|way| self.could_run(key, way, &tree, &used)) {
+            return None;
+        }
+        self.ideal_funnel(key, domain, policy).shortfall()
+    }
+
+    /// True when the minimum of a kind fits the declared fleet in this way, and its limits.
+    fn could_run(&self, key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> bool {
+        let need = amount_of(way.need, u64::from(key.min));
+        if under_limits(key, way, tree, used).0 < need {
+            return false;
+        }
+        let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        let here = self.fleet.nodes().filter(|(_, node)| node.facts.pool == way.pool);
+        for (id, node) in here.filter(|&(id, _)| self.fleet.set_has_node(key.shape.nodes, id)) {
+            let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
+            if domain == Some(None) {
+                continue;
+            }
+            let fitting = tasks_when_empty(key, way.need, self.fleet.mig(way.pool), node);
+            let total = together.entry(domain.flatten()).or_default();
+            *total += u64::from(fitting);
+            if *total >= u64::from(key.min) {
+                return true;
+            }
+        }
+        false
+    }
+
     fn best_funnel(&self, key: &KindKey, ways: &[Way], tree: &Tree, used: &Amounts, fleet: Fleet) -> Funnel {
         // Where no way is open, the job is counted by what it asks for first, in no pool.
         let nominal = (None, Need::nominal(key.shape.gpus));

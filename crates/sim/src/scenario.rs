@@ -89,7 +89,7 @@ enum Ask {
     Cancel { job: String },
     Evict { job: String, by: String },
     Cordon { node: String, on: bool },
-    Quota(Policy),
+    Quota(Box<Policy>),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -296,6 +296,8 @@ fn device_job(number: u128, name: &str, gpus: GpuAsk, trust: Option<&str>) -> In
     submission.tenant = "org/a".into();
     submission.trust = trust.map(str::to_owned);
     submission.spec.shape.gpus = gpus;
+    submission.spec.topology = Topology::default();
+    submission.gang_within = None;
     Input::Submit(submission)
 }
 

@@ -95,7 +95,9 @@ fn ways(bench: &Bench, asked: &Asked) -> Vec<(Bench, Vec<usize>)> {
     let mut found = Vec::new();
     let mut add = |gpus: Vec<usize>, part: Part| {
         let mut after = bench.clone();
-        gpus.iter().for_each(|&gpu| after.parts[gpu].push(part));
+        for &gpu in &gpus {
+            after.parts[gpu].push(part);
+        }
         let legal = |&gpu: &usize| bench.usable[gpu] && is_legal(&bench.model, &after.parts[gpu]);
         if gpus.iter().all(legal) {
             (after.cpu, after.memory) = (bench.cpu - cpu, bench.memory - memory);

@@ -41,8 +41,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     if let Some(refused) = state.sharing_refused(&key, domain, policy) {
         return Err(Rejection::SharingRefused(refused));
     }
-    let ideal = state.ideal_funnel(&key, domain, policy);
-    if let Some(shortfall) = ideal.shortfall() {
+    if let Some(shortfall) = state.never(&key, domain, policy) {
         return Err(Rejection::Never(shortfall));
     }
     let job = state.jobs.next();

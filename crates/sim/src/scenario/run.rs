@@ -91,7 +91,7 @@ impl Run {
         let leader = Controller::open(disk.clone(), world.clone(), Settings::default())?;
         let (policy, story) = (scenario.policy.clone(), Story::new(START));
         let mut run = Self { disk, world, leader, policy, asks: Vec::new(), story, findings: Vec::new() };
-        run.asks.push(Ask::Quota(run.policy.clone()));
+        run.asks.push(Ask::Quota(Box::new(run.policy.clone())));
         run.turn()?;
         run.story.take_lines();
         Ok(run)
@@ -123,7 +123,7 @@ impl Run {
         self.tell_refusals(&asks, &replies);
         for ask in asks {
             if let Ask::Quota(policy) = ask {
-                self.policy = policy;
+                self.policy = *policy;
             }
         }
         self.look()
@@ -164,7 +164,7 @@ impl Run {
         self.disk = MemoryDisk::new();
         self.leader = Controller::open(self.disk.clone(), self.world.clone(), Settings::default())?;
         self.story.begin_journal();
-        self.asks.insert(0, Ask::Quota(self.policy.clone()));
+        self.asks.insert(0, Ask::Quota(Box::new(self.policy.clone())));
         self.look()?;
         let live = live_names(self.leader.state());
         for name in known.into_iter().filter(|name| !live.contains(name)) {
@@ -203,7 +203,7 @@ impl Run {
             Ask::Cancel { job } => Input::Cancel { job: id(job) },
             Ask::Evict { job, by } => Input::Evict { job: id(job), by: by.clone() },
             Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on },
-            Ask::Quota(policy) => Input::ApplyPolicy(policy.clone()),
+            Ask::Quota(policy) => Input::ApplyPolicy((**policy).clone()),
         };
         asks.iter().map(input).collect()
     }

@@ -53,7 +53,7 @@ impl JobFile {
         let any_of: Vec<Json> = self.any_of.iter().map(other_json).collect();
         let single = [
             Some(gpus_json(self.gpus)),
-            self.time_slicing.then(|| ("time_slicing", json!(true))),
+            self.time_slicing.then_some(("time_slicing", Json::Bool(true))),
             (!any_of.is_empty()).then(|| ("any_of", json!(any_of))),
             self.checkpoint.map(|saves| ("checkpoint", contract(saves))),
             self.trust.clone().map(|trust| ("trust", Json::from(trust))),

@@ -58,7 +58,7 @@ struct Wish {
     nodes: NodeSelector,
     models: Vec<String>,
     gang_within: Option<String>,
-    island: bool,
+    topology: Topology,
     preemptible: bool,
     checkpoint: Option<Checkpoint>,
     time_limit: Option<Millis>,
@@ -98,7 +98,7 @@ impl Default for Wish {
             nodes: NodeSelector::default(),
             models: Vec::new(),
             gang_within: None,
-            island: false,
+            topology: Topology::default(),
             preemptible: true,
             checkpoint: None,
             time_limit: None,
@@ -189,7 +189,7 @@ impl Reader {
                 any_of: wish.any_of.clone(),
                 ..Shape::of(gpus, wish.resources)
             },
-            topology: Topology { task_on_island: wish.island, gang_within: None },
+            topology: wish.topology,
             preemptible: wish.preemptible,
             trust: TrustId::default(),
             time_limit: wish.time_limit,
@@ -211,13 +211,13 @@ impl Reader {
     fn option(&self, word: &str, words: &mut Words<'_>, wish: &mut Wish) -> Result<(), String> {
         match word {
             "gang" => wish.gang = true,
-            "island" => wish.island = true,
+            "island" => wish.topology.task_on_island = true,
             "tasks" => wish.tasks = Some(words.number("how many tasks")?),
             "min" => wish.min = Some(words.number("the least number of tasks")?),
             "share" => wish.gpus = Some(GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?)),
             "slice" => {
                 wish.gpus =
-                    Some(slice(words.need("a profile, like 1g.10gb, or the memory it needs, like 20GiB")?)?)
+                    Some(slice(words.need("a profile, like 1g.10gb, or the memory it needs, like 20GiB")?)?);
             }
             "or" => wish.any_of.push(alternative(words)?),
             "time-slicing" => wish.time_slicing = true,

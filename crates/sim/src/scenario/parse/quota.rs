@@ -43,7 +43,7 @@ impl Reader {
             self.scenario.policy = self.policy.clone();
             return None;
         }
-        Some(Step::Ask(Ask::Quota(self.policy.clone())))
+        Some(Step::Ask(Ask::Quota(Box::new(self.policy.clone()))))
     }
 
     /// The path that a name stands for: the whole path, or its last part where that is clear.
