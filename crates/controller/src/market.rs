@@ -24,11 +24,11 @@ const CORE_PRICES: [u16; 22] =
     [0, 1, 2, 3, 5, 7, 10, 14, 20, 28, 40, 50, 60, 70, 80, 100, 120, 150, 200, 250, 320, 400];
 
 /// After so many jobs at the earliest prices are solved again, and after so many at the latest.
-const RESOLVE_AFTER: (u64, u64) = (8, 128);
+const RESOLVE_AFTER: (u64, u64) = (8, 48);
 /// Until so many jobs have come, prices are far from settled and are given more time.
 const UNSETTLED: u64 = 600;
 /// Rounds of the market then, and later.
-const ROUNDS: (u32, u32) = (150, 40);
+const ROUNDS: (u32, u32) = (150, 60);
 /// What a place for several whole GPUs is worth beside its pieces, as a part of the demand it could host. Larger weights
 /// keep nodes whole at the price of everything else.
 const BLOCK_WEIGHT: f64 = 0.01;

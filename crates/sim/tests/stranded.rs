@@ -266,6 +266,6 @@ fn live(seed: u64) -> bool {
 
 #[test]
 fn every_free_part_is_counted_once_and_exactly() {
-    let some = (0..60).filter(|&seed| live(seed)).count();
-    assert!(some > 5, "in {some} of 60 fleets something was stranded: that says little");
+    let some = (0..16).filter(|&seed| live(seed)).count();
+    assert!(some > 2, "in {some} of 16 fleets something was stranded: that says little");
 }

@@ -13,7 +13,7 @@ const BANDS: [f64; 8] = [0.5, 3.0, 6.0, 9.0, 11.0, 14.0, 20.0, 40.0];
 /// What is left of a GPU counts as idle from here on: of less, little can be sold.
 const IDLE_FROM: GpuUnits = GpuUnits::from_parts(900);
 /// Shapes that make up so much of all that is asked for are enough; the rest is noise.
-const COVERED: f64 = 0.995;
+const COVERED: f64 = 0.9995;
 
 /// What the market needs of a state.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use crate::job::Class;
 use crate::jobs::KindKey;
 use crate::need::{Need, Way};
 use crate::plan::draft::{Draft, Mark, Step};
-use crate::plan::lines::standing_of;
+use crate::plan::lines::{is_fixed, standing_of};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
 use crate::plan::reclaim::{Asker, is_ripe, when_ripe};
@@ -214,8 +214,10 @@ fn target(
     let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
     let movable = jobs.into_iter().filter(|job| settled.may_move(*job) && *job != asker.job);
     let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
-    // A move stops a job for a while: no latency is spent on tidying up.
-    units.retain(|unit| unit.standing.class != Class::Inference);
+    // A move stops a job for a while: no latency is spent on tidying up. Nor is anybody moved who needs longer to save
+    // than a guarantee waits for.
+    let policy = draft.policy;
+    units.retain(|unit| unit.standing.class != Class::Inference && !is_fixed(&unit.standing, policy));
     units.retain(|unit| {
         let ripe = is_ripe(draft, unit, asker, Why::Move);
         if !ripe {

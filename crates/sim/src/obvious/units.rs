@@ -76,7 +76,8 @@ pub(super) fn units_of<'a>(world: &World<'a>, tenant: TenantId) -> Vec<Unit<'a>>
 pub(super) fn movable<'a>(world: &World<'a>, id: JobId) -> Option<Unit<'a>> {
     let job = world.facts.state.jobs.get(id).filter(|job| job.spec.preemptible)?;
     // A move stops a job for a while: no latency is spent on tidying up.
-    if job.spec.class == Class::Inference || world.giving_up.contains(&id) {
+    if job.spec.class == Class::Inference || world.facts.is_fixed(&job.spec) || world.giving_up.contains(&id)
+    {
         return None;
     }
     let tasks = world.tasks_of(id, How::Holds);
