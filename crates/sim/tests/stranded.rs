@@ -172,7 +172,7 @@ fn compare(state: &State, found: &OfPool, seed: u64) {
 
 fn node(random: &mut ChaCha8Rng, at: u32) -> ObservedNode {
     let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
-    let mut gpus = vec![gpu; random.random_range(1..4)];
+    let mut gpus = vec![gpu; random.random_range(1..3)];
     gpus[0].healthy = random.random_ratio(9, 10);
     let model = ["a100", "a30", "t4"][random.random_range(0..3)];
     let capacity = Resources {
@@ -194,7 +194,7 @@ fn node(random: &mut ChaCha8Rng, at: u32) -> ObservedNode {
 fn ask(random: &mut ChaCha8Rng) -> GpuAsk {
     let profile = ["1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "1g.6gb"][random.random_range(0..5)];
     match random.random_range(0..4) {
-        0 => GpuAsk::Whole(random.random_range(1..4)),
+        0 => GpuAsk::Whole(random.random_range(1..3)),
         1 => GpuAsk::Share(GpuUnits::from_parts(300 * random.random_range(2..10))),
         2 => GpuAsk::Slice(ProfileName::parse(profile).unwrap()),
         _ => {
@@ -266,6 +266,6 @@ fn live(seed: u64) -> bool {
 
 #[test]
 fn every_free_part_is_counted_once_and_exactly() {
-    let some = (0..16).filter(|&seed| live(seed)).count();
-    assert!(some > 2, "in {some} of 16 fleets something was stranded: that says little");
+    let some = (0..40).filter(|&seed| live(seed)).count();
+    assert!(some > 4, "in {some} of 40 fleets something was stranded: that says little");
 }
