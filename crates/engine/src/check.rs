@@ -174,6 +174,9 @@ fn same_facts(a: &State, b: &State) -> bool {
         && a.fleet.set_sources().eq(b.fleet.set_sources())
         && a.tenants.version() == b.tenants.version()
         && a.tenants.policy() == b.tenants.policy()
+        && a.demand.arrived() == b.demand.arrived()
+        && a.demand.shapes().eq(b.demand.shapes())
+        && a.demand.prices() == b.demand.prices()
 }
 
 struct Tasks<'a> {
@@ -309,6 +312,7 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
 /// What is set aside for one is held by nobody who stays.
 fn check_promises(state: &State, findings: &mut Vec<Finding>) {
     let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
+    let mut slices: BTreeMap<(NodeId, usize), Vec<(u8, u8)>> = BTreeMap::new();
     let tasks = Tasks { state };
     let stays = |task: &HeldTask| matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
     let staying = tasks.held().filter(|(_, task)| stays(task));
@@ -316,6 +320,14 @@ fn check_promises(state: &State, findings: &mut Vec<Finding>) {
     for place in staying.map(|(_, task)| task.place).chain(promised) {
         for gpu in place.gpus.indexes() {
             *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
+            if let Some(slice) = place.slice {
+                slices.entry((place.node, gpu)).or_default().push((slice.profile, slice.start));
+            }
+        }
+    }
+    for ((node, gpu), slices) in slices {
+        if !devices::fit_together(state, node, &slices) {
+            findings.push(Finding::LayoutIllegal { node: name_of(state, node), gpu });
         }
     }
     for ((node, gpu), planned) in gpus {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Event, JobsEvent, Next, Outcome, Past, RequeueWhy};
 use crate::job::{Class, Shape, Spec, Topology};
+use crate::need::Need;
 use crate::units::{JobId, KindId, Millis, PoolId, TenantId, Timestamp, TrustId, Uid};
 
 /// How long the identity of an ended job is kept: far longer than anybody repeats a request.
@@ -60,6 +61,8 @@ pub struct More {
     pub repair: bool,
     /// Where the others are.
     pub pool: PoolId,
+    /// What each of the others was given: tasks of one job are met in one way.
+    pub need: Need,
     /// The domain the others share, where the gang asks for one.
     pub domain: Option<u32>,
 }

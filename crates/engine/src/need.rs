@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::catalogue::{self, Mig, Model};
+use crate::event::Placement;
 use crate::fleet::Fleet;
 use crate::geometry::units_of;
 use crate::job::{Class, GpuAsk, Least, Shape};
@@ -42,6 +43,16 @@ impl Need {
             GpuAsk::Share(_) | GpuAsk::Slice(_) | GpuAsk::AtLeast(_) => {
                 Self::Share { units: gpus.units(), time_sliced: false }
             }
+        }
+    }
+
+    /// What a task that has a place was given.
+    pub fn held(place: &Placement) -> Self {
+        let (units, count) = (place.units_each, place.gpus.count());
+        match place.slice {
+            Some(slice) => Self::Slice { profile: slice.profile, units },
+            None if units >= GpuUnits::WHOLE || count == 0 => Self::Whole(count),
+            None => Self::Share { units, time_sliced: place.time_sliced },
         }
     }
 

@@ -27,7 +27,7 @@ pub const WORTH_MAX: u32 = 4_000_000;
 /// The finest step of a table, in 1/3000 of a GPU.
 const GRID_MIN: u64 = 5;
 /// The most work a table may take: beyond it the grid is made coarser. A few hundred microseconds.
-const WORK_MAX: u64 = 4_000_000;
+const WORK_MAX: u64 = 800_000;
 /// Free cores beyond this many thousandths add nothing to a node's worth.
 pub(crate) const CPU_MILLI_MAX: u64 = 2_000_000;
 
@@ -123,7 +123,7 @@ impl Prices {
             let known = self.core_prices.get(lane).or(self.core_prices.last());
             *price = known.copied().map_or(0, i32::from);
         }
-        let grid = self.grid(pools);
+        let grid = self.grid();
         let mut tables = Tables { grid, core_prices, pools: Vec::new() };
         for pool in 0..pools {
             tables.pools.push(self.of_pool(PoolId(u16::try_from(pool).expect("pools are few")), &tables));
@@ -132,16 +132,15 @@ impl Prices {
     }
 
     /// The largest step in which every size and a whole GPU can be counted, unless that is finer than it is worth.
-    fn grid(&self, pools: usize) -> u64 {
+    fn grid(&self) -> u64 {
         let whole = GpuUnits::WHOLE.parts();
         let exact = self.pieces.iter().fold(whole, |step, piece| gcd(step, piece.size.parts()));
-        let mut grid = exact.max(GRID_MIN);
-        let factors = [pools, self.pieces.len(), LANES].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+        let factors = [self.pieces.len(), LANES].map(|count| u64::try_from(count).unwrap_or(u64::MAX));
         let of_step = factors.into_iter().fold(1u64, u64::saturating_mul);
-        while (whole / grid).saturating_mul(of_step) > WORK_MAX && grid < whole {
-            grid *= 2;
-        }
-        grid
+        let fine = |grid: &u64| (whole / grid).saturating_mul(of_step) > WORK_MAX;
+        // A whole GPU is a whole number of steps, whatever the sizes are.
+        let mut steps = (exact.max(GRID_MIN)..=whole).filter(|grid| whole.is_multiple_of(*grid));
+        steps.find(|grid| !fine(grid)).unwrap_or(whole)
     }
 
     /// The best use of each residual: as many pieces as fit, of whatever kinds are worth most together.

@@ -10,8 +10,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::catalogue::Mig;
 use crate::catalogue::mig::AXIS_MAX;
+use crate::catalogue::{Media, Mig};
 use crate::event::Placement;
 use crate::fleet::Node;
 use crate::geometry::{Layout, Slots, slots_of};
@@ -60,7 +60,7 @@ pub struct GpuRoom {
     pub layout: Layout,
     /// Slots that tasks leave, and how many leave each.
     pub leaving_slots: [u8; AXIS_MAX],
-    /// How many of those who leave hold it undivided.
+    /// How many of those who leave hold it undivided, or with more than the usual media engines.
     pub leaving_undivided: u32,
 }
 
@@ -166,7 +166,7 @@ impl Room {
 
     /// True when a task could run at a place it was given: nobody who leaves is in the way.
     pub fn is_clear(&self, place: &Placement) -> bool {
-        let slots = self.slots(place);
+        let slots = self.only_slots(place);
         let is_clear = |gpu: &GpuRoom| match slots {
             Some(slots) => gpu.is_clear_at(slots),
             None => gpu.leaving == 0,
@@ -181,10 +181,16 @@ impl Room {
         (slots != 0).then_some(slots)
     }
 
+    /// The same where slots are all that it takes: media engines are given out once for the whole device.
+    fn only_slots(&self, place: &Placement) -> Option<Slots> {
+        let profile = self.mig?.profile(place.slice?.profile)?;
+        self.slots(place).filter(|_| profile.media == Media::Usual)
+    }
+
     fn leave(&mut self, place: &Placement, resources: Resources) {
         self.draining = self.draining + resources;
         self.leaving += 1;
-        let slots = self.slots(place);
+        let slots = self.only_slots(place);
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.leaving += 1;
@@ -198,7 +204,7 @@ impl Room {
     fn left(&mut self, place: &Placement, resources: Resources) {
         self.draining = self.draining.checked_sub(resources).expect("only what drains is over");
         self.leaving -= 1;
-        let slots = self.slots(place);
+        let slots = self.only_slots(place);
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.leaving -= 1;

@@ -13,6 +13,7 @@ use crate::fleet::Fleet;
 use crate::input::Exit;
 use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Want};
+use crate::need::Need;
 use crate::plan::place::domain_of;
 use crate::promises::{Promise, Promises};
 use crate::tenants::Tenants;
@@ -250,7 +251,8 @@ impl State {
         let first = holding.staying().next().or(holding.tasks.first()).filter(|_| !complete)?;
         let domain = job.spec.topology.gang_within.and_then(|level| domain_of(self, first.place.node, level));
         let tasks = if repair { job.spec.min - alive } else { 1 };
-        Some(More { tasks, repair, pool: first.place.pool, domain })
+        let (pool, need) = (first.place.pool, Need::held(&first.place));
+        Some(More { tasks, repair, pool, need, domain })
     }
 
     /// The earliest moment after `now` at which time alone changes a plan or an action.

@@ -6,9 +6,10 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::geometry::units_of;
 use crate::job::GpuAsk;
 use crate::jobs::KindKey;
-use crate::need::{Need, first_way};
+use crate::need::Need;
 use crate::plan::place::{tasks_beside_gpus, ways_of};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
@@ -16,6 +17,8 @@ use crate::units::{DeviceSetId, GpuUnits, NodeId, NodeSetId, PoolId, Resources, 
 
 /// The most usual shapes that are looked at.
 const TYPICAL_MAX: usize = 16;
+/// The most shapes that wait and are looked at, those with most tasks first.
+const PENDING_MAX: usize = 64;
 
 /// Why a free part of a GPU is of no use to a shape, the nearest to use last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,8 +69,10 @@ impl Why {
 /// What is asked for, as far as it matters where it fits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
-    /// As it was asked for.
+    /// As it was asked for first.
     pub gpus: GpuAsk,
+    /// What that, or an alternative, comes to in the pool.
+    pub need: Need,
     /// Beside GPUs.
     pub resources: Resources,
     /// Whose neighbours it may have; those of whoever is there where nobody in particular asks.
@@ -140,7 +145,6 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
         stranded: BTreeMap::new(),
         shapes: shapes(state, pool),
     };
-    let needs: Vec<Need> = found.shapes.iter().map(|shape| need(state, pool, &shape.asked)).collect();
     let rooms = state.ledger.rooms().iter();
     for (node, room) in rooms.filter(|(_, room)| room.open && room.pool == pool) {
         found.gpus += room.usable_gpus();
@@ -150,8 +154,8 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
         }
         found.free += parts;
         let mut nearest: Vec<Option<Why>> = alloc::vec![Some(Why::NotAllowed); room.gpus.len()];
-        for (shape, &need) in found.shapes.iter_mut().zip(&needs) {
-            let use_of = UseOf { state, node, room, need, asked: &shape.asked };
+        for shape in &mut found.shapes {
+            let use_of = UseOf { state, node, room, need: shape.asked.need, asked: &shape.asked };
             for (at, why) in use_of.count(&mut shape.fits, &mut shape.usable, &mut shape.why) {
                 nearest[at] = why.and_then(|why| Some(nearest[at]?.max(why)));
             }
@@ -173,17 +177,23 @@ fn left(gpu: &GpuRoom) -> GpuUnits {
 /// Shapes that the pool could meet if it were empty.
 fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
     let mut sources: BTreeMap<Asked, Source> = BTreeMap::new();
-    for kind in state.jobs.waiting().values().filter(|kind| may_use(state, &kind.key, pool)) {
+    let policy = state.tenants.policy();
+    for kind in state.jobs.waiting().values().filter(|kind| kind.key.shape.gpus != GpuAsk::Whole(0)) {
         let tasks = u64::from(kind.key.tasks) * u64::try_from(kind.jobs.len()).unwrap_or(u64::MAX);
-        sources.entry(asked_by(&kind.key)).or_default().pending += tasks;
+        for way in ways_of(state, policy, &kind.key).filter(|way| way.pool == pool) {
+            sources.entry(asked_by(&kind.key, way.need)).or_default().pending += tasks;
+        }
     }
+    keep_most(&mut sources);
     let total: u64 = state.demand.shapes().map(|(_, tasks)| u64::from(tasks)).sum();
     let mut usual: Vec<_> = state.demand.shapes().collect();
     usual.sort_by_key(|&(typical, tasks)| (core::cmp::Reverse(tasks), *typical));
     for (typical, tasks) in usual.into_iter().take(TYPICAL_MAX) {
         let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
         let (nodes, devices) = (NodeSetId(0), typical.devices);
-        let asked = Asked { gpus: typical.gpus, resources, trust: None, nodes, devices, on_island: false };
+        let need = need(state, pool, typical.gpus);
+        let (gpus, trust, on_island) = (typical.gpus, None, false);
+        let asked = Asked { gpus, need, resources, trust, nodes, devices, on_island };
         let milli = u64::from(tasks) * 1000 / total.max(1);
         if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
             sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
@@ -198,9 +208,19 @@ fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
     shapes.into_iter().map(empty).collect()
 }
 
-fn asked_by(key: &KindKey) -> Asked {
+/// Leaves out the shapes that fewest tasks wait for, where there are too many.
+fn keep_most(sources: &mut BTreeMap<Asked, Source>) {
+    let mut pending: Vec<u64> = sources.values().map(|source| source.pending).collect();
+    pending.sort_unstable_by(|a, b| b.cmp(a));
+    if let Some(&least) = pending.get(PENDING_MAX) {
+        sources.retain(|_, source| source.pending > least);
+    }
+}
+
+fn asked_by(key: &KindKey, need: Need) -> Asked {
     Asked {
         gpus: key.shape.gpus,
+        need,
         resources: key.shape.resources,
         trust: Some(key.trust),
         nodes: key.shape.nodes,
@@ -209,26 +229,20 @@ fn asked_by(key: &KindKey) -> Asked {
     }
 }
 
-fn may_use(state: &State, key: &KindKey, pool: PoolId) -> bool {
-    let policy = state.tenants.policy();
-    key.shape.gpus != GpuAsk::Whole(0) && ways_of(state, policy, key).any(|way| way.pool == pool)
-}
-
 fn could_use(state: &State, asked: &Asked, pool: PoolId) -> bool {
     let can_be_cut = || state.fleet.mig(pool).is_some_and(|mig| asked.gpus.profile_on(mig).is_some());
     state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
 }
 
 /// What an ask comes to in the pool, whatever the policy says of sharing.
-fn need(state: &State, pool: PoolId, asked: &Asked) -> Need {
-    let shape = crate::job::Shape::of(asked.gpus, asked.resources);
+fn need(state: &State, pool: PoolId, gpus: GpuAsk) -> Need {
     let mig = state.fleet.mig(pool);
-    match mig.and_then(|mig| Some((mig, asked.gpus.profile_on(mig)?))) {
+    match mig.and_then(|mig| Some((mig, gpus.profile_on(mig)?))) {
         Some((mig, profile)) => {
-            let units = mig.profile(profile).map(|known| crate::geometry::units_of(mig, known));
+            let units = mig.profile(profile).map(|known| units_of(mig, known));
             Need::Slice { profile, units: units.unwrap_or_default() }
         }
-        None => first_way(&state.fleet, &shape).map_or(Need::nominal(asked.gpus), |(_, need)| need),
+        None => Need::nominal(gpus),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use wharf_api::v1::{StrandedShapeView, StrandedView, gpus, thousandths};
 use wharf_engine::job::GpuAsk;
+use wharf_engine::need::Need;
 use wharf_engine::state::State;
 use wharf_engine::stranded::{OfPool, OfShape, Why, stranded};
 use wharf_engine::units::GpuUnits;
@@ -26,7 +27,7 @@ fn of_pool(state: &State, pool: &OfPool) -> StrandedView {
 
 fn of_shape(state: &State, shape: &OfShape) -> StrandedShapeView {
     StrandedShapeView {
-        shape: ask(shape.asked.gpus),
+        shape: ask(shape.asked.gpus, shape.asked.need),
         cpu_milli: shape.asked.resources.cpu_milli,
         trust: shape.asked.trust.map(|trust| state.tenants.trust(trust).to_owned()),
         pending: shape.source.pending,
@@ -42,8 +43,13 @@ fn why(reasons: &BTreeMap<Why, GpuUnits>) -> BTreeMap<String, f64> {
 }
 
 /// What a task asks for, in a few words.
-fn ask(asked: GpuAsk) -> String {
+fn ask(asked: GpuAsk, need: Need) -> String {
     match asked {
+        // An alternative, or a share that is met in another way.
+        GpuAsk::Share(_) | GpuAsk::Slice(_) | GpuAsk::AtLeast(_) if matches!(need, Need::Whole(_)) => {
+            format!("{} GPU whole", need.units())
+        }
+        GpuAsk::Share(_) if matches!(need, Need::Slice { .. }) => format!("{} GPU as a slice", need.units()),
         GpuAsk::Whole(1) => "1 GPU".to_owned(),
         GpuAsk::Whole(count) => format!("{count} GPUs"),
         GpuAsk::Share(units) => format!("{units} GPU"),

@@ -135,6 +135,10 @@ fn ran_out(ooms: Option<u32>) -> Option<String> {
 /// `costs 0.012 GPUs of what usually comes, n7 would cost 0.108`
 fn why_there(chosen: &ChosenView) -> String {
     let ChosenView { by, cost_gpus, runner_up, runner_up_cost_gpus } = chosen;
+    if by == "cut" {
+        let next = runner_up.as_deref().unwrap_or("?");
+        return format!("it spoils the least of what could still be cut out; next was {next}");
+    }
     let cost = format!("it costs {cost_gpus:.3} GPUs of room for the work that usually comes");
     let (Some(node), Some(other)) = (runner_up, runner_up_cost_gpus) else {
         return format!("{cost}; no other node had room");

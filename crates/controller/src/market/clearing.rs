@@ -22,6 +22,8 @@ const STEP: f64 = 0.15;
 const LOG_MAX: f64 = 3.0;
 /// How far the price of a core moves, in GPUs, for each time its use is missed.
 const CORE_STEP: f64 = 0.01;
+/// The highest price of a core, in GPUs: the engine looks no higher.
+const CORE_PRICE_MAX: f64 = 0.4;
 /// The finest step in which a GPU is divided here, in 1/3000.
 const GRID_MIN: u64 = 10;
 
@@ -51,6 +53,11 @@ impl Market {
         let averaged = f64::from(rounds - averaged_from);
         for sum in &mut sums {
             *sum /= averaged;
+        }
+        for (sum, wanted) in sums.iter_mut().zip(&summary.wanted) {
+            if !sum.is_finite() {
+                *sum = gpus(wanted.size);
+            }
         }
         self.worths = summary.wanted.iter().map(key).zip(sums.iter().copied()).collect();
         for (class, price) in summary.classes.iter().zip(&round.core_prices) {
@@ -197,7 +204,7 @@ impl<'a> Round<'a> {
         for (class, price) in self.core_prices.iter_mut().enumerate() {
             let cores = self.summary.classes[class].cores;
             let missed = if cores > 0.0 { self.used[class] / cores - 1.0 } else { 1.0 };
-            *price = (*price + CORE_STEP * step * missed.min(LOG_MAX)).max(0.0);
+            *price = (*price + CORE_STEP * step * missed.min(LOG_MAX)).clamp(0.0, CORE_PRICE_MAX);
         }
     }
 }

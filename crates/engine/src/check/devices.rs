@@ -67,12 +67,16 @@ fn check_gpu(state: &State, node: NodeId, gpu: usize, carried: &Carried, finding
     if carried.modes.iter().any(|mode| *mode != carried.modes[0]) {
         findings.push(Finding::ModesMixed { node: at(), gpu });
     }
-    let model = state.fleet.node(node).map(|node| state.fleet.model(node.facts.pool));
-    let mig = model.and_then(catalogue::mig);
-    // A device that was relabelled under its slices is the world's doing, and its tasks are on their way out.
-    if mig.is_some_and(|mig| !is_legal(mig, &carried.slices)) {
+    if !fit_together(state, node, &carried.slices) {
         findings.push(Finding::LayoutIllegal { node: at(), gpu });
     }
+}
+
+/// True when slices could be on one GPU of a node. A device that was relabelled under its slices is the world's doing, and
+/// its tasks are on their way out.
+pub(super) fn fit_together(state: &State, node: NodeId, slices: &[(u8, u8)]) -> bool {
+    let model = state.fleet.node(node).map(|node| state.fleet.model(node.facts.pool));
+    model.and_then(catalogue::mig).is_none_or(|mig| is_legal(mig, slices))
 }
 
 /// Slots apart, starts from the table, no profile too often, media engines given out once.

@@ -329,6 +329,8 @@ fn adopt(strangers: &BTreeMap<Uid, Vec<ObservedTask>>, sites: &mut Sites<'_>, no
         let attempt = running.clone().map(|task| task.task.attempt).max().unwrap_or_default();
         let (newest, mut orphans): (Vec<_>, Vec<_>) = running.partition(|task| task.task.attempt == attempt);
         let submission = newest.iter().find_map(|task| task.job.as_ref());
+        // What could not have been submitted is not understood either.
+        let submission = submission.filter(|submission| submit::check_spec(&submission.spec).is_ok());
         match submission.map(|submission| submit::resolve(state, submission, &mut names)) {
             Some(Ok(spec)) => {
                 adopt_one(sites, next, spec, &newest, now, &mut adopted);

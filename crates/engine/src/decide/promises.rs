@@ -3,15 +3,18 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use crate::catalogue::Mig;
 use crate::event::{
     Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
+use crate::geometry::Slice;
 use crate::input::Exit;
 use crate::jobs::Phase;
 use crate::promises::Promise;
+use crate::rooms::GpuRoom;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{GpuUnits, JobId, Timestamp, TrustId};
+use crate::units::{JobId, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
 pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
@@ -161,8 +164,26 @@ fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]
 fn is_free(state: &State, place: &Placement, tasks: &[&HeldTask], trust: TrustId) -> bool {
     let Some(room) = state.ledger.rooms().get(place.node) else { return false };
     place.gpus.indexes().all(|at| {
-        let free = room.gpus.get(at).map_or(GpuUnits::ZERO, |gpu| gpu.free_for(trust));
+        let Some(gpu) = room.gpus.get(at) else { return false };
         let on_it = tasks.iter().filter(|task| task.place.node == place.node && task.place.gpus.contains(at));
-        free.parts() >= on_it.map(|task| task.place.units_each.parts()).sum()
+        match place.slice {
+            Some(_) => are_free(gpu, room.mig, on_it.filter_map(|task| task.place.slice)),
+            None => {
+                let free = gpu.free_for_share(trust, place.time_sliced);
+                free.parts() >= on_it.map(|task| task.place.units_each.parts()).sum()
+            }
+        }
     })
+}
+
+/// True when these slices could be cut out of a GPU together, beside what is planned there.
+fn are_free(gpu: &GpuRoom, mig: Option<&Mig>, slices: impl Iterator<Item = Slice>) -> bool {
+    let (Some(mig), Some(mut layout)) = (mig, gpu.open_layout()) else { return false };
+    for slice in slices {
+        if !layout.allows(mig, slice) {
+            return false;
+        }
+        layout = layout.with(slice);
+    }
+    true
 }

@@ -50,7 +50,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     Ok(Decision { events, job: Some(job) })
 }
 
-fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
+pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
     if spec.tasks == 0 || spec.tasks > TASKS_MAX {
         return Err(SpecFault::Tasks { given: spec.tasks, max: TASKS_MAX });
     }

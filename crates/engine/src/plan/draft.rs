@@ -39,6 +39,7 @@ pub struct Draft<'a> {
     costs: Option<&'a RefCell<Costs>>,
     touched_costs: RefCell<Costs>,
     passed: RefCell<BTreeMap<(PoolId, usize), NodeId>>,
+    weights: RefCell<BTreeMap<PoolId, Weights>>,
 }
 
 /// Something that was tried.
@@ -90,6 +91,7 @@ impl<'a> Draft<'a> {
             costs: None,
             touched_costs: RefCell::default(),
             passed: RefCell::default(),
+            weights: RefCell::default(),
         }
     }
 
@@ -192,6 +194,10 @@ impl<'a> Draft<'a> {
 
     /// What each profile of a pool is worth keeping possible, as things were before anything was tried.
     pub fn slice_weights(&self, pool: PoolId, mig: &Mig) -> Weights {
+        *self.weights.borrow_mut().entry(pool).or_insert_with(|| self.work_out_weights(pool, mig))
+    }
+
+    fn work_out_weights(&self, pool: PoolId, mig: &Mig) -> Weights {
         let mut left = [0u64; PROFILES_MAX];
         let mut gpus = 0;
         for (layout, with_it) in self.state.ledger.rooms().by_layout(pool) {

@@ -45,6 +45,8 @@ pub struct Refusal {
     policy: u32,
     /// How many models there were: a new one may be to its liking.
     pools: usize,
+    /// The prices by which others were placed, where what others do matters.
+    prices: Option<u64>,
     /// When time alone may lift it.
     retry_at: Option<Timestamp>,
 }
@@ -84,7 +86,8 @@ impl Refusal {
             watches.push(Watch::Shares { fingerprint: of_all(shares) });
         }
         let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
-        Self { by, watches, policy, pools, retry_at }
+        let prices = by.others.then(|| state.demand.version());
+        Self { by, watches, policy, pools, prices, retry_at }
     }
 
     /// It was refused in other pools too.
@@ -93,6 +96,7 @@ impl Refusal {
         self.by.fixed.extend(other.by.fixed);
         self.by.room.extend(other.by.room);
         self.by.others |= other.by.others;
+        self.prices = self.prices.or(other.prices);
         self.watches.extend(other.watches);
         self.retry_at = earlier(self.retry_at, other.retry_at);
     }
@@ -107,7 +111,9 @@ impl Refusal {
                 shares.get(tenant.index()).is_some_and(|share| fingerprint(share) == known)
             }
         };
-        let same_world = self.policy == state.tenants.version() && self.pools == state.fleet.pools().len();
+        let same_prices = self.prices.is_none_or(|version| version == state.demand.version());
+        let same_world =
+            self.policy == state.tenants.version() && self.pools == state.fleet.pools().len() && same_prices;
         let in_time = self.retry_at.is_none_or(|at| now < at);
         same_world && in_time && self.watches.iter().all(unchanged)
     }

@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 use crate::event::{Placement, Why};
 use crate::job::Class;
 use crate::jobs::KindKey;
-use crate::need::{Need, Way};
+use crate::need::Need;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::{is_fixed, standing_of};
 use crate::plan::memory::earlier;
-use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
+use crate::plan::place::{Ask, Fit, place, tasks_that_fit, ways_of};
 use crate::plan::reclaim::{Asker, is_ripe, when_ripe};
 use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, whole_job};
@@ -108,7 +108,14 @@ fn place_everybody(
     for unit in moving {
         let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
         let key = KindKey::of(&job.spec);
-        let way = way_of(&unit.steps.first()?.place);
+        let old = unit.steps.first()?.place;
+        let need = Need::held(&old);
+        // What the policy no longer allows is not done again.
+        let mut allowed = ways_of(draft.state, draft.policy, &key);
+        let Some(way) = allowed.find(|way| way.pool == old.pool && way.need == need) else {
+            draft.roll_back(before);
+            return None;
+        };
         let tasks = u32::try_from(unit.steps.len()).expect("a gang has at most 16,384 tasks");
         let again = Ask::new(draft.tree, &key, way, tasks);
         let Some(placed) = place(draft, &again) else {
@@ -119,17 +126,6 @@ fn place_everybody(
         moved.push(Moved { unit, tasks: placed.tasks });
     }
     Some((own, moved))
-}
-
-/// The way in which a task that has a place is met.
-fn way_of(place: &Placement) -> Way {
-    let (pool, units, tax) = (place.pool, place.units_each, place.tax);
-    let need = match place.slice {
-        Some(slice) => Need::Slice { profile: slice.profile, units },
-        None if units >= GpuUnits::WHOLE || place.gpus.count() == 0 => Need::Whole(place.gpus.count()),
-        None => Need::Share { units, time_sliced: place.time_sliced },
-    };
-    Way { pool, need, tax, rank: 0 }
 }
 
 /// True when the pool has as much free as is asked for, in whatever pieces.
@@ -171,7 +167,8 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
     nodes.extend(partly);
     if matches!(ask.way.need, Need::Slice { .. }) {
         let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
-        nodes.extend(draft.nodes_with_slices(ask.pool()).filter(|node| !known.contains(node)));
+        let sliced: BTreeSet<NodeId> = draft.nodes_with_slices(ask.pool()).collect();
+        nodes.extend(sliced.difference(&known));
     }
     nodes
 }

@@ -91,7 +91,8 @@ impl<'a> Candidate<'a> {
         mut rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     ) -> Option<Self> {
         let ways = place::ways_of(draft.state, draft.policy, key);
-        let usable = ways.filter(|way| more.is_none_or(|more| more.pool == way.pool));
+        let usable =
+            ways.filter(|way| more.is_none_or(|more| (more.pool, more.need) == (way.pool, way.need)));
         let choice = |way: Way| {
             let charge = draft.tree.charge(way.need.units(), key.shape.resources, way.pool).into();
             Choice { way, charge, refused: false }

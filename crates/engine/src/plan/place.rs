@@ -383,8 +383,8 @@ fn chosen(lost: u64, second: Option<(u64, NodeId)>) -> Chosen {
         Some((other, _)) if other != lost => Field::Cut,
         Some(_) => Field::Node,
     };
-    let cost = |lost: u64| i64::try_from(lost).unwrap_or(i64::MAX);
-    Chosen { by, cost: cost(lost), runner_up: second.map(|(lost, node)| (node, cost(lost))) }
+    // What is lost is counted in placements, which are no part of a GPU.
+    Chosen { by, cost: 0, runner_up: second.map(|(_, node)| (node, 0)) }
 }
 
 /// How many tasks of a kind a room could take.

@@ -355,6 +355,7 @@ impl<'a> Served<'a> {
     fn record(&mut self, at: usize, met: Met) -> Vec<TenantId> {
         let candidate = self.queue.get(at);
         let (key, more, (age, job)) = (candidate.key, candidate.more, candidate.first);
+        let need = met.way.need;
         let pool = met.tasks.first().map(|place| place.pool).expect("an ask has tasks");
         let touched = self.record_leaving(key, job, &met);
         let how = if more.is_some() { How::Grows } else { How::Starts };
@@ -379,7 +380,7 @@ impl<'a> Served<'a> {
         // A job of which tasks have finished is repaired, but not grown any more.
         if done == 0 && has < key.tasks {
             let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
-            let more = Some(More { tasks: 1, repair: false, pool, domain });
+            let more = Some(More { tasks: 1, repair: false, pool, need, domain });
             let candidate = Candidate::of_job(&self.draft, key, more, (age, job));
             if let Some(candidate) = candidate {
                 self.queue.add(state, candidate);
