@@ -114,7 +114,10 @@ impl State {
     /// has.
     pub fn memory_mib(&self, place: &Placement) -> Option<u32> {
         let model = catalogue::model(self.fleet.model(place.pool))?;
-        let memory = u64::from(model.memory_gb) * 1_000_000_000 / (1 << 20);
+        // What the driver reports of the whole device, where somebody saw it; else what the vendor says.
+        let whole = model.mig.and_then(|mig| mig.profiles.iter().find(|profile| profile.slots == mig.axis));
+        let nominal = u64::from(model.memory_gb) * 1_000_000_000 / (1 << 20);
+        let memory = whole.map_or(nominal, |profile| u64::from(profile.memory_mib));
         match place.slice {
             Some(slice) => Some(model.mig?.profile(slice.profile)?.memory_mib),
             None => u32::try_from(memory * place.units_each.parts() / GpuUnits::WHOLE.parts()).ok(),

@@ -205,5 +205,5 @@ fn slice_tax(model: &Model, profile: u8) -> Option<u16> {
     let profile = mig.profile(profile)?;
     let has = u32::from(profile.sm?) * u32::from(mig.compute) * 1000;
     let part = u32::from(mig.sm?) * u32::from(profile.compute);
-    u16::try_from(1000u32.saturating_sub(has.div_ceil(part))).ok()
+    u16::try_from(1000u32.saturating_sub((has + part / 2) / part)).ok()
 }

@@ -317,7 +317,7 @@ fn slice(field: &Field<'_>) -> Result<GpuAsk, Fault> {
         let known = || MODELS.iter().filter_map(|model| model.mig).flat_map(|mig| mig.profiles);
         let name = ProfileName::parse(text).filter(|_| known().any(|profile| profile.name == text));
         return name.map(GpuAsk::Slice).ok_or_else(|| {
-            field.wrong("a profile that `wharf get models -o wide` lists, like 1g.10gb, or {memory: 20GiB, compute: 2/7}")
+            field.wrong("a profile that `wharf explain model/h100` lists, like 1g.10gb, or {memory: 20GiB, compute: 2/7}")
         });
     }
     let keys = field.map(&["memory", "compute"])?;

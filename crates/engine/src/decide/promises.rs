@@ -166,13 +166,11 @@ fn is_free(state: &State, place: &Placement, tasks: &[&HeldTask], trust: TrustId
     place.gpus.indexes().all(|at| {
         let Some(gpu) = room.gpus.get(at) else { return false };
         let on_it = tasks.iter().filter(|task| task.place.node == place.node && task.place.gpus.contains(at));
-        match place.slice {
-            Some(_) => are_free(gpu, room.mig, on_it.filter_map(|task| task.place.slice)),
-            None => {
-                let free = gpu.free_for_share(trust, place.time_sliced);
-                free.parts() >= on_it.map(|task| task.place.units_each.parts()).sum()
-            }
+        if place.slice.is_some() {
+            return are_free(gpu, room.mig, on_it.filter_map(|task| task.place.slice));
         }
+        let free = gpu.free_for_share(trust, place.time_sliced);
+        free.parts() >= on_it.map(|task| task.place.units_each.parts()).sum()
     })
 }
 

@@ -148,6 +148,10 @@ fn free_of(gpu: &GpuRoom, ask: &Ask<'_>) -> u64 {
             GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts()
         }
         Need::Slice { .. } => 0,
+        // What is free between slices is free in pieces.
+        Need::Whole(_) if !gpu.layout.is_empty() && gpu.usable => {
+            GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts()
+        }
         Need::Whole(_) | Need::Share { .. } => gpu.free_for(ask.key.trust).parts(),
     }
 }
@@ -165,7 +169,7 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
     let partly = draft.partly_free(ask.pool(), GpuUnits::from_parts(1)).map(|(_, node, _)| node);
     let partly: BTreeSet<NodeId> = partly.filter(|node| !known.contains(node)).collect();
     nodes.extend(partly);
-    if matches!(ask.way.need, Need::Slice { .. }) {
+    if matches!(ask.way.need, Need::Slice { .. } | Need::Whole(1..)) {
         let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
         let sliced: BTreeSet<NodeId> = draft.nodes_with_slices(ask.pool()).collect();
         nodes.extend(sliced.difference(&known));

@@ -153,7 +153,8 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
 }
 
 fn ask(rng: &mut ChaCha8Rng) -> GpuAsk {
-    const PROFILES: [&str; 7] = ["1g.10gb+me", "1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"];
+    const PROFILES: [&str; 7] =
+        ["1g.10gb+me", "1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"];
     match rng.random_range(0..14) {
         0 => GpuAsk::Whole(0),
         1..=2 => GpuAsk::Share(GpuUnits::from_parts(rng.random_range(1..10) * 300)),
