@@ -230,6 +230,17 @@ impl<'a> Draft<'a> {
         demand
     }
 
+    /// Nodes of a pool with GPUs that are cut, but not wholly, in no order.
+    pub fn nodes_partly_cut(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
+        let mig = self.state.fleet.mig(pool);
+        let in_part = move |layout: &Layout| {
+            let taken = mig.map_or(0, |mig| layout.taken(mig).count_ones());
+            taken > 0 && mig.is_some_and(|mig| taken < u32::from(mig.axis))
+        };
+        let cut = self.layouts(pool).filter(in_part);
+        cut.flat_map(move |layout| self.with_layout(pool, layout)).map(|(node, _)| node)
+    }
+
     /// Nodes of a pool with GPUs that slices can be cut out of, in no order.
     pub fn nodes_with_slices(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
         self.layouts(pool).flat_map(move |layout| self.with_layout(pool, layout)).map(|(node, _)| node)

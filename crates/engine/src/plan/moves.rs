@@ -171,7 +171,7 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
     nodes.extend(partly);
     if matches!(ask.way.need, Need::Slice { .. } | Need::Whole(1..)) {
         let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
-        let sliced: BTreeSet<NodeId> = draft.nodes_with_slices(ask.pool()).collect();
+        let sliced: BTreeSet<NodeId> = draft.nodes_partly_cut(ask.pool()).collect();
         nodes.extend(sliced.difference(&known));
     }
     nodes
