@@ -325,6 +325,7 @@ impl<D: Disk, W: World> Controller<D, W> {
     fn finish_turn(&mut self) -> Result<(), Fault> {
         let promised = self.state.promises.len();
         self.settle(&Input::Tick).expect("time is never refused");
+        self.memory.prepare(&self.state);
         let made = self.plan();
         let any_over = self.state.promises.len() < promised || !made.released.is_empty();
         let events = made.events(&self.state, self.now);

@@ -85,7 +85,7 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     }
     let tree = Tree::resolve(policy, state);
     let shares = tree.shares_of(state);
-    let grounds = serve::Grounds { state, policy, tree: &tree, shares: &shares, costs: &memory.costs, now };
+    let grounds = serve::Grounds { state, policy, tree: &tree, shares: &shares, worths: &memory.worths, now };
     let mut kinds = memory.worth_trying(state, &shares, now);
     let mut all = kinds.len() == all_kinds(state).count();
     // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.

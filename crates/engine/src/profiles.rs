@@ -83,6 +83,10 @@ pub struct Head {
     pub first: NodeId,
     /// Whether tasks leave.
     pub drains: Drains,
+    /// How many GPUs nobody holds.
+    pub idle: u32,
+    /// Thousandths of a core that are free.
+    pub cpu_milli: u64,
 }
 
 /// The slots of one pool.
@@ -133,6 +137,11 @@ impl PartialEq for Profiles {
 impl Eq for Profiles {}
 
 impl Profiles {
+    /// Every pool with its slots.
+    pub fn pools(&self) -> impl Iterator<Item = (PoolId, &Slots)> {
+        (0..).map(PoolId).zip(&self.pools)
+    }
+
     /// The slots of a pool, if it has any.
     pub fn pool(&self, pool: PoolId) -> Option<&Slots> {
         self.pools.get(pool.index())
@@ -151,7 +160,13 @@ impl Profiles {
             return;
         }
         self.stamps = self.stamps.checked_add(1).unwrap_or(1);
-        let head = Head { stamp: self.stamps, first: node, drains: profile.drains };
+        let head = Head {
+            stamp: self.stamps,
+            first: node,
+            drains: profile.drains,
+            idle: profile.idle(),
+            cpu_milli: profile.cpu_milli,
+        };
         let members = Some((*profile, BTreeSet::from([node])));
         let slot = slots.empty.pop().unwrap_or(slots.heads.len());
         if slot == slots.heads.len() {

@@ -11,7 +11,7 @@
 use crate::need::Need;
 use crate::prices::{CPU_MILLI_MAX, LANES, Lane, Tables};
 use crate::profiles::Profile;
-use crate::units::{GpuUnits, TrustId};
+use crate::units::{GpuUnits, PoolId, TrustId};
 
 /// What a task asks for, as far as worth goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,11 +25,13 @@ pub struct Taker {
 }
 
 /// What a profile is worth.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Value {
+    /// The price of a core at which cores and pieces are worth least: the one that counts.
+    lowest: usize,
+    idle: u32,
     /// Cores and pieces, at each price of a core.
     lanes: Lane,
-    idle: u32,
     /// In millionths of a GPU.
     pub total: i64,
 }
@@ -43,6 +45,66 @@ pub struct Cost {
     pub left: GpuUnits,
 }
 
+/// What a task takes out of a node of one pool, at each price of a core.
+pub(crate) struct Fee<'a> {
+    tables: &'a Tables,
+    pool: PoolId,
+    taker: &'a Taker,
+    cores: Lane,
+    /// Cores and whole GPUs; a part of a GPU costs what it leaves less than it found.
+    lanes: Lane,
+}
+
+impl<'a> Fee<'a> {
+    /// What a task takes out of a node of this pool.
+    pub(crate) fn new(tables: &'a Tables, pool: PoolId, taker: &'a Taker) -> Self {
+        let cores = tables.cores(taker.cpu_milli);
+        let mut lanes = cores;
+        if let Need::Whole(count) = taker.need {
+            let whole = tables.left(pool, GpuUnits::WHOLE);
+            (0..count).for_each(|_| add(&mut lanes, whole));
+        }
+        Self { tables, pool, taker, cores, lanes }
+    }
+
+    /// False where so many cores and GPUs that nobody holds are too few.
+    pub(crate) fn could_fit(&self, cpu_milli: u64, idle: u32) -> bool {
+        let gpus = match self.taker.need {
+            Need::Whole(count) => count <= idle,
+            Need::Share { .. } | Need::Slice { .. } => true,
+        };
+        gpus && self.taker.cpu_milli <= cpu_milli
+    }
+
+    fn left(&self, left: GpuUnits) -> &Lane {
+        self.tables.left(self.pool, left)
+    }
+
+    fn blocks(&self, idle: u32, cpu_milli: u64) -> i64 {
+        self.tables.blocks(self.pool, idle, cpu_milli)
+    }
+
+    /// What is left of each GPU that could be shared with the task, each amount once, with what it leaves of it.
+    fn parts(&self, profile: &Profile, units: GpuUnits, time_sliced: bool) -> impl Iterator<Item = Part> {
+        let mut before = GpuUnits::ZERO;
+        let trust = self.taker.trust;
+        let open = profile.gpus().filter(move |left| left.has(units, trust, time_sliced));
+        let once = open.filter(move |left| core::mem::replace(&mut before, left.units) != left.units);
+        once.map(move |left| Part {
+            found: left.units,
+            rest: left.units.checked_sub(units).unwrap_or_default(),
+            was_idle: left.trust.is_none(),
+        })
+    }
+}
+
+/// A GPU that could be shared with a task.
+struct Part {
+    found: GpuUnits,
+    rest: GpuUnits,
+    was_idle: bool,
+}
+
 impl Value {
     /// What a profile is worth.
     pub(crate) fn of(tables: &Tables, profile: &Profile) -> Self {
@@ -51,59 +113,52 @@ impl Value {
             add(&mut lanes, tables.left(profile.pool, left.units));
         }
         let idle = profile.idle();
-        let total = i64::from(least(&lanes)) + tables.blocks(profile.pool, idle, profile.cpu_milli);
-        Self { lanes, idle, total }
+        let least = least(&lanes);
+        let lowest = lanes.iter().position(|&lane| lane == least).expect("the least is one of them");
+        let total = i64::from(least) + tables.blocks(profile.pool, idle, profile.cpu_milli);
+        Self { lowest, idle, lanes, total }
+    }
+
+    /// A bound below what a task costs on the profile that this is the value of, quickly: at the price of a core that
+    /// counts before it, others may count after it and make it cost more, never less.
+    pub(crate) fn cost_at_least(&self, fee: &Fee<'_>, profile: &Profile) -> i32 {
+        let cores = if profile.cpu_milli <= CPU_MILLI_MAX { fee.lanes[self.lowest] } else { 0 };
+        let Need::Share { units, time_sliced } = fee.taker.need else { return cores };
+        let parts = fee.parts(profile, units, time_sliced);
+        let taken = parts.map(|part| {
+            fee.left(part.found)[self.lowest].wrapping_sub(fee.left(part.rest)[self.lowest])
+        });
+        taken.min().map_or(i32::MAX, |taken| cores.wrapping_add(taken))
     }
 
     /// The least that a task costs on the profile that this is the value of; `None` where it does not fit.
-    /// `cores` is what the taker's cores cost.
-    pub(crate) fn cost(
-        &self,
-        tables: &Tables,
-        profile: &Profile,
-        taker: &Taker,
-        cores: &Lane,
-    ) -> Option<Cost> {
-        let cpu_milli = profile.cpu_milli.checked_sub(taker.cpu_milli)?;
+    pub(crate) fn cost(&self, fee: &Fee<'_>, profile: &Profile) -> Option<Cost> {
+        let cpu_milli = profile.cpu_milli.checked_sub(fee.taker.cpu_milli)?;
         let mut lanes = self.lanes;
         if profile.cpu_milli <= CPU_MILLI_MAX {
-            subtract(&mut lanes, cores);
+            subtract(&mut lanes, &fee.cores);
         } else {
             // Cores beyond what counts cost nothing.
-            subtract(&mut lanes, &tables.cores(profile.cpu_milli));
-            add(&mut lanes, &tables.cores(cpu_milli));
+            subtract(&mut lanes, &fee.tables.cores(profile.cpu_milli));
+            add(&mut lanes, &fee.tables.cores(cpu_milli));
         }
-        let after =
-            |lanes: &Lane, idle: u32| i64::from(least(lanes)) + tables.blocks(profile.pool, idle, cpu_milli);
-        match taker.need {
+        match fee.taker.need {
             Need::Whole(count) => {
                 let idle = self.idle.checked_sub(count)?;
-                let whole = tables.left(profile.pool, GpuUnits::WHOLE);
+                let whole = fee.left(GpuUnits::WHOLE);
                 (0..count).for_each(|_| subtract(&mut lanes, whole));
-                Some(Cost { worth: self.total - after(&lanes, idle), left: GpuUnits::WHOLE })
+                let after = i64::from(least(&lanes)) + fee.blocks(idle, cpu_milli);
+                Some(Cost { worth: self.total - after, left: GpuUnits::WHOLE })
             }
             Need::Share { units, time_sliced } => {
-                let mut best: Option<Cost> = None;
-                let mut before = GpuUnits::ZERO;
-                for left in profile.gpus().filter(|left| left.has(units, taker.trust, time_sliced)) {
-                    if core::mem::replace(&mut before, left.units) == left.units {
-                        continue;
-                    }
-                    let rest = left.units.checked_sub(units).unwrap_or_default();
-                    let least = least_with(
-                        &lanes,
-                        tables.left(profile.pool, left.units),
-                        tables.left(profile.pool, rest),
-                    );
-                    let idle = self.idle - u32::from(left.trust.is_none());
-                    let after = i64::from(least) + tables.blocks(profile.pool, idle, cpu_milli);
-                    let worth = self.total - after;
-                    // Most is left first: of equals the tightest wins.
-                    if best.is_none_or(|best| worth <= best.worth) {
-                        best = Some(Cost { worth, left: left.units });
-                    }
-                }
-                best
+                let cost = |part: Part| {
+                    let least = least_with(&lanes, fee.left(part.found), fee.left(part.rest));
+                    let idle = self.idle - u32::from(part.was_idle);
+                    let after = i64::from(least) + fee.blocks(idle, cpu_milli);
+                    Cost { worth: self.total - after, left: part.found }
+                };
+                // Most is left first: of equals the tightest wins.
+                fee.parts(profile, units, time_sliced).map(cost).min_by_key(|cost| (cost.worth, cost.left))
             }
             // What a slice costs is judged by what could still be cut out.
             Need::Slice { .. } => None,

@@ -1,9 +1,10 @@
 //! The place that is missed least, where places have prices: the least loss of worth over all that fit.
 //!
 //! Nodes of one profile cost the same, so profiles are compared, and of each only as many nodes are looked at as could
-//! still be the best or the second. What a shape costs on a profile is remembered outside the state until prices change.
+//! still be the best or the second. What a profile is worth is remembered outside the state until prices change. At the
+//! one price of a core that decides what a profile is worth, a task costs at least so much: where that is too much
+//! already, the rest is not worked out.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -12,18 +13,14 @@ use crate::jobs::KindKey;
 use crate::need::Need;
 use crate::plan::draft::Draft;
 use crate::plan::place::Ask;
-use crate::prices::{Lane, Tables};
-use crate::profiles::{Profile, Slots};
+use crate::prices::Tables;
+use crate::profiles::{Profile, Profiles, Slots};
 use crate::rooms::{Drains, Room, pick_gpus};
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId};
-use crate::worth::{Taker, Value};
+use crate::worth::{Fee, Taker, Value};
 
 /// Costs that differ by less than this many millionths of a GPU are taken for equal: prices are not better known.
 const BUCKET: i32 = 3000;
-/// The most shapes whose costs are remembered: a few megabytes on a fleet of a thousand nodes.
-const SHAPES_MAX: usize = 1024;
-/// Stands for a place that does not fit.
-const NOWHERE: i32 = i32::MAX;
 
 /// How good a place is, fields in the order in which they decide; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,19 +50,18 @@ pub struct Found {
     pub chosen: Chosen,
 }
 
-/// What shapes cost on profiles, as far as it was worked out. Losing it costs time, never an answer.
+/// What profiles are worth, as far as it was worked out. Losing it costs time, never an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Costs {
+pub struct Worths {
     prices: u64,
-    by_taker: BTreeMap<Taker, Vec<Vec<Cell>>>,
-    values: Vec<Vec<(u32, Option<Value>)>>,
+    pools: Vec<Vec<Known>>,
 }
 
-/// What a shape costs on the profile that had this stamp.
+/// What the profile that had this stamp is worth.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cell {
+struct Known {
     stamp: u32,
-    cost: i32,
+    value: Value,
 }
 
 /// A place that may be the best.
@@ -98,7 +94,7 @@ impl Top {
             Some(second) if second.score.among_gpus == among_gpus && second.score.drains == Drains::No => {
                 second.score.lost.saturating_add(1).saturating_mul(BUCKET).saturating_sub(1)
             }
-            Some(_) | None => NOWHERE - 1,
+            Some(_) | None => i32::MAX,
         }
     }
 
@@ -133,8 +129,7 @@ pub fn find(
             && room.free().covers(&key.shape.resources)
             && (!key.topology.task_on_island || whole_gpus(room, need, key).is_some())
     };
-    let cores = tables.cores(taker.cpu_milli);
-    let search = Search { draft, key, tables, taker, cores, fits: &fits };
+    let search = Search { draft, key, tables, taker, fits: &fits };
     let mut top = Top::default();
     for &pool in pools {
         for side in [Side::Touched, Side::Untouched] {
@@ -156,8 +151,6 @@ struct Search<'a, 'd> {
     key: &'a KindKey,
     tables: &'a Tables,
     taker: Taker,
-    /// What its cores cost.
-    cores: Lane,
     fits: &'a dyn Fn(NodeId, &Room) -> bool,
 }
 
@@ -168,56 +161,35 @@ impl Search<'_, '_> {
 
     fn look(&self, pool: PoolId, slots: &Slots, side: Side, top: &mut Top) {
         let nothing = RefCell::default();
-        let costs = match side {
-            Side::Touched => self.draft.touched_costs(),
-            Side::Untouched => self.draft.costs().unwrap_or(&nothing),
+        let worths = match side {
+            Side::Touched => self.draft.touched_worths(),
+            Side::Untouched => self.draft.worths().unwrap_or(&nothing),
         };
-        let costs = &mut *costs.borrow_mut();
-        costs.keep_for(self.draft.state.demand.version());
-        let Costs { by_taker, values, .. } = costs;
-        let cells = at_pool(by_taker.entry(self.taker).or_default(), pool);
-        let values = at_pool(values, pool);
-        cells.resize(slots.heads().len().max(cells.len()), Cell::default());
-        values.resize(slots.heads().len().max(values.len()), (0, None));
+        let worths = &mut *worths.borrow_mut();
+        worths.keep_for(self.draft.state.demand.version());
+        let known = worths.of_pool(pool, slots);
+        let fee = Fee::new(self.tables, pool, &self.taker);
         let among_gpus = self.among_gpus(pool);
         let mut cost_max = top.cost_max(among_gpus);
-        for (slot, (head, cell)) in slots.heads().iter().zip(cells).enumerate() {
-            if cell.stamp != head.stamp {
-                let cost = if head.stamp == 0 {
-                    NOWHERE
-                } else {
-                    self.cost_on(slots.profile(slot), &mut values[slot], head.stamp)
-                };
-                *cell = Cell { stamp: head.stamp, cost };
-            }
-            // An empty slot that was never filled has no stamp either.
-            if cell.cost > cost_max || head.stamp == 0 {
+        for (slot, (head, known)) in slots.heads().iter().zip(known).enumerate() {
+            if head.stamp == 0 || !fee.could_fit(head.cpu_milli, head.idle) {
                 continue;
             }
+            let profile = slots.profile(slot);
+            known.keep_for(head.stamp, self.tables, profile);
+            if known.value.cost_at_least(&fee, profile) > cost_max {
+                continue;
+            }
+            let Some(cost) = known.value.cost(&fee, profile) else { continue };
+            // The bounds of prices keep what a node is worth within 32 bits.
+            let cost = i32::try_from(cost.worth).unwrap_or(i32::MAX);
             let (drains, node) = (head.drains, head.first);
-            let score = Score { among_gpus, drains, lost: cell.cost.div_euclid(BUCKET), node };
+            let score = Score { among_gpus, drains, lost: cost.div_euclid(BUCKET), node };
             if top.wants(&score) {
-                self.nodes(Place { score, cost: cell.cost, pool }, slots, slot, side, top);
+                self.nodes(Place { score, cost, pool }, slots, slot, side, top);
                 cost_max = top.cost_max(among_gpus);
             }
         }
-    }
-
-    fn cost_on(&self, profile: &Profile, known: &mut (u32, Option<Value>), stamp: u32) -> i32 {
-        if profile.cpu_milli < self.taker.cpu_milli {
-            return NOWHERE;
-        }
-        if known.0 != stamp {
-            *known = (stamp, None);
-        }
-        let value = known.1.get_or_insert_with(|| Value::of(self.tables, profile));
-        self.cost_of(value, profile)
-    }
-
-    fn cost_of(&self, value: &Value, profile: &Profile) -> i32 {
-        let cost = value.cost(self.tables, profile, &self.taker, &self.cores);
-        // The bounds of prices keep what a node is worth within 32 bits.
-        cost.map_or(NOWHERE, |cost| i32::try_from(cost.worth).unwrap_or(NOWHERE - 1))
     }
 
     /// The nodes of a profile, as long as they could be the best or the second.
@@ -255,8 +227,8 @@ impl Search<'_, '_> {
             return whole_gpus(room, self.taker.need, self.key);
         };
         let profile = Profile::of(room)?;
-        let value = Value::of(self.tables, &profile);
-        let cost = value.cost(self.tables, &profile, &self.taker, &self.cores)?;
+        let fee = Fee::new(self.tables, profile.pool, &self.taker);
+        let cost = Value::of(self.tables, &profile).cost(&fee, &profile)?;
         if cost.left == GpuUnits::WHOLE {
             return pick_gpus(room, 1, false);
         }
@@ -268,25 +240,46 @@ impl Search<'_, '_> {
     }
 }
 
-impl Costs {
-    /// Forgets everything when prices are others, or when it has become too much.
+impl Worths {
+    /// Works out what every profile is worth when prices are others, so that the next search finds it done.
+    pub(super) fn prepare(&mut self, tables: &Tables, prices: u64, profiles: &Profiles) {
+        if self.prices == prices {
+            return;
+        }
+        self.keep_for(prices);
+        for (pool, slots) in profiles.pools() {
+            for (slot, (head, known)) in slots.heads().iter().zip(self.of_pool(pool, slots)).enumerate() {
+                if head.stamp != 0 {
+                    known.keep_for(head.stamp, tables, slots.profile(slot));
+                }
+            }
+        }
+    }
+
+    /// Forgets everything when prices are others.
     fn keep_for(&mut self, prices: u64) {
         if self.prices != prices {
             self.prices = prices;
-            self.by_taker.values_mut().flatten().for_each(Vec::clear);
-            self.values.iter_mut().for_each(Vec::clear);
+            self.pools.iter_mut().for_each(Vec::clear);
         }
-        if self.by_taker.len() > SHAPES_MAX {
-            self.by_taker.clear();
+    }
+
+    fn of_pool(&mut self, pool: PoolId, slots: &Slots) -> &mut [Known] {
+        if self.pools.len() <= pool.index() {
+            self.pools.resize_with(pool.index() + 1, Vec::new);
         }
+        let known = &mut self.pools[pool.index()];
+        known.resize(slots.heads().len().max(known.len()), Known::default());
+        known
     }
 }
 
-fn at_pool<T>(by_pool: &mut Vec<Vec<T>>, pool: PoolId) -> &mut Vec<T> {
-    if by_pool.len() <= pool.index() {
-        by_pool.resize_with(pool.index() + 1, Vec::new);
+impl Known {
+    fn keep_for(&mut self, stamp: u32, tables: &Tables, profile: &Profile) {
+        if self.stamp != stamp {
+            *self = Self { stamp, value: Value::of(tables, profile) };
+        }
     }
-    &mut by_pool[pool.index()]
 }
 
 fn whole_gpus(room: &Room, need: Need, key: &KindKey) -> Option<GpuMask> {

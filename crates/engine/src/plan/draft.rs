@@ -13,7 +13,7 @@ use crate::event::Placement;
 use crate::geometry::Layout;
 use crate::job::GpuAsk;
 use crate::ledger::Standing;
-use crate::plan::best::Costs;
+use crate::plan::best::Worths;
 use crate::policy::Policy;
 use crate::profiles::Profiles;
 use crate::rooms::{Drains, Room, Rooms};
@@ -36,8 +36,8 @@ pub struct Draft<'a> {
     shares: &'a Amounts,
     standings: BTreeMap<TenantId, BTreeMap<Standing, Vec<u64>>>,
     done: Vec<Op>,
-    costs: Option<&'a RefCell<Costs>>,
-    touched_costs: RefCell<Costs>,
+    worths: Option<&'a RefCell<Worths>>,
+    touched_worths: RefCell<Worths>,
     passed: RefCell<BTreeMap<(PoolId, usize), NodeId>>,
     weights: RefCell<BTreeMap<PoolId, Weights>>,
 }
@@ -88,8 +88,8 @@ impl<'a> Draft<'a> {
             shares,
             standings: BTreeMap::new(),
             done: Vec::new(),
-            costs: None,
-            touched_costs: RefCell::default(),
+            worths: None,
+            touched_worths: RefCell::default(),
             passed: RefCell::default(),
             weights: RefCell::default(),
         }
@@ -97,14 +97,14 @@ impl<'a> Draft<'a> {
 
     /// The same, with what earlier plans worked out of the worth of places.
     #[must_use]
-    pub fn with_costs(mut self, costs: &'a RefCell<Costs>) -> Self {
-        self.costs = Some(costs);
+    pub fn with_worths(mut self, worths: &'a RefCell<Worths>) -> Self {
+        self.worths = Some(worths);
         self
     }
 
     /// What earlier plans worked out of the worth of places.
-    pub fn costs(&self) -> Option<&'a RefCell<Costs>> {
-        self.costs
+    pub fn worths(&self) -> Option<&'a RefCell<Worths>> {
+        self.worths
     }
 
     /// The nodes that are not as in the state, by profile, while places are compared by worth.
@@ -113,8 +113,8 @@ impl<'a> Draft<'a> {
     }
 
     /// What was worked out of the worth of those.
-    pub fn touched_costs(&self) -> &RefCell<Costs> {
-        &self.touched_costs
+    pub fn touched_worths(&self) -> &RefCell<Worths> {
+        &self.touched_worths
     }
 
     /// The first node of a profile of the state that may be as it is there: all before it are touched.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::plan::Plan;
-use crate::plan::best::Costs;
+use crate::plan::best::Worths;
 use crate::plan::lines::Pass;
 use crate::state::State;
 use crate::tree::Amounts;
@@ -125,8 +125,8 @@ pub struct Memory {
     refusals: BTreeMap<KindId, Refusal>,
     /// The state and the moment of the last plan.
     last: Option<(u64, Timestamp)>,
-    /// What places cost; a plan reads the state alone, but what it works out here on its way is kept.
-    pub(super) costs: RefCell<Costs>,
+    /// What places are worth; a plan reads the state alone, but what it works out here on its way is kept.
+    pub(super) worths: RefCell<Worths>,
 }
 
 impl Memory {
@@ -145,6 +145,13 @@ impl Memory {
             self.refusals.retain(|kind, _| known(kind));
         }
         self.last = Some((plan.basis, now));
+    }
+
+    /// Prices may be others: what follows from them is worked out before somebody waits for it.
+    pub fn prepare(&mut self, state: &State) {
+        if let (Some(tables), Some(profiles)) = (state.demand.tables(), state.ledger.rooms().profiles()) {
+            self.worths.get_mut().prepare(tables, state.demand.version(), profiles);
+        }
     }
 
     /// True when neither the state nor the time says anything new since the last plan.

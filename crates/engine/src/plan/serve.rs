@@ -8,7 +8,7 @@ use core::cell::RefCell;
 use crate::event::{Chosen, Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
 use crate::need::Way;
-use crate::plan::best::Costs;
+use crate::plan::best::Worths;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
@@ -112,7 +112,7 @@ pub(super) struct Grounds<'a> {
     pub(super) policy: &'a Policy,
     pub(super) tree: &'a Tree,
     pub(super) shares: &'a Amounts,
-    pub(super) costs: &'a RefCell<Costs>,
+    pub(super) worths: &'a RefCell<Worths>,
     pub(super) now: Timestamp,
 }
 
@@ -122,8 +122,8 @@ pub(super) fn all<'a>(
     kinds: &[KindId],
     kept_back: &'a BTreeMap<JobId, Allowance>,
 ) -> Served<'a> {
-    let Grounds { state, policy, tree, shares, costs, now } = grounds;
-    let draft = Draft::on(state, policy, tree, shares, now).with_costs(costs);
+    let Grounds { state, policy, tree, shares, worths, now } = grounds;
+    let draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
     let candidates = kinds.iter().filter_map(|&kind| candidate(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
     let mut served = Served {

@@ -107,6 +107,7 @@ impl Engine {
         let decision = self.state.decide(&Input::Prices(prices), self.now);
         let decision = decision.expect("prices that were solved are within their bounds");
         self.state.apply_all(&decision.events);
+        self.memory.prepare(&self.state);
         self.repriced.push(begin.elapsed());
     }
 }
