@@ -85,6 +85,8 @@ pub struct Head {
     pub drains: Drains,
     /// How many GPUs nobody holds.
     pub idle: u32,
+    /// The most that is left of one GPU.
+    pub left_most: GpuUnits,
     /// Thousandths of a core that are free.
     pub cpu_milli: u64,
 }
@@ -165,6 +167,7 @@ impl Profiles {
             first: node,
             drains: profile.drains,
             idle: profile.idle(),
+            left_most: profile.gpus[0].units,
             cpu_milli: profile.cpu_milli,
         };
         let members = Some((*profile, BTreeSet::from([node])));

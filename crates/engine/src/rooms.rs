@@ -529,23 +529,24 @@ impl Marks {
 /// unless one is required, the fullest islands first so that large free islands stay whole.
 pub fn pick_gpus(room: &Room, count: u32, one_island: bool) -> Option<GpuMask> {
     let wanted = usize::try_from(count).expect("a u32 fits a usize");
-    let mut islands: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    let mut free = [(0, 0, 0); GpuMask::MAX];
+    let mut len = 0;
     for (index, gpu) in room.gpus.iter().enumerate().filter(|(_, gpu)| gpu.is_free()) {
-        islands.entry(gpu.island).or_default().push(index);
+        free[len] = (gpu.island, gpu.leaving, index);
+        len += 1;
     }
-    for free in islands.values_mut() {
-        free.sort_by_key(|&index| room.gpus[index].leaving);
-    }
-    let mut by_size: Vec<_> = islands.into_values().collect();
-    by_size.sort_by_key(Vec::len);
+    let free = &mut free[..len];
+    free.sort_unstable();
+    let islands = || free.chunk_by(|a, b| a.0 == b.0);
     let mut mask = GpuMask::default();
-    if let Some(tightest) = by_size.iter().find(|free| free.len() >= wanted) {
-        tightest.iter().take(wanted).for_each(|&index| mask.insert(index));
+    if let Some(tightest) = islands().filter(|island| island.len() >= wanted).min_by_key(|island| island.len()) {
+        tightest.iter().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
         return Some(mask);
     }
-    if one_island {
+    if one_island || len < wanted {
         return None;
     }
-    by_size.iter().flatten().take(wanted).for_each(|&index| mask.insert(index));
-    (mask.count() == count).then_some(mask)
+    let fullest_first = (1..=GpuMask::MAX).flat_map(|size| islands().filter(move |island| island.len() == size));
+    fullest_first.flatten().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
+    Some(mask)
 }

@@ -28,6 +28,11 @@ pub struct Claim {
 pub fn divide(amount: u64, claims: &[Claim], quantum: u64) -> Vec<u64> {
     let owed: Vec<u64> = claims.iter().map(|claim| claim.guaranteed.cap(claim.demand)).collect();
     let owed_total: u64 = owed.iter().sum();
+    let wanted_total = claims.iter().fold(0u64, |total, claim| total.saturating_add(claim.demand));
+    if wanted_total <= amount && claims.iter().all(|claim| claim.weight > 0) {
+        // There is enough for everybody: the usual case needs no division.
+        return claims.iter().map(|claim| claim.demand).collect();
+    }
     let mut shares = alloc::vec![0; claims.len()];
     if owed_total > amount {
         // Healthy capacity is below the promises: what there is goes max-min with the promises as weights. Who is

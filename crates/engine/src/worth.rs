@@ -10,7 +10,7 @@
 
 use crate::need::Need;
 use crate::prices::{CPU_MILLI_MAX, LANES, Lane, Tables};
-use crate::profiles::Profile;
+use crate::profiles::{Head, Profile};
 use crate::units::{GpuUnits, PoolId, TrustId};
 
 /// What a task asks for, as far as worth goes.
@@ -50,6 +50,10 @@ pub(crate) struct Fee<'a> {
     tables: &'a Tables,
     pool: PoolId,
     taker: &'a Taker,
+    /// It takes so many GPUs that nobody holds.
+    idle_min: u32,
+    /// It takes so much of one GPU.
+    units_min: GpuUnits,
     cores: Lane,
     /// Cores and whole GPUs; a part of a GPU costs what it leaves less than it found.
     lanes: Lane,
@@ -60,20 +64,25 @@ impl<'a> Fee<'a> {
     pub(crate) fn new(tables: &'a Tables, pool: PoolId, taker: &'a Taker) -> Self {
         let cores = tables.cores(taker.cpu_milli);
         let mut lanes = cores;
-        if let Need::Whole(count) = taker.need {
-            let whole = tables.left(pool, GpuUnits::WHOLE);
-            (0..count).for_each(|_| add(&mut lanes, whole));
-        }
-        Self { tables, pool, taker, cores, lanes }
+        let (idle_min, units_min) = match taker.need {
+            Need::Whole(count) => (count, GpuUnits::ZERO),
+            Need::Share { units, .. } => (0, units),
+            Need::Slice { .. } => (0, GpuUnits::ZERO),
+        };
+        let whole = tables.left(pool, GpuUnits::WHOLE);
+        (0..idle_min).for_each(|_| add(&mut lanes, whole));
+        Self { tables, pool, taker, idle_min, units_min, cores, lanes }
     }
 
-    /// False where so many cores and GPUs that nobody holds are too few.
-    pub(crate) fn could_fit(&self, cpu_milli: u64, idle: u32) -> bool {
-        let gpus = match self.taker.need {
-            Need::Whole(count) => count <= idle,
-            Need::Share { .. } | Need::Slice { .. } => true,
-        };
-        gpus && self.taker.cpu_milli <= cpu_milli
+    /// Where.
+    pub(crate) fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// False where cores or GPUs are too few.
+    pub(crate) fn could_fit(&self, head: &Head) -> bool {
+        let gpus = self.idle_min <= head.idle && self.units_min <= head.left_most;
+        gpus && self.taker.cpu_milli <= head.cpu_milli
     }
 
     fn left(&self, left: GpuUnits) -> &Lane {
@@ -120,15 +129,15 @@ impl Value {
     }
 
     /// A bound below what a task costs on the profile that this is the value of, quickly: at the price of a core that
-    /// counts before it, others may count after it and make it cost more, never less.
-    pub(crate) fn cost_at_least(&self, fee: &Fee<'_>, profile: &Profile) -> i32 {
+    /// counts before it, others may count after it and make it cost more, never less. `None` where it does not fit.
+    pub(crate) fn cost_at_least(&self, fee: &Fee<'_>, profile: &Profile) -> Option<i32> {
         let cores = if profile.cpu_milli <= CPU_MILLI_MAX { fee.lanes[self.lowest] } else { 0 };
-        let Need::Share { units, time_sliced } = fee.taker.need else { return cores };
+        let Need::Share { units, time_sliced } = fee.taker.need else { return Some(cores) };
         let parts = fee.parts(profile, units, time_sliced);
         let taken = parts.map(|part| {
             fee.left(part.found)[self.lowest].wrapping_sub(fee.left(part.rest)[self.lowest])
         });
-        taken.min().map_or(i32::MAX, |taken| cores.wrapping_add(taken))
+        taken.min().map(|taken| cores.wrapping_add(taken))
     }
 
     /// The least that a task costs on the profile that this is the value of; `None` where it does not fit.

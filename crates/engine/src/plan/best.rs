@@ -55,6 +55,8 @@ pub struct Found {
 pub struct Worths {
     prices: u64,
     pools: Vec<Vec<Known>>,
+    /// Kept for its memory alone.
+    bounds: Vec<(Score, usize)>,
 }
 
 /// What the profile that had this stamp is worth.
@@ -87,17 +89,6 @@ struct Top {
 }
 
 impl Top {
-    /// What costs more than this cannot be the best or the second any more.
-    fn cost_max(&self, among_gpus: bool) -> i32 {
-        match self.second {
-            Some(second) if among_gpus && !second.score.among_gpus => i32::MIN,
-            Some(second) if second.score.among_gpus == among_gpus && second.score.drains == Drains::No => {
-                second.score.lost.saturating_add(1).saturating_mul(BUCKET).saturating_sub(1)
-            }
-            Some(_) | None => i32::MAX,
-        }
-    }
-
     fn wants(&self, score: &Score) -> bool {
         self.second.is_none_or(|second| *score < second.score)
     }
@@ -113,12 +104,13 @@ impl Top {
 
 /// The best place for one task that is asked for, in any of these pools, if prices are in force and there is one.
 pub fn find(
-    draft: &Draft<'_>,
+    draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     pools: &[PoolId],
     within: &dyn Fn(NodeId) -> bool,
 ) -> Option<Found> {
-    let state = draft.state;
+    draft.keep_touched_profiles();
+    let (draft, state) = (&*draft, draft.state);
     let tables = state.demand.tables()?;
     let profiles = state.ledger.rooms().profiles()?;
     let (key, need) = (ask.key, ask.way.need);
@@ -167,27 +159,41 @@ impl Search<'_, '_> {
         };
         let worths = &mut *worths.borrow_mut();
         worths.keep_for(self.draft.state.demand.version());
-        let known = worths.of_pool(pool, slots);
+        let (known, bounds) = worths.of_pool(pool, slots);
         let fee = Fee::new(self.tables, pool, &self.taker);
-        let among_gpus = self.among_gpus(pool);
-        let mut cost_max = top.cost_max(among_gpus);
-        for (slot, (head, known)) in slots.heads().iter().zip(known).enumerate() {
-            if head.stamp == 0 || !fee.could_fit(head.cpu_milli, head.idle) {
+        self.bound_all(&fee, slots, known, bounds);
+        // The likeliest two first: what they cost rules out most of the others.
+        if bounds.len() > 2 {
+            bounds.select_nth_unstable(1);
+        }
+        for &(bound, slot) in &*bounds {
+            if !top.wants(&bound) {
                 continue;
             }
-            let profile = slots.profile(slot);
-            known.keep_for(head.stamp, self.tables, profile);
-            if known.value.cost_at_least(&fee, profile) > cost_max {
-                continue;
-            }
-            let Some(cost) = known.value.cost(&fee, profile) else { continue };
+            let Some(cost) = known[slot].value.cost(&fee, slots.profile(slot)) else { continue };
             // The bounds of prices keep what a node is worth within 32 bits.
             let cost = i32::try_from(cost.worth).unwrap_or(i32::MAX);
-            let (drains, node) = (head.drains, head.first);
-            let score = Score { among_gpus, drains, lost: cost.div_euclid(BUCKET), node };
+            let score = Score { lost: cost.div_euclid(BUCKET), ..bound };
             if top.wants(&score) {
                 self.nodes(Place { score, cost, pool }, slots, slot, side, top);
-                cost_max = top.cost_max(among_gpus);
+            }
+        }
+    }
+
+    /// The best score that the nodes of each slot where the task could fit may have.
+    fn bound_all(&self, fee: &Fee<'_>, slots: &Slots, known: &mut [Known], bounds: &mut Vec<(Score, usize)>) {
+        bounds.clear();
+        let among_gpus = self.among_gpus(fee.pool());
+        for (slot, head) in slots.heads().iter().enumerate() {
+            // Of an empty slot the cores and GPUs are still known: most slots are too small, so that is asked first.
+            if !fee.could_fit(head) || head.stamp == 0 {
+                continue;
+            }
+            let (profile, known) = (slots.profile(slot), &mut known[slot]);
+            known.keep_for(head.stamp, self.tables, profile);
+            if let Some(cost) = known.value.cost_at_least(fee, profile) {
+                let (drains, node) = (head.drains, head.first);
+                bounds.push((Score { among_gpus, drains, lost: cost.div_euclid(BUCKET), node }, slot));
             }
         }
     }
@@ -248,7 +254,7 @@ impl Worths {
         }
         self.keep_for(prices);
         for (pool, slots) in profiles.pools() {
-            for (slot, (head, known)) in slots.heads().iter().zip(self.of_pool(pool, slots)).enumerate() {
+            for (slot, (head, known)) in slots.heads().iter().zip(self.of_pool(pool, slots).0).enumerate() {
                 if head.stamp != 0 {
                     known.keep_for(head.stamp, tables, slots.profile(slot));
                 }
@@ -264,13 +270,14 @@ impl Worths {
         }
     }
 
-    fn of_pool(&mut self, pool: PoolId, slots: &Slots) -> &mut [Known] {
+    /// What is known of a pool's slots, and a list to work with.
+    fn of_pool(&mut self, pool: PoolId, slots: &Slots) -> (&mut [Known], &mut Vec<(Score, usize)>) {
         if self.pools.len() <= pool.index() {
             self.pools.resize_with(pool.index() + 1, Vec::new);
         }
         let known = &mut self.pools[pool.index()];
         known.resize(slots.heads().len().max(known.len()), Known::default());
-        known
+        (known, &mut self.bounds)
     }
 }
 

@@ -76,14 +76,12 @@ impl<'a> Draft<'a> {
         now: Timestamp,
     ) -> Self {
         let used = tree.subtree_use(&tree.own_planned(state));
-        let mut touched = Rooms::default();
-        touched.keep_profiles(state.demand.tables().is_some());
         Self {
             state,
             policy,
             tree,
             now,
-            touched,
+            touched: Rooms::default(),
             used,
             shares,
             standings: BTreeMap::new(),
@@ -107,7 +105,14 @@ impl<'a> Draft<'a> {
         self.worths
     }
 
-    /// The nodes that are not as in the state, by profile, while places are compared by worth.
+    /// From now on the nodes that are not as in the state are kept by profile. A plan that looks for one place never needs it.
+    pub fn keep_touched_profiles(&mut self) {
+        if !self.touched.is_empty() {
+            self.touched.keep_profiles(true);
+        }
+    }
+
+    /// The nodes that are not as in the state, by profile, if there are any and they are kept.
     pub fn touched_profiles(&self) -> Option<&Profiles> {
         self.touched.profiles()
     }
