@@ -60,6 +60,7 @@ impl Pricer {
             pieces: pieces(summary, &worths),
             blocks: blocks(summary),
             core_prices: CORE_PRICES.to_vec(),
+            memory_mib_per_core: summary.memory_mib_per_core,
         };
         if prices.pieces.is_empty() { Prices::default() } else { prices }
     }

@@ -29,7 +29,7 @@ const GRID_MIN: u64 = 5;
 /// The most work a table may take: beyond it the grid is made coarser. A few hundred microseconds.
 const WORK_MAX: u64 = 800_000;
 /// Free cores beyond this many thousandths add nothing to a node's worth.
-pub(crate) const CPU_MILLI_MAX: u64 = 2_000_000;
+pub const CPU_MILLI_MAX: u64 = 2_000_000;
 
 /// What the pieces of a GPU are worth to the work that usually comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct Prices {
     pub blocks: Vec<Block>,
     /// Prices of a core at which places are looked at, ascending, in thousandths of a GPU.
     pub core_prices: Vec<u16>,
+    /// The memory that usually goes with a core, in MiB: cores without it are of no use. Nothing where it is not known.
+    #[serde(default)]
+    pub memory_mib_per_core: u32,
 }
 
 /// A part of one GPU that is asked for.
@@ -77,6 +80,8 @@ pub(crate) type Lane = [i32; LANES];
 pub struct Tables {
     grid: u64,
     core_prices: Lane,
+    /// Thousandths of a core that a GiB of memory is enough for.
+    cpu_milli_per_gib: u64,
     pools: Vec<OfPool>,
 }
 
@@ -124,7 +129,9 @@ impl Prices {
             *price = known.copied().map_or(0, i32::from);
         }
         let grid = self.grid();
-        let mut tables = Tables { grid, core_prices, pools: Vec::new() };
+        let per_gib = (1024 * 1000u64).checked_div(u64::from(self.memory_mib_per_core));
+        let cpu_milli_per_gib = per_gib.unwrap_or(CPU_MILLI_MAX);
+        let mut tables = Tables { grid, core_prices, cpu_milli_per_gib, pools: Vec::new() };
         for pool in 0..pools {
             tables.pools.push(self.of_pool(PoolId(u16::try_from(pool).expect("pools are few")), &tables));
         }
@@ -190,10 +197,22 @@ impl Tables {
         of_pool.and_then(|table| table.left.get(self.step_below(left))).unwrap_or(NOTHING)
     }
 
+    /// Thousandths of a core that so much memory is enough for.
+    pub(crate) fn cores_for(&self, memory: u64) -> u64 {
+        // In steps of a sixteenth of a GiB: exact enough, and far from any overflow.
+        (memory >> 26).saturating_mul(self.cpu_milli_per_gib) >> 4
+    }
+
     /// What so many thousandths of a core cost at each price.
     pub(crate) fn cores(&self, cpu_milli: u64) -> Lane {
         let cpu = i32::try_from(cpu_milli.min(CPU_MILLI_MAX)).expect("it is bounded");
         self.core_prices.map(|price| price.wrapping_mul(cpu))
+    }
+
+    /// What so many cost at one of the prices.
+    pub(crate) fn cores_at(&self, lane: usize, cpu_milli: u64) -> i32 {
+        let cpu = i32::try_from(cpu_milli.min(CPU_MILLI_MAX)).expect("it is bounded");
+        self.core_prices[lane].wrapping_mul(cpu)
     }
 
     /// What the places for blocks on a node with so many free GPUs and thousandths of a core are worth.

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::rooms::{Drains, Room};
-use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, TrustId};
+use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 /// What a room's worth depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +20,8 @@ pub struct Profile {
     pub drains: Drains,
     /// Thousandths of a core that are free.
     pub cpu_milli: u64,
+    /// Memory that is free, in whole GiB: finer differences are worth nothing and would tell alike nodes apart.
+    pub memory_gib: u64,
     /// What is left of its GPUs, most first; nothing at the end.
     gpus: [Left; GpuMask::MAX],
 }
@@ -59,7 +61,8 @@ impl Profile {
             }
         }
         gpus[..count].sort_unstable_by(|a, b| b.cmp(a));
-        Some(Self { pool: room.pool, drains: room.drains(), cpu_milli: room.free().cpu_milli, gpus })
+        let Resources { cpu_milli, memory, .. } = room.free();
+        Some(Self { pool: room.pool, drains: room.drains(), cpu_milli, memory_gib: memory >> 30, gpus })
     }
 
     /// What is left of its GPUs, most first.

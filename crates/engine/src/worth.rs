@@ -20,6 +20,8 @@ pub struct Taker {
     pub need: Need,
     /// Thousandths of a core.
     pub cpu_milli: u64,
+    /// Bytes.
+    pub memory: u64,
     /// Whose neighbours it may have.
     pub trust: TrustId,
 }
@@ -30,6 +32,8 @@ pub struct Value {
     /// The price of a core at which cores and pieces are worth least: the one that counts.
     lowest: usize,
     idle: u32,
+    /// Thousandths of a core that there is memory for.
+    cpu_milli: u64,
     /// Cores and pieces, at each price of a core.
     lanes: Lane,
     /// In millionths of a GPU.
@@ -54,24 +58,26 @@ pub(crate) struct Fee<'a> {
     idle_min: u32,
     /// It takes so much of one GPU.
     units_min: GpuUnits,
+    /// The cores that go with its memory, in thousandths.
+    cpu_milli_of_memory: u64,
     cores: Lane,
-    /// Cores and whole GPUs; a part of a GPU costs what it leaves less than it found.
-    lanes: Lane,
+    /// Whole GPUs; a part of a GPU costs what it leaves less than it found.
+    whole: Lane,
 }
 
 impl<'a> Fee<'a> {
     /// What a task takes out of a node of this pool.
     pub(crate) fn new(tables: &'a Tables, pool: PoolId, taker: &'a Taker) -> Self {
         let cores = tables.cores(taker.cpu_milli);
-        let mut lanes = cores;
+        let cpu_milli_of_memory = tables.cores_for(taker.memory);
+        let mut whole = [0; LANES];
         let (idle_min, units_min) = match taker.need {
             Need::Whole(count) => (count, GpuUnits::ZERO),
             Need::Share { units, .. } => (0, units),
             Need::Slice { .. } => (0, GpuUnits::ZERO),
         };
-        let whole = tables.left(pool, GpuUnits::WHOLE);
-        (0..idle_min).for_each(|_| add(&mut lanes, whole));
-        Self { tables, pool, taker, idle_min, units_min, cores, lanes }
+        (0..idle_min).for_each(|_| add(&mut whole, tables.left(pool, GpuUnits::WHOLE)));
+        Self { tables, pool, taker, idle_min, units_min, cpu_milli_of_memory, cores, whole }
     }
 
     /// Where.
@@ -87,6 +93,13 @@ impl<'a> Fee<'a> {
 
     fn left(&self, left: GpuUnits) -> &Lane {
         self.tables.left(self.pool, left)
+    }
+
+    /// The cores that would be left with memory to go with them, in thousandths; `None` where there are not enough.
+    fn cores_left(&self, profile: &Profile) -> Option<u64> {
+        let cpu_milli = profile.cpu_milli.checked_sub(self.taker.cpu_milli)?;
+        let by_memory = self.tables.cores_for(profile.memory_gib << 30);
+        Some(cpu_milli.min(by_memory.saturating_sub(self.cpu_milli_of_memory)).min(CPU_MILLI_MAX))
     }
 
     fn blocks(&self, idle: u32, cpu_milli: u64) -> i64 {
@@ -117,45 +130,45 @@ struct Part {
 impl Value {
     /// What a profile is worth.
     pub(crate) fn of(tables: &Tables, profile: &Profile) -> Self {
-        let mut lanes = tables.cores(profile.cpu_milli);
+        let by_memory = tables.cores_for(profile.memory_gib << 30);
+        let cpu_milli = profile.cpu_milli.min(by_memory).min(CPU_MILLI_MAX);
+        let mut lanes = tables.cores(cpu_milli);
         for left in profile.gpus() {
             add(&mut lanes, tables.left(profile.pool, left.units));
         }
         let idle = profile.idle();
         let least = least(&lanes);
         let lowest = lanes.iter().position(|&lane| lane == least).expect("the least is one of them");
-        let total = i64::from(least) + tables.blocks(profile.pool, idle, profile.cpu_milli);
-        Self { lowest, idle, lanes, total }
+        let total = i64::from(least) + tables.blocks(profile.pool, idle, cpu_milli);
+        Self { lowest, idle, cpu_milli, lanes, total }
     }
 
     /// A bound below what a task costs on the profile that this is the value of, quickly: at the price of a core that
     /// counts before it, others may count after it and make it cost more, never less. `None` where it does not fit.
     pub(crate) fn cost_at_least(&self, fee: &Fee<'_>, profile: &Profile) -> Option<i32> {
-        let cores = if profile.cpu_milli <= CPU_MILLI_MAX { fee.lanes[self.lowest] } else { 0 };
-        let Need::Share { units, time_sliced } = fee.taker.need else { return Some(cores) };
+        let taken = self.cpu_milli.saturating_sub(fee.cores_left(profile)?);
+        let cores = fee.tables.cores_at(self.lowest, taken);
+        let Need::Share { units, time_sliced } = fee.taker.need else {
+            return Some(cores.wrapping_add(fee.whole[self.lowest]));
+        };
         let parts = fee.parts(profile, units, time_sliced);
-        let taken = parts.map(|part| {
-            fee.left(part.found)[self.lowest].wrapping_sub(fee.left(part.rest)[self.lowest])
-        });
+        let taken = parts
+            .map(|part| fee.left(part.found)[self.lowest].wrapping_sub(fee.left(part.rest)[self.lowest]));
         taken.min().map(|taken| cores.wrapping_add(taken))
     }
 
     /// The least that a task costs on the profile that this is the value of; `None` where it does not fit.
     pub(crate) fn cost(&self, fee: &Fee<'_>, profile: &Profile) -> Option<Cost> {
-        let cpu_milli = profile.cpu_milli.checked_sub(fee.taker.cpu_milli)?;
+        let cpu_milli = fee.cores_left(profile)?;
         let mut lanes = self.lanes;
-        if profile.cpu_milli <= CPU_MILLI_MAX {
-            subtract(&mut lanes, &fee.cores);
-        } else {
-            // Cores beyond what counts cost nothing.
-            subtract(&mut lanes, &fee.tables.cores(profile.cpu_milli));
-            add(&mut lanes, &fee.tables.cores(cpu_milli));
+        match self.cpu_milli.saturating_sub(cpu_milli) {
+            taken if taken == fee.taker.cpu_milli => subtract(&mut lanes, &fee.cores),
+            taken => subtract(&mut lanes, &fee.tables.cores(taken)),
         }
         match fee.taker.need {
             Need::Whole(count) => {
                 let idle = self.idle.checked_sub(count)?;
-                let whole = fee.left(GpuUnits::WHOLE);
-                (0..count).for_each(|_| subtract(&mut lanes, whole));
+                subtract(&mut lanes, &fee.whole);
                 let after = i64::from(least(&lanes)) + fee.blocks(idle, cpu_milli);
                 Some(Cost { worth: self.total - after, left: GpuUnits::WHOLE })
             }

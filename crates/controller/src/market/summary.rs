@@ -6,7 +6,7 @@ use wharf_engine::demand::Typical;
 use wharf_engine::job::GpuAsk;
 use wharf_engine::rooms::{GpuRoom, Room};
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuUnits, PoolId};
+use wharf_engine::units::{GpuUnits, PoolId, Resources};
 
 /// Free cores per idle GPU that tell classes of nodes apart.
 const BANDS: [f64; 8] = [0.5, 3.0, 6.0, 9.0, 11.0, 14.0, 20.0, 40.0];
@@ -31,6 +31,8 @@ pub struct Summary {
     pub(super) idle: f64,
     /// GPUs, whatever is left of them.
     pub(super) idle_all: f64,
+    /// The memory that goes with a core in what runs now, in MiB; nothing while nothing runs.
+    pub(super) memory_mib_per_core: u32,
 }
 
 /// A part of one GPU that is asked for.
@@ -70,7 +72,8 @@ impl Summary {
     /// What the market needs of this state.
     pub fn of(state: &State) -> Self {
         let mut summary = Self { arrived: state.demand.arrived(), ..Self::default() };
-        let nodes = Nodes::of(state);
+        summary.memory_mib_per_core = memory_mib_per_core(state);
+        let nodes = Nodes::of(state, summary.memory_mib_per_core);
         summary.count_left(&nodes);
         for (typical, tasks) in state.demand.shapes() {
             summary.count_asked(state, &nodes, typical, f64::from(tasks));
@@ -144,19 +147,21 @@ struct Nodes {
 }
 
 impl Nodes {
-    fn of(state: &State) -> Self {
+    fn of(state: &State, memory_mib_per_core: u32) -> Self {
         let (shapes, free, bands) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         let mut nodes = Self { shapes, free, bands };
         for (_, room) in state.ledger.rooms().iter().filter(|(_, room)| room.open) {
-            nodes.add(room);
+            nodes.add(room, memory_mib_per_core);
         }
         nodes
     }
 
-    fn add(&mut self, room: &Room) {
+    fn add(&mut self, room: &Room, memory_mib_per_core: u32) {
         let small = |count: usize| u32::try_from(count).expect("a node has at most 16 GPUs");
         let usable = small(room.gpus.iter().filter(|gpu| gpu.usable).count());
-        let free = room.free().cpu_milli;
+        let Resources { cpu_milli, memory, .. } = room.free();
+        let by_memory = ((memory >> 20) * 1000).checked_div(u64::from(memory_mib_per_core));
+        let free = cpu_milli.min(by_memory.unwrap_or(u64::MAX));
         self.shapes.insert((room.pool, usable, room.capacity.cpu_milli));
         *self.free.entry((room.pool, small(room.whole_free()), free)).or_default() += 1.0;
         let left = GpuRoom::left_undivided;
@@ -199,6 +204,14 @@ impl Nodes {
         };
         self.bands.values().map(merged).collect()
     }
+}
+
+/// The memory that goes with a core in what runs now, in MiB.
+fn memory_mib_per_core(state: &State) -> u32 {
+    let held = |(_, room): (_, &Room)| room.held;
+    let held = state.ledger.rooms().iter().map(held).fold(Resources::default(), |all, held| all + held);
+    let per_core = (held.memory >> 20).saturating_mul(1000).checked_div(held.cpu_milli);
+    u32::try_from(per_core.unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
 /// GPUs, from 1/3000.

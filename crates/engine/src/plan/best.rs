@@ -16,7 +16,7 @@ use crate::plan::place::Ask;
 use crate::prices::Tables;
 use crate::profiles::{Profile, Profiles, Slots};
 use crate::rooms::{Drains, Room, pick_gpus};
-use crate::units::{GpuMask, GpuUnits, NodeId, PoolId};
+use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources};
 use crate::worth::{Fee, Taker, Value};
 
 /// Costs that differ by less than this many millionths of a GPU are taken for equal: prices are not better known.
@@ -114,7 +114,8 @@ pub fn find(
     let tables = state.demand.tables()?;
     let profiles = state.ledger.rooms().profiles()?;
     let (key, need) = (ask.key, ask.way.need);
-    let taker = Taker { need, cpu_milli: key.shape.resources.cpu_milli, trust: key.trust };
+    let Resources { cpu_milli, memory, .. } = key.shape.resources;
+    let taker = Taker { need, cpu_milli, memory, trust: key.trust };
     let fits = |node: NodeId, room: &Room| {
         within(node)
             && state.fleet.set_has_node(key.shape.nodes, node)
