@@ -614,6 +614,8 @@ pub enum Field {
     Worth,
     /// More of what could still be cut out of it would be lost there.
     Cut,
+    /// The fleet has few of the other's model.
+    Scarce,
     /// Nothing but the order of nodes.
     Node,
 }
@@ -627,6 +629,7 @@ impl Field {
             Self::Drains => "drains",
             Self::Worth => "worth",
             Self::Cut => "cut",
+            Self::Scarce => "scarce",
             Self::Node => "node",
         }
     }

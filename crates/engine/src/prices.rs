@@ -29,7 +29,7 @@ const GRID_MIN: u64 = 5;
 /// The most work a table may take: beyond it the grid is made coarser. A few hundred microseconds.
 const WORK_MAX: u64 = 800_000;
 /// Free cores beyond this many thousandths add nothing to a node's worth.
-pub const CPU_MILLI_MAX: u64 = 2_000_000;
+pub(crate) const CPU_MILLI_MAX: u64 = 2_000_000;
 
 /// What the pieces of a GPU are worth to the work that usually comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,8 +80,8 @@ pub(crate) type Lane = [i32; LANES];
 pub struct Tables {
     grid: u64,
     core_prices: Lane,
-    /// Thousandths of a core that a GiB of memory is enough for.
-    cpu_milli_per_gib: u64,
+    /// Thousandths of a core that a GiB of memory is enough for, if that is known.
+    cpu_milli_per_gib: Option<u64>,
     pools: Vec<OfPool>,
 }
 
@@ -129,8 +129,7 @@ impl Prices {
             *price = known.copied().map_or(0, i32::from);
         }
         let grid = self.grid();
-        let per_gib = (1024 * 1000u64).checked_div(u64::from(self.memory_mib_per_core));
-        let cpu_milli_per_gib = per_gib.unwrap_or(CPU_MILLI_MAX);
+        let cpu_milli_per_gib = (1024 * 1000u64).checked_div(u64::from(self.memory_mib_per_core));
         let mut tables = Tables { grid, core_prices, cpu_milli_per_gib, pools: Vec::new() };
         for pool in 0..pools {
             tables.pools.push(self.of_pool(PoolId(u16::try_from(pool).expect("pools are few")), &tables));
@@ -197,10 +196,11 @@ impl Tables {
         of_pool.and_then(|table| table.left.get(self.step_below(left))).unwrap_or(NOTHING)
     }
 
-    /// Thousandths of a core that so much memory is enough for.
-    pub(crate) fn cores_for(&self, memory: u64) -> u64 {
+    /// The cores of which a node has use: those for which it has memory too. In thousandths.
+    pub(crate) fn cores_of_use(&self, cpu_milli: u64, memory: u64) -> u64 {
         // In steps of a sixteenth of a GiB: exact enough, and far from any overflow.
-        (memory >> 26).saturating_mul(self.cpu_milli_per_gib) >> 4
+        let by_memory = |per_gib: u64| (memory >> 26).saturating_mul(per_gib) >> 4;
+        cpu_milli.min(self.cpu_milli_per_gib.map_or(u64::MAX, by_memory)).min(CPU_MILLI_MAX)
     }
 
     /// What so many thousandths of a core cost at each price.

@@ -315,6 +315,11 @@ impl Rooms {
         self.capacity.iter().map(|(&pool, &capacity)| (pool, capacity))
     }
 
+    /// What a pool has, used or not.
+    pub fn capacity_of(&self, pool: PoolId) -> Capacity {
+        self.capacity.get(&pool).copied().unwrap_or_default()
+    }
+
     /// Open nodes of a pool with exactly so many GPUs free, in node order.
     pub fn with_whole_free(&self, pool: PoolId, drains: Drains, count: u8) -> impl Iterator<Item = NodeId> {
         self.by_whole_free.get(&(pool, drains, count)).into_iter().flatten().copied()

@@ -2,14 +2,15 @@
 //!
 //! A node is worth the best set of pieces it can still host. Its GPUs share its cores, so a core has a price: at a given
 //! price every GPU is filled by itself with what is worth most after its cores are paid, and the node's own cores are
-//! added. The lowest such sum over all prices bounds what the node can bring, and is taken for its worth. A task costs
+//! added. A core counts only with the memory that usually goes with it: GPUs beside idle cores and no memory are stuck.
+//! The lowest such sum over all prices bounds what the node can bring, and is taken for its worth. A task costs
 //! the worth before it less the worth after it. Beside that, each place left for several whole GPUs counts a little.
 //!
 //! What is left of a GPU that one trust domain holds in part counts in full, although others cannot have it: who
 //! holds a part of it is the likeliest to ask for more.
 
 use crate::need::Need;
-use crate::prices::{CPU_MILLI_MAX, LANES, Lane, Tables};
+use crate::prices::{LANES, Lane, Tables};
 use crate::profiles::{Head, Profile};
 use crate::units::{GpuUnits, PoolId, TrustId};
 
@@ -32,7 +33,7 @@ pub struct Value {
     /// The price of a core at which cores and pieces are worth least: the one that counts.
     lowest: usize,
     idle: u32,
-    /// Thousandths of a core that there is memory for.
+    /// Thousandths of a core that are of use.
     cpu_milli: u64,
     /// Cores and pieces, at each price of a core.
     lanes: Lane,
@@ -58,8 +59,6 @@ pub(crate) struct Fee<'a> {
     idle_min: u32,
     /// It takes so much of one GPU.
     units_min: GpuUnits,
-    /// The cores that go with its memory, in thousandths.
-    cpu_milli_of_memory: u64,
     cores: Lane,
     /// Whole GPUs; a part of a GPU costs what it leaves less than it found.
     whole: Lane,
@@ -69,7 +68,6 @@ impl<'a> Fee<'a> {
     /// What a task takes out of a node of this pool.
     pub(crate) fn new(tables: &'a Tables, pool: PoolId, taker: &'a Taker) -> Self {
         let cores = tables.cores(taker.cpu_milli);
-        let cpu_milli_of_memory = tables.cores_for(taker.memory);
         let mut whole = [0; LANES];
         let (idle_min, units_min) = match taker.need {
             Need::Whole(count) => (count, GpuUnits::ZERO),
@@ -77,7 +75,7 @@ impl<'a> Fee<'a> {
             Need::Slice { .. } => (0, GpuUnits::ZERO),
         };
         (0..idle_min).for_each(|_| add(&mut whole, tables.left(pool, GpuUnits::WHOLE)));
-        Self { tables, pool, taker, idle_min, units_min, cpu_milli_of_memory, cores, whole }
+        Self { tables, pool, taker, idle_min, units_min, cores, whole }
     }
 
     /// Where.
@@ -95,11 +93,12 @@ impl<'a> Fee<'a> {
         self.tables.left(self.pool, left)
     }
 
-    /// The cores that would be left with memory to go with them, in thousandths; `None` where there are not enough.
+    /// The cores of use that would be left, in thousandths; `None` where there are not enough.
     fn cores_left(&self, profile: &Profile) -> Option<u64> {
         let cpu_milli = profile.cpu_milli.checked_sub(self.taker.cpu_milli)?;
-        let by_memory = self.tables.cores_for(profile.memory_gib << 30);
-        Some(cpu_milli.min(by_memory.saturating_sub(self.cpu_milli_of_memory)).min(CPU_MILLI_MAX))
+        // Whether the last GiB is enough is seen when the node itself is looked at.
+        let memory = (profile.memory_gib << 30).saturating_sub(self.taker.memory);
+        Some(self.tables.cores_of_use(cpu_milli, memory))
     }
 
     fn blocks(&self, idle: u32, cpu_milli: u64) -> i64 {
@@ -130,8 +129,7 @@ struct Part {
 impl Value {
     /// What a profile is worth.
     pub(crate) fn of(tables: &Tables, profile: &Profile) -> Self {
-        let by_memory = tables.cores_for(profile.memory_gib << 30);
-        let cpu_milli = profile.cpu_milli.min(by_memory).min(CPU_MILLI_MAX);
+        let cpu_milli = tables.cores_of_use(profile.cpu_milli, profile.memory_gib << 30);
         let mut lanes = tables.cores(cpu_milli);
         for left in profile.gpus() {
             add(&mut lanes, tables.left(profile.pool, left.units));

@@ -20,7 +20,11 @@ const BUCKET: i64 = 3000;
 
 /// What a node is worth: the least over all prices of a core.
 fn value(prices: &Prices, room: &Room) -> i64 {
-    let cpu = i64::try_from(room.free().cpu_milli).unwrap();
+    let Resources { cpu_milli, memory, .. } = room.free();
+    // A GiB goes with so many thousandths of a core. Everything here is counted in whole GiB.
+    let of_gib = 1_024_000u64.checked_div(u64::from(prices.memory_mib_per_core));
+    let by_memory = of_gib.map_or(u64::MAX, |of_gib| (memory >> 30) * of_gib);
+    let cpu = i64::try_from(cpu_milli.min(by_memory)).unwrap();
     let left = |gpu: &wharf_engine::rooms::GpuRoom| if gpu.usable { 3000 - gpu.held.parts() } else { 0 };
     let at_price = |&price: &u16| {
         let mut known = BTreeMap::new();
@@ -88,8 +92,19 @@ fn ways(room: &Room, spec: &Spec) -> Vec<Vec<usize>> {
     }
 }
 
+/// Fields in the order in which they decide.
+type Score = (bool, Drains, i64, bool, NodeId);
+
+/// True when fewer than a tenth of all GPUs are of a room's model.
+fn is_scarce(state: &State, room: &Room) -> bool {
+    let usable = |room: &Room| room.gpus.iter().filter(|gpu| gpu.usable).count();
+    let all: usize = state.ledger.rooms().iter().map(|(_, room)| usable(room)).sum();
+    let alike = state.ledger.rooms().iter().filter(|(_, other)| other.pool == room.pool);
+    alike.map(|(_, room)| usable(room)).sum::<usize>() * 10 < all
+}
+
 /// The least score over all nodes, with the cost.
-fn least(state: &State, spec: &Spec) -> Option<(bool, Drains, i64, NodeId)> {
+fn least(state: &State, spec: &Spec) -> Option<Score> {
     let prices = state.demand.prices();
     let mut best = None;
     for (node, room) in state.ledger.rooms().iter() {
@@ -101,21 +116,21 @@ fn least(state: &State, spec: &Spec) -> Option<(bool, Drains, i64, NodeId)> {
         for gpus in ways(room, spec) {
             let cost = before - value(prices, &with_task(room, spec, &gpus));
             let among = spec.shape.gpus == GpuAsk::Whole(0) && has_gpus;
-            let score = (among, room.drains(), cost.div_euclid(BUCKET), node);
-            best = Some(best.map_or(score, |best: (bool, Drains, i64, NodeId)| best.min(score)));
+            let score = (among, room.drains(), cost.div_euclid(BUCKET), is_scarce(state, room), node);
+            best = Some(best.map_or(score, |best: Score| best.min(score)));
         }
     }
     best
 }
 
 /// What a placement scores.
-fn score_of(state: &State, spec: &Spec, place: &Placement) -> (bool, Drains, i64, NodeId) {
+fn score_of(state: &State, spec: &Spec, place: &Placement) -> Score {
     let room = state.ledger.rooms().get(place.node).unwrap();
     let gpus: Vec<usize> = place.gpus.indexes().collect();
     let cost =
         value(state.demand.prices(), room) - value(state.demand.prices(), &with_task(room, spec, &gpus));
     let among = spec.shape.gpus == GpuAsk::Whole(0) && !state.fleet.model(room.pool).is_empty();
-    (among, room.drains(), cost.div_euclid(BUCKET), place.node)
+    (among, room.drains(), cost.div_euclid(BUCKET), is_scarce(state, room), place.node)
 }
 
 fn policy() -> Policy {
@@ -128,9 +143,9 @@ fn nodes(random: &mut ChaCha8Rng) -> Vec<ObservedNode> {
     let node = |at: u32, random: &mut dyn FnMut(u64) -> u64| {
         let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
         let count = usize::try_from([0, 1, 2, 4, 8][usize::try_from(random(5)).unwrap()]).unwrap();
-        let model = if count == 0 { "" } else { ["a100", "t4"][usize::try_from(random(2)).unwrap()] };
+        let model = if count == 0 { "" } else { ["a100", "a100", "a100", "a100", "t4", "l4"][usize::try_from(random(6)).unwrap()] };
         let cpu_milli = 4000 * (1 + random(12));
-        let capacity = Resources { cpu_milli, memory: 16 + random(100), ..Resources::default() };
+        let capacity = Resources { cpu_milli, memory: (16 + random(100)) << 30, ..Resources::default() };
         let (name, gpus) = (format!("n{at}"), vec![gpu; count]);
         ObservedNode { name, up: true, model: model.into(), gpus, capacity, ..ObservedNode::default() }
     };
@@ -152,7 +167,9 @@ fn prices(random: &mut ChaCha8Rng, pools: &[PoolId]) -> Prices {
         pools: pools.to_vec(),
         worth: random.random_range(0..9000),
     };
-    Prices { pieces, blocks: vec![block], core_prices: vec![0, 1, 5, 20, 60, 110, 400] }
+    let memory_mib_per_core = [0, 1024, 3000, 9000][random.random_range(0..4)];
+    let core_prices = vec![0, 1, 5, 20, 60, 110, 400];
+    Prices { pieces, blocks: vec![block], core_prices, memory_mib_per_core }
 }
 
 fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
@@ -163,7 +180,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     };
     let resources = Resources {
         cpu_milli: 500 * random.random_range(1..16),
-        memory: random.random_range(1..12),
+        memory: random.random_range(1..12) << 30,
         ..Resources::default()
     };
     let spec = Spec {

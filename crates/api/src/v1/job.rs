@@ -262,7 +262,7 @@ pub struct TaskUseView {
 /// Why a task went where it did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChosenView {
-    /// What decided: `only`, `without_gpus`, `drains`, `worth` or `node`.
+    /// What decided: `only`, `without_gpus`, `drains`, `worth`, `scarce`, `cut` or `node`.
     pub by: String,
     /// What the place cost of what the fleet is worth to the work that usually comes, in GPUs.
     pub cost_gpus: f64,

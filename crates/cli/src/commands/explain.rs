@@ -147,6 +147,7 @@ fn why_there(chosen: &ChosenView) -> String {
         "worth" => "more is lost there",
         "drains" => "somebody has to leave there first",
         "without_gpus" => "it has GPUs",
+        "scarce" => "as good, but the fleet has few of its model",
         _ => "as good; the order of nodes decided",
     };
     format!("{cost}; next was {node} at {other:.3}: {why}")

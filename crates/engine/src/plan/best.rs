@@ -22,6 +22,9 @@ use crate::worth::{Fee, Taker, Value};
 /// Costs that differ by less than this many millionths of a GPU are taken for equal: prices are not better known.
 const BUCKET: i32 = 3000;
 
+/// A model is scarce when less than one in so many GPUs of the fleet is of it.
+const SCARCE: u64 = 10;
+
 /// How good a place is, fields in the order in which they decide; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score {
@@ -31,6 +34,8 @@ pub struct Score {
     pub drains: Drains,
     /// What is lost, in buckets.
     pub lost: i32,
+    /// A model that the fleet has few of: who needs just that one may still come.
+    pub scarce: bool,
     /// The lower id.
     pub node: NodeId,
 }
@@ -152,6 +157,13 @@ impl Search<'_, '_> {
         self.taker.need == Need::Whole(0) && !self.draft.state.fleet.model(pool).is_empty()
     }
 
+    fn is_scarce(&self, pool: PoolId) -> bool {
+        let rooms = self.draft.state.ledger.rooms();
+        let of_pool = rooms.capacity_of(pool).gpus;
+        let all: u64 = rooms.capacity().map(|(_, capacity)| capacity.gpus).sum();
+        of_pool.saturating_mul(SCARCE) < all
+    }
+
     fn look(&self, pool: PoolId, slots: &Slots, side: Side, top: &mut Top) {
         let nothing = RefCell::default();
         let worths = match side {
@@ -184,7 +196,7 @@ impl Search<'_, '_> {
     /// The best score that the nodes of each slot where the task could fit may have.
     fn bound_all(&self, fee: &Fee<'_>, slots: &Slots, known: &mut [Known], bounds: &mut Vec<(Score, usize)>) {
         bounds.clear();
-        let among_gpus = self.among_gpus(fee.pool());
+        let (among_gpus, scarce) = (self.among_gpus(fee.pool()), self.is_scarce(fee.pool()));
         for (slot, head) in slots.heads().iter().enumerate() {
             // Of an empty slot the cores and GPUs are still known: most slots are too small, so that is asked first.
             if !fee.could_fit(head) || head.stamp == 0 {
@@ -194,7 +206,8 @@ impl Search<'_, '_> {
             known.keep_for(head.stamp, self.tables, profile);
             if let Some(cost) = known.value.cost_at_least(fee, profile) {
                 let (drains, node) = (head.drains, head.first);
-                bounds.push((Score { among_gpus, drains, lost: cost.div_euclid(BUCKET), node }, slot));
+                let lost = cost.div_euclid(BUCKET);
+                bounds.push((Score { among_gpus, drains, lost, scarce, node }, slot));
             }
         }
     }
@@ -304,6 +317,7 @@ fn chosen(best: &Place, second: Option<&Place>) -> Chosen {
         Some((best, second)) if best.among_gpus != second.among_gpus => Field::WithoutGpus,
         Some((best, second)) if best.drains != second.drains => Field::Drains,
         Some((best, second)) if best.lost != second.lost => Field::Worth,
+        Some((best, second)) if best.scarce != second.scarce => Field::Scarce,
         Some(_) => Field::Node,
     };
     let runner_up = second.map(|second| (second.score.node, i64::from(second.cost)));
