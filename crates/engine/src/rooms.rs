@@ -544,14 +544,17 @@ pub fn pick_gpus(room: &Room, count: u32, one_island: bool) -> Option<GpuMask> {
     free.sort_unstable();
     let islands = || free.chunk_by(|a, b| a.0 == b.0);
     let mut mask = GpuMask::default();
-    if let Some(tightest) = islands().filter(|island| island.len() >= wanted).min_by_key(|island| island.len()) {
+    if let Some(tightest) =
+        islands().filter(|island| island.len() >= wanted).min_by_key(|island| island.len())
+    {
         tightest.iter().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
         return Some(mask);
     }
     if one_island || len < wanted {
         return None;
     }
-    let fullest_first = (1..=GpuMask::MAX).flat_map(|size| islands().filter(move |island| island.len() == size));
+    let fullest_first =
+        (1..=GpuMask::MAX).flat_map(|size| islands().filter(move |island| island.len() == size));
     fullest_first.flatten().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
     Some(mask)
 }

@@ -143,7 +143,11 @@ fn nodes(random: &mut ChaCha8Rng) -> Vec<ObservedNode> {
     let node = |at: u32, random: &mut dyn FnMut(u64) -> u64| {
         let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
         let count = usize::try_from([0, 1, 2, 4, 8][usize::try_from(random(5)).unwrap()]).unwrap();
-        let model = if count == 0 { "" } else { ["a100", "a100", "a100", "a100", "t4", "l4"][usize::try_from(random(6)).unwrap()] };
+        let model = if count == 0 {
+            ""
+        } else {
+            ["a100", "a100", "a100", "a100", "t4", "l4"][usize::try_from(random(6)).unwrap()]
+        };
         let cpu_milli = 4000 * (1 + random(12));
         let capacity = Resources { cpu_milli, memory: (16 + random(100)) << 30, ..Resources::default() };
         let (name, gpus) = (format!("n{at}"), vec![gpu; count]);
