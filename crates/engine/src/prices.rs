@@ -42,7 +42,7 @@ pub struct Prices {
     /// Prices of a core at which places are looked at, ascending, in thousandths of a GPU.
     pub core_prices: Vec<u16>,
     /// The memory that usually goes with a core, in MiB: cores without it are of no use. Nothing where it is not known.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "crate::event::is_default")]
     pub memory_mib_per_core: u32,
 }
 

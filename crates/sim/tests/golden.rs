@@ -278,6 +278,7 @@ fn prices() -> Prices {
         pieces: vec![piece(3000, 1_000_000), piece(750, 240_000)],
         blocks: vec![Block { gpus: 4, cpu_milli: 1000, pools: pools(), worth: 20_000 }],
         core_prices: vec![0, 10, 100],
+        memory_mib_per_core: 0,
     }
 }
 
