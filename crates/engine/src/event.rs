@@ -12,6 +12,7 @@ use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
+use crate::reservations::{Dropped, Missed};
 use crate::units::{
     DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
     Timestamp, TrustId, Uid,
@@ -37,6 +38,8 @@ pub enum Event {
     Promises(PromisesEvent),
     /// To what is usually asked for, and what that makes places worth.
     Demand(DemandEvent),
+    /// To starts that are promised to jobs that wait.
+    Reservations(ReservationsEvent),
 }
 
 /// What happens to the fleet.
@@ -459,6 +462,8 @@ pub enum Why {
     Preempt,
     /// It is moved, so that the room left over is in one piece.
     Move,
+    /// It filled a place that somebody was promised.
+    Reservation,
 }
 
 impl Why {
@@ -468,6 +473,7 @@ impl Why {
             Self::Guarantee | Self::FairShare => "reclaim",
             Self::Preempt => "preempt",
             Self::Move => "move",
+            Self::Reservation => "reservation",
         }
     }
 }
@@ -527,6 +533,40 @@ pub enum PromisesEvent {
         job: JobId,
         /// When.
         at: Timestamp,
+    },
+}
+
+/// What happens to promised starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReservationsEvent {
+    /// A job that waits starts there, no later than then.
+    Reserved {
+        /// Which job.
+        job: JobId,
+        /// Where each task goes.
+        tasks: Vec<Placement>,
+        /// No later than then.
+        start: Timestamp,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// The start cannot be promised any more.
+    Dropped {
+        /// Whose.
+        job: JobId,
+        /// Why not.
+        why: Dropped,
+        /// When.
+        at: Timestamp,
+    },
+    /// In a snapshot: starts that were promised to a job and given up.
+    Carried {
+        /// Which job.
+        job: JobId,
+        /// Oldest first.
+        missed: Vec<Missed>,
     },
 }
 

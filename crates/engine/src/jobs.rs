@@ -101,6 +101,8 @@ pub struct KindKey {
     pub trust: TrustId,
     /// How long it needs to save its work when asked.
     pub grace: Millis,
+    /// It is over within so long, rounded up to twice, four times, … a minute: jobs alike but for a minute are one kind.
+    pub ends_within: Option<Millis>,
 }
 
 impl KindKey {
@@ -117,7 +119,7 @@ impl KindKey {
             topology,
             preemptible,
             trust,
-            time_limit: _,
+            time_limit,
             estimate: _,
             checkpoint,
             retries: _,
@@ -135,8 +137,14 @@ impl KindKey {
             preemptible: *preemptible,
             trust: *trust,
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
+            ends_within: time_limit.map(rounded_up),
         }
     }
+}
+
+fn rounded_up(limit: Millis) -> Millis {
+    let minutes = limit.0.div_ceil(60_000).max(1);
+    Millis(minutes.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(60_000))
 }
 
 /// The jobs of one kind that want something.
@@ -189,6 +197,16 @@ impl Jobs {
     /// What waits, by kind.
     pub fn waiting(&self) -> &BTreeMap<KindId, Kind> {
         &self.waiting
+    }
+
+    /// The kind of waiting jobs that are just like one.
+    pub fn kind_of(&self, spec: &Spec) -> Option<KindId> {
+        self.kinds.get(&(KindKey::of(spec), None)).copied()
+    }
+
+    /// The first of the waiting jobs that are just like one.
+    pub fn first_like(&self, spec: &Spec) -> Option<JobId> {
+        self.waiting.get(&self.kind_of(spec)?)?.jobs.first().map(|&(_, job)| job)
     }
 
     /// What runs and lacks tasks, by kind.

@@ -29,6 +29,7 @@ pub mod policy;
 pub mod prices;
 pub mod profiles;
 pub mod promises;
+pub mod reservations;
 pub mod rooms;
 pub mod share;
 pub mod state;

@@ -122,6 +122,9 @@ pub struct Policy {
     /// Who shares a GPU with whom, how, and at what price.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sharing: Sharing,
+    /// The most starts of one pool that are promised to jobs that wait; none where it is 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reservations_max: u32,
 }
 
 /// What is as built in need not be written: what an older version wrote keeps its hash.
@@ -304,6 +307,7 @@ impl Default for Policy {
             gangs: Gangs::default(),
             preemption: Preemption::default(),
             sharing: Sharing::default(),
+            reservations_max: 0,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! `apply` hands each event to its section and, where one fact concerns two sections, tells the second what
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::demand::Demand;
@@ -11,13 +12,15 @@ use crate::event::{
 };
 use crate::fleet::Fleet;
 use crate::input::Exit;
+use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Want};
 use crate::need::Need;
 use crate::plan::place::domain_of;
 use crate::promises::{Promise, Promises};
+use crate::reservations::Reservations;
 use crate::tenants::Tenants;
-use crate::units::{JobId, Timestamp};
+use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +37,8 @@ pub struct State {
     pub promises: Promises,
     /// What is usually asked for, and what that makes places worth.
     pub demand: Demand,
+    /// Who was promised which start.
+    pub reservations: Reservations,
     index: u64,
 }
 
@@ -60,6 +65,7 @@ impl State {
             Event::Ledger(event) => self.apply_ledger(event),
             Event::Promises(event) => self.apply_promises(event),
             Event::Demand(event) => self.apply_demand(event),
+            Event::Reservations(event) => self.reservations.apply(event),
         }
         self.index += 1;
     }
@@ -111,6 +117,7 @@ impl State {
             JobsEvent::Ended { job, .. } => {
                 self.release(*job);
                 self.ledger.forget(*job);
+                self.reservations.forget(*job);
                 self.ledger.set_want(*job, None);
                 self.jobs.set_more(*job, None);
                 self.jobs.apply(event);
@@ -138,6 +145,7 @@ impl State {
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
+                self.reservations.forget(*job);
                 self.changed(*job);
             }
             LedgerEvent::Carried { job, holding } => {
@@ -259,8 +267,30 @@ impl State {
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
         let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
-        let later = [asked, stuck, self.jobs.next_start_allowed(now)].into_iter().flatten();
+        let reserved = self.next_reserved_moment(now);
+        let later = [asked, stuck, self.jobs.next_start_allowed(now), reserved].into_iter().flatten();
         later.filter(|&at| at > now).min()
+    }
+
+    /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
+    pub fn next_reserved_moment(&self, now: Timestamp) -> Option<Timestamp> {
+        let moments = self.reservations.iter().flat_map(|(_, reservation)| {
+            let start = reservation.start;
+            let nodes: BTreeSet<NodeId> = reservation.tasks.iter().map(|place| place.node).collect();
+            let fills = nodes.into_iter().flat_map(|node| self.ledger.tasks_on(node));
+            let asked = fills.filter_map(|(job, _)| self.jobs.get(job)).map(move |job| {
+                let grace = self.time_to_leave(&job.spec);
+                Timestamp(start.0.saturating_sub(grace.0))
+            });
+            asked.chain(core::iter::once(start))
+        });
+        moments.filter(|&at| at > now).min()
+    }
+
+    /// How long a job may take to be gone once it is told to leave.
+    pub fn time_to_leave(&self, spec: &Spec) -> Millis {
+        let stop = self.tenants.policy().stop_grace;
+        Millis(spec.grace().0.saturating_add(stop.0))
     }
 
     /// The shortest event list that rebuilds it.
@@ -273,6 +303,7 @@ impl State {
         self.jobs.snapshot_leaving(&mut events);
         self.promises.snapshot(&mut events);
         self.demand.snapshot(&mut events);
+        self.reservations.snapshot(&mut events);
         events
     }
 }

@@ -3,7 +3,7 @@
 //! Losing it costs time, never an answer: after every step the simulator plans once without it and asserts that
 //! nothing was missed.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -43,6 +43,8 @@ pub struct Refusal {
     pub by: Obstacles,
     watches: Vec<Watch>,
     policy: u32,
+    /// The promised starts that it was refused beside.
+    reservations: u64,
     /// How many models there were: a new one may be to its liking.
     pools: usize,
     /// The prices by which others were placed, where what others do matters.
@@ -87,7 +89,8 @@ impl Refusal {
         }
         let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
         let prices = by.others.then(|| state.demand.version());
-        Self { by, watches, policy, pools, prices, retry_at }
+        let reservations = state.reservations.version();
+        Self { by, watches, policy, reservations, pools, prices, retry_at }
     }
 
     /// It was refused in other pools too.
@@ -114,8 +117,9 @@ impl Refusal {
         let same_prices = self.prices.is_none_or(|version| version == state.demand.version());
         let same_world =
             self.policy == state.tenants.version() && self.pools == state.fleet.pools().len() && same_prices;
+        let same_promises = self.reservations == state.reservations.version();
         let in_time = self.retry_at.is_none_or(|at| now < at);
-        same_world && in_time && self.watches.iter().all(unchanged)
+        same_world && same_promises && in_time && self.watches.iter().all(unchanged)
     }
 }
 
@@ -158,7 +162,8 @@ impl Memory {
     pub(super) fn nothing_changed(&self, state: &State, now: Timestamp) -> bool {
         let Some((basis, planned_at)) = self.last else { return false };
         let backed_off = state.jobs.next_start_allowed(planned_at).is_some_and(|at| at <= now);
-        basis == state.index() && !backed_off && self.wake().is_none_or(|at| now < at)
+        let reserved = state.next_reserved_moment(planned_at).is_some_and(|at| at <= now);
+        basis == state.index() && !backed_off && !reserved && self.wake().is_none_or(|at| now < at)
     }
 
     /// When time alone may lift a refusal.
@@ -172,7 +177,12 @@ impl Memory {
         let refused = |kind: &KindId| {
             self.refusals.get(kind).is_some_and(|refusal| refusal.holds(state, shares, all, now))
         };
-        all_kinds(state).filter(|kind| !refused(kind)).collect()
+        let promised: BTreeSet<KindId> = state
+            .reservations
+            .iter()
+            .filter_map(|(job, _)| state.jobs.kind_of(&state.jobs.get(job)?.spec))
+            .collect();
+        all_kinds(state).filter(|kind| promised.contains(kind) || !refused(kind)).collect()
     }
 }
 

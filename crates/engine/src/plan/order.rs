@@ -280,6 +280,12 @@ impl<'a> Queue<'a> {
         &self.candidates[at]
     }
 
+    /// The open candidate whose first job this is.
+    pub fn at_first(&self, job: JobId) -> Option<usize> {
+        let waits = |candidate: &Candidate<'a>| candidate.first.1 == job && candidate.more.is_none();
+        self.candidates.iter().position(|candidate| waits(candidate) && !candidate.exhausted)
+    }
+
     /// Every candidate.
     pub fn iter(&self) -> impl Iterator<Item = &Candidate<'a>> {
         self.candidates.iter()

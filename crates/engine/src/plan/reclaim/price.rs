@@ -13,7 +13,7 @@ use crate::units::{Millis, Timestamp};
 fn runtime_min(draft: &Draft<'_>, why: Why) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
-        Why::Guarantee => Millis(0),
+        Why::Guarantee | Why::Reservation => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
         Why::Preempt | Why::Move => rules.min_runtime_preempt,
     }
