@@ -17,6 +17,7 @@ use crate::jobs::{Job, KindKey, Phase};
 use crate::need::{Need, Refused, Way, ways};
 use crate::plan::draft::Draft;
 use crate::plan::lines;
+use crate::plan::reserve;
 use crate::plan::place::{Ask, domain_of, tasks_beside_gpus, tasks_that_fit, ways_of};
 use crate::policy::{Amount, Policy};
 use crate::rooms::{GpuRoom, Room};
@@ -120,6 +121,13 @@ pub enum Reason {
     },
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     Sharing(Refused),
+    /// What is free is promised to another job, and it could not be gone by then.
+    Reserved {
+        /// To whom.
+        job: JobId,
+        /// By when that starts.
+        start: Timestamp,
+    },
     /// It may start with the next turn.
     Startable,
     /// A task of it failed; it waits a little before the next try.
@@ -142,6 +150,7 @@ impl Reason {
             Self::Promised => "WaitingForVictims",
             Self::Fixed { .. } => "WaitingForGuarantee",
             Self::Sharing(_) => "SharingRefused",
+            Self::Reserved { .. } => "WaitingForReservedPlaces",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {
@@ -194,7 +203,10 @@ impl State {
             Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
             Phase::Waiting => {
                 let funnel = funnel();
-                let reason = waiting_reason(job, &funnel, now);
+                let mut reason = waiting_reason(job, &funnel, now);
+                if let Some((job, start)) = self.held_back(id, reason, now) {
+                    reason = Reason::Reserved { job, start };
+                }
                 let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
                 let reason = fixed.map_or(reason, |tenant| Reason::Fixed { tenant });
                 let domain = self.tenants.trust(job.spec.trust);
@@ -204,6 +216,17 @@ impl State {
         };
         let ahead = if job.phase == Phase::Waiting { self.ahead(id, job) } else { 0 };
         Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
+    }
+
+    /// To whom what is free is promised, where nothing else keeps a job from starting.
+    fn held_back(&self, id: JobId, reason: Reason, now: Timestamp) -> Option<(JobId, Timestamp)> {
+        if reason != Reason::Startable || self.reservations.is_empty() {
+            return None;
+        }
+        let policy = self.tenants.policy();
+        let tree = Tree::resolve(policy, self);
+        let shares = tree.shares_of(self);
+        reserve::held_back(&mut Draft::on(self, policy, &tree, &shares, now), id)
     }
 
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.

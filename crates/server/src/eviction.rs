@@ -95,6 +95,7 @@ fn rule_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
                 "{beneficiary} of {winner} needs room in one piece, and this job gets other places for it"
             )
         }
+        Rule::Reservation => format!("{beneficiary} of {winner} was promised these places before this job came"),
     }
 }
 
@@ -108,6 +109,7 @@ fn victim_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
         }
         Rule::Preempt => format!("of the work that gives way to {} {ORDER}{own}", receipt.beneficiary),
         Rule::Move => "of the jobs whose places would do, the fewest and smallest are moved".to_owned(),
+        Rule::Reservation => "it filled promised places until they are needed".to_owned(),
     }
 }
 

@@ -28,6 +28,11 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
         Reason::Sharing(refused) => sharing(refused),
         Reason::Leaving => "it is letting go of its places".to_owned(),
         Reason::Startable => "it can start with the next decision".to_owned(),
+        Reason::Reserved { job, start } => format!(
+            "what is free is promised to {}, which starts within {} s; it could not be gone by then",
+            state.jobs.get(job).map_or("another job", |job| &job.spec.name),
+            seconds(start, now)
+        ),
         Reason::BackingOff { until } => {
             format!("a task of it failed; it is tried again in {} s", seconds(until, now))
         }
@@ -48,6 +53,7 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::Sharing(_)
         | Reason::Startable
         | Reason::Short(_) => None,
+        Reason::Reserved { start, .. } => Some(start),
     }
 }
 

@@ -129,6 +129,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         Reason::BackingOff { .. }
         | Reason::Short(_)
         | Reason::Promised
+        | Reason::Reserved { .. }
         | Reason::Fixed { .. }
         | Reason::Sharing(_) => VerdictWord::Waits,
     };

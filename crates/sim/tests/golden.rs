@@ -15,7 +15,7 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
-    DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent,
+    DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, ReservationsEvent, TenantsEvent,
 };
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
@@ -105,6 +105,9 @@ const KINDS: &[&str] = &[
     "Released",
     "Priced",
     "DemandCarried",
+    "Reserved",
+    "ReservationDropped",
+    "ReservationsCarried",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -148,6 +151,9 @@ fn kind(event: &Event) -> &'static str {
         Event::Promises(PromisesEvent::Released { .. }) => "Released",
         Event::Demand(DemandEvent::Priced { .. }) => "Priced",
         Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
+        Event::Reservations(ReservationsEvent::Reserved { .. }) => "Reserved",
+        Event::Reservations(ReservationsEvent::Dropped { .. }) => "ReservationDropped",
+        Event::Reservations(ReservationsEvent::Carried { .. }) => "ReservationsCarried",
     }
 }
 

@@ -15,11 +15,14 @@ pub enum Rule {
     Preempt,
     /// It is moved, so that the room left over is in one piece.
     Move,
+    /// It filled a place that somebody was promised.
+    Reservation,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 4] = [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move];
+    pub const ALL: [Self; 5] =
+        [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move, Self::Reservation];
 
     /// The word used in API, tables and metrics.
     pub fn word(self) -> &'static str {
@@ -28,6 +31,7 @@ impl Rule {
             Self::FairShare => "fair_share",
             Self::Preempt => "preempt",
             Self::Move => "move",
+            Self::Reservation => "reservation",
         }
     }
 }
@@ -39,6 +43,7 @@ impl From<Why> for Rule {
             Why::FairShare => Self::FairShare,
             Why::Preempt => Self::Preempt,
             Why::Move => Self::Move,
+            Why::Reservation => Self::Reservation,
         }
     }
 }

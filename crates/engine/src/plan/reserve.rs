@@ -72,14 +72,14 @@ fn broken(draft: &mut Draft<'_>, id: JobId, reservation: &Reservation) -> Option
     let way = ways_of(state, draft.policy, &key).find(|way| Some(way.pool) == pool);
     let Some(way) = way else { return Some(Dropped::Policy) };
     let ask = Ask::new(draft.tree, &key, way, key.min);
-    let below = lines::below(draft, &lines::standing_of(&key));
-    if lines::pass(draft, &ask, &below) > Pass::WithinFairShare {
+    let fillers = in_the_way(draft, &job.spec, reservation).fillers;
+    if !is_entitled(draft, &ask, reservation.start, &fillers) {
         return Some(Dropped::AboveShare);
     }
     in_the_way(draft, &job.spec, reservation).others.into_iter().find_map(|other| {
         let late = ends_at(state, other, draft.now).is_none_or(|end| end > reservation.start);
         let holding = state.ledger.holding(other).expect("who is in the way holds something");
-        let after = holding.at >= reservation.at;
+        let after = holding.at > reservation.at;
         let over = draft.now >= reservation.start + state.time_to_leave(&state.jobs.get(other)?.spec);
         match (late, after, over) {
             (true, true, _) => Some(Dropped::Guarantee),
@@ -94,6 +94,22 @@ fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
     let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
     let allowed = state.fleet.set_has_node(spec.shape.nodes, place.node);
     room.open && room.pool == place.pool && allowed && place.gpus.indexes().all(usable)
+}
+
+/// True when a tenant with the ask, and without what of its own work is over by then or leaves for it, is within its fair
+/// share.
+fn is_entitled(draft: &mut Draft<'_>, ask: &Ask<'_>, start: Timestamp, leaving: &[JobId]) -> bool {
+    let (state, tenant) = (draft.state, ask.key.tenant);
+    let mut over = lines::below(draft, &lines::standing_of(ask.key));
+    let own = state.ledger.standing(tenant).flat_map(|(_, jobs)| jobs);
+    for &(_, job) in own {
+        let ends = ends_at(state, job, draft.now).is_some_and(|end| end <= start);
+        let held = state.ledger.holding(job).filter(|_| ends || leaving.contains(&job));
+        let (Some(holding), Some(charge)) = (held, state.ledger.charge(job)) else { continue };
+        let amount = draft.tree.charge_of(charge.resources, holding.staying().map(|task| &task.place));
+        over.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+    }
+    lines::pass(draft, ask, &over) <= Pass::WithinFairShare
 }
 
 /// Who holds places that were promised, and was not told to leave.
@@ -115,7 +131,7 @@ pub(super) fn in_the_way(draft: &mut Draft<'_>, spec: &Spec, reservation: &Reser
 fn fills(draft: &mut Draft<'_>, id: JobId, promised: &Spec, reservation: &Reservation) -> bool {
     let state = draft.state;
     let (Some(job), Some(holding)) = (state.jobs.get(id), state.ledger.holding(id)) else { return false };
-    let came_later = holding.at >= reservation.at;
+    let came_later = holding.at > reservation.at;
     let may_leave = job.spec.preemptible && job.spec.class != Class::Inference;
     let gives_way = if job.spec.tenant == promised.tenant {
         is_behind(&KindKey::of(&job.spec), promised)
@@ -153,6 +169,33 @@ pub(super) fn may_fill(draft: &Draft<'_>, key: &KindKey, start: Timestamp) -> bo
     let leave = Millis(key.grace.0.saturating_add(draft.policy.stop_grace.0));
     let in_time = draft.now + FILL_MIN + leave <= start;
     over || (key.preemptible && key.class != Class::Inference && in_time)
+}
+
+/// The first promised start that keeps a job from what is free, if one does.
+pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)> {
+    let state = draft.state;
+    let key = KindKey::of(&state.jobs.get(id)?.spec);
+    let below = lines::below(draft, &lines::standing_of(&key));
+    let ways: Vec<_> = ways_of(state, draft.policy, &key).collect();
+    let mut first = None;
+    for way in ways {
+        let ask = Ask::new(draft.tree, &key, way, key.min);
+        let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
+        for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
+            let spec = &state.jobs.get(job)?.spec;
+            let set_aside = state.promises.of(job).is_some();
+            if !set_aside && is_bound(&key, pass, spec) && !may_fill(draft, &key, reservation.start) {
+                steps(spec, reservation).for_each(|step| draft.take(step));
+                first = first.or(Some((job, reservation.start)));
+            }
+        }
+        let fits = Fit::of(draft, &ask).is_enough(&ask);
+        draft.roll_back(mark);
+        if fits {
+            return None;
+        }
+    }
+    first
 }
 
 /// The places of a promised start as somebody would take them.
@@ -224,16 +267,15 @@ fn earliest_of_all(
 ) -> Option<Reservation> {
     let state = draft.state;
     let key = KindKey::of(&job.spec);
-    let below = lines::below(draft, &lines::standing_of(&key));
     let ways: Vec<_> = ways_of(state, draft.policy, &key).filter(|way| open(way.pool)).collect();
     let mut best: Option<(Timestamp, Vec<Placement>)> = None;
     for way in ways {
         let ask = Ask::new(draft.tree, &key, way, key.min);
-        let entitled = lines::pass(draft, &ask, &below) <= Pass::WithinFairShare;
-        if !entitled || lines::limit_passed(draft, &ask).is_some() || lines::fixed_beyond(draft, &ask).is_some() {
+        if lines::fixed_beyond(draft, &ask).is_some() {
             continue;
         }
-        if let Some(found) = earliest(draft, &ask, others, settled) {
+        let found = earliest(draft, &ask, others, settled);
+        if let Some(found) = found.filter(|&(start, _)| is_entitled(draft, &ask, start, &[])) {
             best = Some(match best {
                 Some(known) if known.0 <= found.0 => known,
                 Some(_) | None => found,

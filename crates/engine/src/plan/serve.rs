@@ -258,20 +258,25 @@ impl<'a> Served<'a> {
         let candidate = self.queue.get(at);
         let (key, own) = (candidate.key, candidate.first.1);
         let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return Vec::new() };
-        let state = self.draft.state;
-        let mut held = Vec::new();
-        for &(job, reservation) in &self.reserved.kept {
-            let served = job == own || self.settled.given.contains(&job) || state.promises.of(job).is_some();
-            let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
+        let held = self.promised_steps(|job, reservation| {
+            let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
             let fills = !all && reserve::may_fill(&self.draft, key, reservation.start);
-            if !served && reserve::is_bound(key, pass, spec) && !fills {
-                held.extend(reserve::steps(spec, reservation));
-            }
-        }
-        for &step in &held {
-            self.draft.take(step);
-        }
+            job != own && reserve::is_bound(key, pass, spec) && !fills
+        });
+        held.iter().for_each(|&step| self.draft.take(step));
         held
+    }
+
+    /// The places of promised starts that are not kept yet, of those that are asked for.
+    fn promised_steps(&self, which: impl Fn(JobId, &Reservation) -> bool) -> Vec<Step> {
+        let state = self.draft.state;
+        let waits = |job: JobId| !self.settled.given.contains(&job) && state.promises.of(job).is_none();
+        let wanted = self.reserved.kept.iter().filter(|&&(job, of)| waits(job) && which(job, of));
+        let steps = wanted.flat_map(|&(job, of)| {
+            let spec = &state.jobs.get(job).expect("a promised start is a live job's").spec;
+            reserve::steps(spec, of)
+        });
+        steps.collect()
     }
 
     fn let_go_of(&mut self, held: Vec<Step>) {
@@ -607,6 +612,9 @@ impl<'a> Served<'a> {
             .filter(|leaving| !leaving.unit.promised)
             .map(|leaving| leaving.unit.job)
             .collect();
+        // Not in a place that is promised: there it might have to leave again.
+        let promised: Vec<Step> = self.promised_steps(|_, _| true);
+        promised.iter().for_each(|&step| self.draft.take(step));
         for job in whole {
             if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
                 let begun = Begun { together: tasks.len(), tasks, how: How::Moves, chosen };
@@ -614,6 +622,7 @@ impl<'a> Served<'a> {
                 self.order.push(job);
             }
         }
+        self.let_go_of(promised);
     }
 
     fn another_place(&mut self, id: JobId) -> Option<Placed> {

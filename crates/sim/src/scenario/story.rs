@@ -10,7 +10,7 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_engine::catalogue;
 use wharf_engine::event::{
     Asker, Event, Eviction, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, PromisesEvent,
-    RequeueWhy, Straddle, TenantsEvent, Why,
+    RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::need::Refused;
@@ -110,6 +110,7 @@ impl Story {
                 Event::Ledger(event) => self.ledger(event),
                 Event::Promises(event) => Some(self.promise(event)),
                 Event::Demand(_) => None,
+                Event::Reservations(event) => self.reservation(event),
             };
             self.lines.extend(sentence);
         }
@@ -136,6 +137,7 @@ impl Story {
             Reason::Short(shortfall) => shortage(token, shortfall, state),
             Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
             Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
+            Reason::Reserved { start, .. } => format!("{token} until {}", span_text(start - self.start)),
             Reason::Running
             | Reason::Starting
             | Reason::Repairing
@@ -294,6 +296,20 @@ impl Story {
         }
     }
 
+    fn reservation(&mut self, event: ReservationsEvent) -> Option<String> {
+        match event {
+            ReservationsEvent::Reserved { job, tasks, start, at, .. } => {
+                let places = self.places(&tasks);
+                let name = &self.known(job).name;
+                Some(format!("{name} is to start within {} on {places}", span_text(start - at)))
+            }
+            ReservationsEvent::Dropped { job, why, .. } => {
+                Some(format!("the start promised to {} is given up: {}", self.known(job).name, why.word()))
+            }
+            ReservationsEvent::Carried { .. } => None,
+        }
+    }
+
     fn evicted(&mut self, job: JobId, tasks: &[u32], receipt: &Eviction) -> String {
         let beneficiary = self.known(receipt.beneficiary).name.clone();
         let why = match receipt.why {
@@ -301,6 +317,7 @@ impl Story {
             Why::FairShare => "reclaim for the fair share of",
             Why::Preempt => "preempted by",
             Why::Move => "moved for",
+            Why::Reservation => "its place is promised to",
         };
         let price = self.price(receipt);
         let name = &self.known(job).name;

@@ -6,7 +6,7 @@ use wharf_engine::policy::{Mode, Policy, Preemption, Within};
 use super::super::measure::span;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -22,6 +22,7 @@ const OPTIONS: [&str; 15] = [
     "sharing CLASS MODES",
     "domain NAME MODES",
     "tax mps|time-slicing|CLASS N",
+    "reservations N",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -79,6 +80,7 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             policy.sharing.domains.push((name, modes(words)?));
         }
         "tax" => tax(words, policy)?,
+        "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
         other => return Err(unknown("a policy has no", other, &OPTIONS)),
     }
     Ok(())
