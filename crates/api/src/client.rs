@@ -12,8 +12,8 @@ use ureq::{Agent, Body};
 use crate::file::job::JobFile;
 use crate::v1::{
     Answer, EvictionList, EvictionReply, Explanation, GpuList, HistoryKind, HistoryList, JobList, JobReply,
-    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, StrandedList, Submitted, Summary,
-    TenantList,
+    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReservationList, StrandedList, Submitted,
+    Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -192,6 +192,11 @@ impl Client {
     /// What is free and of no use to whoever waits or usually comes.
     pub fn stranded(&self) -> Result<StrandedList, ClientError> {
         self.get("/v1/stranded")
+    }
+
+    /// Starts that are promised to jobs that wait.
+    pub fn reservations(&self) -> Result<ReservationList, ClientError> {
+        self.get("/v1/reservations")
     }
 
     /// The tenant tree.

@@ -306,6 +306,9 @@ pub(crate) enum Listed {
     Gpus,
     /// What is free and fits nobody who waits or usually comes, and why
     Stranded,
+    /// Starts that are promised to jobs that wait, the earliest first
+    #[value(alias = "reservation")]
+    Reservations,
     /// Tenants: what each is promised, may use and uses
     #[value(alias = "tenant")]
     Tenants,
@@ -329,6 +332,7 @@ Examples:
   wharf get nodes -o wide
   wharf get gpus n1                    how each GPU is divided, and what is left of it
   wharf get stranded                   what is free and of no use, and why
+  wharf get reservations               starts that are promised to jobs that wait
   wharf get jobs -o name | xargs -n1 wharf cancel
   wharf get tenants -o wide            with what each has borrowed and lent
   wharf get evictions --tenant lab/nlp --limit 20

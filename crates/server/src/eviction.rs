@@ -95,7 +95,9 @@ fn rule_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
                 "{beneficiary} of {winner} needs room in one piece, and this job gets other places for it"
             )
         }
-        Rule::Reservation => format!("{beneficiary} of {winner} was promised these places before this job came"),
+        Rule::Reservation => {
+            format!("{beneficiary} of {winner} was promised these places before this job came")
+        }
     }
 }
 

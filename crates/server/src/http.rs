@@ -122,6 +122,7 @@ fn router(shared: Shared) -> Router {
         .route("/v1/nodes/{node}/cordon", post(fleet::cordon).delete(fleet::uncordon))
         .route("/v1/gpus", get(fleet::gpus))
         .route("/v1/stranded", get(fleet::stranded))
+        .route("/v1/reservations", get(fleet::reservations))
         .route("/v1/tenants", get(fleet::tenant_list))
         .route("/v1/summary", get(fleet::summary))
         .route("/v1/history", get(system::history))

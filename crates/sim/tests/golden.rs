@@ -49,7 +49,12 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices")];
+const JOURNALS: &[(u16, &str)] = &[
+    (1, "journal-v1"),
+    (1, "journal-v1-rules"),
+    (1, "journal-v1-devices"),
+    (1, "journal-v1-reservations"),
+];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
@@ -161,6 +166,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}"), story);
     write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
     write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
+    write_story(&format!("journal-v{VERSION}-reservations"), story_of_reservations);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -266,6 +272,50 @@ fn story_of_devices() -> Vec<Event> {
     play(&[Input::Submit(choosy), device_job(7, "four", GpuAsk::Whole(4), None)], 10);
     let changed = Prices { blocks: Vec::new(), ..prices() };
     play(&[Input::Prices(changed), device_job(8, "last", GpuAsk::Whole(1), None)], 3700);
+    disk.read(0, &mut |index, record| {
+        if index >= first_life {
+            events.push(codec::decode(&record, "story")?);
+        }
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// A gang is promised a start, loses a node of it and is promised another; a snapshot in the middle.
+fn story_of_reservations() -> Vec<Event> {
+    let nodes = ["n1", "n2", "n3"].map(node);
+    let world = DirectWorld::new(SimFleet::new(80, nodes.into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
+        leader.turn(&[]).unwrap();
+        (leader.state().snapshot(), leader.state().index())
+    };
+    let four = |number: u128, name: &str, tasks: u32, minutes: u64| {
+        let payload = format!(r#"{{"duration_ms":{}}}"#, minutes * 60_000);
+        let Input::Submit(mut submission) = rules_job(number, name, "org/a", (tasks, tasks), &payload) else {
+            unreachable!("a job is submitted")
+        };
+        submission.spec.shape.gpus = GpuAsk::Whole(4);
+        submission.spec.topology = Topology::default();
+        submission.gang_within = None;
+        submission.spec.time_limit = Some(Millis::from_secs(minutes * 60));
+        Input::Submit(submission)
+    };
+    let mut policy = rules_policy();
+    (policy.digest, policy.reservations_max) = ("golden reservations".into(), 4);
+    play(&[Input::ApplyPolicy(policy)], 1);
+    play(&[four(1, "a", 1, 30), four(2, "b", 1, 60), four(3, "c", 1, 90)], 10);
+    play(&[four(4, "gang", 2, 30)], 60);
+    play(&[Input::Cordon { node: "n2".into(), on: true }], 1);
+    let (mut events, first_life) = play(&[], 1);
+    play(&[Input::Cordon { node: "n1".into(), on: true }], 1);
+    play(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 8000);
     disk.read(0, &mut |index, record| {
         if index >= first_life {
             events.push(codec::decode(&record, "story")?);

@@ -29,6 +29,8 @@ const FILES: &[&str] =
 /// Files of the design that have no content yet.
 const PLANNED: &[&str] =
     &["classes.yaml", "windows.yaml", "idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+/// The most starts of one pool that may be promised: each is looked at by every plan.
+const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
 const QUEUE_LEN_MAX: u32 = 1_000_000;
 /// The most pools that may be given a worth.
@@ -243,7 +245,7 @@ fn check_name(key: &str, field: &Field<'_>) -> Result<(), Fault> {
 }
 
 fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
-    let keys = Map::root(root, &["max", "retry_backoff", "retry_backoff_max", "stop_grace"])?;
+    let keys = Map::root(root, &["max", "retry_backoff", "retry_backoff_max", "stop_grace", "reservations"])?;
     if let Some(field) = keys.get("max")? {
         policy.queue_len_max = field.whole(1..=QUEUE_LEN_MAX)?;
     }
@@ -255,6 +257,9 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
     }
     if let Some(field) = keys.get("stop_grace")? {
         policy.stop_grace = field.duration(Millis(0))?;
+    }
+    if let Some(field) = keys.get("reservations")? {
+        policy.reservations_max = field.whole(0..=RESERVATIONS_MAX)?;
     }
     if policy.retry_backoff > policy.retry_backoff_max {
         let field = keys.get("retry_backoff_max")?.or(keys.get("retry_backoff")?);

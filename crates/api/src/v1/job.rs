@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wharf_engine::job::Class;
 use wharf_engine::policy::Mode;
 
-use super::VictimView;
+use super::{MissedView, ReservationView, VictimView};
 
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -234,6 +234,12 @@ pub struct Explanation {
     /// Places that are set aside for it.
     #[serde(default)]
     pub promise: Option<PromiseView>,
+    /// The start that it is promised.
+    #[serde(default)]
+    pub reservation: Option<ReservationView>,
+    /// Starts that were promised to it and given up, oldest first.
+    #[serde(default)]
+    pub missed: Vec<MissedView>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default)]
     pub chosen: Option<ChosenView>,

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use wharf_api::client::Client;
 use wharf_api::v1::{
-    ChosenView, Explanation, JobState, JobView, LeavingStep, LeavingView, PromiseView, TaskUseView,
+    ChosenView, Explanation, JobState, JobView, LeavingStep, LeavingView, MissedView, PromiseView,
+    ReservationView, TaskUseView,
 };
 
+use super::get::reservations;
 use super::verdict::{self, Need};
 use super::{beside, eviction, fact, job_name, next_line, place, place_lines, world_now};
 use crate::args::{ExplainArgs, Format};
@@ -88,7 +90,8 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 
 /// The screen.
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
-    let Explanation { schema: _, job, evictions, promise, chosen, tasks, ooms } = explanation;
+    let Explanation { schema: _, job, evictions, promise, reservation, missed, chosen, tasks, ooms } =
+        explanation;
     let unit = if job.gpus_per_task > 0.0 { "GPUs" } else { "tasks" };
     let least = f64::from(job.min) * if job.gpus_per_task > 0.0 { job.gpus_per_task } else { 1.0 };
     let need = Need { unit, amount: Some(job.verdict.need.unwrap_or(least)) };
@@ -102,6 +105,14 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("places", place_lines(&job.placements)),
         ("uses", tasks.iter().take(USES_SHOWN_MAX).map(uses).collect()),
         ("aside", aside),
+        (
+            "starts",
+            reservation
+                .iter()
+                .map(|of| starts(of, now))
+                .chain(missed.iter().map(|of| was_to_start(of, now)))
+                .collect(),
+        ),
         ("there", chosen.iter().map(why_there).collect()),
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
@@ -117,6 +128,19 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     }
     screen.push(next(explanation, paint));
     output::lines(&screen)
+}
+
+/// `within 20m on n1 and 1 more; waits for a, b`
+fn starts(reservation: &ReservationView, now: Option<u64>) -> String {
+    let within = reservations::starts_in(reservation, now);
+    let nodes = reservations::nodes(reservation);
+    format!("within {within} on {nodes}; waits for {}", reservations::holders(reservation))
+}
+
+/// `was to start at …; given up: place gone`
+fn was_to_start(missed: &MissedView, now: Option<u64>) -> String {
+    let why = missed.why.replace('_', " ");
+    format!("a start was given up {} ago: {why}", age(missed.at_ms, now))
 }
 
 /// `task 0    61% of its SMs, 11.2GiB of 19.5GiB`

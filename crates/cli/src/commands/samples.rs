@@ -134,5 +134,6 @@ pub(crate) fn victim() -> VictimView {
 pub(crate) fn explanation(job: JobView) -> Explanation {
     let (evictions, tasks) = (Vec::new(), Vec::new());
     let (promise, chosen, ooms) = (None, None, None);
-    Explanation { schema: schema_of::<Explanation>(), job, evictions, promise, chosen, tasks, ooms }
+    let (reservation, missed, schema) = (None, Vec::new(), schema_of::<Explanation>());
+    Explanation { schema, job, evictions, promise, reservation, missed, chosen, tasks, ooms }
 }

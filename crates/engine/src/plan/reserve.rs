@@ -119,7 +119,9 @@ pub(super) fn in_the_way(draft: &mut Draft<'_>, spec: &Spec, reservation: &Reser
     for place in &reservation.tasks {
         let here = state.ledger.tasks_on(place.node).filter(|&(job, task)| {
             let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
-            held.is_some_and(|held| held.stays() && held.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu)))
+            held.is_some_and(|held| {
+                held.stays() && held.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))
+            })
         });
         jobs.extend(here.map(|(job, _)| job));
     }
@@ -209,7 +211,9 @@ pub fn ends_at(state: &State, id: JobId, now: Timestamp) -> Option<Timestamp> {
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     let since = holding.since().unwrap_or(now);
     if let Some(limit) = job.spec.time_limit {
-        return Some(since + Millis(limit.0.saturating_sub(job.past.ran_ms)) + state.time_to_leave(&job.spec));
+        return Some(
+            since + Millis(limit.0.saturating_sub(job.past.ran_ms)) + state.time_to_leave(&job.spec),
+        );
     }
     let estimate = job.spec.estimate?;
     let end = since + Millis(estimate.0.saturating_sub(job.past.ran_ms));
@@ -218,7 +222,11 @@ pub fn ends_at(state: &State, id: JobId, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Who is promised a start now: the oldest who wait, within their fair share, one of each tenant.
-pub(super) fn make(draft: &mut Draft<'_>, reserved: &Reserved<'_>, settled: &Settled) -> Vec<(JobId, Reservation)> {
+pub(super) fn make(
+    draft: &mut Draft<'_>,
+    reserved: &Reserved<'_>,
+    settled: &Settled,
+) -> Vec<(JobId, Reservation)> {
     let most = usize::try_from(draft.policy.reservations_max).unwrap_or(usize::MAX);
     let state = draft.state;
     let mut made: Vec<(JobId, Reservation)> = Vec::new();
@@ -238,7 +246,9 @@ pub(super) fn make(draft: &mut Draft<'_>, reserved: &Reserved<'_>, settled: &Set
             continue;
         }
         let open = |pool: PoolId| counts.get(&pool).is_none_or(|&count| count < most);
-        let Some(reservation) = earliest_of_all(draft, job, (reserved, &made), settled, &open) else { continue };
+        let Some(reservation) = earliest_of_all(draft, job, (reserved, &made), settled, &open) else {
+            continue;
+        };
         if let Some(place) = reservation.tasks.first() {
             *counts.entry(place.pool).or_default() += 1;
         }
@@ -332,7 +342,9 @@ fn ends_in(draft: &Draft<'_>, pool: PoolId, settled: &Settled) -> Vec<(Timestamp
         if settled.leaving.contains(&job) || settled.given.contains(&job) {
             continue;
         }
-        let (Some(end), Some(charge)) = (ends_at(state, job, draft.now), state.ledger.charge(job)) else { continue };
+        let (Some(end), Some(charge)) = (ends_at(state, job, draft.now), state.ledger.charge(job)) else {
+            continue;
+        };
         let (resources, trust) = (charge.resources, charge.trust);
         let here = holding.staying().filter(|task| task.place.pool == pool);
         let steps: Vec<Step> = here.map(|task| Step { place: task.place, resources, trust }).collect();

@@ -334,7 +334,9 @@ impl<'a> Served<'a> {
         let Some(place) = reservation.tasks.first() else { return };
         let ways: Vec<Way> = ways_of(self.draft.state, self.draft.policy, key).collect();
         let need = Need::held(place);
-        let Some(way) = ways.into_iter().find(|way| way.pool == place.pool && way.need == need) else { return };
+        let Some(way) = ways.into_iter().find(|way| way.pool == place.pool && way.need == need) else {
+            return;
+        };
         let tasks = u32::try_from(reservation.tasks.len()).expect("a gang has at most 16,384 tasks");
         let ask = Ask::new(self.draft.tree, key, way, tasks);
         let units: Vec<Unit> = fillers.iter().filter_map(|&filler| whole_job(&self.draft, filler)).collect();
@@ -367,9 +369,9 @@ impl<'a> Served<'a> {
         let has = |at: usize| {
             let gpu = room.gpus.get(at);
             gpu.is_some_and(|gpu| match place.slice {
-                Some(slice) => room.mig.is_some_and(|mig| {
-                    gpu.open_layout().is_some_and(|layout| layout.allows(mig, slice))
-                }),
+                Some(slice) => room
+                    .mig
+                    .is_some_and(|mig| gpu.open_layout().is_some_and(|layout| layout.allows(mig, slice))),
                 None => gpu.free_for_share(key.trust, place.time_sliced) >= place.units_each,
             })
         };
