@@ -49,12 +49,8 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] = &[
-    (1, "journal-v1"),
-    (1, "journal-v1-rules"),
-    (1, "journal-v1-devices"),
-    (1, "journal-v1-reservations"),
-];
+const JOURNALS: &[(u16, &str)] =
+    &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices"), (1, "journal-v1-reservations")];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {

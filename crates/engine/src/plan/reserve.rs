@@ -221,7 +221,7 @@ pub fn ends_at(state: &State, id: JobId, now: Timestamp) -> Option<Timestamp> {
     (end > now).then_some(end)
 }
 
-/// Who is promised a start now: the oldest who wait, within their fair share, one of each tenant.
+/// Who is promised a start now, within their fair share: one of each tenant first, then whoever is next in line.
 pub(super) fn make(
     draft: &mut Draft<'_>,
     reserved: &Reserved<'_>,
@@ -241,10 +241,17 @@ pub(super) fn make(
             *counts.entry(place.pool).or_default() += 1;
         }
     }
-    for (id, job) in oldest(draft, settled) {
-        if tenants.contains(&job.spec.tenant) || reserved.kept.iter().any(|(known, _)| *known == id) {
-            continue;
+    let waiting = next_in_line(draft, reserved, settled);
+    let (mut first, mut rest): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
+    for (id, job) in waiting {
+        if tenants.insert(job.spec.tenant) {
+            first.push((id, job));
+        } else {
+            rest.push((id, job));
         }
+    }
+    // Each try costs a look at all that runs, so few are made: who is not reached now is next when these have started.
+    for (id, job) in first.into_iter().chain(rest).take(2 * most) {
         let open = |pool: PoolId| counts.get(&pool).is_none_or(|&count| count < most);
         let Some(reservation) = earliest_of_all(draft, job, (reserved, &made), settled, &open) else {
             continue;
@@ -252,19 +259,25 @@ pub(super) fn make(
         if let Some(place) = reservation.tasks.first() {
             *counts.entry(place.pool).or_default() += 1;
         }
-        tenants.insert(job.spec.tenant);
         made.push((id, reservation));
     }
     made
 }
 
-/// The first waiting job of every kind that was given nothing, the oldest first.
-fn oldest<'a>(draft: &Draft<'a>, settled: &Settled) -> Vec<(JobId, &'a Job)> {
+/// The first waiting job of every kind that was given nothing and promised nothing: gangs before single tasks, because it is
+/// they whom small jobs would hold up for ever, and the oldest first.
+fn next_in_line<'a>(draft: &Draft<'a>, reserved: &Reserved<'_>, settled: &Settled) -> Vec<(JobId, &'a Job)> {
     let state = draft.state;
-    let first = state.jobs.waiting().values().filter_map(|kind| kind.jobs.first().copied());
-    let mut jobs: Vec<(Timestamp, JobId)> = first.filter(|(_, job)| !settled.given.contains(job)).collect();
+    let mut jobs: Vec<(bool, Timestamp, JobId)> = Vec::new();
+    for kind in state.jobs.waiting().values() {
+        let Some(&(at, job)) = kind.jobs.first() else { continue };
+        let promised = reserved.kept.iter().any(|(known, _)| *known == job);
+        if !promised && !settled.given.contains(&job) {
+            jobs.push((kind.key.min <= 1, at, job));
+        }
+    }
     jobs.sort_unstable();
-    let live = |(_, id): (Timestamp, JobId)| state.jobs.get(id).map(|job| (id, job));
+    let live = |(_, _, id): (bool, Timestamp, JobId)| state.jobs.get(id).map(|job| (id, job));
     jobs.into_iter().filter_map(live).filter(|(_, job)| job.not_before <= draft.now).collect()
 }
 
