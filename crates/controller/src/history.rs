@@ -130,7 +130,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
         | Event::Jobs(_)
         | Event::Ledger(_)
         | Event::Promises(_)
-        | Event::Demand(_) => return None,
+        | Event::Demand(_)
+        | Event::Attained(_) => return None,
     };
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attained::{Group, Served};
 use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
@@ -37,6 +38,8 @@ pub enum Event {
     Promises(PromisesEvent),
     /// To what is usually asked for, and what that makes places worth.
     Demand(DemandEvent),
+    /// To how much jobs were served.
+    Attained(AttainedEvent),
 }
 
 /// What happens to the fleet.
@@ -459,6 +462,8 @@ pub enum Why {
     Preempt,
     /// It is moved, so that the room left over is in one piece.
     Move,
+    /// It was served for longer than a job of its own tenant that waits.
+    Order,
 }
 
 impl Why {
@@ -468,7 +473,13 @@ impl Why {
             Self::Guarantee | Self::FairShare => "reclaim",
             Self::Preempt => "preempt",
             Self::Move => "move",
+            Self::Order => "order",
         }
+    }
+
+    /// True when it is refused if more of what it frees stands idle than it starts (rule 7).
+    pub(crate) fn is_judged_by_idle(self) -> bool {
+        matches!(self, Self::FairShare | Self::Order)
     }
 }
 
@@ -546,6 +557,25 @@ pub enum DemandEvent {
         shapes: Vec<(Typical, u32)>,
         /// The prices in force.
         prices: Prices,
+    },
+}
+
+/// What happens to how much jobs were served. It follows from starts and ends; only a snapshot has to say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttainedEvent {
+    /// What a live job was served, in a snapshot.
+    CarriedJob {
+        /// Which.
+        job: JobId,
+        /// So much, and since when it waits.
+        served: Served,
+    },
+    /// How long jobs alike took that are over, in a snapshot.
+    CarriedFinished {
+        /// Which.
+        group: Group,
+        /// In milliseconds, the oldest first.
+        durations: Vec<u64>,
     },
 }
 

@@ -95,6 +95,11 @@ fn rule_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
                 "{beneficiary} of {winner} needs room in one piece, and this job gets other places for it"
             )
         }
+        Rule::Order => {
+            format!(
+                "{beneficiary} of {winner} waits and was served less, or is expected to be done with less"
+            )
+        }
     }
 }
 
@@ -108,6 +113,11 @@ fn victim_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
         }
         Rule::Preempt => format!("of the work that gives way to {} {ORDER}{own}", receipt.beneficiary),
         Rule::Move => "of the jobs whose places would do, the fewest and smallest are moved".to_owned(),
+        Rule::Order => format!(
+            "of the tenant's own work that had its minimum run and stands behind {}, the cheapest, then the longest \
+             served, leaves{own}",
+            receipt.beneficiary
+        ),
     }
 }
 

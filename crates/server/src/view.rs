@@ -130,6 +130,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         | Reason::Short(_)
         | Reason::Promised
         | Reason::Fixed { .. }
+        | Reason::LandingRoom { .. }
         | Reason::Sharing(_) => VerdictWord::Waits,
     };
     let short = match verdict.reason {

@@ -15,11 +15,13 @@ pub enum Rule {
     Preempt,
     /// It is moved, so that the room left over is in one piece.
     Move,
+    /// It was served for longer than a job of its own tenant that waits.
+    Order,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 4] = [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move];
+    pub const ALL: [Self; 5] = [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move, Self::Order];
 
     /// The word used in API, tables and metrics.
     pub fn word(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Rule {
             Self::FairShare => "fair_share",
             Self::Preempt => "preempt",
             Self::Move => "move",
+            Self::Order => "order",
         }
     }
 }
@@ -39,6 +42,7 @@ impl From<Why> for Rule {
             Why::FairShare => Self::FairShare,
             Why::Preempt => Self::Preempt,
             Why::Move => Self::Move,
+            Why::Order => Self::Order,
         }
     }
 }

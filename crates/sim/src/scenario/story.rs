@@ -109,7 +109,7 @@ impl Story {
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
                 Event::Promises(event) => Some(self.promise(event)),
-                Event::Demand(_) => None,
+                Event::Demand(_) | Event::Attained(_) => None,
             };
             self.lines.extend(sentence);
         }
@@ -136,6 +136,7 @@ impl Story {
             Reason::Short(shortfall) => shortage(token, shortfall, state),
             Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
             Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
+            Reason::LandingRoom { kept } => format!("{token} ({kept} kept)"),
             Reason::Running
             | Reason::Starting
             | Reason::Repairing
@@ -301,6 +302,7 @@ impl Story {
             Why::FairShare => "reclaim for the fair share of",
             Why::Preempt => "preempted by",
             Why::Move => "moved for",
+            Why::Order => "served for longer than",
         };
         let price = self.price(receipt);
         let name = &self.known(job).name;

@@ -4,9 +4,10 @@ use wharf_engine::job::Class;
 use wharf_engine::policy::{Mode, Policy, Preemption, Within};
 
 use super::super::measure::span;
+use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -22,6 +23,7 @@ const OPTIONS: [&str; 15] = [
     "sharing CLASS MODES",
     "domain NAME MODES",
     "tax mps|time-slicing|CLASS N",
+    "order CLASS age|attained|learned",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -79,6 +81,10 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             policy.sharing.domains.push((name, modes(words)?));
         }
         "tax" => tax(words, policy)?,
+        "order" => {
+            let class = class(words)?;
+            order::read(words, &mut policy.orders.0[class])?;
+        }
         other => return Err(unknown("a policy has no", other, &OPTIONS)),
     }
     Ok(())
