@@ -92,7 +92,7 @@ fn orders(edition: u32) -> Orders {
         min_run: Millis::from_secs(u64::from(edition % 5) * 10),
         gang_over: 4,
         landing_room: 2,
-        promote_after: (edition % 2 == 0).then_some(Millis::from_secs(300)),
+        promote_after: edition.is_multiple_of(2).then_some(Millis::from_secs(300)),
         label: None,
     };
     let mut orders = Orders::default();
