@@ -131,7 +131,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
         | Event::Ledger(_)
         | Event::Promises(_)
         | Event::Demand(_)
-        | Event::Reservations(_) => return None,
+        | Event::Reservations(_)
+        | Event::Attained(_) => return None,
     };
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();

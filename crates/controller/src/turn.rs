@@ -93,6 +93,8 @@ pub struct Evictions {
     pub moved: u64,
     /// For a promised start.
     pub reservation: u64,
+    /// For a job of the same tenant that was served less.
+    pub order: u64,
 }
 
 impl Evictions {
@@ -103,6 +105,7 @@ impl Evictions {
             Why::Preempt => self.preempt += 1,
             Why::Move => self.moved += 1,
             Why::Reservation => self.reservation += 1,
+            Why::Order => self.order += 1,
         }
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attained::{Group, Served};
 use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
@@ -40,6 +41,8 @@ pub enum Event {
     Demand(DemandEvent),
     /// To starts that are promised to jobs that wait.
     Reservations(ReservationsEvent),
+    /// To how much jobs were served.
+    Attained(AttainedEvent),
 }
 
 /// What happens to the fleet.
@@ -464,6 +467,8 @@ pub enum Why {
     Move,
     /// It filled a place that somebody was promised.
     Reservation,
+    /// It was served for longer than a job of its own tenant that waits.
+    Order,
 }
 
 impl Why {
@@ -474,7 +479,13 @@ impl Why {
             Self::Preempt => "preempt",
             Self::Move => "move",
             Self::Reservation => "reservation",
+            Self::Order => "order",
         }
+    }
+
+    /// True when it is refused if more of what it frees stands idle than it starts (rule 7).
+    pub(crate) fn is_judged_by_idle(self) -> bool {
+        matches!(self, Self::FairShare | Self::Order)
     }
 }
 
@@ -586,6 +597,25 @@ pub enum DemandEvent {
         shapes: Vec<(Typical, u32)>,
         /// The prices in force.
         prices: Prices,
+    },
+}
+
+/// What happens to how much jobs were served. It follows from starts and ends; only a snapshot has to say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttainedEvent {
+    /// What a live job was served, in a snapshot.
+    CarriedJob {
+        /// Which.
+        job: JobId,
+        /// So much, and since when it waits.
+        served: Served,
+    },
+    /// How long jobs alike took that are over, in a snapshot.
+    CarriedFinished {
+        /// Which.
+        group: Group,
+        /// In milliseconds, the oldest first.
+        durations: Vec<u64>,
     },
 }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Chosen, HeldTask, Holding, LedgerEvent, Placement, TaskPhase};
 use crate::input::Exit;
-use crate::units::Timestamp;
+use crate::units::{GpuUnits, Timestamp};
 
 /// Whether a task takes its place, in the eyes of who plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +162,20 @@ impl Holding {
             _ => now,
         });
         until.max().map_or(0, |until| (until - since).0)
+    }
+
+    /// GPU time that its tasks were served until `now`, in milliseconds of one GPU.
+    pub fn served(&self, now: Timestamp) -> u64 {
+        let of_task = |task: &HeldTask| {
+            let until = match task.phase {
+                TaskPhase::Gone { at, .. } => at,
+                _ => now,
+            };
+            let ran = task.since.map_or(0, |since| (until - since).0);
+            u128::from(ran) * u128::from(task.place.units_each.times(task.place.gpus.count()).parts())
+        };
+        let parts: u128 = self.tasks.iter().map(of_task).sum();
+        u64::try_from(parts / u128::from(GpuUnits::WHOLE.parts())).unwrap_or(u64::MAX)
     }
 
     /// When the last of its tasks ended; `now` while one has not.

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod action;
+pub mod attained;
 pub mod catalogue;
 pub mod check;
 pub mod cut;

@@ -13,6 +13,7 @@ pub mod memory;
 pub mod moves;
 pub mod order;
 pub mod place;
+pub mod rank;
 pub mod reclaim;
 pub mod reserve;
 mod serve;

@@ -4,6 +4,8 @@
 //! that a replay decides by the policy of the day. Planning takes it as an argument: a canary or a what-if
 //! passes another one.
 
+mod order;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -11,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Class;
 use crate::units::{GpuUnits, Millis};
+
+pub use order::{Order, OrderRules, Orders};
 
 /// The longest that one decision may take to begin and to be carried out, from the change that calls for it. The
 /// engine decides in milliseconds (`wharf bench`); a second leaves room for a slow disk and a node that answers late.
@@ -125,6 +129,9 @@ pub struct Policy {
     /// The most starts of one pool that are promised to jobs that wait; none where it is 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reservations_max: u32,
+    /// In which order each class is served inside a tenant.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub orders: Orders,
 }
 
 /// What is as built in need not be written: what an older version wrote keeps its hash.
@@ -308,6 +315,7 @@ impl Default for Policy {
             preemption: Preemption::default(),
             sharing: Sharing::default(),
             reservations_max: 0,
+            orders: Orders::default(),
         }
     }
 }

@@ -6,6 +6,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use crate::attained::Attained;
 use crate::demand::Demand;
 use crate::event::{
     DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
@@ -39,6 +40,8 @@ pub struct State {
     pub demand: Demand,
     /// Who was promised which start.
     pub reservations: Reservations,
+    /// How much jobs were served.
+    pub attained: Attained,
     index: u64,
 }
 
@@ -66,6 +69,7 @@ impl State {
             Event::Promises(event) => self.apply_promises(event),
             Event::Demand(event) => self.apply_demand(event),
             Event::Reservations(event) => self.reservations.apply(event),
+            Event::Attained(event) => self.attained.apply(event),
         }
         self.index += 1;
     }
@@ -97,7 +101,10 @@ impl State {
     fn apply_tenants(&mut self, event: &TenantsEvent) {
         self.tenants.apply(event);
         match event {
-            TenantsEvent::PolicyApplied { .. } => self.ledger.anything_may_fit(self.fleet.pool_ids()),
+            TenantsEvent::PolicyApplied { policy, .. } => {
+                self.ledger.anything_may_fit(self.fleet.pool_ids());
+                self.attained.count(!policy.orders.all_by_age(), self.jobs.iter());
+            }
             TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => {}
         }
     }
@@ -107,6 +114,9 @@ impl State {
             JobsEvent::Requeued { job, at, .. } => {
                 let ran = self.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
                 self.jobs.ran(*job, ran);
+                let served = self.ledger.holding(*job).map_or(0, |holding| holding.served(*at));
+                self.attained.served(*job, served);
+                self.attained.waits(*job, *at);
                 self.ledger.forget(*job);
                 self.jobs.apply(event);
                 if self.promises.of(*job).is_some() {
@@ -114,7 +124,8 @@ impl State {
                 }
                 self.refresh(*job);
             }
-            JobsEvent::Ended { job, .. } => {
+            JobsEvent::Ended { job, at, .. } => {
+                self.note_ended(*job, *at);
                 self.release(*job);
                 self.ledger.forget(*job);
                 self.reservations.forget(*job);
@@ -146,6 +157,7 @@ impl State {
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
+                self.note_started(*job, *at);
                 self.changed(*job);
             }
             LedgerEvent::Carried { job, holding } => {
@@ -159,13 +171,16 @@ impl State {
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
             }
-            LedgerEvent::Grown { job, .. } => {
+            LedgerEvent::Grown { job, at, .. } => {
                 self.release(*job);
-                self.ledger.apply(event);
+                self.apply_and_count_served(*job, event, *at);
+                self.changed(*job);
+            }
+            LedgerEvent::Shed { job, at, .. } => {
+                self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
             }
             LedgerEvent::Gone { job, .. }
-            | LedgerEvent::Shed { job, .. }
             | LedgerEvent::Broken { job, .. }
             | LedgerEvent::Withdrawn { job, .. }
             | LedgerEvent::Asked { job, .. }
@@ -173,8 +188,14 @@ impl State {
                 self.ledger.apply(event);
                 self.changed(*job);
             }
-            LedgerEvent::Running { .. }
-            | LedgerEvent::Acked { .. }
+            LedgerEvent::Running { job, .. } => {
+                self.ledger.apply(event);
+                // From here on its service grows, which may make it give way: refusals are looked at again.
+                if self.attained.is_counting() {
+                    self.changed(*job);
+                }
+            }
+            LedgerEvent::Acked { .. }
             | LedgerEvent::AskFailed { .. }
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
@@ -201,6 +222,28 @@ impl State {
     fn apply_demand(&mut self, event: &DemandEvent) {
         self.demand.apply(event, self.fleet.pools().len());
         self.ledger.keep_profiles(self.demand.tables().is_some());
+    }
+
+    /// The holding forgets tasks that are over; their service is not forgotten.
+    fn apply_and_count_served(&mut self, job: JobId, event: &LedgerEvent, at: Timestamp) {
+        let served = |ledger: &Ledger| ledger.holding(job).map_or(0, |holding| holding.served(at));
+        let before = served(&self.ledger);
+        self.ledger.apply(event);
+        self.attained.served(job, before.saturating_sub(served(&self.ledger)));
+    }
+
+    fn note_started(&mut self, id: JobId, at: Timestamp) {
+        let job = self.jobs.get(id).expect("who starts is a live job");
+        if let Some(rules) = self.tenants.policy().orders.beyond_age(job.spec.class) {
+            self.attained.started(id, job, rules, at);
+        }
+    }
+
+    fn note_ended(&mut self, id: JobId, at: Timestamp) {
+        let job = self.jobs.get(id).expect("who ends is a live job");
+        let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
+        let rules = self.tenants.policy().orders.beyond_age(job.spec.class);
+        self.attained.ended(id, &job.spec, rules, served);
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.
@@ -304,6 +347,7 @@ impl State {
         self.promises.snapshot(&mut events);
         self.demand.snapshot(&mut events);
         self.reservations.snapshot(&mut events);
+        self.attained.snapshot(&mut events);
         events
     }
 }

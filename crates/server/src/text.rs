@@ -25,6 +25,9 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             "it may not be evicted in time, so it may not borrow; the guarantee of {} leaves no room for it",
             state.tenants.path(tenant)
         ),
+        Reason::LandingRoom { kept } => {
+            format!("it was evicted before, and the last {kept} free GPUs are left to work that is new")
+        }
         Reason::Sharing(refused) => sharing(refused),
         Reason::Leaving => "it is letting go of its places".to_owned(),
         Reason::Startable => "it can start with the next decision".to_owned(),
@@ -50,6 +53,7 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::Leaving
         | Reason::Promised
         | Reason::Fixed { .. }
+        | Reason::LandingRoom { .. }
         | Reason::Sharing(_)
         | Reason::Startable
         | Reason::Short(_) => None,

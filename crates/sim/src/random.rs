@@ -13,6 +13,7 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
+use wharf_engine::event::Why;
 use wharf_engine::input::Input;
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
@@ -329,6 +330,9 @@ impl Run {
             let (evictions, promises) = (&missed.evictions, &missed.promises);
             let what = format!("a refusal was remembered too long; {evictions:?} {promises:?}");
             self.find(format!("{:?} could have started; {what}", start.job));
+        } else if let Some(left) = missed.evictions.iter().find(|left| left.receipt.why == Why::Order) {
+            let what = "could have been made to leave by order; a refusal was remembered too long";
+            self.find(format!("{:?} {what}: {:?}", left.job, left.receipt));
         }
     }
 

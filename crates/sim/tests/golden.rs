@@ -15,11 +15,12 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
-    DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, ReservationsEvent, TenantsEvent,
+    AttainedEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, ReservationsEvent,
+    TenantsEvent,
 };
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
-use wharf_engine::policy::{Amount, GpuQuota, Mode, Policy, Quota, Tenant};
+use wharf_engine::policy::{Amount, GpuQuota, Mode, Order, OrderRules, Policy, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
 use wharf_engine::units::{
@@ -49,8 +50,13 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] =
-    &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices"), (1, "journal-v1-reservations")];
+const JOURNALS: &[(u16, &str)] = &[
+    (1, "journal-v1"),
+    (1, "journal-v1-rules"),
+    (1, "journal-v1-devices"),
+    (1, "journal-v1-reservations"),
+    (1, "journal-v1-order"),
+];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
@@ -109,6 +115,8 @@ const KINDS: &[&str] = &[
     "Reserved",
     "ReservationDropped",
     "ReservationsCarried",
+    "AttainedCarriedJob",
+    "AttainedCarriedFinished",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -155,6 +163,8 @@ fn kind(event: &Event) -> &'static str {
         Event::Reservations(ReservationsEvent::Reserved { .. }) => "Reserved",
         Event::Reservations(ReservationsEvent::Dropped { .. }) => "ReservationDropped",
         Event::Reservations(ReservationsEvent::Carried { .. }) => "ReservationsCarried",
+        Event::Attained(AttainedEvent::CarriedJob { .. }) => "AttainedCarriedJob",
+        Event::Attained(AttainedEvent::CarriedFinished { .. }) => "AttainedCarriedFinished",
     }
 }
 
@@ -163,6 +173,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
     write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
     write_story(&format!("journal-v{VERSION}-reservations"), story_of_reservations);
+    write_story(&format!("journal-v{VERSION}-order"), story_of_an_order);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -223,6 +234,56 @@ fn story_of_the_rules() -> Vec<Event> {
     })
     .unwrap();
     events
+}
+
+/// Who was served for long leaves for who was not; a snapshot in the middle knows how long each was served, and how long
+/// those took that are over.
+fn story_of_an_order() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(80, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        (leader.state().snapshot(), leader.state().index())
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let short = r#"{"duration_ms":60000,"checkpoint_ms":5000}"#;
+    play(&[Input::ApplyPolicy(order_policy())], 1);
+    play(&[rules_job(1, "old", "org/a", (8, 8), forever)], 400);
+    play(&[rules_job(2, "new", "org/a", (2, 2), short)], 30);
+    play(&[rules_job(3, "wide", "org/a", (8, 8), short)], 120);
+    let (mut events, first_life) = play(&[rules_job(4, "late", "org/a", (1, 1), short)], 400);
+    play(&[rules_job(5, "last", "org/a", (8, 8), short)], 400);
+    disk.read(0, &mut |index, record| {
+        if index >= first_life {
+            events.push(codec::decode(&record, "story")?);
+        }
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+fn order_policy() -> Policy {
+    let mut policy = rules_policy();
+    policy.digest = "golden order".into();
+    let rules = OrderRules {
+        order: Order::Learned,
+        levels: vec![Millis(60_000)],
+        min_run: Millis(120_000),
+        gang_over: 8,
+        promote_after: Some(Millis(60_000)),
+        label: Some("app".into()),
+        ..OrderRules::default()
+    };
+    policy.orders.0[2] = rules;
+    policy
 }
 
 /// Slices, shares that are met in every way, alternatives and prices; a snapshot in the middle.

@@ -5,6 +5,7 @@
 
 pub mod lint;
 
+mod classes;
 mod fit;
 mod preemption;
 mod quota;
@@ -24,11 +25,19 @@ use super::{Fault, FileError, as_text, document, read_bytes, text};
 /// The one file that has to be there.
 const TENANTS: &str = "tenants.yaml";
 /// The files that are read today.
-const FILES: &[&str] =
-    &[TENANTS, "pools.yaml", "queue.yaml", "preemption.yaml", "gangs.yaml", "trust.yaml", "history.yaml"];
+const FILES: &[&str] = &[
+    TENANTS,
+    "pools.yaml",
+    "queue.yaml",
+    "classes.yaml",
+    "preemption.yaml",
+    "gangs.yaml",
+    "trust.yaml",
+    "history.yaml",
+];
 /// Files of the design that have no content yet.
 const PLANNED: &[&str] =
-    &["classes.yaml", "windows.yaml", "idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+    &["windows.yaml", "idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
 /// The most starts of one pool that may be promised: each is looked at by every plan.
 const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
@@ -51,6 +60,7 @@ pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
         (TENANTS, include_str!("../../policy/tenants.yaml")),
         ("pools.yaml", include_str!("../../policy/pools.yaml")),
         ("queue.yaml", include_str!("../../policy/queue.yaml")),
+        ("classes.yaml", include_str!("../../policy/classes.yaml")),
         ("preemption.yaml", include_str!("../../policy/preemption.yaml")),
         ("gangs.yaml", include_str!("../../policy/gangs.yaml")),
         ("trust.yaml", include_str!("../../policy/trust.yaml")),
@@ -190,6 +200,7 @@ fn read_file(path: &str, file: &PolicyFile, draft: &mut Draft) -> Result<(), Vec
         TENANTS => return read_tenants(path, &text, draft),
         "pools.yaml" => pools,
         "queue.yaml" => queue,
+        "classes.yaml" => |root, policy| classes::classes(root).map(|read| policy.orders = read),
         "preemption.yaml" => |root, policy| preemption::preemption(root).map(|read| policy.preemption = read),
         "gangs.yaml" => |root, policy| preemption::gangs(root).map(|read| policy.gangs = read),
         "trust.yaml" => |root, policy| trust::trust(root).map(|read| policy.sharing = read),

@@ -17,12 +17,14 @@ pub enum Rule {
     Move,
     /// It filled a place that somebody was promised.
     Reservation,
+    /// It was served for longer than a job of its own tenant that waits.
+    Order,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 5] =
-        [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move, Self::Reservation];
+    pub const ALL: [Self; 6] =
+        [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move, Self::Reservation, Self::Order];
 
     /// The word used in API, tables and metrics.
     pub fn word(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Rule {
             Self::Preempt => "preempt",
             Self::Move => "move",
             Self::Reservation => "reservation",
+            Self::Order => "order",
         }
     }
 }
@@ -44,6 +47,7 @@ impl From<Why> for Rule {
             Why::Preempt => Self::Preempt,
             Why::Move => Self::Move,
             Why::Reservation => Self::Reservation,
+            Why::Order => Self::Order,
         }
     }
 }

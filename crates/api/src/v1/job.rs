@@ -129,6 +129,9 @@ pub struct VerdictView {
     pub blockers: Vec<BlockerView>,
     /// Jobs that are served before it.
     pub ahead: Option<u32>,
+    /// By what its class is ordered inside its tenant, where that is not its age.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderView>,
     /// When the reason is over at the latest: the next try, or the end of a repair; `null` where time alone ends nothing.
     #[serde(default)]
     pub until_ms: Option<u64>,
@@ -136,6 +139,15 @@ pub struct VerdictView {
     pub policy_version: u32,
     /// The journal index it was judged at.
     pub basis: u64,
+}
+
+/// By what a job is ordered inside its tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderView {
+    /// `attained` or `learned`.
+    pub by: String,
+    /// GPU time that it was served so far, in GPU-seconds.
+    pub served_gpu_s: f64,
 }
 
 /// The answer in one word.

@@ -116,6 +116,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("there", chosen.iter().map(why_there).collect()),
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
+        ("order", verdict::order(&job.verdict).into_iter().collect()),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),

@@ -54,6 +54,7 @@ pub(crate) fn verdict(verdict: VerdictWord, reason: &str, text: &str) -> Verdict
         funnel: Vec::new(),
         blockers: Vec::new(),
         ahead: None,
+        order: None,
         until_ms: None,
         policy_version: 3,
         basis: 18_234,

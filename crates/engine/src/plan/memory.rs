@@ -12,7 +12,7 @@ use crate::plan::best::Worths;
 use crate::plan::lines::Pass;
 use crate::state::State;
 use crate::tree::Amounts;
-use crate::units::{KindId, PoolId, TenantId, Timestamp};
+use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
 
 /// What stood in the way, over all the pools that were tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +63,10 @@ enum Watch {
     Shares { fingerprint: u64 },
     /// The tenant's own.
     Share { tenant: TenantId, fingerprint: u64 },
+    /// Who joined the kind last.
+    Newest { kind: KindId, job: Option<JobId> },
+    /// It does not hold: it only wakes.
+    Never,
 }
 
 impl Refusal {
@@ -93,6 +97,31 @@ impl Refusal {
         Self { by, watches, policy, reservations, pools, prices, retry_at }
     }
 
+    /// A refusal that does not hold, whatever was known before; the planner is woken at that moment all the same.
+    pub(super) fn until(retry_at: Option<Timestamp>, known: Option<Self>) -> Self {
+        let watches = alloc::vec![Watch::Never];
+        let mut refusal = Self {
+            by: Obstacles::default(),
+            watches,
+            policy: 0,
+            reservations: 0,
+            pools: 0,
+            prices: None,
+            retry_at,
+        };
+        if let Some(known) = known {
+            refusal.add(known);
+        }
+        refusal
+    }
+
+    /// The same, as long as nobody joins the kind.
+    #[must_use]
+    pub(super) fn while_nobody_joins(mut self, state: &State, kind: KindId) -> Self {
+        self.watches.push(Watch::Newest { kind, job: newest(state, kind) });
+        self
+    }
+
     /// It was refused in other pools too.
     pub(super) fn add(&mut self, other: Self) {
         self.by.limits.extend(other.by.limits);
@@ -113,6 +142,8 @@ impl Refusal {
             Watch::Share { tenant, fingerprint: known } => {
                 shares.get(tenant.index()).is_some_and(|share| fingerprint(share) == known)
             }
+            Watch::Newest { kind, job } => newest(state, kind) == job,
+            Watch::Never => false,
         };
         let same_prices = self.prices.is_none_or(|version| version == state.demand.version());
         let same_world =
@@ -184,6 +215,10 @@ impl Memory {
             .collect();
         all_kinds(state).filter(|kind| promised.contains(kind) || !refused(kind)).collect()
     }
+}
+
+fn newest(state: &State, kind: KindId) -> Option<JobId> {
+    state.jobs.waiting().get(&kind)?.jobs.iter().map(|&(_, job)| job).max()
 }
 
 /// Every kind of which somebody wants something.

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod job;
+mod order;
 mod policy;
 mod quota;
 mod words;

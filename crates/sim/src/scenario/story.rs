@@ -109,8 +109,8 @@ impl Story {
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
                 Event::Promises(event) => Some(self.promise(event)),
-                Event::Demand(_) => None,
                 Event::Reservations(event) => self.reservation(event),
+                Event::Demand(_) | Event::Attained(_) => None,
             };
             self.lines.extend(sentence);
         }
@@ -138,6 +138,7 @@ impl Story {
             Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
             Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
             Reason::Reserved { start, .. } => format!("{token} until {}", span_text(start - self.start)),
+            Reason::LandingRoom { kept } => format!("{token} ({kept} kept)"),
             Reason::Running
             | Reason::Starting
             | Reason::Repairing
@@ -318,6 +319,7 @@ impl Story {
             Why::Preempt => "preempted by",
             Why::Move => "moved for",
             Why::Reservation => "its place is promised to",
+            Why::Order => "served for longer than",
         };
         let price = self.price(receipt);
         let name = &self.known(job).name;

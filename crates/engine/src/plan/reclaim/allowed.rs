@@ -21,6 +21,7 @@ impl Search<'_, '_, '_> {
         match right {
             Right::Above(_) => self.next_among(tree.roots(), right),
             Right::Lower => self.next_among(&[self.scope()], right),
+            Right::LongerServed => self.next_of(self.ask.key.tenant, right),
         }
     }
 
@@ -148,6 +149,9 @@ impl Search<'_, '_, '_> {
         if unit.promised && right.why() != Why::Guarantee {
             return false;
         }
+        if right == Right::LongerServed {
+            return self.gives_way_in_order(at);
+        }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
         if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
             self.ripens_at = earlier(self.ripens_at, when_ripe(self.draft, unit, right.why()));
@@ -165,6 +169,7 @@ impl Search<'_, '_, '_> {
                 lower && !comes_back
             }
             Right::Above(line) => self.is_borrowed(at, line),
+            Right::LongerServed => unreachable!("that was answered before"),
         };
         allowed && (standing.class != Class::Inference || self.inference_may_go(at.tenant))
     }

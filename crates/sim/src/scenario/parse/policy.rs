@@ -4,9 +4,10 @@ use wharf_engine::job::Class;
 use wharf_engine::policy::{Mode, Policy, Preemption, Within};
 
 use super::super::measure::span;
+use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 16] = [
+const OPTIONS: [&str; 17] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -23,6 +24,7 @@ const OPTIONS: [&str; 16] = [
     "domain NAME MODES",
     "tax mps|time-slicing|CLASS N",
     "reservations N",
+    "order CLASS age|attained|learned",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -81,6 +83,10 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         }
         "tax" => tax(words, policy)?,
         "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
+        "order" => {
+            let class = class(words)?;
+            order::read(words, &mut policy.orders.0[class])?;
+        }
         other => return Err(unknown("a policy has no", other, &OPTIONS)),
     }
     Ok(())
