@@ -195,3 +195,60 @@ pub fn run_time(gpu_ms: u64, parts: u64) -> Option<u64> {
     let exact = (u128::from(gpu_ms) * u128::from(GpuUnits::WHOLE.parts())).checked_div(u128::from(parts))?;
     Some(u64::try_from(exact).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{GpuAsk, Shape, Topology};
+    use crate::units::{Resources, TrustId};
+
+    fn spec(label: Option<&str>) -> Spec {
+        Spec {
+            name: String::from("job"),
+            tenant: TenantId(0),
+            class: Class::Batch,
+            priority: 0,
+            tasks: 1,
+            min: 1,
+            shape: Shape::of(GpuAsk::Whole(2), Resources::default()),
+            topology: Topology::default(),
+            preemptible: true,
+            trust: TrustId(0),
+            time_limit: None,
+            estimate: None,
+            checkpoint: None,
+            retries: 0,
+            labels: label.map(|value| (String::from("app"), String::from(value))).into_iter().collect(),
+            payload: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_label_tells_jobs_apart_once_enough_of_them_are_known() {
+        let rules = OrderRules { label: Some(String::from("app")), ..OrderRules::default() };
+        let mut attained = Attained { counting: true, ..Attained::default() };
+        for job in 0..20 {
+            attained.ended(JobId(job), &spec(Some("short")), Some(&rules), gpu_time(1000, 6000));
+        }
+        for job in 20..39 {
+            attained.ended(JobId(job), &spec(Some("long")), Some(&rules), gpu_time(100_000, 6000));
+        }
+        assert_eq!(attained.left(&spec(Some("short")), &rules, 0), Some(1000));
+        // 19 of 20: it goes by all of its size, of which half end after a second.
+        let all = attained.left(&spec(None), &rules, 0);
+        assert_eq!((attained.left(&spec(Some("long")), &rules, 0), all), (all, Some(1950)));
+        attained.ended(JobId(39), &spec(Some("long")), Some(&rules), gpu_time(100_000, 6000));
+        assert_eq!(attained.left(&spec(Some("long")), &rules, 0), Some(100_000));
+    }
+
+    #[test]
+    fn where_every_class_goes_by_age_nothing_is_kept() {
+        let mut attained = Attained::default();
+        attained.served(JobId(0), 5000);
+        attained.waits(JobId(0), Timestamp(7));
+        attained.ended(JobId(0), &spec(None), Some(&OrderRules::default()), 5000);
+        let mut events = Vec::new();
+        attained.snapshot(&mut events);
+        assert_eq!(events, []);
+    }
+}
