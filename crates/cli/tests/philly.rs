@@ -61,11 +61,13 @@ fn replay(dir: &Path, args: &[&str]) -> (Value, Vec<(String, f64)>) {
     let (code, out, error) = wharf(dir, &[&given, args].concat());
     assert_eq!((code, error.as_str()), (0, ""), "{args:?}");
     let mut rows = csv::Reader::from_path(dir.join("rows.csv")).unwrap();
-    let at = |name: &str, headers: &csv::StringRecord| headers.iter().position(|known| known == name).unwrap();
+    let at =
+        |name: &str, headers: &csv::StringRecord| headers.iter().position(|known| known == name).unwrap();
     let headers = rows.headers().unwrap().clone();
     let [id, submit, end] = ["job_id", "submit_s", "end_s"].map(|name| at(name, &headers));
     let seconds = |text: &str| text.parse::<f64>().unwrap();
-    let waited = |row: csv::StringRecord| (row[id].to_owned(), seconds(&row[end]) - seconds(&row[submit]) - 10.0);
+    let waited =
+        |row: csv::StringRecord| (row[id].to_owned(), seconds(&row[end]) - seconds(&row[submit]) - 10.0);
     let waits = rows.records().map(|row| waited(row.unwrap())).collect();
     (serde_json::from_str(&out).unwrap(), waits)
 }
@@ -109,7 +111,8 @@ fn the_head_of_the_queue_blocks_or_is_skipped() {
 #[test]
 fn a_gang_that_never_fits_its_partition_is_refused() {
     let dir = dir(GANG);
-    let args = ["--trace", "jobs.csv", "--format", "philly", "--gpus", "16", "--order", "static", "-o", "json"];
+    let args =
+        ["--trace", "jobs.csv", "--format", "philly", "--gpus", "16", "--order", "static", "-o", "json"];
     let (code, out, _) = wharf(dir.path(), &args);
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &report["refused"]["NeverFits"], &report["succeeded"]), (0, &1.into(), &2.into()));
