@@ -4,6 +4,7 @@
 //! the command that takes them.
 
 mod local;
+mod sim;
 
 use std::path::PathBuf;
 
@@ -13,8 +14,9 @@ use wharf_api::v1::{HistoryKind, JobState};
 
 pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
-    PlacementPolicy, PolicyArgs, PolicyCommand, SimArgs, UpArgs, VictimsArgs,
+    PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
 };
+pub(crate) use sim::{PhillyArgs, SimArgs, TraceFormat, TraceOrder};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\

@@ -351,6 +351,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let mut seeds = Vec::new();
         let tree = self.draft.tree;
         for tenant in self.by_rank(tree.roots()) {
+            if !self.rights.iter().any(|&right| self.might_give(tenant, right)) {
+                continue;
+            }
             let mut from = 0;
             while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
                 if seeds.len() == SEEDS_MAX {
@@ -358,7 +361,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                 }
                 from = unit.at + 1;
                 let by_any = |search: &mut Self| {
-                    search.rights.clone().into_iter().any(|right| search.may_take(unit, right))
+                    (0..search.rights.len()).any(|at| search.may_take(unit, search.rights[at]))
                 };
                 let may_take = if self.may_straddle { by_any(self) } else { self.right_to(unit).is_some() };
                 if may_take && self.is_useful(unit) {
@@ -385,8 +388,10 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
 
     /// By what right the unit may be taken so that nobody ends below their line.
     fn right_to(&mut self, unit: UnitRef) -> Option<Right> {
-        let rights = self.rights.clone();
-        rights.into_iter().find(|&right| self.may_take(unit, right) && !self.would_straddle(unit, right))
+        (0..self.rights.len()).find_map(|at| {
+            let right = self.rights[at];
+            (self.may_take(unit, right) && !self.would_straddle(unit, right)).then_some(right)
+        })
     }
 
     /// By what right it may be taken if somebody may be carried below. Whom a guarantee takes from first is no line
@@ -557,7 +562,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
 
     /// Whom what was taken leaves below its line, and by how much.
     fn shortfall(&self, tenant: TenantId, line: Line) -> Option<Straddle> {
-        self.path(tenant).into_iter().find_map(|tenant| {
+        self.path(tenant).find_map(|tenant| {
             self.meters.iter().find_map(|&meter| match lines::line(self.draft, tenant, meter, line) {
                 Amount::Unlimited => None,
                 Amount::Of(line) => {
