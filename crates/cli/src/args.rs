@@ -34,6 +34,7 @@ Jobs
   explain    Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
   cancel     Take a job back
   evict      Ask a job to save its work, leave and wait again
+  extend     Let a job run longer than its time limit
 
 Fleet
   top        Watch the whole fleet on one screen
@@ -88,6 +89,8 @@ pub(crate) enum Command {
     Cancel(JobNameArgs),
     /// Ask a job to save its work, leave and wait again
     Evict(JobNameArgs),
+    /// Let a job run longer than its time limit
+    Extend(ExtendArgs),
     /// List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
     Get(GetArgs),
     /// Watch the whole fleet on one screen
@@ -116,6 +119,7 @@ impl Command {
             Self::Plan(args) => args.output,
             Self::Explain(args) => args.output,
             Self::Cancel(args) | Self::Evict(args) => args.output,
+            Self::Extend(args) => args.output,
             Self::Cordon(args) | Self::Uncordon(args) => args.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
             Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Completions(_) => Format::Text,
@@ -270,6 +274,30 @@ pub(crate) struct JobNameArgs {
     /// job/NAME, NAME, TENANT/NAME or uid
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// `wharf extend`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A limit counts all attempts of a job together. It can be extended while the job lives, up to what the policy allows
+for its class (limit_max in queue.yaml).
+
+Examples:
+  wharf extend lab/nlp/llama-70b --limit 6h      six hours in all
+  wharf extend job/hello --by 2h                 two hours more than now")]
+pub(crate) struct ExtendArgs {
+    /// job/NAME, NAME, TENANT/NAME or uid
+    #[arg(value_name = "JOB")]
+    pub(crate) job: String,
+    /// How long it may run in all
+    #[arg(long, value_name = "SPAN", required_unless_present = "by", conflicts_with = "by")]
+    pub(crate) limit: Option<String>,
+    /// How much longer than now
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) by: Option<String>,
     /// How the answer is written
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Format,

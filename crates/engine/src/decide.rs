@@ -1,6 +1,7 @@
 //! What should happen. Reads only, so it may refuse freely; nothing changes until the events are applied.
 
 mod conclude;
+mod limits;
 mod observe;
 mod promises;
 mod submit;
@@ -44,6 +45,7 @@ impl State {
             Input::Submit(submission) => submit::submit(self, submission, now),
             Input::Cancel { job } => self.cancel(*job, now),
             Input::Evict { job, by } => self.evict(*job, by, now),
+            Input::Extend { job, to } => limits::extend(self, *job, *to, now),
             Input::Cordon { node, on } => self.cordon(node, *on),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
@@ -179,10 +181,15 @@ impl State {
     /// Who was asked to save its work and has had its time is told to stop; a gang that was not repaired or did
     /// not start in time lets go.
     fn deadlines_passed(&self, now: Timestamp) -> Vec<Event> {
+        let mut events = limits::due(self, now);
+        // Who ends by its own limit has nothing else to do.
+        let ending: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
         let due = self.ledger.deadlines().iter().take_while(|&&(deadline, _)| deadline <= now);
-        let mut events: Vec<Event> = due.flat_map(|&(_, job)| self.time_is_up(job, now)).collect();
+        let due = due.filter(|(_, job)| !ending.contains(job));
+        events.extend(due.flat_map(|&(_, job)| self.time_is_up(job, now)));
         let start_within = self.tenants.policy().gangs.start_within;
         let stuck = self.ledger.bound().iter().take_while(|&&(at, _)| at + start_within <= now);
+        let stuck = stuck.filter(|(_, job)| !ending.contains(job));
         events.extend(stuck.flat_map(|&(_, job)| self.let_go_of_stuck(job, now)));
         events
     }

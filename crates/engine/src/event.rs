@@ -193,6 +193,15 @@ pub enum JobsEvent {
         /// When.
         at: Timestamp,
     },
+    /// It may run longer than it was submitted for.
+    Extended {
+        /// Which.
+        job: JobId,
+        /// All of its attempts together, from now on.
+        limit: Millis,
+        /// When.
+        at: Timestamp,
+    },
     /// It is over and leaves the state.
     Ended {
         /// Which.
@@ -241,6 +250,9 @@ pub struct Past {
     /// When and for whom the rules took it of late, guarantees apart: what budgets count.
     #[serde(default, skip_serializing_if = "is_default")]
     pub evicted: Vec<(Timestamp, JobId)>,
+    /// The longest it may run, where that was extended.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub extended: Option<Millis>,
 }
 
 /// What follows when a leaving job has let go.
@@ -277,6 +289,9 @@ pub enum Outcome {
     Failed,
     /// Its owner cancelled it.
     Cancelled,
+    /// It ran as long as it may.
+    #[serde(rename = "time_limit")]
+    TimedOut,
 }
 
 /// What happens to what is held.
@@ -445,6 +460,8 @@ pub enum Asker {
         /// Who benefits.
         beneficiary: JobId,
     },
+    /// The clock: it has run as long as it may.
+    Limit,
 }
 
 /// By which rule something has to leave.
@@ -653,6 +670,9 @@ pub struct Holding {
     /// The number that the next task gets; 0 where only the first tasks were started.
     #[serde(default, skip_serializing_if = "is_default")]
     pub next_task: u32,
+    /// Since when the attempt runs, where the task that ran first is not among the tasks any more.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub first_since: Option<Timestamp>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chosen: Option<Chosen>,

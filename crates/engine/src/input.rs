@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Slice;
-use crate::job::{GpuAsk, Spec, Topology};
+use crate::job::{Class, GpuAsk, Spec, Topology};
 use crate::need::Refused;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
-use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
+use crate::units::{GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 use crate::verdict::Shortfall;
 
 /// Something that may change the state.
@@ -32,6 +32,13 @@ pub enum Input {
         /// On whose behalf, for the receipt.
         by: String,
     },
+    /// The owner wants it to run longer than it was submitted for.
+    Extend {
+        /// Which job.
+        job: JobId,
+        /// How long.
+        to: Extension,
+    },
     /// Nothing new is placed on the node; what runs there goes on.
     Cordon {
         /// Name of the node.
@@ -49,6 +56,15 @@ pub enum Input {
     Prices(Prices),
     /// Time passed.
     Tick,
+}
+
+/// How long a job is to run, all of its attempts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// So long in all.
+    To(Millis),
+    /// So much longer than it may now.
+    By(Millis),
 }
 
 /// A job with its identity; names still stand where ids will.
@@ -291,6 +307,26 @@ pub enum Rejection {
     NotRunning,
     /// Its spec says that it may not be evicted.
     NotPreemptible,
+    /// The policy lets no job of its class run that long.
+    LimitAboveMax {
+        /// Its class.
+        class: Class,
+        /// What was asked for.
+        given: Millis,
+        /// The longest.
+        max: Millis,
+    },
+    /// It has no time limit that could be extended.
+    NoTimeLimit,
+    /// It may run that long already.
+    LimitNotLonger {
+        /// What was asked for.
+        given: Millis,
+        /// How long it may run now.
+        limit: Millis,
+    },
+    /// It is on its way out for good.
+    Ending,
     /// No such node.
     NoSuchNode {
         /// What was given.

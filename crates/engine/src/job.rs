@@ -44,6 +44,15 @@ impl Class {
             Self::Batch => "batch",
         }
     }
+
+    /// Its place in [`Class::ALL`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::Inference => 0,
+            Self::Interactive => 1,
+            Self::Batch => 2,
+        }
+    }
 }
 
 /// The GPU part of a shape.

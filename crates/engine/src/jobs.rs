@@ -27,6 +27,8 @@ pub struct Jobs {
     next_kind: u32,
     waiting_len: u32,
     backing_off: BTreeSet<(Timestamp, JobId)>,
+    /// Jobs that run under a time limit, by the moment at which something is due because of it.
+    wrapping_up: BTreeSet<(Timestamp, JobId)>,
     /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
     ended: BTreeMap<Uid, Timestamp>,
     ended_by_time: BTreeSet<(Timestamp, Uid)>,
@@ -50,6 +52,20 @@ pub struct Job {
     pub past: Past,
     /// What it lacks while it runs.
     pub more: Option<More>,
+    /// When its time limit asks something of it, while it runs: to save its work, or to stop.
+    pub wrap_up_at: Option<Timestamp>,
+}
+
+impl Job {
+    /// The longest that all of its attempts together may run.
+    pub fn time_limit(&self) -> Option<Millis> {
+        self.past.extended.or(self.spec.time_limit)
+    }
+
+    /// What earlier attempts left of that.
+    pub fn time_left(&self) -> Option<Millis> {
+        self.time_limit().map(|limit| Millis(limit.0.saturating_sub(self.past.ran_ms)))
+    }
 }
 
 /// What a job that runs lacks: the rest of its minimum after a loss, or one more task of an elastic gang.
@@ -217,6 +233,11 @@ impl Jobs {
         self.backing_off.range(later..).next().map(|&(at, _)| at)
     }
 
+    /// Jobs that run under a time limit, by the moment at which something is due because of it.
+    pub fn wrapping_up(&self) -> &BTreeSet<(Timestamp, JobId)> {
+        &self.wrapping_up
+    }
+
     pub(crate) fn apply(&mut self, event: &JobsEvent) {
         match event {
             JobsEvent::Queued { job, uid, spec, at } => self.queue(*job, *uid, spec, *at),
@@ -227,6 +248,7 @@ impl Jobs {
             }
             JobsEvent::Stays { job, at: _ } => self.live_mut(*job).phase = Phase::Active,
             JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
+            JobsEvent::Extended { job, limit, at: _ } => self.live_mut(*job).past.extended = Some(*limit),
             JobsEvent::Ended { job, outcome: _, at } => self.end(*job, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
             JobsEvent::Carried { next_job } => self.next = *next_job,
@@ -286,6 +308,15 @@ impl Jobs {
         }
     }
 
+    /// When its time limit asks something of it.
+    pub(crate) fn set_wrap_up(&mut self, id: JobId, at: Option<Timestamp>) {
+        let before = core::mem::replace(&mut self.live_mut(id).wrap_up_at, at);
+        if before != at {
+            before.map(|before| self.wrapping_up.remove(&(before, id)));
+            at.map(|at| self.wrapping_up.insert((at, id)));
+        }
+    }
+
     /// The ledger gave it places.
     pub(crate) fn started(&mut self, job: JobId, attempt: u32, at: Timestamp) {
         self.stop_waiting(job);
@@ -315,7 +346,8 @@ impl Jobs {
         self.by_name.insert((spec.tenant, spec.name.clone()), id);
         let phase = Phase::Waiting;
         let (not_before, past) = (Timestamp(0), Past::default());
-        let job = Job { uid, spec: spec.clone(), submitted_at: at, phase, not_before, past, more: None };
+        let spec = spec.clone();
+        let job = Job { uid, spec, submitted_at: at, phase, not_before, past, more: None, wrap_up_at: None };
         self.live.insert(id, job);
         self.start_waiting(id);
     }

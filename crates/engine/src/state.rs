@@ -113,7 +113,12 @@ impl State {
                 self.ledger.forget(*job);
                 self.ledger.set_want(*job, None);
                 self.jobs.set_more(*job, None);
+                self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
+            }
+            JobsEvent::Extended { job, .. } => {
+                self.jobs.apply(event);
+                self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
                 // What was promised to it as it was; a job that is moved is promised its new places afterwards.
@@ -165,8 +170,11 @@ impl State {
                 self.ledger.apply(event);
                 self.changed(*job);
             }
-            LedgerEvent::Running { .. }
-            | LedgerEvent::Acked { .. }
+            LedgerEvent::Running { job, .. } => {
+                self.ledger.apply(event);
+                self.refresh_limit(*job);
+            }
+            LedgerEvent::Acked { .. }
             | LedgerEvent::AskFailed { .. }
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
@@ -221,6 +229,12 @@ impl State {
         let (want, more) = (self.want(id, job), self.more(id, job));
         self.ledger.set_want(id, want);
         self.jobs.set_more(id, more);
+        self.refresh_limit(id);
+    }
+
+    /// When the time limit of a job asks something of it is worked out again.
+    fn refresh_limit(&mut self, id: JobId) {
+        self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }
 
     fn want(&self, id: JobId, job: &Job) -> Option<Want> {
@@ -259,7 +273,8 @@ impl State {
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
         let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
-        let later = [asked, stuck, self.jobs.next_start_allowed(now)].into_iter().flatten();
+        let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
+        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now)].into_iter().flatten();
         later.filter(|&at| at > now).min()
     }
 

@@ -69,6 +69,29 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
                 .hint("cancel it instead, if it is yours")
         }
+        Rejection::LimitAboveMax { class, given, max } => Problem::new(
+            Code::LimitAboveMax,
+            format!(
+                "a limit of {} is longer than the {} that the policy lets {} jobs run",
+                text::span(*given),
+                text::span(*max),
+                class.word()
+            ),
+        )
+        .hint("ask for less, save the work and submit the rest as a job of its own, or have limit_max raised (queue.yaml)"),
+        Rejection::NoTimeLimit => {
+            Problem::new(Code::NoTimeLimit, "the job has no time limit; nothing ends it but itself")
+                .hint("nothing is needed; a limit is given when a job is submitted (time.limit)")
+        }
+        Rejection::LimitNotLonger { given, limit } => Problem::new(
+            Code::LimitNotLonger,
+            format!("it may run {} already; {} is not longer", text::span(*limit), text::span(*given)),
+        )
+        .hint("give a longer limit, or --by how much longer; to end it sooner, cancel it"),
+        Rejection::Ending => {
+            Problem::new(Code::JobEnding, "the job is being stopped, or its places were given to others")
+                .hint("submit it again; it resumes at what it saved")
+        }
         Rejection::NoSuchNode { name } => {
             Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
         }

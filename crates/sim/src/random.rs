@@ -13,7 +13,7 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
-use wharf_engine::input::Input;
+use wharf_engine::input::{Extension, Input};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
@@ -170,7 +170,11 @@ impl Run {
             0..40 => self.submit(),
             70..76 => self.on_a_job(|job| Input::Cancel { job }),
             76..82 => self.on_a_job(|job| Input::Evict { job, by: "the simulator".to_owned() }),
-            82..88 => self.cordon(),
+            82..84 => {
+                let by = Millis::from_secs(self.rng.random_range(1..300));
+                self.on_a_job(|job| Input::Extend { job, to: Extension::By(by) });
+            }
+            84..88 => self.cordon(),
             88..90 => self.change_policy(),
             90..95 if self.faults_on => self.node_fault(),
             95..97 if self.faults_on => self.arm_crash(),

@@ -17,7 +17,7 @@ use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
     DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent,
 };
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Mode, Policy, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
@@ -49,7 +49,8 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices")];
+const JOURNALS: &[(u16, &str)] =
+    &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices"), (1, "journal-v1-time")];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
@@ -105,6 +106,7 @@ const KINDS: &[&str] = &[
     "Released",
     "Priced",
     "DemandCarried",
+    "Extended",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -148,6 +150,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Promises(PromisesEvent::Released { .. }) => "Released",
         Event::Demand(DemandEvent::Priced { .. }) => "Priced",
         Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
+        Event::Jobs(JobsEvent::Extended { .. }) => "Extended",
     }
 }
 
@@ -155,6 +158,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}"), story);
     write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
     write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
+    write_story(&format!("journal-v{VERSION}-time"), story_of_time);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -208,6 +212,50 @@ fn story_of_the_rules() -> Vec<Event> {
     play(&[], 5);
     world.with(|fleet| fleet.heal_node("n1"));
     play(&[], 30);
+    let mut events = Vec::new();
+    disk.read(0, &mut |_, record| {
+        events.push(codec::decode(&record, "story")?);
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// Jobs that run into their limits, one by a default of the policy; one is extended in time, one after it was asked.
+fn story_of_time() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(80, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        let live = leader.state().jobs.iter();
+        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":20000}"#;
+    let limited = |uid, name: &str, limit_s: Option<u64>| {
+        let Input::Submit(mut job) = rules_job(uid, name, "org/b", (1, 1), forever) else {
+            unreachable!("a job is submitted")
+        };
+        job.spec.time_limit = limit_s.map(Millis::from_secs);
+        Input::Submit(job)
+    };
+    let mut policy = rules_policy();
+    policy.limits.max = [None, None, Some(Millis::from_secs(3600))];
+    policy.limits.default = [None, None, Some(Millis::from_secs(100))];
+    play(&[Input::ApplyPolicy(policy)], 1);
+    let jobs = play(
+        &[limited(1, "plain", None), limited(2, "longer", Some(200)), limited(3, "asked", Some(200))],
+        150,
+    );
+    play(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
+    play(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
+    play(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
     let mut events = Vec::new();
     disk.read(0, &mut |_, record| {
         events.push(codec::decode(&record, "story")?);

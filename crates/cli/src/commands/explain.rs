@@ -105,6 +105,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("there", chosen.iter().map(why_there).collect()),
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
+        ("limit", limit(job, now).into_iter().collect()),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),
@@ -216,6 +217,18 @@ fn past(job: &JobView, now: Option<u64>) -> String {
     let counts = [(job.attempts, "attempt"), (job.evictions, "eviction"), (job.failures, "failure")];
     let counts = counts.map(|(count, what)| counted(u64::from(count), what)).join(", ");
     format!("{submitted}, {started}{running}; {counts}")
+}
+
+/// `6h in all, 2h of them in earlier attempts; up in 40m`
+fn limit(job: &JobView, now: Option<u64>) -> Option<String> {
+    let all = span(job.time_limit_ms?);
+    let used = match job.ran_ms {
+        0 => String::new(),
+        ran => format!(", {} of them in earlier attempts", span(ran)),
+    };
+    let left = job.limit_at_ms.zip(now).map(|(at, now)| span(at.saturating_sub(now)));
+    let left = left.map(|left| format!("; up in {left}")).unwrap_or_default();
+    Some(format!("{all} in all{used}{left}"))
 }
 
 fn next(explanation: &Explanation, paint: Paint) -> String {

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::limits;
 use crate::event::{Event, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
 use crate::holding::Presence;
 use crate::input::Exit;
@@ -91,7 +92,9 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
     let next = match job.phase {
         Phase::Waiting => return,
         // Who was to leave and finished its work first has finished.
-        Phase::Leaving(Next::Requeue(_)) if finished => Next::End(Outcome::Succeeded),
+        Phase::Leaving(Next::Requeue(_) | Next::End(Outcome::TimedOut)) if finished => {
+            Next::End(Outcome::Succeeded)
+        }
         Phase::Leaving(next) => next,
         Phase::Active => {
             let failed = holding.exits(Exit::Failed) > 0;
@@ -155,6 +158,10 @@ fn finish(state: &State, id: JobId, job: &Job, holding: &Holding, next: Next, no
     let policy = state.tenants.policy();
     let ran = holding.tasks.iter().any(|task| task.since.is_some());
     Event::Jobs(match next {
+        // Without time left it would wait for a start that it cannot use.
+        Next::Requeue(_) if limits::is_used_up(job, holding.ran(now)) => {
+            JobsEvent::Ended { job: id, outcome: Outcome::TimedOut, at: holding.ended_at(now) }
+        }
         Next::End(outcome) => JobsEvent::Ended { job: id, outcome, at: holding.ended_at(now) },
         Next::Requeue(RequeueWhy::TaskFailed) => {
             let wait = policy.backoff(job.past.failures + 1);

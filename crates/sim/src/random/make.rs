@@ -139,7 +139,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
         preemptible: rng.random_ratio(4, 5),
         trust: TrustId(0),
-        time_limit: None,
+        time_limit: rng.random_ratio(1, 4).then(|| Millis::from_secs(rng.random_range(5..900))),
         estimate: None,
         checkpoint,
         retries: rng.random_range(0..3),

@@ -202,6 +202,9 @@ impl Story {
                 self.known(job).next = None;
                 None
             }
+            JobsEvent::Extended { job, limit, .. } => {
+                Some(format!("{} may run {} in all", self.known(job).name, span_text(limit)))
+            }
             JobsEvent::Requeued { job, .. } => {
                 let known = self.known(job);
                 let why = match known.next {
@@ -222,6 +225,7 @@ impl Story {
                     Outcome::Succeeded => "succeeded",
                     Outcome::Failed => "failed",
                     Outcome::Cancelled => "cancelled",
+                    Outcome::TimedOut => "its time limit is up",
                 };
                 let ran = ran.filter(|ran| ran.0 > 0);
                 let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
@@ -247,6 +251,7 @@ impl Story {
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
                     Asker::Rules { .. } => "asked to save its work".to_owned(),
+                    Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
                 Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
             }
@@ -472,6 +477,10 @@ pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NoSuchNode { name } => format!("NoSuchNode {name}"),
         Rejection::NoSuchJob => "NoSuchJob".to_owned(),
         Rejection::NotRunning => "NotRunning".to_owned(),
+        Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),
+        Rejection::NoTimeLimit => "NoTimeLimit".to_owned(),
+        Rejection::LimitNotLonger { limit, .. } => format!("LimitNotLonger than {}", span_text(*limit)),
+        Rejection::Ending => "Ending".to_owned(),
         Rejection::NotPreemptible => "NotPreemptible".to_owned(),
         Rejection::Gap { .. } => "Gap".to_owned(),
         Rejection::Stale => "Stale".to_owned(),
