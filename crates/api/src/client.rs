@@ -12,8 +12,8 @@ use ureq::{Agent, Body};
 use crate::file::job::JobFile;
 use crate::v1::{
     Answer, EvictionList, EvictionReply, Explanation, ExtendRequest, GpuList, HistoryKind, HistoryList,
-    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, StrandedList, Submitted,
-    Summary, TenantList,
+    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ScaleRequest,
+    StrandedList, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -157,6 +157,13 @@ impl Client {
     pub fn extend(&self, job: &str, request: &ExtendRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(request).expect("two strings are always a document");
         let request = self.agent.post(self.job_url(job, "/extend"));
+        self.read(request.content_type("application/json").send(body.as_str()))
+    }
+
+    /// Wants another number of replicas of a service.
+    pub fn scale(&self, job: &str, request: ScaleRequest) -> Result<JobReply, ClientError> {
+        let body = serde_json::to_string(&request).expect("a number is always a document");
+        let request = self.agent.post(self.job_url(job, "/scale"));
         self.read(request.content_type("application/json").send(body.as_str()))
     }
 

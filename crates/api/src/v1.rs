@@ -22,8 +22,8 @@ pub use eviction::{
 pub use fleet::{GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply, NodeView};
 pub use job::{
     BlockerView, ChosenView, Explanation, ExtendRequest, FunnelStage, JobList, JobReply, JobState, JobView,
-    LeavingStep, LeavingView, PlacementView, PlanView, PromiseView, SliceView, Submitted, TaskUseView,
-    VerdictView, VerdictWord,
+    LeavingStep, LeavingView, PlacementView, PlanView, PromiseView, ScaleRequest, SliceView, Submitted,
+    TaskUseView, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};

@@ -81,6 +81,15 @@ pub enum Receipt {
         /// Before that.
         before_ms: Option<u64>,
     },
+    /// Another number of replicas of a service is wanted.
+    Scaled {
+        /// Identity, in hexadecimal.
+        uid: String,
+        /// So many.
+        replicas: u32,
+        /// Before that.
+        before: u32,
+    },
     /// A job waits again.
     Requeued {
         /// Identity, in hexadecimal.
@@ -101,6 +110,7 @@ impl EvictionReceipt {
                 Receipt::Placed { .. }
                 | Receipt::Asked { .. }
                 | Receipt::Extended { .. }
+                | Receipt::Scaled { .. }
                 | Receipt::Requeued { .. },
             )
             | Err(_) => None,
@@ -131,6 +141,7 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
                 Asker::Lever { who } => who.clone(),
                 Asker::Rules { why, .. } => why.word().to_owned(),
                 Asker::Limit => "time_limit".to_owned(),
+                Asker::Scale => "scale".to_owned(),
             };
             (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
         }
@@ -142,6 +153,11 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
             let known = state.jobs.get(*job)?;
             let before_ms = known.time_limit().map(|limit| limit.0);
             let body = Receipt::Extended { uid: uid(known), limit_ms: limit.0, before_ms };
+            (*job, HistoryKind::Receipt, json(&body))
+        }
+        Event::Jobs(JobsEvent::Scaled { job, tasks, .. }) => {
+            let known = state.jobs.get(*job)?;
+            let body = Receipt::Scaled { uid: uid(known), replicas: *tasks, before: known.spec.tasks };
             (*job, HistoryKind::Receipt, json(&body))
         }
         Event::Jobs(JobsEvent::Requeued { job, at, .. }) => {

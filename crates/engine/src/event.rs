@@ -202,6 +202,22 @@ pub enum JobsEvent {
         /// When.
         at: Timestamp,
     },
+    /// Another number of replicas of a service is wanted.
+    Scaled {
+        /// Which.
+        job: JobId,
+        /// So many.
+        tasks: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// A replica of a service failed soon after its start; the others go on.
+    ReplicaFailed {
+        /// Which.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
     /// It is over and leaves the state.
     Ended {
         /// Which.
@@ -462,6 +478,8 @@ pub enum Asker {
     },
     /// The clock: it has run as long as it may.
     Limit,
+    /// Its owner, who wants fewer replicas.
+    Scale,
 }
 
 /// By which rule something has to leave.

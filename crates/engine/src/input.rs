@@ -39,6 +39,13 @@ pub enum Input {
         /// How long.
         to: Extension,
     },
+    /// The owner wants another number of replicas of a service.
+    Scale {
+        /// Which job.
+        job: JobId,
+        /// So many.
+        tasks: u32,
+    },
     /// Nothing new is placed on the node; what runs there goes on.
     Cordon {
         /// Name of the node.
@@ -327,6 +334,17 @@ pub enum Rejection {
     },
     /// It is on its way out for good.
     Ending,
+    /// Its number of tasks does not change.
+    NotAService,
+    /// A service has at least and at most so many replicas.
+    ReplicasOutOfRange {
+        /// What was asked for.
+        given: u32,
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
     /// No such node.
     NoSuchNode {
         /// What was given.
@@ -380,6 +398,15 @@ pub enum SpecFault {
     IslandNeedsGpus {
         /// What was asked.
         topology: Topology,
+    },
+    /// Only inference jobs are services.
+    ServiceClass,
+    /// A service wants at most as many replicas as it may have.
+    ServiceMax {
+        /// How many it wants.
+        replicas: u32,
+        /// The most.
+        max: u32,
     },
     /// It asks for nothing at all.
     Empty,

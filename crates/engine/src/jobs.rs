@@ -27,6 +27,7 @@ pub struct Jobs {
     next_kind: u32,
     waiting_len: u32,
     backing_off: BTreeSet<(Timestamp, JobId)>,
+    services: BTreeSet<JobId>,
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
     wrapping_up: BTreeSet<(Timestamp, JobId)>,
     /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
@@ -115,6 +116,8 @@ pub struct KindKey {
     pub preemptible: bool,
     /// Its trust domain.
     pub trust: TrustId,
+    /// Whether its tasks up to the wanted number are no surplus.
+    pub service: bool,
     /// How long it needs to save its work when asked.
     pub grace: Millis,
 }
@@ -135,6 +138,7 @@ impl KindKey {
             trust,
             time_limit: _,
             estimate: _,
+            service,
             checkpoint,
             retries: _,
             labels: _,
@@ -150,6 +154,7 @@ impl KindKey {
             topology: *topology,
             preemptible: *preemptible,
             trust: *trust,
+            service: service.is_some(),
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
         }
     }
@@ -233,6 +238,11 @@ impl Jobs {
         self.backing_off.range(later..).next().map(|&(at, _)| at)
     }
 
+    /// Jobs whose wanted number changes.
+    pub fn services(&self) -> &BTreeSet<JobId> {
+        &self.services
+    }
+
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
     pub fn wrapping_up(&self) -> &BTreeSet<(Timestamp, JobId)> {
         &self.wrapping_up
@@ -249,6 +259,8 @@ impl Jobs {
             JobsEvent::Stays { job, at: _ } => self.live_mut(*job).phase = Phase::Active,
             JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
             JobsEvent::Extended { job, limit, at: _ } => self.live_mut(*job).past.extended = Some(*limit),
+            JobsEvent::Scaled { job, tasks, at: _ } => self.live_mut(*job).spec.tasks = *tasks,
+            JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
             JobsEvent::Ended { job, outcome: _, at } => self.end(*job, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
             JobsEvent::Carried { next_job } => self.next = *next_job,
@@ -272,8 +284,13 @@ impl Jobs {
 
     /// They no longer are: it waits as before.
     pub(crate) fn no_longer_aside(&mut self, job: JobId) {
-        if self.live_mut(job).phase == Phase::Waiting {
+        let live = self.live_mut(job);
+        let (phase, not_before) = (live.phase, live.not_before);
+        if phase == Phase::Waiting {
             self.start_waiting(job);
+            if not_before.0 > 0 {
+                self.backing_off.insert((not_before, job));
+            }
         }
     }
 
@@ -348,6 +365,9 @@ impl Jobs {
         let (not_before, past) = (Timestamp(0), Past::default());
         let spec = spec.clone();
         let job = Job { uid, spec, submitted_at: at, phase, not_before, past, more: None, wrap_up_at: None };
+        if job.spec.service.is_some() {
+            self.services.insert(id);
+        }
         self.live.insert(id, job);
         self.start_waiting(id);
     }
@@ -387,6 +407,7 @@ impl Jobs {
         }
         let job = self.live.remove(&id).expect("a job ends once");
         self.by_uid.remove(&job.uid);
+        self.services.remove(&id);
         self.note_ended(job.uid, at);
         self.by_name.remove(&(job.spec.tenant, job.spec.name));
     }

@@ -116,6 +116,8 @@ impl State {
                 self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
             }
+            JobsEvent::Scaled { job, .. } => self.scale(*job, event),
+            JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
             JobsEvent::Extended { job, .. } => {
                 self.jobs.apply(event);
                 self.refresh_limit(*job);
@@ -134,6 +136,20 @@ impl State {
                 self.jobs.apply(event);
             }
         }
+    }
+
+    /// Another number of tasks makes it another kind: it leaves the lists of the old one first.
+    fn scale(&mut self, job: JobId, event: &JobsEvent) {
+        let aside = self.promises.of(job).is_some();
+        self.jobs.set_more(job, None);
+        if !aside {
+            self.jobs.set_aside(job);
+        }
+        self.jobs.apply(event);
+        if !aside {
+            self.jobs.no_longer_aside(job);
+        }
+        self.changed(job);
     }
 
     fn apply_ledger(&mut self, event: &LedgerEvent) {

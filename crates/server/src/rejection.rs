@@ -88,6 +88,15 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             format!("it may run {} already; {} is not longer", text::span(*limit), text::span(*given)),
         )
         .hint("give a longer limit, or --by how much longer; to end it sooner, cancel it"),
+        Rejection::NotAService => {
+            Problem::new(Code::NotAService, "the job is no service: its number of tasks does not change")
+                .hint("submit it with service: {min: 2, max: 8}")
+        }
+        Rejection::ReplicasOutOfRange { given, min, max } => Problem::new(
+            Code::ReplicasOutOfRange,
+            format!("{given} replicas are not between the {min} and {max} that the service was submitted with"),
+        )
+        .hint(format!("ask for {min} to {max}; to end the service, cancel it")),
         Rejection::Ending => {
             Problem::new(Code::JobEnding, "the job is being stopped, or its places were given to others")
                 .hint("submit it again; it resumes at what it saved")
@@ -122,6 +131,10 @@ fn spec_fault(fault: SpecFault) -> String {
             format!("any_of: {given} alternatives are more than {max}")
         }
         SpecFault::IslandNeedsGpus { .. } => "topology.task: island needs whole GPUs".to_owned(),
+        SpecFault::ServiceClass => "service: only jobs of class inference are services".to_owned(),
+        SpecFault::ServiceMax { replicas, max } => {
+            format!("service.replicas: {replicas} is more than the {max} that it may have")
+        }
         SpecFault::Empty => "it asks for nothing: give gpus, cpu or memory".to_owned(),
     }
 }

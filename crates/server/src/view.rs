@@ -45,6 +45,7 @@ impl<'a> Verdicts<'a> {
             priority: job.spec.priority,
             tasks: job.spec.tasks,
             min: job.spec.min,
+            replicas_max: job.spec.service.map(|service| service.max),
             gpus_per_task: gpus(job.spec.shape.gpus.units()),
             state: job_state(job, holding),
             verdict,

@@ -174,7 +174,11 @@ impl Run {
                 let by = Millis::from_secs(self.rng.random_range(1..300));
                 self.on_a_job(|job| Input::Extend { job, to: Extension::By(by) });
             }
-            84..88 => self.cordon(),
+            84..86 => {
+                let tasks = self.rng.random_range(1..7);
+                self.on_a_job(|job| Input::Scale { job, tasks });
+            }
+            86..88 => self.cordon(),
             88..90 => self.change_policy(),
             90..95 if self.faults_on => self.node_fault(),
             95..97 if self.faults_on => self.arm_crash(),

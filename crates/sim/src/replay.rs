@@ -286,6 +286,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
         trust: TrustId(0),
         time_limit: job.limit,
         estimate: job.estimate,
+        service: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

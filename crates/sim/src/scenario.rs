@@ -89,6 +89,7 @@ enum Ask {
     Cancel { job: String },
     Evict { job: String, by: String },
     Extend { job: String, to: Extension },
+    Scale { job: String, tasks: u32 },
     Cordon { node: String, on: bool },
     Quota(Box<Policy>),
 }

@@ -18,7 +18,7 @@ use wharf_engine::event::{
     DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent,
 };
 use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Mode, Policy, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
@@ -49,8 +49,13 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] =
-    &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices"), (1, "journal-v1-time")];
+const JOURNALS: &[(u16, &str)] = &[
+    (1, "journal-v1"),
+    (1, "journal-v1-rules"),
+    (1, "journal-v1-devices"),
+    (1, "journal-v1-time"),
+    (1, "journal-v1-services"),
+];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
@@ -107,6 +112,8 @@ const KINDS: &[&str] = &[
     "Priced",
     "DemandCarried",
     "Extended",
+    "Scaled",
+    "ReplicaFailed",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -151,6 +158,8 @@ fn kind(event: &Event) -> &'static str {
         Event::Demand(DemandEvent::Priced { .. }) => "Priced",
         Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
         Event::Jobs(JobsEvent::Extended { .. }) => "Extended",
+        Event::Jobs(JobsEvent::Scaled { .. }) => "Scaled",
+        Event::Jobs(JobsEvent::ReplicaFailed { .. }) => "ReplicaFailed",
     }
 }
 
@@ -159,6 +168,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
     write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
     write_story(&format!("journal-v{VERSION}-time"), story_of_time);
+    write_story(&format!("journal-v{VERSION}-services"), story_of_services);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -256,6 +266,51 @@ fn story_of_time() -> Vec<Event> {
     play(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
     play(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
     play(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
+    let mut events = Vec::new();
+    disk.read(0, &mut |_, record| {
+        events.push(codec::decode(&record, "story")?);
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// A service grows, takes from a borrower, shrinks, and loses a replica; replicas of another fail.
+fn story_of_services() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(81, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        let live = leader.state().jobs.iter();
+        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let service = |uid, name: &str, payload: &str| {
+        let Input::Submit(mut job) = rules_job(uid, name, "org/a", (1, 1), payload) else {
+            unreachable!("a job is submitted")
+        };
+        job.spec.class = Class::Inference;
+        job.spec.service = Some(Service { max: 4, replicas: 1 });
+        Input::Submit(job)
+    };
+    play(&[Input::ApplyPolicy(rules_policy())], 1);
+    let jobs = play(&[service(1, "serves", forever)], 5);
+    play(&[rules_job(2, "borrows", "org/b", (7, 1), forever)], 60);
+    play(&[Input::Scale { job: jobs["serves"], tasks: 3 }], 60);
+    play(&[Input::Scale { job: jobs["serves"], tasks: 2 }], 60);
+    world.with(|fleet| fleet.fail_node("n1", false));
+    play(&[], 5);
+    world.with(|fleet| fleet.heal_node("n1"));
+    play(&[], 30);
+    let jobs = play(&[service(3, "fails", r#"{"duration_ms":360000000,"fail_after_ms":20000}"#)], 2);
+    play(&[Input::Scale { job: jobs["fails"], tasks: 2 }], 120);
     let mut events = Vec::new();
     disk.read(0, &mut |_, record| {
         events.push(codec::decode(&record, "story")?);
@@ -486,6 +541,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         trust: TrustId(0),
         time_limit: Some(Millis::from_secs(86_400)),
         estimate: Some(Millis::from_secs(60)),
+        service: None,
         checkpoint: Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(30) }),
         retries: 1,
         labels: vec![("experiment".into(), "e42".into())],

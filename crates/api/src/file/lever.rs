@@ -1,6 +1,7 @@
 //! Bodies of requests that change a live job: small documents, read by the same rules as files.
 
 use wharf_engine::input::Extension;
+use wharf_engine::job::TASKS_MAX;
 use wharf_engine::units::Millis;
 
 use super::field::Map;
@@ -21,9 +22,25 @@ pub fn parse_extension(file: &str, text: &str) -> Result<Extension, FileError> {
     })
 }
 
+/// Reads how many replicas of a service are wanted: `replicas: 5`.
+pub fn parse_scale(file: &str, text: &str) -> Result<u32, FileError> {
+    document(file, text, |root| {
+        Map::root(root, &["replicas"])?.need("replicas", "{replicas: 5}")?.whole(1..=TASKS_MAX)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_is_scaled_to_a_number() {
+        let read = |text| parse_scale("request body", text).map_err(|error| error.to_string());
+        assert_eq!(read("{\"replicas\": 5}"), Ok(5));
+        assert!(read("{}").unwrap_err().contains("replicas"));
+        assert!(read("replicas: 0").unwrap_err().contains("a whole number from 1"));
+        assert!(read("replicas: many").unwrap_err().contains("replicas is \"many\""));
+    }
 
     #[test]
     fn a_job_is_extended_to_or_by_a_span() {

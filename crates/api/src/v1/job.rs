@@ -23,6 +23,9 @@ pub struct JobView {
     pub tasks: u32,
     /// So many or none.
     pub min: u32,
+    /// The most replicas of a service; `null` for every other job.
+    #[serde(default)]
+    pub replicas_max: Option<u32>,
     /// GPUs of one task.
     pub gpus_per_task: f64,
     /// How far it is.
@@ -81,6 +84,13 @@ impl JobState {
             Self::Leaving => "leaving",
         }
     }
+}
+
+/// How many replicas of a service are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleRequest {
+    /// So many.
+    pub replicas: u32,
 }
 
 /// How much longer a job is to run: one of the two, as a duration.

@@ -154,6 +154,10 @@ codes! {
     LimitNotLonger = "limit_not_longer", 409, 5, "The new limit is not longer";
     /// It is on its way out for good.
     JobEnding = "job_ending", 409, 5, "The job is ending";
+    /// Its number of tasks does not change.
+    NotAService = "not_a_service", 409, 5, "The job is no service";
+    /// A service has a least and a most number of replicas.
+    ReplicasOutOfRange = "replicas_out_of_range", 422, 64, "The service may not have so many replicas";
     /// Everything is already as asked.
     NothingToDo = "nothing_to_do", 409, 5, "Nothing would change";
     /// Jobs go to the leaves of the tenant tree.

@@ -192,6 +192,12 @@ fn evicted(evictions: &[u64]) -> Option<String> {
 /// `batch, 4 tasks of 8 GPUs, priority 0`
 fn shape(job: &JobView) -> String {
     let tasks = counted(u64::from(job.tasks), "task");
+    if let Some(max) = job.replicas_max {
+        let gpus = number(job.gpus_per_task);
+        let replicas = counted(job.tasks.into(), "replica");
+        let between = format!("{} to {max}", job.min);
+        return format!("service, {replicas} ({between}) of {gpus} GPUs, priority {}", job.priority);
+    }
     let least = if job.min < job.tasks { format!(" (at least {})", job.min) } else { String::new() };
     let gpus = match job.gpus_per_task {
         gpus if gpus <= 0.0 => "without GPU".to_owned(),

@@ -82,6 +82,7 @@ pub(crate) fn waiting() -> JobView {
         priority: 0,
         tasks: 4,
         min: 4,
+        replicas_max: None,
         gpus_per_task: 8.0,
         state: JobState::Waiting,
         verdict: VerdictView {

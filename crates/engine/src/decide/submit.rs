@@ -5,7 +5,7 @@ use alloc::string::String;
 use super::{Decision, Names};
 use crate::event::{Event, JobsEvent};
 use crate::input::{Rejection, SpecFault, Submission};
-use crate::job::{ALTERNATIVES_MAX, Class, GPUS_PER_TASK_MAX, GpuAsk, Spec, TASKS_MAX, Topology};
+use crate::job::{ALTERNATIVES_MAX, Class, GPUS_PER_TASK_MAX, GpuAsk, Service, Spec, TASKS_MAX, Topology};
 use crate::jobs::KindKey;
 use crate::policy::Policy;
 use crate::state::State;
@@ -23,6 +23,10 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         let same = state.jobs.get(job).is_some_and(|known| {
             // The policy may have given it a limit, which is not what was submitted.
             spec.time_limit = spec.time_limit.or(known.spec.time_limit);
+            // A service was scaled since, perhaps.
+            if spec.service.is_some() && spec.service == known.spec.service {
+                spec.tasks = known.spec.tasks;
+            }
             known.spec == spec
         });
         return if same {
@@ -71,6 +75,14 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
     }
     if spec.min == 0 || spec.min > spec.tasks {
         return Err(SpecFault::Min { given: spec.min, tasks: spec.tasks });
+    }
+    if let Some(Service { max, replicas: _ }) = spec.service {
+        if spec.class != Class::Inference {
+            return Err(SpecFault::ServiceClass);
+        }
+        if spec.tasks > max || max > TASKS_MAX {
+            return Err(SpecFault::ServiceMax { replicas: spec.tasks, max: max.min(TASKS_MAX) });
+        }
     }
     if spec.shape.any_of.len() > ALTERNATIVES_MAX {
         return Err(SpecFault::Alternatives { given: spec.shape.any_of.len(), max: ALTERNATIVES_MAX });

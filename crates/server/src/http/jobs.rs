@@ -1,4 +1,4 @@
-//! Jobs: submit, plan, look, cancel, evict, extend.
+//! Jobs: submit, plan, look, cancel, evict, extend, scale.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use wharf_api::file::job::{JobFile, parse_job};
-use wharf_api::file::lever::parse_extension;
+use wharf_api::file::lever::{parse_extension, parse_scale};
 use wharf_api::v1::{
     Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, VerdictWord,
     schema_of,
@@ -145,6 +145,15 @@ pub(super) async fn extend(
 ) -> Answer<JobReply> {
     let to = parse_extension("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     act(&shared, name, move |job| Input::Extend { job, to }).await
+}
+
+pub(super) async fn scale(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Answer<JobReply> {
+    let tasks = parse_scale("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    act(&shared, name, move |job| Input::Scale { job, tasks }).await
 }
 
 /// An input about a job, answered with the job as it was before, or as it is while it leaves.

@@ -17,9 +17,9 @@ use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 17] = [
-    "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "cordon",
-    "uncordon", "node", "restart", "lose", "stale", "expect",
+const WORDS: [&str; 18] = [
+    "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "scale",
+    "cordon", "uncordon", "node", "restart", "lose", "stale", "expect",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -74,6 +74,11 @@ impl Reader {
             "cancel" => Step::Ask(Ask::Cancel { job: self.named(&mut words)? }),
             "evict" => self.evict(&mut words)?,
             "extend" => self.extend(&mut words)?,
+            "scale" => {
+                let job = self.named(&mut words)?;
+                words.expect("to")?;
+                Step::Ask(Ask::Scale { job, tasks: words.number("how many replicas")? })
+            }
             "cordon" | "uncordon" => {
                 Step::Ask(Ask::Cordon { node: self.node(&mut words)?, on: word == "cordon" })
             }

@@ -202,6 +202,14 @@ impl Story {
                 self.known(job).next = None;
                 None
             }
+            JobsEvent::Scaled { job, tasks, .. } => {
+                let known = self.known(job);
+                known.wanted = tasks;
+                Some(format!("{} wants {tasks}", known.name))
+            }
+            JobsEvent::ReplicaFailed { job, .. } => {
+                Some(format!("a replica of {} failed", self.known(job).name))
+            }
             JobsEvent::Extended { job, limit, .. } => {
                 Some(format!("{} may run {} in all", self.known(job).name, span_text(limit)))
             }
@@ -251,6 +259,7 @@ impl Story {
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
                     Asker::Rules { .. } => "asked to save its work".to_owned(),
+                    Asker::Scale => "asked to save its work and go".to_owned(),
                     Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
                 Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
@@ -478,6 +487,8 @@ pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NoSuchJob => "NoSuchJob".to_owned(),
         Rejection::NotRunning => "NotRunning".to_owned(),
         Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),
+        Rejection::NotAService => "NotAService".to_owned(),
+        Rejection::ReplicasOutOfRange { min, max, .. } => format!("ReplicasOutOfRange, {min} to {max}"),
         Rejection::NoTimeLimit => "NoTimeLimit".to_owned(),
         Rejection::LimitNotLonger { limit, .. } => format!("LimitNotLonger than {}", span_text(*limit)),
         Rejection::Ending => "Ending".to_owned(),
