@@ -211,7 +211,7 @@ pub enum JobsEvent {
         /// When.
         at: Timestamp,
     },
-    /// A replica of a service failed soon after its start; the others go on.
+    /// A replica of a service ended by itself soon after its start; the others go on.
     ReplicaFailed {
         /// Which.
         job: JobId,

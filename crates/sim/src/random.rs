@@ -369,6 +369,13 @@ impl Run {
             });
             self.give(Input::Cordon { node, on: false });
         }
+        // Services do not end by themselves.
+        for job in self.leader().state().jobs.services().clone() {
+            // A crash that was armed and not used up strikes here once.
+            if self.give(Input::Cancel { job }).is_none() {
+                self.give(Input::Cancel { job });
+            }
+        }
         for _ in 0..SETTLE_ROUNDS {
             let Some(wake) = self.leader().next_wake() else { break };
             self.world.advance(wake.max(self.world.with(|fleet| fleet.now())));
@@ -382,7 +389,7 @@ impl Run {
         self.check_nothing_flaps();
     }
 
-    /// Every job of a run ends by itself, so in the end nothing holds anything, and what still waits does not fit the
+    /// Every job of a run but services, which were cancelled, ends by itself, so in the end nothing holds anything, and what still waits does not fit the
     /// empty fleet.
     fn check_everything_ran(&mut self) {
         let leader = self.leader();

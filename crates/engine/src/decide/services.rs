@@ -3,7 +3,7 @@
 //! What a service lacks it gets as every elastic job grows, but its replicas up to the wanted number are no surplus: they
 //! are served, and make room, as minimums are. What it has too much it lets go, the newest replicas first, each after it
 //! had its grace. A replica that is over, however it ended, is replaced without the others; only the last one's end is the
-//! end of the attempt. A replica that fails soon after its start counts as a failure of the job, so that a service that
+//! end of the attempt. A replica that ends by itself soon after its start counts as a failure of the job, so that a service that
 //! cannot run ends instead of starting replicas for ever.
 
 use alloc::vec::Vec;
@@ -57,7 +57,7 @@ fn let_go(state: &State, id: JobId, job: &Job, wanted: u32, now: Timestamp) -> V
     // Numbers count up within an attempt: the last are the newest.
     let newest = staying.get(wanted..).unwrap_or_default();
     let saves = |task: &&&HeldTask| job.spec.checkpoint.is_some() && task.phase == TaskPhase::Running;
-    let (asked, stopped): (Vec<&HeldTask>, Vec<&HeldTask>) = newest.iter().partition(|task| saves(&task));
+    let (asked, stopped): (Vec<&HeldTask>, Vec<&HeldTask>) = newest.iter().partition(|task| saves(task));
     let numbers = |tasks: Vec<&HeldTask>| tasks.into_iter().map(|task| task.place.task).collect::<Vec<u32>>();
     if !asked.is_empty() {
         let (by, deadline) = (Asker::Scale, now + job.spec.grace());
@@ -75,7 +75,7 @@ pub(super) fn goes_on(job: &Job, holding: &Holding) -> bool {
     job.spec.service.is_some() && job.phase == Phase::Active && holding.holding_tasks().len() > 1
 }
 
-/// A replica that failed soon after its start, of a service that goes on.
+/// A replica that ended by itself soon after its start, of a service that goes on.
 pub(super) fn failure(
     state: &State,
     id: JobId,
@@ -84,7 +84,8 @@ pub(super) fn failure(
     task: u32,
     learnt: Learnt,
 ) -> Option<Event> {
-    let Learnt::Over { exit: Exit::Failed, at } = learnt else { return None };
+    // A replica is not meant to end: one that does at once, even well, would be started for ever.
+    let Learnt::Over { exit: Exit::Failed | Exit::Succeeded, at } = learnt else { return None };
     let held = holding.task(task).filter(|held| held.stays())?;
     let soon = held.since.is_none_or(|since| at < since + state.tenants.policy().retry_backoff_max);
     (soon && goes_on(job, holding)).then_some(Event::Jobs(JobsEvent::ReplicaFailed { job: id, at }))
