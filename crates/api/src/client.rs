@@ -11,9 +11,9 @@ use ureq::{Agent, Body};
 
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, EvictionList, EvictionReply, Explanation, GpuList, HistoryKind, HistoryList, JobList, JobReply,
-    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReservationList, StrandedList, Submitted,
-    Summary, TenantList,
+    Answer, EvictionList, EvictionReply, Explanation, ExtendRequest, GpuList, HistoryKind, HistoryList,
+    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReservationList,
+    ScaleRequest, StrandedList, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -151,6 +151,20 @@ impl Client {
     /// Asks a job to save its work, leave and wait again.
     pub fn evict(&self, job: &str) -> Result<JobReply, ClientError> {
         self.read(self.agent.post(self.job_url(job, "/evict")).send_empty())
+    }
+
+    /// Lets a job run longer.
+    pub fn extend(&self, job: &str, request: &ExtendRequest) -> Result<JobReply, ClientError> {
+        let body = serde_json::to_string(request).expect("two strings are always a document");
+        let request = self.agent.post(self.job_url(job, "/extend"));
+        self.read(request.content_type("application/json").send(body.as_str()))
+    }
+
+    /// Wants another number of replicas of a service.
+    pub fn scale(&self, job: &str, request: ScaleRequest) -> Result<JobReply, ClientError> {
+        let body = serde_json::to_string(&request).expect("a number is always a document");
+        let request = self.agent.post(self.job_url(job, "/scale"));
+        self.read(request.content_type("application/json").send(body.as_str()))
     }
 
     /// Keeps new work off a node.

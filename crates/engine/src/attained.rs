@@ -215,6 +215,7 @@ mod tests {
             preemptible: true,
             trust: TrustId(0),
             time_limit: None,
+            service: None,
             estimate: None,
             checkpoint: None,
             retries: 0,

@@ -416,6 +416,12 @@ fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     if rebuilt.jobs.waiting_len() != state.jobs.waiting_len() {
         wrong("waiting");
     }
+    if rebuilt.jobs.services() != state.jobs.services() {
+        wrong("services");
+    }
+    if rebuilt.jobs.wrapping_up() != state.jobs.wrapping_up() {
+        wrong("time limits");
+    }
     if rebuilt.ledger.unsettled() != state.ledger.unsettled() {
         wrong("unsettled");
     }

@@ -199,6 +199,31 @@ pub enum JobsEvent {
         /// When.
         at: Timestamp,
     },
+    /// It may run longer than it was submitted for.
+    Extended {
+        /// Which.
+        job: JobId,
+        /// All of its attempts together, from now on.
+        limit: Millis,
+        /// When.
+        at: Timestamp,
+    },
+    /// Another number of replicas of a service is wanted.
+    Scaled {
+        /// Which.
+        job: JobId,
+        /// So many.
+        tasks: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// A replica of a service ended by itself soon after its start; the others go on.
+    ReplicaFailed {
+        /// Which.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
     /// It is over and leaves the state.
     Ended {
         /// Which.
@@ -247,6 +272,9 @@ pub struct Past {
     /// When and for whom the rules took it of late, guarantees apart: what budgets count.
     #[serde(default, skip_serializing_if = "is_default")]
     pub evicted: Vec<(Timestamp, JobId)>,
+    /// The longest it may run, where that was extended.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub extended: Option<Millis>,
 }
 
 /// What follows when a leaving job has let go.
@@ -283,6 +311,9 @@ pub enum Outcome {
     Failed,
     /// Its owner cancelled it.
     Cancelled,
+    /// It ran as long as it may.
+    #[serde(rename = "time_limit")]
+    TimedOut,
 }
 
 /// What happens to what is held.
@@ -451,6 +482,10 @@ pub enum Asker {
         /// Who benefits.
         beneficiary: JobId,
     },
+    /// The clock: it has run as long as it may.
+    Limit,
+    /// Its owner, who wants fewer replicas.
+    Scale,
 }
 
 /// By which rule something has to leave.
@@ -723,6 +758,9 @@ pub struct Holding {
     /// The number that the next task gets; 0 where only the first tasks were started.
     #[serde(default, skip_serializing_if = "is_default")]
     pub next_task: u32,
+    /// Since when the attempt runs, where the task that ran first is not among the tasks any more.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub first_since: Option<Timestamp>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chosen: Option<Chosen>,

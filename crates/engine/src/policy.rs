@@ -117,6 +117,9 @@ pub struct Policy {
     pub stop_grace: Millis,
     /// How long finished jobs and receipts are kept.
     pub history_keep: Millis,
+    /// How long jobs may run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: Limits,
     /// When a gang lets go.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gangs: Gangs,
@@ -137,6 +140,27 @@ pub struct Policy {
 /// What is as built in need not be written: what an older version wrote keeps its hash.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// How long jobs may run, by class as in [`Class::ALL`](crate::job::Class::ALL); nothing is said where it is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The longest limit that a job may have.
+    pub max: [Option<Millis>; 3],
+    /// The limit of a job that was submitted without one.
+    pub default: [Option<Millis>; 3],
+}
+
+impl Limits {
+    /// The longest limit that a job of the class may have.
+    pub fn max_of(&self, class: Class) -> Option<Millis> {
+        self.max[class.index()]
+    }
+
+    /// The limit of a job of the class that was submitted without one: a job without any would pass the longest.
+    pub fn default_of(&self, class: Class) -> Option<Millis> {
+        self.default[class.index()].or(self.max_of(class))
+    }
 }
 
 /// When a gang lets go.
@@ -311,6 +335,7 @@ impl Default for Policy {
             retry_backoff_max: Millis::from_secs(600),
             stop_grace: Millis::from_secs(10),
             history_keep: Millis::from_secs(30 * 24 * 3600),
+            limits: Limits::default(),
             gangs: Gangs::default(),
             preemption: Preemption::default(),
             sharing: Sharing::default(),

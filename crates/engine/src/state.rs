@@ -131,7 +131,14 @@ impl State {
                 self.reservations.forget(*job);
                 self.ledger.set_want(*job, None);
                 self.jobs.set_more(*job, None);
+                self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
+            }
+            JobsEvent::Scaled { job, .. } => self.scale(*job, event),
+            JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
+            JobsEvent::Extended { job, .. } => {
+                self.jobs.apply(event);
+                self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
                 // What was promised to it as it was; a job that is moved is promised its new places afterwards.
@@ -147,6 +154,20 @@ impl State {
                 self.jobs.apply(event);
             }
         }
+    }
+
+    /// Another number of tasks makes it another kind: it leaves the lists of the old one first.
+    fn scale(&mut self, job: JobId, event: &JobsEvent) {
+        let aside = self.promises.of(job).is_some();
+        self.jobs.set_more(job, None);
+        if !aside {
+            self.jobs.set_aside(job);
+        }
+        self.jobs.apply(event);
+        if !aside {
+            self.jobs.no_longer_aside(job);
+        }
+        self.changed(job);
     }
 
     fn apply_ledger(&mut self, event: &LedgerEvent) {
@@ -194,6 +215,7 @@ impl State {
                 if self.attained.is_counting() {
                     self.changed(*job);
                 }
+                self.refresh_limit(*job);
             }
             LedgerEvent::Acked { .. }
             | LedgerEvent::AskFailed { .. }
@@ -272,6 +294,12 @@ impl State {
         let (want, more) = (self.want(id, job), self.more(id, job));
         self.ledger.set_want(id, want);
         self.jobs.set_more(id, more);
+        self.refresh_limit(id);
+    }
+
+    /// When the time limit of a job asks something of it is worked out again.
+    fn refresh_limit(&mut self, id: JobId) {
+        self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }
 
     fn want(&self, id: JobId, job: &Job) -> Option<Want> {
@@ -310,8 +338,9 @@ impl State {
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
         let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
+        let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
         let reserved = self.next_reserved_moment(now);
-        let later = [asked, stuck, self.jobs.next_start_allowed(now), reserved].into_iter().flatten();
+        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now), reserved].into_iter().flatten();
         later.filter(|&at| at > now).min()
     }
 

@@ -69,6 +69,38 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
                 .hint("cancel it instead, if it is yours")
         }
+        Rejection::LimitAboveMax { class, given, max } => Problem::new(
+            Code::LimitAboveMax,
+            format!(
+                "a limit of {} is longer than the {} that the policy lets {} jobs run",
+                text::span(*given),
+                text::span(*max),
+                class.word()
+            ),
+        )
+        .hint("ask for less, save the work and submit the rest as a job of its own, or have limit_max raised (queue.yaml)"),
+        Rejection::NoTimeLimit => {
+            Problem::new(Code::NoTimeLimit, "the job has no time limit; nothing ends it but itself")
+                .hint("nothing is needed; a limit is given when a job is submitted (time.limit)")
+        }
+        Rejection::LimitNotLonger { given, limit } => Problem::new(
+            Code::LimitNotLonger,
+            format!("it may run {} already; {} is not longer", text::span(*limit), text::span(*given)),
+        )
+        .hint("give a longer limit, or --by how much longer; to end it sooner, cancel it"),
+        Rejection::NotAService => {
+            Problem::new(Code::NotAService, "the job is no service: its number of tasks does not change")
+                .hint("submit it with service: {min: 2, max: 8}")
+        }
+        Rejection::ReplicasOutOfRange { given, min, max } => Problem::new(
+            Code::ReplicasOutOfRange,
+            format!("{given} replicas are not between the {min} and {max} that the service was submitted with"),
+        )
+        .hint(format!("ask for {min} to {max}; to end the service, cancel it")),
+        Rejection::Ending => {
+            Problem::new(Code::JobEnding, "the job is being stopped, or its places were given to others")
+                .hint("submit it again; it resumes at what it saved")
+        }
         Rejection::NoSuchNode { name } => {
             Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
         }
@@ -99,6 +131,10 @@ fn spec_fault(fault: SpecFault) -> String {
             format!("any_of: {given} alternatives are more than {max}")
         }
         SpecFault::IslandNeedsGpus { .. } => "topology.task: island needs whole GPUs".to_owned(),
+        SpecFault::ServiceClass => "service: only jobs of class inference are services".to_owned(),
+        SpecFault::ServiceMax { replicas, max } => {
+            format!("service.replicas: {replicas} is more than the {max} that it may have")
+        }
         SpecFault::Empty => "it asks for nothing: give gpus, cpu or memory".to_owned(),
     }
 }

@@ -180,7 +180,7 @@ impl<D: Disk> Player<D> {
         let state = self.leader.state();
         let capacity: usize = state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
         let figures = self.leader.figures();
-        let Evictions { guarantee, fair_share, preempt, moved } = figures.evictions;
+        let Evictions { guarantee, fair_share, preempt, moved, reservation, order } = figures.evictions;
         let mut findings = self.findings;
         if figures.plan_panics > 0 {
             findings.push(format!("{} plans failed by a bug and were left out", figures.plan_panics));
@@ -188,7 +188,7 @@ impl<D: Disk> Player<D> {
         ReplayReport {
             succeeded: ended.iter().filter(|job| job.outcome == Outcome::Succeeded).count(),
             refused: self.refused,
-            evictions_by: EvictionsBy { guarantee, fair_share, preempt, moved },
+            evictions_by: EvictionsBy { guarantee, fair_share, preempt, moved, reservation, order },
             migrations: moved,
             guarantee_debt_s: self.debts.into_report(state, self.leader.now()),
             findings,
@@ -223,6 +223,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
         trust: TrustId(0),
         time_limit: job.limit,
         estimate: job.estimate,
+        service: None,
         checkpoint: job.contract.map(|Contract { every, grace, .. }| Checkpoint { every, grace }),
         retries: 0,
         labels: Vec::new(),

@@ -18,8 +18,8 @@ use wharf_engine::event::{
     AttainedEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, ReservationsEvent,
     TenantsEvent,
 };
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Mode, Order, OrderRules, Policy, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
@@ -56,6 +56,8 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-devices"),
     (1, "journal-v1-reservations"),
     (1, "journal-v1-order"),
+    (1, "journal-v1-time"),
+    (1, "journal-v1-services"),
 ];
 
 #[test]
@@ -117,6 +119,9 @@ const KINDS: &[&str] = &[
     "ReservationsCarried",
     "AttainedCarriedJob",
     "AttainedCarriedFinished",
+    "Extended",
+    "Scaled",
+    "ReplicaFailed",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -165,6 +170,9 @@ fn kind(event: &Event) -> &'static str {
         Event::Reservations(ReservationsEvent::Carried { .. }) => "ReservationsCarried",
         Event::Attained(AttainedEvent::CarriedJob { .. }) => "AttainedCarriedJob",
         Event::Attained(AttainedEvent::CarriedFinished { .. }) => "AttainedCarriedFinished",
+        Event::Jobs(JobsEvent::Extended { .. }) => "Extended",
+        Event::Jobs(JobsEvent::Scaled { .. }) => "Scaled",
+        Event::Jobs(JobsEvent::ReplicaFailed { .. }) => "ReplicaFailed",
     }
 }
 
@@ -174,6 +182,8 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
     write_story(&format!("journal-v{VERSION}-reservations"), story_of_reservations);
     write_story(&format!("journal-v{VERSION}-order"), story_of_an_order);
+    write_story(&format!("journal-v{VERSION}-time"), story_of_time);
+    write_story(&format!("journal-v{VERSION}-services"), story_of_services);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -383,6 +393,95 @@ fn story_of_reservations() -> Vec<Event> {
     events
 }
 
+/// Jobs that run into their limits, one by a default of the policy; one is extended in time, one after it was asked.
+fn story_of_time() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(80, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        let live = leader.state().jobs.iter();
+        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":20000}"#;
+    let limited = |uid, name: &str, limit_s: Option<u64>| {
+        let Input::Submit(mut job) = rules_job(uid, name, "org/b", (1, 1), forever) else {
+            unreachable!("a job is submitted")
+        };
+        job.spec.time_limit = limit_s.map(Millis::from_secs);
+        Input::Submit(job)
+    };
+    let mut policy = rules_policy();
+    policy.limits.max = [None, None, Some(Millis::from_secs(3600))];
+    policy.limits.default = [None, None, Some(Millis::from_secs(100))];
+    play(&[Input::ApplyPolicy(policy)], 1);
+    let jobs = play(
+        &[limited(1, "plain", None), limited(2, "longer", Some(200)), limited(3, "asked", Some(200))],
+        150,
+    );
+    play(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
+    play(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
+    play(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
+    let mut events = Vec::new();
+    disk.read(0, &mut |_, record| {
+        events.push(codec::decode(&record, "story")?);
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// A service grows, takes from a borrower, shrinks, and loses a replica; replicas of another fail.
+fn story_of_services() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(81, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        let live = leader.state().jobs.iter();
+        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let service = |uid, name: &str, payload: &str| {
+        let Input::Submit(mut job) = rules_job(uid, name, "org/a", (1, 1), payload) else {
+            unreachable!("a job is submitted")
+        };
+        job.spec.class = Class::Inference;
+        job.spec.service = Some(Service { max: 4, replicas: 1 });
+        Input::Submit(job)
+    };
+    play(&[Input::ApplyPolicy(rules_policy())], 1);
+    let jobs = play(&[service(1, "serves", forever)], 5);
+    play(&[rules_job(2, "borrows", "org/b", (7, 1), forever)], 60);
+    play(&[Input::Scale { job: jobs["serves"], tasks: 3 }], 60);
+    play(&[Input::Scale { job: jobs["serves"], tasks: 2 }], 60);
+    world.with(|fleet| fleet.fail_node("n1", false));
+    play(&[], 5);
+    world.with(|fleet| fleet.heal_node("n1"));
+    play(&[], 30);
+    let jobs = play(&[service(3, "fails", r#"{"duration_ms":360000000,"fail_after_ms":20000}"#)], 2);
+    play(&[Input::Scale { job: jobs["fails"], tasks: 2 }], 120);
+    let mut events = Vec::new();
+    disk.read(0, &mut |_, record| {
+        events.push(codec::decode(&record, "story")?);
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
 fn prices() -> Prices {
     let pools = || vec![PoolId(0)];
     let piece =
@@ -550,6 +649,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         preemptible: true,
         trust: TrustId(0),
         time_limit: Some(Millis::from_secs(86_400)),
+        service: None,
         estimate: Some(Millis::from_secs(60)),
         checkpoint: Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(30) }),
         retries: 1,

@@ -73,6 +73,7 @@ fn submission(wanted: &Wanted) -> Input {
         trust: TrustId(0),
         time_limit: limit,
         estimate: None,
+        service: None,
         checkpoint,
         retries: 0,
         labels: Vec::new(),

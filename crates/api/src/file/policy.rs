@@ -13,6 +13,7 @@ mod trust;
 
 use std::path::Path;
 
+use wharf_engine::job::Class;
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
@@ -256,10 +257,20 @@ fn check_name(key: &str, field: &Field<'_>) -> Result<(), Fault> {
 }
 
 fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
-    let keys = Map::root(root, &["max", "retry_backoff", "retry_backoff_max", "stop_grace", "reservations"])?;
+    let known = [
+        "max",
+        "limit_max",
+        "limit_default",
+        "retry_backoff",
+        "retry_backoff_max",
+        "stop_grace",
+        "reservations",
+    ];
+    let keys = Map::root(root, &known)?;
     if let Some(field) = keys.get("max")? {
         policy.queue_len_max = field.whole(1..=QUEUE_LEN_MAX)?;
     }
+    limits(&keys, policy)?;
     if let Some(field) = keys.get("retry_backoff")? {
         policy.retry_backoff = field.duration(Millis(0))?;
     }
@@ -280,6 +291,35 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
         return Err(Fault::new(at, what).allowed(format!("retry_backoff of at most {longest}")));
     }
     Ok(())
+}
+
+/// How long jobs may run, by class.
+fn limits(keys: &Map<'_>, policy: &mut Policy) -> Result<(), Fault> {
+    let longest = keys.get("limit_max")?;
+    if let Some(field) = &longest {
+        policy.limits.max = by_class(field)?;
+    }
+    let Some(field) = keys.get("limit_default")? else { return Ok(()) };
+    policy.limits.default = by_class(&field)?;
+    for class in Class::ALL {
+        let (default, max) = (policy.limits.default[class.index()], policy.limits.max_of(class));
+        if let Some(max) = max.filter(|&max| default.is_some_and(|default| default > max)) {
+            let what = format!("has a limit for {} that is above limit_max", class.word());
+            return Err(field.fault(&what).allowed(format!("at most {}", text::duration_text(max.0))));
+        }
+    }
+    Ok(())
+}
+
+fn by_class(field: &Field<'_>) -> Result<[Option<Millis>; 3], Fault> {
+    let keys = field.map(&Class::ALL.map(Class::word))?;
+    let mut read = [None; 3];
+    for class in Class::ALL {
+        if let Some(field) = keys.get(class.word())? {
+            read[class.index()] = Some(field.duration(Millis::from_secs(1))?);
+        }
+    }
+    Ok(read)
 }
 
 fn history(root: &Node, policy: &mut Policy) -> Result<(), Fault> {

@@ -23,6 +23,9 @@ pub struct JobView {
     pub tasks: u32,
     /// So many or none.
     pub min: u32,
+    /// The most replicas of a service; `null` for every other job.
+    #[serde(default)]
+    pub replicas_max: Option<u32>,
     /// GPUs of one task.
     pub gpus_per_task: f64,
     /// How far it is.
@@ -37,6 +40,15 @@ pub struct JobView {
     pub running_tasks: u32,
     /// Where its tasks are.
     pub placements: Vec<PlacementView>,
+    /// How long all of its attempts together may run; `null` where nothing limits it.
+    #[serde(default)]
+    pub time_limit_ms: Option<u64>,
+    /// When that is over, while it runs.
+    #[serde(default)]
+    pub limit_at_ms: Option<u64>,
+    /// How long earlier attempts ran.
+    #[serde(default)]
+    pub ran_ms: u64,
     /// How often it was started.
     pub attempts: u32,
     /// How often it was evicted.
@@ -72,6 +84,24 @@ impl JobState {
             Self::Leaving => "leaving",
         }
     }
+}
+
+/// How many replicas of a service are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleRequest {
+    /// So many.
+    pub replicas: u32,
+}
+
+/// How much longer a job is to run: one of the two, as a duration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtendRequest {
+    /// In all, like `6h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// More than now, like `2h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Where one task is.

@@ -117,6 +117,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
         ("order", verdict::order(&job.verdict).into_iter().collect()),
+        ("limit", limit(job, now).into_iter().collect()),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),
@@ -216,6 +217,12 @@ fn evicted(evictions: &[u64]) -> Option<String> {
 /// `batch, 4 tasks of 8 GPUs, priority 0`
 fn shape(job: &JobView) -> String {
     let tasks = counted(u64::from(job.tasks), "task");
+    if let Some(max) = job.replicas_max {
+        let gpus = number(job.gpus_per_task);
+        let replicas = counted(job.tasks.into(), "replica");
+        let between = format!("{} to {max}", job.min);
+        return format!("service, {replicas} ({between}) of {gpus} GPUs, priority {}", job.priority);
+    }
     let least = if job.min < job.tasks { format!(" (at least {})", job.min) } else { String::new() };
     let gpus = match job.gpus_per_task {
         gpus if gpus <= 0.0 => "without GPU".to_owned(),
@@ -241,6 +248,18 @@ fn past(job: &JobView, now: Option<u64>) -> String {
     let counts = [(job.attempts, "attempt"), (job.evictions, "eviction"), (job.failures, "failure")];
     let counts = counts.map(|(count, what)| counted(u64::from(count), what)).join(", ");
     format!("{submitted}, {started}{running}; {counts}")
+}
+
+/// `6h in all, 2h of them in earlier attempts; up in 40m`
+fn limit(job: &JobView, now: Option<u64>) -> Option<String> {
+    let all = span(job.time_limit_ms?);
+    let used = match job.ran_ms {
+        0 => String::new(),
+        ran => format!(", {} of them in earlier attempts", span(ran)),
+    };
+    let left = job.limit_at_ms.zip(now).map(|(at, now)| span(at.saturating_sub(now)));
+    let left = left.map(|left| format!("; up in {left}")).unwrap_or_default();
+    Some(format!("{all} in all{used}{left}"))
 }
 
 fn next(explanation: &Explanation, paint: Paint) -> String {

@@ -83,6 +83,7 @@ pub(crate) fn waiting() -> JobView {
         priority: 0,
         tasks: 4,
         min: 4,
+        replicas_max: None,
         gpus_per_task: 8.0,
         state: JobState::Waiting,
         verdict: VerdictView {
@@ -97,6 +98,9 @@ pub(crate) fn waiting() -> JobView {
         first_start_ms: Some(1_060_000),
         running_tasks: 0,
         placements: Vec::new(),
+        time_limit_ms: None,
+        limit_at_ms: None,
+        ran_ms: 0,
         attempts: 2,
         evictions: 1,
         failures: 0,

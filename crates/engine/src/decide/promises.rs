@@ -143,7 +143,7 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
 
 /// True when nobody was given the places meanwhile and, for a whole job, no task of it is further on its way out and its
 /// minimum is still there.
-fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
+pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     let whole = job.phase != Phase::Active;
     let alive = asked.len() + holding.exits(Exit::Succeeded);

@@ -123,7 +123,7 @@ impl<'a> Candidate<'a> {
 
     /// True when it asks for more than a minimum.
     pub fn is_surplus(&self) -> bool {
-        self.more.is_some_and(|more| !more.repair)
+        self.more.is_some_and(|more| !more.repair) && !self.key.service
     }
 
     fn ask(&self, choice: &Choice) -> Ask<'a> {

@@ -6,7 +6,7 @@ use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::{ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{
     Amount, GpuQuota, Mode, Order, OrderRules, Orders, Policy, Quota, Sharing, Tenant,
 };
@@ -140,6 +140,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let models = if rng.random_ratio(1, 6) { vec!["h100".to_owned()] } else { vec![] };
     let devices = DeviceSelector { models, memory_gb_min: None }.source();
     let class = Class::ALL[rng.random_range(0..3)];
+    let is_service = class == Class::Inference && rng.random();
     let grace = Millis::from_secs(rng.random_range(1..60));
     let checkpoint = rng.random::<bool>().then_some(Checkpoint { every: Millis::from_secs(300), grace });
     let others = if rng.random_ratio(1, 6) { rng.random_range(1..=2) } else { 0 };
@@ -162,8 +163,9 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
         preemptible: rng.random_ratio(4, 5),
         trust: TrustId(0),
-        time_limit: None,
+        time_limit: rng.random_ratio(1, 4).then(|| Millis::from_secs(rng.random_range(5..900))),
         estimate: None,
+        service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
         retries: rng.random_range(0..3),
         labels: Vec::new(),

@@ -18,6 +18,10 @@ pub struct EvictionsBy {
     pub preempt: u64,
     /// To make room in one piece.
     pub moved: u64,
+    /// For a promised start.
+    pub reservation: u64,
+    /// For a job of the same tenant that was served less.
+    pub order: u64,
 }
 
 /// What came of one job.

@@ -205,6 +205,17 @@ impl Story {
                 self.known(job).next = None;
                 None
             }
+            JobsEvent::Scaled { job, tasks, .. } => {
+                let known = self.known(job);
+                known.wanted = tasks;
+                Some(format!("{} wants {tasks}", known.name))
+            }
+            JobsEvent::ReplicaFailed { job, .. } => {
+                Some(format!("a replica of {} failed", self.known(job).name))
+            }
+            JobsEvent::Extended { job, limit, .. } => {
+                Some(format!("{} may run {} in all", self.known(job).name, span_text(limit)))
+            }
             JobsEvent::Requeued { job, .. } => {
                 let known = self.known(job);
                 let why = match known.next {
@@ -225,6 +236,7 @@ impl Story {
                     Outcome::Succeeded => "succeeded",
                     Outcome::Failed => "failed",
                     Outcome::Cancelled => "cancelled",
+                    Outcome::TimedOut => "its time limit is up",
                 };
                 let ran = ran.filter(|ran| ran.0 > 0);
                 let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
@@ -250,6 +262,8 @@ impl Story {
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
                     Asker::Rules { .. } => "asked to save its work".to_owned(),
+                    Asker::Scale => "asked to save its work and go".to_owned(),
+                    Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
                 Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
             }
@@ -491,6 +505,12 @@ pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NoSuchNode { name } => format!("NoSuchNode {name}"),
         Rejection::NoSuchJob => "NoSuchJob".to_owned(),
         Rejection::NotRunning => "NotRunning".to_owned(),
+        Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),
+        Rejection::NotAService => "NotAService".to_owned(),
+        Rejection::ReplicasOutOfRange { min, max, .. } => format!("ReplicasOutOfRange, {min} to {max}"),
+        Rejection::NoTimeLimit => "NoTimeLimit".to_owned(),
+        Rejection::LimitNotLonger { limit, .. } => format!("LimitNotLonger than {}", span_text(*limit)),
+        Rejection::Ending => "Ending".to_owned(),
         Rejection::NotPreemptible => "NotPreemptible".to_owned(),
         Rejection::Gap { .. } => "Gap".to_owned(),
         Rejection::Stale => "Stale".to_owned(),

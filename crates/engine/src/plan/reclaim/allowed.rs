@@ -85,6 +85,8 @@ impl Search<'_, '_, '_> {
                 let closed = |tenant| self.is_straddled(tenant) || !self.is_above(tenant, line, None);
                 tenant != self.ask.key.tenant && !self.path(tenant).any(closed)
             }
+            // Who was served for longer is the tenant's own, unit by unit.
+            Right::LongerServed => true,
             Right::Lower => {
                 let (state, policy) = (self.draft.state, self.draft.policy);
                 let asker = lines::standing_of(self.ask.key);

@@ -7,7 +7,7 @@ use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 17] = [
+const OPTIONS: [&str; 18] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -18,6 +18,7 @@ const OPTIONS: [&str; 17] = [
     "victims N",
     "moves N",
     "fixed may borrow",
+    "limit max|default CLASS 1h",
     "start within 15m",
     "repair within 2m",
     "sharing CLASS MODES",
@@ -65,6 +66,7 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             words.expect("borrow")?;
             rules.fixed_may_borrow = true;
         }
+        "limit" => limit(words, policy)?,
         "start" => {
             words.expect("within")?;
             policy.gangs.start_within = span(words.need("how long, like 15m")?)?;
@@ -112,6 +114,19 @@ fn modes(words: &mut Words<'_>) -> Result<Vec<Mode>, String> {
         return Err("a share is met somehow: write `mps`, `time-slicing`, `mig` or `whole`".to_owned());
     }
     Ok(modes)
+}
+
+/// How long jobs of a class may run at most, or where they say nothing.
+fn limit(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
+    let limits = &mut policy.limits;
+    let of = match words.need("max or default")? {
+        "max" => &mut limits.max,
+        "default" => &mut limits.default,
+        other => return Err(unknown("a policy has no limit", other, &["max", "default"])),
+    };
+    let class = class(words)?;
+    of[class] = Some(span(words.need("how long, like 1h")?)?);
+    Ok(())
 }
 
 /// What sharing costs, or what a class may lose by it, in thousandths.
