@@ -69,6 +69,26 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
                 .hint("cancel it instead, if it is yours")
         }
+        Rejection::LimitAboveMax { .. }
+        | Rejection::NoTimeLimit
+        | Rejection::LimitNotLonger { .. }
+        | Rejection::NotAService
+        | Rejection::ReplicasOutOfRange { .. }
+        | Rejection::Ending => life_problem(rejection),
+        Rejection::NoSuchNode { name } => {
+            Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
+        }
+        Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
+        Rejection::BadPrices => Problem::new(Code::Internal, "prices beyond their bounds were worked out"),
+        Rejection::Gap { .. } | Rejection::Stale => {
+            Problem::new(Code::Internal, "a world's report was taken for a request")
+        }
+    }
+}
+
+/// How long a job may run, or with how many replicas.
+fn life_problem(rejection: &Rejection) -> Problem {
+    match rejection {
         Rejection::LimitAboveMax { class, given, max } => Problem::new(
             Code::LimitAboveMax,
             format!(
@@ -101,14 +121,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::JobEnding, "the job is being stopped, or its places were given to others")
                 .hint("submit it again; it resumes at what it saved")
         }
-        Rejection::NoSuchNode { name } => {
-            Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
-        }
-        Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
-        Rejection::BadPrices => Problem::new(Code::Internal, "prices beyond their bounds were worked out"),
-        Rejection::Gap { .. } | Rejection::Stale => {
-            Problem::new(Code::Internal, "a world's report was taken for a request")
-        }
+        _ => Problem::new(Code::Internal, "a refusal of another kind"),
     }
 }
 

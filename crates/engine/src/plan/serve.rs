@@ -508,7 +508,9 @@ impl<'a> Served<'a> {
             .collect();
         // Not in a place that is promised: there it might have to leave again.
         let promised: Vec<Step> = self.promised_steps(|_, _| true);
-        promised.iter().for_each(|&step| self.draft.take(step));
+        for &step in &promised {
+            self.draft.take(step);
+        }
         for job in whole {
             if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
                 let begun = Begun { together: tasks.len(), tasks, how: How::Moves, chosen };

@@ -129,7 +129,7 @@ impl ReplayReport {
         let first = rows.iter().map(|row| row.submit_s).fold(f64::INFINITY, f64::min);
         let last = rows.iter().filter_map(|row| row.end_s).fold(0.0, f64::max);
         let held: f64 = rows.iter().map(|row| row.run_s * row.gpus).sum();
-        let lost: f64 = rows.iter().map(|row| row.lost_s * row.gpus).sum();
+        let redone: f64 = rows.iter().map(|row| row.lost_s * row.gpus).sum();
         let there = (last - first) * count(capacity);
         Self {
             schema: "wharf.sim.trace.v1",
@@ -144,9 +144,9 @@ impl ReplayReport {
             evictions_by: EvictionsBy::default(),
             migrations: 0,
             guarantee_debt_s: BTreeMap::new(),
-            lost_gpu_s: rounded(lost),
-            lost_gpu_h: rounded(lost / 3600.0),
-            useful_gpu_s: rounded(held - lost),
+            lost_gpu_s: rounded(redone),
+            lost_gpu_h: rounded(redone / 3600.0),
+            useful_gpu_s: rounded(held - redone),
             alloc_pct: if there > 0.0 { rounded(100.0 * held / there) } else { 0.0 },
             findings: Vec::new(),
             state_hash: String::new(),

@@ -26,7 +26,9 @@ impl<'a> Served<'a> {
             let fills = !all && reserve::may_fill(&self.draft, key, reservation.start);
             job != own && reserve::is_bound(key, pass, spec) && !fills
         });
-        held.iter().for_each(|&step| self.draft.take(step));
+        for &step in &held {
+            self.draft.take(step);
+        }
         held
     }
 
