@@ -56,20 +56,13 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             ),
         )
         .hint("ask for less, or for another model, or have the limit raised"),
-        Rejection::QueueFull { limit, retry_after_ms } => {
-            Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
-                .retry_after_ms(*retry_after_ms)
-                .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
-        }
         Rejection::NoSuchJob => {
             Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
         }
-        Rejection::NotRunning => Problem::new(Code::NotRunning, "the job waits; it has nothing to give back"),
-        Rejection::NotPreemptible => {
-            Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
-                .hint("cancel it instead, if it is yours")
-        }
-        Rejection::LimitAboveMax { .. }
+        Rejection::QueueFull { .. }
+        | Rejection::NotRunning
+        | Rejection::NotPreemptible
+        | Rejection::LimitAboveMax { .. }
         | Rejection::NoTimeLimit
         | Rejection::LimitNotLonger { .. }
         | Rejection::NotAService
@@ -89,6 +82,16 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
 /// How long a job may run, or with how many replicas.
 fn life_problem(rejection: &Rejection) -> Problem {
     match rejection {
+        Rejection::QueueFull { limit, retry_after_ms } => {
+            Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
+                .retry_after_ms(*retry_after_ms)
+                .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
+        }
+        Rejection::NotRunning => Problem::new(Code::NotRunning, "the job waits; it has nothing to give back"),
+        Rejection::NotPreemptible => {
+            Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
+                .hint("cancel it instead, if it is yours")
+        }
         Rejection::LimitAboveMax { class, given, max } => Problem::new(
             Code::LimitAboveMax,
             format!(
