@@ -3,25 +3,21 @@
 //! `apply` hands each event to its section and, where one fact concerns two sections, tells the second what
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::attained::Attained;
 use crate::demand::Demand;
 use crate::event::{
     DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::input::Exit;
-use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Want};
 use crate::need::Need;
 use crate::plan::place::domain_of;
 use crate::promises::{Promise, Promises};
-use crate::reservations::Reservations;
 use crate::tenants::Tenants;
-use crate::units::{JobId, Millis, NodeId, Timestamp};
+use crate::units::{JobId, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -38,10 +34,6 @@ pub struct State {
     pub promises: Promises,
     /// What is usually asked for, and what that makes places worth.
     pub demand: Demand,
-    /// Who was promised which start.
-    pub reservations: Reservations,
-    /// How much jobs were served.
-    pub attained: Attained,
     index: u64,
 }
 
@@ -68,8 +60,6 @@ impl State {
             Event::Ledger(event) => self.apply_ledger(event),
             Event::Promises(event) => self.apply_promises(event),
             Event::Demand(event) => self.apply_demand(event),
-            Event::Reservations(event) => self.reservations.apply(event),
-            Event::Attained(event) => self.attained.apply(event),
         }
         self.index += 1;
     }
@@ -101,10 +91,7 @@ impl State {
     fn apply_tenants(&mut self, event: &TenantsEvent) {
         self.tenants.apply(event);
         match event {
-            TenantsEvent::PolicyApplied { policy, .. } => {
-                self.ledger.anything_may_fit(self.fleet.pool_ids());
-                self.attained.count(!policy.orders.all_by_age(), self.jobs.iter());
-            }
+            TenantsEvent::PolicyApplied { .. } => self.ledger.anything_may_fit(self.fleet.pool_ids()),
             TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => {}
         }
     }
@@ -114,9 +101,6 @@ impl State {
             JobsEvent::Requeued { job, at, .. } => {
                 let ran = self.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
                 self.jobs.ran(*job, ran);
-                let served = self.ledger.holding(*job).map_or(0, |holding| holding.served(*at));
-                self.attained.served(*job, served);
-                self.attained.waits(*job, *at);
                 self.ledger.forget(*job);
                 self.jobs.apply(event);
                 if self.promises.of(*job).is_some() {
@@ -124,21 +108,12 @@ impl State {
                 }
                 self.refresh(*job);
             }
-            JobsEvent::Ended { job, at, .. } => {
-                self.note_ended(*job, *at);
+            JobsEvent::Ended { job, .. } => {
                 self.release(*job);
                 self.ledger.forget(*job);
-                self.reservations.forget(*job);
                 self.ledger.set_want(*job, None);
                 self.jobs.set_more(*job, None);
-                self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
-            }
-            JobsEvent::Scaled { job, .. } => self.scale(*job, event),
-            JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
-            JobsEvent::Extended { job, .. } => {
-                self.jobs.apply(event);
-                self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
                 // What was promised to it as it was; a job that is moved is promised its new places afterwards.
@@ -156,20 +131,6 @@ impl State {
         }
     }
 
-    /// Another number of tasks makes it another kind: it leaves the lists of the old one first.
-    fn scale(&mut self, job: JobId, event: &JobsEvent) {
-        let aside = self.promises.of(job).is_some();
-        self.jobs.set_more(job, None);
-        if !aside {
-            self.jobs.set_aside(job);
-        }
-        self.jobs.apply(event);
-        if !aside {
-            self.jobs.no_longer_aside(job);
-        }
-        self.changed(job);
-    }
-
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
@@ -177,8 +138,6 @@ impl State {
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
-                self.reservations.forget(*job);
-                self.note_started(*job, *at);
                 self.changed(*job);
             }
             LedgerEvent::Carried { job, holding } => {
@@ -192,16 +151,13 @@ impl State {
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
             }
-            LedgerEvent::Grown { job, at, .. } => {
+            LedgerEvent::Grown { job, .. } => {
                 self.release(*job);
-                self.apply_and_count_served(*job, event, *at);
-                self.changed(*job);
-            }
-            LedgerEvent::Shed { job, at, .. } => {
-                self.apply_and_count_served(*job, event, *at);
+                self.ledger.apply(event);
                 self.changed(*job);
             }
             LedgerEvent::Gone { job, .. }
+            | LedgerEvent::Shed { job, .. }
             | LedgerEvent::Broken { job, .. }
             | LedgerEvent::Withdrawn { job, .. }
             | LedgerEvent::Asked { job, .. }
@@ -209,15 +165,8 @@ impl State {
                 self.ledger.apply(event);
                 self.changed(*job);
             }
-            LedgerEvent::Running { job, .. } => {
-                self.ledger.apply(event);
-                // From here on its service grows, which may make it give way: refusals are looked at again.
-                if self.attained.is_counting() {
-                    self.changed(*job);
-                }
-                self.refresh_limit(*job);
-            }
-            LedgerEvent::Acked { .. }
+            LedgerEvent::Running { .. }
+            | LedgerEvent::Acked { .. }
             | LedgerEvent::AskFailed { .. }
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
@@ -246,28 +195,6 @@ impl State {
         self.ledger.keep_profiles(self.demand.tables().is_some());
     }
 
-    /// The holding forgets tasks that are over; their service is not forgotten.
-    fn apply_and_count_served(&mut self, job: JobId, event: &LedgerEvent, at: Timestamp) {
-        let served = |ledger: &Ledger| ledger.holding(job).map_or(0, |holding| holding.served(at));
-        let before = served(&self.ledger);
-        self.ledger.apply(event);
-        self.attained.served(job, before.saturating_sub(served(&self.ledger)));
-    }
-
-    fn note_started(&mut self, id: JobId, at: Timestamp) {
-        let job = self.jobs.get(id).expect("who starts is a live job");
-        if let Some(rules) = self.tenants.policy().orders.beyond_age(job.spec.class) {
-            self.attained.started(id, job, rules, at);
-        }
-    }
-
-    fn note_ended(&mut self, id: JobId, at: Timestamp) {
-        let job = self.jobs.get(id).expect("who ends is a live job");
-        let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
-        let rules = self.tenants.policy().orders.beyond_age(job.spec.class);
-        self.attained.ended(id, &job.spec, rules, served);
-    }
-
     /// Places that were set aside for a job are taken by it, or no longer are.
     fn release(&mut self, job: JobId) {
         if let Some((promise, charge)) = self.promises.remove(job) {
@@ -294,12 +221,6 @@ impl State {
         let (want, more) = (self.want(id, job), self.more(id, job));
         self.ledger.set_want(id, want);
         self.jobs.set_more(id, more);
-        self.refresh_limit(id);
-    }
-
-    /// When the time limit of a job asks something of it is worked out again.
-    fn refresh_limit(&mut self, id: JobId) {
-        self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }
 
     fn want(&self, id: JobId, job: &Job) -> Option<Want> {
@@ -338,31 +259,8 @@ impl State {
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
         let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
-        let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
-        let reserved = self.next_reserved_moment(now);
-        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now), reserved].into_iter().flatten();
+        let later = [asked, stuck, self.jobs.next_start_allowed(now)].into_iter().flatten();
         later.filter(|&at| at > now).min()
-    }
-
-    /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
-    pub fn next_reserved_moment(&self, now: Timestamp) -> Option<Timestamp> {
-        let moments = self.reservations.iter().flat_map(|(_, reservation)| {
-            let start = reservation.start;
-            let nodes: BTreeSet<NodeId> = reservation.tasks.iter().map(|place| place.node).collect();
-            let fills = nodes.into_iter().flat_map(|node| self.ledger.tasks_on(node));
-            let asked = fills.filter_map(|(job, _)| self.jobs.get(job)).map(move |job| {
-                let grace = self.time_to_leave(&job.spec);
-                Timestamp(start.0.saturating_sub(grace.0))
-            });
-            asked.chain(core::iter::once(start))
-        });
-        moments.filter(|&at| at > now).min()
-    }
-
-    /// How long a job may take to be gone once it is told to leave.
-    pub fn time_to_leave(&self, spec: &Spec) -> Millis {
-        let stop = self.tenants.policy().stop_grace;
-        Millis(spec.grace().0.saturating_add(stop.0))
     }
 
     /// The shortest event list that rebuilds it.
@@ -375,8 +273,6 @@ impl State {
         self.jobs.snapshot_leaving(&mut events);
         self.promises.snapshot(&mut events);
         self.demand.snapshot(&mut events);
-        self.reservations.snapshot(&mut events);
-        self.attained.snapshot(&mut events);
         events
     }
 }

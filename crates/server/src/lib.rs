@@ -11,7 +11,6 @@ pub mod metrics;
 pub mod policy;
 mod pricing;
 mod rejection;
-mod reservation;
 mod stranded;
 mod tenants;
 mod text;

@@ -15,16 +15,11 @@ pub enum Rule {
     Preempt,
     /// It is moved, so that the room left over is in one piece.
     Move,
-    /// It filled a place that somebody was promised.
-    Reservation,
-    /// It was served for longer than a job of its own tenant that waits.
-    Order,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 6] =
-        [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move, Self::Reservation, Self::Order];
+    pub const ALL: [Self; 4] = [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move];
 
     /// The word used in API, tables and metrics.
     pub fn word(self) -> &'static str {
@@ -33,8 +28,6 @@ impl Rule {
             Self::FairShare => "fair_share",
             Self::Preempt => "preempt",
             Self::Move => "move",
-            Self::Reservation => "reservation",
-            Self::Order => "order",
         }
     }
 }
@@ -46,8 +39,6 @@ impl From<Why> for Rule {
             Why::FairShare => Self::FairShare,
             Why::Preempt => Self::Preempt,
             Why::Move => Self::Move,
-            Why::Reservation => Self::Reservation,
-            Why::Order => Self::Order,
         }
     }
 }

@@ -170,7 +170,6 @@ impl Built {
             trust: TrustId(0),
             time_limit: None,
             estimate: None,
-            service: None,
             checkpoint: None,
             retries: 0,
             labels: Vec::new(),
