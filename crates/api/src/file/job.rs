@@ -249,7 +249,7 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
     let class = optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch);
-    let Tasks { tasks, min, max } = tasks(&keys, class)?;
+    let Count { tasks, min, max } = tasks(&keys, class)?;
     let gpus = ask(&keys)?.unwrap_or(GpuAsk::Whole(1));
     let devices = devices(&keys, gpus)?;
     let any_of = optional(&keys, "any_of", |field| others(&field))?.unwrap_or_default();
@@ -291,7 +291,7 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
 }
 
 /// How many tasks a job has.
-struct Tasks {
+struct Count {
     tasks: u32,
     min: u32,
     /// Of a service.
@@ -299,11 +299,11 @@ struct Tasks {
 }
 
 /// `tasks` and `min`, or `service` in their place.
-fn tasks(keys: &Map<'_>, class: Class) -> Result<Tasks, Fault> {
+fn tasks(keys: &Map<'_>, class: Class) -> Result<Count, Fault> {
     let Some(field) = keys.get("service")? else {
         let tasks = optional(keys, "tasks", |field| field.whole(1..=TASKS_MAX))?.unwrap_or(1);
         let min = optional(keys, "min", |field| least(&field, tasks))?.unwrap_or(tasks);
-        return Ok(Tasks { tasks, min, max: None });
+        return Ok(Count { tasks, min, max: None });
     };
     for other in ["tasks", "min"] {
         if let Some(other) = keys.get(other)? {
@@ -319,7 +319,7 @@ fn tasks(keys: &Map<'_>, class: Class) -> Result<Tasks, Fault> {
     let max = inner.need("max", "service: {min: 2, max: 8}")?.whole(1..=TASKS_MAX)?;
     let min = optional(&inner, "min", |field| field.whole(1..=max))?.unwrap_or(1);
     let tasks = optional(&inner, "replicas", |field| field.whole(min..=max))?.unwrap_or(min);
-    Ok(Tasks { tasks, min, max: Some(max) })
+    Ok(Count { tasks, min, max: Some(max) })
 }
 
 fn optional<'a, T>(
