@@ -11,9 +11,9 @@ use ureq::{Agent, Body};
 
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, EvictionList, EvictionReply, Explanation, GpuList, HistoryKind, HistoryList, JobList, JobReply,
-    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, StrandedList, Submitted, Summary,
-    TenantList,
+    Answer, EvictionList, EvictionReply, Explanation, ExtendRequest, GpuList, HistoryKind, HistoryList,
+    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReservationList,
+    ScaleRequest, StrandedList, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -153,6 +153,20 @@ impl Client {
         self.read(self.agent.post(self.job_url(job, "/evict")).send_empty())
     }
 
+    /// Lets a job run longer.
+    pub fn extend(&self, job: &str, request: &ExtendRequest) -> Result<JobReply, ClientError> {
+        let body = serde_json::to_string(request).expect("two strings are always a document");
+        let request = self.agent.post(self.job_url(job, "/extend"));
+        self.read(request.content_type("application/json").send(body.as_str()))
+    }
+
+    /// Wants another number of replicas of a service.
+    pub fn scale(&self, job: &str, request: ScaleRequest) -> Result<JobReply, ClientError> {
+        let body = serde_json::to_string(&request).expect("a number is always a document");
+        let request = self.agent.post(self.job_url(job, "/scale"));
+        self.read(request.content_type("application/json").send(body.as_str()))
+    }
+
     /// Keeps new work off a node.
     pub fn cordon(&self, node: &str) -> Result<NodeReply, ClientError> {
         self.read(self.agent.post(self.cordon_url(node)).send_empty())
@@ -192,6 +206,11 @@ impl Client {
     /// What is free and of no use to whoever waits or usually comes.
     pub fn stranded(&self) -> Result<StrandedList, ClientError> {
         self.get("/v1/stranded")
+    }
+
+    /// Starts that are promised to jobs that wait.
+    pub fn reservations(&self) -> Result<ReservationList, ClientError> {
+        self.get("/v1/reservations")
     }
 
     /// The tenant tree.

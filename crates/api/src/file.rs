@@ -9,6 +9,7 @@
 
 pub mod fleet;
 pub mod job;
+pub mod lever;
 pub mod policy;
 
 mod field;
@@ -143,6 +144,11 @@ pub fn nearest<'a>(given: &str, words: &[&'a str]) -> Option<&'a str> {
     let best = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
     let one_letter = given.len() > 2 && strsim::osa_distance(&given, best.1) <= 1;
     (best.0 >= 0.85 || one_letter).then_some(best.1)
+}
+
+/// A span as files have it: `1h30m`.
+pub fn duration_text(millis: u64) -> String {
+    text::duration_text(millis)
 }
 
 /// The whole text of a file, or what keeps it from being one.

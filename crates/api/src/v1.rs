@@ -9,6 +9,7 @@ mod fleet;
 mod job;
 mod past;
 mod problem;
+mod reservation;
 mod stranded;
 mod summary;
 mod tenant;
@@ -21,12 +22,13 @@ pub use eviction::{
 };
 pub use fleet::{GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply, NodeView};
 pub use job::{
-    BlockerView, ChosenView, Explanation, FunnelStage, JobList, JobReply, JobState, JobView, LeavingStep,
-    LeavingView, PlacementView, PlanView, PromiseView, SliceView, Submitted, TaskUseView, VerdictView,
-    VerdictWord,
+    BlockerView, ChosenView, Explanation, ExtendRequest, FunnelStage, JobList, JobReply, JobState, JobView,
+    LeavingStep, LeavingView, OrderView, PlacementView, PlanView, PromiseView, ScaleRequest, SliceView,
+    Submitted, TaskUseView, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};
+pub use reservation::{HolderView, MissedView, ReservationList, ReservationView};
 pub use stranded::{StrandedList, StrandedShapeView, StrandedView};
 pub use summary::{DecisionTimes, JobCount, JournalView, ModeCounts, PoolView, QueueRow, Summary};
 pub use tenant::{LineView, TenantList, TenantView};
@@ -63,6 +65,7 @@ answers! {
     GpuList = "wharf.v1.gpus";
     StrandedList = "wharf.v1.stranded";
     TenantList = "wharf.v1.tenants";
+    ReservationList = "wharf.v1.reservations";
     Summary = "wharf.v1.summary";
     HistoryList = "wharf.v1.history";
     EvictionReply = "wharf.v1.eviction";

@@ -4,6 +4,7 @@
 //! the command that takes them.
 
 mod local;
+mod sim;
 
 use std::path::PathBuf;
 
@@ -13,8 +14,9 @@ use wharf_api::v1::{HistoryKind, JobState};
 
 pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
-    PlacementPolicy, PolicyArgs, PolicyCommand, SimArgs, UpArgs, VictimsArgs,
+    PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
 };
+pub(crate) use sim::{PhillyArgs, SimArgs, TraceFormat, TraceOrder};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\
@@ -34,6 +36,8 @@ Jobs
   explain    Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
   cancel     Take a job back
   evict      Ask a job to save its work, leave and wait again
+  extend     Let a job run longer than its time limit
+  scale      Want another number of replicas of a service
 
 Fleet
   top        Watch the whole fleet on one screen
@@ -88,6 +92,10 @@ pub(crate) enum Command {
     Cancel(JobNameArgs),
     /// Ask a job to save its work, leave and wait again
     Evict(JobNameArgs),
+    /// Let a job run longer than its time limit
+    Extend(ExtendArgs),
+    /// Want another number of replicas of a service
+    Scale(ScaleArgs),
     /// List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
     Get(GetArgs),
     /// Watch the whole fleet on one screen
@@ -116,6 +124,8 @@ impl Command {
             Self::Plan(args) => args.output,
             Self::Explain(args) => args.output,
             Self::Cancel(args) | Self::Evict(args) => args.output,
+            Self::Extend(args) => args.output,
+            Self::Scale(args) => args.output,
             Self::Cordon(args) | Self::Uncordon(args) => args.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
             Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Completions(_) => Format::Text,
@@ -275,6 +285,50 @@ pub(crate) struct JobNameArgs {
     pub(crate) output: Format,
 }
 
+/// `wharf extend`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A limit counts all attempts of a job together. It can be extended while the job lives, up to what the policy allows
+for its class (limit_max in queue.yaml).
+
+Examples:
+  wharf extend lab/nlp/llama-70b --limit 6h      six hours in all
+  wharf extend job/hello --by 2h                 two hours more than now")]
+pub(crate) struct ExtendArgs {
+    /// job/NAME, NAME, TENANT/NAME or uid
+    #[arg(value_name = "JOB")]
+    pub(crate) job: String,
+    /// How long it may run in all
+    #[arg(long, value_name = "SPAN", required_unless_present = "by", conflicts_with = "by")]
+    pub(crate) limit: Option<String>,
+    /// How much longer than now
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) by: Option<String>,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// `wharf scale`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+More replicas come as the rules give places; fewer are let go, the newest first, each after it had its grace. The number
+stays between min and max of the service.
+
+Examples:
+  wharf scale lab/serving/chat 6")]
+pub(crate) struct ScaleArgs {
+    /// job/NAME, NAME, TENANT/NAME or uid
+    #[arg(value_name = "JOB")]
+    pub(crate) job: String,
+    /// How many replicas are wanted
+    #[arg(value_name = "N")]
+    pub(crate) replicas: u32,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
 /// `wharf cordon` and `wharf uncordon`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -306,6 +360,9 @@ pub(crate) enum Listed {
     Gpus,
     /// What is free and fits nobody who waits or usually comes, and why
     Stranded,
+    /// Starts that are promised to jobs that wait, the earliest first
+    #[value(alias = "reservation")]
+    Reservations,
     /// Tenants: what each is promised, may use and uses
     #[value(alias = "tenant")]
     Tenants,
@@ -329,6 +386,7 @@ Examples:
   wharf get nodes -o wide
   wharf get gpus n1                    how each GPU is divided, and what is left of it
   wharf get stranded                   what is free and of no use, and why
+  wharf get reservations               starts that are promised to jobs that wait
   wharf get jobs -o name | xargs -n1 wharf cancel
   wharf get tenants -o wide            with what each has borrowed and lent
   wharf get evictions --tenant lab/nlp --limit 20

@@ -176,6 +176,7 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        service: None,
         checkpoint: (habit.class == Class::Batch)
             .then_some(Checkpoint { every: Millis::from_secs(1800), grace: Millis::from_secs(60) }),
         retries: 2,

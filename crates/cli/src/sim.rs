@@ -1,6 +1,7 @@
 //! The laboratory: random runs, behaviour cases and trace replay, on the engine that runs in production.
 
 pub(crate) mod input;
+mod philly;
 mod trace;
 
 use std::io::Write;

@@ -33,6 +33,9 @@ pub struct FinishedJob {
     pub ended_at: u64,
     /// How long all attempts ran.
     pub ran_ms: u64,
+    /// How long they might have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit_ms: Option<u64>,
     /// How often it was started.
     pub attempts: u32,
     /// How often it was evicted.
@@ -69,6 +72,24 @@ pub enum Receipt {
     },
     /// The rules took a job, or tasks of it, for another.
     Evicted(Box<EvictionReceipt>),
+    /// A job may run longer.
+    Extended {
+        /// Identity, in hexadecimal.
+        uid: String,
+        /// In all, in milliseconds.
+        limit_ms: u64,
+        /// Before that.
+        before_ms: Option<u64>,
+    },
+    /// Another number of replicas of a service is wanted.
+    Scaled {
+        /// Identity, in hexadecimal.
+        uid: String,
+        /// So many.
+        replicas: u32,
+        /// Before that.
+        before: u32,
+    },
     /// A job waits again.
     Requeued {
         /// Identity, in hexadecimal.
@@ -85,7 +106,14 @@ impl EvictionReceipt {
     pub fn of(row: &HistoryRow) -> Option<Self> {
         match serde_json::from_str(&row.body) {
             Ok(Receipt::Evicted(receipt)) => Some(*receipt),
-            Ok(Receipt::Placed { .. } | Receipt::Asked { .. } | Receipt::Requeued { .. }) | Err(_) => None,
+            Ok(
+                Receipt::Placed { .. }
+                | Receipt::Asked { .. }
+                | Receipt::Extended { .. }
+                | Receipt::Scaled { .. }
+                | Receipt::Requeued { .. },
+            )
+            | Err(_) => None,
         }
     }
 }
@@ -112,12 +140,25 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
             let by = match by {
                 Asker::Lever { who } => who.clone(),
                 Asker::Rules { why, .. } => why.word().to_owned(),
+                Asker::Limit => "time_limit".to_owned(),
+                Asker::Scale => "scale".to_owned(),
             };
             (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
         }
         Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, .. }) => {
             let body = eviction::receipt(state, *job, tasks, receipt)?;
             (*job, HistoryKind::Eviction, json(&Receipt::Evicted(Box::new(body))))
+        }
+        Event::Jobs(JobsEvent::Extended { job, limit, .. }) => {
+            let known = state.jobs.get(*job)?;
+            let before_ms = known.time_limit().map(|limit| limit.0);
+            let body = Receipt::Extended { uid: uid(known), limit_ms: limit.0, before_ms };
+            (*job, HistoryKind::Receipt, json(&body))
+        }
+        Event::Jobs(JobsEvent::Scaled { job, tasks, .. }) => {
+            let known = state.jobs.get(*job)?;
+            let body = Receipt::Scaled { uid: uid(known), replicas: *tasks, before: known.spec.tasks };
+            (*job, HistoryKind::Receipt, json(&body))
         }
         Event::Jobs(JobsEvent::Requeued { job, at, .. }) => {
             let known = state.jobs.get(*job)?;
@@ -130,7 +171,9 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
         | Event::Jobs(_)
         | Event::Ledger(_)
         | Event::Promises(_)
-        | Event::Demand(_) => return None,
+        | Event::Demand(_)
+        | Event::Reservations(_)
+        | Event::Attained(_) => return None,
     };
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();
@@ -150,6 +193,7 @@ fn finished(state: &State, id: JobId, outcome: Outcome, at: Timestamp) -> Option
         first_start: job.past.first_start.map(|at| at.0),
         ended_at: at.0,
         ran_ms: job.past.ran_ms + last_attempt,
+        time_limit_ms: job.time_limit().map(|limit| limit.0),
         attempts: job.past.attempts,
         evictions: job.past.evictions,
         failures: job.past.failures,

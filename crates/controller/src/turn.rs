@@ -91,6 +91,10 @@ pub struct Evictions {
     pub preempt: u64,
     /// To make room in one piece.
     pub moved: u64,
+    /// For a promised start.
+    pub reservation: u64,
+    /// For a job of the same tenant that was served less.
+    pub order: u64,
 }
 
 impl Evictions {
@@ -100,6 +104,8 @@ impl Evictions {
             Why::FairShare => self.fair_share += 1,
             Why::Preempt => self.preempt += 1,
             Why::Move => self.moved += 1,
+            Why::Reservation => self.reservation += 1,
+            Why::Order => self.order += 1,
         }
     }
 }

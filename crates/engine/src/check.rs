@@ -120,6 +120,13 @@ pub enum Finding {
         /// Which GPU.
         gpu: usize,
     },
+    /// I15: promised starts need more of a GPU than there is.
+    ReservedTwice {
+        /// On which node.
+        node: String,
+        /// Which GPU.
+        gpu: usize,
+    },
 }
 
 impl State {
@@ -130,6 +137,7 @@ impl State {
         check_jobs(self, &mut findings);
         check_limits(self, self.tenants.policy(), &mut findings);
         check_promises(self, &mut findings);
+        check_reservations(self, &mut findings);
         check_fixed(self, self.tenants.policy(), &mut findings);
         check_indexes(self, &mut findings);
         findings
@@ -158,6 +166,11 @@ fn same_facts(a: &State, b: &State) -> bool {
     let promises = |state: &State| -> Vec<_> {
         state.promises.iter().map(|(job, promise)| (job, promise.clone())).collect()
     };
+    let reservations = |state: &State| -> Vec<_> {
+        let all = state.jobs.iter().map(|(job, _)| job);
+        all.map(|job| (state.reservations.of(job).cloned(), state.reservations.missed(job).to_vec()))
+            .collect()
+    };
     let paths = |state: &State| -> Vec<String> {
         state.tenants.ids().map(|tenant| state.tenants.path(tenant).to_string()).collect()
     };
@@ -165,6 +178,7 @@ fn same_facts(a: &State, b: &State) -> bool {
         && jobs(a) == jobs(b)
         && holdings(a) == holdings(b)
         && promises(a) == promises(b)
+        && reservations(a) == reservations(b)
         && paths(a) == paths(b)
         && a.ledger.orphans() == b.ledger.orphans()
         && a.jobs.next() == b.jobs.next()
@@ -337,6 +351,19 @@ fn check_promises(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What is promised to one is promised to nobody else.
+fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
+    let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
+    for place in state.reservations.iter().flat_map(|(_, reservation)| &reservation.tasks) {
+        for gpu in place.gpus.indexes() {
+            *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
+        }
+    }
+    for ((node, gpu), _) in gpus.into_iter().filter(|&(_, parts)| parts > GpuUnits::WHOLE.parts()) {
+        findings.push(Finding::ReservedTwice { node: name_of(state, node), gpu });
+    }
+}
+
 /// Work that may not be evicted, counted alone, fits the guarantee it was started under. What an older policy started
 /// is no proof.
 fn check_fixed(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
@@ -388,6 +415,12 @@ fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     }
     if rebuilt.jobs.waiting_len() != state.jobs.waiting_len() {
         wrong("waiting");
+    }
+    if rebuilt.jobs.services() != state.jobs.services() {
+        wrong("services");
+    }
+    if rebuilt.jobs.wrapping_up() != state.jobs.wrapping_up() {
+        wrong("time limits");
     }
     if rebuilt.ledger.unsettled() != state.ledger.unsettled() {
         wrong("unsettled");

@@ -1,8 +1,10 @@
 //! What should happen. Reads only, so it may refuse freely; nothing changes until the events are applied.
 
 mod conclude;
+mod limits;
 mod observe;
 mod promises;
+mod services;
 mod submit;
 
 use alloc::collections::BTreeSet;
@@ -10,8 +12,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy,
-    TaskPhase, TenantsEvent,
+    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, PromisesEvent,
+    RequeueWhy, TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
 use crate::input::{Exit, Input, Rejection, SetDefinition, SetMembers};
@@ -44,6 +46,8 @@ impl State {
             Input::Submit(submission) => submit::submit(self, submission, now),
             Input::Cancel { job } => self.cancel(*job, now),
             Input::Evict { job, by } => self.evict(*job, by, now),
+            Input::Extend { job, to } => limits::extend(self, *job, *to, now),
+            Input::Scale { job, tasks } => services::scale(self, *job, *tasks, now),
             Input::Cordon { node, on } => self.cordon(node, *on),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
@@ -179,19 +183,30 @@ impl State {
     /// Who was asked to save its work and has had its time is told to stop; a gang that was not repaired or did
     /// not start in time lets go.
     fn deadlines_passed(&self, now: Timestamp) -> Vec<Event> {
+        let mut events = limits::due(self, now);
+        // Who ends by its own limit has nothing else to do.
+        let ending: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
         let due = self.ledger.deadlines().iter().take_while(|&&(deadline, _)| deadline <= now);
-        let mut events: Vec<Event> = due.flat_map(|&(_, job)| self.time_is_up(job, now)).collect();
+        let due = due.filter(|(_, job)| !ending.contains(job));
+        events.extend(due.flat_map(|&(_, job)| self.time_is_up(job, now)));
         let start_within = self.tenants.policy().gangs.start_within;
         let stuck = self.ledger.bound().iter().take_while(|&&(at, _)| at + start_within <= now);
+        let stuck = stuck.filter(|(_, job)| !ending.contains(job));
         events.extend(stuck.flat_map(|&(_, job)| self.let_go_of_stuck(job, now)));
+        // Who was told something in this decision is looked at again in the next.
+        let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
+        let too_many = services::due(self, now).into_iter();
+        events.extend(too_many.filter(|event| concerned(event).is_none_or(|job| !told.contains(&job))));
         events
     }
 
     fn time_is_up(&self, job: JobId, now: Timestamp) -> Vec<Event> {
         let holding = self.ledger.holding(job).expect("a deadline belongs to a holding");
         let unrepaired = holding.repair_by.is_some_and(|deadline| deadline <= now) && self.is_active(job);
-        if unrepaired && self.promises.of(job).is_some() {
-            // Its new place is on the way: victims were asked for it, and its other tasks still have their work.
+        let goes_on = self.promises.of(job).is_some() || self.is_service(job);
+        if unrepaired && goes_on {
+            // Its new place is on the way: victims were asked for it, and its other tasks still have their work. And
+            // replicas of a service do not need each other.
             let deadline = now + self.tenants.policy().recovery_bound();
             return alloc::vec![Event::Ledger(LedgerEvent::Broken { job, deadline, at: now })];
         }
@@ -217,7 +232,17 @@ impl State {
             let tasks = bound.into_iter().map(|task| task.place.task).collect();
             return alloc::vec![self.stop(job, tasks, now)];
         }
+        if self.is_service(job) && !running.is_empty() {
+            let deadline = conclude::repair_deadline(self, now);
+            let tasks = bound.into_iter().map(|task| task.place.task).collect();
+            let broken = Event::Ledger(LedgerEvent::Broken { job, deadline, at: now });
+            return alloc::vec![self.stop(job, tasks, now), broken];
+        }
         self.leave_at_once(job, Next::Requeue(RequeueWhy::StartStuck), now)
+    }
+
+    fn is_service(&self, job: JobId) -> bool {
+        self.jobs.get(job).is_some_and(|job| job.spec.service.is_some())
     }
 
     fn is_active(&self, job: JobId) -> bool {
@@ -230,12 +255,21 @@ impl State {
     }
 }
 
+/// Whom an event about places is about.
+fn concerned(event: &Event) -> Option<JobId> {
+    match event {
+        Event::Promises(PromisesEvent::Released { job, .. })
+        | Event::Ledger(LedgerEvent::Asked { job, .. } | LedgerEvent::Stopping { job, .. }) => Some(*job),
+        _ => None,
+    }
+}
+
 /// Who has to go by an event.
 fn told_to_go(event: &Event) -> Option<JobId> {
     match event {
-        Event::Jobs(JobsEvent::Leaving { job, .. }) | Event::Ledger(LedgerEvent::Stopping { job, .. }) => {
-            Some(*job)
-        }
+        Event::Jobs(JobsEvent::Leaving { job, .. })
+        | Event::Ledger(LedgerEvent::Stopping { job, .. })
+        | Event::Promises(PromisesEvent::Released { job, .. }) => Some(*job),
         _ => None,
     }
 }

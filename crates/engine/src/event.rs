@@ -6,12 +6,14 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attained::{Group, Served};
 use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
+use crate::reservations::{Dropped, Missed};
 use crate::units::{
     DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
     Timestamp, TrustId, Uid,
@@ -37,6 +39,10 @@ pub enum Event {
     Promises(PromisesEvent),
     /// To what is usually asked for, and what that makes places worth.
     Demand(DemandEvent),
+    /// To starts that are promised to jobs that wait.
+    Reservations(ReservationsEvent),
+    /// To how much jobs were served.
+    Attained(AttainedEvent),
 }
 
 /// What happens to the fleet.
@@ -193,6 +199,31 @@ pub enum JobsEvent {
         /// When.
         at: Timestamp,
     },
+    /// It may run longer than it was submitted for.
+    Extended {
+        /// Which.
+        job: JobId,
+        /// All of its attempts together, from now on.
+        limit: Millis,
+        /// When.
+        at: Timestamp,
+    },
+    /// Another number of replicas of a service is wanted.
+    Scaled {
+        /// Which.
+        job: JobId,
+        /// So many.
+        tasks: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// A replica of a service ended by itself soon after its start; the others go on.
+    ReplicaFailed {
+        /// Which.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
     /// It is over and leaves the state.
     Ended {
         /// Which.
@@ -241,6 +272,9 @@ pub struct Past {
     /// When and for whom the rules took it of late, guarantees apart: what budgets count.
     #[serde(default, skip_serializing_if = "is_default")]
     pub evicted: Vec<(Timestamp, JobId)>,
+    /// The longest it may run, where that was extended.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub extended: Option<Millis>,
 }
 
 /// What follows when a leaving job has let go.
@@ -277,6 +311,9 @@ pub enum Outcome {
     Failed,
     /// Its owner cancelled it.
     Cancelled,
+    /// It ran as long as it may.
+    #[serde(rename = "time_limit")]
+    TimedOut,
 }
 
 /// What happens to what is held.
@@ -445,6 +482,10 @@ pub enum Asker {
         /// Who benefits.
         beneficiary: JobId,
     },
+    /// The clock: it has run as long as it may.
+    Limit,
+    /// Its owner, who wants fewer replicas.
+    Scale,
 }
 
 /// By which rule something has to leave.
@@ -459,6 +500,10 @@ pub enum Why {
     Preempt,
     /// It is moved, so that the room left over is in one piece.
     Move,
+    /// It filled a place that somebody was promised.
+    Reservation,
+    /// It was served for longer than a job of its own tenant that waits.
+    Order,
 }
 
 impl Why {
@@ -468,7 +513,14 @@ impl Why {
             Self::Guarantee | Self::FairShare => "reclaim",
             Self::Preempt => "preempt",
             Self::Move => "move",
+            Self::Reservation => "reservation",
+            Self::Order => "order",
         }
+    }
+
+    /// True when it is refused if more of what it frees stands idle than it starts (rule 7).
+    pub(crate) fn is_judged_by_idle(self) -> bool {
+        matches!(self, Self::FairShare | Self::Order)
     }
 }
 
@@ -530,6 +582,40 @@ pub enum PromisesEvent {
     },
 }
 
+/// What happens to promised starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReservationsEvent {
+    /// A job that waits starts there, no later than then.
+    Reserved {
+        /// Which job.
+        job: JobId,
+        /// Where each task goes.
+        tasks: Vec<Placement>,
+        /// No later than then.
+        start: Timestamp,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// The start cannot be promised any more.
+    Dropped {
+        /// Whose.
+        job: JobId,
+        /// Why not.
+        why: Dropped,
+        /// When.
+        at: Timestamp,
+    },
+    /// In a snapshot: starts that were promised to a job and given up.
+    Carried {
+        /// Which job.
+        job: JobId,
+        /// Oldest first.
+        missed: Vec<Missed>,
+    },
+}
+
 /// What happens to demand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DemandEvent {
@@ -546,6 +632,25 @@ pub enum DemandEvent {
         shapes: Vec<(Typical, u32)>,
         /// The prices in force.
         prices: Prices,
+    },
+}
+
+/// What happens to how much jobs were served. It follows from starts and ends; only a snapshot has to say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttainedEvent {
+    /// What a live job was served, in a snapshot.
+    CarriedJob {
+        /// Which.
+        job: JobId,
+        /// So much, and since when it waits.
+        served: Served,
+    },
+    /// How long jobs alike took that are over, in a snapshot.
+    CarriedFinished {
+        /// Which.
+        group: Group,
+        /// In milliseconds, the oldest first.
+        durations: Vec<u64>,
     },
 }
 
@@ -653,6 +758,9 @@ pub struct Holding {
     /// The number that the next task gets; 0 where only the first tasks were started.
     #[serde(default, skip_serializing_if = "is_default")]
     pub next_task: u32,
+    /// Since when the attempt runs, where the task that ran first is not among the tasks any more.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub first_since: Option<Timestamp>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chosen: Option<Chosen>,

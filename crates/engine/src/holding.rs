@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Chosen, HeldTask, Holding, LedgerEvent, Placement, TaskPhase};
 use crate::input::Exit;
-use crate::units::Timestamp;
+use crate::units::{GpuUnits, Timestamp};
 
 /// Whether a task takes its place, in the eyes of who plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,17 @@ impl Holding {
         chosen: Option<Chosen>,
     ) -> Self {
         let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
-        Self { attempt, policy, at, asked_by: None, repair_by: None, next_task: 0, chosen, tasks }
+        Self {
+            attempt,
+            policy,
+            at,
+            asked_by: None,
+            repair_by: None,
+            next_task: 0,
+            first_since: None,
+            chosen,
+            tasks,
+        }
     }
 
     /// A task by its number.
@@ -102,7 +112,7 @@ impl Holding {
             }
             LedgerEvent::Shed { task, .. } => {
                 self.next_task = self.next_task();
-                self.tasks.retain(|held| held.place.task != *task);
+                self.drop_tasks(|held| held.place.task == *task);
             }
             LedgerEvent::Grown { tasks, at, .. } => self.grow(tasks, *at),
             LedgerEvent::Broken { deadline, .. } => self.repair_by = Some(*deadline),
@@ -122,9 +132,19 @@ impl Holding {
     fn grow(&mut self, tasks: &[Placement], at: Timestamp) {
         self.next_task = self.next_task();
         self.repair_by = None;
-        self.tasks
-            .retain(|task| !matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. }));
+        self.drop_tasks(|task| {
+            matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. })
+        });
         self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, at)));
+    }
+
+    /// The record of tasks that are over is dropped; how long the attempt runs is not forgotten with them.
+    fn drop_tasks(&mut self, dropped: impl Fn(&HeldTask) -> bool) {
+        let since = self.since();
+        self.tasks.retain(|task| !dropped(task));
+        if self.since() != since {
+            self.first_since = since;
+        }
     }
 
     fn set_phase(&mut self, tasks: &[u32], phase: TaskPhase) {
@@ -151,7 +171,7 @@ impl Holding {
 
     /// Since when the attempt runs: the first task's start.
     pub fn since(&self) -> Option<Timestamp> {
-        self.tasks.iter().filter_map(|task| task.since).min()
+        self.tasks.iter().filter_map(|task| task.since).chain(self.first_since).min()
     }
 
     /// How long the attempt ran: from the first task's start to the last one's end, or to `now`.
@@ -162,6 +182,20 @@ impl Holding {
             _ => now,
         });
         until.max().map_or(0, |until| (until - since).0)
+    }
+
+    /// GPU time that its tasks were served until `now`, in milliseconds of one GPU.
+    pub fn served(&self, now: Timestamp) -> u64 {
+        let of_task = |task: &HeldTask| {
+            let until = match task.phase {
+                TaskPhase::Gone { at, .. } => at,
+                _ => now,
+            };
+            let ran = task.since.map_or(0, |since| (until - since).0);
+            u128::from(ran) * u128::from(task.place.units_each.times(task.place.gpus.count()).parts())
+        };
+        let parts: u128 = self.tasks.iter().map(of_task).sum();
+        u64::try_from(parts / u128::from(GpuUnits::WHOLE.parts())).unwrap_or(u64::MAX)
     }
 
     /// When the last of its tasks ended; `now` while one has not.

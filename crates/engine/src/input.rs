@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Slice;
-use crate::job::{GpuAsk, Spec, Topology};
+use crate::job::{Class, GpuAsk, Spec, Topology};
 use crate::need::Refused;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
-use crate::units::{GpuMask, GpuUnits, JobId, Resources, Timestamp, Uid};
+use crate::units::{GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 use crate::verdict::Shortfall;
 
 /// Something that may change the state.
@@ -32,6 +32,20 @@ pub enum Input {
         /// On whose behalf, for the receipt.
         by: String,
     },
+    /// The owner wants it to run longer than it was submitted for.
+    Extend {
+        /// Which job.
+        job: JobId,
+        /// How long.
+        to: Extension,
+    },
+    /// The owner wants another number of replicas of a service.
+    Scale {
+        /// Which job.
+        job: JobId,
+        /// So many.
+        tasks: u32,
+    },
     /// Nothing new is placed on the node; what runs there goes on.
     Cordon {
         /// Name of the node.
@@ -49,6 +63,15 @@ pub enum Input {
     Prices(Prices),
     /// Time passed.
     Tick,
+}
+
+/// How long a job is to run, all of its attempts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// So long in all.
+    To(Millis),
+    /// So much longer than it may now.
+    By(Millis),
 }
 
 /// A job with its identity; names still stand where ids will.
@@ -291,6 +314,37 @@ pub enum Rejection {
     NotRunning,
     /// Its spec says that it may not be evicted.
     NotPreemptible,
+    /// The policy lets no job of its class run that long.
+    LimitAboveMax {
+        /// Its class.
+        class: Class,
+        /// What was asked for.
+        given: Millis,
+        /// The longest.
+        max: Millis,
+    },
+    /// It has no time limit that could be extended.
+    NoTimeLimit,
+    /// It may run that long already.
+    LimitNotLonger {
+        /// What was asked for.
+        given: Millis,
+        /// How long it may run now.
+        limit: Millis,
+    },
+    /// It is on its way out for good.
+    Ending,
+    /// Its number of tasks does not change.
+    NotAService,
+    /// A service has at least and at most so many replicas.
+    ReplicasOutOfRange {
+        /// What was asked for.
+        given: u32,
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
     /// No such node.
     NoSuchNode {
         /// What was given.
@@ -344,6 +398,15 @@ pub enum SpecFault {
     IslandNeedsGpus {
         /// What was asked.
         topology: Topology,
+    },
+    /// Only inference jobs are services.
+    ServiceClass,
+    /// A service wants at most as many replicas as it may have.
+    ServiceMax {
+        /// How many it wants.
+        replicas: u32,
+        /// The most.
+        max: u32,
     },
     /// It asks for nothing at all.
     Empty,

@@ -44,6 +44,15 @@ impl Class {
             Self::Batch => "batch",
         }
     }
+
+    /// Its place in [`Class::ALL`].
+    pub fn index(self) -> usize {
+        match self {
+            Self::Inference => 0,
+            Self::Interactive => 1,
+            Self::Batch => 2,
+        }
+    }
 }
 
 /// The GPU part of a shape.
@@ -218,6 +227,9 @@ pub struct Spec {
     /// How long its owner thinks it runs.
     #[serde(default)]
     pub estimate: Option<Millis>,
+    /// Its replicas are independent and their wanted number changes; `tasks` is that number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
     /// What it promises about saving its work.
     #[serde(default)]
     pub checkpoint: Option<Checkpoint>,
@@ -229,6 +241,15 @@ pub struct Spec {
     /// What the world runs; opaque here.
     #[serde(default)]
     pub payload: String,
+}
+
+/// How many replicas a service may have; the least is the job's minimum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// The most.
+    pub max: u32,
+    /// As many as were wanted when it was submitted.
+    pub replicas: u32,
 }
 
 impl Spec {

@@ -27,6 +27,9 @@ pub struct Jobs {
     next_kind: u32,
     waiting_len: u32,
     backing_off: BTreeSet<(Timestamp, JobId)>,
+    services: BTreeSet<JobId>,
+    /// Jobs that run under a time limit, by the moment at which something is due because of it.
+    wrapping_up: BTreeSet<(Timestamp, JobId)>,
     /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
     ended: BTreeMap<Uid, Timestamp>,
     ended_by_time: BTreeSet<(Timestamp, Uid)>,
@@ -50,6 +53,20 @@ pub struct Job {
     pub past: Past,
     /// What it lacks while it runs.
     pub more: Option<More>,
+    /// When its time limit asks something of it, while it runs: to save its work, or to stop.
+    pub wrap_up_at: Option<Timestamp>,
+}
+
+impl Job {
+    /// The longest that all of its attempts together may run.
+    pub fn time_limit(&self) -> Option<Millis> {
+        self.past.extended.or(self.spec.time_limit)
+    }
+
+    /// What earlier attempts left of that.
+    pub fn time_left(&self) -> Option<Millis> {
+        self.time_limit().map(|limit| Millis(limit.0.saturating_sub(self.past.ran_ms)))
+    }
 }
 
 /// What a job that runs lacks: the rest of its minimum after a loss, or one more task of an elastic gang.
@@ -99,8 +116,12 @@ pub struct KindKey {
     pub preemptible: bool,
     /// Its trust domain.
     pub trust: TrustId,
+    /// Whether its tasks up to the wanted number are no surplus.
+    pub service: bool,
     /// How long it needs to save its work when asked.
     pub grace: Millis,
+    /// It is over within so long, rounded up to twice, four times, … a minute: jobs alike but for a minute are one kind.
+    pub ends_within: Option<Millis>,
 }
 
 impl KindKey {
@@ -117,8 +138,9 @@ impl KindKey {
             topology,
             preemptible,
             trust,
-            time_limit: _,
+            time_limit,
             estimate: _,
+            service,
             checkpoint,
             retries: _,
             labels: _,
@@ -134,9 +156,16 @@ impl KindKey {
             topology: *topology,
             preemptible: *preemptible,
             trust: *trust,
+            service: service.is_some(),
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
+            ends_within: time_limit.map(rounded_up),
         }
     }
+}
+
+fn rounded_up(limit: Millis) -> Millis {
+    let minutes = limit.0.div_ceil(60_000).max(1);
+    Millis(minutes.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(60_000))
 }
 
 /// The jobs of one kind that want something.
@@ -191,6 +220,16 @@ impl Jobs {
         &self.waiting
     }
 
+    /// The kind of waiting jobs that are just like one.
+    pub fn kind_of(&self, spec: &Spec) -> Option<KindId> {
+        self.kinds.get(&(KindKey::of(spec), None)).copied()
+    }
+
+    /// The first of the waiting jobs that are just like one.
+    pub fn first_like(&self, spec: &Spec) -> Option<JobId> {
+        self.waiting.get(&self.kind_of(spec)?)?.jobs.first().map(|&(_, job)| job)
+    }
+
     /// What runs and lacks tasks, by kind.
     pub fn growing(&self) -> &BTreeMap<KindId, Kind> {
         &self.growing
@@ -217,6 +256,16 @@ impl Jobs {
         self.backing_off.range(later..).next().map(|&(at, _)| at)
     }
 
+    /// Jobs whose wanted number changes.
+    pub fn services(&self) -> &BTreeSet<JobId> {
+        &self.services
+    }
+
+    /// Jobs that run under a time limit, by the moment at which something is due because of it.
+    pub fn wrapping_up(&self) -> &BTreeSet<(Timestamp, JobId)> {
+        &self.wrapping_up
+    }
+
     pub(crate) fn apply(&mut self, event: &JobsEvent) {
         match event {
             JobsEvent::Queued { job, uid, spec, at } => self.queue(*job, *uid, spec, *at),
@@ -227,6 +276,9 @@ impl Jobs {
             }
             JobsEvent::Stays { job, at: _ } => self.live_mut(*job).phase = Phase::Active,
             JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
+            JobsEvent::Extended { job, limit, at: _ } => self.live_mut(*job).past.extended = Some(*limit),
+            JobsEvent::Scaled { job, tasks, at: _ } => self.live_mut(*job).spec.tasks = *tasks,
+            JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
             JobsEvent::Ended { job, outcome: _, at } => self.end(*job, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
             JobsEvent::Carried { next_job } => self.next = *next_job,
@@ -250,8 +302,13 @@ impl Jobs {
 
     /// They no longer are: it waits as before.
     pub(crate) fn no_longer_aside(&mut self, job: JobId) {
-        if self.live_mut(job).phase == Phase::Waiting {
+        let live = self.live_mut(job);
+        let (phase, not_before) = (live.phase, live.not_before);
+        if phase == Phase::Waiting {
             self.start_waiting(job);
+            if not_before.0 > 0 {
+                self.backing_off.insert((not_before, job));
+            }
         }
     }
 
@@ -286,6 +343,15 @@ impl Jobs {
         }
     }
 
+    /// When its time limit asks something of it.
+    pub(crate) fn set_wrap_up(&mut self, id: JobId, at: Option<Timestamp>) {
+        let before = core::mem::replace(&mut self.live_mut(id).wrap_up_at, at);
+        if before != at {
+            before.map(|before| self.wrapping_up.remove(&(before, id)));
+            at.map(|at| self.wrapping_up.insert((at, id)));
+        }
+    }
+
     /// The ledger gave it places.
     pub(crate) fn started(&mut self, job: JobId, attempt: u32, at: Timestamp) {
         self.stop_waiting(job);
@@ -315,7 +381,11 @@ impl Jobs {
         self.by_name.insert((spec.tenant, spec.name.clone()), id);
         let phase = Phase::Waiting;
         let (not_before, past) = (Timestamp(0), Past::default());
-        let job = Job { uid, spec: spec.clone(), submitted_at: at, phase, not_before, past, more: None };
+        let spec = spec.clone();
+        let job = Job { uid, spec, submitted_at: at, phase, not_before, past, more: None, wrap_up_at: None };
+        if job.spec.service.is_some() {
+            self.services.insert(id);
+        }
         self.live.insert(id, job);
         self.start_waiting(id);
     }
@@ -355,6 +425,7 @@ impl Jobs {
         }
         let job = self.live.remove(&id).expect("a job ends once");
         self.by_uid.remove(&job.uid);
+        self.services.remove(&id);
         self.note_ended(job.uid, at);
         self.by_name.remove(&(job.spec.tenant, job.spec.name));
     }

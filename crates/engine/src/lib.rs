@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod action;
+pub mod attained;
 pub mod catalogue;
 pub mod check;
 pub mod cut;
@@ -29,6 +30,7 @@ pub mod policy;
 pub mod prices;
 pub mod profiles;
 pub mod promises;
+pub mod reservations;
 pub mod rooms;
 pub mod share;
 pub mod state;

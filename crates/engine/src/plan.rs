@@ -13,7 +13,9 @@ pub mod memory;
 pub mod moves;
 pub mod order;
 pub mod place;
+pub mod rank;
 pub mod reclaim;
+pub mod reserve;
 mod serve;
 pub mod victims;
 
@@ -22,10 +24,11 @@ use alloc::vec::Vec;
 
 use crate::event::{
     Asker, Chosen, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy,
-    TaskPhase, Why,
+    ReservationsEvent, TaskPhase, Why,
 };
 use crate::plan::memory::all_kinds;
 use crate::policy::Policy;
+use crate::reservations::{Dropped, Reservation};
 use crate::state::State;
 use crate::tree::Tree;
 use crate::units::{JobId, KindId, Millis, Timestamp};
@@ -52,6 +55,10 @@ pub struct Plan {
     pub grown: Vec<Start>,
     /// Jobs that get their places when those who leave are gone.
     pub promises: Vec<Start>,
+    /// Promised starts that cannot be kept.
+    pub dropped: Vec<(JobId, Dropped)>,
+    /// Jobs that wait and are promised a start.
+    pub reserved: Vec<(JobId, Reservation)>,
     /// Kinds that were looked at and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
 }
@@ -122,6 +129,10 @@ impl Plan {
         assert!(self.basis == state.index(), "a plan is committed on the state it was made on");
         let released = |&job: &JobId| Event::Promises(PromisesEvent::Released { job, at: now });
         let mut events: Vec<Event> = self.released.iter().map(released).collect();
+        let dropped = |&(job, why): &(JobId, Dropped)| {
+            Event::Reservations(ReservationsEvent::Dropped { job, why, at: now })
+        };
+        events.extend(self.dropped.iter().map(dropped));
         for evicted in &self.evictions {
             evicted.events(state, now, &mut events);
         }
@@ -138,6 +149,11 @@ impl Plan {
         for Start { job, tasks, chosen } in &self.promises {
             let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
             events.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at: now, chosen }));
+        }
+        for (job, reservation) in &self.reserved {
+            let Reservation { tasks, start, policy, at } = reservation.clone();
+            let event = ReservationsEvent::Reserved { job: *job, tasks, start, policy, at };
+            events.push(Event::Reservations(event));
         }
         events
     }

@@ -4,6 +4,8 @@
 //! that a replay decides by the policy of the day. Planning takes it as an argument: a canary or a what-if
 //! passes another one.
 
+mod order;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -11,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Class;
 use crate::units::{GpuUnits, Millis};
+
+pub use order::{Order, OrderRules, Orders};
 
 /// The longest that one decision may take to begin and to be carried out, from the change that calls for it. The
 /// engine decides in milliseconds (`wharf bench`); a second leaves room for a slow disk and a node that answers late.
@@ -113,6 +117,9 @@ pub struct Policy {
     pub stop_grace: Millis,
     /// How long finished jobs and receipts are kept.
     pub history_keep: Millis,
+    /// How long jobs may run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: Limits,
     /// When a gang lets go.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gangs: Gangs,
@@ -122,11 +129,38 @@ pub struct Policy {
     /// Who shares a GPU with whom, how, and at what price.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sharing: Sharing,
+    /// The most starts of one pool that are promised to jobs that wait; none where it is 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reservations_max: u32,
+    /// In which order each class is served inside a tenant.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub orders: Orders,
 }
 
 /// What is as built in need not be written: what an older version wrote keeps its hash.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// How long jobs may run, by class as in [`Class::ALL`](crate::job::Class::ALL); nothing is said where it is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// The longest limit that a job may have.
+    pub max: [Option<Millis>; 3],
+    /// The limit of a job that was submitted without one.
+    pub default: [Option<Millis>; 3],
+}
+
+impl Limits {
+    /// The longest limit that a job of the class may have.
+    pub fn max_of(&self, class: Class) -> Option<Millis> {
+        self.max[class.index()]
+    }
+
+    /// The limit of a job of the class that was submitted without one: a job without any would pass the longest.
+    pub fn default_of(&self, class: Class) -> Option<Millis> {
+        self.default[class.index()].or(self.max_of(class))
+    }
 }
 
 /// When a gang lets go.
@@ -301,9 +335,12 @@ impl Default for Policy {
             retry_backoff_max: Millis::from_secs(600),
             stop_grace: Millis::from_secs(10),
             history_keep: Millis::from_secs(30 * 24 * 3600),
+            limits: Limits::default(),
             gangs: Gangs::default(),
             preemption: Preemption::default(),
             sharing: Sharing::default(),
+            reservations_max: 0,
+            orders: Orders::default(),
         }
     }
 }

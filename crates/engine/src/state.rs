@@ -3,21 +3,25 @@
 //! `apply` hands each event to its section and, where one fact concerns two sections, tells the second what
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use crate::attained::Attained;
 use crate::demand::Demand;
 use crate::event::{
     DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::input::Exit;
+use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Want};
 use crate::need::Need;
 use crate::plan::place::domain_of;
 use crate::promises::{Promise, Promises};
+use crate::reservations::Reservations;
 use crate::tenants::Tenants;
-use crate::units::{JobId, Timestamp};
+use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +38,10 @@ pub struct State {
     pub promises: Promises,
     /// What is usually asked for, and what that makes places worth.
     pub demand: Demand,
+    /// Who was promised which start.
+    pub reservations: Reservations,
+    /// How much jobs were served.
+    pub attained: Attained,
     index: u64,
 }
 
@@ -60,6 +68,8 @@ impl State {
             Event::Ledger(event) => self.apply_ledger(event),
             Event::Promises(event) => self.apply_promises(event),
             Event::Demand(event) => self.apply_demand(event),
+            Event::Reservations(event) => self.reservations.apply(event),
+            Event::Attained(event) => self.attained.apply(event),
         }
         self.index += 1;
     }
@@ -91,7 +101,10 @@ impl State {
     fn apply_tenants(&mut self, event: &TenantsEvent) {
         self.tenants.apply(event);
         match event {
-            TenantsEvent::PolicyApplied { .. } => self.ledger.anything_may_fit(self.fleet.pool_ids()),
+            TenantsEvent::PolicyApplied { policy, .. } => {
+                self.ledger.anything_may_fit(self.fleet.pool_ids());
+                self.attained.count(!policy.orders.all_by_age(), self.jobs.iter());
+            }
             TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => {}
         }
     }
@@ -101,6 +114,9 @@ impl State {
             JobsEvent::Requeued { job, at, .. } => {
                 let ran = self.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
                 self.jobs.ran(*job, ran);
+                let served = self.ledger.holding(*job).map_or(0, |holding| holding.served(*at));
+                self.attained.served(*job, served);
+                self.attained.waits(*job, *at);
                 self.ledger.forget(*job);
                 self.jobs.apply(event);
                 if self.promises.of(*job).is_some() {
@@ -108,12 +124,21 @@ impl State {
                 }
                 self.refresh(*job);
             }
-            JobsEvent::Ended { job, .. } => {
+            JobsEvent::Ended { job, at, .. } => {
+                self.note_ended(*job, *at);
                 self.release(*job);
                 self.ledger.forget(*job);
+                self.reservations.forget(*job);
                 self.ledger.set_want(*job, None);
                 self.jobs.set_more(*job, None);
+                self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
+            }
+            JobsEvent::Scaled { job, .. } => self.scale(*job, event),
+            JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
+            JobsEvent::Extended { job, .. } => {
+                self.jobs.apply(event);
+                self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
                 // What was promised to it as it was; a job that is moved is promised its new places afterwards.
@@ -131,6 +156,20 @@ impl State {
         }
     }
 
+    /// Another number of tasks makes it another kind: it leaves the lists of the old one first.
+    fn scale(&mut self, job: JobId, event: &JobsEvent) {
+        let aside = self.promises.of(job).is_some();
+        self.jobs.set_more(job, None);
+        if !aside {
+            self.jobs.set_aside(job);
+        }
+        self.jobs.apply(event);
+        if !aside {
+            self.jobs.no_longer_aside(job);
+        }
+        self.changed(job);
+    }
+
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
@@ -138,6 +177,8 @@ impl State {
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
+                self.reservations.forget(*job);
+                self.note_started(*job, *at);
                 self.changed(*job);
             }
             LedgerEvent::Carried { job, holding } => {
@@ -151,13 +192,16 @@ impl State {
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
             }
-            LedgerEvent::Grown { job, .. } => {
+            LedgerEvent::Grown { job, at, .. } => {
                 self.release(*job);
-                self.ledger.apply(event);
+                self.apply_and_count_served(*job, event, *at);
+                self.changed(*job);
+            }
+            LedgerEvent::Shed { job, at, .. } => {
+                self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
             }
             LedgerEvent::Gone { job, .. }
-            | LedgerEvent::Shed { job, .. }
             | LedgerEvent::Broken { job, .. }
             | LedgerEvent::Withdrawn { job, .. }
             | LedgerEvent::Asked { job, .. }
@@ -165,8 +209,15 @@ impl State {
                 self.ledger.apply(event);
                 self.changed(*job);
             }
-            LedgerEvent::Running { .. }
-            | LedgerEvent::Acked { .. }
+            LedgerEvent::Running { job, .. } => {
+                self.ledger.apply(event);
+                // From here on its service grows, which may make it give way: refusals are looked at again.
+                if self.attained.is_counting() {
+                    self.changed(*job);
+                }
+                self.refresh_limit(*job);
+            }
+            LedgerEvent::Acked { .. }
             | LedgerEvent::AskFailed { .. }
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
@@ -195,6 +246,28 @@ impl State {
         self.ledger.keep_profiles(self.demand.tables().is_some());
     }
 
+    /// The holding forgets tasks that are over; their service is not forgotten.
+    fn apply_and_count_served(&mut self, job: JobId, event: &LedgerEvent, at: Timestamp) {
+        let served = |ledger: &Ledger| ledger.holding(job).map_or(0, |holding| holding.served(at));
+        let before = served(&self.ledger);
+        self.ledger.apply(event);
+        self.attained.served(job, before.saturating_sub(served(&self.ledger)));
+    }
+
+    fn note_started(&mut self, id: JobId, at: Timestamp) {
+        let job = self.jobs.get(id).expect("who starts is a live job");
+        if let Some(rules) = self.tenants.policy().orders.beyond_age(job.spec.class) {
+            self.attained.started(id, job, rules, at);
+        }
+    }
+
+    fn note_ended(&mut self, id: JobId, at: Timestamp) {
+        let job = self.jobs.get(id).expect("who ends is a live job");
+        let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
+        let rules = self.tenants.policy().orders.beyond_age(job.spec.class);
+        self.attained.ended(id, &job.spec, rules, served);
+    }
+
     /// Places that were set aside for a job are taken by it, or no longer are.
     fn release(&mut self, job: JobId) {
         if let Some((promise, charge)) = self.promises.remove(job) {
@@ -221,6 +294,12 @@ impl State {
         let (want, more) = (self.want(id, job), self.more(id, job));
         self.ledger.set_want(id, want);
         self.jobs.set_more(id, more);
+        self.refresh_limit(id);
+    }
+
+    /// When the time limit of a job asks something of it is worked out again.
+    fn refresh_limit(&mut self, id: JobId) {
+        self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }
 
     fn want(&self, id: JobId, job: &Job) -> Option<Want> {
@@ -259,8 +338,31 @@ impl State {
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
         let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
-        let later = [asked, stuck, self.jobs.next_start_allowed(now)].into_iter().flatten();
+        let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
+        let reserved = self.next_reserved_moment(now);
+        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now), reserved].into_iter().flatten();
         later.filter(|&at| at > now).min()
+    }
+
+    /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
+    pub fn next_reserved_moment(&self, now: Timestamp) -> Option<Timestamp> {
+        let moments = self.reservations.iter().flat_map(|(_, reservation)| {
+            let start = reservation.start;
+            let nodes: BTreeSet<NodeId> = reservation.tasks.iter().map(|place| place.node).collect();
+            let fills = nodes.into_iter().flat_map(|node| self.ledger.tasks_on(node));
+            let asked = fills.filter_map(|(job, _)| self.jobs.get(job)).map(move |job| {
+                let grace = self.time_to_leave(&job.spec);
+                Timestamp(start.0.saturating_sub(grace.0))
+            });
+            asked.chain(core::iter::once(start))
+        });
+        moments.filter(|&at| at > now).min()
+    }
+
+    /// How long a job may take to be gone once it is told to leave.
+    pub fn time_to_leave(&self, spec: &Spec) -> Millis {
+        let stop = self.tenants.policy().stop_grace;
+        Millis(spec.grace().0.saturating_add(stop.0))
     }
 
     /// The shortest event list that rebuilds it.
@@ -273,6 +375,8 @@ impl State {
         self.jobs.snapshot_leaving(&mut events);
         self.promises.snapshot(&mut events);
         self.demand.snapshot(&mut events);
+        self.reservations.snapshot(&mut events);
+        self.attained.snapshot(&mut events);
         events
     }
 }

@@ -18,6 +18,8 @@ use crate::need::{Need, Refused, Way, ways};
 use crate::plan::draft::Draft;
 use crate::plan::lines;
 use crate::plan::place::{Ask, domain_of, tasks_beside_gpus, tasks_that_fit, ways_of};
+use crate::plan::rank;
+use crate::plan::reserve;
 use crate::policy::{Amount, Policy};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
@@ -120,6 +122,18 @@ pub enum Reason {
     },
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     Sharing(Refused),
+    /// What is free is promised to another job, and it could not be gone by then.
+    Reserved {
+        /// To whom.
+        job: JobId,
+        /// By when that starts.
+        start: Timestamp,
+    },
+    /// It was evicted, and the last free GPUs are left to newcomers.
+    LandingRoom {
+        /// So many.
+        kept: u64,
+    },
     /// It may start with the next turn.
     Startable,
     /// A task of it failed; it waits a little before the next try.
@@ -142,6 +156,8 @@ impl Reason {
             Self::Promised => "WaitingForVictims",
             Self::Fixed { .. } => "WaitingForGuarantee",
             Self::Sharing(_) => "SharingRefused",
+            Self::Reserved { .. } => "WaitingForReservedPlaces",
+            Self::LandingRoom { .. } => "WaitingForLandingRoom",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {
@@ -194,7 +210,10 @@ impl State {
             Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
             Phase::Waiting => {
                 let funnel = funnel();
-                let reason = waiting_reason(job, &funnel, now);
+                let mut reason = self.waiting_reason(id, job, &funnel, now);
+                if let Some((job, start)) = self.held_back(id, reason, now) {
+                    reason = Reason::Reserved { job, start };
+                }
                 let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
                 let reason = fixed.map_or(reason, |tenant| Reason::Fixed { tenant });
                 let domain = self.tenants.trust(job.spec.trust);
@@ -202,8 +221,19 @@ impl State {
                 (refused.map_or(reason, Reason::Sharing), Some(funnel))
             }
         };
-        let ahead = if job.phase == Phase::Waiting { self.ahead(id, job) } else { 0 };
+        let ahead = if job.phase == Phase::Waiting { self.ahead(id, job, now) } else { 0 };
         Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
+    }
+
+    /// To whom what is free is promised, where nothing else keeps a job from starting.
+    fn held_back(&self, id: JobId, reason: Reason, now: Timestamp) -> Option<(JobId, Timestamp)> {
+        if reason != Reason::Startable || self.reservations.is_empty() {
+            return None;
+        }
+        let policy = self.tenants.policy();
+        let tree = Tree::resolve(policy, self);
+        let shares = tree.shares_of(self);
+        reserve::held_back(&mut Draft::on(self, policy, &tree, &shares, now), id)
     }
 
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.
@@ -251,9 +281,26 @@ impl State {
         lines::fixed_beyond(&mut draft, &ask)
     }
 
-    fn ahead(&self, id: JobId, job: &Job) -> u32 {
-        let rank =
-            |key: &KindKey, at: Timestamp, id: JobId| (key.class, core::cmp::Reverse(key.priority), at, id);
+    fn waiting_reason(&self, id: JobId, job: &Job, funnel: &Funnel, now: Timestamp) -> Reason {
+        if let Some(shortfall) = funnel.shortfall() {
+            return Reason::Short(shortfall);
+        }
+        if job.not_before > now {
+            return Reason::BackingOff { until: job.not_before };
+        }
+        let kept = rank::kept_for_newcomers(self, id, job, now);
+        kept.map_or(Reason::Startable, |kept| Reason::LandingRoom { kept })
+    }
+
+    fn ahead(&self, id: JobId, job: &Job, now: Timestamp) -> u32 {
+        let policy = self.tenants.policy();
+        let in_order = |key: &KindKey, id: JobId| {
+            policy.orders.beyond_age(key.class)?;
+            self.jobs.get(id).map(|job| rank::rank(self, policy, id, job, now))
+        };
+        let rank = |key: &KindKey, at: Timestamp, id: JobId| {
+            (key.class, core::cmp::Reverse(key.priority), in_order(key, id), at, id)
+        };
         let key = KindKey::of(&job.spec);
         let own = rank(&key, job.submitted_at, id);
         let rivals = self.jobs.waiting().values().filter(|kind| kind.key.tenant == key.tenant);
@@ -420,16 +467,6 @@ fn funnel(key: &KindKey, need: Need, count: &Count, (allowed, tenant): (u64, Opt
 enum Fleet {
     AsItIs,
     Declared,
-}
-
-fn waiting_reason(job: &Job, funnel: &Funnel, now: Timestamp) -> Reason {
-    if let Some(shortfall) = funnel.shortfall() {
-        return Reason::Short(shortfall);
-    }
-    if job.not_before > now {
-        return Reason::BackingOff { until: job.not_before };
-    }
-    Reason::Startable
 }
 
 /// How far a funnel gets, and with how much left there.

@@ -95,6 +95,14 @@ fn rule_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
                 "{beneficiary} of {winner} needs room in one piece, and this job gets other places for it"
             )
         }
+        Rule::Reservation => {
+            format!("{beneficiary} of {winner} was promised these places before this job came")
+        }
+        Rule::Order => {
+            format!(
+                "{beneficiary} of {winner} waits and was served less, or is expected to be done with less"
+            )
+        }
     }
 }
 
@@ -108,6 +116,12 @@ fn victim_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
         }
         Rule::Preempt => format!("of the work that gives way to {} {ORDER}{own}", receipt.beneficiary),
         Rule::Move => "of the jobs whose places would do, the fewest and smallest are moved".to_owned(),
+        Rule::Reservation => "it filled promised places until they are needed".to_owned(),
+        Rule::Order => format!(
+            "of the tenant's own work that had its minimum run and stands behind {}, the cheapest, then the longest \
+             served, leaves{own}",
+            receipt.beneficiary
+        ),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod policy;
 mod pricing;
 mod rejection;
+mod reservation;
 mod stranded;
 mod tenants;
 mod text;

@@ -56,19 +56,18 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             ),
         )
         .hint("ask for less, or for another model, or have the limit raised"),
-        Rejection::QueueFull { limit, retry_after_ms } => {
-            Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
-                .retry_after_ms(*retry_after_ms)
-                .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
-        }
         Rejection::NoSuchJob => {
             Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
         }
-        Rejection::NotRunning => Problem::new(Code::NotRunning, "the job waits; it has nothing to give back"),
-        Rejection::NotPreemptible => {
-            Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
-                .hint("cancel it instead, if it is yours")
-        }
+        Rejection::QueueFull { .. }
+        | Rejection::NotRunning
+        | Rejection::NotPreemptible
+        | Rejection::LimitAboveMax { .. }
+        | Rejection::NoTimeLimit
+        | Rejection::LimitNotLonger { .. }
+        | Rejection::NotAService
+        | Rejection::ReplicasOutOfRange { .. }
+        | Rejection::Ending => life_problem(rejection),
         Rejection::NoSuchNode { name } => {
             Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
         }
@@ -77,6 +76,55 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         Rejection::Gap { .. } | Rejection::Stale => {
             Problem::new(Code::Internal, "a world's report was taken for a request")
         }
+    }
+}
+
+/// How long a job may run, or with how many replicas.
+fn life_problem(rejection: &Rejection) -> Problem {
+    match rejection {
+        Rejection::QueueFull { limit, retry_after_ms } => {
+            Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
+                .retry_after_ms(*retry_after_ms)
+                .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
+        }
+        Rejection::NotRunning => Problem::new(Code::NotRunning, "the job waits; it has nothing to give back"),
+        Rejection::NotPreemptible => {
+            Problem::new(Code::NotPreemptible, "the job was submitted with `preemptible: false`")
+                .hint("cancel it instead, if it is yours")
+        }
+        Rejection::LimitAboveMax { class, given, max } => Problem::new(
+            Code::LimitAboveMax,
+            format!(
+                "a limit of {} is longer than the {} that the policy lets {} jobs run",
+                text::span(*given),
+                text::span(*max),
+                class.word()
+            ),
+        )
+        .hint("ask for less, save the work and submit the rest as a job of its own, or have limit_max raised (queue.yaml)"),
+        Rejection::NoTimeLimit => {
+            Problem::new(Code::NoTimeLimit, "the job has no time limit; nothing ends it but itself")
+                .hint("nothing is needed; a limit is given when a job is submitted (time.limit)")
+        }
+        Rejection::LimitNotLonger { given, limit } => Problem::new(
+            Code::LimitNotLonger,
+            format!("it may run {} already; {} is not longer", text::span(*limit), text::span(*given)),
+        )
+        .hint("give a longer limit, or --by how much longer; to end it sooner, cancel it"),
+        Rejection::NotAService => {
+            Problem::new(Code::NotAService, "the job is no service: its number of tasks does not change")
+                .hint("submit it with service: {min: 2, max: 8}")
+        }
+        Rejection::ReplicasOutOfRange { given, min, max } => Problem::new(
+            Code::ReplicasOutOfRange,
+            format!("{given} replicas are not between the {min} and {max} that the service was submitted with"),
+        )
+        .hint(format!("ask for {min} to {max}; to end the service, cancel it")),
+        Rejection::Ending => {
+            Problem::new(Code::JobEnding, "the job is being stopped, or its places were given to others")
+                .hint("submit it again; it resumes at what it saved")
+        }
+        _ => Problem::new(Code::Internal, "a refusal of another kind"),
     }
 }
 
@@ -99,6 +147,10 @@ fn spec_fault(fault: SpecFault) -> String {
             format!("any_of: {given} alternatives are more than {max}")
         }
         SpecFault::IslandNeedsGpus { .. } => "topology.task: island needs whole GPUs".to_owned(),
+        SpecFault::ServiceClass => "service: only jobs of class inference are services".to_owned(),
+        SpecFault::ServiceMax { replicas, max } => {
+            format!("service.replicas: {replicas} is more than the {max} that it may have")
+        }
         SpecFault::Empty => "it asks for nothing: give gpus, cpu or memory".to_owned(),
     }
 }

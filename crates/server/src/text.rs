@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use wharf_engine::event::{Next, Outcome};
+use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Timestamp};
+use wharf_engine::units::{JobId, Millis, Timestamp};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
 
 use crate::leaving::in_the_way;
@@ -12,7 +14,7 @@ use crate::leaving::in_the_way;
 /// One sentence that says why.
 pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp) -> String {
     match reason {
-        Reason::Running => "it runs".to_owned(),
+        Reason::Running => running(state, job, now),
         Reason::Starting => "it has its places and is being started".to_owned(),
         Reason::Repairing => {
             let end = until(state, job, reason).map_or_else(String::new, |until| {
@@ -25,9 +27,17 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             "it may not be evicted in time, so it may not borrow; the guarantee of {} leaves no room for it",
             state.tenants.path(tenant)
         ),
+        Reason::LandingRoom { kept } => {
+            format!("it was evicted before, and the last {kept} free GPUs are left to work that is new")
+        }
         Reason::Sharing(refused) => sharing(refused),
-        Reason::Leaving => "it is letting go of its places".to_owned(),
+        Reason::Leaving => leaving(state, job),
         Reason::Startable => "it can start with the next decision".to_owned(),
+        Reason::Reserved { job, start } => format!(
+            "what is free is promised to {}, which starts within {} s; it could not be gone by then",
+            state.jobs.get(job).map_or("another job", |job| &job.spec.name),
+            seconds(start, now)
+        ),
         Reason::BackingOff { until } => {
             format!("a task of it failed; it is tried again in {} s", seconds(until, now))
         }
@@ -45,9 +55,11 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::Leaving
         | Reason::Promised
         | Reason::Fixed { .. }
+        | Reason::LandingRoom { .. }
         | Reason::Sharing(_)
         | Reason::Startable
         | Reason::Short(_) => None,
+        Reason::Reserved { start, .. } => Some(start),
     }
 }
 
@@ -60,6 +72,28 @@ pub(crate) fn sharing(Refused { mode, tax, tax_max }: Refused) -> String {
         percent(tax),
         percent(tax_max)
     )
+}
+
+/// A span in words, as files have it.
+pub(crate) fn span(span: Millis) -> String {
+    wharf_api::file::duration_text(span.0)
+}
+
+fn running(state: &State, job: JobId, now: Timestamp) -> String {
+    match state.limit_at(job) {
+        Some(at) => format!("it runs; its time limit is up in {} s", seconds(at, now)),
+        None => "it runs".to_owned(),
+    }
+}
+
+fn leaving(state: &State, id: JobId) -> String {
+    let over = |job: &&Job| job.phase == Phase::Leaving(Next::End(Outcome::TimedOut));
+    match state.jobs.get(id).filter(over).and_then(Job::time_limit) {
+        Some(limit) => {
+            format!("its time limit of {} is up: it saves what it can and ends", span(limit))
+        }
+        None => "it is letting go of its places".to_owned(),
+    }
 }
 
 fn seconds(until: Timestamp, now: Timestamp) -> u64 {

@@ -5,7 +5,7 @@ pub(crate) mod gpu;
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{
-    BlockerView, ChosenView, FunnelStage, JobState, JobView, NodeView, PlacementView, VerdictView,
+    BlockerView, ChosenView, FunnelStage, JobState, JobView, NodeView, OrderView, PlacementView, VerdictView,
     VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
@@ -45,6 +45,7 @@ impl<'a> Verdicts<'a> {
             priority: job.spec.priority,
             tasks: job.spec.tasks,
             min: job.spec.min,
+            replicas_max: job.spec.service.map(|service| service.max),
             gpus_per_task: gpus(job.spec.shape.gpus.units()),
             state: job_state(job, holding),
             verdict,
@@ -52,6 +53,9 @@ impl<'a> Verdicts<'a> {
             first_start_ms: job.past.first_start.map(|at| at.0),
             running_tasks: u32::try_from(running).unwrap_or(u32::MAX),
             placements: placements(self.state, holding),
+            time_limit_ms: job.time_limit().map(|limit| limit.0),
+            limit_at_ms: self.state.limit_at(id).map(|at| at.0),
+            ran_ms: job.past.ran_ms,
             attempts: job.past.attempts,
             evictions: job.past.evictions,
             failures: job.past.failures,
@@ -129,7 +133,9 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         Reason::BackingOff { .. }
         | Reason::Short(_)
         | Reason::Promised
+        | Reason::Reserved { .. }
         | Reason::Fixed { .. }
+        | Reason::LandingRoom { .. }
         | Reason::Sharing(_) => VerdictWord::Waits,
     };
     let short = match verdict.reason {
@@ -149,10 +155,19 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         // Stages after the first that fails leave no more than it does: they say nothing new.
         blockers: blocker(verdict.reason).into_iter().collect(),
         ahead: verdict.funnel.as_ref().map(|_| verdict.ahead),
+        order: order(state, job, now),
         until_ms: text::until(state, job, verdict.reason).map(|until| until.0),
         policy_version: verdict.policy,
         basis: verdict.basis,
     }
+}
+
+/// By what its class is ordered, where that is not its age.
+fn order(state: &State, id: JobId, now: Timestamp) -> Option<OrderView> {
+    let class = state.jobs.get(id)?.spec.class;
+    let rules = state.tenants.policy().orders.beyond_age(class)?;
+    let served = state.attained.gpu_ms(id, state.ledger.holding(id), now);
+    Some(OrderView { by: rules.order.word().to_owned(), served_gpu_s: thousandths(served) })
 }
 
 fn blocker(reason: Reason) -> Option<BlockerView> {

@@ -21,6 +21,13 @@ pub struct Behaviour {
     /// How long it takes to end when it is stopped.
     #[serde(default)]
     pub stop_ms: u64,
+    /// Whether what it saves when asked is the work as of the ask: writing it takes until the answer, and what is done
+    /// meanwhile is lost.
+    #[serde(default)]
+    pub saves_as_of_ask: bool,
+    /// How long it takes to get going again after it was stopped, before its work goes on.
+    #[serde(default)]
+    pub restart_ms: u64,
     /// The memory of each GPU that it uses, in MiB; a part of what it may where absent.
     #[serde(default)]
     pub memory_mib: Option<u32>,
@@ -35,6 +42,8 @@ impl Default for Behaviour {
             checkpoint_ms: 2_000,
             checkpoint_fails: false,
             stop_ms: 0,
+            saves_as_of_ask: false,
+            restart_ms: 0,
             memory_mib: None,
         }
     }
@@ -49,6 +58,9 @@ struct Payload {
     checkpoint_ms: Option<u64>,
     checkpoint: Option<String>,
     stop_ms: Option<u64>,
+    #[serde(default)]
+    saves_as_of_ask: bool,
+    restart_ms: Option<u64>,
     memory_mib: Option<u32>,
 }
 
@@ -71,6 +83,8 @@ impl Behaviour {
             checkpoint_ms: said.checkpoint_ms.unwrap_or(2_000),
             checkpoint_fails: said.checkpoint.as_deref() == Some("fail"),
             stop_ms: said.stop_ms.unwrap_or(0),
+            saves_as_of_ask: said.saves_as_of_ask,
+            restart_ms: said.restart_ms.unwrap_or(0),
             memory_mib: said.memory_mib,
         }
     }

@@ -284,6 +284,7 @@ impl CaseJob {
             trust: TrustId(0),
             time_limit: None,
             estimate: None,
+            service: None,
             // It saves its work all the time, so that stopping it costs nothing.
             checkpoint: Some(Checkpoint { every: Millis(0), grace: Millis(0) }),
             retries: 0,

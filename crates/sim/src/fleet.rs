@@ -297,6 +297,7 @@ impl SimFleet {
             answers: None,
             reported_in: 0,
             base_ms: 0,
+            restart_ms: 0,
             runs_out: false,
             behaviour: Behaviour::of(job),
             job: Some(job.clone()),
@@ -321,9 +322,9 @@ impl SimFleet {
 
     /// Its devices are ready: it runs.
     fn begin(&mut self, task: TaskRef, at: Timestamp) {
-        let base_ms = self.work_to_resume(task, at);
+        let (base_ms, restart_ms) = (self.work_to_resume(task, at), self.time_to_restart(task));
         let known = self.tasks.get_mut(&task).expect("what begins was started");
-        known.base_ms = base_ms;
+        (known.base_ms, known.restart_ms) = (base_ms, restart_ms);
         known.since = Some(at);
         known.set_end(task, at);
         self.set_timer(task);
@@ -409,6 +410,7 @@ impl SimFleet {
             answers: None,
             reported_in: 0,
             base_ms: 0,
+            restart_ms: 0,
             runs_out: false,
             behaviour: Behaviour::default(),
             job: None,

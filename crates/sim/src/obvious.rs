@@ -219,7 +219,8 @@ impl<'a> Round<'a> {
         begun.tasks.extend(met.tasks);
         let has = u32::try_from(staying + begun.tasks.len()).expect("a count of tasks fits");
         let (pools, domain) = (vec![first.pool], self.facts.domain_of(want.spec, first.node));
-        let more = Want { tasks: 1, surplus: true, grows: true, began: true, pools, domain, ..want.clone() };
+        let surplus = want.spec.service.is_none();
+        let more = Want { tasks: 1, surplus, grows: true, began: true, pools, domain, ..want.clone() };
         begun.more = (grows && has < want.spec.tasks).then_some(more);
     }
 

@@ -13,7 +13,8 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
-use wharf_engine::input::Input;
+use wharf_engine::event::Why;
+use wharf_engine::input::{Extension, Input};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
@@ -170,7 +171,15 @@ impl Run {
             0..40 => self.submit(),
             70..76 => self.on_a_job(|job| Input::Cancel { job }),
             76..82 => self.on_a_job(|job| Input::Evict { job, by: "the simulator".to_owned() }),
-            82..88 => self.cordon(),
+            82..84 => {
+                let by = Millis::from_secs(self.rng.random_range(1..300));
+                self.on_a_job(|job| Input::Extend { job, to: Extension::By(by) });
+            }
+            84..86 => {
+                let tasks = self.rng.random_range(1..7);
+                self.on_a_job(|job| Input::Scale { job, tasks });
+            }
+            86..88 => self.cordon(),
             88..90 => self.change_policy(),
             90..95 if self.faults_on => self.node_fault(),
             95..97 if self.faults_on => self.arm_crash(),
@@ -329,6 +338,9 @@ impl Run {
             let (evictions, promises) = (&missed.evictions, &missed.promises);
             let what = format!("a refusal was remembered too long; {evictions:?} {promises:?}");
             self.find(format!("{:?} could have started; {what}", start.job));
+        } else if let Some(left) = missed.evictions.iter().find(|left| left.receipt.why == Why::Order) {
+            let what = "could have been made to leave by order; a refusal was remembered too long";
+            self.find(format!("{:?} {what}: {:?}", left.job, left.receipt));
         }
     }
 
@@ -361,6 +373,13 @@ impl Run {
             });
             self.give(Input::Cordon { node, on: false });
         }
+        // Services do not end by themselves.
+        for job in self.leader().state().jobs.services().clone() {
+            // A crash that was armed and not used up strikes here once.
+            if self.give(Input::Cancel { job }).is_none() {
+                self.give(Input::Cancel { job });
+            }
+        }
         for _ in 0..SETTLE_ROUNDS {
             let Some(wake) = self.leader().next_wake() else { break };
             self.world.advance(wake.max(self.world.with(|fleet| fleet.now())));
@@ -374,7 +393,7 @@ impl Run {
         self.check_nothing_flaps();
     }
 
-    /// Every job of a run ends by itself, so in the end nothing holds anything, and what still waits does not fit the
+    /// Every job of a run but services, which were cancelled, ends by itself, so in the end nothing holds anything, and what still waits does not fit the
     /// empty fleet.
     fn check_everything_ran(&mut self) {
         let leader = self.leader();

@@ -71,6 +71,7 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        service: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

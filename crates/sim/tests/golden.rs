@@ -15,11 +15,12 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
-    DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, TenantsEvent,
+    AttainedEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, ReservationsEvent,
+    TenantsEvent,
 };
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
-use wharf_engine::policy::{Amount, GpuQuota, Mode, Policy, Quota, Tenant};
+use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
+use wharf_engine::policy::{Amount, GpuQuota, Mode, Order, OrderRules, Policy, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
 use wharf_engine::units::{
@@ -49,7 +50,15 @@ fn a_journal_of_every_version_still_means_the_same() {
 }
 
 /// Every golden journal with its encoding. Kinds of events that came later have a journal of their own.
-const JOURNALS: &[(u16, &str)] = &[(1, "journal-v1"), (1, "journal-v1-rules"), (1, "journal-v1-devices")];
+const JOURNALS: &[(u16, &str)] = &[
+    (1, "journal-v1"),
+    (1, "journal-v1-rules"),
+    (1, "journal-v1-devices"),
+    (1, "journal-v1-reservations"),
+    (1, "journal-v1-order"),
+    (1, "journal-v1-time"),
+    (1, "journal-v1-services"),
+];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
@@ -105,6 +114,14 @@ const KINDS: &[&str] = &[
     "Released",
     "Priced",
     "DemandCarried",
+    "Reserved",
+    "ReservationDropped",
+    "ReservationsCarried",
+    "AttainedCarriedJob",
+    "AttainedCarriedFinished",
+    "Extended",
+    "Scaled",
+    "ReplicaFailed",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -148,6 +165,14 @@ fn kind(event: &Event) -> &'static str {
         Event::Promises(PromisesEvent::Released { .. }) => "Released",
         Event::Demand(DemandEvent::Priced { .. }) => "Priced",
         Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
+        Event::Reservations(ReservationsEvent::Reserved { .. }) => "Reserved",
+        Event::Reservations(ReservationsEvent::Dropped { .. }) => "ReservationDropped",
+        Event::Reservations(ReservationsEvent::Carried { .. }) => "ReservationsCarried",
+        Event::Attained(AttainedEvent::CarriedJob { .. }) => "AttainedCarriedJob",
+        Event::Attained(AttainedEvent::CarriedFinished { .. }) => "AttainedCarriedFinished",
+        Event::Jobs(JobsEvent::Extended { .. }) => "Extended",
+        Event::Jobs(JobsEvent::Scaled { .. }) => "Scaled",
+        Event::Jobs(JobsEvent::ReplicaFailed { .. }) => "ReplicaFailed",
     }
 }
 
@@ -155,6 +180,10 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}"), story);
     write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
     write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
+    write_story(&format!("journal-v{VERSION}-reservations"), story_of_reservations);
+    write_story(&format!("journal-v{VERSION}-order"), story_of_an_order);
+    write_story(&format!("journal-v{VERSION}-time"), story_of_time);
+    write_story(&format!("journal-v{VERSION}-services"), story_of_services);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -217,6 +246,56 @@ fn story_of_the_rules() -> Vec<Event> {
     events
 }
 
+/// Who was served for long leaves for who was not; a snapshot in the middle knows how long each was served, and how long
+/// those took that are over.
+fn story_of_an_order() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(80, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        (leader.state().snapshot(), leader.state().index())
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let short = r#"{"duration_ms":60000,"checkpoint_ms":5000}"#;
+    play(&[Input::ApplyPolicy(order_policy())], 1);
+    play(&[rules_job(1, "old", "org/a", (8, 8), forever)], 400);
+    play(&[rules_job(2, "new", "org/a", (2, 2), short)], 30);
+    play(&[rules_job(3, "wide", "org/a", (8, 8), short)], 120);
+    let (mut events, first_life) = play(&[rules_job(4, "late", "org/a", (1, 1), short)], 400);
+    play(&[rules_job(5, "last", "org/a", (8, 8), short)], 400);
+    disk.read(0, &mut |index, record| {
+        if index >= first_life {
+            events.push(codec::decode(&record, "story")?);
+        }
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+fn order_policy() -> Policy {
+    let mut policy = rules_policy();
+    policy.digest = "golden order".into();
+    let rules = OrderRules {
+        order: Order::Learned,
+        levels: vec![Millis(60_000)],
+        min_run: Millis(120_000),
+        gang_over: 8,
+        promote_after: Some(Millis(60_000)),
+        label: Some("app".into()),
+        ..OrderRules::default()
+    };
+    policy.orders.0[2] = rules;
+    policy
+}
+
 /// Slices, shares that are met in every way, alternatives and prices; a snapshot in the middle.
 fn story_of_devices() -> Vec<Event> {
     let world = DirectWorld::new(SimFleet::new(79, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
@@ -264,6 +343,139 @@ fn story_of_devices() -> Vec<Event> {
         if index >= first_life {
             events.push(codec::decode(&record, "story")?);
         }
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// A gang is promised a start, loses a node of it and is promised another; a snapshot in the middle.
+fn story_of_reservations() -> Vec<Event> {
+    let nodes = ["n1", "n2", "n3"].map(node);
+    let world = DirectWorld::new(SimFleet::new(80, nodes.into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
+        leader.turn(&[]).unwrap();
+        (leader.state().snapshot(), leader.state().index())
+    };
+    let four = |number: u128, name: &str, tasks: u32, minutes: u64| {
+        let payload = format!(r#"{{"duration_ms":{}}}"#, minutes * 60_000);
+        let Input::Submit(mut submission) = rules_job(number, name, "org/a", (tasks, tasks), &payload) else {
+            unreachable!("a job is submitted")
+        };
+        submission.spec.shape.gpus = GpuAsk::Whole(4);
+        submission.spec.topology = Topology::default();
+        submission.gang_within = None;
+        submission.spec.time_limit = Some(Millis::from_secs(minutes * 60));
+        Input::Submit(submission)
+    };
+    let mut policy = rules_policy();
+    (policy.digest, policy.reservations_max) = ("golden reservations".into(), 4);
+    play(&[Input::ApplyPolicy(policy)], 1);
+    play(&[four(1, "a", 1, 30), four(2, "b", 1, 60), four(3, "c", 1, 90)], 10);
+    play(&[four(4, "gang", 2, 30)], 60);
+    play(&[Input::Cordon { node: "n2".into(), on: true }], 1);
+    let (mut events, first_life) = play(&[], 1);
+    play(&[Input::Cordon { node: "n1".into(), on: true }], 1);
+    play(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 8000);
+    disk.read(0, &mut |index, record| {
+        if index >= first_life {
+            events.push(codec::decode(&record, "story")?);
+        }
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// Jobs that run into their limits, one by a default of the policy; one is extended in time, one after it was asked.
+fn story_of_time() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(80, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        let live = leader.state().jobs.iter();
+        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":20000}"#;
+    let limited = |uid, name: &str, limit_s: Option<u64>| {
+        let Input::Submit(mut job) = rules_job(uid, name, "org/b", (1, 1), forever) else {
+            unreachable!("a job is submitted")
+        };
+        job.spec.time_limit = limit_s.map(Millis::from_secs);
+        Input::Submit(job)
+    };
+    let mut policy = rules_policy();
+    policy.limits.max = [None, None, Some(Millis::from_secs(3600))];
+    policy.limits.default = [None, None, Some(Millis::from_secs(100))];
+    play(&[Input::ApplyPolicy(policy)], 1);
+    let jobs = play(
+        &[limited(1, "plain", None), limited(2, "longer", Some(200)), limited(3, "asked", Some(200))],
+        150,
+    );
+    play(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
+    play(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
+    play(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
+    let mut events = Vec::new();
+    disk.read(0, &mut |_, record| {
+        events.push(codec::decode(&record, "story")?);
+        Ok(())
+    })
+    .unwrap();
+    events
+}
+
+/// A service grows, takes from a borrower, shrinks, and loses a replica; replicas of another fail.
+fn story_of_services() -> Vec<Event> {
+    let world = DirectWorld::new(SimFleet::new(81, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
+    let mut disk = MemoryDisk::new();
+    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
+    let mut play = |inputs: &[Input], wait_s: u64| {
+        for reply in leader.turn(inputs).unwrap() {
+            reply.unwrap();
+        }
+        for _ in 0..wait_s {
+            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+            leader.turn(&[]).unwrap();
+        }
+        let live = leader.state().jobs.iter();
+        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
+    };
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let service = |uid, name: &str, payload: &str| {
+        let Input::Submit(mut job) = rules_job(uid, name, "org/a", (1, 1), payload) else {
+            unreachable!("a job is submitted")
+        };
+        job.spec.class = Class::Inference;
+        job.spec.service = Some(Service { max: 4, replicas: 1 });
+        Input::Submit(job)
+    };
+    play(&[Input::ApplyPolicy(rules_policy())], 1);
+    let jobs = play(&[service(1, "serves", forever)], 5);
+    play(&[rules_job(2, "borrows", "org/b", (7, 1), forever)], 60);
+    play(&[Input::Scale { job: jobs["serves"], tasks: 3 }], 60);
+    play(&[Input::Scale { job: jobs["serves"], tasks: 2 }], 60);
+    world.with(|fleet| fleet.fail_node("n1", false));
+    play(&[], 5);
+    world.with(|fleet| fleet.heal_node("n1"));
+    play(&[], 30);
+    let jobs = play(&[service(3, "fails", r#"{"duration_ms":360000000,"fail_after_ms":20000}"#)], 2);
+    play(&[Input::Scale { job: jobs["fails"], tasks: 2 }], 120);
+    let mut events = Vec::new();
+    disk.read(0, &mut |_, record| {
+        events.push(codec::decode(&record, "story")?);
         Ok(())
     })
     .unwrap();
@@ -437,6 +649,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         preemptible: true,
         trust: TrustId(0),
         time_limit: Some(Millis::from_secs(86_400)),
+        service: None,
         estimate: Some(Millis::from_secs(60)),
         checkpoint: Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(30) }),
         retries: 1,

@@ -103,6 +103,7 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
             trust: TrustId(0),
             time_limit: None,
             estimate: None,
+            service: None,
             checkpoint: None,
             retries: 0,
             labels: Vec::new(),

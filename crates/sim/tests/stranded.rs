@@ -224,6 +224,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        service: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

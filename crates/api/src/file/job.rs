@@ -13,7 +13,7 @@ use wharf_engine::catalogue::MODELS;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::Submission;
 use wharf_engine::job::{
-    ALTERNATIVES_MAX, Alternative, Checkpoint, Class, GPUS_PER_TASK_MAX, GpuAsk, Least, Shape, Spec,
+    ALTERNATIVES_MAX, Alternative, Checkpoint, Class, GPUS_PER_TASK_MAX, GpuAsk, Least, Service, Shape, Spec,
     TASKS_MAX, Topology,
 };
 use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
@@ -30,6 +30,7 @@ const KEYS: &[&str] = &[
     "priority",
     "tasks",
     "min",
+    "service",
     "gpus",
     "slice",
     "gpu_memory",
@@ -76,6 +77,8 @@ pub struct JobFile {
     pub tasks: u32,
     /// So many tasks or none.
     pub min: u32,
+    /// The most replicas of a service, of which `tasks` are wanted at first; `None` for every other job.
+    pub service_max: Option<u32>,
     /// GPUs of one task.
     pub gpus: GpuAsk,
     /// Devices it may run on.
@@ -245,7 +248,8 @@ pub fn load_job(path: &std::path::Path) -> Result<JobFile, FileError> {
 fn job(root: &Node) -> Result<JobFile, Fault> {
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
-    let tasks = optional(&keys, "tasks", |field| field.whole(1..=TASKS_MAX))?.unwrap_or(1);
+    let class = optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch);
+    let Count { tasks, min, max } = tasks(&keys, class)?;
     let gpus = ask(&keys)?.unwrap_or(GpuAsk::Whole(1));
     let devices = devices(&keys, gpus)?;
     let any_of = optional(&keys, "any_of", |field| others(&field))?.unwrap_or_default();
@@ -254,10 +258,11 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
     let file = JobFile {
         name: keys.need("name", "name: my-job")?.name(NAME_MAX)?,
         tenant: keys.need("tenant", "tenant: lab/nlp")?.tenant()?,
-        class: optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch),
+        class,
         priority: optional(&keys, "priority", |field| field.priority())?.unwrap_or(0),
         tasks,
-        min: optional(&keys, "min", |field| least(&field, tasks))?.unwrap_or(tasks),
+        min,
+        service_max: max,
         gpus,
         devices,
         any_of,
@@ -283,6 +288,38 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
         return Err(Fault::new(keys.at(), what).allowed("at least one of them above 0"));
     }
     Ok(file)
+}
+
+/// How many tasks a job has.
+struct Count {
+    tasks: u32,
+    min: u32,
+    /// Of a service.
+    max: Option<u32>,
+}
+
+/// `tasks` and `min`, or `service` in their place.
+fn tasks(keys: &Map<'_>, class: Class) -> Result<Count, Fault> {
+    let Some(field) = keys.get("service")? else {
+        let tasks = optional(keys, "tasks", |field| field.whole(1..=TASKS_MAX))?.unwrap_or(1);
+        let min = optional(keys, "min", |field| least(&field, tasks))?.unwrap_or(tasks);
+        return Ok(Count { tasks, min, max: None });
+    };
+    for other in ["tasks", "min"] {
+        if let Some(other) = keys.get(other)? {
+            let what = "stands beside service, which says how many replicas there are";
+            return Err(other.fault(what).allowed("service: {min: 2, max: 8, replicas: 4}"));
+        }
+    }
+    if class != Class::Inference {
+        let what = format!("is for jobs of class inference; this one is {}", class.word());
+        return Err(field.fault(&what).allowed("class: inference, or tasks and min in place of service"));
+    }
+    let inner = field.map(&["min", "max", "replicas"])?;
+    let max = inner.need("max", "service: {min: 2, max: 8}")?.whole(1..=TASKS_MAX)?;
+    let min = optional(&inner, "min", |field| field.whole(1..=max))?.unwrap_or(1);
+    let tasks = optional(&inner, "replicas", |field| field.whole(min..=max))?.unwrap_or(min);
+    Ok(Count { tasks, min, max: Some(max) })
 }
 
 fn optional<'a, T>(
@@ -545,6 +582,7 @@ impl JobFile {
             trust: TrustId::default(),
             time_limit: self.time_limit,
             estimate: self.estimate,
+            service: self.service_max.map(|max| Service { max, replicas: self.tasks }),
             checkpoint: self.checkpoint,
             retries: self.retries,
             labels: self.labels.clone().into_iter().collect(),

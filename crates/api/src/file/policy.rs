@@ -5,6 +5,7 @@
 
 pub mod lint;
 
+mod classes;
 mod fit;
 mod preemption;
 mod quota;
@@ -12,6 +13,7 @@ mod trust;
 
 use std::path::Path;
 
+use wharf_engine::job::Class;
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
@@ -24,11 +26,21 @@ use super::{Fault, FileError, as_text, document, read_bytes, text};
 /// The one file that has to be there.
 const TENANTS: &str = "tenants.yaml";
 /// The files that are read today.
-const FILES: &[&str] =
-    &[TENANTS, "pools.yaml", "queue.yaml", "preemption.yaml", "gangs.yaml", "trust.yaml", "history.yaml"];
+const FILES: &[&str] = &[
+    TENANTS,
+    "pools.yaml",
+    "queue.yaml",
+    "classes.yaml",
+    "preemption.yaml",
+    "gangs.yaml",
+    "trust.yaml",
+    "history.yaml",
+];
 /// Files of the design that have no content yet.
 const PLANNED: &[&str] =
-    &["classes.yaml", "windows.yaml", "idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+    &["windows.yaml", "idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+/// The most starts of one pool that may be promised: each is looked at by every plan.
+const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
 const QUEUE_LEN_MAX: u32 = 1_000_000;
 /// The most pools that may be given a worth.
@@ -49,6 +61,7 @@ pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
         (TENANTS, include_str!("../../policy/tenants.yaml")),
         ("pools.yaml", include_str!("../../policy/pools.yaml")),
         ("queue.yaml", include_str!("../../policy/queue.yaml")),
+        ("classes.yaml", include_str!("../../policy/classes.yaml")),
         ("preemption.yaml", include_str!("../../policy/preemption.yaml")),
         ("gangs.yaml", include_str!("../../policy/gangs.yaml")),
         ("trust.yaml", include_str!("../../policy/trust.yaml")),
@@ -188,6 +201,7 @@ fn read_file(path: &str, file: &PolicyFile, draft: &mut Draft) -> Result<(), Vec
         TENANTS => return read_tenants(path, &text, draft),
         "pools.yaml" => pools,
         "queue.yaml" => queue,
+        "classes.yaml" => |root, policy| classes::classes(root).map(|read| policy.orders = read),
         "preemption.yaml" => |root, policy| preemption::preemption(root).map(|read| policy.preemption = read),
         "gangs.yaml" => |root, policy| preemption::gangs(root).map(|read| policy.gangs = read),
         "trust.yaml" => |root, policy| trust::trust(root).map(|read| policy.sharing = read),
@@ -243,10 +257,20 @@ fn check_name(key: &str, field: &Field<'_>) -> Result<(), Fault> {
 }
 
 fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
-    let keys = Map::root(root, &["max", "retry_backoff", "retry_backoff_max", "stop_grace"])?;
+    let known = [
+        "max",
+        "limit_max",
+        "limit_default",
+        "retry_backoff",
+        "retry_backoff_max",
+        "stop_grace",
+        "reservations",
+    ];
+    let keys = Map::root(root, &known)?;
     if let Some(field) = keys.get("max")? {
         policy.queue_len_max = field.whole(1..=QUEUE_LEN_MAX)?;
     }
+    limits(&keys, policy)?;
     if let Some(field) = keys.get("retry_backoff")? {
         policy.retry_backoff = field.duration(Millis(0))?;
     }
@@ -256,6 +280,9 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
     if let Some(field) = keys.get("stop_grace")? {
         policy.stop_grace = field.duration(Millis(0))?;
     }
+    if let Some(field) = keys.get("reservations")? {
+        policy.reservations_max = field.whole(0..=RESERVATIONS_MAX)?;
+    }
     if policy.retry_backoff > policy.retry_backoff_max {
         let field = keys.get("retry_backoff_max")?.or(keys.get("retry_backoff")?);
         let at = field.and_then(|field| field.at());
@@ -264,6 +291,35 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
         return Err(Fault::new(at, what).allowed(format!("retry_backoff of at most {longest}")));
     }
     Ok(())
+}
+
+/// How long jobs may run, by class.
+fn limits(keys: &Map<'_>, policy: &mut Policy) -> Result<(), Fault> {
+    let longest = keys.get("limit_max")?;
+    if let Some(field) = &longest {
+        policy.limits.max = by_class(field)?;
+    }
+    let Some(field) = keys.get("limit_default")? else { return Ok(()) };
+    policy.limits.default = by_class(&field)?;
+    for class in Class::ALL {
+        let (default, max) = (policy.limits.default[class.index()], policy.limits.max_of(class));
+        if let Some(max) = max.filter(|&max| default.is_some_and(|default| default > max)) {
+            let what = format!("has a limit for {} that is above limit_max", class.word());
+            return Err(field.fault(&what).allowed(format!("at most {}", text::duration_text(max.0))));
+        }
+    }
+    Ok(())
+}
+
+fn by_class(field: &Field<'_>) -> Result<[Option<Millis>; 3], Fault> {
+    let keys = field.map(&Class::ALL.map(Class::word))?;
+    let mut read = [None; 3];
+    for class in Class::ALL {
+        if let Some(field) = keys.get(class.word())? {
+            read[class.index()] = Some(field.duration(Millis::from_secs(1))?);
+        }
+    }
+    Ok(read)
 }
 
 fn history(root: &Node, policy: &mut Policy) -> Result<(), Fault> {

@@ -15,11 +15,16 @@ pub enum Rule {
     Preempt,
     /// It is moved, so that the room left over is in one piece.
     Move,
+    /// It filled a place that somebody was promised.
+    Reservation,
+    /// It was served for longer than a job of its own tenant that waits.
+    Order,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 4] = [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move];
+    pub const ALL: [Self; 6] =
+        [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move, Self::Reservation, Self::Order];
 
     /// The word used in API, tables and metrics.
     pub fn word(self) -> &'static str {
@@ -28,6 +33,8 @@ impl Rule {
             Self::FairShare => "fair_share",
             Self::Preempt => "preempt",
             Self::Move => "move",
+            Self::Reservation => "reservation",
+            Self::Order => "order",
         }
     }
 }
@@ -39,6 +46,8 @@ impl From<Why> for Rule {
             Why::FairShare => Self::FairShare,
             Why::Preempt => Self::Preempt,
             Why::Move => Self::Move,
+            Why::Reservation => Self::Reservation,
+            Why::Order => Self::Order,
         }
     }
 }

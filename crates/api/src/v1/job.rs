@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wharf_engine::job::Class;
 use wharf_engine::policy::Mode;
 
-use super::VictimView;
+use super::{MissedView, ReservationView, VictimView};
 
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub struct JobView {
     pub tasks: u32,
     /// So many or none.
     pub min: u32,
+    /// The most replicas of a service; `null` for every other job.
+    #[serde(default)]
+    pub replicas_max: Option<u32>,
     /// GPUs of one task.
     pub gpus_per_task: f64,
     /// How far it is.
@@ -37,6 +40,15 @@ pub struct JobView {
     pub running_tasks: u32,
     /// Where its tasks are.
     pub placements: Vec<PlacementView>,
+    /// How long all of its attempts together may run; `null` where nothing limits it.
+    #[serde(default)]
+    pub time_limit_ms: Option<u64>,
+    /// When that is over, while it runs.
+    #[serde(default)]
+    pub limit_at_ms: Option<u64>,
+    /// How long earlier attempts ran.
+    #[serde(default)]
+    pub ran_ms: u64,
     /// How often it was started.
     pub attempts: u32,
     /// How often it was evicted.
@@ -72,6 +84,24 @@ impl JobState {
             Self::Leaving => "leaving",
         }
     }
+}
+
+/// How many replicas of a service are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScaleRequest {
+    /// So many.
+    pub replicas: u32,
+}
+
+/// How much longer a job is to run: one of the two, as a duration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtendRequest {
+    /// In all, like `6h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// More than now, like `2h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Where one task is.
@@ -129,6 +159,9 @@ pub struct VerdictView {
     pub blockers: Vec<BlockerView>,
     /// Jobs that are served before it.
     pub ahead: Option<u32>,
+    /// By what its class is ordered inside its tenant, where that is not its age.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderView>,
     /// When the reason is over at the latest: the next try, or the end of a repair; `null` where time alone ends nothing.
     #[serde(default)]
     pub until_ms: Option<u64>,
@@ -136,6 +169,15 @@ pub struct VerdictView {
     pub policy_version: u32,
     /// The journal index it was judged at.
     pub basis: u64,
+}
+
+/// By what a job is ordered inside its tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OrderView {
+    /// `attained` or `learned`.
+    pub by: String,
+    /// GPU time that it was served so far, in GPU-seconds.
+    pub served_gpu_s: f64,
 }
 
 /// The answer in one word.
@@ -234,6 +276,12 @@ pub struct Explanation {
     /// Places that are set aside for it.
     #[serde(default)]
     pub promise: Option<PromiseView>,
+    /// The start that it is promised.
+    #[serde(default)]
+    pub reservation: Option<ReservationView>,
+    /// Starts that were promised to it and given up, oldest first.
+    #[serde(default)]
+    pub missed: Vec<MissedView>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default)]
     pub chosen: Option<ChosenView>,

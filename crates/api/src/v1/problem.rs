@@ -148,6 +148,16 @@ codes! {
     KeyInUse = "key_in_use", 409, 5, "The idempotency key was used for another job";
     /// It has nothing to give back.
     NotRunning = "not_running", 409, 5, "The job is not running";
+    /// Its owner wants it to run longer, and it has no limit.
+    NoTimeLimit = "no_time_limit", 409, 5, "The job has no time limit";
+    /// It may run that long already.
+    LimitNotLonger = "limit_not_longer", 409, 5, "The new limit is not longer";
+    /// It is on its way out for good.
+    JobEnding = "job_ending", 409, 5, "The job is ending";
+    /// Its number of tasks does not change.
+    NotAService = "not_a_service", 409, 5, "The job is no service";
+    /// A service has a least and a most number of replicas.
+    ReplicasOutOfRange = "replicas_out_of_range", 422, 64, "The service may not have so many replicas";
     /// Everything is already as asked.
     NothingToDo = "nothing_to_do", 409, 5, "Nothing would change";
     /// Jobs go to the leaves of the tenant tree.
@@ -160,6 +170,8 @@ codes! {
     Denied = "denied", 403, 3, "Refused by policy";
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     SharingRefused = "sharing_refused", 403, 3, "The policy lets it share no GPU";
+    /// The policy lets no job of its class run that long.
+    LimitAboveMax = "limit_above_max", 403, 3, "The time limit is above what the policy allows";
     /// It could not run on the whole fleet, healthy and empty.
     Never = "never", 422, 2, "The job can never be placed";
     /// The fleet has no level of that name.

@@ -79,62 +79,6 @@ pub(crate) struct LintArgs {
     pub(crate) output: Format,
 }
 
-/// `wharf sim`.
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("work").required(true).args(["random", "cases", "trace"]), after_long_help = "\
-Examples:
-  wharf sim --cases cases.jsonl
-  wharf sim --random 42 --steps 5000 --faults
-  wharf sim --trace trace.csv.gz --fleet pod --jobs jobs.csv -o json")]
-pub(crate) struct SimArgs {
-    /// Play at random from this seed
-    #[arg(long, value_name = "SEED")]
-    pub(crate) random: Option<u64>,
-    /// Run the cases of a file; `-` is standard input
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) cases: Option<PathBuf>,
-    /// Replay a trace of jobs; `-` is standard input
-    #[arg(long, value_name = "FILE", requires = "fleet")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Steps of a random play
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(crate) steps: u64,
-    /// Let nodes, GPUs, disk and messages fail
-    #[arg(long)]
-    pub(crate) faults: bool,
-    /// How the trace is written
-    #[arg(long, value_enum, default_value = "wharf")]
-    pub(crate) format: TraceFormat,
-    /// A built-in fleet or a fleet file
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) fleet: Option<String>,
-    /// The directory of the policy [default: built in]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) policy: Option<PathBuf>,
-    /// Seed of everything that is drawn in a replay
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
-    /// Write one row per job
-    #[arg(long, value_name = "OUT.csv")]
-    pub(crate) jobs: Option<PathBuf>,
-    /// Write every event
-    #[arg(long, value_name = "OUT.jsonl")]
-    pub(crate) events: Option<PathBuf>,
-    /// Keep the journal of a replay
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// How the result is written
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Format,
-}
-
-/// How a trace is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TraceFormat {
-    /// Our own
-    Wharf,
-}
-
 /// `wharf check`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

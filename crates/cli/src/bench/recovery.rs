@@ -85,5 +85,6 @@ fn job(number: u64) -> TraceJob {
         duration: Millis(20_000 + number % 49 * 1000),
         limit: None,
         estimate: None,
+        contract: None,
     }
 }

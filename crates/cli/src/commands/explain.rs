@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use wharf_api::client::Client;
 use wharf_api::v1::{
-    ChosenView, Explanation, JobState, JobView, LeavingStep, LeavingView, PromiseView, TaskUseView,
+    ChosenView, Explanation, JobState, JobView, LeavingStep, LeavingView, MissedView, PromiseView,
+    ReservationView, TaskUseView,
 };
 
+use super::get::reservations;
 use super::verdict::{self, Need};
 use super::{beside, eviction, fact, job_name, next_line, place, place_lines, world_now};
 use crate::args::{ExplainArgs, Format};
@@ -88,7 +90,8 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 
 /// The screen.
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
-    let Explanation { schema: _, job, evictions, promise, chosen, tasks, ooms } = explanation;
+    let Explanation { schema: _, job, evictions, promise, reservation, missed, chosen, tasks, ooms } =
+        explanation;
     let unit = if job.gpus_per_task > 0.0 { "GPUs" } else { "tasks" };
     let least = f64::from(job.min) * if job.gpus_per_task > 0.0 { job.gpus_per_task } else { 1.0 };
     let need = Need { unit, amount: Some(job.verdict.need.unwrap_or(least)) };
@@ -102,9 +105,19 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("places", place_lines(&job.placements)),
         ("uses", tasks.iter().take(USES_SHOWN_MAX).map(uses).collect()),
         ("aside", aside),
+        (
+            "starts",
+            reservation
+                .iter()
+                .map(|of| starts(of, now))
+                .chain(missed.iter().map(|of| was_to_start(of, now)))
+                .collect(),
+        ),
         ("there", chosen.iter().map(why_there).collect()),
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
+        ("order", verdict::order(&job.verdict).into_iter().collect()),
+        ("limit", limit(job, now).into_iter().collect()),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),
@@ -117,6 +130,19 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     }
     screen.push(next(explanation, paint));
     output::lines(&screen)
+}
+
+/// `within 20m on n1 and 1 more; waits for a, b`
+fn starts(reservation: &ReservationView, now: Option<u64>) -> String {
+    let within = reservations::starts_in(reservation, now);
+    let nodes = reservations::nodes(reservation);
+    format!("within {within} on {nodes}; waits for {}", reservations::holders(reservation))
+}
+
+/// `was to start at …; given up: place gone`
+fn was_to_start(missed: &MissedView, now: Option<u64>) -> String {
+    let why = missed.why.replace('_', " ");
+    format!("a start was given up {} ago: {why}", age(missed.at_ms, now))
 }
 
 /// `task 0    61% of its SMs, 11.2GiB of 19.5GiB`
@@ -191,6 +217,12 @@ fn evicted(evictions: &[u64]) -> Option<String> {
 /// `batch, 4 tasks of 8 GPUs, priority 0`
 fn shape(job: &JobView) -> String {
     let tasks = counted(u64::from(job.tasks), "task");
+    if let Some(max) = job.replicas_max {
+        let gpus = number(job.gpus_per_task);
+        let replicas = counted(job.tasks.into(), "replica");
+        let between = format!("{} to {max}", job.min);
+        return format!("service, {replicas} ({between}) of {gpus} GPUs, priority {}", job.priority);
+    }
     let least = if job.min < job.tasks { format!(" (at least {})", job.min) } else { String::new() };
     let gpus = match job.gpus_per_task {
         gpus if gpus <= 0.0 => "without GPU".to_owned(),
@@ -216,6 +248,18 @@ fn past(job: &JobView, now: Option<u64>) -> String {
     let counts = [(job.attempts, "attempt"), (job.evictions, "eviction"), (job.failures, "failure")];
     let counts = counts.map(|(count, what)| counted(u64::from(count), what)).join(", ");
     format!("{submitted}, {started}{running}; {counts}")
+}
+
+/// `6h in all, 2h of them in earlier attempts; up in 40m`
+fn limit(job: &JobView, now: Option<u64>) -> Option<String> {
+    let all = span(job.time_limit_ms?);
+    let used = match job.ran_ms {
+        0 => String::new(),
+        ran => format!(", {} of them in earlier attempts", span(ran)),
+    };
+    let left = job.limit_at_ms.zip(now).map(|(at, now)| span(at.saturating_sub(now)));
+    let left = left.map(|left| format!("; up in {left}")).unwrap_or_default();
+    Some(format!("{all} in all{used}{left}"))
 }
 
 fn next(explanation: &Explanation, paint: Paint) -> String {

@@ -4,6 +4,7 @@ pub(super) mod evictions;
 pub(super) mod fleet;
 pub(super) mod jobs;
 pub(super) mod past;
+pub(super) mod reservations;
 mod stranded;
 pub(super) mod tenants;
 
@@ -37,6 +38,7 @@ pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
         Listed::Nodes => list_nodes(client, args)?,
         Listed::Gpus => list_gpus(client, args)?,
         Listed::Stranded => list_stranded(client, args)?,
+        Listed::Reservations => list_reservations(client, args)?,
         Listed::Tenants => list_tenants(client, args)?,
         Listed::Evictions => list_evictions(client, args)?,
         Listed::Policy => list_policy(client, args)?,
@@ -67,6 +69,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         Listed::Nodes => ("nodes", &[]),
         Listed::Gpus => ("gpus", &["NODE"]),
         Listed::Stranded => ("stranded", &[]),
+        Listed::Reservations => ("reservations", &[]),
         Listed::Tenants => ("tenants", &["--tenant"]),
         Listed::Evictions => ("evictions", &["--tenant", "--job", "--limit"]),
         Listed::Policy => ("policy", &[]),
@@ -137,6 +140,16 @@ fn list_stranded(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let names = answer.pools.iter().map(|pool| format!("pool/{}", pool.model)).collect();
     let table = stranded::table(&answer.pools);
     let empty = "the fleet has no GPUs; its nodes: wharf get nodes".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
+
+fn list_reservations(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.reservations()?;
+    let name = |of: &wharf_api::v1::ReservationView| format!("job/{}/{}", of.tenant, of.job);
+    let names = answer.reservations.iter().map(name).collect();
+    let now = if for_people(args.output) { world_now(client) } else { None };
+    let table = reservations::table(&answer.reservations, now);
+    let empty = "no start is promised: nobody waits, or nobody in the way says when it ends".into();
     show(args, &List { answer: &answer, names, table, empty })
 }
 

@@ -1,13 +1,13 @@
-//! `wharf cancel`, `evict`, `cordon`, `uncordon`: what an operator pulls, each with its undo.
+//! `wharf cancel`, `evict`, `extend`, `scale`, `cordon`, `uncordon`: what an operator pulls, each with its undo.
 
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
-use wharf_api::v1::{JobReply, JobView, NodeReply};
+use wharf_api::v1::{ExtendRequest, JobReply, JobView, NodeReply, ScaleRequest};
 
 use super::{job_name, next_line, without_kind};
-use crate::args::{Format, JobNameArgs, NodeNameArgs};
-use crate::numbers::tenths;
+use crate::args::{ExtendArgs, Format, JobNameArgs, NodeNameArgs, ScaleArgs};
+use crate::numbers::{UNKNOWN, counted, span, tenths};
 use crate::output::{self, Paint, Tone};
 
 /// Takes a job back.
@@ -20,6 +20,20 @@ pub(crate) fn cancel(client: &Client, args: &JobNameArgs) -> anyhow::Result<Exit
 pub(crate) fn evict(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
     let reply = client.evict(without_kind(&args.job, "job"))?;
     say_job(&reply, args.output, evicted)
+}
+
+/// Lets a job run longer.
+pub(crate) fn extend(client: &Client, args: &ExtendArgs) -> anyhow::Result<ExitCode> {
+    let request = ExtendRequest { limit: args.limit.clone(), by: args.by.clone() };
+    let reply = client.extend(without_kind(&args.job, "job"), &request)?;
+    say_job(&reply, args.output, extended)
+}
+
+/// Wants another number of replicas of a service.
+pub(crate) fn scale(client: &Client, args: &ScaleArgs) -> anyhow::Result<ExitCode> {
+    let request = ScaleRequest { replicas: args.replicas };
+    let reply = client.scale(without_kind(&args.job, "job"), request)?;
+    say_job(&reply, args.output, scaled)
 }
 
 /// Keeps new work off a node.
@@ -79,6 +93,28 @@ fn evicted(job: &JobView, paint: Paint) -> String {
     ])
 }
 
+fn extended(job: &JobView, paint: Paint) -> String {
+    let limit = job.time_limit_ms.map_or_else(|| UNKNOWN.to_owned(), span);
+    let name = job_name(job);
+    output::lines(&[
+        format!("{} may run {limit} in all", paint.tone(Tone::Strong, &name)),
+        next_line(paint, "undo:", "none; a limit is not made shorter. wharf cancel ends the job"),
+        next_line(paint, "next:", &format!("wharf explain {name}")),
+    ])
+}
+
+fn scaled(job: &JobView, paint: Paint) -> String {
+    let name = job_name(job);
+    let (wanted, run) = (counted(job.tasks.into(), "replica"), job.running_tasks);
+    let how =
+        if run > job.tasks { "the newest are let go" } else { "the rest come as the rules give places" };
+    output::lines(&[
+        format!("{} wants {wanted}, {run} run: {how}", paint.tone(Tone::Strong, &name)),
+        next_line(paint, "undo:", &format!("wharf scale {name} N with the number before")),
+        next_line(paint, "next:", &format!("wharf explain {name}")),
+    ])
+}
+
 /// The reply tells which way the lever now points.
 fn cordoned(reply: &NodeReply, paint: Paint) -> String {
     let node = &reply.node;
@@ -134,5 +170,9 @@ mod tests {
         assert!(cancelled(&waiting(), Paint::OFF).contains("it held nothing\nundo: none;"));
         assert!(cancelled(&running(), Paint::OFF).contains("gives back what it holds"));
         assert!(evicted(&running(), Paint::OFF).contains("undo: none is needed"));
+        let shrunk = JobView { tasks: 2, ..running() };
+        assert!(scaled(&shrunk, Paint::OFF).contains("wants 2 replicas, 4 run: the newest are let go"));
+        let limited = JobView { time_limit_ms: Some(21_600_000), ..running() };
+        assert!(extended(&limited, Paint::OFF).contains("may run 6h in all\nundo: none; a limit"));
     }
 }

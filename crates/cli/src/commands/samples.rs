@@ -54,6 +54,7 @@ pub(crate) fn verdict(verdict: VerdictWord, reason: &str, text: &str) -> Verdict
         funnel: Vec::new(),
         blockers: Vec::new(),
         ahead: None,
+        order: None,
         until_ms: None,
         policy_version: 3,
         basis: 18_234,
@@ -82,6 +83,7 @@ pub(crate) fn waiting() -> JobView {
         priority: 0,
         tasks: 4,
         min: 4,
+        replicas_max: None,
         gpus_per_task: 8.0,
         state: JobState::Waiting,
         verdict: VerdictView {
@@ -96,6 +98,9 @@ pub(crate) fn waiting() -> JobView {
         first_start_ms: Some(1_060_000),
         running_tasks: 0,
         placements: Vec::new(),
+        time_limit_ms: None,
+        limit_at_ms: None,
+        ran_ms: 0,
         attempts: 2,
         evictions: 1,
         failures: 0,
@@ -134,5 +139,6 @@ pub(crate) fn victim() -> VictimView {
 pub(crate) fn explanation(job: JobView) -> Explanation {
     let (evictions, tasks) = (Vec::new(), Vec::new());
     let (promise, chosen, ooms) = (None, None, None);
-    Explanation { schema: schema_of::<Explanation>(), job, evictions, promise, chosen, tasks, ooms }
+    let (reservation, missed, schema) = (None, Vec::new(), schema_of::<Explanation>());
+    Explanation { schema, job, evictions, promise, reservation, missed, chosen, tasks, ooms }
 }

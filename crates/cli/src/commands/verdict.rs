@@ -77,6 +77,12 @@ pub(super) fn ahead(verdict: &VerdictView) -> Option<String> {
     })
 }
 
+/// By what its class is ordered inside its tenant, where that is not its age.
+pub(super) fn order(verdict: &VerdictView) -> Option<String> {
+    let order = verdict.order.as_ref()?;
+    Some(format!("{}; served {:.1} GPU hours so far", order.by, order.served_gpu_s / 3600.0))
+}
+
 fn funnel(stages: &[FunnelStage], need: Need, paint: Paint) -> Vec<String> {
     let unit = need.unit;
     let needs = need.amount.map_or_else(String::new, |need| format!("; it needs {}", number(need)));

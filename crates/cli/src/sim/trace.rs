@@ -14,14 +14,15 @@ use wharf_api::file::policy::load_policy;
 use wharf_controller::disk::{Index, Record};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
+use wharf_controller::world::NodeReport;
 use wharf_engine::job::{Class, GPUS_PER_TASK_MAX, GpuAsk, TASKS_MAX};
 use wharf_engine::policy::{Policy, Tenant};
 use wharf_engine::units::{GpuUnits, Millis};
 use wharf_server::policy::errors_text;
 use wharf_sim::replay::{JobRow, Replay, ReplayReport, TraceJob};
 
-use super::input;
-use crate::args::{Format, SimArgs};
+use super::{input, philly};
+use crate::args::{Format, SimArgs, TraceFormat};
 use crate::problem::Usage;
 use crate::process::cpu_seconds;
 
@@ -47,25 +48,33 @@ struct Row {
 
 pub(super) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     let file = args.trace.as_deref().expect("clap asks for one kind of work");
-    let given = input::read(file)?;
-    let jobs = parse(&file.display().to_string(), &given.text).map_err(|error| Usage {
-        what: format!("{error:#}"),
-        next: "see docs/reference/cli.md for the columns of a trace".to_owned(),
-    })?;
-    let fleet = args.fleet.as_ref().expect("clap asks for a fleet with a trace");
     if let Some(dir) = args.data.as_ref().filter(|dir| dir.join("journal.sqlite").exists()) {
         let what = format!("{} already holds a journal", dir.display());
         return Err(
             Usage { what, next: "a replay begins a new one: choose an empty directory".to_owned() }.into()
         );
     }
-    let loaded = load_fleet(fleet)?;
+    match args.format {
+        TraceFormat::Wharf => run_own(file, args),
+        TraceFormat::Philly => philly::run(file, args),
+    }
+}
+
+fn run_own(file: &Path, args: &SimArgs) -> anyhow::Result<ExitCode> {
+    if let Some(flag) = args.philly.given().first() {
+        let what = format!("{flag} is for the Philly trace");
+        return Err(Usage { what, next: "add --format philly, or leave it out".to_owned() }.into());
+    }
+    let Some(fleet) = &args.fleet else {
+        let what = "a trace needs a fleet".to_owned();
+        return Err(Usage { what, next: "add --fleet NAME|FILE, as in --fleet pod".to_owned() }.into());
+    };
+    let given = input::read(file)?;
+    let jobs = parse(&file.display().to_string(), &given.text).map_err(|error| wrong_trace(&error))?;
     let policy = policy(args.policy.as_deref(), &jobs)?;
-    let fleet_hash =
-        Sha256::digest(std::fs::read(fleet).unwrap_or_else(|_| fleet.clone().into_bytes())).into();
-    let policy_hash = Sha256::digest(policy.digest.as_bytes()).into();
-    let inputs = input::combined(&[given.sha256, fleet_hash, policy_hash]);
-    let replay = Replay { jobs, nodes: loaded.nodes, policy, seed: args.seed };
+    let (nodes, fleet_hash) = fleet_of(fleet)?;
+    let inputs = input::combined(&[given.sha256, fleet_hash, policy_hash(&policy)]);
+    let replay = Replay { jobs, nodes, policy, seed: args.seed };
     let (mut report, rows) = play(replay, args)?;
     report.inputs_sha256 = inputs;
     report.cpu_s = cpu_seconds();
@@ -76,7 +85,26 @@ pub(super) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn play(replay: Replay, args: &SimArgs) -> anyhow::Result<(ReplayReport, Vec<JobRow>)> {
+/// A file that is not a trace is a wrong argument.
+pub(super) fn wrong_trace(error: &anyhow::Error) -> Usage {
+    Usage {
+        what: format!("{error:#}"),
+        next: "see docs/reference/cli.md for the columns of a trace".to_owned(),
+    }
+}
+
+/// The nodes of a fleet, and what its file hashes to.
+pub(super) fn fleet_of(name: &str) -> anyhow::Result<(Vec<NodeReport>, [u8; 32])> {
+    let loaded = load_fleet(name)?;
+    let bytes = std::fs::read(name).unwrap_or_else(|_| name.as_bytes().to_vec());
+    Ok((loaded.nodes, Sha256::digest(bytes).into()))
+}
+
+pub(super) fn policy_hash(policy: &Policy) -> [u8; 32] {
+    Sha256::digest(policy.digest.as_bytes()).into()
+}
+
+pub(super) fn play(replay: Replay, args: &SimArgs) -> anyhow::Result<(ReplayReport, Vec<JobRow>)> {
     let mut events = match &args.events {
         Some(path) => Some(BufWriter::new(
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
@@ -155,6 +183,7 @@ fn job(row: Row) -> anyhow::Result<TraceJob> {
         duration: millis(row.duration_s)?,
         limit: row.limit_s.map(millis).transpose()?,
         estimate: row.estimate_s.map(millis).transpose()?,
+        contract: None,
     })
 }
 
@@ -171,7 +200,7 @@ fn gpus(number: f64) -> anyhow::Result<GpuAsk> {
     Ok(GpuAsk::Share(GpuUnits::from_parts(whole((number * 1000.0).round())? * 3)))
 }
 
-fn millis(seconds: f64) -> anyhow::Result<Millis> {
+pub(super) fn millis(seconds: f64) -> anyhow::Result<Millis> {
     if !(0.0..=1e10).contains(&seconds) {
         bail!("{seconds} is not a number of seconds");
     }
@@ -179,12 +208,12 @@ fn millis(seconds: f64) -> anyhow::Result<Millis> {
 }
 
 /// A float that is a whole number, as one.
-fn whole(number: f64) -> anyhow::Result<u64> {
+pub(super) fn whole(number: f64) -> anyhow::Result<u64> {
     format!("{number:.0}").parse().with_context(|| format!("{number} is not a whole number"))
 }
 
 /// The policy that is asked for, or one without promises and limits for whoever the trace names.
-fn policy(dir: Option<&Path>, jobs: &[TraceJob]) -> anyhow::Result<Policy> {
+pub(super) fn policy(dir: Option<&Path>, jobs: &[TraceJob]) -> anyhow::Result<Policy> {
     let names: BTreeSet<&str> = jobs.iter().map(|job| job.tenant.as_str()).collect();
     if let Some(dir) = dir {
         let policy = load_policy(dir).map_err(|errors| anyhow::anyhow!(errors_text(&errors)))?;
@@ -210,7 +239,7 @@ fn policy(dir: Option<&Path>, jobs: &[TraceJob]) -> anyhow::Result<Policy> {
     })
 }
 
-fn write_rows(path: &Path, rows: &[JobRow]) -> anyhow::Result<()> {
+pub(super) fn write_rows(path: &Path, rows: &[JobRow]) -> anyhow::Result<()> {
     let mut out = csv::Writer::from_path(path).with_context(|| format!("cannot write {}", path.display()))?;
     for row in rows {
         out.serialize(row)?;
@@ -218,7 +247,7 @@ fn write_rows(path: &Path, rows: &[JobRow]) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-fn show(report: &ReplayReport, format: Format) -> anyhow::Result<()> {
+pub(super) fn show(report: &ReplayReport, format: Format) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if format == Format::Json {
         writeln!(out, "{}", serde_json::to_string(report)?)?;
@@ -229,12 +258,19 @@ fn show(report: &ReplayReport, format: Format) -> anyhow::Result<()> {
         writeln!(out, "refused {count}: {reason}")?;
     }
     let waits = report.wait_s;
-    writeln!(out, "wait s: mean {} p50 {} p90 {} p99 {}", waits.mean, waits.p50, waits.p90, waits.p99)?;
     writeln!(
         out,
-        "evictions {}, lost {} GPU s, useful {} GPU s",
-        report.evictions, report.lost_gpu_s, report.useful_gpu_s
+        "wait s: mean {} p50 {} p90 {} p99 {} max {}",
+        waits.mean, waits.p50, waits.p90, waits.p99, waits.max
     )?;
+    writeln!(
+        out,
+        "evictions {}, {} of them moves, lost {} GPU s, useful {} GPU s",
+        report.evictions, report.migrations, report.lost_gpu_s, report.useful_gpu_s
+    )?;
+    for (tenant, debt) in &report.guarantee_debt_s {
+        writeln!(out, "owed {tenant}: {} s at most, {} jobs", debt.max, debt.jobs)?;
+    }
     writeln!(out, "allocated {} %", report.alloc_pct)?;
     for finding in &report.findings {
         writeln!(out, "finding: {finding}")?;

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::{limits, services};
 use crate::event::{Event, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
 use crate::holding::Presence;
 use crate::input::Exit;
@@ -28,7 +29,8 @@ pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: 
     let mut holding = state.ledger.holding(id).expect("something is learnt of what it holds").clone();
     let mut events = Vec::new();
     for &(task, what) in learnt {
-        if let Some(event) = fact(id, job.phase, &holding, task, what) {
+        if let Some(event) = fact(id, job, &holding, task, what) {
+            events.extend(services::failure(state, id, job, &holding, task, what));
             holding.apply(&event);
             events.push(Event::Ledger(event));
         }
@@ -39,7 +41,8 @@ pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: 
 }
 
 /// The fact that is new in what was learnt, if it is.
-fn fact(job: JobId, phase: Phase, holding: &Holding, task: u32, learnt: Learnt) -> Option<LedgerEvent> {
+fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: Learnt) -> Option<LedgerEvent> {
+    let (job, phase) = (id, live.phase);
     let held = holding.task(task)?;
     // Of a job that goes on, tasks leave one by one and speak for themselves.
     let shrinks = phase == Phase::Active && held.presence() == Presence::Leaves;
@@ -57,6 +60,10 @@ fn fact(job: JobId, phase: Phase, holding: &Holding, task: u32, learnt: Learnt) 
             Some(LedgerEvent::AskFailed { job, tasks: spoken_for(holding) })
         }
         Learnt::Over { exit, at } if shrinks && exit != Exit::Succeeded => {
+            Some(LedgerEvent::Shed { job, task, at })
+        }
+        // The other replicas of a service go on, and it is replaced.
+        Learnt::Over { at, .. } if held.holds() && services::goes_on(live, holding) => {
             Some(LedgerEvent::Shed { job, task, at })
         }
         Learnt::Over { exit, at } if held.holds() => Some(LedgerEvent::Gone { job, task, exit, at }),
@@ -91,18 +98,22 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
     let next = match job.phase {
         Phase::Waiting => return,
         // Who was to leave and finished its work first has finished.
-        Phase::Leaving(Next::Requeue(_)) if finished => Next::End(Outcome::Succeeded),
+        Phase::Leaving(Next::Requeue(_) | Next::End(Outcome::TimedOut)) if finished => {
+            Next::End(Outcome::Succeeded)
+        }
         Phase::Leaving(next) => next,
         Phase::Active => {
             let failed = holding.exits(Exit::Failed) > 0;
-            let lost = holding.exits(Exit::Lost) + holding.exits(Exit::Stopped) > 0;
+            let is_service = job.spec.service.is_some();
+            let too_often = services::failed_too_often(job, events);
+            let lost = holding.exits(Exit::Lost) + holding.exits(Exit::Stopped) > 0 || is_service;
             let staying = holding.staying().count();
             let below_min = lost && staying + done < min;
-            if below_min && !failed && staying > 0 {
+            if below_min && !failed && !too_often && staying > 0 {
                 wait_for_repair(state, id, holding, events, now);
                 return;
             }
-            let next = if failed && job.past.failures >= job.spec.retries {
+            let next = if too_often || failed && job.past.failures >= job.spec.retries {
                 Next::End(Outcome::Failed)
             } else if failed {
                 Next::Requeue(RequeueWhy::TaskFailed)
@@ -155,6 +166,10 @@ fn finish(state: &State, id: JobId, job: &Job, holding: &Holding, next: Next, no
     let policy = state.tenants.policy();
     let ran = holding.tasks.iter().any(|task| task.since.is_some());
     Event::Jobs(match next {
+        // Without time left it would wait for a start that it cannot use.
+        Next::Requeue(_) if limits::is_used_up(job, holding.ran(now)) => {
+            JobsEvent::Ended { job: id, outcome: Outcome::TimedOut, at: holding.ended_at(now) }
+        }
         Next::End(outcome) => JobsEvent::Ended { job: id, outcome, at: holding.ended_at(now) },
         Next::Requeue(RequeueWhy::TaskFailed) => {
             let wait = policy.backoff(job.past.failures + 1);

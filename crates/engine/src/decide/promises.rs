@@ -123,7 +123,7 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
     let Some(Asker::Rules { beneficiary, .. }) = holding.asked_by else { return Vec::new() };
     let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
     let asked: Vec<&HeldTask> = holding.tasks.iter().filter(asked).collect();
-    let needed = state.promises.of(beneficiary).is_some();
+    let needed = state.promises.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some();
     if asked.is_empty() || needed || !all_may_stay(state, id, holding, &asked) {
         return Vec::new();
     }
@@ -143,7 +143,7 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
 
 /// True when nobody was given the places meanwhile and, for a whole job, no task of it is further on its way out and its
 /// minimum is still there.
-fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
+pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     let whole = job.phase != Phase::Active;
     let alive = asked.len() + holding.exits(Exit::Succeeded);

@@ -5,10 +5,11 @@ use alloc::string::String;
 use super::{Decision, Names};
 use crate::event::{Event, JobsEvent};
 use crate::input::{Rejection, SpecFault, Submission};
-use crate::job::{ALTERNATIVES_MAX, GPUS_PER_TASK_MAX, GpuAsk, Spec, TASKS_MAX, Topology};
+use crate::job::{ALTERNATIVES_MAX, Class, GPUS_PER_TASK_MAX, GpuAsk, Service, Spec, TASKS_MAX, Topology};
 use crate::jobs::KindKey;
+use crate::policy::Policy;
 use crate::state::State;
-use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, NodeSetId, Timestamp};
+use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, Timestamp};
 
 /// When a full queue is worth another try.
 const QUEUE_RETRY_MS: u64 = 5_000;
@@ -17,9 +18,17 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
     check_tenant(state, &submission.tenant)?;
     let mut names = Names::new(&state.tenants);
-    let spec = resolve(state, submission, &mut names)?;
+    let mut spec = resolve(state, submission, &mut names)?;
     if let Some(job) = state.jobs.with_uid(submission.uid) {
-        let same = state.jobs.get(job).is_some_and(|known| known.spec == spec);
+        let same = state.jobs.get(job).is_some_and(|known| {
+            // The policy may have given it a limit, which is not what was submitted.
+            spec.time_limit = spec.time_limit.or(known.spec.time_limit);
+            // A service was scaled since, perhaps.
+            if spec.service.is_some() && spec.service == known.spec.service {
+                spec.tasks = known.spec.tasks;
+            }
+            known.spec == spec
+        });
         return if same {
             Ok(Decision { events: alloc::vec![], job: Some(job) })
         } else {
@@ -37,6 +46,8 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
     }
     let policy = state.tenants.policy();
+    check_limit(policy, spec.class, spec.time_limit)?;
+    spec.time_limit = spec.time_limit.or(policy.limits.default_of(spec.class));
     let (key, domain) = (KindKey::of(&spec), domain(submission));
     if let Some(refused) = state.sharing_refused(&key, domain, policy) {
         return Err(Rejection::SharingRefused(refused));
@@ -50,12 +61,28 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     Ok(Decision { events, job: Some(job) })
 }
 
+/// Whether the policy lets a job of the class have that limit.
+pub(super) fn check_limit(policy: &Policy, class: Class, given: Option<Millis>) -> Result<(), Rejection> {
+    match (given, policy.limits.max_of(class)) {
+        (Some(given), Some(max)) if given > max => Err(Rejection::LimitAboveMax { class, given, max }),
+        (None | Some(_), None | Some(_)) => Ok(()),
+    }
+}
+
 pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
     if spec.tasks == 0 || spec.tasks > TASKS_MAX {
         return Err(SpecFault::Tasks { given: spec.tasks, max: TASKS_MAX });
     }
     if spec.min == 0 || spec.min > spec.tasks {
         return Err(SpecFault::Min { given: spec.min, tasks: spec.tasks });
+    }
+    if let Some(Service { max, replicas: _ }) = spec.service {
+        if spec.class != Class::Inference {
+            return Err(SpecFault::ServiceClass);
+        }
+        if spec.tasks > max || max > TASKS_MAX {
+            return Err(SpecFault::ServiceMax { replicas: spec.tasks, max: max.min(TASKS_MAX) });
+        }
     }
     if spec.shape.any_of.len() > ALTERNATIVES_MAX {
         return Err(SpecFault::Alternatives { given: spec.shape.any_of.len(), max: ALTERNATIVES_MAX });

@@ -120,6 +120,13 @@ pub fn below(draft: &mut Draft<'_>, own: &Standing) -> Vec<u64> {
     below
 }
 
+/// The same in one meter.
+pub fn below_in(draft: &mut Draft<'_>, own: &Standing, meter: usize) -> u64 {
+    let policy = draft.policy;
+    let held = draft.standings(own.tenant).iter();
+    held.filter(|(standing, _)| gives_way(policy, standing, own)).map(|(_, held)| held[meter]).sum()
+}
+
 /// Whose limit an ask would pass, if it does.
 pub fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let passes = |tenant: &TenantId| {

@@ -3,7 +3,7 @@
 //! Losing it costs time, never an answer: after every step the simulator plans once without it and asserts that
 //! nothing was missed.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -12,7 +12,7 @@ use crate::plan::best::Worths;
 use crate::plan::lines::Pass;
 use crate::state::State;
 use crate::tree::Amounts;
-use crate::units::{KindId, PoolId, TenantId, Timestamp};
+use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
 
 /// What stood in the way, over all the pools that were tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct Refusal {
     pub by: Obstacles,
     watches: Vec<Watch>,
     policy: u32,
+    /// The promised starts that it was refused beside.
+    reservations: u64,
     /// How many models there were: a new one may be to its liking.
     pools: usize,
     /// The prices by which others were placed, where what others do matters.
@@ -61,6 +63,10 @@ enum Watch {
     Shares { fingerprint: u64 },
     /// The tenant's own.
     Share { tenant: TenantId, fingerprint: u64 },
+    /// Who joined the kind last.
+    Newest { kind: KindId, job: Option<JobId> },
+    /// It does not hold: it only wakes.
+    Never,
 }
 
 impl Refusal {
@@ -87,7 +93,33 @@ impl Refusal {
         }
         let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
         let prices = by.others.then(|| state.demand.version());
-        Self { by, watches, policy, pools, prices, retry_at }
+        let reservations = state.reservations.version();
+        Self { by, watches, policy, reservations, pools, prices, retry_at }
+    }
+
+    /// A refusal that does not hold, whatever was known before; the planner is woken at that moment all the same.
+    pub(super) fn until(retry_at: Option<Timestamp>, known: Option<Self>) -> Self {
+        let watches = alloc::vec![Watch::Never];
+        let mut refusal = Self {
+            by: Obstacles::default(),
+            watches,
+            policy: 0,
+            reservations: 0,
+            pools: 0,
+            prices: None,
+            retry_at,
+        };
+        if let Some(known) = known {
+            refusal.add(known);
+        }
+        refusal
+    }
+
+    /// The same, as long as nobody joins the kind.
+    #[must_use]
+    pub(super) fn while_nobody_joins(mut self, state: &State, kind: KindId) -> Self {
+        self.watches.push(Watch::Newest { kind, job: newest(state, kind) });
+        self
     }
 
     /// It was refused in other pools too.
@@ -110,12 +142,15 @@ impl Refusal {
             Watch::Share { tenant, fingerprint: known } => {
                 shares.get(tenant.index()).is_some_and(|share| fingerprint(share) == known)
             }
+            Watch::Newest { kind, job } => newest(state, kind) == job,
+            Watch::Never => false,
         };
         let same_prices = self.prices.is_none_or(|version| version == state.demand.version());
         let same_world =
             self.policy == state.tenants.version() && self.pools == state.fleet.pools().len() && same_prices;
+        let same_promises = self.reservations == state.reservations.version();
         let in_time = self.retry_at.is_none_or(|at| now < at);
-        same_world && in_time && self.watches.iter().all(unchanged)
+        same_world && same_promises && in_time && self.watches.iter().all(unchanged)
     }
 }
 
@@ -158,7 +193,8 @@ impl Memory {
     pub(super) fn nothing_changed(&self, state: &State, now: Timestamp) -> bool {
         let Some((basis, planned_at)) = self.last else { return false };
         let backed_off = state.jobs.next_start_allowed(planned_at).is_some_and(|at| at <= now);
-        basis == state.index() && !backed_off && self.wake().is_none_or(|at| now < at)
+        let reserved = state.next_reserved_moment(planned_at).is_some_and(|at| at <= now);
+        basis == state.index() && !backed_off && !reserved && self.wake().is_none_or(|at| now < at)
     }
 
     /// When time alone may lift a refusal.
@@ -172,8 +208,17 @@ impl Memory {
         let refused = |kind: &KindId| {
             self.refusals.get(kind).is_some_and(|refusal| refusal.holds(state, shares, all, now))
         };
-        all_kinds(state).filter(|kind| !refused(kind)).collect()
+        let promised: BTreeSet<KindId> = state
+            .reservations
+            .iter()
+            .filter_map(|(job, _)| state.jobs.kind_of(&state.jobs.get(job)?.spec))
+            .collect();
+        all_kinds(state).filter(|kind| promised.contains(kind) || !refused(kind)).collect()
     }
+}
+
+fn newest(state: &State, kind: KindId) -> Option<JobId> {
+    state.jobs.waiting().get(&kind)?.jobs.iter().map(|&(_, job)| job).max()
 }
 
 /// Every kind of which somebody wants something.

@@ -15,6 +15,7 @@ use crate::need::Way;
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::place::{self, Ask};
+use crate::plan::rank::{self, Alike, Rank};
 use crate::policy::Amount;
 use crate::state::State;
 use crate::units::{JobId, KindId, TenantId, Timestamp};
@@ -49,6 +50,10 @@ pub struct Candidate<'a> {
     pub more: Option<More>,
     /// The one that is served first.
     pub first: (Timestamp, JobId),
+    /// How all of them stand in the order of their class.
+    pub group: rank::Group,
+    /// When the first of them stands elsewhere, by time alone.
+    pub changes_at: Option<Timestamp>,
     rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     choices: Vec<Choice>,
     /// None of its jobs wants anything any more.
@@ -64,13 +69,26 @@ struct Choice {
 
 impl<'a> Candidate<'a> {
     /// The jobs of a kind, as far as they may start now.
-    pub fn of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Option<Self> {
+    fn of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Option<Self> {
         let (state, now) = (draft.state, draft.now);
         let may_start = move |&(_, job): &(Timestamp, JobId)| {
             state.jobs.get(job).is_some_and(|job| job.not_before <= now)
         };
         let jobs = known.jobs.iter().copied().filter(may_start);
         Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs))
+    }
+
+    /// The jobs of a kind, as far as they may start now: one candidate for all who stand alike.
+    pub fn all_of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Vec<Self> {
+        let Some(groups) = rank::alike(draft, known) else {
+            return Self::of_kind(draft, kind, known).into_iter().collect();
+        };
+        let candidate = |Alike { group, jobs, changes_at }| {
+            let jobs = Box::new(jobs.into_iter());
+            let candidate = Self::new(draft, Some(kind), &known.key, known.more, jobs)?;
+            Some(Self { group, changes_at, ..candidate })
+        };
+        groups.into_iter().filter_map(candidate).collect()
     }
 
     /// More tasks for a job that starts in this plan, or a job that has to leave in it.
@@ -99,12 +117,13 @@ impl<'a> Candidate<'a> {
         };
         let choices: Vec<Choice> = usable.map(choice).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
-        Some(Self { kind, key, more, first, rest, choices, exhausted: false })
+        let (group, changes_at) = (rank::Group::default(), None);
+        Some(Self { kind, key, more, first, group, changes_at, rest, choices, exhausted: false })
     }
 
     /// True when it asks for more than a minimum.
     pub fn is_surplus(&self) -> bool {
-        self.more.is_some_and(|more| !more.repair)
+        self.more.is_some_and(|more| !more.repair) && !self.key.service
     }
 
     fn ask(&self, choice: &Choice) -> Ask<'a> {
@@ -145,6 +164,7 @@ impl<'a> Candidate<'a> {
             class: self.key.class,
             priority: Reverse(self.key.priority),
             surplus: self.is_surplus(),
+            order: self.group.rank,
             age: self.first,
         }
     }
@@ -156,6 +176,7 @@ struct Inside {
     class: Class,
     priority: Reverse<i32>,
     surplus: bool,
+    order: Rank,
     age: (Timestamp, JobId),
 }
 
@@ -278,6 +299,12 @@ impl<'a> Queue<'a> {
     /// A candidate by its number.
     pub fn get(&self, at: usize) -> &Candidate<'a> {
         &self.candidates[at]
+    }
+
+    /// The open candidate whose first job this is.
+    pub fn at_first(&self, job: JobId) -> Option<usize> {
+        let waits = |candidate: &Candidate<'a>| candidate.first.1 == job && candidate.more.is_none();
+        self.candidates.iter().position(|candidate| waits(candidate) && !candidate.exhausted)
     }
 
     /// Every candidate.

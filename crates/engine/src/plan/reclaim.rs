@@ -7,6 +7,7 @@
 //! alone only because nothing else will do.
 
 mod allowed;
+mod in_order;
 mod price;
 
 use alloc::collections::BTreeSet;
@@ -18,6 +19,7 @@ use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
 use crate::plan::moves::place_by_moving;
 use crate::plan::place::{Ask, Fit, place};
+use crate::plan::rank::Claim;
 use crate::plan::serve::{Settled, idle};
 use crate::plan::victims::{Unit, UnitRef, Victims};
 use crate::policy::Amount;
@@ -42,6 +44,8 @@ enum Right {
     Above(Line),
     /// It gives way by class or priority.
     Lower,
+    /// It was served for longer, in the own tenant.
+    LongerServed,
 }
 
 impl Right {
@@ -50,6 +54,7 @@ impl Right {
             Self::Above(Line::Entitled | Line::Guarantee) => Why::Guarantee,
             Self::Above(Line::FairShare) => Why::FairShare,
             Self::Lower => Why::Preempt,
+            Self::LongerServed => Why::Order,
         }
     }
 }
@@ -96,11 +101,13 @@ pub struct Asker {
     pub pass: Pass,
     /// It asks for more than its minimum: it takes what is beyond the minimum of others only.
     pub surplus: bool,
-    /// How far it may take for its fair share in this plan.
+    /// How far it may take for its fair share, or by the order of its class, in this plan.
     pub fair_share: Allowance,
+    /// From whom it may take by the order of its class.
+    pub claim: Option<Claim>,
 }
 
-/// How far a job may take for its fair share (rule 7).
+/// How far a job may take for its fair share, or by the order of its class (rule 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Allowance {
     /// In the order of rule 8.
@@ -130,6 +137,9 @@ fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Asker) -> Vec<Right> {
         above.push(Right::Lower);
     } else {
         above.insert(0, Right::Lower);
+    }
+    if asker.claim.is_some() && asker.fair_share != Allowance::Nothing {
+        above.push(Right::LongerServed);
     }
     above
 }
@@ -341,6 +351,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let mut seeds = Vec::new();
         let tree = self.draft.tree;
         for tenant in self.by_rank(tree.roots()) {
+            if !self.rights.iter().any(|&right| self.might_give(tenant, right)) {
+                continue;
+            }
             let mut from = 0;
             while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
                 if seeds.len() == SEEDS_MAX {
@@ -348,7 +361,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                 }
                 from = unit.at + 1;
                 let by_any = |search: &mut Self| {
-                    search.rights.clone().into_iter().any(|right| search.may_take(unit, right))
+                    (0..search.rights.len()).any(|at| search.may_take(unit, search.rights[at]))
                 };
                 let may_take = if self.may_straddle { by_any(self) } else { self.right_to(unit).is_some() };
                 if may_take && self.is_useful(unit) {
@@ -375,8 +388,10 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
 
     /// By what right the unit may be taken so that nobody ends below their line.
     fn right_to(&mut self, unit: UnitRef) -> Option<Right> {
-        let rights = self.rights.clone();
-        rights.into_iter().find(|&right| self.may_take(unit, right) && !self.would_straddle(unit, right))
+        (0..self.rights.len()).find_map(|at| {
+            let right = self.rights[at];
+            (self.may_take(unit, right) && !self.would_straddle(unit, right)).then_some(right)
+        })
     }
 
     /// By what right it may be taken if somebody may be carried below. Whom a guarantee takes from first is no line
@@ -435,7 +450,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let count = match right {
             Right::Above(Line::FairShare) => &mut self.above.1,
             Right::Above(Line::Entitled | Line::Guarantee) => &mut self.above.0,
-            Right::Lower => return,
+            Right::Lower | Right::LongerServed => return,
         };
         *count = if more { *count + 1 } else { *count - 1 };
     }
@@ -488,13 +503,13 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         })
     }
 
-    /// True when no more of what was taken for a fair share stands idle than starts, where that is asked for: whoever
+    /// True when no more of what was taken for a fair share or by order stands idle than starts, where that is asked for: whoever
     /// comes after can only use more of it.
     fn leaves_little_idle(&mut self) -> bool {
         if self.asker.fair_share != Allowance::Sparingly {
             return true;
         }
-        let for_share = self.taken.iter().filter(|taken| taken.why == Why::FairShare);
+        let for_share = self.taken.iter().filter(|taken| taken.why.is_judged_by_idle());
         let freed: Vec<Step> =
             for_share.flat_map(|taken| &self.victims.get(taken.unit).steps).copied().collect();
         let started = self.ask.units().parts();
@@ -547,7 +562,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
 
     /// Whom what was taken leaves below its line, and by how much.
     fn shortfall(&self, tenant: TenantId, line: Line) -> Option<Straddle> {
-        self.path(tenant).into_iter().find_map(|tenant| {
+        self.path(tenant).find_map(|tenant| {
             self.meters.iter().find_map(|&meter| match lines::line(self.draft, tenant, meter, line) {
                 Amount::Unlimited => None,
                 Amount::Of(line) => {

@@ -1,5 +1,7 @@
 //! Serving the queue on a draft: the passes of rule 3, and what each candidate is given.
 
+mod reserved;
+
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -15,10 +17,13 @@ use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::{Ask, Placed, domain_of, place, place_where_best, ways_of};
+use crate::plan::rank::{claim, just_evicted, takes_landing_room};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
+use crate::plan::reserve::{self, Reserved};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
 use crate::policy::{Policy, Within};
+use crate::reservations::Reservation;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
 use crate::units::{JobId, KindId, NodeId, TenantId, Timestamp};
@@ -38,6 +43,8 @@ pub(super) struct Served<'a> {
     shares: &'a Amounts,
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
+    reserved: Reserved<'a>,
+    made: Vec<(JobId, Reservation)>,
 }
 
 /// What a job was given on the draft.
@@ -66,7 +73,7 @@ struct Leaving {
     receipt: Eviction,
 }
 
-/// A reclaim for a fair share, to be judged when everybody had their turn.
+/// A reclaim for a fair share or by order, to be judged when everybody had their turn.
 struct Reclaim {
     job: JobId,
     started: u64,
@@ -123,8 +130,9 @@ pub(super) fn all<'a>(
     kept_back: &'a BTreeMap<JobId, Allowance>,
 ) -> Served<'a> {
     let Grounds { state, policy, tree, shares, worths, now } = grounds;
-    let draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
-    let candidates = kinds.iter().filter_map(|&kind| candidate(&draft, kind)).collect();
+    let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
+    let reserved = reserve::review(&mut draft);
+    let candidates = kinds.iter().flat_map(|&kind| candidates(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
     let mut served = Served {
         draft,
@@ -139,15 +147,18 @@ pub(super) fn all<'a>(
         kept_back,
         shares,
         ripens_at: None,
+        reserved,
+        made: Vec::new(),
     };
     served.run();
+    served.made = reserve::make(&mut served.draft, &served.reserved, &served.settled);
     served
 }
 
-fn candidate<'a>(draft: &Draft<'a>, kind: KindId) -> Option<Candidate<'a>> {
+fn candidates<'a>(draft: &Draft<'a>, kind: KindId) -> Vec<Candidate<'a>> {
     let jobs = &draft.state.jobs;
-    let known = jobs.waiting().get(&kind).or_else(|| jobs.growing().get(&kind))?;
-    Candidate::of_kind(draft, kind, known)
+    let known = jobs.waiting().get(&kind).or_else(|| jobs.growing().get(&kind));
+    known.map(|known| Candidate::all_of_kind(draft, kind, known)).unwrap_or_default()
 }
 
 impl<'a> Served<'a> {
@@ -155,6 +166,10 @@ impl<'a> Served<'a> {
         'again: loop {
             for turn in Turn::ALL {
                 let leaving = self.evictions.len();
+                // Guarantees are served first; everybody else after those whose promised time has come.
+                if turn.pass == Pass::WithinFairShare {
+                    self.keep_reserved();
+                }
                 self.take_turn(turn);
                 if self.evictions.len() > leaving {
                     // Who leaves may leave room for those who were refused before.
@@ -201,7 +216,13 @@ impl<'a> Served<'a> {
         let mut obstacles = Obstacles::default();
         self.ripens_at = None;
         let (mut open, mut beyond) = (Vec::new(), Vec::new());
+        let group = self.queue.get(at).group;
         for (ask, pass) in asks {
+            if takes_landing_room(&self.draft, &group, &ask, pass) {
+                obstacles.add(ask.pool(), pass, None);
+                beyond.push(ask.way);
+                continue;
+            }
             match lines::fixed_beyond(&mut self.draft, &ask) {
                 Some(tenant) => {
                     obstacles.fixed.push((ask.pool(), tenant));
@@ -210,10 +231,7 @@ impl<'a> Served<'a> {
                 None => open.push((ask, pass)),
             }
         }
-        let met = self
-            .by_what_is_free(&open)
-            .or_else(|| self.by_moving(at, &open))
-            .or_else(|| self.by_taking(at, &open));
+        let met = self.meet(at, &open);
         let tried: Vec<Way> = open.iter().map(|(ask, _)| ask.way).collect();
         if let Some((ask, met)) = met {
             self.draft.count(lines::standing_of(ask.key), ask.total(), true);
@@ -226,6 +244,21 @@ impl<'a> Served<'a> {
         }
         self.refuse(at, obstacles);
         Err(tried.into_iter().chain(beyond).collect())
+    }
+
+    /// From what is free, by moving others, or by making others leave; beside what was promised to somebody else.
+    fn meet(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        let unfit = self.hold_reserved(at, open, false);
+        let met = self.by_what_is_free(open);
+        self.let_go_of(unfit);
+        if met.is_some() {
+            return met;
+        }
+        // Who is moved, or takes what others leave, may stay longer than who asks.
+        let all = self.hold_reserved(at, open, true);
+        let met = self.by_moving(at, open).or_else(|| self.by_taking(at, open));
+        self.let_go_of(all);
+        met
     }
 
     /// True when who starts later could be moved for the ask, or could make somebody else free to be taken for it.
@@ -251,13 +284,20 @@ impl<'a> Served<'a> {
     fn refuse(&mut self, at: usize, obstacles: Obstacles) {
         let candidate = self.queue.get(at);
         let Some(kind) = candidate.kind else { return };
+        let retry_at = earlier(self.ripens_at, candidate.changes_at);
+        let ordered = self.draft.policy.orders.beyond_age(candidate.key.class).is_some();
         // Whether its reclaim is wasteful depends on all that waits: whatever comes could lift that.
         if self.kept_back.contains_key(&candidate.first.1) {
-            self.refusals.remove(&kind);
+            let known = self.refusals.remove(&kind);
+            if ordered {
+                self.refusals.insert(kind, Refusal::until(retry_at, known));
+            }
             return;
         }
         let state = self.draft.state;
-        let refusal = Refusal::new(state, candidate.key.tenant, obstacles, self.shares, self.ripens_at);
+        let refusal = Refusal::new(state, candidate.key.tenant, obstacles, self.shares, retry_at);
+        // Who comes later may stand before those who were refused.
+        let refusal = if ordered { refusal.while_nobody_joins(state, kind) } else { refusal };
         match self.refusals.get_mut(&kind) {
             Some(known) => known.add(refusal),
             None => {
@@ -348,7 +388,9 @@ impl<'a> Served<'a> {
         let candidate = self.queue.get(at);
         let job = candidate.first.1;
         let fair_share = self.kept_back.get(&job).copied().unwrap_or(Allowance::InOrder);
-        Asker { job, pass, surplus: candidate.is_surplus(), fair_share }
+        let claim = claim(self.draft.policy, candidate.key.class, &candidate.group);
+        let claim = claim.filter(|_| candidate.more.is_none());
+        Asker { job, pass, surplus: candidate.is_surplus(), fair_share, claim }
     }
 
     /// Writes down what a candidate was given; returns the tenants whose use changed because of it.
@@ -398,7 +440,7 @@ impl<'a> Served<'a> {
             met.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
         let gained = gain(&self.draft, &ask, &bound.iter().collect::<Vec<_>>());
         let started = ask.units().parts();
-        let for_share = met.taken.iter().zip(&units).filter(|(taken, _)| taken.why == Why::FairShare);
+        let for_share = met.taken.iter().zip(&units).filter(|(taken, _)| taken.why.is_judged_by_idle());
         let freed: Vec<Step> = for_share.flat_map(|(_, unit)| unit.steps.iter().copied()).collect();
         if !freed.is_empty() {
             self.reclaims.push(Reclaim { job, started, freed });
@@ -464,6 +506,11 @@ impl<'a> Served<'a> {
             .filter(|leaving| !leaving.unit.promised)
             .map(|leaving| leaving.unit.job)
             .collect();
+        // Not in a place that is promised: there it might have to leave again.
+        let promised: Vec<Step> = self.promised_steps(|_, _| true);
+        for &step in &promised {
+            self.draft.take(step);
+        }
         for job in whole {
             if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
                 let begun = Begun { together: tasks.len(), tasks, how: How::Moves, chosen };
@@ -471,14 +518,19 @@ impl<'a> Served<'a> {
                 self.order.push(job);
             }
         }
+        self.let_go_of(promised);
     }
 
     fn another_place(&mut self, id: JobId) -> Option<Placed> {
         let job = self.draft.state.jobs.get(id).expect("who has to leave is a live job");
         let key = Box::new(KindKey::of(&job.spec));
+        let group = just_evicted(self.draft.policy, &job.spec);
         let ways: Vec<Way> = ways_of(self.draft.state, self.draft.policy, &key).collect();
         ways.into_iter().find_map(|way| {
             let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus) {
+                return None;
+            }
             let gates = [lines::limit_passed(&self.draft, &ask), lines::fixed_beyond(&mut self.draft, &ask)];
             if gates.iter().any(Option::is_some) {
                 return None;
@@ -494,7 +546,7 @@ impl<'a> Served<'a> {
         !self.evictions.is_empty()
     }
 
-    /// Somebody whose reclaim for a fair share left more of what it freed idle than it started.
+    /// Somebody whose reclaim for a fair share or by order left more of what it freed idle than it started.
     pub(super) fn wasteful(&self) -> Option<JobId> {
         let wasteful = |reclaim: &&Reclaim| idle(&self.draft, &reclaim.freed) > reclaim.started;
         self.reclaims.iter().find(wasteful).map(|reclaim| reclaim.job)
@@ -539,6 +591,8 @@ impl<'a> Served<'a> {
         plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
         plan.evictions = evicted(held);
         plan.refusals = self.refusals.into_iter().collect();
+        plan.dropped = self.reserved.dropped;
+        plan.reserved = self.made;
         plan
     }
 }

@@ -12,6 +12,7 @@ use crate::input::Exit;
 use crate::jobs::{Job, Phase};
 use crate::ledger::{Charge, Standing};
 use crate::plan::draft::{Draft, Step};
+use crate::plan::rank::{Ranked, ranked};
 use crate::promises::Promise;
 use crate::units::{JobId, Millis, TenantId, Timestamp};
 
@@ -48,6 +49,8 @@ pub struct Unit {
     pub window_ends: Option<Timestamp>,
     /// When it saves its work next.
     pub checkpoint_at: Option<Timestamp>,
+    /// What makes it give way by the order of its class, where that is not by age.
+    pub order: Option<Ranked>,
 }
 
 /// A unit by its place in the lists.
@@ -154,7 +157,10 @@ impl List {
         units.sort_by_cached_key(|(submitted_at, unit)| {
             let task = unit.steps.first().map(|step| step.place.task);
             let (standing, newest) = (unit.standing, Reverse((*submitted_at, unit.job)));
-            (Reverse(standing.class), standing.priority, !unit.surplus, unit.cost, newest, Reverse(task))
+            // Of those who cost the same, the longest served; by age alone that is known of nobody.
+            let longest_served = Reverse(unit.order.map_or(0, |order| order.served));
+            let small = (!unit.surplus, unit.cost, longest_served);
+            (Reverse(standing.class), standing.priority, small, newest, Reverse(task))
         });
         let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
         let mut surplus: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
@@ -208,6 +214,7 @@ fn promised_unit(
         evicted_for: Vec::new(),
         window_ends: None,
         checkpoint_at: None,
+        order: None,
     };
     Some((job.submitted_at, unit))
 }
@@ -254,7 +261,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         lost,
         cost: 0,
         started_at: holding.at,
-        ends_at: job.spec.time_limit.or(job.spec.estimate).map(|limit| since + limit),
+        ends_at: job.time_left().or(job.spec.estimate).map(|left| since + left),
         grace: charge.standing.grace,
         spent: often >= rules.evictions_max,
         evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),
@@ -262,6 +269,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         checkpoint_at: charge
             .checkpoint
             .map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
+        order: ranked(draft, id, job, holding),
     }
 }
 

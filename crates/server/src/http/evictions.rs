@@ -13,6 +13,7 @@ use wharf_engine::units::JobId;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::leaving;
 use crate::rejection::closed;
+use crate::reservation;
 use crate::view;
 
 type Answer<T> = Result<Json<T>, Refused>;
@@ -83,8 +84,10 @@ pub(super) fn explanation(glance: &mut Glance<'_>, id: JobId, job: JobView) -> R
         .map_or_else(Vec::new, |known| view::gpu::task_use(known, glance.state.ledger.holding(id), &samples));
     let ooms = samples.ooms.zip(known).map(|(ooms, known)| ooms.get(&known.uid).copied().unwrap_or(0));
     let chosen = view::chosen(glance.state, id);
+    let reservation = reservation::of(glance.state, id, glance.now);
+    let missed = reservation::missed(glance.state, id);
     let schema = schema_of::<Explanation>();
-    Ok(Explanation { schema, job, evictions, promise, chosen, tasks, ooms })
+    Ok(Explanation { schema, job, evictions, promise, reservation, missed, chosen, tasks, ooms })
 }
 
 fn of_job(disk: &mut dyn Disk, tenant: &str, name: &str) -> Result<Vec<EvictionView>, Problem> {

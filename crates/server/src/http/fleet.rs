@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use wharf_api::v1::{
     DecisionTimes, GpuList, JobCount, JournalView, ModeCounts, NodeList, NodeReply, PoolView, Problem,
-    QueueRow, StrandedList, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
+    QueueRow, ReservationList, StrandedList, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
 };
 use wharf_controller::turn::Glance;
 use wharf_controller::world::Samples;
@@ -21,6 +21,7 @@ use wharf_engine::units::{GpuUnits, PoolId};
 use super::{Refused, Shared};
 use crate::desk::Desk;
 use crate::rejection::{closed, problem};
+use crate::reservation;
 use crate::stranded;
 use crate::tenants;
 use crate::view::{self, Verdicts};
@@ -47,6 +48,12 @@ pub(super) async fn gpus(State(shared): State<Shared>) -> Answer<GpuList> {
 pub(super) async fn stranded(State(shared): State<Shared>) -> Answer<StrandedList> {
     let asked = shared.desk.ask(|glance| stranded::all(glance.state));
     Ok(Json(StrandedList { schema: schema_of::<StrandedList>(), pools: asked.await.map_err(closed)? }))
+}
+
+pub(super) async fn reservations(State(shared): State<Shared>) -> Answer<ReservationList> {
+    let asked = shared.desk.ask(|glance| reservation::all(glance.state, glance.now));
+    let reservations = asked.await.map_err(closed)?;
+    Ok(Json(ReservationList { schema: schema_of::<ReservationList>(), reservations }))
 }
 
 pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantList> {

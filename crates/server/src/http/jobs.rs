@@ -1,4 +1,4 @@
-//! Jobs: submit, plan, look, cancel, evict.
+//! Jobs: submit, plan, look, cancel, evict, extend, scale.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -6,6 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use wharf_api::file::job::{JobFile, parse_job};
+use wharf_api::file::lever::{parse_extension, parse_scale};
 use wharf_api::v1::{
     Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, VerdictWord,
     schema_of,
@@ -137,6 +138,24 @@ pub(super) async fn evict(State(shared): State<Shared>, Path(name): Path<String>
     act(&shared, name, |job| Input::Evict { job, by: "operator".to_owned() }).await
 }
 
+pub(super) async fn extend(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Answer<JobReply> {
+    let to = parse_extension("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    act(&shared, name, move |job| Input::Extend { job, to }).await
+}
+
+pub(super) async fn scale(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Answer<JobReply> {
+    let tasks = parse_scale("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    act(&shared, name, move |job| Input::Scale { job, tasks }).await
+}
+
 /// An input about a job, answered with the job as it was before, or as it is while it leaves.
 async fn act(shared: &Shared, name: String, input: impl FnOnce(JobId) -> Input) -> Answer<JobReply> {
     let found = shared.desk.ask(move |mut glance| {
@@ -214,9 +233,11 @@ fn missing(glance: &mut Glance<'_>, reference: &str) -> Problem {
 }
 
 fn read(body: &Bytes) -> Result<JobFile, Refused> {
-    let text =
-        std::str::from_utf8(body).map_err(|_| Problem::new(Code::BadRequest, "the body is not UTF-8"))?;
-    Ok(parse_job("request body", text).map_err(|error| bad_file(&error))?)
+    Ok(parse_job("request body", utf8(body)?).map_err(|error| bad_file(&error))?)
+}
+
+fn utf8(body: &Bytes) -> Result<&str, Refused> {
+    Ok(std::str::from_utf8(body).map_err(|_| Problem::new(Code::BadRequest, "the body is not UTF-8"))?)
 }
 
 /// The same key for the same tenant is the same job.

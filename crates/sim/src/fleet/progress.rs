@@ -14,6 +14,22 @@ impl SimFleet {
         self.progress(task.uid).saved_ms.max(furthest)
     }
 
+    /// A job that was stopped before does not go on at once; every rank of the attempt loses the same time.
+    pub(super) fn time_to_restart(&mut self, task: TaskRef) -> u64 {
+        let restart_ms = self.tasks[&task].behaviour.restart_ms;
+        let Some(progress) = self.progress.get_mut(&task.uid) else { return 0 };
+        let stopped_before = progress.counted > 0 && progress.counted < task.attempt;
+        if restart_ms == 0 || !stopped_before {
+            return 0;
+        }
+        if progress.restarted < task.attempt {
+            progress.restarted = task.attempt;
+            progress.lost_ms += restart_ms;
+            self.unsaved.progress.insert(task.uid);
+        }
+        restart_ms
+    }
+
     pub(super) fn count_oom(&mut self, uid: Uid) {
         let progress = self.progress.entry(uid).or_default();
         progress.ooms += 1;
@@ -22,7 +38,10 @@ impl SimFleet {
     }
 
     pub(super) fn save(&mut self, task: TaskRef, at: Timestamp) {
-        let work = self.tasks[&task].work_at(at);
+        let known = &self.tasks[&task];
+        let behaviour = known.behaviour;
+        let writing = if behaviour.saves_as_of_ask { behaviour.checkpoint_ms } else { 0 };
+        let work = known.work_at(Timestamp(at.0.saturating_sub(writing)));
         let progress = self.progress.entry(task.uid).or_default();
         progress.saved_ms = progress.saved_ms.max(work);
         self.unsaved.progress.insert(task.uid);

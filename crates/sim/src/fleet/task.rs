@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wharf_engine::geometry::Slice;
 use wharf_engine::input::{Exit, Submission, TaskRef, TaskStatus};
 use wharf_engine::policy::Mode;
-use wharf_engine::units::{GpuMask, GpuUnits, Timestamp};
+use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp};
 
 use crate::behaviour::Behaviour;
 
@@ -32,6 +32,9 @@ pub struct SimTask {
     pub(super) reported_in: u64,
     /// Work that was safe when it started.
     pub(super) base_ms: u64,
+    /// How long after its start it only gets going again, because its job was stopped before.
+    #[serde(default)]
+    pub(super) restart_ms: u64,
     /// Whether it ends because it uses more memory than it may.
     #[serde(default)]
     pub(super) runs_out: bool,
@@ -51,12 +54,13 @@ impl SimTask {
 
     /// Work done by then, with what was safe when it started.
     pub(super) fn work_at(&self, at: Timestamp) -> u64 {
-        self.base_ms.saturating_add(self.since.map_or(0, |since| (at - since).0))
+        let ran = self.since.map_or(0, |since| (at - since).0);
+        self.base_ms.saturating_add(ran.saturating_sub(self.restart_ms))
     }
 
     /// When it will end by itself, now that it runs: done, failed, or out of memory.
     pub(super) fn set_end(&mut self, task: TaskRef, since: Timestamp) {
-        self.ends = self.behaviour.true_end(since, self.base_ms);
+        self.ends = self.behaviour.true_end(since + Millis(self.restart_ms), self.base_ms);
         let dies = self.behaviour.out_of_memory(task, self.memory_mib).map(|after| since + after);
         if let Some(at) = dies.filter(|&at| self.ends.is_none_or(|(ends, _)| at < ends)) {
             (self.ends, self.runs_out) = (Some((at, Exit::Failed)), true);
@@ -76,10 +80,13 @@ impl SimTask {
 pub struct Progress {
     /// Work that survives a stop, in milliseconds.
     pub saved_ms: u64,
-    /// Work that was done and had to be done again.
+    /// Time that did not count: work that had to be done again, and getting going again.
     pub lost_ms: u64,
     /// The last attempt whose loss is counted.
     pub(super) counted: u32,
+    /// The last attempt whose getting going again is counted.
+    #[serde(default)]
+    pub(super) restarted: u32,
     /// How often a task of it was killed because it used more memory than it may.
     #[serde(default)]
     pub ooms: u32,

@@ -104,7 +104,14 @@ impl<'a> Facts<'a> {
                 let first = staying.first().copied().or(holding.tasks.first())?.place;
                 let tasks = if repair { spec.min - alive } else { 1 };
                 let (pools, domain) = (vec![first.pool], self.domain_of(spec, first.node));
-                Some(Want { tasks, surplus: !repair, grows: true, pools, domain, ..waits })
+                Some(Want {
+                    tasks,
+                    surplus: !repair && spec.service.is_none(),
+                    grows: true,
+                    pools,
+                    domain,
+                    ..waits
+                })
             }
         }
     }

@@ -126,7 +126,8 @@ fn placed_at(facts: &Facts<'_>, unit: &Unit<'_>) -> Timestamp {
 /// Since when its first task runs.
 fn running_since(facts: &Facts<'_>, job: JobId) -> Timestamp {
     let holding = facts.state.ledger.holding(job).expect("a unit holds something");
-    holding.tasks.iter().filter_map(|task| task.since).min().unwrap_or(facts.now)
+    let first = holding.tasks.iter().filter_map(|task| task.since).chain(holding.first_since).min();
+    first.unwrap_or(facts.now)
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same beneficiary.
@@ -135,7 +136,8 @@ pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, beneficiary: JobId, wh
     let runtime_min = match why {
         Why::Guarantee => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
-        Why::Preempt | Why::Move => rules.min_runtime_preempt,
+        // The plain planner serves every class by age and promises no start: nobody leaves for either.
+        Why::Preempt | Why::Move | Why::Order | Why::Reservation => rules.min_runtime_preempt,
     };
     let past = &facts.state.jobs.get(unit.job).expect("a unit is of a live job").past;
     let mut lately = past.evicted.clone();
@@ -153,8 +155,10 @@ pub(super) fn gain(facts: &Facts<'_>, ask: &Ask<'_>, units: &[&Unit<'_>]) -> u64
     let units: Vec<&&Unit<'_>> = units.iter().filter(|unit| !unit.promised).collect();
     // They would be gone by then without being told.
     let ends = units.iter().map(|unit| {
-        let limit = unit.spec.time_limit.or(unit.spec.estimate);
-        limit.map_or(horizon, |limit| running_since(facts, unit.job) + limit)
+        let past = &facts.state.jobs.get(unit.job).expect("a unit is of a live job").past;
+        let limit = past.extended.or(unit.spec.time_limit);
+        let left = limit.map(|limit| Millis(limit.0.saturating_sub(past.ran_ms))).or(unit.spec.estimate);
+        left.map_or(horizon, |left| running_since(facts, unit.job) + left)
     });
     let without = ends.max().unwrap_or(facts.now).min(horizon);
     let grace = units.iter().map(|unit| unit.spec.grace()).max().unwrap_or(Millis(0));

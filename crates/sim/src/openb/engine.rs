@@ -157,6 +157,7 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        service: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

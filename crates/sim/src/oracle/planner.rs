@@ -191,6 +191,7 @@ fn spec(name: &str, class: Class, gpus: u64) -> Spec {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        service: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

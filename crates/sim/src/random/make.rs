@@ -6,8 +6,10 @@ use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::{ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
-use wharf_engine::policy::{Amount, GpuQuota, Mode, Policy, Quota, Sharing, Tenant};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
+use wharf_engine::policy::{
+    Amount, GpuQuota, Mode, Order, OrderRules, Orders, Policy, Quota, Sharing, Tenant,
+};
 use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 const MODELS: [&str; 2] = ["h100", "l4"];
@@ -75,8 +77,29 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
         queue_len_max: 40,
         retry_backoff: Millis::from_secs(5),
         sharing: sharing(rng),
+        orders: orders(edition),
         ..Policy::default()
     }
+}
+
+/// Every order has its turn, with steps so short that a run of minutes sees all of them.
+fn orders(edition: u32) -> Orders {
+    let order = Order::ALL[usize::try_from((edition + 2) % 3).unwrap_or_default()];
+    let rules = OrderRules {
+        order,
+        levels: [30, 120, 600].map(Millis::from_secs).into(),
+        patience: Millis::from_secs(5),
+        min_run: Millis::from_secs(u64::from(edition % 5) * 10),
+        gang_over: 4,
+        landing_room: 2,
+        promote_after: edition.is_multiple_of(2).then_some(Millis::from_secs(300)),
+        label: None,
+    };
+    let mut orders = Orders::default();
+    for (at, class) in Class::ALL.into_iter().enumerate().filter(|(_, class)| *class != Class::Inference) {
+        orders.0[at] = OrderRules { gang_over: if class == Class::Batch { 4 } else { 1 }, ..rules.clone() };
+    }
+    orders
 }
 
 fn tenant(rng: &mut ChaCha8Rng, path: String, per_pool: bool) -> Tenant {
@@ -117,6 +140,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let models = if rng.random_ratio(1, 6) { vec!["h100".to_owned()] } else { vec![] };
     let devices = DeviceSelector { models, memory_gb_min: None }.source();
     let class = Class::ALL[rng.random_range(0..3)];
+    let is_service = class == Class::Inference && rng.random();
     let grace = Millis::from_secs(rng.random_range(1..60));
     let checkpoint = rng.random::<bool>().then_some(Checkpoint { every: Millis::from_secs(300), grace });
     let others = if rng.random_ratio(1, 6) { rng.random_range(1..=2) } else { 0 };
@@ -139,8 +163,9 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
         preemptible: rng.random_ratio(4, 5),
         trust: TrustId(0),
-        time_limit: None,
+        time_limit: rng.random_ratio(1, 4).then(|| Millis::from_secs(rng.random_range(5..900))),
         estimate: None,
+        service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
         retries: rng.random_range(0..3),
         labels: Vec::new(),

@@ -2,12 +2,14 @@
 
 mod fleet;
 mod job;
+mod order;
 mod policy;
 mod quota;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wharf_engine::input::Extension;
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
@@ -16,9 +18,9 @@ use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 16] = [
-    "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "cordon",
-    "uncordon", "node", "restart", "lose", "stale", "expect",
+const WORDS: [&str; 18] = [
+    "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "scale",
+    "cordon", "uncordon", "node", "restart", "lose", "stale", "expect",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -72,6 +74,12 @@ impl Reader {
             "submit" => self.submit(&mut words)?,
             "cancel" => Step::Ask(Ask::Cancel { job: self.named(&mut words)? }),
             "evict" => self.evict(&mut words)?,
+            "extend" => self.extend(&mut words)?,
+            "scale" => {
+                let job = self.named(&mut words)?;
+                words.expect("to")?;
+                Step::Ask(Ask::Scale { job, tasks: words.number("how many replicas")? })
+            }
             "cordon" | "uncordon" => {
                 Step::Ask(Ask::Cordon { node: self.node(&mut words)?, on: word == "cordon" })
             }
@@ -100,6 +108,16 @@ impl Reader {
         words.expect("by")?;
         let by = words.need("on whose behalf, like `by alice`")?.to_owned();
         Ok(Step::Ask(Ask::Evict { job, by }))
+    }
+
+    fn extend(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let job = self.named(words)?;
+        let to = match words.need("`to` or `by`")? {
+            "to" => Extension::To(span(words.need("how long in all, like 2h")?)?),
+            "by" => Extension::By(span(words.need("how much longer, like 1h")?)?),
+            other => return Err(unknown("a job is not extended", other, &["to", "by"])),
+        };
+        Ok(Step::Ask(Ask::Extend { job, to }))
     }
 
     fn node_step(&self, words: &mut Words<'_>) -> Result<Step, String> {

@@ -202,6 +202,8 @@ impl Run {
             Ask::Submit(submission) => Input::Submit(submission.clone()),
             Ask::Cancel { job } => Input::Cancel { job: id(job) },
             Ask::Evict { job, by } => Input::Evict { job: id(job), by: by.clone() },
+            Ask::Extend { job, to } => Input::Extend { job: id(job), to: *to },
+            Ask::Scale { job, tasks } => Input::Scale { job: id(job), tasks: *tasks },
             Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on },
             Ask::Quota(policy) => Input::ApplyPolicy((**policy).clone()),
         };
@@ -215,6 +217,8 @@ impl Run {
                 Ask::Submit(submission) => submission.spec.name.clone(),
                 Ask::Cancel { job } => format!("cancel {job}"),
                 Ask::Evict { job, .. } => format!("evict {job}"),
+                Ask::Extend { job, .. } => format!("extend {job}"),
+                Ask::Scale { job, .. } => format!("scale {job}"),
                 Ask::Cordon { node, on: true } => format!("cordon {node}"),
                 Ask::Cordon { node, on: false } => format!("uncordon {node}"),
                 Ask::Quota(_) => "quota".to_owned(),

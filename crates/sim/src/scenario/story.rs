@@ -10,7 +10,7 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_engine::catalogue;
 use wharf_engine::event::{
     Asker, Event, Eviction, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, PromisesEvent,
-    RequeueWhy, Straddle, TenantsEvent, Why,
+    RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::need::Refused;
@@ -109,7 +109,8 @@ impl Story {
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
                 Event::Promises(event) => Some(self.promise(event)),
-                Event::Demand(_) => None,
+                Event::Reservations(event) => self.reservation(event),
+                Event::Demand(_) | Event::Attained(_) => None,
             };
             self.lines.extend(sentence);
         }
@@ -136,6 +137,8 @@ impl Story {
             Reason::Short(shortfall) => shortage(token, shortfall, state),
             Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
             Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
+            Reason::Reserved { start, .. } => format!("{token} until {}", span_text(start - self.start)),
+            Reason::LandingRoom { kept } => format!("{token} ({kept} kept)"),
             Reason::Running
             | Reason::Starting
             | Reason::Repairing
@@ -202,6 +205,17 @@ impl Story {
                 self.known(job).next = None;
                 None
             }
+            JobsEvent::Scaled { job, tasks, .. } => {
+                let known = self.known(job);
+                known.wanted = tasks;
+                Some(format!("{} wants {tasks}", known.name))
+            }
+            JobsEvent::ReplicaFailed { job, .. } => {
+                Some(format!("a replica of {} failed", self.known(job).name))
+            }
+            JobsEvent::Extended { job, limit, .. } => {
+                Some(format!("{} may run {} in all", self.known(job).name, span_text(limit)))
+            }
             JobsEvent::Requeued { job, .. } => {
                 let known = self.known(job);
                 let why = match known.next {
@@ -222,6 +236,7 @@ impl Story {
                     Outcome::Succeeded => "succeeded",
                     Outcome::Failed => "failed",
                     Outcome::Cancelled => "cancelled",
+                    Outcome::TimedOut => "its time limit is up",
                 };
                 let ran = ran.filter(|ran| ran.0 > 0);
                 let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
@@ -247,6 +262,8 @@ impl Story {
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
                     Asker::Rules { .. } => "asked to save its work".to_owned(),
+                    Asker::Scale => "asked to save its work and go".to_owned(),
+                    Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
                 Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
             }
@@ -294,6 +311,20 @@ impl Story {
         }
     }
 
+    fn reservation(&mut self, event: ReservationsEvent) -> Option<String> {
+        match event {
+            ReservationsEvent::Reserved { job, tasks, start, at, .. } => {
+                let places = self.places(&tasks);
+                let name = &self.known(job).name;
+                Some(format!("{name} is to start within {} on {places}", span_text(start - at)))
+            }
+            ReservationsEvent::Dropped { job, why, .. } => {
+                Some(format!("the start promised to {} is given up: {}", self.known(job).name, why.word()))
+            }
+            ReservationsEvent::Carried { .. } => None,
+        }
+    }
+
     fn evicted(&mut self, job: JobId, tasks: &[u32], receipt: &Eviction) -> String {
         let beneficiary = self.known(receipt.beneficiary).name.clone();
         let why = match receipt.why {
@@ -301,6 +332,8 @@ impl Story {
             Why::FairShare => "reclaim for the fair share of",
             Why::Preempt => "preempted by",
             Why::Move => "moved for",
+            Why::Reservation => "its place is promised to",
+            Why::Order => "served for longer than",
         };
         let price = self.price(receipt);
         let name = &self.known(job).name;
@@ -472,6 +505,12 @@ pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NoSuchNode { name } => format!("NoSuchNode {name}"),
         Rejection::NoSuchJob => "NoSuchJob".to_owned(),
         Rejection::NotRunning => "NotRunning".to_owned(),
+        Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),
+        Rejection::NotAService => "NotAService".to_owned(),
+        Rejection::ReplicasOutOfRange { min, max, .. } => format!("ReplicasOutOfRange, {min} to {max}"),
+        Rejection::NoTimeLimit => "NoTimeLimit".to_owned(),
+        Rejection::LimitNotLonger { limit, .. } => format!("LimitNotLonger than {}", span_text(*limit)),
+        Rejection::Ending => "Ending".to_owned(),
         Rejection::NotPreemptible => "NotPreemptible".to_owned(),
         Rejection::Gap { .. } => "Gap".to_owned(),
         Rejection::Stale => "Stale".to_owned(),

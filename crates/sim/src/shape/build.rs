@@ -170,6 +170,7 @@ impl Built {
             trust: TrustId(0),
             time_limit: None,
             estimate: None,
+            service: None,
             checkpoint: None,
             retries: 0,
             labels: Vec::new(),

@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_engine::input::{Exit, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
@@ -223,10 +223,12 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         pods: 1,
         ..Resources::default()
     };
+    let class = *pick(rng, &[Class::Inference, Class::Interactive, Class::Batch, Class::Batch]);
+    let is_service = class == Class::Inference && rng.random();
     let spec = Spec {
         name: format!("j{number}"),
         tenant: TenantId(0),
-        class: *pick(rng, &[Class::Inference, Class::Interactive, Class::Batch, Class::Batch]),
+        class,
         priority: rng.random_range(0..3),
         tasks,
         min: rng.random_range(1..=tasks),
@@ -236,6 +238,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         trust: TrustId(0),
         time_limit: rng.random_ratio(1, 4).then_some(Millis(600_000)),
         estimate: rng.random_ratio(1, 4).then_some(Millis(90_000)),
+        service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
         retries: 2,
         labels: Vec::new(),

@@ -130,6 +130,7 @@ fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        service: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

@@ -16,8 +16,6 @@ impl Serialize for JobFile {
             "tenant": self.tenant,
             "class": self.class.word(),
             "priority": self.priority,
-            "tasks": self.tasks,
-            "min": self.min,
             "cpu": format!("{}m", self.cpu_milli),
             "memory": self.memory,
             "storage": self.storage,
@@ -43,7 +41,13 @@ impl JobFile {
             Work::Payload(text) => (!text.is_empty()).then(|| ("payload", json!(text))),
             Work::Simulate(wish) => Some(("simulate", simulate_json(wish))),
         };
+        let service =
+            self.service_max.map(|max| json!({"min": self.min, "max": max, "replicas": self.tasks}));
+        let plain = |count: u32| service.is_none().then(|| json!(count));
         let maps = [
+            ("tasks", plain(self.tasks)),
+            ("min", plain(self.min)),
+            ("service", service.clone()),
             ("gpu", devices_json(&self.devices)),
             ("topology", present([("task", island), ("gang", self.gang_within.clone().map(Json::from))])),
             ("time", present([("limit", self.time_limit.map(span)), ("estimate", self.estimate.map(span))])),

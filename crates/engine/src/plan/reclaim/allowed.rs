@@ -7,6 +7,7 @@ use super::price::{is_ripe, when_ripe};
 use super::{Right, Search};
 use crate::event::Why;
 use crate::job::Class;
+use crate::ledger::Standing;
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::earlier;
 use crate::plan::order::{Ratio, neediness};
@@ -21,6 +22,7 @@ impl Search<'_, '_, '_> {
         match right {
             Right::Above(_) => self.next_among(tree.roots(), right),
             Right::Lower => self.next_among(&[self.scope()], right),
+            Right::LongerServed => self.next_of(self.ask.key.tenant, right),
         }
     }
 
@@ -62,6 +64,9 @@ impl Search<'_, '_, '_> {
     }
 
     pub(super) fn next_of(&mut self, tenant: TenantId, right: Right) -> Option<UnitRef> {
+        if !self.might_give(tenant, right) {
+            return None;
+        }
         let mut from = 0;
         while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
             from = unit.at + 1;
@@ -72,16 +77,38 @@ impl Search<'_, '_, '_> {
         None
     }
 
+    /// False when no unit of the tenant's own may be taken by that right, whichever it is. On a full fleet that is most
+    /// tenants, each with hundreds of units that then need not be looked at one by one.
+    pub(super) fn might_give(&self, tenant: TenantId, right: Right) -> bool {
+        match right {
+            Right::Above(line) => {
+                let closed = |tenant| self.is_straddled(tenant) || !self.is_above(tenant, line, None);
+                tenant != self.ask.key.tenant && !self.path(tenant).any(closed)
+            }
+            // Who was served for longer is the tenant's own, unit by unit.
+            Right::LongerServed => true,
+            Right::Lower => {
+                let (state, policy) = (self.draft.state, self.draft.policy);
+                let asker = lines::standing_of(self.ask.key);
+                let lower = |standing: &Standing| lines::gives_way(policy, standing, &asker);
+                // Whose places are only promised does not stand anywhere.
+                !state.promises.is_empty()
+                    || state.ledger.standing(tenant).any(|(standing, _)| lower(&standing))
+            }
+        }
+    }
+
     /// Tenants from the victim's up to, and without, the first that it shares with the asker.
-    pub(super) fn path(&self, tenant: TenantId) -> Vec<TenantId> {
+    pub(super) fn path(&self, tenant: TenantId) -> impl Iterator<Item = TenantId> {
         let tree = self.draft.tree;
-        let shared = |tenant: &TenantId| tree.lineage(self.ask.key.tenant).any(|above| above == *tenant);
-        tree.lineage(tenant).take_while(|tenant| !shared(tenant)).collect()
+        let own = self.ask.key.tenant;
+        let shared = move |tenant: &TenantId| tree.lineage(own).any(|above| above == *tenant);
+        tree.lineage(tenant).take_while(move |tenant| !shared(tenant))
     }
 
     /// The uppermost tenant that a victim does not share with the asker.
     pub(super) fn branch(&self, tenant: TenantId) -> Option<TenantId> {
-        self.path(tenant).last().copied()
+        self.path(tenant).last()
     }
 
     /// True when a tenant is above its line in something that the asker asks for and the victim holds.
@@ -116,14 +143,21 @@ impl Search<'_, '_, '_> {
         leaves
     }
 
+    /// The same in one meter.
+    fn leaves_in(&self, unit: UnitRef, meter: usize) -> u64 {
+        let held = self.victims.get(unit);
+        let beside = if held.surplus { Vec::new() } else { self.victims.surplus_of(unit) };
+        let beside: u64 = beside.into_iter().map(|unit| self.victims.get(unit).amount[meter]).sum();
+        held.amount[meter] + beside
+    }
+
     /// True when taking the unit would carry somebody below their line.
     pub(super) fn would_straddle(&self, unit: UnitRef, right: Right) -> bool {
         let Right::Above(line) = right else { return false };
-        let leaves = self.leaves_with(unit);
-        self.path(unit.tenant).into_iter().any(|tenant| {
+        self.path(unit.tenant).any(|tenant| {
             self.meters.iter().any(|&meter| {
                 let excess = self.excess(tenant, meter, line).unwrap_or(0);
-                excess > 0 && leaves[meter] > excess
+                excess > 0 && self.leaves_in(unit, meter) > excess
             })
         })
     }
@@ -148,6 +182,9 @@ impl Search<'_, '_, '_> {
         if unit.promised && right.why() != Why::Guarantee {
             return false;
         }
+        if right == Right::LongerServed {
+            return self.gives_way_in_order(at);
+        }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
         if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
             self.ripens_at = earlier(self.ripens_at, when_ripe(self.draft, unit, right.why()));
@@ -165,6 +202,7 @@ impl Search<'_, '_, '_> {
                 lower && !comes_back
             }
             Right::Above(line) => self.is_borrowed(at, line),
+            Right::LongerServed => unreachable!("that was answered before"),
         };
         allowed && (standing.class != Class::Inference || self.inference_may_go(at.tenant))
     }
@@ -179,9 +217,8 @@ impl Search<'_, '_, '_> {
             return false;
         }
         let unit = self.victims.get(at);
-        let path = self.path(at.tenant);
-        let closed = path.iter().any(|&tenant| self.is_straddled(tenant));
-        if closed || !path.iter().all(|&tenant| self.is_above(tenant, line, Some(unit))) {
+        let open = |tenant| !self.is_straddled(tenant) && self.is_above(tenant, line, Some(unit));
+        if !self.path(at.tenant).all(open) {
             return false;
         }
         line != Line::FairShare || !self.comes_back(at, Line::Guarantee)
@@ -201,14 +238,12 @@ impl Search<'_, '_, '_> {
         if lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line) {
             return false;
         }
-        let (standing, amount) = (self.victims.get(at).standing, self.victims.get(at).amount.clone());
-        let below = lines::below(self.draft, &standing);
-        (0..amount.len()).filter(|&meter| amount[meter] > 0).all(|meter| {
-            let used = self.draft.used(at.tenant)[meter].saturating_sub(below[meter]);
-            match lines::line(self.draft, at.tenant, meter, line) {
-                Amount::Unlimited => true,
-                Amount::Of(line) => used <= line,
-            }
+        // Asked of every unit that might be taken, so nothing is copied for it.
+        let (draft, unit) = (&mut *self.draft, self.victims.get(at));
+        (0..unit.amount.len()).filter(|&meter| unit.amount[meter] > 0).all(|meter| {
+            let Amount::Of(line) = lines::line(draft, at.tenant, meter, line) else { return true };
+            let used = draft.used(at.tenant)[meter];
+            used <= line || used.saturating_sub(lines::below_in(draft, &unit.standing, meter)) <= line
         })
     }
 }

@@ -10,19 +10,20 @@ use crate::plan::place::Ask;
 use crate::plan::victims::Unit;
 use crate::units::{Millis, Timestamp};
 
-fn runtime_min(draft: &Draft<'_>, why: Why) -> Millis {
+fn runtime_min(draft: &Draft<'_>, unit: &Unit, why: Why) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
-        Why::Guarantee => Millis(0),
+        Why::Guarantee | Why::Reservation => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
         Why::Preempt | Why::Move => rules.min_runtime_preempt,
+        Why::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),
     }
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
 pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
     let ran = draft.now - unit.started_at;
-    ran >= runtime_min(draft, why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
+    ran >= runtime_min(draft, unit, why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
 
 /// When one of these saves its work next: less is lost just after that.
@@ -33,7 +34,7 @@ pub fn next_checkpoint(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> 
 
 /// When work that may not be taken yet may be.
 pub fn when_ripe(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> {
-    let long_enough = unit.started_at + runtime_min(draft, why);
+    let long_enough = unit.started_at + runtime_min(draft, unit, why);
     let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
     at.filter(|&at| at > draft.now)
 }

@@ -40,6 +40,7 @@ fn job(number: u128, payload: &str) -> Submission {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        service: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

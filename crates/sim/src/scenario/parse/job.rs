@@ -4,7 +4,7 @@ use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::action::StartTask;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::Submission;
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
@@ -17,10 +17,11 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 27] = [
+const OPTIONS: [&str; 28] = [
     "xN",
     "tasks N",
     "min N",
+    "max N",
     "gang",
     "share 0.5",
     "slice 1g.10gb, or slice 20GiB",
@@ -52,6 +53,7 @@ struct Wish {
     gpus: Option<GpuAsk>,
     tasks: Option<u32>,
     min: Option<u32>,
+    max: Option<u32>,
     gang: bool,
     priority: i32,
     resources: Resources,
@@ -92,6 +94,7 @@ impl Default for Wish {
             gpus: None,
             tasks: None,
             min: None,
+            max: None,
             gang: false,
             priority: 0,
             resources: Resources { pods: 1, ..Resources::default() },
@@ -194,6 +197,7 @@ impl Reader {
             trust: TrustId::default(),
             time_limit: wish.time_limit,
             estimate: None,
+            service: wish.max.map(|max| Service { max, replicas: tasks }),
             checkpoint: wish.checkpoint,
             retries: wish.retries,
             labels: Vec::new(),
@@ -214,6 +218,7 @@ impl Reader {
             "island" => wish.topology.task_on_island = true,
             "tasks" => wish.tasks = Some(words.number("how many tasks")?),
             "min" => wish.min = Some(words.number("the least number of tasks")?),
+            "max" => wish.max = Some(words.number("the most replicas of a service")?),
             "share" => wish.gpus = Some(GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?)),
             "slice" => {
                 wish.gpus =

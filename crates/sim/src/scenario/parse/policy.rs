@@ -4,9 +4,10 @@ use wharf_engine::job::Class;
 use wharf_engine::policy::{Mode, Policy, Preemption, Within};
 
 use super::super::measure::span;
+use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 18] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -17,11 +18,14 @@ const OPTIONS: [&str; 15] = [
     "victims N",
     "moves N",
     "fixed may borrow",
+    "limit max|default CLASS 1h",
     "start within 15m",
     "repair within 2m",
     "sharing CLASS MODES",
     "domain NAME MODES",
     "tax mps|time-slicing|CLASS N",
+    "reservations N",
+    "order CLASS age|attained|learned",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -62,6 +66,7 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             words.expect("borrow")?;
             rules.fixed_may_borrow = true;
         }
+        "limit" => limit(words, policy)?,
         "start" => {
             words.expect("within")?;
             policy.gangs.start_within = span(words.need("how long, like 15m")?)?;
@@ -79,6 +84,11 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             policy.sharing.domains.push((name, modes(words)?));
         }
         "tax" => tax(words, policy)?,
+        "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
+        "order" => {
+            let class = class(words)?;
+            order::read(words, &mut policy.orders.0[class])?;
+        }
         other => return Err(unknown("a policy has no", other, &OPTIONS)),
     }
     Ok(())
@@ -104,6 +114,19 @@ fn modes(words: &mut Words<'_>) -> Result<Vec<Mode>, String> {
         return Err("a share is met somehow: write `mps`, `time-slicing`, `mig` or `whole`".to_owned());
     }
     Ok(modes)
+}
+
+/// How long jobs of a class may run at most, or where they say nothing.
+fn limit(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
+    let limits = &mut policy.limits;
+    let of = match words.need("max or default")? {
+        "max" => &mut limits.max,
+        "default" => &mut limits.default,
+        other => return Err(unknown("a policy has no limit", other, &["max", "default"])),
+    };
+    let class = class(words)?;
+    of[class] = Some(span(words.need("how long, like 1h")?)?);
+    Ok(())
 }
 
 /// What sharing costs, or what a class may lose by it, in thousandths.

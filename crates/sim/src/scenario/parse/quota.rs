@@ -37,8 +37,8 @@ impl Reader {
 
     /// A step once the story has begun; before that it is how things are.
     pub(super) fn policy_step(&mut self) -> Option<Step> {
-        let Policy { tenants, gangs, preemption, sharing, .. } = &self.policy;
-        self.policy.digest = format!("{tenants:?} {gangs:?} {preemption:?} {sharing:?}");
+        let Policy { tenants, gangs, preemption, sharing, orders, .. } = &self.policy;
+        self.policy.digest = format!("{tenants:?} {gangs:?} {preemption:?} {sharing:?} {orders:?}");
         if self.scenario.steps.is_empty() {
             self.scenario.policy = self.policy.clone();
             return None;

@@ -1,0 +1,57 @@
+//! Bodies of requests that change a live job: small documents, read by the same rules as files.
+
+use wharf_engine::input::Extension;
+use wharf_engine::job::TASKS_MAX;
+use wharf_engine::units::Millis;
+
+use super::field::Map;
+use super::{Fault, FileError, document};
+
+/// Reads how long a job is to run: `limit: 6h` in all, or `by: 2h` more than now.
+pub fn parse_extension(file: &str, text: &str) -> Result<Extension, FileError> {
+    document(file, text, |root| {
+        let keys = Map::root(root, &["limit", "by"])?;
+        let least = Millis::from_secs(1);
+        match (keys.get("limit")?, keys.get("by")?) {
+            (Some(limit), None) => limit.duration(least).map(Extension::To),
+            (None, Some(by)) => by.duration(least).map(Extension::By),
+            (Some(_), Some(_)) | (None, None) => {
+                Err(Fault::new(None, "one of limit and by is needed").allowed("{limit: 6h} or {by: 2h}"))
+            }
+        }
+    })
+}
+
+/// Reads how many replicas of a service are wanted: `replicas: 5`.
+pub fn parse_scale(file: &str, text: &str) -> Result<u32, FileError> {
+    document(file, text, |root| {
+        Map::root(root, &["replicas"])?.need("replicas", "{replicas: 5}")?.whole(1..=TASKS_MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_scaled_to_a_number() {
+        let read = |text| parse_scale("request body", text).map_err(|error| error.to_string());
+        assert_eq!(read("{\"replicas\": 5}"), Ok(5));
+        assert!(read("{}").unwrap_err().contains("replicas"));
+        assert!(read("replicas: 0").unwrap_err().contains("a whole number from 1"));
+        assert!(read("replicas: many").unwrap_err().contains("replicas is \"many\""));
+    }
+
+    #[test]
+    fn a_job_is_extended_to_or_by_a_span() {
+        let read = |text| parse_extension("request body", text).map_err(|error| error.to_string());
+        assert_eq!(read("{\"limit\": \"6h\"}"), Ok(Extension::To(Millis::from_secs(6 * 3600))));
+        assert_eq!(read("by: 30m"), Ok(Extension::By(Millis::from_secs(1800))));
+        let either =
+            "request body: one of limit and by is needed; allowed here: {limit: 6h} or {by: 2h}".to_owned();
+        assert_eq!(read("{}"), Err(either.clone()));
+        assert_eq!(read("{limit: 1h, by: 1h}"), Err(either));
+        assert!(read("limit: soon").unwrap_err().contains("limit is \"soon\""));
+        assert!(read("by: 0s").unwrap_err().contains("from 1s"));
+    }
+}

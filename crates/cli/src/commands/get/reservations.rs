@@ -1,0 +1,58 @@
+//! Promised starts as a table.
+
+use wharf_api::v1::ReservationView;
+
+use crate::numbers::{number, span};
+use crate::table::{Cell, Column, Table};
+
+const COLUMNS: [Column; 6] = [
+    Column::text("JOB", "job"),
+    Column::text("TENANT", "tenant"),
+    Column::number("GPUS", "gpus"),
+    Column::number("STARTS IN", "start_ms"),
+    Column::text("NODES", "nodes"),
+    Column::text("WAITS FOR", "waits_for"),
+];
+
+/// A row for each.
+pub(in crate::commands) fn table(reservations: &[ReservationView], now: Option<u64>) -> Table {
+    let mut table = Table::new(&COLUMNS);
+    for reservation in reservations {
+        table.row(vec![
+            Cell::new(reservation.job.clone()),
+            Cell::new(reservation.tenant.clone()),
+            Cell::new(number(reservation.gpus)).plain(&reservation.gpus),
+            Cell::new(starts_in(reservation, now)).plain(&reservation.start_ms),
+            Cell::new(nodes(reservation)),
+            Cell::new(holders(reservation)),
+        ]);
+    }
+    table
+}
+
+/// `at most 20m`, or `?` where the world's clock is not known.
+pub(in crate::commands) fn starts_in(reservation: &ReservationView, now: Option<u64>) -> String {
+    now.map_or_else(|| "?".to_owned(), |now| span(reservation.start_ms.saturating_sub(now)))
+}
+
+pub(in crate::commands) fn nodes(reservation: &ReservationView) -> String {
+    let mut nodes: Vec<&str> = reservation.places.iter().map(|place| place.node.as_str()).collect();
+    nodes.dedup();
+    match nodes.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+    }
+}
+
+/// `a, b and 3 more`
+pub(in crate::commands) fn holders(reservation: &ReservationView) -> String {
+    let names: Vec<&str> = reservation.waits_for.iter().map(|holder| holder.job.as_str()).collect();
+    match names.as_slice() {
+        [] => "nobody".to_owned(),
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        few => few.join(", "),
+    }
+}

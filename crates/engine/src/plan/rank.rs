@@ -1,0 +1,306 @@
+//! Where a job stands in the order of its class inside its tenant (rule 3), where that is not by age.
+//!
+//! Worked example: levels at 10 and 100 GPU hours. `new` waits and was served nothing: level 0. `old` has run on 8 GPUs
+//! for two hours: 16 GPU hours, level 1. Both belong to one tenant, in one class and priority. When `new` has waited for
+//! its patience, and `old` has had its minimum run, `old` leaves and waits behind everybody of level 0.
+//!
+//! Everything moves in steps: a level, a power of two of the run time, a patience that is over. Between two steps plans
+//! stay as they are, and each step that may lift a refusal is a moment at which the planner is woken.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::attained::{self, next_age, run_time};
+use crate::event::Holding;
+use crate::job::{Class, Spec};
+use crate::jobs::{Job, Kind, KindKey};
+use crate::plan::draft::Draft;
+use crate::plan::lines::{self, Pass};
+use crate::plan::memory::earlier;
+use crate::plan::place::{Ask, ways_of};
+use crate::policy::{Order, OrderRules, Policy};
+use crate::rooms::Drains;
+use crate::state::State;
+use crate::tree::Tree;
+use crate::units::{GpuUnits, JobId, Millis, PoolId, Timestamp};
+
+/// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
+const CLEARLY: u32 = 3;
+/// The landing room is at most one in so many GPUs of a pool: on a small fleet it must not keep work out for good.
+const LANDING_PART: u64 = 10;
+/// The most GPUs of one node that are looked for.
+const NODE_GPUS_MAX: u8 = 16;
+
+/// Where a job stands inside its class and priority, the smaller the earlier, fields in the order in which they decide.
+/// All alike where the class is served by age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// False for the one that has waited so long that it is first this once.
+    pub in_line: bool,
+    /// False for a job of more than one node.
+    pub small: bool,
+    /// Its level, or the step of its expected work.
+    pub step: u32,
+}
+
+/// What a waiting job may do by its rank, and what it may not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    /// Where it stands.
+    pub rank: Rank,
+    /// Whether its patience is over.
+    pub patient: bool,
+    /// Whether it was evicted before, and so leaves the landing room to others.
+    pub evicted: bool,
+}
+
+/// Who asks a longer-served job to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The step from which on others give way to it.
+    pub above: u32,
+    /// It is a job of more than one node.
+    pub gang: bool,
+}
+
+/// What makes a job that runs give way by its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ranked {
+    /// Where it stands.
+    pub step: u32,
+    /// When it stands elsewhere at the earliest, if it goes on.
+    pub next_step_at: Option<Timestamp>,
+    /// What it was served so far, in milliseconds of one GPU.
+    pub served: u64,
+    /// How long its attempt runs before it has to leave.
+    pub min_run: Millis,
+    /// It waited for long and is safe until then.
+    pub safe_until: Option<Timestamp>,
+    /// It is a job of more than one node.
+    pub gang: bool,
+}
+
+/// The jobs of a kind that stand alike.
+pub(super) struct Alike {
+    pub(super) group: Group,
+    /// Oldest first.
+    pub(super) jobs: Vec<(Timestamp, JobId)>,
+    /// When the first of them stands elsewhere.
+    pub(super) changes_at: Option<Timestamp>,
+}
+
+/// The waiting jobs of a kind that may start now, by how they stand; `None` where the class is served by age.
+pub(super) fn alike(draft: &Draft<'_>, known: &Kind) -> Option<Vec<Alike>> {
+    let (state, now) = (draft.state, draft.now);
+    let rules = draft.policy.orders.beyond_age(known.key.class).filter(|_| known.more.is_none())?;
+    let mut groups: BTreeMap<Group, Alike> = BTreeMap::new();
+    for &(at, id) in &known.jobs {
+        let Some(job) = state.jobs.get(id).filter(|job| job.not_before <= now) else { continue };
+        let group = group_of(state, rules, id, job, now);
+        let alike =
+            groups.entry(group).or_insert_with(|| Alike { group, jobs: Vec::new(), changes_at: None });
+        alike.jobs.push((at, id));
+        alike.changes_at = earlier(alike.changes_at, changes_at(state, rules, id, job, now));
+    }
+    Some(groups.into_values().collect())
+}
+
+fn group_of(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> Group {
+    let waited = now - state.attained.waits_since(id, job);
+    Group {
+        rank: waiting_rank(state, rules, id, job, now),
+        patient: waited >= rules.patience,
+        evicted: job.past.evictions > 0,
+    }
+}
+
+/// When time alone makes a waiting job stand elsewhere.
+fn changes_at(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> Option<Timestamp> {
+    let since = state.attained.waits_since(id, job);
+    let first_at = rules.promote_after.filter(|_| state.attained.of(id).safe_until.is_none());
+    let moments = [Some(since + rules.patience), first_at.map(|after| since + after)];
+    moments.into_iter().flatten().filter(|&at| at > now).min()
+}
+
+/// Where a waiting job stands in the order of its class.
+pub fn rank(state: &State, policy: &Policy, id: JobId, job: &Job, now: Timestamp) -> Rank {
+    let rules = policy.orders.beyond_age(job.spec.class);
+    rules.map_or_else(Rank::default, |rules| waiting_rank(state, rules, id, job, now))
+}
+
+fn waiting_rank(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> Rank {
+    let waited = now - state.attained.waits_since(id, job);
+    let unspent = state.attained.of(id).safe_until.is_none();
+    let first = unspent && rules.promote_after.is_some_and(|after| waited >= after);
+    let served = state.attained.gpu_ms(id, state.ledger.holding(id), now);
+    Rank { in_line: !first, small: !is_gang(&job.spec, rules), step: step(state, rules, &job.spec, served) }
+}
+
+fn is_gang(spec: &Spec, rules: &OrderRules) -> bool {
+    attained::minimum_gpus(spec) > u64::from(rules.gang_over)
+}
+
+/// What a job of a group may ask of longer-served ones, once its patience is over. Who is first this once asks like
+/// one that was never served.
+pub(super) fn claim(policy: &Policy, class: Class, group: &Group) -> Option<Claim> {
+    let rules = policy.orders.beyond_age(class).filter(|_| group.patient)?;
+    let step = if group.rank.in_line { group.rank.step } else { 0 };
+    let margin = match rules.order {
+        Order::Age => return None,
+        Order::Attained => 1,
+        Order::Learned => CLEARLY,
+    };
+    Some(Claim { above: step + margin, gang: !group.rank.small })
+}
+
+/// What makes a job that holds something give way by its order; `None` where its class is served by age.
+pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding) -> Option<Ranked> {
+    let (state, now) = (draft.state, draft.now);
+    let rules = draft.policy.orders.beyond_age(job.spec.class)?;
+    let served = state.attained.gpu_ms(id, Some(holding), now);
+    let every = job.spec.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.every);
+    let parts = holding
+        .staying()
+        .map(|task| task.place.units_each.times(task.place.gpus.count()).parts())
+        .sum::<u64>();
+    let in_gpu_ms = next_step(state, rules, &job.spec, served).map(|at| at.saturating_sub(served));
+    let in_ms = in_gpu_ms.and_then(|left| {
+        let floor = run_time(left, parts)?;
+        Some(floor.saturating_add(u64::from(attained::gpu_time(floor, parts) < left)))
+    });
+    Some(Ranked {
+        step: step(state, rules, &job.spec, served),
+        next_step_at: in_ms.map(|left| now + Millis(left)),
+        served,
+        min_run: rules.min_run.max(every),
+        safe_until: state.attained.of(id).safe_until,
+        gang: is_gang(&job.spec, rules),
+    })
+}
+
+/// The level of so much service, or the step of the work that is expected after it.
+fn step(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> u32 {
+    let level = rules.levels.iter().take_while(|bound| bound.0 <= served).count();
+    match expected(state, rules, spec, served) {
+        Some(gpu_ms) => half_octaves(gpu_ms),
+        // Nothing is known of jobs like it: where others go by expected work, it counts as what its level begins with.
+        None if rules.order == Order::Learned => {
+            level.checked_sub(1).map_or(0, |level| half_octaves(rules.levels[level].0))
+        }
+        None => u32::try_from(level).unwrap_or(u32::MAX),
+    }
+}
+
+/// The work that is expected of a job after so much service, in milliseconds of one GPU.
+fn expected(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> Option<u64> {
+    if rules.order != Order::Learned {
+        return None;
+    }
+    let ran = run_time(served, attained::minimum(spec))?;
+    let left = state.attained.left(spec, rules, ran)?;
+    Some(attained::gpu_time(left, attained::minimum(spec)))
+}
+
+/// With how much service a job stands elsewhere.
+fn next_step(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> Option<u64> {
+    let minimum = attained::minimum(spec);
+    if expected(state, rules, spec, served).is_some() {
+        return Some(attained::gpu_time(next_age(run_time(served, minimum)?)?, minimum));
+    }
+    rules.levels.iter().map(|bound| bound.0).find(|&bound| bound > served)
+}
+
+/// GPU seconds in steps of half an octave: 1, 1.4, 2, 2.8, 4, and so on; 0 for less than one.
+fn half_octaves(gpu_ms: u64) -> u32 {
+    let secs = u128::from(gpu_ms / 1000);
+    let Some(octave) = secs.checked_ilog2() else { return 0 };
+    let upper_half = secs * secs >= 1 << (2 * octave + 1);
+    1 + 2 * octave + u32::from(upper_half)
+}
+
+/// How a job stands that has to leave in this plan.
+pub(super) fn just_evicted(policy: &Policy, spec: &Spec) -> Group {
+    let small = !is_gang(spec, policy.orders.of(spec.class));
+    Group { rank: Rank { in_line: true, small, step: 0 }, patient: false, evicted: true }
+}
+
+/// How many GPUs are kept for newcomers where that alone keeps a waiting job from starting, in every way it could.
+pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -> Option<u64> {
+    let policy = state.tenants.policy();
+    let rules = policy.orders.beyond_age(job.spec.class).filter(|_| job.past.evictions > 0)?;
+    let group = group_of(state, rules, id, job, now);
+    let tree = Tree::resolve(policy, state);
+    let no_shares = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+    let mut draft = Draft::on(state, policy, &tree, &no_shares, now);
+    let key = KindKey::of(&job.spec);
+    let below = lines::below(&mut draft, &lines::standing_of(&key));
+    let mut kept = None;
+    for way in ways_of(state, policy, &key) {
+        let ask = Ask::new(&tree, &key, way, key.min);
+        if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
+            return None;
+        }
+        kept = kept.or(Some(landing_room(state, rules, way.pool, gpus(&ask))));
+    }
+    kept
+}
+
+/// True when an ask of somebody who was evicted would take the last free GPUs of a pool, which are left to newcomers.
+/// A guarantee is not held up by it, nor a job of more than one node, nor who has waited so long that it is first.
+pub(super) fn takes_landing_room(draft: &Draft<'_>, group: &Group, ask: &Ask<'_>, pass: Pass) -> bool {
+    let free = !group.evicted || !group.rank.in_line || !group.rank.small;
+    let Some(rules) = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free) else { return false };
+    let gpus = gpus(ask);
+    if gpus == 0 || pass == Pass::WithinGuarantee {
+        return false;
+    }
+    free_gpus(draft, ask.pool()).saturating_sub(gpus) < landing_room(draft.state, rules, ask.pool(), gpus)
+}
+
+/// How many GPUs of a pool stay free of those who were evicted; on an empty pool everybody may start.
+fn landing_room(state: &State, rules: &OrderRules, pool: PoolId, asked: u64) -> u64 {
+    let gpus = state.ledger.rooms().capacity_of(pool).gpus;
+    u64::from(rules.landing_room).min(gpus / LANDING_PART).min(gpus.saturating_sub(asked))
+}
+
+fn gpus(ask: &Ask<'_>) -> u64 {
+    ask.units().parts().div_ceil(GpuUnits::WHOLE.parts())
+}
+
+fn free_gpus(draft: &Draft<'_>, pool: PoolId) -> u64 {
+    let with = |count: u8| {
+        let nodes =
+            [Drains::No, Drains::Yes].map(|drains| draft.with_whole_free(pool, drains, count).count());
+        u64::from(count) * u64::try_from(nodes.iter().sum::<usize>()).unwrap_or(u64::MAX)
+    };
+    (1..=NODE_GPUS_MAX).map(with).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_told_apart_in_half_octaves() {
+        let steps: Vec<u32> = [0, 999, 1000, 2000, 3000, 4000, 5000, 6000, 8000].map(half_octaves).into();
+        assert_eq!(steps, [0, 0, 1, 3, 4, 5, 5, 6, 7]);
+        assert_eq!(half_octaves(u64::MAX), half_octaves(u64::MAX - 1));
+    }
+
+    #[test]
+    fn clearly_more_is_more_than_twice() {
+        for secs in 1..2000u64 {
+            let clearly =
+                (secs..8000).find(|&more| half_octaves(more * 1000) >= half_octaves(secs * 1000) + CLEARLY);
+            assert!(clearly.is_some_and(|more| more > 2 * secs), "{secs}");
+        }
+    }
+
+    #[test]
+    fn by_age_all_stand_alike() {
+        assert_eq!(
+            claim(&Policy::default(), Class::Batch, &Group { patient: true, ..Group::default() }),
+            None
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! Promised starts, in the words of the API.
+
+use std::collections::BTreeSet;
+
+use wharf_api::v1::{HolderView, MissedView, ReservationView, gpus};
+use wharf_engine::plan::reserve::ends_at;
+use wharf_engine::reservations::{Missed, Reservation};
+use wharf_engine::state::State;
+use wharf_engine::units::{JobId, Timestamp};
+
+use crate::view::placement;
+
+/// All of them, the earliest first.
+pub(crate) fn all(state: &State, now: Timestamp) -> Vec<ReservationView> {
+    let mut views: Vec<ReservationView> =
+        state.reservations.iter().filter_map(|(job, _)| of(state, job, now)).collect();
+    views.sort_by(|a, b| (a.start_ms, &a.job).cmp(&(b.start_ms, &b.job)));
+    views
+}
+
+/// What a job was promised.
+pub(crate) fn of(state: &State, id: JobId, now: Timestamp) -> Option<ReservationView> {
+    let (job, reservation) = (state.jobs.get(id)?, state.reservations.of(id)?);
+    let holders = holders(state, reservation).into_iter();
+    Some(ReservationView {
+        job: job.spec.name.clone(),
+        tenant: state.tenants.path(job.spec.tenant).to_owned(),
+        gpus: gpus(job.spec.units(job.spec.min)),
+        start_ms: reservation.start.0,
+        since_ms: reservation.at.0,
+        places: reservation.tasks.iter().map(|place| placement(state, place)).collect(),
+        waits_for: holders.filter_map(|job| holder(state, job, now)).collect(),
+        missed: missed(state, id),
+    })
+}
+
+/// Promised starts of a job that were given up.
+pub(crate) fn missed(state: &State, id: JobId) -> Vec<MissedView> {
+    let view = |missed: &Missed| MissedView {
+        start_ms: missed.start.0,
+        why: missed.why.word().to_owned(),
+        at_ms: missed.at.0,
+    };
+    state.reservations.missed(id).iter().map(view).collect()
+}
+
+fn holders(state: &State, reservation: &Reservation) -> BTreeSet<JobId> {
+    let mut holders = BTreeSet::new();
+    for place in &reservation.tasks {
+        for (job, task) in state.ledger.tasks_on(place.node) {
+            let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
+            if held.is_some_and(|held| held.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))) {
+                holders.insert(job);
+            }
+        }
+    }
+    holders
+}
+
+fn holder(state: &State, id: JobId, now: Timestamp) -> Option<HolderView> {
+    let job = state.jobs.get(id)?;
+    Some(HolderView {
+        job: job.spec.name.clone(),
+        tenant: state.tenants.path(job.spec.tenant).to_owned(),
+        ends_ms: ends_at(state, id, now).map(|end| end.0),
+    })
+}

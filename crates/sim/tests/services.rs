@@ -1,0 +1,117 @@
+//! How soon a service has what it wants: a burst of replicas on a full fleet is one decision.
+
+use wharf_controller::memory::MemoryDisk;
+use wharf_controller::turn::{Controller, Settings};
+use wharf_controller::world::NodeReport;
+use wharf_engine::event::TaskPhase;
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
+use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::state::State;
+use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_sim::direct::DirectWorld;
+use wharf_sim::fleet::SimFleet;
+
+const NODES: u32 = 8;
+const GPUS: u32 = 8;
+/// What the service is promised; it begins with one replica.
+const PROMISED: u32 = 48;
+
+fn node(at: u32) -> NodeReport {
+    let gpu = ObservedGpu { healthy: true, island: at, ..ObservedGpu::default() };
+    let node = ObservedNode {
+        name: format!("n{at}"),
+        up: true,
+        model: "h100".into(),
+        gpus: (0..GPUS).map(|_| gpu).collect(),
+        capacity: Resources { cpu_milli: 64_000, memory: 1 << 40, pods: 100, ..Resources::default() },
+        ..ObservedNode::default()
+    };
+    NodeReport { node, labels: std::collections::BTreeMap::default(), taints: Vec::new() }
+}
+
+fn job(uid: u128, tenant: &str, class: Class) -> Submission {
+    let service = (class == Class::Inference).then_some(Service { max: PROMISED, replicas: 1 });
+    let resources = Resources { cpu_milli: 500, pods: 1, ..Resources::default() };
+    let spec = Spec {
+        name: format!("j{uid}"),
+        tenant: TenantId(0),
+        class,
+        priority: 0,
+        tasks: 1,
+        min: 1,
+        shape: Shape::of(GpuAsk::Whole(1), resources),
+        topology: Topology::default(),
+        preemptible: true,
+        trust: TrustId(0),
+        time_limit: None,
+        estimate: None,
+        service,
+        checkpoint: Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(30) }),
+        retries: 0,
+        labels: Vec::new(),
+        payload: r#"{"duration_ms":360000000,"checkpoint_ms":1000}"#.into(),
+    };
+    let (nodes, devices) = (String::new(), String::new());
+    let (trust, gang_within, any_of_devices) = (None, None, Vec::new());
+    Submission {
+        uid: Uid(uid),
+        tenant: tenant.into(),
+        trust,
+        nodes,
+        devices,
+        any_of_devices,
+        gang_within,
+        spec,
+    }
+}
+
+fn policy() -> Policy {
+    let tenant = |path: &str, gpus: u32| {
+        let guaranteed = Amount::Of(GpuUnits::WHOLE.times(gpus).parts());
+        let gpus = GpuQuota::Any(Quota { guaranteed, limit: Amount::Unlimited });
+        Tenant { gpus, ..Tenant::without_lines(path) }
+    };
+    Policy { tenants: vec![tenant("serving", PROMISED), tenant("train", 0)], ..Policy::default() }
+}
+
+fn running(state: &State, job: JobId) -> usize {
+    let tasks = state.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
+    tasks.filter(|task| task.phase == TaskPhase::Running).count()
+}
+
+#[test]
+fn a_burst_of_replicas_asks_everybody_in_its_way_in_one_decision() {
+    let world = DirectWorld::new(SimFleet::new(7, (0..NODES).map(node).collect(), Timestamp(1_000_000)));
+    let mut leader = Controller::open(MemoryDisk::new(), world.clone(), Settings::default()).expect("opens");
+    leader.turn(&[Input::ApplyPolicy(policy())]).expect("a turn");
+    leader.turn(&[Input::Submit(Box::new(job(0, "serving", Class::Inference)))]).expect("a turn");
+    let fill =
+        (1..u128::from(NODES * GPUS)).map(|uid| Input::Submit(Box::new(job(uid, "train", Class::Batch))));
+    leader.turn(&fill.collect::<Vec<Input>>()).expect("a turn");
+    world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 600_000)));
+    leader.turn(&[]).expect("a turn");
+    let service = leader.state().jobs.with_uid(Uid(0)).expect("it lives");
+    assert_eq!(running(leader.state(), service), 1);
+
+    let replies = leader.turn(&[Input::Scale { job: service, tasks: PROMISED }]).expect("a turn");
+    assert!(replies.iter().all(Result::is_ok), "{replies:?}");
+    let missing = usize::try_from(PROMISED - 1).expect("a count fits");
+    let asked = |state: &State| {
+        let tasks = state.ledger.holdings().flat_map(|(_, holding)| &holding.tasks);
+        tasks.filter(|task| matches!(task.phase, TaskPhase::Asked { .. })).count()
+    };
+    assert_eq!(asked(leader.state()), missing, "all of them in the turn that scales");
+    let promised = leader.state().promises.of(service).map_or(0, |promise| promise.tasks.len());
+    assert_eq!(promised, missing, "and all their places are set aside");
+
+    // A second for the checkpoints, then the turns until every replica runs.
+    world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
+    let mut turns = 0;
+    while running(leader.state(), service) <= missing {
+        turns += 1;
+        assert!(turns <= 4, "saved and stopped, gone and started, running: {turns} turns");
+        leader.turn(&[]).expect("a turn");
+        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 100)));
+    }
+}
