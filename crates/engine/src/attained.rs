@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{AttainedEvent, Event, Holding, is_default};
+use crate::event::{Event, Holding, is_default};
 use crate::job::{Class, Spec};
 use crate::jobs::Job;
 use crate::policy::OrderRules;
@@ -49,6 +49,25 @@ pub struct Group {
     /// `key=value` of the label that tells them apart, if one does.
     #[serde(default, skip_serializing_if = "is_default")]
     pub label: Option<String>,
+}
+
+/// What happens to how much jobs were served. It follows from starts and ends; only a snapshot has to say it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttainedEvent {
+    /// What a live job was served, in a snapshot.
+    CarriedJob {
+        /// Which.
+        job: JobId,
+        /// So much, and since when it waits.
+        served: Served,
+    },
+    /// How long jobs alike took that are over, in a snapshot.
+    CarriedFinished {
+        /// Which.
+        group: Group,
+        /// In milliseconds, the oldest first.
+        durations: Vec<u64>,
+    },
 }
 
 /// How much each live job was served, and how long finished ones took.

@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attained::{Group, Served};
+pub use crate::attained::AttainedEvent;
 use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
-use crate::reservations::{Dropped, Missed};
+pub use crate::reservations::ReservationsEvent;
 use crate::units::{
     DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
     Timestamp, TrustId, Uid,
@@ -582,40 +582,6 @@ pub enum PromisesEvent {
     },
 }
 
-/// What happens to promised starts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReservationsEvent {
-    /// A job that waits starts there, no later than then.
-    Reserved {
-        /// Which job.
-        job: JobId,
-        /// Where each task goes.
-        tasks: Vec<Placement>,
-        /// No later than then.
-        start: Timestamp,
-        /// The policy it was decided by.
-        policy: u32,
-        /// When.
-        at: Timestamp,
-    },
-    /// The start cannot be promised any more.
-    Dropped {
-        /// Whose.
-        job: JobId,
-        /// Why not.
-        why: Dropped,
-        /// When.
-        at: Timestamp,
-    },
-    /// In a snapshot: starts that were promised to a job and given up.
-    Carried {
-        /// Which job.
-        job: JobId,
-        /// Oldest first.
-        missed: Vec<Missed>,
-    },
-}
-
 /// What happens to demand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DemandEvent {
@@ -632,25 +598,6 @@ pub enum DemandEvent {
         shapes: Vec<(Typical, u32)>,
         /// The prices in force.
         prices: Prices,
-    },
-}
-
-/// What happens to how much jobs were served. It follows from starts and ends; only a snapshot has to say it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AttainedEvent {
-    /// What a live job was served, in a snapshot.
-    CarriedJob {
-        /// Which.
-        job: JobId,
-        /// So much, and since when it waits.
-        served: Served,
-    },
-    /// How long jobs alike took that are over, in a snapshot.
-    CarriedFinished {
-        /// Which.
-        group: Group,
-        /// In milliseconds, the oldest first.
-        durations: Vec<u64>,
     },
 }
 

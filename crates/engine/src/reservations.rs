@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, Placement, ReservationsEvent};
+use crate::event::{Event, Placement};
 use crate::units::{JobId, Timestamp};
 
 /// Who was promised which start.
@@ -63,6 +63,40 @@ pub enum Dropped {
     AboveShare,
     /// An older job that is just like it waits again and comes first.
     Overtaken,
+}
+
+/// What happens to promised starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReservationsEvent {
+    /// A job that waits starts there, no later than then.
+    Reserved {
+        /// Which job.
+        job: JobId,
+        /// Where each task goes.
+        tasks: Vec<Placement>,
+        /// No later than then.
+        start: Timestamp,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// The start cannot be promised any more.
+    Dropped {
+        /// Whose.
+        job: JobId,
+        /// Why not.
+        why: Dropped,
+        /// When.
+        at: Timestamp,
+    },
+    /// In a snapshot: starts that were promised to a job and given up.
+    Carried {
+        /// Which job.
+        job: JobId,
+        /// Oldest first.
+        missed: Vec<Missed>,
+    },
 }
 
 impl Dropped {

@@ -67,7 +67,7 @@ pub(crate) struct SimArgs {
 pub(crate) enum TraceFormat {
     /// Our own
     Wharf,
-    /// The Philly trace: job_id,vc,submit_s,submit_vc_s,num_gpu,duration_s
+    /// The Philly trace: `job_id,vc,submit_s,submit_vc_s,num_gpu,duration_s`
     Philly,
 }
 

@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
+use wharf_api::file::duration_text;
 use wharf_api::v1::{
     ChosenView, Explanation, JobState, JobView, LeavingStep, LeavingView, MissedView, PromiseView,
     ReservationView, TaskUseView,
@@ -252,7 +253,7 @@ fn past(job: &JobView, now: Option<u64>) -> String {
 
 /// `6h in all, 2h of them in earlier attempts; up in 40m`
 fn limit(job: &JobView, now: Option<u64>) -> Option<String> {
-    let all = span(job.time_limit_ms?);
+    let all = duration_text(job.time_limit_ms?);
     let used = match job.ran_ms {
         0 => String::new(),
         ran => format!(", {} of them in earlier attempts", span(ran)),

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
+use wharf_api::file::duration_text;
 use wharf_api::v1::{ExtendRequest, JobReply, JobView, NodeReply, ScaleRequest};
 
 use super::{job_name, next_line, without_kind};
 use crate::args::{ExtendArgs, Format, JobNameArgs, NodeNameArgs, ScaleArgs};
-use crate::numbers::{UNKNOWN, counted, span, tenths};
+use crate::numbers::{UNKNOWN, counted, tenths};
 use crate::output::{self, Paint, Tone};
 
 /// Takes a job back.
@@ -94,7 +95,7 @@ fn evicted(job: &JobView, paint: Paint) -> String {
 }
 
 fn extended(job: &JobView, paint: Paint) -> String {
-    let limit = job.time_limit_ms.map_or_else(|| UNKNOWN.to_owned(), span);
+    let limit = job.time_limit_ms.map_or_else(|| UNKNOWN.to_owned(), duration_text);
     let name = job_name(job);
     output::lines(&[
         format!("{} may run {limit} in all", paint.tone(Tone::Strong, &name)),

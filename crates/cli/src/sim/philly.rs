@@ -90,15 +90,14 @@ fn read(file: &Path, args: &SimArgs) -> anyhow::Result<Given> {
             return Err(usage("a trace needs a fleet", next).into());
         }
     };
-    let policy = match &args.policy {
-        Some(dir) => trace::policy(Some(dir), &jobs)?,
-        None => {
-            let published = files::published(file)?;
-            let all: usize = nodes.iter().map(|node| node.node.gpus.len()).sum();
-            let own = philly::own_nodes(&published, u32::try_from(all)? / NODE_GPUS);
-            known_tenants(&jobs, &own)?;
-            philly::policy(&own, &contract)
-        }
+    let policy = if let Some(dir) = &args.policy {
+        trace::policy(Some(dir), &jobs)?
+    } else {
+        let published = files::published(file)?;
+        let all: usize = nodes.iter().map(|node| node.node.gpus.len()).sum();
+        let own = philly::own_nodes(&published, u32::try_from(all)? / NODE_GPUS);
+        known_tenants(&jobs, &own)?;
+        philly::policy(&own, &contract)
     };
     let hashes = [given.sha256, fleet_hash, trace::policy_hash(&policy)];
     Ok(Given { jobs, nodes, policy, inputs_sha256: input::combined(&hashes) })
