@@ -195,6 +195,20 @@ pub struct Checkpoint {
     pub every: Millis,
     /// How long it needs to save when asked.
     pub grace: Millis,
+    /// It promises to save when asked: leaving costs it no work that it did before.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_request: bool,
+}
+
+impl Checkpoint {
+    /// What is lost of work that ran for so long when it has to leave.
+    pub fn lost(&self, ran: Millis) -> Millis {
+        if self.on_request {
+            // It goes on until it is gone, and what it does after the ask is done again.
+            return ran.min(self.grace);
+        }
+        Millis(ran.0.checked_rem(self.every.0).unwrap_or(0))
+    }
 }
 
 /// A job as submitted.

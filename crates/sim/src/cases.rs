@@ -286,7 +286,7 @@ impl CaseJob {
             estimate: None,
             service: None,
             // It saves its work all the time, so that stopping it costs nothing.
-            checkpoint: Some(Checkpoint { every: Millis(0), grace: Millis(0) }),
+            checkpoint: Some(Checkpoint { every: Millis(0), grace: Millis(0), on_request: false }),
             retries: 0,
             labels: Vec::new(),
             // Longer than any case takes to settle.

@@ -509,10 +509,12 @@ fn times(keys: &Map<'_>) -> Result<(Option<Millis>, Option<Millis>), Fault> {
 }
 
 fn checkpoint(field: &Field<'_>) -> Result<Checkpoint, Fault> {
-    let keys = field.map(&["every", "grace"])?;
+    let keys = field.map(&["every", "grace", "on_request"])?;
     let example = "checkpoint: {every: 30m, grace: 5m}";
     let every = keys.need("every", example)?.duration(Millis::from_secs(1))?;
-    Ok(Checkpoint { every, grace: keys.need("grace", example)?.duration(Millis(0))? })
+    let grace = keys.need("grace", example)?.duration(Millis(0))?;
+    let on_request = optional(&keys, "on_request", |field| field.truth())?.unwrap_or(false);
+    Ok(Checkpoint { every, grace, on_request })
 }
 
 fn work(keys: &Map<'_>) -> Result<Work, Fault> {

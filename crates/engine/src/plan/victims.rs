@@ -78,6 +78,8 @@ struct List {
     first: usize,
     /// Where the surplus tasks of a job are listed.
     surplus: BTreeMap<JobId, Vec<usize>>,
+    /// Those that stand somewhere in the order of their class, who stands last first.
+    by_service: Vec<usize>,
 }
 
 impl Victims {
@@ -109,6 +111,18 @@ impl Victims {
         let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
         let at = (from.max(list.first)..list.units.len()).find(|&at| !list.taken[at])?;
         Some(UnitRef { tenant, at })
+    }
+
+    /// How many units of a tenant stand somewhere in the order of their class.
+    pub fn ordered_len(&mut self, draft: &Draft<'_>, tenant: TenantId) -> usize {
+        self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant)).by_service.len()
+    }
+
+    /// One of those, who stands last first; `None` where it is taken.
+    pub fn untaken_by_service(&self, tenant: TenantId, number: usize) -> Option<UnitRef> {
+        let list = &self.lists[&tenant];
+        let at = *list.by_service.get(number)?;
+        (!list.taken[at]).then_some(UnitRef { tenant, at })
     }
 
     /// True when it has to leave.
@@ -167,7 +181,9 @@ impl List {
         for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.surplus) {
             surplus.entry(unit.job).or_default().push(at);
         }
-        Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus }
+        let mut by_service: Vec<usize> = (0..units.len()).filter(|&at| units[at].order.is_some()).collect();
+        by_service.sort_by_key(|&at| Reverse(units[at].order.map(|order| order.step)));
+        Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus, by_service }
     }
 }
 
@@ -245,10 +261,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
     let rules = &draft.policy.preemption;
     let since = holding.since().unwrap_or(draft.now);
     let ran = draft.now - since;
-    let lost = match charge.checkpoint {
-        None => ran,
-        Some(checkpoint) => Millis(ran.0.checked_rem(checkpoint.every.0).unwrap_or(0)),
-    };
+    let lost = charge.checkpoint.map_or(ran, |checkpoint| checkpoint.lost(ran));
     let lately = job.past.evicted.iter().filter(|&&(at, _)| draft.now < at + rules.eviction_window);
     let often = u32::try_from(lately.clone().count()).unwrap_or(u32::MAX);
     Unit {
@@ -268,6 +281,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         window_ends: lately.map(|&(at, _)| at + rules.eviction_window).min(),
         checkpoint_at: charge
             .checkpoint
+            .filter(|checkpoint| !checkpoint.on_request)
             .map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
         order: ranked(draft, id, job, holding),
     }
@@ -277,10 +291,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
 fn younger(draft: &Draft<'_>, whole: &Unit, holding: &Holding, charge: &Charge, task: u32) -> Unit {
     let held = holding.task(task).expect("a unit is made of held tasks");
     let ran = held.since.map_or(Millis(0), |since| draft.now - since);
-    let lost = match charge.checkpoint {
-        None => ran,
-        Some(checkpoint) => Millis(ran.0.checked_rem(checkpoint.every.0).unwrap_or(0)),
-    };
+    let lost = charge.checkpoint.map_or(ran, |checkpoint| checkpoint.lost(ran));
     let started_at = if held.bound_at.0 == 0 { holding.at } else { held.bound_at };
     Unit { lost, started_at, ..whole.clone() }
 }

@@ -130,6 +130,7 @@ fn running(instance: &Instance, uid: u128, job: &Running) -> Vec<ObservedTask> {
         checkpoint: job.checkpoint.map(|checkpoint| Checkpoint {
             every: Millis::from_secs(checkpoint.every_s),
             grace: Millis::from_secs(checkpoint.grace_s),
+            on_request: false,
         }),
         ..spec(&job.name, job.class, job.gpus)
     };

@@ -215,6 +215,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
     let checkpoint = rng.random_ratio(2, 3).then(|| Checkpoint {
         every: Millis(*pick(rng, &[0, 60_000, 300_000])),
         grace: Millis(*pick(rng, &[0, 0, 20_000, 20_000, 20_000, 600_000])),
+        on_request: false,
     });
     let whole = matches!(gpus, GpuAsk::Whole(1..));
     let resources = Resources {

@@ -74,6 +74,7 @@ pub(crate) fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
     let checkpoint = rng.random_ratio(2, 3).then(|| Checkpoint {
         every: Millis::from_secs(rng.random_range(1..20) * 60),
         grace: Millis::from_secs([5, 60, 200, 3600][rng.random_range(0..4)]),
+        on_request: false,
     });
     let seconds: u64 = rng.random_range(60..3600);
     let spec = Spec {

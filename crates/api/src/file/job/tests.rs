@@ -75,7 +75,7 @@ fn the_sample_of_the_design_is_read_as_printed() {
     assert!(submission.spec.topology.task_on_island);
     assert_eq!(
         submission.spec.checkpoint,
-        Some(Checkpoint { every: Millis::from_secs(1800), grace: Millis::from_secs(300) })
+        Some(Checkpoint { every: Millis::from_secs(1800), grace: Millis::from_secs(300), on_request: false })
     );
     assert_eq!(submission.spec.payload, "");
 }

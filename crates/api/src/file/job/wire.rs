@@ -52,14 +52,17 @@ impl JobFile {
             ("topology", present([("task", island), ("gang", self.gang_within.clone().map(Json::from))])),
             ("time", present([("limit", self.time_limit.map(span)), ("estimate", self.estimate.map(span))])),
         ];
-        let contract =
-            |contract: Checkpoint| json!({"every": span(contract.every), "grace": span(contract.grace)});
+        let contract = |contract: Checkpoint| {
+            let (every, grace) = (Some(span(contract.every)), Some(span(contract.grace)));
+            let on_request = contract.on_request.then_some(Json::Bool(true));
+            present([("every", every), ("grace", grace), ("on_request", on_request)])
+        };
         let any_of: Vec<Json> = self.any_of.iter().map(other_json).collect();
         let single = [
             Some(gpus_json(self.gpus)),
             self.time_slicing.then_some(("time_slicing", Json::Bool(true))),
             (!any_of.is_empty()).then(|| ("any_of", json!(any_of))),
-            self.checkpoint.map(|saves| ("checkpoint", contract(saves))),
+            self.checkpoint.and_then(|saves| Some(("checkpoint", contract(saves)?))),
             self.trust.clone().map(|trust| ("trust", Json::from(trust))),
             work,
         ];

@@ -22,7 +22,7 @@ impl Search<'_, '_, '_> {
         match right {
             Right::Above(_) => self.next_among(tree.roots(), right),
             Right::Lower => self.next_among(&[self.scope()], right),
-            Right::LongerServed => self.next_of(self.ask.key.tenant, right),
+            Right::LongerServed => self.next_by_service(),
         }
     }
 
@@ -77,6 +77,15 @@ impl Search<'_, '_, '_> {
         None
     }
 
+    /// The next unit of the own tenant that gives way by the order of its class, who stands last first.
+    fn next_by_service(&mut self) -> Option<UnitRef> {
+        let tenant = self.ask.key.tenant;
+        (0..self.victims.ordered_len(self.draft, tenant)).find_map(|number| {
+            let unit = self.victims.untaken_by_service(tenant, number)?;
+            self.may_take(unit, Right::LongerServed).then_some(unit)
+        })
+    }
+
     /// False when no unit of the tenant's own may be taken by that right, whichever it is. On a full fleet that is most
     /// tenants, each with hundreds of units that then need not be looked at one by one.
     pub(super) fn might_give(&self, tenant: TenantId, right: Right) -> bool {
@@ -85,15 +94,13 @@ impl Search<'_, '_, '_> {
                 let closed = |tenant| self.is_straddled(tenant) || !self.is_above(tenant, line, None);
                 tenant != self.ask.key.tenant && !self.path(tenant).any(closed)
             }
-            // Who was served for longer is the tenant's own, unit by unit.
-            Right::LongerServed => true,
+            Right::LongerServed => tenant == self.ask.key.tenant,
             Right::Lower => {
                 let (state, policy) = (self.draft.state, self.draft.policy);
                 let asker = lines::standing_of(self.ask.key);
+                // What was only promised to somebody is taken by a guarantee alone.
                 let lower = |standing: &Standing| lines::gives_way(policy, standing, &asker);
-                // Whose places are only promised does not stand anywhere.
-                !state.promises.is_empty()
-                    || state.ledger.standing(tenant).any(|(standing, _)| lower(&standing))
+                state.ledger.standing(tenant).any(|(standing, _)| lower(&standing))
             }
         }
     }

@@ -339,7 +339,8 @@ fn checkpoint(words: &mut Words<'_>) -> Result<Checkpoint, String> {
     let every = span(words.need("how often, like 10m")?)?;
     words.expect("grace")?;
     let grace = span(words.need("how long it needs, like 30s")?)?;
-    Ok(Checkpoint { every, grace })
+    let on_request = words.take("on-request");
+    Ok(Checkpoint { every, grace, on_request })
 }
 
 impl Behaviour {
