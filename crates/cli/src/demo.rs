@@ -177,8 +177,11 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
         time_limit: None,
         estimate: None,
         service: None,
-        checkpoint: (habit.class == Class::Batch)
-            .then_some(Checkpoint { every: Millis::from_secs(1800), grace: Millis::from_secs(60), on_request: false }),
+        checkpoint: (habit.class == Class::Batch).then_some(Checkpoint {
+            every: Millis::from_secs(1800),
+            grace: Millis::from_secs(60),
+            on_request: false,
+        }),
         retries: 2,
         labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{duration_ms},"sm_active_milli":{sm_active_milli}}}"#),

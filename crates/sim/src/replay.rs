@@ -224,7 +224,11 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
         time_limit: job.limit,
         estimate: job.estimate,
         service: None,
-        checkpoint: job.contract.map(|Contract { every, grace, on_request, .. }| Checkpoint { every, grace, on_request }),
+        checkpoint: job.contract.map(|Contract { every, grace, on_request, .. }| Checkpoint {
+            every,
+            grace,
+            on_request,
+        }),
         retries: 0,
         labels: Vec::new(),
         payload: payload(job),

@@ -651,7 +651,11 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         time_limit: Some(Millis::from_secs(86_400)),
         service: None,
         estimate: Some(Millis::from_secs(60)),
-        checkpoint: Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(30), on_request: false }),
+        checkpoint: Some(Checkpoint {
+            every: Millis::from_secs(600),
+            grace: Millis::from_secs(30),
+            on_request: false,
+        }),
         retries: 1,
         labels: vec![("experiment".into(), "e42".into())],
         payload: payload.into(),

@@ -102,8 +102,11 @@ fn small(random: &mut ChaCha8Rng, number: u128, all_limited: bool) -> Wanted {
         tasks: 1,
         limit: limited.then(|| Millis::from_secs(limit_min * 60)),
         runs: Millis::from_secs(random.random_range(60..=limit_min * 60)),
-        checkpoint: preemptible
-            .then_some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(60), on_request: false }),
+        checkpoint: preemptible.then_some(Checkpoint {
+            every: Millis::from_secs(600),
+            grace: Millis::from_secs(60),
+            on_request: false,
+        }),
         preemptible,
     }
 }

@@ -47,7 +47,11 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
         time_limit: None,
         estimate: None,
         service,
-        checkpoint: Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(30), on_request: false }),
+        checkpoint: Some(Checkpoint {
+            every: Millis::from_secs(600),
+            grace: Millis::from_secs(30),
+            on_request: false,
+        }),
         retries: 0,
         labels: Vec::new(),
         payload: r#"{"duration_ms":360000000,"checkpoint_ms":1000}"#.into(),

@@ -8,6 +8,7 @@
 
 mod allowed;
 mod in_order;
+mod node;
 mod price;
 
 use alloc::collections::BTreeSet;
@@ -150,6 +151,8 @@ struct Search<'s, 'd, 'k> {
     ask: &'s Ask<'k>,
     asker: Asker,
     rights: Vec<Right>,
+    /// Whether the class of the asker has an order beyond age.
+    ordered: bool,
     /// Meters that the ask is charged in.
     meters: Vec<usize>,
     fit: Fit,
@@ -179,6 +182,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         rights: Vec<Right>,
     ) -> Self {
         let fit = Fit::of(draft, ask);
+        let ordered = draft.policy.orders.beyond_age(ask.key.class).is_some();
         let start = draft.mark();
         Self {
             draft,
@@ -186,6 +190,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             ask,
             asker,
             rights,
+            ordered,
             meters: lines::asked(ask).collect(),
             fit,
             taken: Vec::new(),
@@ -204,19 +209,33 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             return true;
         }
         // Where so many do not do, it is not one small victim that was in the way of a useful one.
-        if self.taken.len() > SEEDS_MAX {
-            self.give_all_back();
+        let few = self.taken.len() <= SEEDS_MAX;
+        self.give_all_back();
+        if !self.somebody_is_above() {
+            // No line could be used up by the wrong ones: everybody who may be taken was, and it did not do.
             return false;
         }
         // Only where no set leaves everybody at or above their line may somebody be carried below it.
         for may_straddle in [false, true] {
             self.may_straddle = may_straddle;
-            if self.take_with_seed() || self.take_any_set() {
+            if self.take_on_one_node() || (few && (self.take_with_seed() || self.take_any_set())) {
                 return true;
             }
         }
         self.give_all_back();
         false
+    }
+
+    /// True when somebody else is above a line that the ask may take from.
+    fn somebody_is_above(&mut self) -> bool {
+        let above: Vec<Right> =
+            self.rights.iter().copied().filter(|right| matches!(right, Right::Above(_))).collect();
+        let mut tenants = self.draft.state.tenants.ids();
+        tenants.any(|tenant| above.iter().any(|&right| self.might_give(tenant, right)))
+    }
+
+    fn might_give_any(&mut self, tenant: TenantId) -> bool {
+        (0..self.rights.len()).any(|at| self.might_give(tenant, self.rights[at]))
     }
 
     /// What was taken in order is enough, but in pieces: others may be moved into it.
@@ -351,7 +370,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let mut seeds = Vec::new();
         let tree = self.draft.tree;
         for tenant in self.by_rank(tree.roots()) {
-            if !self.rights.iter().any(|&right| self.might_give(tenant, right)) {
+            if !self.might_give_any(tenant) {
                 continue;
             }
             let mut from = 0;

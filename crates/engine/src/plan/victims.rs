@@ -9,6 +9,7 @@ use core::cmp::Reverse;
 
 use crate::event::Holding;
 use crate::input::Exit;
+use crate::job::Class;
 use crate::jobs::{Job, Phase};
 use crate::ledger::{Charge, Standing};
 use crate::plan::draft::{Draft, Step};
@@ -66,6 +67,8 @@ pub struct UnitRef {
 #[derive(Default)]
 pub struct Victims {
     lists: BTreeMap<TenantId, List>,
+    /// Jobs of a tenant and class that stand somewhere in its order, without what they hold.
+    in_order: BTreeMap<(TenantId, Class), Vec<Unit>>,
     /// Tenants with something that might leave, there or below.
     any: Option<Vec<bool>>,
 }
@@ -113,6 +116,25 @@ impl Victims {
         Some(UnitRef { tenant, at })
     }
 
+    /// The jobs of a tenant and class that stand somewhere in its order, whole and without what they hold: once listed.
+    pub fn in_order(&self, tenant: TenantId, class: Class) -> &[Unit] {
+        self.in_order.get(&(tenant, class)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Lists them.
+    pub fn list_in_order(&mut self, draft: &Draft<'_>, tenant: TenantId, class: Class) {
+        self.in_order.entry((tenant, class)).or_insert_with(|| {
+            let (jobs, ledger) = (&draft.state.jobs, &draft.state.ledger);
+            let standings = ledger.standing(tenant);
+            let alike = standings.filter(|(standing, _)| standing.preemptible && standing.class == class);
+            let unit = |&(_, id): &(Timestamp, JobId)| {
+                let (job, holding) = (jobs.get(id)?, ledger.holding(id)?);
+                Some(whole_unit(draft, id, job, holding, ledger.charge(id)?))
+            };
+            alike.flat_map(|(_, jobs)| jobs).filter_map(unit).collect()
+        });
+    }
+
     /// How many units of a tenant stand somewhere in the order of their class.
     pub fn ordered_len(&mut self, draft: &Draft<'_>, tenant: TenantId) -> usize {
         self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant)).by_service.len()
@@ -123,6 +145,13 @@ impl Victims {
         let list = &self.lists[&tenant];
         let at = *list.by_service.get(number)?;
         (!list.taken[at]).then_some(UnitRef { tenant, at })
+    }
+
+    /// Every unit of a tenant that is not taken, with what it holds.
+    pub fn untaken(&mut self, draft: &Draft<'_>, tenant: TenantId) -> impl Iterator<Item = (UnitRef, &Unit)> {
+        let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
+        let units = list.units.iter().enumerate().filter(|&(at, _)| !list.taken[at]);
+        units.map(move |(at, unit)| (UnitRef { tenant, at }, unit))
     }
 
     /// True when it has to leave.
@@ -182,7 +211,8 @@ impl List {
             surplus.entry(unit.job).or_default().push(at);
         }
         let mut by_service: Vec<usize> = (0..units.len()).filter(|&at| units[at].order.is_some()).collect();
-        by_service.sort_by_key(|&at| Reverse(units[at].order.map(|order| order.step)));
+        by_service
+            .sort_by_key(|&at| (Reverse(units[at].order.map(|order| order.step)), Reverse(units[at].cost)));
         Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus, by_service }
     }
 }

@@ -142,7 +142,11 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let class = Class::ALL[rng.random_range(0..3)];
     let is_service = class == Class::Inference && rng.random();
     let grace = Millis::from_secs(rng.random_range(1..60));
-    let checkpoint = rng.random::<bool>().then_some(Checkpoint { every: Millis::from_secs(300), grace, on_request: false });
+    let checkpoint = rng.random::<bool>().then_some(Checkpoint {
+        every: Millis::from_secs(300),
+        grace,
+        on_request: false,
+    });
     let others = if rng.random_ratio(1, 6) { rng.random_range(1..=2) } else { 0 };
     let any_of: Vec<Alternative> =
         (0..others).map(|_| Alternative { gpus: ask(rng), devices: DeviceSetId(0) }).collect();

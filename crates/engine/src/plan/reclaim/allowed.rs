@@ -22,7 +22,7 @@ impl Search<'_, '_, '_> {
         match right {
             Right::Above(_) => self.next_among(tree.roots(), right),
             Right::Lower => self.next_among(&[self.scope()], right),
-            Right::LongerServed => self.next_by_service(),
+            Right::LongerServed => self.next_of(self.ask.key.tenant, right),
         }
     }
 
@@ -67,6 +67,12 @@ impl Search<'_, '_, '_> {
         if !self.might_give(tenant, right) {
             return None;
         }
+        if self.ordered && matches!(right, Right::LongerServed | Right::Above(Line::FairShare)) {
+            let behind = self.next_by_service(tenant, right);
+            if behind.is_some() || right == Right::LongerServed {
+                return behind;
+            }
+        }
         let mut from = 0;
         while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
             from = unit.at + 1;
@@ -77,24 +83,30 @@ impl Search<'_, '_, '_> {
         None
     }
 
-    /// The next unit of the own tenant that gives way by the order of its class, who stands last first.
-    fn next_by_service(&mut self) -> Option<UnitRef> {
-        let tenant = self.ask.key.tenant;
+    /// The next unit of a tenant that gives way by the order of its class, who stands last first.
+    fn next_by_service(&mut self, tenant: TenantId, right: Right) -> Option<UnitRef> {
         (0..self.victims.ordered_len(self.draft, tenant)).find_map(|number| {
             let unit = self.victims.untaken_by_service(tenant, number)?;
-            self.may_take(unit, Right::LongerServed).then_some(unit)
+            let may_take = self.goes_by_order(self.victims.get(unit), right) && self.may_take(unit, right);
+            (may_take && !self.would_straddle(unit, right)).then_some(unit)
         })
     }
 
     /// False when no unit of the tenant's own may be taken by that right, whichever it is. On a full fleet that is most
     /// tenants, each with hundreds of units that then need not be looked at one by one.
-    pub(super) fn might_give(&self, tenant: TenantId, right: Right) -> bool {
+    pub(super) fn might_give(&mut self, tenant: TenantId, right: Right) -> bool {
         match right {
             Right::Above(line) => {
                 let closed = |tenant| self.is_straddled(tenant) || !self.is_above(tenant, line, None);
-                tenant != self.ask.key.tenant && !self.path(tenant).any(closed)
+                if tenant == self.ask.key.tenant || self.path(tenant).any(closed) {
+                    return false;
+                }
+                line != Line::FairShare
+                    || !self.ordered
+                    || self.others_beside_order(tenant)
+                    || self.anybody_behind(tenant)
             }
-            Right::LongerServed => tenant == self.ask.key.tenant,
+            Right::LongerServed => tenant == self.ask.key.tenant && self.anybody_behind(tenant),
             Right::Lower => {
                 let (state, policy) = (self.draft.state, self.draft.policy);
                 let asker = lines::standing_of(self.ask.key);
@@ -103,6 +115,12 @@ impl Search<'_, '_, '_> {
                 state.ledger.standing(tenant).any(|(standing, _)| lower(&standing))
             }
         }
+    }
+
+    /// True when a tenant runs work of another class than the asker's, which the order of that class says nothing about.
+    fn others_beside_order(&self, tenant: TenantId) -> bool {
+        let class = self.ask.key.class;
+        self.draft.state.ledger.standing(tenant).any(|(standing, _)| standing.class != class)
     }
 
     /// Tenants from the victim's up to, and without, the first that it shares with the asker.
@@ -189,8 +207,15 @@ impl Search<'_, '_, '_> {
         if unit.promised && right.why() != Why::Guarantee {
             return false;
         }
-        if right == Right::LongerServed {
-            return self.gives_way_in_order(at);
+        let unit = self.victims.get(at);
+        if self.goes_by_order(unit, right) {
+            let own = at.tenant == self.ask.key.tenant;
+            let allowed = match right {
+                Right::LongerServed => own,
+                Right::Above(line) => !own && self.is_borrowed(at, line),
+                Right::Lower => false,
+            };
+            return allowed && self.stands_behind(at);
         }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
         if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
@@ -209,7 +234,7 @@ impl Search<'_, '_, '_> {
                 lower && !comes_back
             }
             Right::Above(line) => self.is_borrowed(at, line),
-            Right::LongerServed => unreachable!("that was answered before"),
+            Right::LongerServed => false,
         };
         allowed && (standing.class != Class::Inference || self.inference_may_go(at.tenant))
     }

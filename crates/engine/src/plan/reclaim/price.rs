@@ -6,6 +6,7 @@ use super::Asker;
 use crate::event::Why;
 use crate::job::Class;
 use crate::plan::draft::Draft;
+use crate::plan::lines::Pass;
 use crate::plan::place::Ask;
 use crate::plan::victims::Unit;
 use crate::units::{Millis, Timestamp};
@@ -23,7 +24,11 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, why: Why) -> Millis {
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
 pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
     let ran = draft.now - unit.started_at;
-    ran >= runtime_min(draft, unit, why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
+    // A guarantee does not wait for somebody to have run for long enough to be moved.
+    let long_enough = why == Why::Move && asker.pass == Pass::WithinGuarantee;
+    (long_enough || ran >= runtime_min(draft, unit, why))
+        && !unit.spent
+        && !unit.evicted_for.contains(&asker.job)
 }
 
 /// When one of these saves its work next: less is lost just after that.

@@ -1,0 +1,106 @@
+//! Room on one node, where taking in order used up what may be taken without emptying any.
+//!
+//! Worked example: `a` within its guarantee asks for 8 GPUs on one node; `b` is 20 above its line, with one job of one
+//! GPU on each of 30 nodes and one job of 8 GPUs. In order the small ones come first: 20 of them are taken, no node is
+//! empty, and `b` has nothing above its line any more. Node by node the job of 8 GPUs is found.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::Search;
+use crate::need::Need;
+use crate::plan::victims::UnitRef;
+use crate::units::NodeId;
+
+/// So many nodes are tried, the cheapest first.
+const NODES_MAX: usize = 8;
+
+/// A node that has room for the ask without some of those who are there.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    /// GPUs that are held by those who stay: they would have to be moved.
+    to_move: usize,
+    cost: u64,
+    node: NodeId,
+    units: Vec<UnitRef>,
+}
+
+impl Search<'_, '_, '_> {
+    /// Takes what may be taken on one node, the cheapest first, and moves the rest elsewhere where that is needed.
+    pub(super) fn take_on_one_node(&mut self) -> bool {
+        let Need::Whole(count @ 1..) = self.ask.way.need else { return false };
+        if self.ask.tasks != 1 {
+            return false;
+        }
+        self.give_all_back();
+        let count = usize::try_from(count).expect("a task asks for at most 16 GPUs");
+        let mut candidates = self.nodes_with(count);
+        candidates.sort_unstable();
+        candidates.into_iter().take(NODES_MAX).any(|candidate| self.take_candidate(&candidate))
+    }
+
+    fn take_candidate(&mut self, candidate: &Candidate) -> bool {
+        self.give_all_back();
+        for &unit in &candidate.units {
+            if !self.take_if_allowed(unit) {
+                return false;
+            }
+        }
+        self.may_move = candidate.to_move > 0 && !self.asker.surplus;
+        let found = self.is_met() && self.spare_and_accept();
+        self.may_move &= found;
+        found
+    }
+
+    /// Nodes on which the ask would have room.
+    fn nodes_with(&mut self, count: usize) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        for (node, mut units) in self.takeable_by_node() {
+            let Some(room) = self.draft.room(node) else { continue };
+            let (usable, free) = (room.gpus.iter().filter(|gpu| gpu.usable).count(), room.whole_free());
+            let allowed = room.open
+                && room.pool == self.ask.pool()
+                && self.draft.state.fleet.set_has_node(self.ask.key.shape.nodes, node);
+            if !allowed || usable < count {
+                continue;
+            }
+            units.sort_unstable();
+            let (mut freed, mut cost, mut chosen) = (free, 0u64, Vec::new());
+            for (unit_cost, unit, gpus) in units {
+                if freed >= count {
+                    break;
+                }
+                freed += gpus;
+                cost = cost.saturating_add(unit_cost);
+                chosen.push(unit);
+            }
+            let to_move = count.saturating_sub(freed);
+            candidates.push(Candidate { to_move, cost, node, units: chosen });
+        }
+        candidates
+    }
+
+    /// What might be taken on each node: what it costs, and how many GPUs of the node it holds.
+    fn takeable_by_node(&mut self) -> BTreeMap<NodeId, Vec<(u64, UnitRef, usize)>> {
+        let mut by_node: BTreeMap<NodeId, Vec<(u64, UnitRef, usize)>> = BTreeMap::new();
+        let tenants: Vec<_> = self.draft.state.tenants.ids().collect();
+        for tenant in tenants {
+            if !self.might_give_any(tenant) {
+                continue;
+            }
+            let units: Vec<UnitRef> = self.victims.untaken(self.draft, tenant).map(|(at, _)| at).collect();
+            for at in units {
+                let by_right = (0..self.rights.len()).any(|right| self.may_take(at, self.rights[right]));
+                if !by_right || (!self.may_straddle && self.right_to(at).is_none()) {
+                    continue;
+                }
+                let unit = self.victims.get(at);
+                for step in &unit.steps {
+                    let held = (unit.cost, at, step.place.gpus.indexes().count());
+                    by_node.entry(step.place.node).or_default().push(held);
+                }
+            }
+        }
+        by_node
+    }
+}
