@@ -25,7 +25,7 @@ use crate::tree::Tree;
 use crate::units::{GpuUnits, JobId, Millis, PoolId, Timestamp};
 
 /// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
-const CLEARLY: u32 = 3;
+const CLEARLY: u32 = 2;
 /// The landing room is at most one in so many GPUs of a pool: on a small fleet it must not keep work out for good.
 const LANDING_PART: u64 = 10;
 /// The most GPUs of one node that are looked for.
@@ -68,6 +68,8 @@ pub struct Claim {
 pub struct Ranked {
     /// Where it stands.
     pub step: u32,
+    /// Its level of service, whatever it goes by.
+    pub level: usize,
     /// When it stands elsewhere at the earliest, if it goes on.
     pub next_step_at: Option<Timestamp>,
     /// What it was served so far, in milliseconds of one GPU.
@@ -170,6 +172,7 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
     });
     Some(Ranked {
         step: step(state, rules, &job.spec, served),
+        level: level(rules, served),
         next_step_at: in_ms.map(|left| now + Millis(left)),
         served,
         min_run: rules.min_run.max(every),
@@ -178,9 +181,14 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
     })
 }
 
+/// The level of so much service.
+fn level(rules: &OrderRules, served: u64) -> usize {
+    rules.levels.iter().take_while(|bound| bound.0 <= served).count()
+}
+
 /// The level of so much service, or the step of the work that is expected after it.
 fn step(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> u32 {
-    let level = rules.levels.iter().take_while(|bound| bound.0 <= served).count();
+    let level = level(rules, served);
     match expected(state, rules, spec, served) {
         Some(gpu_ms) => half_octaves(gpu_ms),
         // Nothing is known of jobs like it: where others go by expected work, it counts as what its level begins with.

@@ -218,7 +218,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         // Only where no set leaves everybody at or above their line may somebody be carried below it.
         for may_straddle in [false, true] {
             self.may_straddle = may_straddle;
-            if self.take_on_one_node() || (few && (self.take_with_seed() || self.take_any_set())) {
+            if self.take_node_by_node() || (few && (self.take_with_seed() || self.take_any_set())) {
                 return true;
             }
         }

@@ -54,6 +54,14 @@ pub struct Unit {
     pub order: Option<Ranked>,
 }
 
+impl Unit {
+    /// The GPUs it holds, in 1/3000.
+    pub fn parts(&self) -> u64 {
+        let held = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
+        self.steps.iter().map(held).sum()
+    }
+}
+
 /// A unit by its place in the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnitRef {
@@ -211,8 +219,11 @@ impl List {
             surplus.entry(unit.job).or_default().push(at);
         }
         let mut by_service: Vec<usize> = (0..units.len()).filter(|&at| units[at].order.is_some()).collect();
-        by_service
-            .sort_by_key(|&at| (Reverse(units[at].order.map(|order| order.step)), Reverse(units[at].cost)));
+        // One wide job that waits makes room for many narrow ones.
+        by_service.sort_by_cached_key(|&at| {
+            let unit = &units[at];
+            (Reverse((unit.order.map(|order| order.level), unit.parts())), unit.cost)
+        });
         Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus, by_service }
     }
 }
@@ -328,9 +339,8 @@ fn younger(draft: &Draft<'_>, whole: &Unit, holding: &Holding, charge: &Charge, 
 
 fn priced(draft: &Draft<'_>, whole: &Unit, job: &Job, steps: Vec<Step>, surplus: bool) -> Unit {
     let amount = draft.tree.charge_of(job.spec.shape.resources, steps.iter().map(|step| &step.place));
-    let units = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
-    let parts: u64 = steps.iter().map(units).sum();
+    let unit = Unit { steps, surplus, amount, ..whole.clone() };
     let millis = whole.lost.0.saturating_add(draft.policy.preemption.restart.0);
-    let cost = u64::try_from(u128::from(millis) * u128::from(parts) / 3000).unwrap_or(u64::MAX);
-    Unit { steps, surplus, amount, cost, ..whole.clone() }
+    let cost = u64::try_from(u128::from(millis) * u128::from(unit.parts()) / 3000).unwrap_or(u64::MAX);
+    Unit { cost, ..unit }
 }

@@ -1,4 +1,4 @@
-//! Room on one node, where taking in order used up what may be taken without emptying any.
+//! Room on as few nodes as will do, where taking in order used up what may be taken without emptying any.
 //!
 //! Worked example: `a` within its guarantee asks for 8 GPUs on one node; `b` is 20 above its line, with one job of one
 //! GPU on each of 30 nodes and one job of 8 GPUs. In order the small ones come first: 20 of them are taken, no node is
@@ -12,8 +12,8 @@ use crate::need::Need;
 use crate::plan::victims::UnitRef;
 use crate::units::NodeId;
 
-/// So many nodes are tried, the cheapest first.
-const NODES_MAX: usize = 8;
+/// So many nodes are tried as the first, the cheapest first.
+const FIRST_MAX: usize = 8;
 
 /// A node that has room for the ask without some of those who are there.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,30 +26,41 @@ struct Candidate {
 }
 
 impl Search<'_, '_, '_> {
-    /// Takes what may be taken on one node, the cheapest first, and moves the rest elsewhere where that is needed.
-    pub(super) fn take_on_one_node(&mut self) -> bool {
+    /// Takes what may be taken on as few nodes as it needs, the cheapest first, and moves the rest elsewhere where that
+    /// is needed.
+    pub(super) fn take_node_by_node(&mut self) -> bool {
         let Need::Whole(count @ 1..) = self.ask.way.need else { return false };
-        if self.ask.tasks != 1 {
-            return false;
-        }
         self.give_all_back();
         let count = usize::try_from(count).expect("a task asks for at most 16 GPUs");
         let mut candidates = self.nodes_with(count);
         candidates.sort_unstable();
-        candidates.into_iter().take(NODES_MAX).any(|candidate| self.take_candidate(&candidate))
+        (0..candidates.len().min(FIRST_MAX)).any(|first| self.take_from(&candidates[first..]))
     }
 
-    fn take_candidate(&mut self, candidate: &Candidate) -> bool {
+    /// Takes one node after the other until the ask is met.
+    fn take_from(&mut self, candidates: &[Candidate]) -> bool {
         self.give_all_back();
-        for &unit in &candidate.units {
-            if !self.take_if_allowed(unit) {
-                return false;
+        let tasks = usize::try_from(self.ask.tasks).unwrap_or(usize::MAX);
+        let (mut nodes, mut moving) = (0, false);
+        for candidate in candidates {
+            if !candidate.units.iter().all(|&unit| self.take_if_allowed(unit)) {
+                continue;
+            }
+            nodes += 1;
+            moving |= candidate.to_move > 0;
+            // Whether the rest can be moved is worth a look once there are as many nodes as tasks.
+            self.may_move = moving && nodes >= tasks && !self.asker.surplus;
+            if self.is_met() {
+                let found = self.spare_and_accept();
+                self.may_move &= found;
+                return found;
+            }
+            if nodes >= tasks {
+                break;
             }
         }
-        self.may_move = candidate.to_move > 0 && !self.asker.surplus;
-        let found = self.is_met() && self.spare_and_accept();
-        self.may_move &= found;
-        found
+        self.may_move = false;
+        false
     }
 
     /// Nodes on which the ask would have room.
