@@ -18,7 +18,7 @@ use crate::jobs::Job;
 use crate::policy::OrderRules;
 use crate::units::{GpuUnits, JobId, TenantId, Timestamp};
 
-pub use finished::{Finished, Size, next_age};
+pub use finished::{Finished, Size, next_age, told_age};
 
 /// The most groups of jobs alike that are told apart: a label with a new value for every job would fill the memory.
 const GROUPS_MAX: usize = 1024;

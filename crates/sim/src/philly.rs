@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use wharf_controller::world::NodeReport;
 use wharf_engine::input::{ObservedGpu, ObservedNode};
 use wharf_engine::job::{Class, GpuAsk};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant};
+use wharf_engine::policy::{Amount, GpuQuota, Order, OrderRules, Orders, Policy, Preemption, Quota, Tenant};
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources};
 
 use crate::replay::{Contract, TraceJob};
@@ -36,11 +36,13 @@ pub struct Row {
     pub duration: Millis,
 }
 
-/// What a job's owner says of how long it runs.
+/// What is known of how long a job runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Estimates {
     /// Nothing.
     None,
+    /// What finished jobs of the same tenant and size tell.
+    Learned,
     /// The truth.
     Oracle,
     /// The truth times `exp(sigma x)` with `x` from a normal distribution.
@@ -92,7 +94,7 @@ fn moved(submit: Millis, draw: &mut ChaCha8Rng) -> Millis {
 
 fn estimate(truth: Millis, estimates: Estimates, draw: &mut ChaCha8Rng) -> Option<Millis> {
     match estimates {
-        Estimates::None => None,
+        Estimates::None | Estimates::Learned => None,
         Estimates::Oracle => Some(truth),
         Estimates::Noisy(sigma) => {
             // Box and Muller: two even draws make one from a normal distribution.
@@ -156,19 +158,29 @@ pub fn fleet(nodes: u32) -> Vec<NodeReport> {
     (0..nodes).map(node).collect()
 }
 
-/// Guarantees in whole nodes, and an even claim on what is left; a restart costs what it costs the jobs.
-pub fn policy(own: &[(String, u32)], contract: &Contract) -> Policy {
+/// Guarantees in whole nodes, and a claim on what is left in the same proportion; a restart costs what it costs the jobs.
+/// Where nothing is known of how long jobs run, who was served least is first; else who has least left.
+pub fn policy(own: &[(String, u32)], settings: &Settings) -> Policy {
+    let Settings { estimates, contract, .. } = settings;
     let tenant = |(vc, nodes): &(String, u32)| {
         let guaranteed = Amount::Of(GpuUnits::whole(nodes * NODE_GPUS).parts());
         Tenant {
             gpus: GpuQuota::Any(Quota { guaranteed, limit: Amount::Unlimited }),
+            weight: *nodes,
             ..Tenant::without_lines(vc)
         }
     };
+    let order = match estimates {
+        Estimates::None => Order::Attained,
+        Estimates::Learned | Estimates::Oracle | Estimates::Noisy(_) => Order::Learned,
+    };
+    let mut orders = Orders::default();
+    orders.0[Class::Batch.index()] = OrderRules { order, ..OrderRules::default() };
     Policy {
-        digest: format!("philly {own:?} {contract:?}"),
+        digest: format!("philly {own:?} {order:?} {contract:?}"),
         tenants: own.iter().map(tenant).collect(),
         preemption: Preemption { restart: contract.restart, ..Preemption::default() },
+        orders,
         ..Policy::default()
     }
 }

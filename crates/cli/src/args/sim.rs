@@ -86,7 +86,7 @@ pub(crate) struct PhillyArgs {
     /// Who decides [default: wharf]
     #[arg(long, value_enum, value_name = "ORDER")]
     pub(crate) order: Option<TraceOrder>,
-    /// What owners say of how long their jobs run: none, oracle or noisy:SIGMA [default: none]
+    /// What is known of how long jobs run: none, learned, oracle or noisy:SIGMA [default: none]
     #[arg(long, value_name = "WORD", value_parser = estimates)]
     pub(crate) estimates: Option<Estimates>,
     /// How jobs save their work [default: every=30m,grace=60s,restart=60s,on-request]
@@ -136,9 +136,10 @@ fn gpus(word: &str) -> Result<u32, String> {
 }
 
 fn estimates(word: &str) -> Result<Estimates, String> {
-    let wrong = || "none, oracle or noisy:SIGMA with SIGMA from 0 to 10, as in noisy:1.5".to_owned();
+    let wrong = || "none, learned, oracle or noisy:SIGMA with SIGMA from 0 to 10, as in noisy:1.5".to_owned();
     match word.split_once(':') {
         None if word == "none" => Ok(Estimates::None),
+        None if word == "learned" => Ok(Estimates::Learned),
         None if word == "oracle" => Ok(Estimates::Oracle),
         Some(("noisy", sigma)) => {
             let sigma = sigma.parse().ok().filter(|sigma| (0.0..=10.0).contains(sigma));
@@ -216,8 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_one_of_three() {
+    fn estimates_are_one_of_four() {
         assert_eq!(estimates("none"), Ok(Estimates::None));
+        assert_eq!(estimates("learned"), Ok(Estimates::Learned));
         assert_eq!(estimates("oracle"), Ok(Estimates::Oracle));
         assert_eq!(estimates("noisy:0.5"), Ok(Estimates::Noisy(0.5)));
         for word in ["", "noisy", "noisy:", "noisy:x", "noisy:-1", "noisy:nan", "truth", "oracle:1"] {

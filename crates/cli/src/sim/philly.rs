@@ -78,7 +78,8 @@ fn read(file: &Path, args: &SimArgs) -> anyhow::Result<Given> {
         .map_err(|error| trace::wrong_trace(&error))?;
     let contract = checkpoint.unwrap_or(CONTRACT);
     let estimates = estimates.unwrap_or(Estimates::None);
-    let jobs = philly::jobs(&rows, &Settings { estimates, contract, jitter, seed: args.seed });
+    let settings = Settings { estimates, contract, jitter, seed: args.seed };
+    let jobs = philly::jobs(&rows, &settings);
     let (nodes, fleet_hash) = match (&args.fleet, gpus) {
         (Some(name), _) => trace::fleet_of(name)?,
         (None, Some(gpus)) => {
@@ -97,7 +98,7 @@ fn read(file: &Path, args: &SimArgs) -> anyhow::Result<Given> {
         let all: usize = nodes.iter().map(|node| node.node.gpus.len()).sum();
         let own = philly::own_nodes(&published, u32::try_from(all)? / NODE_GPUS);
         known_tenants(&jobs, &own)?;
-        philly::policy(&own, &contract)
+        philly::policy(&own, &settings)
     };
     let hashes = [given.sha256, fleet_hash, trace::policy_hash(&policy)];
     Ok(Given { jobs, nodes, policy, inputs_sha256: input::combined(&hashes) })

@@ -106,6 +106,11 @@ fn age_at(step: usize) -> u64 {
     step.checked_sub(1).map_or(0, |doublings| STEP_MS << doublings)
 }
 
+/// The last age that is told apart and not above this one.
+pub fn told_age(age_ms: u64) -> u64 {
+    age_at(age_step(age_ms))
+}
+
 /// The next age that is told apart, if there is one.
 pub fn next_age(age_ms: u64) -> Option<u64> {
     let next = age_step(age_ms) + 1;

@@ -10,7 +10,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::attained::{self, next_age, run_time};
+use crate::attained::{self, next_age, run_time, told_age};
 use crate::event::Holding;
 use crate::job::{Class, Spec};
 use crate::jobs::{Job, Kind, KindKey};
@@ -25,7 +25,7 @@ use crate::tree::Tree;
 use crate::units::{GpuUnits, JobId, Millis, PoolId, Timestamp};
 
 /// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
-const CLEARLY: u32 = 2;
+const CLEARLY: u32 = 3;
 /// The landing room is at most one in so many GPUs of a pool: on a small fleet it must not keep work out for good.
 const LANDING_PART: u64 = 10;
 /// The most GPUs of one node that are looked for.
@@ -205,15 +205,28 @@ fn expected(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> Opti
         return None;
     }
     let ran = run_time(served, attained::minimum(spec))?;
-    let left = state.attained.left(spec, rules, ran)?;
+    let left = spec.estimate.map(|estimate| left_of(estimate, ran));
+    let left = left.or_else(|| state.attained.left(spec, rules, ran))?;
     Some(attained::gpu_time(left, attained::minimum(spec)))
+}
+
+/// What is left of what its owner thinks. Who goes on beyond that is taken to be half done.
+fn left_of(estimate: Millis, ran_ms: u64) -> u64 {
+    estimate
+        .0
+        .checked_sub(ran_ms)
+        .filter(|&left| left > 0)
+        .unwrap_or_else(|| told_age(ran_ms).max(estimate.0))
 }
 
 /// With how much service a job stands elsewhere.
 fn next_step(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> Option<u64> {
     let minimum = attained::minimum(spec);
     if expected(state, rules, spec, served).is_some() {
-        return Some(attained::gpu_time(next_age(run_time(served, minimum)?)?, minimum));
+        let ran = run_time(served, minimum)?;
+        // Less and less is left until the moment its owner thought of: only then it stands further back.
+        let estimate = spec.estimate.map(|estimate| estimate.0).filter(|&estimate| estimate > ran);
+        return Some(attained::gpu_time(estimate.or_else(|| next_age(ran))?, minimum));
     }
     rules.levels.iter().map(|bound| bound.0).find(|&bound| bound > served)
 }

@@ -218,7 +218,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         // Only where no set leaves everybody at or above their line may somebody be carried below it.
         for may_straddle in [false, true] {
             self.may_straddle = may_straddle;
-            if self.take_node_by_node() || (few && (self.take_with_seed() || self.take_any_set())) {
+            self.give_all_back();
+            // On a small fleet every set is looked at; on a large one too few would be.
+            let small = self.seeds().len() <= EXHAUSTIVE_MAX;
+            if (!small && self.take_node_by_node()) || (few && (self.take_with_seed() || self.take_any_set()))
+            {
                 return true;
             }
         }

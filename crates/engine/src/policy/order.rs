@@ -67,7 +67,7 @@ impl Default for OrderRules {
             patience: Millis::from_secs(30),
             min_run: Millis::from_secs(3600),
             gang_over: 8,
-            landing_room: 16,
+            landing_room: 8,
             promote_after: None,
             label: None,
         }
