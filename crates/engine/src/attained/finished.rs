@@ -120,17 +120,16 @@ pub fn next_age(age_ms: u64) -> Option<u64> {
 /// The least running for one end, over all the moments at which one could give up.
 fn left_at(sorted: &[u64], age: u64) -> u64 {
     let longer = &sorted[sorted.partition_point(|&duration| duration <= age)..];
-    let (mut ran, mut least) = (0u128, None);
-    for (at, &duration) in longer.iter().enumerate() {
-        let more = u128::from(duration - age);
-        ran += more;
-        let ends = u128::try_from(at + 1).unwrap_or(u128::MAX);
-        let going_on = u128::try_from(longer.len() - at - 1).unwrap_or_default();
-        let for_one = (ran + going_on * more).div_ceil(ends);
-        least = Some(least.map_or(for_one, |least: u128| least.min(for_one)));
+    let (mut ran, mut least, mut going_on) = (0u64, None, u64::try_from(longer.len()).unwrap_or(u64::MAX));
+    for (ends, &duration) in (1u64..).zip(longer) {
+        let more = duration - age;
+        ran = ran.saturating_add(more);
+        going_on -= 1;
+        let for_one = ran.saturating_add(going_on.saturating_mul(more)).div_ceil(ends);
+        least = Some(least.map_or(for_one, |least: u64| least.min(for_one)));
     }
     // Older than all that is known: it is taken to be half done, as everything of which only the age is known.
-    least.map_or(age, |least| u64::try_from(least).unwrap_or(u64::MAX))
+    least.unwrap_or(age)
 }
 
 #[cfg(test)]
