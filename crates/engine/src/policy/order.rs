@@ -65,7 +65,7 @@ impl Default for OrderRules {
             order: Order::Age,
             levels: Vec::from([Millis::from_secs(36_000), Millis::from_secs(360_000)]),
             patience: Millis::from_secs(30),
-            min_run: Millis::from_secs(3600),
+            min_run: Millis::from_secs(1800),
             gang_over: 8,
             landing_room: 8,
             promote_after: None,
