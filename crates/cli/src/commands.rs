@@ -69,7 +69,8 @@ fn places(placements: &[PlacementView]) -> Option<String> {
 
 /// Where one task is: `n1 (GPUs 0-7)`, `n1 (0.25 of GPU 3)`, `n1 (2g.20gb of GPU 3)`.
 fn place(place: &PlacementView) -> String {
-    let PlacementView { task: _, node, gpus, share, enforced: _, slice, memory_mib: _, tax: _ } = place;
+    let PlacementView { task: _, group: _, node, gpus, share, enforced: _, slice, memory_mib: _, tax: _ } =
+        place;
     let list = indexes(gpus);
     match gpus.len() {
         0 => node.clone(),
@@ -85,7 +86,7 @@ fn place(place: &PlacementView) -> String {
 /// Where one task is and how it is kept apart there: `n3 GPU 2, MIG 2g.20gb at slot 4, 19.5 GiB, expected tax 0.9 %`,
 /// `n3 GPU 1, MPS 0.25 with at most 19.0 GiB, tax up to 30 %`.
 fn place_in_full(told: &PlacementView) -> String {
-    let PlacementView { task: _, node, gpus, share, enforced, slice, memory_mib, tax } = told;
+    let PlacementView { task: _, group: _, node, gpus, share, enforced, slice, memory_mib, tax } = told;
     let list = indexes(gpus);
     let memory = memory_mib.map(|_| mib(*memory_mib).replace("GiB", " GiB"));
     let tax = percent_tenths(*tax);
@@ -106,8 +107,13 @@ fn place_in_full(told: &PlacementView) -> String {
 /// One line per task, as far as they fit on a screen.
 fn place_lines(placements: &[PlacementView]) -> Vec<String> {
     let shown = placements.iter().take(PLACEMENTS_SHOWN_MAX);
-    let mut lines: Vec<String> =
-        shown.map(|one| format!("task {:<4} {}", one.task, place_in_full(one))).collect();
+    let names = placements.iter().filter_map(|one| Some(one.group.as_ref()?.chars().count() + 2));
+    let width = names.max().unwrap_or_default();
+    let line = |one: &PlacementView| {
+        let group = one.group.as_deref().unwrap_or_default();
+        format!("task {:<4} {group:<width$}{}", one.task, place_in_full(one))
+    };
+    let mut lines: Vec<String> = shown.map(line).collect();
     let hidden = placements.len().saturating_sub(PLACEMENTS_SHOWN_MAX);
     if hidden > 0 {
         lines.push(format!("and {hidden} more; -o json has all"));

@@ -43,7 +43,7 @@ pub(crate) fn start(desk: Desk, seed: u64) {
                     break;
                 }
                 let job = job(&mut rng, &load.tenants);
-                load.wanted_parts += job.spec.units(job.spec.tasks).parts();
+                load.wanted_parts += job.spec.units_wanted().parts();
                 if desk.post(Input::Submit(Box::new(job)), |_| {}).is_err() {
                     break;
                 }
@@ -73,7 +73,7 @@ impl Load {
         let enough_wait = waiting >= WAITING_MIN.max(gpus / 8);
         Self {
             tenants: tenants.map(str::to_owned).collect(),
-            wanted_parts: wanted.map(|(_, job)| job.spec.units(job.spec.tasks).parts()).sum(),
+            wanted_parts: wanted.map(|(_, job)| job.spec.units_wanted().parts()).sum(),
             target_parts: if enough_wait { 0 } else { capacity * LOAD_PERCENT / 100 },
         }
     }
@@ -171,6 +171,7 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
         tasks,
         min: tasks,
         shape: Shape::of(gpus, resources),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -188,5 +189,6 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
     };
     let nodes = NodeSelector::default().source();
     let (devices, any_of_devices) = (String::new(), Vec::new());
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, spec }
+    let groups = Vec::new();
+    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, groups, gang_within: None, spec }
 }

@@ -416,12 +416,18 @@ fn replay(disk: &mut impl Disk, state: &mut State, now: &mut Timestamp) -> Resul
 
 /// The selectors of a submission that the state does not know yet.
 fn missing_sets(state: &State, strings: &Strings, submission: &Submission) -> Vec<SetDefinition> {
-    let nodes = Some(&submission.nodes).filter(|source| state.fleet.node_set(source).is_none());
+    let of_groups = submission.groups.iter();
+    let mut nodes: Vec<&String> =
+        [&submission.nodes].into_iter().chain(of_groups.clone().map(|group| &group.nodes)).collect();
     let mut devices: Vec<&String> =
         [&submission.devices].into_iter().chain(&submission.any_of_devices).collect();
+    devices.extend(of_groups.flat_map(|group| [&group.devices].into_iter().chain(&group.any_of_devices)));
+    nodes.retain(|source| state.fleet.node_set(source).is_none());
     devices.retain(|source| state.fleet.device_set(source).is_none());
-    devices.sort_unstable();
-    devices.dedup();
+    for sources in [&mut nodes, &mut devices] {
+        sources.sort_unstable();
+        sources.dedup();
+    }
     nodes.into_iter().chain(devices).filter_map(|source| strings.compile(source)).collect()
 }
 

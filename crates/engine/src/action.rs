@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use crate::catalogue;
 use crate::event::{HeldTask, Placement, TaskPhase};
 use crate::geometry::Slice;
-use crate::input::{Submission, TaskRef};
+use crate::input::{GroupSelectors, Submission, TaskRef};
+use crate::job::Shape;
 use crate::jobs::Job;
 use crate::policy::Mode;
 use crate::state::State;
@@ -129,6 +130,11 @@ impl State {
         let spec = &job.spec;
         let devices = |set| self.fleet.device_set_source(set).to_string();
         let level = |level: crate::units::LevelId| self.fleet.levels()[usize::from(level.0)].clone();
+        let selectors = |shape: &Shape| GroupSelectors {
+            nodes: self.fleet.node_set_source(shape.nodes).to_string(),
+            devices: devices(shape.devices),
+            any_of_devices: shape.any_of.iter().map(|other| devices(other.devices)).collect(),
+        };
         Submission {
             uid: job.uid,
             tenant: self.tenants.path(spec.tenant).to_string(),
@@ -136,6 +142,7 @@ impl State {
             nodes: self.fleet.node_set_source(spec.shape.nodes).to_string(),
             devices: devices(spec.shape.devices),
             any_of_devices: spec.shape.any_of.iter().map(|other| devices(other.devices)).collect(),
+            groups: spec.groups.iter().map(|group| selectors(&group.shape)).collect(),
             gang_within: spec.topology.gang_within.map(level),
             spec: spec.clone(),
         }

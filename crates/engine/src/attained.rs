@@ -80,7 +80,7 @@ pub struct Attained {
 
 /// The GPUs that the minimum of a job takes, in 1/3000; what service is divided by to tell how long it ran.
 pub fn minimum(spec: &Spec) -> u64 {
-    spec.units(spec.min.max(1)).parts()
+    spec.units_min().parts()
 }
 
 /// The same in GPUs, a part of one counted as one.
@@ -230,6 +230,7 @@ mod tests {
             tasks: 1,
             min: 1,
             shape: Shape::of(GpuAsk::Whole(2), Resources::default()),
+            groups: Vec::new(),
             topology: Topology::default(),
             preemptible: true,
             trust: TrustId(0),

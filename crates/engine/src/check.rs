@@ -3,17 +3,19 @@
 
 mod devices;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Serialize;
 
 use crate::event::{HeldTask, TaskPhase};
+use crate::group::Group;
+use crate::job::{Shape, Spec};
 use crate::jobs::Phase;
 use crate::policy::{Amount, GpuQuota, Policy};
 use crate::state::State;
-use crate::units::{GpuUnits, JobId, NodeId};
+use crate::units::{GpuUnits, JobId, NodeId, Resources};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -228,7 +230,10 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
             done || matches!(task.phase, TaskPhase::Bound | TaskPhase::Running)
         };
         let alive = holding.tasks.iter().filter(counts).count();
-        let short = alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX);
+        let short = match job.spec.groups.as_slice() {
+            [] => alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX),
+            groups => groups_are_split(groups, holding.tasks.iter().filter(counts)),
+        };
         // Who lost a task is below its minimum until it is repaired or lets go.
         if job.phase == Phase::Active && short && holding.repair_by.is_none() {
             findings.push(Finding::GangSplit { job: id.0, alive, min: job.spec.min });
@@ -247,6 +252,44 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
             findings.push(Finding::HeldOnLostNode { job: job.0, task: task.place.task });
         }
     }
+}
+
+/// True when a copy of a group has some of its minimum, or fewer copies than must stand have it. Tasks are numbered through
+/// the groups, round after round.
+fn groups_are_split<'a>(groups: &[Group], alive: impl Iterator<Item = &'a HeldTask>) -> bool {
+    let wanted: u32 = groups.iter().map(|group| group.tasks * group.copies).sum();
+    let slots: BTreeSet<u32> = alive.map(|task| task.place.task % wanted).collect();
+    let mut first = 0;
+    let mut split = false;
+    for group in groups {
+        let mut standing = 0;
+        for _ in 0..group.copies {
+            let here = slots.range(first..first + group.tasks).count();
+            let min = usize::try_from(group.min).unwrap_or(usize::MAX);
+            standing += u32::from(here >= min);
+            split |= here > 0 && here < min;
+            first += group.tasks;
+        }
+        split |= standing < group.min_copies;
+    }
+    split
+}
+
+/// What a task takes beside GPUs, found by walking through the groups.
+fn resources_of(spec: &Spec, task: u32) -> Resources {
+    shape_of(spec, task).resources
+}
+
+fn shape_of(spec: &Spec, task: u32) -> &Shape {
+    let wanted: u32 = spec.groups.iter().map(|group| group.tasks * group.copies).sum();
+    let mut left = if wanted == 0 { 0 } else { task % wanted };
+    for group in &spec.groups {
+        if left < group.tasks * group.copies {
+            return &group.shape;
+        }
+        left -= group.tasks * group.copies;
+    }
+    &spec.shape
 }
 
 /// A gang that asked for closeness has it.
@@ -289,8 +332,9 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
                 state.ledger.holding(job).is_some_and(|held| held.policy == state.tenants.version());
             let units = task.place.units_each.parts() * u64::from(task.place.gpus.count());
             *parts.entry(state.fleet.model(task.place.pool)).or_default() += units;
-            cpu += spec.shape.resources.cpu_milli;
-            memory += spec.shape.resources.memory;
+            let resources = resources_of(spec, task.place.task);
+            cpu += resources.cpu_milli;
+            memory += resources.memory;
         }
         let mut metered =
             alloc::vec![("cpu", cpu, tenant.cpu.limit), ("memory", memory, tenant.memory.limit)];

@@ -16,7 +16,7 @@ use crate::event::{
     RequeueWhy, TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
-use crate::input::{Exit, Input, Rejection, SetDefinition, SetMembers};
+use crate::input::{Input, Rejection, SetDefinition, SetMembers};
 use crate::jobs::Phase;
 use crate::policy::Policy;
 use crate::prices::Prices;
@@ -210,6 +210,15 @@ impl State {
             let deadline = now + self.tenants.policy().recovery_bound();
             return alloc::vec![Event::Ledger(LedgerEvent::Broken { job, deadline, at: now })];
         }
+        let alive: Vec<u32> = holding.alive().collect();
+        let spec = &self.jobs.get(job).expect("a deadline belongs to a live job").spec;
+        if unrepaired && spec.has_groups() && spec.is_met_by(alive.iter().copied()) {
+            // Enough stands without the copies that were not repaired in time: what is left of them lets go.
+            let staying: BTreeSet<u32> = holding.staying().map(|task| task.place.task).collect();
+            let broken = spec.of_broken_copies(&alive).into_iter().filter(|task| staying.contains(task));
+            let broken: Vec<u32> = broken.collect();
+            return if broken.is_empty() { Vec::new() } else { alloc::vec![self.stop(job, broken, now)] };
+        }
         if unrepaired {
             return self.leave_at_once(job, Next::Requeue(RequeueWhy::NodeLost), now);
         }
@@ -225,11 +234,21 @@ impl State {
             return Vec::new();
         }
         let holding = self.ledger.holding(job).expect("what is bound is held");
-        let min = self.jobs.get(job).map_or(0, |job| job.spec.min);
+        let spec = &self.jobs.get(job).expect("what is bound belongs to a live job").spec;
         let (bound, running): (Vec<&HeldTask>, Vec<&HeldTask>) =
             holding.staying().partition(|task| task.phase == TaskPhase::Bound);
-        if running.len() + holding.exits(Exit::Succeeded) >= usize::try_from(min).unwrap_or(usize::MAX) {
-            let tasks = bound.into_iter().map(|task| task.place.task).collect();
+        let mut rest: Vec<u32> = running.iter().map(|task| task.place.task).chain(holding.done()).collect();
+        let mut tasks: Vec<u32> = bound.iter().map(|task| task.place.task).collect();
+        if spec.has_groups() {
+            // A copy whose other tasks do not start is of no use.
+            let broken = spec.of_broken_copies(&rest);
+            rest.retain(|task| !broken.contains(task));
+            tasks.extend(
+                broken.into_iter().filter(|task| running.iter().any(|held| held.place.task == *task)),
+            );
+            tasks.sort_unstable();
+        }
+        if spec.is_met_by(rest.into_iter()) {
             return alloc::vec![self.stop(job, tasks, now)];
         }
         if self.is_service(job) && !running.is_empty() {

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{DemandEvent, Event};
-use crate::job::{GpuAsk, Spec};
+use crate::job::{GpuAsk, Shape, Spec};
 use crate::prices::{Prices, Tables};
 use crate::units::DeviceSetId;
 
@@ -100,11 +100,19 @@ impl Demand {
             return;
         }
         self.arrived += 1;
-        let shape = &spec.shape;
+        for group in &spec.groups {
+            self.count_shape(&group.shape, group.tasks_in_all());
+        }
+        if spec.groups.is_empty() {
+            self.count_shape(&spec.shape, spec.tasks);
+        }
+    }
+
+    fn count_shape(&mut self, shape: &Shape, tasks: u32) {
         let typical =
             Typical { gpus: shape.gpus, cpu_milli: shape.resources.cpu_milli, devices: shape.devices };
-        *self.shapes.entry(typical).or_default() += spec.tasks;
-        self.total += u64::from(spec.tasks);
+        *self.shapes.entry(typical).or_default() += tasks;
+        self.total += u64::from(tasks);
         while self.total > TOTAL_MAX {
             self.halve();
         }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Chosen, HeldTask, Holding, LedgerEvent, Placement, TaskPhase};
 use crate::input::Exit;
-use crate::units::{GpuUnits, Timestamp};
+use crate::units::{GpuUnits, JobId, Timestamp};
 
 /// Whether a task takes its place, in the eyes of who plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,28 @@ impl HeldTask {
                 Presence::Leaves
             }
             TaskPhase::Gone { .. } => Presence::Gone,
+        }
+    }
+}
+
+impl LedgerEvent {
+    /// Whose places it is about; nobody's for work that we do not know.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Started { job, .. }
+            | Self::Running { job, .. }
+            | Self::Grown { job, .. }
+            | Self::Broken { job, .. }
+            | Self::Evicted { job, .. }
+            | Self::Withdrawn { job, .. }
+            | Self::Shed { job, .. }
+            | Self::Asked { job, .. }
+            | Self::Acked { job, .. }
+            | Self::AskFailed { job, .. }
+            | Self::Stopping { job, .. }
+            | Self::Gone { job, .. }
+            | Self::Carried { job, .. } => Some(*job),
+            Self::OrphanSeen { .. } | Self::OrphanGone { .. } => None,
         }
     }
 }
@@ -161,6 +183,17 @@ impl Holding {
     /// Tasks that nobody told to leave.
     pub fn staying(&self) -> impl Iterator<Item = &HeldTask> {
         self.tasks.iter().filter(|task| task.stays())
+    }
+
+    /// Tasks that have finished their work, by number.
+    pub fn done(&self) -> impl Iterator<Item = u32> + '_ {
+        let done = |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit: Exit::Succeeded, .. });
+        self.tasks.iter().filter(done).map(|task| task.place.task)
+    }
+
+    /// Tasks that count towards its minimum, by number: those that stay, and those that have finished.
+    pub fn alive(&self) -> impl Iterator<Item = u32> + '_ {
+        self.staying().map(|task| task.place.task).chain(self.done())
     }
 
     /// How many tasks are over in that way.

@@ -90,10 +90,25 @@ pub struct Submission {
     /// The same of each alternative, in order.
     #[serde(default)]
     pub any_of_devices: Vec<String>,
+    /// The three above of each group, in order, where it has any.
+    #[serde(default, skip_serializing_if = "crate::event::is_default")]
+    pub groups: Vec<GroupSelectors>,
     /// Name of the level that holds the whole gang.
     pub gang_within: Option<String>,
     /// The rest, with ids that `decide` fills in.
     pub spec: Spec,
+}
+
+/// Source texts of the selectors of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSelectors {
+    /// Nodes; empty for every node that is open to all.
+    pub nodes: String,
+    /// Devices; empty for every device.
+    pub devices: String,
+    /// Devices of each alternative, in order.
+    #[serde(default, skip_serializing_if = "crate::event::is_default")]
+    pub any_of_devices: Vec<String>,
 }
 
 /// A selector and what it matches now.
@@ -300,7 +315,12 @@ pub enum Rejection {
         source: String,
     },
     /// It could not run on the whole fleet, healthy and empty.
-    Never(Shortfall),
+    Never {
+        /// What is too little.
+        shortfall: Shortfall,
+        /// Name of the group that is short, where one is.
+        group: Option<String>,
+    },
     /// Too many jobs wait.
     QueueFull {
         /// The most that may wait.
@@ -408,6 +428,61 @@ pub enum SpecFault {
         /// The most.
         max: u32,
     },
+    /// It asks for nothing at all.
+    Empty,
+    /// At most so many groups.
+    Groups {
+        /// How many were given.
+        given: usize,
+        /// The most.
+        max: usize,
+    },
+    /// Replicas of a service are all alike.
+    GroupsOfService,
+    /// A group contradicts itself or another.
+    Group {
+        /// Which, from 0.
+        at: usize,
+        /// How.
+        fault: GroupFault,
+    },
+}
+
+/// What is wrong with a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupFault {
+    /// It has none, or that of a group before it.
+    Name,
+    /// Between 1 and the number of tasks.
+    Min {
+        /// What was given.
+        given: u32,
+        /// Tasks of one copy.
+        tasks: u32,
+    },
+    /// Between 1 and the number of copies.
+    MinCopies {
+        /// What was given.
+        given: u32,
+        /// The number of copies.
+        copies: u32,
+    },
+    /// At most so many on one node, and a share is less than one.
+    Gpus {
+        /// What was given.
+        given: GpuAsk,
+        /// The most.
+        max: u32,
+    },
+    /// At most so many alternatives.
+    Alternatives {
+        /// How many were given.
+        given: usize,
+        /// The most.
+        max: usize,
+    },
+    /// A part of a GPU has no island.
+    Island,
     /// It asks for nothing at all.
     Empty,
 }

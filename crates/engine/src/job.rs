@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::mig::ProfileName;
 use crate::catalogue::{MODELS, Media, Mig, Model, Profile};
 use crate::geometry::units_of;
+use crate::group::Group;
 use crate::units::{DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId};
 
 /// The most tasks one job may have: a gang of 16,384 eight-GPU nodes is beyond any fleet we plan for.
@@ -228,6 +229,10 @@ pub struct Spec {
     pub min: u32,
     /// What each task asks for.
     pub shape: Shape,
+    /// Parts with a minimum and a shape of their own; none for a job whose tasks are all alike. The three fields above
+    /// follow from them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub groups: Vec<Group>,
     /// Required closeness.
     #[serde(default)]
     pub topology: Topology,
@@ -272,8 +277,8 @@ impl Spec {
         self.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
     }
 
-    /// The charge of `tasks` of its tasks.
-    pub fn units(&self, tasks: u32) -> GpuUnits {
+    /// The charge of `tasks` of its tasks, where all are alike.
+    pub(crate) fn units(&self, tasks: u32) -> GpuUnits {
         self.shape.gpus.units().times(tasks)
     }
 }

@@ -7,7 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{Event, JobsEvent, Next, Outcome, Past, RequeueWhy};
-use crate::job::{Class, Shape, Spec, Topology};
+use crate::group::Group;
+use crate::job::{Class, GpuAsk, Shape, Spec, Topology};
 use crate::need::Need;
 use crate::units::{JobId, KindId, Millis, PoolId, TenantId, Timestamp, TrustId, Uid};
 
@@ -82,6 +83,8 @@ pub struct More {
     pub need: Need,
     /// The domain the others share, where the gang asks for one.
     pub domain: Option<u32>,
+    /// Which job, where it has groups: each lacks in its own way, and what it lacks is worked out when it is planned.
+    pub of: Option<JobId>,
 }
 
 /// How far a job's life is.
@@ -110,6 +113,8 @@ pub struct KindKey {
     pub min: u32,
     /// What each task asks for.
     pub shape: Shape,
+    /// Parts with a shape of their own, where it has any.
+    pub groups: Vec<GroupKey>,
     /// Required closeness.
     pub topology: Topology,
     /// Whether it may be evicted.
@@ -124,6 +129,17 @@ pub struct KindKey {
     pub ends_within: Option<Millis>,
 }
 
+/// What the planner looks at in a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// A kind of its tasks alone, of all copies together.
+    pub key: KindKey,
+    /// So many tasks, or a copy has none.
+    pub min: u32,
+    /// Wanted copies.
+    pub copies: u32,
+}
+
 impl KindKey {
     /// The kind of a spec.
     pub fn of(spec: &Spec) -> Self {
@@ -135,6 +151,7 @@ impl KindKey {
             tasks,
             min,
             shape,
+            groups,
             topology,
             preemptible,
             trust,
@@ -146,20 +163,56 @@ impl KindKey {
             labels: _,
             payload: _,
         } = spec;
-        Self {
+        let alike = Self {
             tenant: *tenant,
             class: *class,
             priority: *priority,
             tasks: *tasks,
             min: *min,
             shape: shape.clone(),
+            groups: Vec::new(),
             topology: *topology,
             preemptible: *preemptible,
             trust: *trust,
             service: service.is_some(),
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
             ends_within: time_limit.map(rounded_up),
+        };
+        if groups.is_empty() {
+            return alike;
         }
+        let groups = groups.iter().map(|group| GroupKey::of(group, &alike)).collect();
+        Self { groups, ..alike }
+    }
+}
+
+impl KindKey {
+    /// Kinds of tasks that are alike: of each group, or itself where all are.
+    pub fn alike(&self) -> impl Iterator<Item = &Self> {
+        let own = self.groups.is_empty().then_some(self);
+        own.into_iter().chain(self.groups.iter().map(|group| &group.key))
+    }
+}
+
+impl GroupKey {
+    fn of(group: &Group, job: &KindKey) -> Self {
+        // Who has no GPU has none that could be apart.
+        let task_on_island = job.topology.task_on_island && group.shape.gpus != GpuAsk::Whole(0);
+        let key = KindKey {
+            tasks: group.tasks_in_all(),
+            min: group.min_in_all(),
+            shape: group.shape.clone(),
+            topology: Topology { task_on_island, ..job.topology },
+            ..job.clone()
+        };
+        Self { key, min: group.min, copies: group.copies }
+    }
+
+    /// The slots with which it starts, counted in the group: the first copies with the first tasks of each.
+    pub fn first_slots(&self) -> impl Iterator<Item = u32> {
+        let (min, tasks) = (self.min, self.key.tasks / self.copies.max(1));
+        let copies = self.key.min / min.max(1);
+        (0..copies).flat_map(move |copy| copy * tasks..copy * tasks + min)
     }
 }
 
@@ -453,6 +506,10 @@ impl Jobs {
     }
 
     fn demand_of(&mut self, key: &KindKey, more: bool) {
+        if !key.groups.is_empty() {
+            key.groups.iter().for_each(|group| self.demand_of(&group.key, more));
+            return;
+        }
         let shapes = self.demand.entry(key.tenant).or_default();
         let tasks = shapes.entry(key.shape.clone()).or_default();
         let wanted = u64::from(key.tasks);

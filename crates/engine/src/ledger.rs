@@ -7,15 +7,18 @@
 //! counts in who was promised a place. The planner goes by the second.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::catalogue::Mig;
 use crate::event::{Event, Holding, LedgerEvent, Placement, TaskPhase};
 use crate::fleet::Node;
+use crate::group::Group;
 use crate::holding::Presence;
 use crate::input::TaskRef;
 use crate::job::{Checkpoint, Class};
 use crate::jobs::Job;
+use crate::plan::draft::Step;
 use crate::promises::Promises;
 use crate::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
@@ -32,6 +35,8 @@ pub struct Ledger {
     standing: BTreeMap<Standing, BTreeSet<(Timestamp, JobId)>>,
     wanted: BTreeMap<TenantId, Use>,
     wants: BTreeMap<JobId, Want>,
+    /// What the groups of a job that has any want.
+    wants_of_groups: BTreeMap<JobId, Vec<Want>>,
     unsettled: BTreeSet<JobId>,
     deadlines: BTreeSet<(Timestamp, JobId)>,
     bound: BTreeSet<(Timestamp, JobId)>,
@@ -53,14 +58,16 @@ struct Held {
 }
 
 /// What the ledger needs to know of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// Who pays, and how it stands among the tenant's work.
     pub standing: Standing,
     /// Whose neighbours it may have.
     pub trust: TrustId,
-    /// Per task, beside GPUs.
-    pub resources: Resources,
+    /// Per task, beside GPUs, where all tasks are alike.
+    resources: Resources,
+    /// The same of each group, up to its last slot, where it has groups.
+    by_group: Option<Arc<[(u32, Resources)]>>,
     /// What it promises about saving its work.
     pub checkpoint: Option<Checkpoint>,
     /// When it was submitted.
@@ -103,10 +110,33 @@ impl Charge {
             },
             trust: spec.trust,
             resources: spec.shape.resources,
+            by_group: spec.has_groups().then(|| of_groups(&spec.groups)),
             checkpoint: spec.checkpoint,
             submitted_at: job.submitted_at,
         }
     }
+
+    /// A task of it at a place.
+    pub fn step(&self, place: Placement) -> Step {
+        Step { place, resources: self.resources_of(place.task), trust: self.trust }
+    }
+
+    /// What a task takes beside GPUs.
+    pub fn resources_of(&self, task: u32) -> Resources {
+        let Some(groups) = &self.by_group else { return self.resources };
+        let slots = groups.last().map_or(1, |&(end, _)| end.max(1));
+        let of_task = groups.iter().find(|&&(end, _)| task % slots < end);
+        of_task.map_or(self.resources, |&(_, resources)| resources)
+    }
+}
+
+fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
+    let mut end = 0;
+    let of_group = |group: &Group| {
+        end += group.tasks_in_all();
+        (end, group.shape.resources)
+    };
+    groups.iter().map(of_group).collect()
 }
 
 /// What a job that holds or was promised places would hold if it had all it wants.
@@ -314,11 +344,12 @@ impl Ledger {
         match holder {
             Holder::Task(job, task) => {
                 let held = &self.held[&job];
-                let charge = held.charge;
+                let trust = held.charge.trust;
+                let resources = held.charge.resources_of(task);
                 let task = held.holding.task(task).expect("the node index names a held task");
                 match task.presence() {
-                    Presence::Stays => self.rooms.take(&task.place, charge.resources, charge.trust),
-                    Presence::Leaves => self.rooms.leave(&task.place, charge.resources),
+                    Presence::Stays => self.rooms.take(&task.place, resources, trust),
+                    Presence::Leaves => self.rooms.leave(&task.place, resources),
                     Presence::Gone => unreachable!("the node index names who is there"),
                 }
             }
@@ -326,7 +357,7 @@ impl Ledger {
                 let (promise, charge) = promised.get(job).expect("the node index names a promise");
                 let mut places = promise.tasks.iter().filter(|place| place.task == task);
                 let place = places.next().expect("the node index names a promised task");
-                self.rooms.take(place, charge.resources, charge.trust);
+                self.rooms.take(place, charge.resources_of(task), charge.trust);
             }
             Holder::Orphan(task) => {
                 let orphan = &self.orphans[&task];
@@ -376,8 +407,9 @@ impl Ledger {
     pub(crate) fn promise(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
         for place in tasks {
             self.by_node.entry(place.node).or_default().insert(Holder::Promise(job, place.task));
-            self.rooms.take(place, charge.resources, charge.trust);
-            count_in(&mut self.planned, charge.standing, place, charge.resources, true);
+            let resources = charge.resources_of(place.task);
+            self.rooms.take(place, resources, charge.trust);
+            count_in(&mut self.planned, charge.standing, place, resources, true);
             *self.changed.entry(place.pool).or_default() += 1;
         }
     }
@@ -386,8 +418,9 @@ impl Ledger {
     pub(crate) fn release(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
         for place in tasks {
             self.remove_holder(place.node, Holder::Promise(job, place.task));
-            self.rooms.give_back(place, charge.resources);
-            count_in(&mut self.planned, charge.standing, place, charge.resources, false);
+            let resources = charge.resources_of(place.task);
+            self.rooms.give_back(place, resources);
+            count_in(&mut self.planned, charge.standing, place, resources, false);
             self.note_freed(place.pool);
         }
     }
@@ -400,11 +433,39 @@ impl Ledger {
         };
         for (want, more) in before.map(|want| (want, false)).into_iter().chain(want.map(|want| (want, true)))
         {
-            let total = self.wanted.entry(want.tenant).or_default();
-            total.count(want.pool, want.units, want.resources, more);
-            if *total == Use::default() {
-                self.wanted.remove(&want.tenant);
-            }
+            self.count_want(want, more);
+        }
+    }
+
+    /// What the groups of a job want in all.
+    pub(crate) fn set_wants_of_groups(&mut self, job: JobId, wants: Vec<Want>) {
+        let before = if wants.is_empty() {
+            self.wants_of_groups.remove(&job)
+        } else {
+            self.wants_of_groups.insert(job, wants.clone())
+        };
+        for want in before.into_iter().flatten() {
+            self.count_want(want, false);
+        }
+        for want in wants {
+            self.count_want(want, true);
+        }
+    }
+
+    fn count_want(&mut self, want: Want, more: bool) {
+        let total = self.wanted.entry(want.tenant).or_default();
+        total.count(want.pool, want.units, want.resources, more);
+        if *total == Use::default() {
+            self.wanted.remove(&want.tenant);
+        }
+    }
+
+    /// Until when a job with groups may be repaired.
+    pub(crate) fn set_repair_by(&mut self, job: JobId, deadline: Option<Timestamp>) {
+        let held = self.held.get_mut(&job).expect("who is repaired holds something");
+        if held.holding.repair_by != deadline {
+            held.holding.repair_by = deadline;
+            self.settle(job);
         }
     }
 
@@ -444,7 +505,7 @@ impl Ledger {
     /// Changes a holding and everything that is counted by the tasks an event names.
     fn change(&mut self, job: JobId, tasks: &[u32], event: &LedgerEvent) {
         let held = self.held.get_mut(&job).expect("an event names a job that holds something");
-        let charge = held.charge;
+        let charge = held.charge.clone();
         let look = |holding: &Holding| -> Vec<Option<(Placement, Presence)>> {
             let seen = |&task| holding.task(task).map(|task| (task.place, task.presence()));
             tasks.iter().map(seen).collect()
@@ -462,7 +523,7 @@ impl Ledger {
 
     /// A task is present in another way than before.
     fn shift(&mut self, job: JobId, place: &Placement, charge: &Charge, before: Presence, after: Presence) {
-        let (resources, trust) = (charge.resources, charge.trust);
+        let (resources, trust) = (charge.resources_of(place.task), charge.trust);
         let holder = Holder::Task(job, place.task);
         match (before, after) {
             (Presence::Stays, Presence::Stays)

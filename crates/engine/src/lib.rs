@@ -19,6 +19,7 @@ pub mod demand;
 pub mod event;
 pub mod fleet;
 pub mod geometry;
+pub mod group;
 pub mod holding;
 pub mod input;
 pub mod job;

@@ -8,6 +8,7 @@
 
 pub mod best;
 pub mod draft;
+pub mod groups;
 pub mod lines;
 pub mod memory;
 pub mod moves;

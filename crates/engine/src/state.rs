@@ -12,11 +12,12 @@ use crate::event::{
     DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
+use crate::group::{Group, Lacks};
 use crate::input::Exit;
 use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Want};
-use crate::need::Need;
+use crate::need::{Need, first_way};
 use crate::plan::place::domain_of;
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
@@ -130,6 +131,7 @@ impl State {
                 self.ledger.forget(*job);
                 self.reservations.forget(*job);
                 self.ledger.set_want(*job, None);
+                self.ledger.set_wants_of_groups(*job, Vec::new());
                 self.jobs.set_more(*job, None);
                 self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
@@ -171,6 +173,28 @@ impl State {
     }
 
     fn apply_ledger(&mut self, event: &LedgerEvent) {
+        let grouped = event.job().filter(|job| self.jobs.get(*job).is_some_and(|job| job.spec.has_groups()));
+        let before = grouped.and_then(|job| self.ledger.holding(job)?.repair_by);
+        self.apply_to_ledger(event);
+        if let Some(job) = grouped {
+            self.keep_repairing(job, before);
+        }
+    }
+
+    /// A job with groups waits to be repaired for as long as a copy of it is below its minimum, whatever else of it
+    /// grew or left meanwhile.
+    fn keep_repairing(&mut self, id: JobId, before: Option<Timestamp>) {
+        let Some(holding) = self.ledger.holding(id) else { return };
+        let active = self.jobs.get(id).filter(|job| job.phase == Phase::Active);
+        let broken = active.is_some_and(|job| job.spec.is_broken_with(holding.alive()));
+        let deadline = holding.repair_by.or(before).filter(|_| broken);
+        if deadline != holding.repair_by {
+            self.ledger.set_repair_by(id, deadline);
+            self.refresh(id);
+        }
+    }
+
+    fn apply_to_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
                 self.release(*job);
@@ -292,6 +316,10 @@ impl State {
     fn refresh(&mut self, id: JobId) {
         let job = self.jobs.get(id).expect("what changed belongs to a live job");
         let (want, more) = (self.want(id, job), self.more(id, job));
+        if job.spec.has_groups() {
+            let wants = self.wants_of_groups(id, job);
+            self.ledger.set_wants_of_groups(id, wants);
+        }
         self.ledger.set_want(id, want);
         self.jobs.set_more(id, more);
         self.refresh_limit(id);
@@ -303,7 +331,7 @@ impl State {
     }
 
     fn want(&self, id: JobId, job: &Job) -> Option<Want> {
-        if matches!(job.phase, Phase::Leaving(Next::End(_))) {
+        if matches!(job.phase, Phase::Leaving(Next::End(_))) || job.spec.has_groups() {
             return None;
         }
         let holding = self.ledger.holding(id);
@@ -316,12 +344,38 @@ impl State {
         Some(Want { tenant: job.spec.tenant, pool: place.pool, units: each.times(tasks), resources })
     }
 
+    /// What each group of a job wants where its tasks are, or in the first pool they may use.
+    fn wants_of_groups(&self, id: JobId, job: &Job) -> Vec<Want> {
+        let holding = self.ledger.holding(id);
+        let promised = self.promises.of(id).map(|promise| promise.tasks.as_slice()).unwrap_or_default();
+        let ending = matches!(job.phase, Phase::Leaving(Next::End(_)));
+        if ending || (holding.is_none() && promised.is_empty()) {
+            return Vec::new();
+        }
+        let held = || holding.into_iter().flat_map(|holding| &holding.tasks);
+        let of_group = |(at, group): (usize, &Group)| {
+            let own = |task: u32| job.spec.group_of(task) == Some(at);
+            let place = held().map(|task| &task.place).chain(promised).find(|place| own(place.task));
+            let given = place.map(|place| (place.pool, place.units_each.times(place.gpus.count())));
+            let first = || first_way(&self.fleet, &group.shape).map(|(pool, need)| (pool, need.units()));
+            let (pool, each) = given.or_else(first)?;
+            let done = holding.map_or(0, |holding| holding.done().filter(|&task| own(task)).count());
+            let tasks = group.tasks_in_all().saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
+            let resources = group.shape.resources.times(tasks);
+            Some(Want { tenant: job.spec.tenant, pool, units: each.times(tasks), resources })
+        };
+        job.spec.groups.iter().enumerate().filter_map(of_group).collect()
+    }
+
     fn more(&self, id: JobId, job: &Job) -> Option<More> {
         let holding = self.ledger.holding(id).filter(|_| job.phase == Phase::Active)?;
         let (done, failed) = (holding.exits(Exit::Succeeded), holding.exits(Exit::Failed));
         // What is being promised to a job that runs is on its way; one piece at a time.
         if failed > 0 || self.promises.of(id).is_some() {
             return None;
+        }
+        if job.spec.has_groups() {
+            return self.more_of_groups(id, job, holding);
         }
         let staying = holding.staying().count();
         let alive = u32::try_from(staying + done).unwrap_or(u32::MAX);
@@ -331,7 +385,22 @@ impl State {
         let domain = job.spec.topology.gang_within.and_then(|level| domain_of(self, first.place.node, level));
         let tasks = if repair { job.spec.min - alive } else { 1 };
         let (pool, need) = (first.place.pool, Need::held(&first.place));
-        Some(More { tasks, repair, pool, need, domain })
+        Some(More { tasks, repair, pool, need, domain, of: None })
+    }
+
+    fn more_of_groups(&self, id: JobId, job: &Job, holding: &Holding) -> Option<More> {
+        let (lacks, repair) = match job.spec.lacks(holding.alive()) {
+            Lacks::Repair(lacks) => (lacks, true),
+            // A job of which tasks have finished is repaired, but not grown any more.
+            Lacks::Growth(_) if holding.exits(Exit::Succeeded) > 0 => return None,
+            Lacks::Growth(lacks) => (lacks, false),
+        };
+        let tasks: usize = lacks.iter().map(|lack| lack.slots.len()).sum();
+        let tasks = u32::try_from(tasks).ok().filter(|&tasks| tasks > 0)?;
+        let first = holding.staying().next().or(holding.tasks.first())?;
+        let domain = job.spec.topology.gang_within.and_then(|level| domain_of(self, first.place.node, level));
+        let (pool, need) = (first.place.pool, Need::held(&first.place));
+        Some(More { tasks, repair, pool, need, domain, of: Some(id) })
     }
 
     /// The earliest moment after `now` at which time alone changes a plan or an action.

@@ -178,10 +178,13 @@ fn left(gpu: &GpuRoom) -> GpuUnits {
 fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
     let mut sources: BTreeMap<Asked, Source> = BTreeMap::new();
     let policy = state.tenants.policy();
-    for kind in state.jobs.waiting().values().filter(|kind| kind.key.shape.gpus != GpuAsk::Whole(0)) {
-        let tasks = u64::from(kind.key.tasks) * u64::try_from(kind.jobs.len()).unwrap_or(u64::MAX);
-        for way in ways_of(state, policy, &kind.key).filter(|way| way.pool == pool) {
-            sources.entry(asked_by(&kind.key, way.need)).or_default().pending += tasks;
+    let waiting = state.jobs.waiting().values().flat_map(|kind| {
+        let jobs = u64::try_from(kind.jobs.len()).unwrap_or(u64::MAX);
+        kind.key.alike().map(move |key| (key, u64::from(key.tasks) * jobs))
+    });
+    for (key, tasks) in waiting.filter(|(key, _)| key.shape.gpus != GpuAsk::Whole(0)) {
+        for way in ways_of(state, policy, key).filter(|way| way.pool == pool) {
+            sources.entry(asked_by(key, way.need)).or_default().pending += tasks;
         }
     }
     keep_most(&mut sources);

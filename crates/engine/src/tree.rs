@@ -124,22 +124,31 @@ impl Tree {
         self.meters.iter().map(amount).collect()
     }
 
-    /// What tasks are charged where they are, by meter. Tasks of one job are in one pool.
+    /// What tasks are charged where they are, by meter; what each takes beside GPUs is told by its number.
     pub fn charge_of<'p>(
         &self,
-        resources: Resources,
+        resources: impl Fn(u32) -> Resources,
         tasks: impl Iterator<Item = &'p Placement>,
     ) -> Vec<u64> {
-        let mut total = (GpuUnits::ZERO, Resources::default(), None);
-        for place in tasks {
-            total.0 += place.units_each.times(place.gpus.count());
-            total.1 = total.1 + resources;
-            total.2 = Some(place.pool);
+        let mut tasks = tasks.peekable();
+        let mut charged: Option<Vec<u64>> = None;
+        // Tasks that are alike are in one pool, one after the other.
+        while let Some(pool) = tasks.peek().map(|place| place.pool) {
+            let mut total = (GpuUnits::ZERO, Resources::default());
+            while let Some(place) = tasks.next_if(|place| place.pool == pool) {
+                total.0 += place.units_each.times(place.gpus.count());
+                total.1 = total.1 + resources(place.task);
+            }
+            let part = self.charge(total.0, total.1, pool);
+            charged = Some(match charged {
+                None => part,
+                Some(mut sum) => {
+                    sum.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.saturating_add(part));
+                    sum
+                }
+            });
         }
-        match total {
-            (units, resources, Some(pool)) => self.charge(units, resources, pool),
-            (_, _, None) => alloc::vec![0; self.meters.len()],
-        }
+        charged.unwrap_or_else(|| alloc::vec![0; self.meters.len()])
     }
 
     /// What each tenant's own jobs hold, by meter.

@@ -4,6 +4,8 @@
 //! stage that leaves less than the job's minimum. The same funnel on the declared fleet, healthy and empty,
 //! tells what can never run (rule 16).
 
+mod together;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -16,6 +18,7 @@ use crate::geometry::Layout;
 use crate::jobs::{Job, KindKey, Phase};
 use crate::need::{Need, Refused, Way, ways};
 use crate::plan::draft::Draft;
+use crate::plan::groups::{self, Desk};
 use crate::plan::lines;
 use crate::plan::place::{Ask, domain_of, tasks_beside_gpus, tasks_that_fit, ways_of};
 use crate::plan::rank;
@@ -71,6 +74,9 @@ pub struct Shortfall {
     pub have: Quantity,
     /// Whose limit, at the last stage.
     pub tenant: Option<TenantId>,
+    /// Which group of the job is short, by its place in the list; none where tasks are alike, or all groups together are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
 }
 
 /// An amount as the job counts it.
@@ -91,6 +97,8 @@ pub struct Funnel {
     pub stages: Vec<(Stage, Quantity)>,
     /// Whose limit is the tightest, where one binds.
     pub tenant: Option<TenantId>,
+    /// The group that comes least far, by its place in the list.
+    pub group: Option<usize>,
 }
 
 impl Funnel {
@@ -98,7 +106,7 @@ impl Funnel {
     pub fn shortfall(&self) -> Option<Shortfall> {
         let &(stage, have) = self.stages.iter().find(|(_, have)| *have < self.need)?;
         let tenant = self.tenant.filter(|_| stage == Stage::Quota);
-        Some(Shortfall { stage, need: self.need, have, tenant })
+        Some(Shortfall { stage, need: self.need, have, tenant, group: self.group })
     }
 }
 
@@ -238,6 +246,9 @@ impl State {
 
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.
     pub fn sharing_refused(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Refused> {
+        if !key.groups.is_empty() {
+            return key.groups.iter().find_map(|group| self.sharing_refused(&group.key, domain, policy));
+        }
         let mut refused = None;
         for way in ways(&self.fleet, policy, key.class, domain, &key.shape) {
             match way {
@@ -266,19 +277,19 @@ impl State {
             return None;
         }
         let tree = Tree::resolve(policy, self);
-        let beyond = ways_of(self, policy, key).map(|way| self.fixed_beyond(key, policy, &tree, way));
+        let asks = groups::minimum(Desk::new(self, policy, &tree), key);
+        let beyond = asks.iter().map(|ask| self.fixed_beyond(policy, &tree, ask));
         let beyond: Option<Vec<TenantId>> = beyond.collect();
         beyond?.first().copied()
     }
 
-    fn fixed_beyond(&self, key: &KindKey, policy: &Policy, tree: &Tree, way: Way) -> Option<TenantId> {
-        if !lines::is_fixed(&lines::standing_of(key), policy) {
+    fn fixed_beyond(&self, policy: &Policy, tree: &Tree, ask: &Ask<'_>) -> Option<TenantId> {
+        if !lines::is_fixed(&lines::standing_of(ask.key), policy) {
             return None;
         }
         let none = Amounts::new();
         let mut draft = Draft::on(self, policy, tree, &none, Timestamp(0));
-        let ask = Ask::new(tree, key, way, key.min);
-        lines::fixed_beyond(&mut draft, &ask)
+        lines::fixed_beyond(&mut draft, ask)
     }
 
     fn waiting_reason(&self, id: JobId, job: &Job, funnel: &Funnel, now: Timestamp) -> Reason {
@@ -311,10 +322,14 @@ impl State {
 
     /// What is left of the fleet for a kind, question by question, as things are.
     pub fn funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
+        if !key.groups.is_empty() {
+            return self.funnel_of_groups(key, policy);
+        }
         let tree = Tree::resolve(policy, self);
         let used = tree.subtree_use(&tree.own_planned(self));
         let all: Vec<Way> = ways_of(self, policy, key).collect();
-        let open = all.iter().copied().filter(|&way| self.fixed_beyond(key, policy, &tree, way).is_none());
+        let ask = |way| Ask::new(&tree, key, way, key.min);
+        let open = all.iter().copied().filter(|&way| self.fixed_beyond(policy, &tree, &ask(way)).is_none());
         let open: Vec<Way> = open.collect();
         let usable = if open.is_empty() { &all } else { &open };
         self.best_funnel(key, usable, &tree, &used, Fleet::AsItIs)
@@ -333,6 +348,9 @@ impl State {
     /// What keeps a kind from ever running, even on the declared fleet, if anything does. Most often the first nodes
     /// tell that nothing does.
     pub fn never(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Shortfall> {
+        if !key.groups.is_empty() {
+            return self.never_in_groups(key, domain, policy);
+        }
         let tree = Tree::resolve(policy, self);
         let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
         let mut usable = ways(&self.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok);
@@ -460,6 +478,7 @@ fn funnel(key: &KindKey, need: Need, count: &Count, (allowed, tenant): (u64, Opt
         need: quantity(need, amount_of(need, u64::from(key.min))),
         stages: stages.into_iter().map(|(stage, left)| (stage, quantity(need, left))).collect(),
         tenant,
+        group: None,
     }
 }
 

@@ -51,8 +51,8 @@ pub(crate) fn victim(state: &State, evicted: &Evicted) -> Option<VictimView> {
     let Evicted { job, tasks, receipt } = evicted;
     let Eviction { why, whole, lost, cost, gain, .. } = receipt;
     let job = state.jobs.get(*job)?;
-    let count = u64::try_from(tasks.len()).unwrap_or(u64::MAX);
-    let parts = job.spec.shape.gpus.units().parts().saturating_mul(count);
+    let parts = tasks.iter().map(|&task| job.spec.shape_of(task).gpus.units().parts());
+    let parts = parts.fold(0, u64::saturating_add);
     Some(VictimView {
         job: job.spec.name.clone(),
         tenant: state.tenants.path(job.spec.tenant).to_owned(),

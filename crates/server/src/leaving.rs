@@ -11,12 +11,12 @@ use wharf_engine::units::{JobId, Timestamp};
 use crate::view::placement;
 
 /// What a job was promised; which eviction told whom to leave is for history to say.
-pub(crate) fn promise(state: &State, job: JobId) -> Option<PromiseView> {
-    let promise = state.promises.of(job)?;
-    let leaving = in_the_way(state, job).into_iter().filter_map(|(job, task)| leaving(state, job, task));
+pub(crate) fn promise(state: &State, id: JobId) -> Option<PromiseView> {
+    let (job, promise) = (state.jobs.get(id)?, state.promises.of(id)?);
+    let leaving = in_the_way(state, id).into_iter().filter_map(|(job, task)| leaving(state, job, task));
     Some(PromiseView {
         since_ms: promise.at.0,
-        places: promise.tasks.iter().map(|place| placement(state, place)).collect(),
+        places: promise.tasks.iter().map(|place| placement(state, job, place)).collect(),
         leaving: leaving.collect(),
     })
 }
@@ -56,7 +56,7 @@ fn leaving(state: &State, id: JobId, task: u32) -> Option<LeavingView> {
     Some(LeavingView {
         job: job.spec.name.clone(),
         tenant: state.tenants.path(job.spec.tenant).to_owned(),
-        place: placement(state, &held.place),
+        place: placement(state, job, &held.place),
         step,
         deadline_ms: deadline.map(|deadline| deadline.0),
         eviction: None,

@@ -2,7 +2,7 @@
 
 use wharf_api::file::FileError;
 use wharf_api::v1::{Code, Problem};
-use wharf_engine::input::{Rejection, SpecFault};
+use wharf_engine::input::{GroupFault, Rejection, SpecFault};
 use wharf_engine::job::GpuAsk;
 use wharf_engine::state::State;
 
@@ -48,11 +48,11 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         Rejection::UnknownSelector { source } => {
             Problem::new(Code::BadRequest, format!("the selector {source:?} cannot be read"))
         }
-        Rejection::Never(shortfall) => Problem::new(
+        Rejection::Never { shortfall, group } => Problem::new(
             Code::Never,
             format!(
                 "it can never run, even on the whole fleet, healthy and empty: {}",
-                text::short(state, *shortfall)
+                text::short(state, *shortfall, group.as_deref())
             ),
         )
         .hint("ask for less, or for another model, or have the limit raised"),
@@ -128,6 +128,28 @@ fn life_problem(rejection: &Rejection) -> Problem {
     }
 }
 
+fn group_fault(fault: GroupFault) -> String {
+    match fault {
+        GroupFault::Name => "name: give each group a name of its own".to_owned(),
+        GroupFault::Min { given, tasks } => {
+            format!("min: {given} is not between 1 and its {tasks} tasks")
+        }
+        GroupFault::MinCopies { given, copies } => {
+            format!("min_copies: {given} is not between 1 and its {copies} copies")
+        }
+        GroupFault::Gpus { given: GpuAsk::Whole(count), max } => {
+            format!("gpus: {count} is more than {max}, the most on one node")
+        }
+        GroupFault::Gpus { given: _, max: _ } => {
+            "gpus: a share is more than nothing and less than one GPU; a slice has memory or compute"
+                .to_owned()
+        }
+        GroupFault::Alternatives { given, max } => format!("any_of: {given} is more than {max}"),
+        GroupFault::Island => "gpus: topology.task: island needs whole GPUs, or none at all".to_owned(),
+        GroupFault::Empty => "gpus: the group asks for nothing: give gpus, cpu or memory".to_owned(),
+    }
+}
+
 fn spec_fault(fault: SpecFault) -> String {
     match fault {
         SpecFault::Tasks { given, max } => format!("tasks: {given} is not between 1 and {max}"),
@@ -152,6 +174,11 @@ fn spec_fault(fault: SpecFault) -> String {
             format!("service.replicas: {replicas} is more than the {max} that it may have")
         }
         SpecFault::Empty => "it asks for nothing: give gpus, cpu or memory".to_owned(),
+        SpecFault::Groups { given, max } => format!("groups: {given} is more than {max}"),
+        SpecFault::GroupsOfService => {
+            "groups: the replicas of a service are all alike; leave out one of the two".to_owned()
+        }
+        SpecFault::Group { at, fault } => format!("groups[{at}].{}", group_fault(fault)),
     }
 }
 

@@ -25,10 +25,10 @@ pub(crate) fn of(state: &State, id: JobId, now: Timestamp) -> Option<Reservation
     Some(ReservationView {
         job: job.spec.name.clone(),
         tenant: state.tenants.path(job.spec.tenant).to_owned(),
-        gpus: gpus(job.spec.units(job.spec.min)),
+        gpus: gpus(job.spec.units_min()),
         start_ms: reservation.start.0,
         since_ms: reservation.at.0,
-        places: reservation.tasks.iter().map(|place| placement(state, place)).collect(),
+        places: reservation.tasks.iter().map(|place| placement(state, job, place)).collect(),
         waits_for: holders.filter_map(|job| holder(state, job, now)).collect(),
         missed: missed(state, id),
     })

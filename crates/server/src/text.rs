@@ -16,12 +16,7 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
     match reason {
         Reason::Running => running(state, job, now),
         Reason::Starting => "it has its places and is being started".to_owned(),
-        Reason::Repairing => {
-            let end = until(state, job, reason).map_or_else(String::new, |until| {
-                format!("; unless it is within {} s, it ends and waits whole", seconds(until, now))
-            });
-            format!("it lost tasks, is below its minimum and waits to be repaired{end}")
-        }
+        Reason::Repairing => repairing(state, job, reason, now),
         Reason::Promised => promised(state, job),
         Reason::Fixed { tenant } => format!(
             "it may not be evicted in time, so it may not borrow; the guarantee of {} leaves no room for it",
@@ -41,8 +36,26 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
         Reason::BackingOff { until } => {
             format!("a task of it failed; it is tried again in {} s", seconds(until, now))
         }
-        Reason::Short(shortfall) => short(state, shortfall),
+        Reason::Short(shortfall) => {
+            let groups = state.jobs.get(job).map(|job| &job.spec.groups);
+            let group = shortfall.group.and_then(|at| Some(groups?.get(at)?.name.as_str()));
+            short(state, shortfall, group)
+        }
     }
+}
+
+fn repairing(state: &State, id: JobId, reason: Reason, now: Timestamp) -> String {
+    let (job, holding) = (state.jobs.get(id), state.ledger.holding(id));
+    let stands = job.zip(holding).is_some_and(|(job, holding)| job.spec.is_met_by(holding.alive()));
+    let within = until(state, id, reason).map(|until| seconds(until, now));
+    // Of a job with groups one copy may be short while enough others stand.
+    let (what, else_) = if stands {
+        ("it runs; a copy of one of its groups lost tasks", "that copy lets go and the job goes on")
+    } else {
+        ("it lost tasks, is below its minimum", "it ends and waits whole")
+    };
+    let end = within.map(|secs| format!("; unless it is within {secs} s, {else_}")).unwrap_or_default();
+    format!("{what} and waits to be repaired{end}")
 }
 
 /// When a reason is over at the latest, where time alone ends it.
@@ -121,10 +134,11 @@ pub(crate) fn still_there(state: &State, job: JobId) -> Option<String> {
     (tasks > 0).then(|| format!("{} of {}", counted(tasks, "task"), counted(jobs.len(), "job")))
 }
 
-/// What is missing, and where.
-pub(crate) fn short(state: &State, shortfall: Shortfall) -> String {
-    let Shortfall { stage, need, have, tenant } = shortfall;
-    let (need, have) = (amount(need), amount(have));
+/// What is missing, where, and for which group of the job.
+pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) -> String {
+    let Shortfall { stage, need, have, tenant, group: _ } = shortfall;
+    let of = group.map(|name| format!(" for its group {name}")).unwrap_or_default();
+    let (need, have) = (format!("{}{of}", amount(need)), amount(have));
     match stage {
         Stage::Fleet => format!("it needs {need}; the fleet has {have}"),
         Stage::Healthy => format!("it needs {need}; {have} are healthy"),

@@ -5,12 +5,13 @@ pub(crate) mod gpu;
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{
-    BlockerView, ChosenView, FunnelStage, JobState, JobView, NodeView, OrderView, PlacementView, VerdictView,
-    VerdictWord, gpus, thousandths,
+    BlockerView, ChosenView, FunnelStage, GroupView, JobState, JobView, NodeView, OrderView, PlacementView,
+    VerdictView, VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
 use wharf_engine::event::{Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
+use wharf_engine::group::Group;
 use wharf_engine::job::GpuAsk;
 use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::state::State;
@@ -47,12 +48,13 @@ impl<'a> Verdicts<'a> {
             min: job.spec.min,
             replicas_max: job.spec.service.map(|service| service.max),
             gpus_per_task: gpus(job.spec.shape.gpus.units()),
+            groups: groups(job, holding),
             state: job_state(job, holding),
             verdict,
             submitted_at_ms: job.submitted_at.0,
             first_start_ms: job.past.first_start.map(|at| at.0),
             running_tasks: u32::try_from(running).unwrap_or(u32::MAX),
-            placements: placements(self.state, holding),
+            placements: placements(self.state, job, holding),
             time_limit_ms: job.time_limit().map(|limit| limit.0),
             limit_at_ms: self.state.limit_at(id).map(|at| at.0),
             ran_ms: job.past.ran_ms,
@@ -72,6 +74,29 @@ impl<'a> Verdicts<'a> {
     }
 }
 
+/// The groups of a job, with how far each of them is.
+fn groups(job: &Job, holding: Option<&Holding>) -> Vec<GroupView> {
+    let alive: Vec<u32> = holding.into_iter().flat_map(Holding::alive).collect();
+    let runs = |task: &u32| {
+        let held = holding.and_then(|holding| holding.task(*task));
+        held.is_some_and(|held| held.holds() && held.since.is_some())
+    };
+    let copies = job.spec.copies(alive.iter().copied());
+    let of = |at: usize| alive.iter().filter(move |&&task| job.spec.group_of(task) == Some(at));
+    let view = |(at, group): (usize, &Group)| GroupView {
+        name: group.name.clone(),
+        tasks: group.tasks,
+        min: group.min,
+        copies: group.copies,
+        min_copies: group.min_copies,
+        gpus_per_task: gpus(group.shape.gpus.units()),
+        standing: count(copies.iter().filter(|copy| copy.group == at && copy.stands()).count()),
+        placed_tasks: count(of(at).count()),
+        running_tasks: count(of(at).filter(|task| runs(task)).count()),
+    };
+    job.spec.groups.iter().enumerate().map(view).collect()
+}
+
 pub(crate) fn job_state(job: &Job, holding: Option<&Holding>) -> JobState {
     let starting = || {
         let tasks = holding.into_iter().flat_map(|holding| &holding.tasks);
@@ -86,9 +111,9 @@ pub(crate) fn job_state(job: &Job, holding: Option<&Holding>) -> JobState {
 }
 
 /// Where a job's tasks are.
-pub(crate) fn placements(state: &State, holding: Option<&Holding>) -> Vec<PlacementView> {
+pub(crate) fn placements(state: &State, job: &Job, holding: Option<&Holding>) -> Vec<PlacementView> {
     let tasks = holding.into_iter().flat_map(|holding| &holding.tasks).filter(|task| task.holds());
-    tasks.map(|task| placement(state, &task.place)).collect()
+    tasks.map(|task| placement(state, job, &task.place)).collect()
 }
 
 /// Why the first task of a job is where it is, or will be.
@@ -109,10 +134,12 @@ fn of_millionths(cost: i64) -> f64 {
 }
 
 /// A place as the API shows it.
-pub(crate) fn placement(state: &State, place: &Placement) -> PlacementView {
+pub(crate) fn placement(state: &State, job: &Job, place: &Placement) -> PlacementView {
+    let group = job.spec.group_of(place.task).map(|at| &job.spec.groups[at]);
     let node = state.fleet.node(place.node).map_or("?", |node| node.facts.name.as_str());
     PlacementView {
         task: place.task,
+        group: group.map(|group| group.name.clone()),
         node: node.to_owned(),
         gpus: place.gpus.indexes().map(|gpu| u32::try_from(gpu).unwrap_or_default()).collect(),
         share: gpus(place.units_each),
@@ -149,6 +176,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         text: text::sentence(state, job, verdict.reason, now),
         need: short.map(|(need, _)| need),
         have: short.map(|(_, have)| have),
+        group: group_of(state, job, verdict),
         funnel: stages
             .map(|(stage, have)| FunnelStage { stage: stage.word().to_owned(), gpus: whole(*have) })
             .collect(),
@@ -160,6 +188,12 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         policy_version: verdict.policy,
         basis: verdict.basis,
     }
+}
+
+/// Name of the group that a verdict is about.
+fn group_of(state: &State, job: JobId, verdict: &Verdict) -> Option<String> {
+    let at = verdict.funnel.as_ref()?.group?;
+    Some(state.jobs.get(job)?.spec.groups.get(at)?.name.clone())
 }
 
 /// By what its class is ordered, where that is not its age.
@@ -236,6 +270,6 @@ pub(crate) fn count(length: usize) -> u32 {
 pub(crate) fn wanted_gpus(job: &Job) -> f64 {
     match job.spec.shape.gpus {
         GpuAsk::Whole(0) => 0.0,
-        _ => gpus(job.spec.units(job.spec.tasks)),
+        _ => gpus(job.spec.units_wanted()),
     }
 }

@@ -279,6 +279,7 @@ impl CaseJob {
             tasks,
             min: self.min_tasks,
             shape: Shape::of(self.ask()?, resources),
+            groups: Vec::new(),
             topology: Topology::default(),
             preemptible: self.preemptible,
             trust: TrustId(0),
@@ -298,6 +299,7 @@ impl CaseJob {
             trust: Some("all".to_owned()),
             nodes: String::new(),
             any_of_devices: Vec::new(),
+            groups: Vec::new(),
             devices: String::new(),
             gang_within: None,
             spec,
@@ -470,7 +472,9 @@ impl Run {
         let mut waits = BTreeMap::new();
         for (name, rejection) in refused {
             let (reason, short) = match rejection {
-                Rejection::Never(shortfall) => (format!("Never{:?}", shortfall.stage), Some(*shortfall)),
+                Rejection::Never { shortfall, .. } => {
+                    (format!("Never{:?}", shortfall.stage), Some(*shortfall))
+                }
                 other => (format!("{other:?}"), None),
             };
             waits.insert(name.clone(), wait(reason, short));

@@ -4,6 +4,7 @@
 //! each step everything is worked out again. It reads the first facts of a state (nodes, jobs, holdings, promises) and a
 //! policy, and shares with the engine's planner nothing but the types of a plan. There is no index, no memory and no sum
 //! that is kept, so it is of no use on a fleet of more than a few nodes; a test compares the two on thousands of those.
+//! It does not know jobs with groups, and says so: they are tested by scenarios and by random runs.
 
 mod lines;
 mod moves;
@@ -31,6 +32,8 @@ use world::{Facts, WHOLE, World};
 
 /// What changes now. Refusals are not part of it.
 pub fn plan(state: &State, policy: &Policy, now: Timestamp) -> Plan {
+    let groups = state.jobs.iter().any(|(_, job)| job.spec.has_groups());
+    assert!(!groups, "the obvious planner does not know jobs with groups");
     let facts = Facts::of(state, policy, now);
     // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
     let mut kept_back: Vec<JobId> = Vec::new();

@@ -218,6 +218,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
         tasks: job.tasks,
         min: job.min,
         shape: Shape::of(job.gpus, Resources { pods: 1, ..Resources::default() }),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -236,7 +237,8 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
     let devices = if job.model.is_empty() { String::new() } else { devices.source() };
     let nodes = NodeSelector::default().source();
     let (tenant, any_of_devices) = (job.tenant.clone(), Vec::new());
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, spec }
+    let groups = Vec::new();
+    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, groups, gang_within: None, spec }
 }
 
 /// What the simulated fleet is told of a job, and nobody else.

@@ -66,6 +66,7 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         tasks: 1,
         min: 1,
         shape: Shape { time_slicing: class == Class::Interactive, ..Shape::of(gpus, resources) },
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -84,6 +85,7 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         nodes: String::new(),
         devices: String::new(),
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: None,
         spec,
     }))

@@ -4,6 +4,9 @@
 //! changes, a new pair is added beside them (`WHARF_GOLDEN=1` writes the pair of the present version if it is absent).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "golden/groups.rs"]
+mod groups;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -58,6 +61,7 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-order"),
     (1, "journal-v1-time"),
     (1, "journal-v1-services"),
+    (1, "journal-v1-groups"),
 ];
 
 #[test]
@@ -184,6 +188,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-order"), story_of_an_order);
     write_story(&format!("journal-v{VERSION}-time"), story_of_time);
     write_story(&format!("journal-v{VERSION}-services"), story_of_services);
+    write_story(&format!("journal-v{VERSION}-groups"), groups::story);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -645,6 +650,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         tasks: 2,
         min: 1,
         shape: Shape::of(GpuAsk::Whole(1), resources),
+        groups: Vec::new(),
         topology: Topology { task_on_island: true, gang_within: None },
         preemptible: true,
         trust: TrustId(0),
@@ -672,6 +678,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         nodes: nodes.source(),
         devices: devices.source(),
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: Some("leaf".into()),
         spec,
     }))

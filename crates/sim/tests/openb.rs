@@ -98,6 +98,7 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
             tasks: 1,
             min: 1,
             shape: Shape::of(gpus, resources),
+            groups: Vec::new(),
             topology: Topology::default(),
             preemptible: true,
             trust: TrustId(0),
@@ -118,6 +119,7 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
             nodes,
             devices,
             any_of_devices: Vec::new(),
+            groups: Vec::new(),
             gang_within: None,
             spec,
         })));

@@ -68,6 +68,7 @@ fn submission(wanted: &Wanted) -> Input {
         tasks,
         min: tasks,
         shape: Shape::of(GpuAsk::Whole(gpus), Resources { pods: 1, ..Resources::default() }),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible,
         trust: TrustId(0),
@@ -86,6 +87,7 @@ fn submission(wanted: &Wanted) -> Input {
         nodes: String::new(),
         devices: String::new(),
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: None,
         spec,
     }))

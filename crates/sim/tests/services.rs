@@ -41,6 +41,7 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
         tasks: 1,
         min: 1,
         shape: Shape::of(GpuAsk::Whole(1), resources),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -65,6 +66,7 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
         nodes,
         devices,
         any_of_devices,
+        groups: Vec::new(),
         gang_within,
         spec,
     }

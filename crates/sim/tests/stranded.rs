@@ -219,6 +219,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         tasks: 1,
         min: 1,
         shape: Shape::of(ask(random), resources),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: false,
         trust: TrustId(0),
@@ -233,7 +234,8 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
     let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
     let (uid, tenant) = (Uid(number), "all".to_owned());
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within: None, spec }
+    let groups = Vec::new();
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within: None, spec }
 }
 
 fn live(seed: u64) -> bool {

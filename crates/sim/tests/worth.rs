@@ -195,6 +195,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         tasks: 1,
         min: 1,
         shape: Shape::of(gpus, resources),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: false,
         trust: TrustId(0),
@@ -209,7 +210,8 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
     let (uid, tenant) = (Uid(number), "all".to_owned());
     let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within: None, spec }
+    let groups = Vec::new();
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within: None, spec }
 }
 
 fn give(state: &mut State, input: &Input, now: Timestamp) -> Option<JobId> {

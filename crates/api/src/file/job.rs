@@ -3,6 +3,7 @@
 //! The same text is the body of `POST /v1/jobs`. What the simulated world should do with the job
 //! (`simulate`) travels as an opaque payload, because the planner must not know how long a job really runs.
 
+mod groups;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, Resources, TenantId, Tr
 use super::field::{Field, Map, NAME_MAX, not_yet};
 use super::tree::{Entry, Node, Value};
 use super::{Fault, FileError, document, read, text};
+pub use groups::{GroupFile, TaskFile};
 
 /// Every key, in the order in which a file is best written.
 const KEYS: &[&str] = &[
@@ -31,6 +33,7 @@ const KEYS: &[&str] = &[
     "tasks",
     "min",
     "service",
+    "groups",
     "gpus",
     "slice",
     "gpu_memory",
@@ -79,6 +82,8 @@ pub struct JobFile {
     pub min: u32,
     /// The most replicas of a service, of which `tasks` are wanted at first; `None` for every other job.
     pub service_max: Option<u32>,
+    /// Parts with a shape of their own; where there are any, what follows up to `nics` says nothing.
+    pub groups: Vec<GroupFile>,
     /// GPUs of one task.
     pub gpus: GpuAsk,
     /// Devices it may run on.
@@ -249,11 +254,19 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
     let class = optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch);
+    let groups = groups::groups(&keys)?;
     let Count { tasks, min, max } = tasks(&keys, class)?;
     let gpus = ask(&keys)?.unwrap_or(GpuAsk::Whole(1));
     let devices = devices(&keys, gpus)?;
     let any_of = optional(&keys, "any_of", |field| others(&field))?.unwrap_or_default();
-    let (task_on_island, gang_within) = topology(&keys, gpus, &any_of)?;
+    let mut asks: Vec<GpuAsk> = any_of.iter().map(|other: &Other| other.gpus).chain([gpus]).collect();
+    if !groups.is_empty() {
+        // Who has no GPU has none that could be apart.
+        asks = groups.iter().flat_map(|group| group.asks.all_gpus()).collect();
+        let any = asks.iter().any(|gpus| matches!(gpus, GpuAsk::Whole(1..)));
+        asks.retain(|gpus| !any || *gpus != GpuAsk::Whole(0));
+    }
+    let (task_on_island, gang_within) = topology(&keys, &asks)?;
     let (time_limit, estimate) = times(&keys)?;
     let file = JobFile {
         name: keys.need("name", "name: my-job")?.name(NAME_MAX)?,
@@ -263,6 +276,7 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
         tasks,
         min,
         service_max: max,
+        groups,
         gpus,
         devices,
         any_of,
@@ -472,7 +486,7 @@ fn toleration(field: &Field<'_>) -> Result<Toleration, Fault> {
     Ok(Toleration { key, value: optional(&keys, "value", |field| field.label())? })
 }
 
-fn topology(keys: &Map<'_>, gpus: GpuAsk, any_of: &[Other]) -> Result<(bool, Option<String>), Fault> {
+fn topology(keys: &Map<'_>, asks: &[GpuAsk]) -> Result<(bool, Option<String>), Fault> {
     let Some(field) = keys.get("topology")? else {
         return Ok((false, None));
     };
@@ -482,8 +496,7 @@ fn topology(keys: &Map<'_>, gpus: GpuAsk, any_of: &[Other]) -> Result<(bool, Opt
     if let Some(task) = inner.get("task")? {
         task.word(&["island"])?;
         on_island = true;
-        let mut asks = any_of.iter().map(|other| other.gpus).chain([gpus]);
-        if !asks.all(|gpus| matches!(gpus, GpuAsk::Whole(1..))) {
+        if !asks.iter().all(|gpus| matches!(gpus, GpuAsk::Whole(1..))) {
             let what = "is island, but the task has no whole GPU to be on one";
             return Err(task.fault(what).allowed("task: island together with gpus: 1 or more"));
         }
@@ -554,6 +567,7 @@ impl JobFile {
             nodes: self.nodes.source(),
             devices: self.devices.source(),
             any_of_devices: self.any_of.iter().map(|other| other.devices.source()).collect(),
+            groups: self.groups.iter().map(|group| group.selectors(&self.nodes)).collect(),
             gang_within: self.gang_within.clone(),
             spec: self.spec(),
         }
@@ -567,7 +581,7 @@ impl JobFile {
             pods: 1,
             nics: u64::from(self.nics),
         };
-        Spec {
+        let mut spec = Spec {
             name: self.name.clone(),
             tenant: TenantId::default(),
             class: self.class,
@@ -579,6 +593,7 @@ impl JobFile {
                 any_of: self.any_of.iter().map(Other::alternative).collect(),
                 ..Shape::of(self.gpus, resources)
             },
+            groups: self.groups.iter().map(GroupFile::group).collect(),
             topology: Topology { task_on_island: self.task_on_island, gang_within: None },
             preemptible: self.preemptible,
             trust: TrustId::default(),
@@ -594,7 +609,9 @@ impl JobFile {
                     serde_json::to_string(wish).expect("a struct of numbers and words always encodes")
                 }
             },
-        }
+        };
+        spec.derive_from_groups();
+        spec
     }
 }
 
@@ -611,7 +628,7 @@ impl Devices {
 }
 
 impl Other {
-    fn alternative(&self) -> Alternative {
+    pub(crate) fn alternative(&self) -> Alternative {
         Alternative { gpus: self.gpus, devices: DeviceSetId::default() }
     }
 }

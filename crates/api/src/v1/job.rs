@@ -26,8 +26,11 @@ pub struct JobView {
     /// The most replicas of a service; `null` for every other job.
     #[serde(default)]
     pub replicas_max: Option<u32>,
-    /// GPUs of one task.
+    /// GPUs of one task; of the largest, where it has groups.
     pub gpus_per_task: f64,
+    /// Its parts, where it has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupView>,
     /// How far it is.
     pub state: JobState,
     /// The one answer about it.
@@ -104,11 +107,37 @@ pub struct ExtendRequest {
     pub by: Option<String>,
 }
 
+/// A part of a job with a minimum and a shape of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupView {
+    /// Unique in the job.
+    pub name: String,
+    /// Wanted tasks of one copy.
+    pub tasks: u32,
+    /// So many tasks, or the copy has none.
+    pub min: u32,
+    /// Wanted copies.
+    pub copies: u32,
+    /// So many copies, or the job has none.
+    pub min_copies: u32,
+    /// GPUs of one task.
+    pub gpus_per_task: f64,
+    /// Copies that have their minimum.
+    pub standing: u32,
+    /// Tasks that have their places or have finished.
+    pub placed_tasks: u32,
+    /// Tasks that run.
+    pub running_tasks: u32,
+}
+
 /// Where one task is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlacementView {
     /// Which task.
     pub task: u32,
+    /// Name of its group, where its job has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Name of the node.
     pub node: String,
     /// Indexes of its GPUs.
@@ -151,6 +180,9 @@ pub struct VerdictView {
     pub need: Option<f64>,
     /// What there is of it.
     pub have: Option<f64>,
+    /// Name of the group of the job that it is about, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// GPUs left after each stage, from the whole fleet down.
     #[serde(default)]
     pub funnel: Vec<FunnelStage>,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use wharf_api::client::Client;
 use wharf_api::file::duration_text;
 use wharf_api::v1::{
-    ChosenView, Explanation, JobState, JobView, LeavingStep, LeavingView, MissedView, PromiseView,
+    ChosenView, Explanation, GroupView, JobState, JobView, LeavingStep, LeavingView, MissedView, PromiseView,
     ReservationView, TaskUseView,
 };
 
@@ -93,9 +93,7 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     let Explanation { schema: _, job, evictions, promise, reservation, missed, chosen, tasks, ooms } =
         explanation;
-    let unit = if job.gpus_per_task > 0.0 { "GPUs" } else { "tasks" };
-    let least = f64::from(job.min) * if job.gpus_per_task > 0.0 { job.gpus_per_task } else { 1.0 };
-    let need = Need { unit, amount: Some(job.verdict.need.unwrap_or(least)) };
+    let need = need(job);
     let mut screen =
         vec![format!("{}  {}", paint.tone(Tone::Strong, &job_name(job)), shape(job)), String::new()];
     screen.extend(verdict::head(&job.verdict, paint));
@@ -103,6 +101,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     screen.push(String::new());
     let (aside, leaves) = promise.as_ref().map(|promise| promised(promise, now)).unwrap_or_default();
     let facts = [
+        ("groups", groups(job)),
         ("places", place_lines(&job.placements)),
         ("uses", tasks.iter().take(USES_SHOWN_MAX).map(uses).collect()),
         ("aside", aside),
@@ -131,6 +130,46 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     }
     screen.push(next(explanation, paint));
     output::lines(&screen)
+}
+
+/// What the answer counts in, and how much of it the minimum takes; of a job with groups, of the group it is about.
+fn need(job: &JobView) -> Need {
+    let unit = |gpus: f64| if gpus > 0.0 { "GPUs" } else { "tasks" };
+    if job.groups.is_empty() {
+        let each = if job.gpus_per_task > 0.0 { job.gpus_per_task } else { 1.0 };
+        let least = f64::from(job.min) * each;
+        return Need { unit: unit(job.gpus_per_task), amount: Some(job.verdict.need.unwrap_or(least)) };
+    }
+    let named = job.groups.iter().find(|group| Some(&group.name) == job.verdict.group.as_ref());
+    let least = named.map(|group| {
+        let each = if group.gpus_per_task > 0.0 { group.gpus_per_task } else { 1.0 };
+        f64::from(group.min) * f64::from(group.min_copies) * each
+    });
+    let gpus = named.map_or(job.gpus_per_task, |group| group.gpus_per_task);
+    Need { unit: unit(gpus), amount: job.verdict.need.or(least) }
+}
+
+/// `worker  7 of 8 copies stand (at least 6); each 4 tasks (at least 3) of 8 GPUs; 27 tasks run`
+fn groups(job: &JobView) -> Vec<String> {
+    let width = job.groups.iter().map(|group| group.name.chars().count()).max().unwrap_or_default();
+    let line = |group: &GroupView| {
+        let GroupView { name, tasks, min, copies, min_copies, standing, running_tasks, .. } = group;
+        let least = |of: &u32, all: &u32| if of < all { format!(" (at least {of})") } else { String::new() };
+        let each = format!(
+            "{}{} {}",
+            counted((*tasks).into(), "task"),
+            least(min, tasks),
+            of_gpus(group.gpus_per_task)
+        );
+        let stand = if *copies == 1 {
+            format!("{}; {each}", if *standing == 1 { "stands" } else { "does not stand" })
+        } else {
+            let at_least = least(min_copies, copies);
+            format!("{standing} of {copies} copies stand{at_least}; each {each}")
+        };
+        format!("{name:<width$}  {stand}; {} run", counted((*running_tasks).into(), "task"))
+    };
+    job.groups.iter().map(line).collect()
 }
 
 /// `within 20m on n1 and 1 more; waits for a, b`
@@ -225,12 +264,20 @@ fn shape(job: &JobView) -> String {
         return format!("service, {replicas} ({between}) of {gpus} GPUs, priority {}", job.priority);
     }
     let least = if job.min < job.tasks { format!(" (at least {})", job.min) } else { String::new() };
-    let gpus = match job.gpus_per_task {
+    if !job.groups.is_empty() {
+        let groups = counted(u64::try_from(job.groups.len()).unwrap_or(u64::MAX), "group");
+        return format!("{}, {tasks}{least} in {groups}, priority {}", job.class.word(), job.priority);
+    }
+    let gpus = of_gpus(job.gpus_per_task);
+    format!("{}, {tasks}{least} {gpus}, priority {}", job.class.word(), job.priority)
+}
+
+fn of_gpus(gpus: f64) -> String {
+    match gpus {
         gpus if gpus <= 0.0 => "without GPU".to_owned(),
         gpus if gpus <= 1.0 => format!("of {} GPU", number(gpus)),
         gpus => format!("of {} GPUs", number(gpus)),
-    };
-    format!("{}, {tasks}{least} {gpus}, priority {}", job.class.word(), job.priority)
+    }
 }
 
 /// `submitted 12m ago, first started 10m ago; 2 attempts, 1 eviction, 0 failures`
@@ -335,6 +382,59 @@ RUNNING  Running
 next: wharf get history --name llama-70b
 ";
         assert_eq!(text(&explanation(running()), None, Paint::OFF), expected);
+    }
+
+    #[test]
+    fn a_job_with_groups_shows_how_many_of_each_stand() {
+        let group = |name: &str, copies, min_copies, gpus_per_task, standing, running_tasks| GroupView {
+            name: name.into(),
+            tasks: 2,
+            min: 1,
+            copies,
+            min_copies,
+            gpus_per_task,
+            standing,
+            placed_tasks: running_tasks,
+            running_tasks,
+        };
+        let groups = vec![group("head", 1, 1, 0.0, 1, 2), group("worker", 8, 6, 8.0, 7, 13)];
+        let mut job = JobView { groups, tasks: 18, min: 7, ..running() };
+        job.placements.truncate(2);
+        job.placements[0].group = Some("head".into());
+        job.placements[1].group = Some("worker".into());
+        let text = text(&explanation(job), None, Paint::OFF);
+        let expected = "\
+job/lab/nlp/llama-70b  batch, 18 tasks (at least 7) in 2 groups, priority 0
+
+RUNNING  Running
+  All of its tasks run.
+
+  groups  head    stands; 2 tasks (at least 1) without GPU; 2 tasks run
+          worker  7 of 8 copies stand (at least 6); each 2 tasks (at least 1) of 8 GPUs; 13 tasks run
+  places  task 0    head    n0 (GPUs 0-7)
+          task 1    worker  n1 (GPUs 0-7)
+";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn the_group_that_is_short_tells_what_is_counted() {
+        let group = GroupView {
+            name: "head".into(),
+            tasks: 1,
+            min: 1,
+            copies: 1,
+            min_copies: 1,
+            gpus_per_task: 0.0,
+            standing: 0,
+            placed_tasks: 0,
+            running_tasks: 0,
+        };
+        let mut job = JobView { groups: vec![group], ..waiting() };
+        (job.verdict.group, job.verdict.need, job.verdict.have) = (Some("head".into()), Some(1.0), Some(0.0));
+        let text = text(&explanation(job), None, Paint::OFF);
+        assert!(text.contains("  tasks left after each question; it needs 1\n"), "{text}");
+        assert!(text.contains("  groups  head  does not stand; 1 task without GPU; 0 tasks run\n"), "{text}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use wharf_engine::policy::Mode;
 pub(crate) fn placed(task: u32, node: &str, gpus: &[u32], share: f64) -> PlacementView {
     PlacementView {
         task,
+        group: None,
         node: node.into(),
         gpus: gpus.to_vec(),
         share,
@@ -51,6 +52,7 @@ pub(crate) fn verdict(verdict: VerdictWord, reason: &str, text: &str) -> Verdict
         text: text.into(),
         need: None,
         have: None,
+        group: None,
         funnel: Vec::new(),
         blockers: Vec::new(),
         ahead: None,
@@ -85,6 +87,7 @@ pub(crate) fn waiting() -> JobView {
         min: 4,
         replicas_max: None,
         gpus_per_task: 8.0,
+        groups: Vec::new(),
         state: JobState::Waiting,
         verdict: VerdictView {
             need: Some(32.0),

@@ -32,6 +32,45 @@ fn a_newcomer_submits_and_sees_where_it_landed() {
 }
 
 #[test]
+fn a_job_with_groups_is_submitted_explained_and_refused_by_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/groups.yaml");
+    let planned = server.run(&["plan", example]);
+    assert_eq!(planned.status.code(), Some(0), "{}", text(&planned.stderr));
+    assert!(text(&planned.stdout).contains("task 0    coordinator  n"), "{}", text(&planned.stdout));
+    let submitted = server.run(&["submit", example]);
+    assert_eq!(submitted.status.code(), Some(0), "{}", text(&submitted.stderr));
+    let told = eventually("all of it runs", || {
+        let told = text(&server.run(&["explain", "job/rl-run"]).stdout);
+        told.contains("3 of 3 copies stand (at least 2); each 2 tasks (at least 1) of 4 GPUs; 6 tasks run")
+            .then_some(told)
+    });
+    assert!(told.contains("batch, 7 tasks (at least 3) in 2 groups, priority 0"), "{told}");
+    assert!(told.contains("groups  coordinator  stands; 1 task without GPU; 1 task run"), "{told}");
+    let nlp = server.json(&["get", "tenants"])["tenants"].as_array().unwrap().clone();
+    let nlp = nlp.iter().find(|tenant| tenant["path"] == "lab/nlp").unwrap();
+    assert_eq!(nlp["lines"][0]["used"], 24.0, "all groups are charged");
+    let waits = dir.path().join("waits.yaml");
+    let two =
+        "{name: waits, tenant: lab/nlp, groups: [{name: head, gpus: 0}, {name: worker, tasks: 2, gpus: 8}]}";
+    std::fs::write(&waits, two).unwrap();
+    let planned = server.run(&["plan", waits.to_str().unwrap()]);
+    assert_eq!(planned.status.code(), Some(1), "{}", text(&planned.stderr));
+    assert!(text(&planned.stdout).contains("16 GPUs for its group worker"), "{}", text(&planned.stdout));
+    let never = dir.path().join("never.yaml");
+    let wide =
+        "{name: never, tenant: lab/nlp, groups: [{name: head, gpus: 0}, {name: worker, tasks: 5, gpus: 8}]}";
+    std::fs::write(&never, wide).unwrap();
+    let refused = server.run(&["submit", never.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+    assert!(text(&refused.stderr).contains("40 GPUs for its group worker"), "{}", text(&refused.stderr));
+    let cancelled = server.run(&["cancel", "job/rl-run"]);
+    assert_eq!(cancelled.status.code(), Some(0), "{}", text(&cancelled.stderr));
+    eventually("it is gone", || server.json(&["get", "jobs"])["jobs"].as_array()?.is_empty().then_some(()));
+}
+
+#[test]
 fn exit_codes_are_those_of_the_manual() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

@@ -92,8 +92,10 @@ pub(super) fn receipt(
 ) -> Option<EvictionReceipt> {
     let Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy } = receipt;
     let (victim, winner) = (state.jobs.get(job)?, state.jobs.get(*beneficiary)?);
-    let pool =
-        state.ledger.holding(job).and_then(|holding| holding.tasks.first()).map(|task| task.place.pool);
+    let tasks_held = state.ledger.holding(job).map(|holding| holding.tasks.as_slice()).unwrap_or_default();
+    // A coordinator without GPUs tells nothing about the GPUs of its job.
+    let with_gpus = tasks_held.iter().find(|task| task.place.gpus.count() > 0).or(tasks_held.first());
+    let pool = with_gpus.map(|task| task.place.pool);
     Some(EvictionReceipt {
         uid: uid(victim),
         tasks: tasks.to_vec(),
@@ -110,16 +112,16 @@ pub(super) fn receipt(
         below_line_in: straddles
             .zip(pool)
             .and_then(|(straddle, pool)| short_in(state, straddle, pool, victim, winner)),
-        stood: pool.map(|pool| stood(state, victim, winner, tasks.len(), pool)),
+        stood: pool.map(|pool| stood(state, victim, winner, tasks, pool)),
         policy: *policy,
     })
 }
 
-fn stood(state: &State, victim: &Job, winner: &Job, tasks: usize, pool: PoolId) -> Stood {
-    let each = victim.spec.shape.gpus.units().parts();
+fn stood(state: &State, victim: &Job, winner: &Job, tasks: &[u32], pool: PoolId) -> Stood {
+    let parts = tasks.iter().map(|&task| victim.spec.shape_of(task).gpus.units().parts());
     let (tenant_used_parts, tenant_guaranteed_parts) = gpus_of(state, victim.spec.tenant, pool);
     Stood {
-        gpu_parts: each.saturating_mul(u64::try_from(tasks).unwrap_or(u64::MAX)),
+        gpu_parts: parts.fold(0, u64::saturating_add),
         class: victim.spec.class.word().to_owned(),
         priority: victim.spec.priority,
         beneficiary_class: winner.spec.class.word().to_owned(),

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Finding, Tasks, name_of};
+use super::{Finding, Tasks, name_of, resources_of, shape_of};
 use crate::catalogue::{self, Media, Mig, Profile};
 use crate::event::Placement;
 use crate::job::{Class, Spec};
@@ -37,7 +37,7 @@ pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
             }
         }
         let held = nodes.entry(place.node).or_default();
-        *held = *held + spec.shape.resources;
+        *held = *held + resources_of(spec, place.task);
         let adopted = state.ledger.holding(job).is_some_and(|holding| holding.policy == 0);
         if !adopted && !may_be_so(state, spec, place) {
             findings.push(Finding::NotAllowed { job: job.0, task: place.task });
@@ -107,9 +107,9 @@ fn is_legal(mig: &Mig, slices: &[(u8, u8)]) -> bool {
 /// allowed, and a slice that is charged what its slots are.
 fn may_be_so(state: &State, spec: &Spec, place: &Placement) -> bool {
     let allowed = |set: crate::units::DeviceSetId| set.0 == 0 || state.fleet.set_has_pool(set, place.pool);
-    let right_pool =
-        allowed(spec.shape.devices) || spec.shape.any_of.iter().any(|other| allowed(other.devices));
-    let turns = !place.time_sliced || (spec.shape.time_slicing && spec.class == Class::Interactive);
+    let shape = shape_of(spec, place.task);
+    let right_pool = allowed(shape.devices) || shape.any_of.iter().any(|other| allowed(other.devices));
+    let turns = !place.time_sliced || (shape.time_slicing && spec.class == Class::Interactive);
     let charged = place.slice.is_none_or(|slice| {
         let mig = catalogue::mig(state.fleet.model(place.pool));
         let profile =

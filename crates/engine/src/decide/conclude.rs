@@ -91,10 +91,9 @@ fn stop_if_saved(state: &State, job: JobId, holding: &mut Holding, events: &mut 
 /// What becomes of the job as a whole.
 fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut Vec<Event>, now: Timestamp) {
     let left = holding.holding_tasks();
-    let done = holding.exits(Exit::Succeeded);
-    let min = usize::try_from(job.spec.min).expect("a u32 fits a usize");
-    let finished =
-        left.is_empty() && holding.exits(Exit::Failed) + holding.exits(Exit::Stopped) == 0 && done >= min;
+    let finished = left.is_empty()
+        && holding.exits(Exit::Failed) + holding.exits(Exit::Stopped) == 0
+        && job.spec.is_met_by(holding.done());
     let next = match job.phase {
         Phase::Waiting => return,
         // Who was to leave and finished its work first has finished.
@@ -108,8 +107,10 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
             let too_often = services::failed_too_often(job, events);
             let lost = holding.exits(Exit::Lost) + holding.exits(Exit::Stopped) > 0 || is_service;
             let staying = holding.staying().count();
-            let below_min = lost && staying + done < min;
-            if below_min && !failed && !too_often && staying > 0 {
+            let below_min = lost && !job.spec.is_met_by(holding.alive());
+            // A copy of a group that is below its own minimum is repaired too, though the job could do without it.
+            let broken = below_min || (job.spec.has_groups() && job.spec.is_broken_with(holding.alive()));
+            if broken && !failed && !too_often && staying > 0 {
                 wait_for_repair(state, id, holding, events, now);
                 return;
             }

@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use super::conclude::repair_deadline;
 use super::promises::all_may_stay;
 use super::{Decision, submit};
 use crate::event::{
@@ -141,9 +142,16 @@ fn stay_after_all(state: &State, id: JobId, now: Timestamp) -> Option<Vec<Event>
     if asked.is_empty() || !all_may_stay(state, id, holding, &asked) {
         return None;
     }
-    let tasks = asked.iter().map(|task| task.place.task).collect();
-    Some(alloc::vec![
+    let tasks: Vec<u32> = asked.iter().map(|task| task.place.task).collect();
+    let job = state.jobs.get(id)?;
+    let broken = job.spec.has_groups() && job.spec.is_broken_with(holding.alive().chain(tasks.clone()));
+    let mut events = alloc::vec![
         Event::Jobs(JobsEvent::Stays { job: id, at: now }),
         Event::Ledger(LedgerEvent::Withdrawn { job: id, tasks, at: now }),
-    ])
+    ];
+    if broken {
+        let deadline = repair_deadline(state, now);
+        events.push(Event::Ledger(LedgerEvent::Broken { job: id, deadline, at: now }));
+    }
+    Some(events)
 }

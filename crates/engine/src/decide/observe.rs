@@ -238,7 +238,7 @@ impl TaskChanges {
                 // A change does not carry the job; while it lives, we know what its tasks take.
                 let live = state.jobs.with_uid(task.uid).and_then(|job| state.jobs.get(job));
                 let spec = observed.job.as_ref().map(|job| &job.spec).or(live.map(|job| &job.spec));
-                let resources = spec.map_or(Resources::default(), |spec| spec.shape.resources);
+                let resources = spec.map_or(Resources::default(), |spec| spec.resources_of(task.task));
                 self.orphans.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources }));
             }
         }
@@ -358,22 +358,22 @@ fn adopt_one(
         tasks.iter().filter_map(|task| Some((sites.placement(task), running_since(task)?))).collect();
     running.sort_by_key(|(place, _)| place.task);
     let at = running.iter().map(|&(_, since)| since).min().unwrap_or(now);
-    let min = usize::try_from(spec.min).expect("a u32 fits a usize");
     let held: Vec<Placement> = running.iter().map(|&(place, _)| place).collect();
-    let held_count = held.len();
+    let broken = spec.is_broken_with(held.iter().map(|place| place.task));
     into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
     into.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at, chosen: None }));
     for (place, since) in running {
         into.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
     }
-    if held_count < min {
+    if broken {
         let deadline = repair_deadline(sites.state, now);
         into.push(Event::Ledger(LedgerEvent::Broken { job, deadline, at: now }));
     }
 }
 
 fn orphan_of(task: &ObservedTask, sites: &mut Sites<'_>) -> Event {
-    let resources = task.job.as_ref().map_or(Resources::default(), |job| job.spec.shape.resources);
+    let spec = task.job.as_ref().map(|job| &job.spec);
+    let resources = spec.map_or(Resources::default(), |spec| spec.resources_of(task.task.task));
     Event::Ledger(LedgerEvent::OrphanSeen { task: task.task, place: sites.placement(task), resources })
 }
 

@@ -3,18 +3,18 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::conclude::repair_deadline;
 use crate::catalogue::Mig;
 use crate::event::{
     Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
 use crate::geometry::Slice;
-use crate::input::Exit;
 use crate::jobs::Phase;
 use crate::promises::Promise;
 use crate::rooms::GpuRoom;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{JobId, Timestamp, TrustId};
+use crate::units::{JobId, Resources, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
 pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
@@ -50,7 +50,7 @@ fn moved_for(state: &State, job: JobId) -> Option<JobId> {
 /// True when a place is gone, or a limit was lowered below what is promised.
 fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: &Amounts) -> bool {
     let spec = &state.jobs.get(id).expect("a promise belongs to a live job").spec;
-    let amount = tree.charge_of(spec.shape.resources, promise.tasks.iter());
+    let amount = tree.charge_of(|task| spec.resources_of(task), promise.tasks.iter());
     let mut lineage = tree.lineage(spec.tenant);
     let beyond = lineage.any(|tenant| {
         let quotas = tree.lines[tenant.index()].quotas.iter().enumerate();
@@ -69,8 +69,12 @@ fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: 
 fn repairs_too_little(state: &State, id: JobId, promise: &Promise) -> bool {
     let job = state.jobs.get(id).filter(|job| job.phase == Phase::Active);
     let (Some(job), Some(holding)) = (job, state.ledger.holding(id)) else { return false };
-    let alive = holding.staying().count() + holding.exits(Exit::Succeeded) + promise.tasks.len();
-    alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX)
+    let promised: Vec<u32> = promise.tasks.iter().map(|place| place.task).collect();
+    let with: Vec<u32> = holding.alive().chain(promised.iter().copied()).collect();
+    // Of a job with groups, the copy that was to grow may have lost what it had.
+    let too_late =
+        job.spec.has_groups() && job.spec.of_broken_copies(&with).iter().any(|task| promised.contains(task));
+    too_late || !job.spec.is_met_by(with.into_iter())
 }
 
 fn one_due(
@@ -86,7 +90,7 @@ fn one_due(
     let clear =
         |place: &Placement| state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place));
     // Who leaves still counts towards a limit until it is gone.
-    let amount = tree.charge_of(job.spec.shape.resources, promise.tasks.iter());
+    let amount = tree.charge_of(|task| job.spec.resources_of(task), promise.tasks.iter());
     let moving = matches!(job.phase, Phase::Leaving(_));
     if moving || !promise.tasks.iter().all(clear) || !tree.count_within_limits(used, job.spec.tenant, &amount)
     {
@@ -127,15 +131,17 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
     if asked.is_empty() || needed || !all_may_stay(state, id, holding, &asked) {
         return Vec::new();
     }
-    let tasks = asked.iter().map(|task| task.place.task).collect();
+    let tasks: Vec<u32> = asked.iter().map(|task| task.place.task).collect();
+    let job = state.jobs.get(id).expect("what is held belongs to a live job");
+    let broken = job.spec.is_broken_with(holding.alive().chain(tasks.iter().copied()));
+    // A job with groups that was to leave whole waited for no repair meanwhile.
+    let since = job.spec.has_groups().then(|| repair_deadline(state, now));
     let mut events = Vec::new();
-    if state.jobs.get(id).is_some_and(|job| job.phase != Phase::Active) {
+    if job.phase != Phase::Active {
         events.push(Event::Jobs(JobsEvent::Stays { job: id, at: now }));
     }
     events.push(Event::Ledger(LedgerEvent::Withdrawn { job: id, tasks, at: now }));
-    let alive = holding.staying().count() + asked.len() + holding.exits(Exit::Succeeded);
-    let min = state.jobs.get(id).map_or(0, |job| usize::try_from(job.spec.min).unwrap_or(usize::MAX));
-    if let Some(deadline) = holding.repair_by.filter(|_| alive < min) {
+    if let Some(deadline) = holding.repair_by.or(since).filter(|_| broken) {
         events.push(Event::Ledger(LedgerEvent::Broken { job: id, deadline, at: now }));
     }
     events
@@ -146,16 +152,16 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
 pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     let whole = job.phase != Phase::Active;
-    let alive = asked.len() + holding.exits(Exit::Succeeded);
-    let below_min = alive < usize::try_from(job.spec.min).unwrap_or(usize::MAX);
+    let below_min = !job.spec.is_met_by(asked.iter().map(|task| task.place.task).chain(holding.done()));
     if whole && (below_min || asked.len() < holding.holding_tasks().len()) {
         return false;
     }
     asked.iter().all(|task| is_free(state, &task.place, asked, job.spec.trust))
         && asked.iter().all(|task| {
             let room = state.ledger.rooms().get(task.place.node);
-            let others = asked.iter().filter(|other| other.place.node == task.place.node).count();
-            let needed = job.spec.shape.resources.times(u32::try_from(others).unwrap_or(u32::MAX));
+            let here = asked.iter().filter(|other| other.place.node == task.place.node);
+            let needed = here.map(|other| job.spec.resources_of(other.place.task));
+            let needed = needed.fold(Resources::default(), |sum, each| sum + each);
             room.is_some_and(|room| room.free().covers(&needed))
         })
 }

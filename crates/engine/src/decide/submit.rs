@@ -4,8 +4,12 @@ use alloc::string::String;
 
 use super::{Decision, Names};
 use crate::event::{Event, JobsEvent};
-use crate::input::{Rejection, SpecFault, Submission};
-use crate::job::{ALTERNATIVES_MAX, Class, GPUS_PER_TASK_MAX, GpuAsk, Service, Spec, TASKS_MAX, Topology};
+use crate::group::{GROUPS_MAX, Group};
+use crate::input::{GroupFault, GroupSelectors, Rejection, SpecFault, Submission};
+use crate::job::{
+    ALTERNATIVES_MAX, Alternative, Class, GPUS_PER_TASK_MAX, GpuAsk, Service, Shape, Spec, TASKS_MAX,
+    Topology,
+};
 use crate::jobs::KindKey;
 use crate::policy::Policy;
 use crate::state::State;
@@ -53,7 +57,8 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         return Err(Rejection::SharingRefused(refused));
     }
     if let Some(shortfall) = state.never(&key, domain, policy) {
-        return Err(Rejection::Never(shortfall));
+        let group = shortfall.group.and_then(|at| Some(spec.groups.get(at)?.name.clone()));
+        return Err(Rejection::Never { shortfall, group });
     }
     let job = state.jobs.next();
     let mut events = names.events;
@@ -70,6 +75,9 @@ pub(super) fn check_limit(policy: &Policy, class: Class, given: Option<Millis>) 
 }
 
 pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
+    if spec.has_groups() {
+        return check_groups(spec);
+    }
     if spec.tasks == 0 || spec.tasks > TASKS_MAX {
         return Err(SpecFault::Tasks { given: spec.tasks, max: TASKS_MAX });
     }
@@ -95,14 +103,66 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
     if nothing { Err(SpecFault::Empty) } else { Ok(()) }
 }
 
-fn check_ask(given: GpuAsk, topology: Topology) -> Result<(), SpecFault> {
-    let fits = match given {
+/// What is said once for every job follows from the groups; they are what is looked at.
+fn check_groups(spec: &Spec) -> Result<(), SpecFault> {
+    if spec.groups.len() > GROUPS_MAX {
+        return Err(SpecFault::Groups { given: spec.groups.len(), max: GROUPS_MAX });
+    }
+    if spec.service.is_some() {
+        return Err(SpecFault::GroupsOfService);
+    }
+    for (at, group) in spec.groups.iter().enumerate() {
+        let taken = spec.groups[..at].iter().any(|other| other.name == group.name);
+        let named = if taken || group.name.is_empty() { Err(GroupFault::Name) } else { Ok(()) };
+        let fault = named.and_then(|()| check_group(group, spec.topology.task_on_island));
+        fault.map_err(|fault| SpecFault::Group { at, fault })?;
+    }
+    let tasks = spec.groups.iter().map(Group::tasks_in_all).fold(0, u32::saturating_add);
+    if tasks > TASKS_MAX {
+        return Err(SpecFault::Tasks { given: tasks, max: TASKS_MAX });
+    }
+    // The tasks of a coordinator without GPUs are nowhere; somebody's are to be on an island.
+    let on_island = |group: &Group| matches!(group.shape.gpus, GpuAsk::Whole(1..));
+    if spec.topology.task_on_island && !spec.groups.iter().any(on_island) {
+        return Err(SpecFault::IslandNeedsGpus { topology: spec.topology });
+    }
+    Ok(())
+}
+
+fn check_group(group: &Group, task_on_island: bool) -> Result<(), GroupFault> {
+    let Group { name: _, tasks, min, copies, min_copies, shape } = group;
+    if *min == 0 || min > tasks {
+        return Err(GroupFault::Min { given: *min, tasks: *tasks });
+    }
+    if *min_copies == 0 || min_copies > copies {
+        return Err(GroupFault::MinCopies { given: *min_copies, copies: *copies });
+    }
+    if shape.any_of.len() > ALTERNATIVES_MAX {
+        return Err(GroupFault::Alternatives { given: shape.any_of.len(), max: ALTERNATIVES_MAX });
+    }
+    for Alternative { gpus, devices: _ } in shape.alternatives() {
+        if !is_possible(gpus) {
+            return Err(GroupFault::Gpus { given: gpus, max: GPUS_PER_TASK_MAX });
+        }
+        if task_on_island && !matches!(gpus, GpuAsk::Whole(_)) {
+            return Err(GroupFault::Island);
+        }
+    }
+    let nothing = shape.gpus == GpuAsk::Whole(0) && shape.resources == crate::units::Resources::default();
+    if nothing { Err(GroupFault::Empty) } else { Ok(()) }
+}
+
+fn is_possible(given: GpuAsk) -> bool {
+    match given {
         GpuAsk::Whole(count) => count <= GPUS_PER_TASK_MAX,
         GpuAsk::Share(units) => units > GpuUnits::ZERO && units < GpuUnits::WHOLE,
         GpuAsk::Slice(_) => true,
         GpuAsk::AtLeast(least) => least.memory_mib > 0 || least.compute > 0,
-    };
-    if !fits {
+    }
+}
+
+fn check_ask(given: GpuAsk, topology: Topology) -> Result<(), SpecFault> {
+    if !is_possible(given) {
         return Err(SpecFault::Gpus { given, max: GPUS_PER_TASK_MAX });
     }
     // A slice or a share has no link to another GPU.
@@ -139,24 +199,42 @@ pub(super) fn resolve(
     let mut spec = submission.spec.clone();
     spec.tenant = names.tenant(&submission.tenant);
     spec.trust = names.trust(domain(submission));
-    let unknown = |source: &str| Rejection::UnknownSelector { source: String::from(source) };
-    spec.shape.nodes = match submission.nodes.as_str() {
-        "" => NodeSetId(0),
-        source => state.fleet.node_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source))?,
-    };
-    let devices = |source: &str| match source {
-        "" => Ok(DeviceSetId(0)),
-        source => state.fleet.device_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source)),
-    };
-    spec.shape.devices = devices(&submission.devices)?;
-    for (alternative, source) in spec.shape.any_of.iter_mut().zip(&submission.any_of_devices) {
-        alternative.devices = devices(source)?;
+    select(state, &mut spec.shape, &submission.nodes, &submission.devices, &submission.any_of_devices)?;
+    for (group, GroupSelectors { nodes, devices, any_of_devices }) in
+        spec.groups.iter_mut().zip(&submission.groups)
+    {
+        select(state, &mut group.shape, nodes, devices, any_of_devices)?;
     }
+    spec.derive_from_groups();
     spec.topology.gang_within = match &submission.gang_within {
         None => None,
         Some(name) => Some(level(state, name)?),
     };
     Ok(spec)
+}
+
+/// Sets where the submission has selectors.
+fn select(
+    state: &State,
+    shape: &mut Shape,
+    nodes: &str,
+    devices: &str,
+    any_of_devices: &[String],
+) -> Result<(), Rejection> {
+    let unknown = |source: &str| Rejection::UnknownSelector { source: String::from(source) };
+    shape.nodes = match nodes {
+        "" => NodeSetId(0),
+        source => state.fleet.node_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source))?,
+    };
+    let set = |source: &str| match source {
+        "" => Ok(DeviceSetId(0)),
+        source => state.fleet.device_set(source).map(|(set, _)| set).ok_or_else(|| unknown(source)),
+    };
+    shape.devices = set(devices)?;
+    for (alternative, source) in shape.any_of.iter_mut().zip(any_of_devices) {
+        alternative.devices = set(source)?;
+    }
+    Ok(())
 }
 
 fn level(state: &State, name: &str) -> Result<LevelId, Rejection> {
@@ -171,4 +249,90 @@ fn level(state: &State, name: &str) -> Result<LevelId, Rejection> {
 /// The id after `job`.
 pub(super) fn after(job: JobId) -> JobId {
     JobId(job.0 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::units::{Resources, TenantId, TrustId};
+
+    fn group(name: &str) -> Group {
+        let resources = Resources { cpu_milli: 1000, ..Resources::default() };
+        let shape = Shape::of(GpuAsk::Whole(8), resources);
+        Group { name: name.into(), tasks: 4, min: 3, copies: 8, min_copies: 6, shape }
+    }
+
+    fn fault(change: impl FnOnce(&mut Spec)) -> Option<SpecFault> {
+        let mut spec = Spec {
+            name: "j".into(),
+            tenant: TenantId(0),
+            class: Class::Inference,
+            priority: 0,
+            tasks: 0,
+            min: 0,
+            shape: Shape::of(GpuAsk::Whole(0), Resources::default()),
+            groups: vec![group("a"), group("b")],
+            topology: Topology::default(),
+            preemptible: true,
+            trust: TrustId(0),
+            time_limit: None,
+            estimate: None,
+            service: None,
+            checkpoint: None,
+            retries: 0,
+            labels: Vec::new(),
+            payload: String::new(),
+        };
+        change(&mut spec);
+        check_spec(&spec).err()
+    }
+
+    #[test]
+    fn groups_that_contradict_themselves_are_refused_each_for_its_reason() {
+        let of_second = |fault| Some(SpecFault::Group { at: 1, fault });
+        assert_eq!(fault(|_| {}), None);
+        assert_eq!(fault(|spec| spec.groups[1].name = "a".into()), of_second(GroupFault::Name));
+        let min = GroupFault::Min { given: 5, tasks: 4 };
+        assert_eq!(fault(|spec| spec.groups[1].min = 5), of_second(min));
+        let copies = GroupFault::MinCopies { given: 0, copies: 8 };
+        assert_eq!(fault(|spec| spec.groups[1].min_copies = 0), of_second(copies));
+        let gpus = GroupFault::Gpus { given: GpuAsk::Whole(17), max: 16 };
+        assert_eq!(fault(|spec| spec.groups[1].shape.gpus = GpuAsk::Whole(17)), of_second(gpus));
+        let nothing = Shape::of(GpuAsk::Whole(0), Resources::default());
+        assert_eq!(fault(|spec| spec.groups[1].shape = nothing), of_second(GroupFault::Empty));
+        let tasks = SpecFault::Tasks { given: 16_416, max: TASKS_MAX };
+        assert_eq!(fault(|spec| spec.groups[1].copies = 4096), Some(tasks));
+        let service = Some(Service { max: 2, replicas: 1 });
+        assert_eq!(fault(|spec| spec.service = service), Some(SpecFault::GroupsOfService));
+        let many = SpecFault::Groups { given: 17, max: GROUPS_MAX };
+        assert_eq!(fault(|spec| spec.groups = vec![group("x"); 17]), Some(many));
+    }
+
+    #[test]
+    fn an_island_is_for_groups_with_whole_gpus() {
+        let share = GpuAsk::Share(GpuUnits::from_parts(1500));
+        let on_island = |change: fn(&mut Spec)| {
+            fault(|spec| {
+                spec.topology.task_on_island = true;
+                change(spec);
+            })
+        };
+        assert_eq!(
+            on_island(|spec| spec.groups[0].shape.gpus = GpuAsk::Whole(0)),
+            None,
+            "a head beside them"
+        );
+        let part = fault(|spec| {
+            spec.topology.task_on_island = true;
+            spec.groups[0].shape.gpus = share;
+        });
+        assert_eq!(part, Some(SpecFault::Group { at: 0, fault: GroupFault::Island }));
+        let nobody = on_island(|spec| {
+            spec.groups.iter_mut().for_each(|group| group.shape.gpus = GpuAsk::Whole(0));
+        });
+        assert!(matches!(nobody, Some(SpecFault::IslandNeedsGpus { .. })));
+    }
 }

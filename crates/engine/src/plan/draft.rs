@@ -14,6 +14,7 @@ use crate::geometry::Layout;
 use crate::job::GpuAsk;
 use crate::ledger::Standing;
 use crate::plan::best::Worths;
+use crate::plan::groups::Desk;
 use crate::policy::Policy;
 use crate::profiles::Profiles;
 use crate::rooms::{Drains, Room, Rooms};
@@ -98,6 +99,11 @@ impl<'a> Draft<'a> {
     pub fn with_worths(mut self, worths: &'a RefCell<Worths>) -> Self {
         self.worths = Some(worths);
         self
+    }
+
+    /// What asks are made of.
+    pub fn desk(&self) -> Desk<'a> {
+        Desk::new(self.state, self.policy, self.tree)
     }
 
     /// What earlier plans worked out of the worth of places.

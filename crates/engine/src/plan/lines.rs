@@ -58,7 +58,7 @@ pub fn is_fixed(standing: &Standing, policy: &Policy) -> bool {
 
 /// The meters an ask is charged in.
 pub fn asked(ask: &Ask<'_>) -> impl Iterator<Item = usize> {
-    (0..ask.charge.len()).filter(|&meter| ask.charge[meter] > 0)
+    (0..ask.charge.len()).filter(|&meter| ask.parts().any(|part| part.charge[meter] > 0))
 }
 
 /// What a tenant is promised or may call its own, in one meter.
@@ -76,16 +76,12 @@ pub fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line) -> Am
 /// True when a tenant with so much more stays within its line in everything that is asked for.
 pub fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line) -> bool {
     asked(ask).all(|meter| {
-        let after = draft.used(tenant)[meter].saturating_add(all_of(ask, meter));
+        let after = draft.used(tenant)[meter].saturating_add(ask.amount(meter));
         match line(draft, tenant, meter, at) {
             Amount::Unlimited => true,
             Amount::Of(line) => after <= line,
         }
     })
-}
-
-fn all_of(ask: &Ask<'_>, meter: usize) -> u64 {
-    ask.charge[meter].saturating_mul(u64::from(ask.tasks))
 }
 
 /// The pass that an ask is in: judged without the own tenant's work that would give way to it, which is [`below`].
@@ -95,7 +91,7 @@ pub fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
             let used = draft.used(ask.key.tenant)[meter].saturating_sub(below[meter]);
             match line(draft, ask.key.tenant, meter, at) {
                 Amount::Unlimited => true,
-                Amount::Of(line) => used.saturating_add(all_of(ask, meter)) <= line,
+                Amount::Of(line) => used.saturating_add(ask.amount(meter)) <= line,
             }
         })
     };
@@ -133,7 +129,7 @@ pub fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
         let quotas = &draft.tree.lines[tenant.index()].quotas;
         asked(ask).any(|meter| match quotas[meter].limit {
             Amount::Unlimited => false,
-            Amount::Of(limit) => draft.used(*tenant)[meter].saturating_add(all_of(ask, meter)) > limit,
+            Amount::Of(limit) => draft.used(*tenant)[meter].saturating_add(ask.amount(meter)) > limit,
         })
     };
     draft.tree.lineage(ask.key.tenant).find(passes)
@@ -152,7 +148,7 @@ pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
         let quotas = &draft.tree.lines[tenant.index()].quotas;
         asked(ask).any(|meter| match quotas[meter].guaranteed {
             Amount::Unlimited => false,
-            Amount::Of(guaranteed) => fixed[meter].saturating_add(all_of(ask, meter)) > guaranteed,
+            Amount::Of(guaranteed) => fixed[meter].saturating_add(ask.amount(meter)) > guaranteed,
         })
     })
 }

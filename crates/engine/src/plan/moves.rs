@@ -12,9 +12,10 @@ use crate::job::Class;
 use crate::jobs::KindKey;
 use crate::need::Need;
 use crate::plan::draft::{Draft, Mark, Step};
+use crate::plan::groups;
 use crate::plan::lines::{is_fixed, standing_of};
 use crate::plan::memory::earlier;
-use crate::plan::place::{Ask, Fit, place, tasks_that_fit, ways_of};
+use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
 use crate::plan::reclaim::{Asker, is_ripe, when_ripe};
 use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, whole_job};
@@ -81,7 +82,7 @@ fn try_targets(
         if moving.len() > moves_max {
             return None;
         }
-        if Fit::of(draft, ask).is_enough(ask) {
+        if Fit::of(draft, ask).is_enough(draft, ask) {
             return place_everybody(draft, ask, moving);
         }
     }
@@ -108,17 +109,11 @@ fn place_everybody(
     for unit in moving {
         let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
         let key = KindKey::of(&job.spec);
-        let old = unit.steps.first()?.place;
-        let need = Need::held(&old);
+        let old: Vec<Placement> = unit.steps.iter().map(|step| step.place).collect();
         // What the policy no longer allows is not done again.
-        let mut allowed = ways_of(draft.state, draft.policy, &key);
-        let Some(way) = allowed.find(|way| way.pool == old.pool && way.need == need) else {
-            draft.roll_back(before);
-            return None;
-        };
-        let tasks = u32::try_from(unit.steps.len()).expect("a gang has at most 16,384 tasks");
-        let again = Ask::new(draft.tree, &key, way, tasks);
-        let Some(placed) = place(draft, &again) else {
+        let again = groups::of_places(draft.desk(), &key, &job.spec, &old);
+        let placed = again.and_then(|again| Some((place(draft, &again)?, again)));
+        let Some((placed, again)) = placed else {
             draft.roll_back(before);
             return None;
         };
@@ -130,7 +125,11 @@ fn place_everybody(
 
 /// True when the pool has as much free as is asked for, in whatever pieces.
 pub(super) fn enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
-    let wanted = ask.units().parts();
+    ask.parts().all(|part| is_enough_in_pieces(draft, part))
+}
+
+fn is_enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
+    let wanted = ask.way.need.units().times(ask.tasks).parts();
     let mut free = 0u64;
     for room in rooms_with_room(draft, ask).into_iter().filter_map(|node| draft.room(node)) {
         let left = room.gpus.iter().map(|gpu| free_of(gpu, ask));
@@ -187,11 +186,19 @@ fn targets(
 ) -> Vec<Target> {
     let state = draft.state;
     let mut targets = Vec::new();
-    for node in rooms_with_room(draft, ask).into_iter().take(TARGETS_MAX) {
-        if !state.fleet.set_has_node(ask.key.shape.nodes, node) {
+    let nodes_of =
+        |ask: &Ask<'_>| rooms_with_room(draft, ask).into_iter().take(TARGETS_MAX).collect::<Vec<_>>();
+    let nodes: Vec<(usize, NodeId)> = ask
+        .parts()
+        .enumerate()
+        .flat_map(|(at, part)| nodes_of(part).into_iter().map(move |node| (at, node)))
+        .collect();
+    for (at, node) in nodes {
+        let part = ask.parts().nth(at).expect("it was counted a moment ago");
+        if !state.fleet.set_has_node(part.key.shape.nodes, node) {
             continue;
         }
-        if let Some(target) = target(draft, ask, asker, node, settled, ripens_at) {
+        if let Some(target) = target(draft, part, asker, node, settled, ripens_at) {
             let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
             targets.push(((target.units.len(), tasks, to_move, node), target));

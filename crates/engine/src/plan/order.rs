@@ -5,14 +5,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 
+use crate::event::{Holding, Placement};
 use crate::job::Class;
 use crate::jobs::{Kind, KindKey, More};
-use crate::need::Way;
 use crate::plan::draft::Draft;
+use crate::plan::groups;
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::place::{self, Ask};
 use crate::plan::rank::{self, Alike, Rank};
@@ -55,15 +55,14 @@ pub struct Candidate<'a> {
     /// When the first of them stands elsewhere, by time alone.
     pub changes_at: Option<Timestamp>,
     rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
-    choices: Vec<Choice>,
+    choices: Vec<Choice<'a>>,
     /// None of its jobs wants anything any more.
     exhausted: bool,
 }
 
-/// A pool that a candidate may use.
-struct Choice {
-    way: Way,
-    charge: Rc<[u64]>,
+/// A way to meet a candidate.
+struct Choice<'a> {
+    ask: Ask<'a>,
     refused: bool,
 }
 
@@ -75,6 +74,10 @@ impl<'a> Candidate<'a> {
             state.jobs.get(job).is_some_and(|job| job.not_before <= now)
         };
         let jobs = known.jobs.iter().copied().filter(may_start);
+        if let Some(more) = known.more.filter(|more| more.of.is_some()) {
+            let first = known.jobs.first().copied()?;
+            return Self::of_groups(draft, Some(kind), &known.key, more, first, &[]);
+        }
         Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs))
     }
 
@@ -101,21 +104,55 @@ impl<'a> Candidate<'a> {
         Self::new(draft, None, key, more, Box::new(core::iter::once(job)))
     }
 
+    /// What a job with groups that runs, or starts in this plan, lacks beside what it was given on the draft.
+    pub fn of_groups(
+        draft: &Draft<'a>,
+        kind: Option<KindId>,
+        key: &'a KindKey,
+        more: More,
+        job: (Timestamp, JobId),
+        given: &[Placement],
+    ) -> Option<Self> {
+        let spec = &draft.state.jobs.get(job.1)?.spec;
+        let holding = draft.state.ledger.holding(job.1);
+        let held = holding.into_iter().flat_map(|holding| {
+            let tasks = holding.alive().filter_map(|task| holding.task(task));
+            tasks.map(|task| task.place)
+        });
+        let alive: Vec<Placement> = held.chain(given.iter().copied()).collect();
+        // An attempt that has not begun has used no number yet.
+        let used = holding.map(Holding::next_task);
+        let next = used.map(|next| given.last().map_or(next, |last| next.max(last.task + 1)));
+        let (asks, repair) = groups::lacking(draft.desk(), key, spec, &alive, next.unwrap_or(0));
+        let asks = asks.into_iter().map(|ask| within(ask, more.domain)).collect();
+        let more = Some(More { repair, ..more });
+        Self::with(kind, key, more, Box::new(core::iter::once(job)), asks)
+    }
+
     fn new(
         draft: &Draft<'a>,
         kind: Option<KindId>,
         key: &'a KindKey,
         more: Option<More>,
-        mut rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
+        rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     ) -> Option<Self> {
-        let ways = place::ways_of(draft.state, draft.policy, key);
-        let usable =
-            ways.filter(|way| more.is_none_or(|more| (more.pool, more.need) == (way.pool, way.need)));
-        let choice = |way: Way| {
-            let charge = draft.tree.charge(way.need.units(), key.shape.resources, way.pool).into();
-            Choice { way, charge, refused: false }
+        let Some(more) = more else {
+            return Self::with(kind, key, None, rest, groups::minimum(draft.desk(), key));
         };
-        let choices: Vec<Choice> = usable.map(choice).collect();
+        let ways = place::ways_of(draft.state, draft.policy, key);
+        let usable = ways.filter(|way| (more.pool, more.need) == (way.pool, way.need));
+        let ask = |way| Ask { domain: more.domain, ..Ask::new(draft.tree, key, way, more.tasks) };
+        Self::with(kind, key, Some(more), rest, usable.map(ask).collect())
+    }
+
+    fn with(
+        kind: Option<KindId>,
+        key: &'a KindKey,
+        more: Option<More>,
+        mut rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
+        asks: Vec<Ask<'a>>,
+    ) -> Option<Self> {
+        let choices: Vec<Choice<'a>> = asks.into_iter().map(|ask| Choice { ask, refused: false }).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
         let (group, changes_at) = (rank::Group::default(), None);
         Some(Self { kind, key, more, first, group, changes_at, rest, choices, exhausted: false })
@@ -124,17 +161,6 @@ impl<'a> Candidate<'a> {
     /// True when it asks for more than a minimum.
     pub fn is_surplus(&self) -> bool {
         self.more.is_some_and(|more| !more.repair) && !self.key.service
-    }
-
-    fn ask(&self, choice: &Choice) -> Ask<'a> {
-        Ask {
-            key: self.key,
-            tasks: self.more.map_or(self.key.min, |more| more.tasks),
-            first_task: 0,
-            way: choice.way,
-            domain: self.more.and_then(|more| more.domain),
-            charge: Rc::clone(&choice.charge),
-        }
     }
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
@@ -151,11 +177,7 @@ impl<'a> Candidate<'a> {
 
     fn judged(&self, draft: &Draft<'_>, turn: Turn, below: &[u64]) -> impl Iterator<Item = (Ask<'a>, Pass)> {
         let open = self.choices.iter().filter(|choice| !choice.refused);
-        let asks = open.map(|choice| self.ask(choice));
-        let judged = asks.map(move |ask| {
-            let pass = lines::pass(draft, &ask, below);
-            (ask, pass)
-        });
+        let judged = open.map(move |choice| (choice.ask.clone(), lines::pass(draft, &choice.ask, below)));
         judged.filter(move |&(_, pass)| pass <= turn.pass)
     }
 
@@ -168,6 +190,11 @@ impl<'a> Candidate<'a> {
             age: self.first,
         }
     }
+}
+
+/// An ask whose groups are all to be in one domain, where the rest of the job is.
+fn within(ask: Ask<'_>, domain: Option<u32>) -> Ask<'_> {
+    Ask { domain, ..ask }
 }
 
 /// Where a candidate stands inside its tenant, fields in the order in which they decide.
@@ -386,12 +413,12 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// None of its jobs has a place in any of these ways.
-    pub fn refused(&mut self, at: usize, ways: &[Way]) {
+    /// None of its jobs is met by any of these.
+    pub fn refused(&mut self, at: usize, asks: &[Ask<'a>]) {
         let choices = &mut self.candidates[at].choices;
         choices
             .iter_mut()
-            .filter(|choice| ways.contains(&choice.way))
+            .filter(|choice| asks.iter().any(|ask| ask.same_as(&choice.ask)))
             .for_each(|choice| choice.refused = true);
         if choices.iter().all(|choice| choice.refused) {
             self.close(at);
@@ -429,7 +456,7 @@ impl<'a> Queue<'a> {
             Pass::WithinFairShare | Pass::Surplus => Line::FairShare,
         };
         let open = candidate.choices.iter().find(|choice| !choice.refused);
-        let charge = &open.unwrap_or(&candidate.choices[0]).charge;
+        let charge = &open.unwrap_or(&candidate.choices[0]).ask.charge;
         let neediness = neediness(draft, tenant, charge, at);
         Among {
             priority: Reverse(line.priority),

@@ -6,7 +6,8 @@
 //!
 //! Tasks of one gang are alike, and what one of them takes on a node never changes what fits on another. So the
 //! number that fits is a sum over nodes, and a gang fits if that sum is large enough: [`Fit`] keeps it while victims
-//! are taken and spared.
+//! are taken and spared. Groups of one job are not alike and may be in each other's way: their sums are looked at first,
+//! then they are tried together.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -40,28 +41,65 @@ pub struct Ask<'a> {
     pub domain: Option<u32>,
     /// What one task is charged, by meter.
     pub charge: Rc<[u64]>,
+    /// The numbers of the tasks, where they do not just count up.
+    pub numbers: Option<Rc<[u32]>>,
+    /// What other groups of the job ask for with it, all of it or nothing.
+    pub beside: Option<Rc<[Self]>>,
 }
 
 impl<'a> Ask<'a> {
     /// So many tasks, from the first, wherever the rest of the gang is.
     pub fn new(tree: &Tree, key: &'a KindKey, way: Way, tasks: u32) -> Self {
         let charge = tree.charge(way.need.units(), key.shape.resources, way.pool).into();
-        Self { key, tasks, first_task: 0, way, domain: None, charge }
+        Self { key, tasks, first_task: 0, way, domain: None, charge, numbers: None, beside: None }
     }
 
-    /// Where.
+    /// Where; of a job with groups, where its largest tasks go.
     pub fn pool(&self) -> PoolId {
         self.way.pool
     }
 
+    /// The ask of each group; itself alone where tasks are alike.
+    pub fn parts(&self) -> impl Iterator<Item = &Self> {
+        core::iter::once(self).chain(self.beside())
+    }
+
+    fn beside(&self) -> &[Self] {
+        self.beside.as_deref().unwrap_or_default()
+    }
+
+    /// True when some of it goes to that pool.
+    pub fn goes_to(&self, pool: PoolId) -> bool {
+        self.parts().any(|part| part.way.pool == pool)
+    }
+
+    /// True when it is for the same tasks, to be met in the same way.
+    pub fn same_as(&self, other: &Self) -> bool {
+        let told = |part: &Self| (part.way, part.numbers.clone());
+        self.way == other.way && self.parts().map(told).eq(other.parts().map(told))
+    }
+
+    /// The number of one of its tasks.
+    fn number(&self, at: u32) -> u32 {
+        let listed = usize::try_from(at).ok().and_then(|at| self.numbers.as_ref()?.get(at).copied());
+        listed.unwrap_or(self.first_task + at)
+    }
+
     /// The GPUs that all of it takes.
     pub fn units(&self) -> GpuUnits {
-        self.way.need.units().times(self.tasks)
+        let beside = self.beside().iter().map(Self::units);
+        beside.fold(self.way.need.units().times(self.tasks), |total, part| total + part)
+    }
+
+    /// What all of it is charged in one meter.
+    pub fn amount(&self, meter: usize) -> u64 {
+        let beside = self.beside().iter().map(|part| part.amount(meter));
+        beside.fold(self.charge[meter].saturating_mul(u64::from(self.tasks)), u64::saturating_add)
     }
 
     /// What all of it is charged.
     pub fn total(&self) -> Vec<u64> {
-        self.charge.iter().map(|each| each.saturating_mul(u64::from(self.tasks))).collect()
+        (0..self.charge.len()).map(|meter| self.amount(meter)).collect()
     }
 
     fn step(&self, place: Placement) -> Step {
@@ -118,11 +156,12 @@ pub fn place_where_best<'b, 'a>(
 ) -> Option<(&'b Ask<'a>, Placed)> {
     let first = asks.first()?;
     let is_slice = matches!(first.way.need, Need::Slice { .. });
-    if first.tasks == 1 && first.key.topology.gang_within.is_none() && !is_slice {
+    let alone = first.tasks == 1 && first.beside.is_none();
+    if alone && first.key.topology.gang_within.is_none() && !is_slice {
         let pools: Vec<PoolId> = asks.iter().map(|ask| ask.pool()).collect();
         let found = best::find(draft, first, &pools, &|_| true)?;
         let ask = asks.iter().find(|ask| ask.pool() == found.pool).expect("it was looked for in these pools");
-        let task = put(draft, ask, first.first_task, &Found::on(found.node, found.gpus));
+        let task = put(draft, ask, first.number(0), &Found::on(found.node, found.gpus));
         let (chosen, scores) = (Some(found.chosen), alloc::vec![found.score]);
         return Some((ask, Placed { tasks: alloc::vec![task], chosen, scores }));
     }
@@ -148,20 +187,30 @@ pub fn domain_of(state: &State, node: NodeId, level: LevelId) -> Option<u32> {
 #[derive(Clone, Debug)]
 pub struct Fit {
     by_domain: BTreeMap<Option<u32>, u64>,
+    /// The same of each group beside the first.
+    beside: Vec<Self>,
 }
 
 impl Fit {
     /// Counted on the draft, over the nodes that have room.
     pub fn of(draft: &Draft<'_>, ask: &Ask<'_>) -> Self {
-        let mut fit = Self { by_domain: BTreeMap::new() };
+        let beside = ask.beside().iter().map(|part| Self::of(draft, part)).collect();
+        let mut fit = Self { by_domain: BTreeMap::new(), beside };
         for node in nodes_with_room(draft, ask) {
-            fit.add(draft, ask, node, true);
+            fit.add_own(draft, ask, node, true);
         }
         fit
     }
 
     /// Counts a node in or out, as it is on the draft.
     pub fn add(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
+        self.add_own(draft, ask, node, more);
+        for (fit, part) in self.beside.iter_mut().zip(ask.beside()) {
+            fit.add_own(draft, part, node, more);
+        }
+    }
+
+    fn add_own(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
         let Some(room) = draft.room(node) else { return };
         let allowed =
             room.open && room.pool == ask.pool() && draft.state.fleet.set_has_node(ask.key.shape.nodes, node);
@@ -180,12 +229,27 @@ impl Fit {
         *total = if more { *total + fits } else { *total - fits };
     }
 
-    /// True when all that is asked for fits somewhere.
-    pub fn is_enough(&self, ask: &Ask<'_>) -> bool {
-        let fits = |(&domain, &fits): (&Option<u32>, &u64)| {
-            fits >= u64::from(ask.tasks) && (ask.domain.is_none() || domain == ask.domain)
-        };
-        self.by_domain.iter().any(fits)
+    /// True when all that is asked for fits somewhere. The draft stays as it is.
+    pub fn is_enough(&self, draft: &mut Draft<'_>, ask: &Ask<'_>) -> bool {
+        let fits =
+            |&domain: &Option<u32>| self.holds(ask, domain) && (ask.domain.is_none() || domain == ask.domain);
+        if !self.by_domain.keys().any(fits) {
+            return false;
+        }
+        if ask.beside.is_none() {
+            return true;
+        }
+        // Each group alone would fit; whether they do together only a try tells.
+        let mark = draft.mark();
+        let together = place(draft, ask).is_some();
+        draft.roll_back(mark);
+        together
+    }
+
+    /// True when each group, were it alone, would fit a domain.
+    fn holds(&self, ask: &Ask<'_>, domain: Option<u32>) -> bool {
+        let own = self.by_domain.get(&domain).is_some_and(|&fits| fits >= u64::from(ask.tasks));
+        own && self.beside.iter().zip(ask.beside()).all(|(fit, part)| fit.holds(part, domain))
     }
 
     /// Domains that hold all that is asked for, the tightest first.
@@ -194,7 +258,7 @@ impl Fit {
         let mut fitting: Vec<(u64, u32)> = self
             .by_domain
             .iter()
-            .filter(|&(_, &fits)| fits >= u64::from(ask.tasks))
+            .filter(|&(&domain, _)| self.holds(ask, domain))
             .filter_map(|(&domain, &fits)| Some((fits, domain.filter(|&domain| within(domain))?)))
             .collect();
         fitting.sort_unstable();
@@ -226,11 +290,16 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
 fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<Placed> {
     let mark = draft.mark();
     let mut placed = Placed { tasks: Vec::new(), chosen: None, scores: Vec::new() };
-    for task in ask.first_task..ask.first_task + ask.tasks {
-        if !place_task(draft, ask, task, within, &mut placed) {
-            draft.roll_back(mark);
-            return None;
+    for part in ask.parts() {
+        for at in 0..part.tasks {
+            if !place_task(draft, part, part.number(at), within, &mut placed) {
+                draft.roll_back(mark);
+                return None;
+            }
         }
+    }
+    if ask.beside.is_some() {
+        placed.tasks.sort_unstable_by_key(|place| place.task);
     }
     Some(placed)
 }

@@ -15,9 +15,10 @@ use crate::event::Holding;
 use crate::job::{Class, Spec};
 use crate::jobs::{Job, Kind, KindKey};
 use crate::plan::draft::Draft;
+use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::earlier;
-use crate::plan::place::{Ask, ways_of};
+use crate::plan::place::Ask;
 use crate::policy::{Order, OrderRules, Policy};
 use crate::rooms::Drains;
 use crate::state::State;
@@ -256,12 +257,11 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
     let key = KindKey::of(&job.spec);
     let below = lines::below(&mut draft, &lines::standing_of(&key));
     let mut kept = None;
-    for way in ways_of(state, policy, &key) {
-        let ask = Ask::new(&tree, &key, way, key.min);
+    for ask in groups::minimum(draft.desk(), &key) {
         if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
             return None;
         }
-        kept = kept.or(Some(landing_room(state, rules, way.pool, gpus(&ask))));
+        kept = kept.or(Some(landing_room(state, rules, ask.pool(), gpus(&ask))));
     }
     kept
 }

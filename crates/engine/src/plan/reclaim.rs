@@ -255,7 +255,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     }
 
     fn fits(&mut self, needed: &[Taken]) -> bool {
-        self.fit.is_enough(self.ask) || (self.may_move && self.would_move(needed).is_some())
+        self.fit.is_enough(self.draft, self.ask) || (self.may_move && self.would_move(needed).is_some())
     }
 
     /// Who would be moved into what was taken so that the ask fits.
@@ -334,7 +334,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     /// drained, beside what is in `set` already. Counting up, a unit comes into play when all sets of those before it
     /// were added.
     fn add_sets(&mut self, units: &[UnitRef], open: usize, set: u32, sets: &mut Vec<u32>) {
-        if sets.len() == SETS_MAX || !self.fit.is_enough(self.ask) {
+        if sets.len() == SETS_MAX || !self.fit.is_enough(self.draft, self.ask) {
             return;
         }
         let Some(last) = open.checked_sub(1) else { return sets.push(set) };
@@ -432,7 +432,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let in_the_way = lines::limit_passed(self.draft, self.ask)
             .is_some_and(|tenant| self.draft.tree.lineage(unit.tenant).any(|above| above == tenant));
         let unit = self.victims.get(unit);
-        in_the_way || unit.steps.iter().any(|step| step.place.pool == self.ask.pool())
+        in_the_way || unit.steps.iter().any(|step| self.ask.goes_to(step.place.pool))
     }
 
     fn take_if_allowed(&mut self, unit: UnitRef) -> bool {
@@ -546,7 +546,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     /// What binds everything but guarantees: the blast radius, and a gain above the cost. Who is moved on top costs too.
     fn is_worth_it(&mut self) -> bool {
         let rules = &self.draft.policy.preemption;
-        let by_moving = self.may_move && !self.fit.is_enough(self.ask);
+        let by_moving = self.may_move && !self.fit.is_enough(self.draft, self.ask);
         let moved = if by_moving { self.would_move(&[]).unwrap_or_default() } else { Vec::new() };
         let bound = self.taken.iter().filter(|taken| taken.why != Why::Guarantee);
         let mut bound: Vec<&Unit> = bound.map(|taken| self.victims.get(taken.unit)).collect();

@@ -11,8 +11,9 @@ use crate::event::Placement;
 use crate::job::{Class, Spec};
 use crate::jobs::{Job, KindKey};
 use crate::plan::draft::{Draft, Step};
+use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
-use crate::plan::place::{Ask, Fit, place, ways_of};
+use crate::plan::place::{Ask, Fit, place};
 use crate::plan::serve::Settled;
 use crate::policy::Amount;
 use crate::reservations::{Dropped, Reservation};
@@ -69,9 +70,12 @@ fn broken(draft: &mut Draft<'_>, id: JobId, reservation: &Reservation) -> Option
     }
     let key = KindKey::of(&job.spec);
     let pool = reservation.tasks.first().map(|place| place.pool);
-    let way = ways_of(state, draft.policy, &key).find(|way| Some(way.pool) == pool);
-    let Some(way) = way else { return Some(Dropped::Policy) };
-    let ask = Ask::new(draft.tree, &key, way, key.min);
+    let ask = if job.spec.has_groups() {
+        groups::of_places(draft.desk(), &key, &job.spec, &reservation.tasks)
+    } else {
+        groups::minimum(draft.desk(), &key).into_iter().find(|ask| Some(ask.pool()) == pool)
+    };
+    let Some(ask) = ask else { return Some(Dropped::Policy) };
     let fillers = in_the_way(draft, &job.spec, reservation).fillers;
     if !is_entitled(draft, &ask, reservation.start, &fillers) {
         return Some(Dropped::AboveShare);
@@ -92,7 +96,7 @@ fn broken(draft: &mut Draft<'_>, id: JobId, reservation: &Reservation) -> Option
 fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
     let Some(room) = state.ledger.rooms().get(place.node) else { return false };
     let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
-    let allowed = state.fleet.set_has_node(spec.shape.nodes, place.node);
+    let allowed = state.fleet.set_has_node(spec.shape_of(place.task).nodes, place.node);
     room.open && room.pool == place.pool && allowed && place.gpus.indexes().all(usable)
 }
 
@@ -106,7 +110,8 @@ fn is_entitled(draft: &mut Draft<'_>, ask: &Ask<'_>, start: Timestamp, leaving: 
         let ends = ends_at(state, job, draft.now).is_some_and(|end| end <= start);
         let held = state.ledger.holding(job).filter(|_| ends || leaving.contains(&job));
         let (Some(holding), Some(charge)) = (held, state.ledger.charge(job)) else { continue };
-        let amount = draft.tree.charge_of(charge.resources, holding.staying().map(|task| &task.place));
+        let places = holding.staying().map(|task| &task.place);
+        let amount = draft.tree.charge_of(|task| charge.resources_of(task), places);
         over.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
     }
     lines::pass(draft, ask, &over) <= Pass::WithinFairShare
@@ -178,10 +183,8 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)>
     let state = draft.state;
     let key = KindKey::of(&state.jobs.get(id)?.spec);
     let below = lines::below(draft, &lines::standing_of(&key));
-    let ways: Vec<_> = ways_of(state, draft.policy, &key).collect();
     let mut first = None;
-    for way in ways {
-        let ask = Ask::new(draft.tree, &key, way, key.min);
+    for ask in groups::minimum(draft.desk(), &key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
             let spec = &state.jobs.get(job)?.spec;
@@ -191,7 +194,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)>
                 first = first.or(Some((job, reservation.start)));
             }
         }
-        let fits = Fit::of(draft, &ask).is_enough(&ask);
+        let fits = Fit::of(draft, &ask).is_enough(draft, &ask);
         draft.roll_back(mark);
         if fits {
             return None;
@@ -202,8 +205,9 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)>
 
 /// The places of a promised start as somebody would take them.
 pub(super) fn steps<'a>(spec: &'a Spec, reservation: &'a Reservation) -> impl Iterator<Item = Step> + 'a {
-    let (resources, trust) = (spec.shape.resources, spec.trust);
-    reservation.tasks.iter().map(move |&place| Step { place, resources, trust })
+    let step =
+        |&place: &Placement| Step { place, resources: spec.resources_of(place.task), trust: spec.trust };
+    reservation.tasks.iter().map(step)
 }
 
 /// When what a job holds is over at the latest, where that is known.
@@ -290,10 +294,8 @@ fn earliest_of_all(
 ) -> Option<Reservation> {
     let state = draft.state;
     let key = KindKey::of(&job.spec);
-    let ways: Vec<_> = ways_of(state, draft.policy, &key).filter(|way| open(way.pool)).collect();
     let mut best: Option<(Timestamp, Vec<Placement>)> = None;
-    for way in ways {
-        let ask = Ask::new(draft.tree, &key, way, key.min);
+    for ask in groups::minimum(draft.desk(), &key).into_iter().filter(|ask| open(ask.pool())) {
         if lines::fixed_beyond(draft, &ask).is_some() {
             continue;
         }
@@ -328,8 +330,8 @@ fn earliest(
     let mut free_at: BTreeMap<NodeId, Timestamp> = BTreeMap::new();
     // Whose time is over already is about to leave.
     let soon = draft.now + Millis::from_secs(1);
-    for (end, held) in ends_in(draft, ask.pool(), settled) {
-        if fit.is_enough(ask) {
+    for (end, held) in ends_in(draft, ask, settled) {
+        if fit.is_enough(draft, ask) {
             break;
         }
         for step in held {
@@ -340,15 +342,15 @@ fn earliest(
             free_at.insert(node, end.max(soon));
         }
     }
-    let placed = if fit.is_enough(ask) { place(draft, ask) } else { None };
+    let placed = if fit.is_enough(draft, ask) { place(draft, ask) } else { None };
     draft.roll_back(mark);
     let tasks = placed?.tasks;
     let start = tasks.iter().filter_map(|place| free_at.get(&place.node)).max().copied()?;
     (start > draft.now).then_some((start, tasks))
 }
 
-/// What is held in a pool, by when it is over; without what never is.
-fn ends_in(draft: &Draft<'_>, pool: PoolId, settled: &Settled) -> Vec<(Timestamp, Vec<Step>)> {
+/// What is held where an ask could go, by when it is over; without what never is.
+fn ends_in(draft: &Draft<'_>, ask: &Ask<'_>, settled: &Settled) -> Vec<(Timestamp, Vec<Step>)> {
     let state = draft.state;
     let mut ends = Vec::new();
     for (job, holding) in state.ledger.holdings() {
@@ -358,9 +360,8 @@ fn ends_in(draft: &Draft<'_>, pool: PoolId, settled: &Settled) -> Vec<(Timestamp
         let (Some(end), Some(charge)) = (ends_at(state, job, draft.now), state.ledger.charge(job)) else {
             continue;
         };
-        let (resources, trust) = (charge.resources, charge.trust);
-        let here = holding.staying().filter(|task| task.place.pool == pool);
-        let steps: Vec<Step> = here.map(|task| Step { place: task.place, resources, trust }).collect();
+        let here = holding.staying().filter(|task| ask.goes_to(task.place.pool));
+        let steps: Vec<Step> = here.map(|task| charge.step(task.place)).collect();
         if !steps.is_empty() {
             ends.push((end, job, steps));
         }

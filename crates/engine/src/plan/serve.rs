@@ -9,14 +9,15 @@ use core::cell::RefCell;
 
 use crate::event::{Chosen, Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
-use crate::need::Way;
+use crate::need::Need;
 use crate::plan::best::Worths;
 use crate::plan::draft::{Draft, Step};
+use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
-use crate::plan::place::{Ask, Placed, domain_of, place, place_where_best, ways_of};
+use crate::plan::place::{Ask, Placed, domain_of, place, place_where_best};
 use crate::plan::rank::{claim, just_evicted, takes_landing_room};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
 use crate::plan::reserve::{self, Reserved};
@@ -52,6 +53,8 @@ struct Begun {
     tasks: Vec<Placement>,
     /// So many of them start together.
     together: usize,
+    /// Of the rest, so many at a time do; one by one where nothing is said.
+    pieces: Vec<usize>,
     how: How,
     /// Why the first of them goes where it does.
     chosen: Option<Chosen>,
@@ -104,8 +107,8 @@ impl Settled {
 }
 
 /// How an ask was met.
-struct Met {
-    way: Way,
+struct Met<'a> {
+    ask: Ask<'a>,
     tasks: Vec<Placement>,
     chosen: Option<Chosen>,
     taken: Vec<Taken>,
@@ -196,7 +199,7 @@ impl<'a> Served<'a> {
             }
             match self.serve(at, turn) {
                 Ok(met) => touched.extend(self.record(at, met)),
-                Err(ways) => self.queue.refused(at, &ways),
+                Err(asks) => self.queue.refused(at, &asks),
             }
             touched.sort_unstable();
             touched.dedup();
@@ -207,7 +210,7 @@ impl<'a> Served<'a> {
     }
 
     /// Gives a candidate what it asks for, from the cheapest source that will do; or names the pools that will not.
-    fn serve(&mut self, at: usize, turn: Turn) -> Result<Met, Vec<Way>> {
+    fn serve(&mut self, at: usize, turn: Turn) -> Result<Met<'a>, Vec<Ask<'a>>> {
         let mut asks = self.queue.get(at).asks(&mut self.draft, turn);
         let first_task = self.first_task(at);
         for (ask, _) in &mut asks {
@@ -220,34 +223,34 @@ impl<'a> Served<'a> {
         for (ask, pass) in asks {
             if takes_landing_room(&self.draft, &group, &ask, pass) {
                 obstacles.add(ask.pool(), pass, None);
-                beyond.push(ask.way);
+                beyond.push(ask);
                 continue;
             }
             match lines::fixed_beyond(&mut self.draft, &ask) {
                 Some(tenant) => {
                     obstacles.fixed.push((ask.pool(), tenant));
-                    beyond.push(ask.way);
+                    beyond.push(ask);
                 }
                 None => open.push((ask, pass)),
             }
         }
-        let met = self.meet(at, &open);
-        let tried: Vec<Way> = open.iter().map(|(ask, _)| ask.way).collect();
-        if let Some((ask, met)) = met {
-            self.draft.count(lines::standing_of(ask.key), ask.total(), true);
+        if let Some(met) = self.meet(at, &open) {
+            self.draft.count(lines::standing_of(met.ask.key), met.ask.total(), true);
             return Ok(met);
         }
         for (ask, pass) in &open {
             let limit = lines::limit_passed(&self.draft, ask);
-            obstacles.add(ask.pool(), *pass, limit);
+            for part in ask.parts() {
+                obstacles.add(part.pool(), *pass, limit);
+            }
             obstacles.others |= self.others_matter(at, ask);
         }
         self.refuse(at, obstacles);
-        Err(tried.into_iter().chain(beyond).collect())
+        Err(open.into_iter().map(|(ask, _)| ask).chain(beyond).collect())
     }
 
     /// From what is free, by moving others, or by making others leave; beside what was promised to somebody else.
-    fn meet(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+    fn meet(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
         let unfit = self.hold_reserved(at, open, false);
         let met = self.by_what_is_free(open);
         self.let_go_of(unfit);
@@ -306,7 +309,7 @@ impl<'a> Served<'a> {
         }
     }
 
-    fn by_what_is_free(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+    fn by_what_is_free(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
         if self.draft.state.demand.tables().is_some() {
             return self.by_worth(asks);
         }
@@ -315,13 +318,13 @@ impl<'a> Served<'a> {
                 return None;
             }
             let Placed { tasks, chosen, .. } = place(&mut self.draft, ask)?;
-            Some((ask.clone(), Met { way: ask.way, tasks, chosen, taken: Vec::new(), moved: Vec::new() }))
+            Some(Met { ask: ask.clone(), tasks, chosen, taken: Vec::new(), moved: Vec::new() })
         })
     }
 
     /// Alternatives in order; of each the pools in the better pass first; among those, wherever the place is missed
     /// least.
-    fn by_worth(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+    fn by_worth(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
         let passes = [Pass::WithinGuarantee, Pass::WithinFairShare, Pass::Surplus];
         asks.chunk_by(|(one, _), (other, _)| one.way.rank == other.way.rank).find_map(|alike| {
             passes.into_iter().find_map(|pass| {
@@ -329,13 +332,12 @@ impl<'a> Served<'a> {
                 let open: Vec<&Ask<'a>> =
                     open.filter(|ask| lines::limit_passed(&self.draft, ask).is_none()).collect();
                 let (ask, Placed { tasks, chosen, .. }) = place_where_best(&mut self.draft, &open)?;
-                let met = Met { way: ask.way, tasks, chosen, taken: Vec::new(), moved: Vec::new() };
-                Some((ask.clone(), met))
+                Some(Met { ask: ask.clone(), tasks, chosen, taken: Vec::new(), moved: Vec::new() })
             })
         })
     }
 
-    fn by_moving(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+    fn by_moving(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
         if self.queue.get(at).is_surplus() {
             return None;
         }
@@ -354,11 +356,11 @@ impl<'a> Served<'a> {
                 self.draft.roll_back(mark);
                 return None;
             }
-            Some((ask.clone(), Met { way: ask.way, tasks, chosen: None, taken: Vec::new(), moved }))
+            Some(Met { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved })
         })
     }
 
-    fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+    fn by_taking(&mut self, at: usize, asks: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
         // Growth of what starts at once is not set aside with it: nobody leaves for it before the next plan.
         if self.starts_at_once(self.queue.get(at).first.1) {
             return None;
@@ -368,12 +370,12 @@ impl<'a> Served<'a> {
             let (draft, victims) = (&mut self.draft, &mut self.victims);
             let taken = make_room(draft, victims, ask, asker, &self.settled, &mut self.ripens_at)?;
             if let Some(Placed { tasks, chosen, .. }) = place(draft, ask) {
-                return Some((ask.clone(), Met { way: ask.way, tasks, chosen, taken, moved: Vec::new() }));
+                return Some(Met { ask: ask.clone(), tasks, chosen, taken, moved: Vec::new() });
             }
             let settled = self.settled.with_leaving(taken.iter().map(|taken| victims.get(taken.unit).job));
             let placed = place_by_moving(draft, ask, asker, &settled, &mut self.ripens_at);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
-            Some((ask.clone(), Met { way: ask.way, tasks, chosen: None, taken, moved }))
+            Some(Met { ask: ask.clone(), tasks, chosen: None, taken, moved })
         })
     }
 
@@ -394,12 +396,12 @@ impl<'a> Served<'a> {
     }
 
     /// Writes down what a candidate was given; returns the tenants whose use changed because of it.
-    fn record(&mut self, at: usize, met: Met) -> Vec<TenantId> {
+    fn record(&mut self, at: usize, met: Met<'a>) -> Vec<TenantId> {
         let candidate = self.queue.get(at);
         let (key, more, (age, job)) = (candidate.key, candidate.more, candidate.first);
-        let need = met.way.need;
+        let need = met.ask.way.need;
         let pool = met.tasks.first().map(|place| place.pool).expect("an ask has tasks");
-        let touched = self.record_leaving(key, job, &met);
+        let touched = self.record_leaving(job, &met);
         let how = if more.is_some() { How::Grows } else { How::Starts };
         let node = met.tasks.first().map(|place| place.node).expect("an ask has tasks");
         if !self.begun.contains_key(&job) {
@@ -408,9 +410,13 @@ impl<'a> Served<'a> {
         let begun = self.begun.entry(job).or_insert_with(|| Begun {
             tasks: Vec::new(),
             together: met.tasks.len(),
+            pieces: Vec::new(),
             how,
             chosen: met.chosen,
         });
+        if !key.groups.is_empty() && !begun.tasks.is_empty() {
+            begun.pieces.push(met.tasks.len());
+        }
         begun.tasks.extend(met.tasks);
         self.settled.given.insert(job);
         self.queue.served(at);
@@ -418,11 +424,15 @@ impl<'a> Served<'a> {
         let holding = state.ledger.holding(job).filter(|_| more.is_some());
         let done = holding.map_or(0, |holding| holding.exits(crate::input::Exit::Succeeded));
         let staying = holding.map_or(0, |holding| holding.staying().count());
+        if !key.groups.is_empty() {
+            self.grow_groups(key, (age, job), node);
+            return touched;
+        }
         let has = u32::try_from(staying + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
         // A job of which tasks have finished is repaired, but not grown any more.
         if done == 0 && has < key.tasks {
             let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
-            let more = Some(More { tasks: 1, repair: false, pool, need, domain });
+            let more = Some(More { tasks: 1, repair: false, pool, need, domain, of: None });
             let candidate = Candidate::of_job(&self.draft, key, more, (age, job));
             if let Some(candidate) = candidate {
                 self.queue.add(state, candidate);
@@ -431,14 +441,31 @@ impl<'a> Served<'a> {
         touched
     }
 
-    fn record_leaving(&mut self, key: &KindKey, job: JobId, met: &Met) -> Vec<TenantId> {
+    /// A job with groups was given something; what else it lacks it may have in this plan too.
+    fn grow_groups(&mut self, key: &'a KindKey, job: (Timestamp, JobId), node: NodeId) {
+        let state = self.draft.state;
+        let holding = state.ledger.holding(job.1);
+        if holding.is_some_and(|holding| holding.done().next().is_some()) {
+            return;
+        }
+        let begun = &self.begun[&job.1];
+        let Some(first) = begun.tasks.first() else { return };
+        let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
+        let (pool, need, of) = (first.pool, Need::held(first), Some(job.1));
+        let more = More { tasks: 1, repair: false, pool, need, domain, of };
+        let candidate = Candidate::of_groups(&self.draft, None, key, more, job, &begun.tasks);
+        if let Some(candidate) = candidate {
+            self.queue.add(state, candidate);
+        }
+    }
+
+    fn record_leaving(&mut self, job: JobId, met: &Met<'_>) -> Vec<TenantId> {
         let units: Vec<Unit> = met.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
-        let tasks = u32::try_from(met.tasks.len()).expect("a gang has at most 16,384 tasks");
-        let ask = Ask::new(self.draft.tree, key, met.way, tasks);
+        let ask = &met.ask;
         let bound = |why: Why, unit: &Unit| (why != Why::Guarantee).then(|| unit.clone());
         let bound: Vec<Unit> =
             met.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
-        let gained = gain(&self.draft, &ask, &bound.iter().collect::<Vec<_>>());
+        let gained = gain(&self.draft, ask, &bound.iter().collect::<Vec<_>>());
         let started = ask.units().parts();
         let for_share = met.taken.iter().zip(&units).filter(|(taken, _)| taken.why.is_judged_by_idle());
         let freed: Vec<Step> = for_share.flat_map(|(_, unit)| unit.steps.iter().copied()).collect();
@@ -455,7 +482,7 @@ impl<'a> Served<'a> {
             self.leaves(unit, taken.why, job, gain, taken.straddles);
         }
         let moving: Vec<&Unit> = met.moved.iter().map(|moved| &moved.unit).collect();
-        let gained = gain(&self.draft, &ask, &moving);
+        let gained = gain(&self.draft, ask, &moving);
         for moved in &met.moved {
             let unit = moved.unit.clone();
             touched.push(unit.standing.tenant);
@@ -463,6 +490,7 @@ impl<'a> Served<'a> {
             let begun = Begun {
                 tasks: moved.tasks.clone(),
                 together: moved.tasks.len(),
+                pieces: Vec::new(),
                 how: How::Moves,
                 chosen: None,
             };
@@ -513,7 +541,8 @@ impl<'a> Served<'a> {
         }
         for job in whole {
             if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
-                let begun = Begun { together: tasks.len(), tasks, how: How::Moves, chosen };
+                let (together, pieces) = (tasks.len(), Vec::new());
+                let begun = Begun { together, tasks, pieces, how: How::Moves, chosen };
                 self.begun.insert(job, begun);
                 self.order.push(job);
             }
@@ -525,9 +554,7 @@ impl<'a> Served<'a> {
         let job = self.draft.state.jobs.get(id).expect("who has to leave is a live job");
         let key = Box::new(KindKey::of(&job.spec));
         let group = just_evicted(self.draft.policy, &job.spec);
-        let ways: Vec<Way> = ways_of(self.draft.state, self.draft.policy, &key).collect();
-        ways.into_iter().find_map(|way| {
-            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+        groups::minimum(self.draft.desk(), &key).into_iter().find_map(|ask| {
             if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus) {
                 return None;
             }
@@ -554,8 +581,29 @@ impl<'a> Served<'a> {
 
     fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
         let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
-        let amount = self.draft.tree.charge_of(spec.shape.resources, tasks.iter());
+        let amount = self.draft.tree.charge_of(|task| spec.resources_of(task), tasks.iter());
         self.draft.tree.count_within_limits(used, spec.tenant, &amount)
+    }
+
+    /// Pieces of groups that can start with the minimum. What comes after one that cannot may need it.
+    fn first_pieces(
+        &self,
+        job: JobId,
+        begun: &Begun,
+        clear: &dyn Fn(&Placement) -> bool,
+        used: &mut Amounts,
+    ) -> Vec<Placement> {
+        let mut started = Vec::new();
+        let mut rest = &begun.tasks[begun.together..];
+        for &count in &begun.pieces {
+            let (piece, after) = rest.split_at(count);
+            if !piece.iter().all(clear) || !self.passes_no_limit(job, piece, used) {
+                break;
+            }
+            started.extend_from_slice(piece);
+            rest = after;
+        }
+        started
     }
 
     /// The difference between the state and the end of the draft.
@@ -577,14 +625,19 @@ impl<'a> Served<'a> {
             {
                 // Tasks beyond the minimum that cannot start yet come with the next plan.
                 tasks.truncate(begun.together);
-                let startable =
-                    |place: &&Placement| clear(place) && self.passes_no_limit(job, &[**place], &mut used_now);
-                tasks.extend(rest.iter().filter(startable));
+                if begun.pieces.is_empty() {
+                    let startable = |place: &&Placement| {
+                        clear(place) && self.passes_no_limit(job, &[**place], &mut used_now)
+                    };
+                    tasks.extend(rest.iter().filter(startable));
+                } else {
+                    tasks.extend(self.first_pieces(job, begun, &clear, &mut used_now));
+                }
                 let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks, chosen });
+                list.push(Start { job, tasks: in_order(begun, tasks), chosen });
                 continue;
             }
-            plan.promises.push(Start { job, tasks, chosen });
+            plan.promises.push(Start { job, tasks: in_order(begun, tasks), chosen });
         }
         let (promised, held): (Vec<Leaving>, Vec<Leaving>) =
             self.evictions.into_iter().partition(|leaving| leaving.unit.promised);
@@ -595,6 +648,14 @@ impl<'a> Served<'a> {
         plan.reserved = self.made;
         plan
     }
+}
+
+/// Tasks by number: groups grow one after the other.
+fn in_order(begun: &Begun, mut tasks: Vec<Placement>) -> Vec<Placement> {
+    if !begun.pieces.is_empty() {
+        tasks.sort_unstable_by_key(|place| place.task);
+    }
+    tasks
 }
 
 /// So much of what was freed is held by nobody, in 1/3000 of a GPU.

@@ -234,9 +234,8 @@ pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
     let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
-    let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
-    let steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
-    let all_there = steps.len() >= usize::try_from(job.spec.min.max(1)).expect("a u32 fits a usize");
+    let steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
+    let all_there = !steps.is_empty() && !job.spec.is_broken_with(steps.iter().map(|step| step.place.task));
     let settled = all_there && steps.len() == holding.holding_tasks().len();
     let whole = whole_unit(draft, id, job, holding, charge);
     settled.then(|| priced(draft, &whole, job, steps, false))
@@ -254,14 +253,14 @@ fn promised_unit(
     if matches!(job.phase, Phase::Leaving(_)) {
         return None;
     }
-    let (resources, trust) = (job.spec.shape.resources, job.spec.trust);
+    let charge = Charge::of(job);
     let unit = Unit {
         job: id,
-        steps: promise.tasks.iter().map(|&place| Step { place, resources, trust }).collect(),
+        steps: promise.tasks.iter().map(|&place| charge.step(place)).collect(),
         surplus: job.phase == Phase::Active,
         promised: true,
-        standing: Charge::of(job).standing,
-        amount: draft.tree.charge_of(job.spec.shape.resources, promise.tasks.iter()),
+        standing: charge.standing,
+        amount: draft.tree.charge_of(|task| charge.resources_of(task), promise.tasks.iter()),
         lost: Millis(0),
         cost: 0,
         started_at: promise.at,
@@ -282,8 +281,10 @@ fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     let holding = state.ledger.holding(id).expect("who stands holds something");
     let charge = state.ledger.charge(id).expect("who holds something is charged");
-    let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
-    let mut steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
+    let mut steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
+    if job.spec.has_groups() {
+        return add_units_of_groups(draft, standing, id, &steps, units);
+    }
     let done = holding.exits(Exit::Succeeded);
     let min = usize::try_from(job.spec.min).expect("a u32 fits a usize");
     let surplus = (steps.len() + done).saturating_sub(min.max(1));
@@ -295,6 +296,35 @@ fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(
     }
     if !steps.is_empty() {
         units.push((job.submitted_at, priced(draft, &whole, job, steps, false)));
+    }
+}
+
+/// The same of a job with groups: tasks beyond the minimum of a copy, whole copies beyond those that must stand.
+fn add_units_of_groups(
+    draft: &Draft<'_>,
+    standing: Standing,
+    id: JobId,
+    steps: &[Step],
+    units: &mut Vec<(Timestamp, Unit)>,
+) {
+    let state = draft.state;
+    let job = state.jobs.get(id).expect("what is held belongs to a live job");
+    let holding = state.ledger.holding(id).expect("who stands holds something");
+    let charge = state.ledger.charge(id).expect("who holds something is charged");
+    let staying: Vec<u32> = steps.iter().map(|step| step.place.task).collect();
+    let done: Vec<u32> = holding.done().collect();
+    let (pieces, rest) = job.spec.surplus(&staying, &done);
+    let whole = Unit { standing, ..whole_unit(draft, id, job, holding, charge) };
+    let of = |tasks: &[u32]| -> Vec<Step> {
+        steps.iter().filter(|step| tasks.contains(&step.place.task)).copied().collect()
+    };
+    for piece in pieces {
+        let Some(&oldest) = piece.first() else { continue };
+        let unit = younger(draft, &whole, holding, charge, oldest);
+        units.push((job.submitted_at, priced(draft, &unit, job, of(&piece), true)));
+    }
+    if !rest.is_empty() {
+        units.push((job.submitted_at, priced(draft, &whole, job, of(&rest), false)));
     }
 }
 
@@ -338,7 +368,8 @@ fn younger(draft: &Draft<'_>, whole: &Unit, holding: &Holding, charge: &Charge, 
 }
 
 fn priced(draft: &Draft<'_>, whole: &Unit, job: &Job, steps: Vec<Step>, surplus: bool) -> Unit {
-    let amount = draft.tree.charge_of(job.spec.shape.resources, steps.iter().map(|step| &step.place));
+    let places = steps.iter().map(|step| &step.place);
+    let amount = draft.tree.charge_of(|task| job.spec.resources_of(task), places);
     let unit = Unit { steps, surplus, amount, ..whole.clone() };
     let millis = whole.lost.0.saturating_add(draft.policy.preemption.restart.0);
     let cost = u64::try_from(u128::from(millis) * u128::from(unit.parts()) / 3000).unwrap_or(u64::MAX);

@@ -65,7 +65,8 @@ fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
     let WhatIf { state, job, victims } = tried;
     let verdict = state.verdict(*job, state.tenants.policy(), glance.now).expect("it was just accepted");
     let mut verdict = verdict_view(state, *job, &verdict, glance.now);
-    let mut placements = placements(state, state.ledger.holding(*job));
+    let known = state.jobs.get(*job).expect("it was just accepted");
+    let mut placements = placements(state, known, state.ledger.holding(*job));
     if !placements.is_empty() {
         verdict.verdict = VerdictWord::RunnableNow;
         "it can start now".clone_into(&mut verdict.text);

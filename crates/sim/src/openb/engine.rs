@@ -152,6 +152,7 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         tasks: 1,
         min: 1,
         shape: Shape::of(gpus, resources),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: false,
         trust: TrustId(0),
@@ -170,6 +171,7 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         nodes: String::new(),
         devices,
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: None,
         spec,
     }

@@ -173,6 +173,7 @@ fn submission(uid: Uid, tenant: &str, spec: Spec) -> Submission {
         nodes,
         devices,
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: None,
         spec,
     }
@@ -187,6 +188,7 @@ fn spec(name: &str, class: Class, gpus: u64) -> Spec {
         tasks: 1,
         min: 1,
         shape: Shape::of(GpuAsk::Whole(u32::try_from(gpus).expect("a task is small")), Resources::default()),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),

@@ -5,7 +5,8 @@ use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
 use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::input::{ObservedGpu, ObservedNode, Submission};
+use wharf_engine::group::Group;
+use wharf_engine::input::{GroupSelectors, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{
     Amount, GpuQuota, Mode, Order, OrderRules, Orders, Policy, Quota, Sharing, Tenant,
@@ -164,6 +165,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
             any_of,
             ..Shape::of(gpus, Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() })
         },
+        groups: Vec::new(),
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
         preemptible: rng.random_ratio(4, 5),
         trust: TrustId(0),
@@ -176,9 +178,47 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         payload: payload(rng),
     };
     let gang_within = rng.random_ratio(1, 8).then(|| "leaf".to_owned());
+    let mut spec = spec;
+    let mut selectors = Vec::new();
+    if !is_service && rng.random_ratio(1, 5) {
+        for number in 0..rng.random_range(1..=3) {
+            let (group, selector) = group(rng, number);
+            spec.groups.push(group);
+            selectors.push(selector);
+        }
+        let whole = spec.groups.iter().all(|group| matches!(group.shape.gpus, GpuAsk::Whole(_)));
+        spec.topology.task_on_island = rng.random_ratio(1, 5)
+            && whole
+            && spec.groups.iter().any(|group| matches!(group.shape.gpus, GpuAsk::Whole(1..)));
+        spec.derive_from_groups();
+    }
+    let groups = selectors;
     let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
     let (uid, nodes, any_of_devices) = (Uid(rng.random()), nodes.source(), Vec::new());
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, spec }
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, spec }
+}
+
+/// A part of a job: a coordinator, or copies of a few tasks of which some are enough.
+fn group(rng: &mut ChaCha8Rng, number: u32) -> (Group, GroupSelectors) {
+    let tasks = rng.random_range(1..=3);
+    let copies = [1, 1, 2, 3][rng.random_range(0..4)];
+    let gpus = if rng.random_ratio(1, 3) { GpuAsk::Whole(0) } else { ask(rng) };
+    let resources = Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() };
+    let group = Group {
+        name: format!("g{number}"),
+        tasks,
+        min: rng.random_range(1..=tasks),
+        copies,
+        min_copies: rng.random_range(1..=copies),
+        shape: Shape::of(gpus, resources),
+    };
+    let mut nodes = NodeSelector::default();
+    if rng.random_ratio(1, 8) {
+        nodes.labels.insert("zone".into(), vec!["east".into()]);
+    }
+    let models = if rng.random_ratio(1, 8) { vec!["h100".to_owned()] } else { vec![] };
+    let devices = DeviceSelector { models, memory_gb_min: None }.source();
+    (group, GroupSelectors { nodes: nodes.source(), devices, any_of_devices: Vec::new() })
 }
 
 fn ask(rng: &mut ChaCha8Rng) -> GpuAsk {

@@ -90,7 +90,7 @@ fn owed(state: &State) -> Vec<(JobId, TenantId)> {
         }
         // What leaves no longer counts, what was promised does: both are decided.
         let planned: u64 = state.ledger.planned(tenant).map(|(_, used)| parts(used)).sum();
-        let asked = kind.key.shape.gpus.units().times(kind.key.min).parts();
+        let asked: u64 = kind.key.alike().map(|key| key.shape.gpus.units().times(key.min).parts()).sum();
         if asked > 0 && planned + asked <= guaranteed(state, tenant) {
             found.extend(kind.jobs.iter().map(|&(_, job)| (job, tenant)));
         }

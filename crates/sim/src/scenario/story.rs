@@ -40,6 +40,8 @@ pub(super) struct Story {
 /// What is known of a job from its events.
 struct Known {
     name: String,
+    /// Names of its groups.
+    groups: Vec<String>,
     wanted: u32,
     adopted: bool,
     /// Where its tasks are that were not heard to be over.
@@ -121,7 +123,7 @@ impl Story {
     pub(super) fn waits(&mut self, verdicts: &[(String, Reason)], state: &State) {
         let mut now = BTreeMap::new();
         for (name, reason) in verdicts {
-            let why = self.reason(*reason, state);
+            let why = self.reason(name, *reason, state);
             if self.waits.get(name) != Some(&why) {
                 self.lines.push(format!("{name} waits: {why}"));
             }
@@ -130,11 +132,15 @@ impl Story {
         self.waits = now;
     }
 
-    fn reason(&self, reason: Reason, state: &State) -> String {
+    fn reason(&self, name: &str, reason: Reason, state: &State) -> String {
         let token = reason.token();
+        let groups = || self.jobs.values().find(|known| known.name == name).map(|known| &known.groups);
         match reason {
             Reason::BackingOff { until } => format!("{token} until {}", span_text(until - self.start)),
-            Reason::Short(shortfall) => shortage(token, shortfall, state),
+            Reason::Short(shortfall) => {
+                let group = shortfall.group.and_then(|at| groups()?.get(at));
+                shortage(token, shortfall, group, state)
+            }
             Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
             Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
             Reason::Reserved { start, .. } => format!("{token} until {}", span_text(start - self.start)),
@@ -188,6 +194,7 @@ impl Story {
                 let (name, wanted) = (spec.name, spec.tasks);
                 let known = Known {
                     name,
+                    groups: spec.groups.into_iter().map(|group| group.name).collect(),
                     wanted,
                     adopted: false,
                     places: Vec::new(),
@@ -271,7 +278,9 @@ impl Story {
             LedgerEvent::Withdrawn { job, tasks, .. } => Some(self.part(job, "may stay", &tasks)),
             LedgerEvent::Broken { job, deadline, at } => {
                 let within = span_text(deadline - at);
-                Some(format!("{} is below its minimum, to be repaired within {within}", self.known(job).name))
+                let known = self.known(job);
+                let of = if known.groups.is_empty() { "" } else { "a group of " };
+                Some(format!("{of}{} is below its minimum, to be repaired within {within}", known.name))
             }
             LedgerEvent::Grown { job, tasks, .. } => {
                 let places = self.places(&tasks);
@@ -468,10 +477,11 @@ fn ran(disk: &mut MemoryDisk, index: Index) -> Result<Option<Millis>, DiskFault>
     Ok(finished.map(|finished| Millis(finished.ran_ms)))
 }
 
-fn shortage(token: &str, shortfall: Shortfall, state: &State) -> String {
-    let Shortfall { stage: _, need, have, tenant } = shortfall;
+fn shortage(token: &str, shortfall: Shortfall, group: Option<&String>, state: &State) -> String {
+    let Shortfall { stage: _, need, have, tenant, group: _ } = shortfall;
     let whose = tenant.map(|tenant| format!(" ({})", state.tenants.path(tenant))).unwrap_or_default();
-    format!("{token} need {} have {}{whose}", quantity(need), quantity(have))
+    let of = group.map(|name| format!(" for {name}")).unwrap_or_default();
+    format!("{token} need {} have {}{of}{whose}", quantity(need), quantity(have))
 }
 
 fn quantity(quantity: Quantity) -> String {
@@ -489,8 +499,9 @@ fn sharing(Refused { mode, tax, tax_max }: Refused) -> String {
 /// Why a request was refused.
 pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
     match rejection {
-        Rejection::Never(shortfall) => {
-            format!("Never, {}", shortage(&format!("{}:", shortfall.stage.word()), *shortfall, state))
+        Rejection::Never { shortfall, group } => {
+            let where_ = format!("{}:", shortfall.stage.word());
+            format!("Never, {}", shortage(&where_, *shortfall, group.as_ref(), state))
         }
         Rejection::UnknownTenant { path } => format!("UnknownTenant {path}"),
         Rejection::TenantHasChildren { path, .. } => format!("TenantHasChildren {path}"),

@@ -165,6 +165,7 @@ impl Built {
             tasks: group.tasks,
             min: group.min(),
             shape: TaskShape::of(group.ask()?, group.resources()),
+            groups: Vec::new(),
             topology: Topology::default(),
             preemptible: group.preemptible,
             trust: TrustId(0),
@@ -183,6 +184,7 @@ impl Built {
             nodes: nodes_source(group),
             devices: devices_source(group),
             any_of_devices: Vec::new(),
+            groups: Vec::new(),
             gang_within: None,
             spec,
         })
@@ -191,7 +193,7 @@ impl Built {
     fn give(&mut self, part: &str, input: &Input) -> Result<(), BadShape> {
         let decision = self.state.decide(input, self.now).map_err(|rejection| {
             let why = match rejection {
-                Rejection::Never(_) => "it could never run on this fleet, healthy and empty".to_owned(),
+                Rejection::Never { .. } => "it could never run on this fleet, healthy and empty".to_owned(),
                 other => format!("the engine refuses it: {other:?}"),
             };
             BadShape::new(format!("{part}: {why}"), "ask for less, or add nodes")

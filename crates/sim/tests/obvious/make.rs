@@ -234,6 +234,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         tasks,
         min: rng.random_range(1..=tasks),
         shape: Shape::of(gpus, resources),
+        groups: Vec::new(),
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 6), gang_within: None },
         preemptible: rng.random_ratio(7, 8),
         trust: TrustId(0),
@@ -252,6 +253,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         nodes: if rng.random_ratio(1, 8) { "even".to_owned() } else { String::new() },
         devices: if rng.random_ratio(1, 8) { "h100".to_owned() } else { String::new() },
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: rng.random_ratio(1, 6).then(|| "leaf".to_owned()),
         spec,
     }

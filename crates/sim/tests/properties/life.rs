@@ -8,7 +8,7 @@ use wharf_controller::disk::{Disk, Index};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, Eviction, LedgerEvent, PromisesEvent, Why};
+use wharf_engine::event::{Event, Eviction, LedgerEvent, Placement, PromisesEvent, Why};
 use wharf_engine::input::Input;
 use wharf_engine::job::{Class, Spec};
 use wharf_engine::jobs::Job;
@@ -147,8 +147,9 @@ impl Life {
                 }
             }
             Event::Ledger(LedgerEvent::Started { job, tasks, .. }) => {
-                let min = usize::try_from(self.before.jobs.get(*job).unwrap().spec.min).unwrap();
-                assert!(tasks.len() >= min, "seed {seed}: a part of {job:?} starts");
+                let spec = &self.before.jobs.get(*job).unwrap().spec;
+                let met = spec.is_met_by(tasks.iter().map(|place| place.task));
+                assert!(met, "seed {seed}: a part of {job:?} starts");
             }
             Event::Promises(PromisesEvent::Released { job, .. }) => {
                 // Only a guarantee takes what was set aside for somebody else, and has it at once.
@@ -181,14 +182,19 @@ impl Life {
 
 /// How many tasks of a job an event gives places to.
 fn tasks_for(event: &Event, id: JobId) -> usize {
+    places_for(event, id).len()
+}
+
+/// The places that an event gives to a job.
+fn places_for(event: &Event, id: JobId) -> &[Placement] {
     match event {
         Event::Ledger(LedgerEvent::Started { job, tasks, .. } | LedgerEvent::Grown { job, tasks, .. })
         | Event::Promises(PromisesEvent::Promised { job, tasks, .. })
             if *job == id =>
         {
-            tasks.len()
+            tasks
         }
-        _ => 0,
+        _ => &[],
     }
 }
 
@@ -202,11 +208,12 @@ fn protected_of(state: &State, tenant: TenantId, later: &[Event]) -> u64 {
     };
     let of_tenant = state.jobs.iter().filter(|(_, job)| protected(&job.spec));
     let parts = of_tenant.map(|(id, job)| {
-        let held = state.ledger.holding(id).map_or(0, |holding| holding.staying().count());
-        let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());
-        let gets: usize = later.iter().map(|event| tasks_for(event, id)).sum();
-        let promised = promised + gets;
-        job.spec.shape.gpus.units().parts() * u64::try_from(held + promised).unwrap()
+        let held = state.ledger.holding(id).into_iter().flat_map(wharf_engine::event::Holding::staying);
+        let held = held.map(|task| task.place.task);
+        let promised = state.promises.of(id).into_iter().flat_map(|promise| &promise.tasks);
+        let gets = later.iter().flat_map(|event| places_for(event, id));
+        let tasks = held.chain(promised.chain(gets).map(|place| place.task));
+        tasks.map(|task| job.spec.shape_of(task).gpus.units().parts()).sum::<u64>()
     });
     parts.sum()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::world::NodeReport;
+use wharf_engine::group::Group;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
@@ -77,7 +78,7 @@ pub(crate) fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         on_request: false,
     });
     let seconds: u64 = rng.random_range(60..3600);
-    let spec = Spec {
+    let mut spec = Spec {
         class: Class::ALL[rng.random_range(0..3)],
         priority: rng.random_range(0..3),
         tasks,
@@ -87,7 +88,26 @@ pub(crate) fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         payload: format!(r#"{{"duration_ms":{},"checkpoint_ms":3000}}"#, seconds * 1000),
         ..one_gpu(&format!("j{number}"), gpus)
     };
+    if rng.random_ratio(1, 6) {
+        spec.groups = vec![head(), workers(rng)];
+        spec.derive_from_groups();
+    }
     submit(number, LEAVES[rng.random_range(0..LEAVES.len())], spec)
+}
+
+/// A coordinator without GPU.
+fn head() -> Group {
+    let resources = Resources { cpu_milli: 1000, ..Resources::default() };
+    let shape = Shape::of(GpuAsk::Whole(0), resources);
+    Group { name: "head".into(), tasks: 1, min: 1, copies: 1, min_copies: 1, shape }
+}
+
+/// Copies of a few workers, of which some are enough.
+fn workers(rng: &mut ChaCha8Rng) -> Group {
+    let (tasks, copies) = (rng.random_range(1..=2), rng.random_range(1..=3));
+    let (min, min_copies) = (rng.random_range(1..=tasks), rng.random_range(1..=copies));
+    let shape = Shape::of(GpuAsk::Whole([1, 1, 2][rng.random_range(0..3)]), Resources::default());
+    Group { name: "worker".into(), tasks, min, copies, min_copies, shape }
 }
 
 /// An owner that is promised so many, and two borrowers that are promised the rest.
@@ -104,6 +124,10 @@ pub(crate) fn owner_and_borrowers(owed: u64, rest: u64) -> Policy {
 pub(crate) fn borrower(rng: &mut ChaCha8Rng, number: u64) -> Input {
     let Input::Submit(mut submission) = job(rng, number) else { unreachable!("a job is submitted") };
     submission.tenant = ["guest", "stranger"][rng.random_range(0..2)].into();
+    // These are about shapes, and the bound about GPUs: groups have lives of their own.
+    submission.spec.groups.clear();
+    submission.spec.tasks = submission.spec.tasks.min(3);
+    submission.spec.min = submission.spec.min.min(submission.spec.tasks);
     // A part of a GPU that may not leave keeps a whole one from the owner: a guarantee is a count, not a shape.
     submission.spec.shape.gpus = GpuAsk::Whole([1, 1, 2, 4][rng.random_range(0..4)]);
     submission.spec.payload = r#"{"duration_ms":360000000,"checkpoint":"fail"}"#.into();
@@ -126,6 +150,7 @@ fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
         tasks: 1,
         min: 1,
         shape: Shape::of(gpus, resources),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -147,6 +172,7 @@ fn submit(number: u64, tenant: &str, spec: Spec) -> Input {
         nodes: String::new(),
         devices: String::new(),
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: None,
         spec,
     }))

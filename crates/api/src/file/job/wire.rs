@@ -6,7 +6,7 @@ use wharf_engine::job::{Checkpoint, GpuAsk};
 use wharf_engine::units::Millis;
 
 use super::super::text;
-use super::{Devices, JobFile, Other, Simulate, Work};
+use super::{Devices, GroupFile, JobFile, Other, Simulate, TaskFile, Work};
 
 impl Serialize for JobFile {
     /// As a document that [`super::parse_job`] reads back as the same job.
@@ -16,16 +16,13 @@ impl Serialize for JobFile {
             "tenant": self.tenant,
             "class": self.class.word(),
             "priority": self.priority,
-            "cpu": format!("{}m", self.cpu_milli),
-            "memory": self.memory,
-            "storage": self.storage,
-            "nics": self.nics,
             "nodes": self.nodes,
             "preemptible": self.preemptible,
             "retries": self.retries,
             "labels": self.labels,
         });
-        for (key, value) in self.optional_json() {
+        let of_tasks = if self.groups.is_empty() { self.tasks_json() } else { self.groups_json() };
+        for (key, value) in self.optional_json().into_iter().chain(of_tasks) {
             document[key] = value;
         }
         document.serialize(serializer)
@@ -41,14 +38,7 @@ impl JobFile {
             Work::Payload(text) => (!text.is_empty()).then(|| ("payload", json!(text))),
             Work::Simulate(wish) => Some(("simulate", simulate_json(wish))),
         };
-        let service =
-            self.service_max.map(|max| json!({"min": self.min, "max": max, "replicas": self.tasks}));
-        let plain = |count: u32| service.is_none().then(|| json!(count));
         let maps = [
-            ("tasks", plain(self.tasks)),
-            ("min", plain(self.min)),
-            ("service", service.clone()),
-            ("gpu", devices_json(&self.devices)),
             ("topology", present([("task", island), ("gang", self.gang_within.clone().map(Json::from))])),
             ("time", present([("limit", self.time_limit.map(span)), ("estimate", self.estimate.map(span))])),
         ];
@@ -57,11 +47,7 @@ impl JobFile {
             let on_request = contract.on_request.then_some(Json::Bool(true));
             present([("every", every), ("grace", grace), ("on_request", on_request)])
         };
-        let any_of: Vec<Json> = self.any_of.iter().map(other_json).collect();
         let single = [
-            Some(gpus_json(self.gpus)),
-            self.time_slicing.then_some(("time_slicing", Json::Bool(true))),
-            (!any_of.is_empty()).then(|| ("any_of", json!(any_of))),
             self.checkpoint.and_then(|saves| Some(("checkpoint", contract(saves)?))),
             self.trust.clone().map(|trust| ("trust", Json::from(trust))),
             work,
@@ -69,6 +55,63 @@ impl JobFile {
         let maps = maps.into_iter().filter_map(|(key, map)| Some((key, map?)));
         maps.chain(single.into_iter().flatten()).collect()
     }
+}
+
+impl JobFile {
+    /// What a job says whose tasks are alike.
+    fn tasks_json(&self) -> Vec<(&'static str, Json)> {
+        let service =
+            self.service_max.map(|max| json!({"min": self.min, "max": max, "replicas": self.tasks}));
+        let plain = |count: u32| service.is_none().then(|| json!(count));
+        let counts = [("tasks", plain(self.tasks)), ("min", plain(self.min)), ("service", service.clone())];
+        let mut keys: Vec<(&'static str, Json)> =
+            counts.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        keys.extend(task_json(&TaskFile {
+            gpus: self.gpus,
+            devices: self.devices.clone(),
+            any_of: self.any_of.clone(),
+            time_slicing: self.time_slicing,
+            cpu_milli: self.cpu_milli,
+            memory: self.memory,
+            storage: self.storage,
+            nics: self.nics,
+            nodes: None,
+        }));
+        keys
+    }
+
+    fn groups_json(&self) -> Vec<(&'static str, Json)> {
+        let groups: Vec<Json> = self.groups.iter().map(group_json).collect();
+        vec![("groups", json!(groups))]
+    }
+}
+
+fn group_json(group: &GroupFile) -> Json {
+    let GroupFile { name, tasks, min, copies, min_copies, asks } = group;
+    let mut document =
+        json!({"name": name, "tasks": tasks, "min": min, "copies": copies, "min_copies": min_copies});
+    for (key, value) in task_json(asks) {
+        document[key] = value;
+    }
+    document
+}
+
+/// What one task asks for.
+fn task_json(asks: &TaskFile) -> Vec<(&'static str, Json)> {
+    let TaskFile { gpus, devices, any_of, time_slicing, cpu_milli, memory, storage, nics, nodes } = asks;
+    let any_of: Vec<Json> = any_of.iter().map(other_json).collect();
+    let given = [
+        Some(gpus_json(*gpus)),
+        devices_json(devices).map(|devices| ("gpu", devices)),
+        time_slicing.then_some(("time_slicing", Json::Bool(true))),
+        (!any_of.is_empty()).then(|| ("any_of", json!(any_of))),
+        Some(("cpu", json!(format!("{cpu_milli}m")))),
+        Some(("memory", json!(memory))),
+        Some(("storage", json!(storage))),
+        Some(("nics", json!(nics))),
+        nodes.as_ref().map(|nodes| ("nodes", json!(nodes))),
+    ];
+    given.into_iter().flatten().collect()
 }
 
 /// A map of what is there; `None` where nothing is.

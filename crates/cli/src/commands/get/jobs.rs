@@ -1,6 +1,6 @@
 //! Live jobs as a table.
 
-use wharf_api::v1::{JobState, JobView, VerdictWord};
+use wharf_api::v1::{GroupView, JobState, JobView, VerdictWord};
 
 use crate::numbers::{age, number};
 use crate::output::Tone;
@@ -44,7 +44,7 @@ fn row(job: &JobView, now: Option<u64>) -> Vec<Cell> {
         Cell::new(job.tenant.clone()),
         Cell::new(job.class.word()),
         Cell::new(job.state.word()).tone(tone),
-        Cell::new(number(f64::from(job.tasks) * job.gpus_per_task)),
+        Cell::new(number(wanted_gpus(job))),
         Cell::new(age(job.submitted_at_ms, now)).plain(&job.submitted_at_ms),
         Cell::new(reason(job)).plain_if_known(job.verdict.reason.as_ref()),
         Cell::new(job.priority.to_string()),
@@ -76,6 +76,15 @@ fn nodes(job: &JobView) -> String {
     let mut nodes: Vec<&str> = job.placements.iter().map(|place| place.node.as_str()).collect();
     nodes.dedup();
     nodes.join(",")
+}
+
+/// GPUs of all tasks that it wants.
+fn wanted_gpus(job: &JobView) -> f64 {
+    if job.groups.is_empty() {
+        return f64::from(job.tasks) * job.gpus_per_task;
+    }
+    let of_group = |group: &GroupView| f64::from(group.tasks) * f64::from(group.copies) * group.gpus_per_task;
+    job.groups.iter().map(of_group).sum()
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use super::{Met, Served};
 use crate::event::{Placement, Why};
-use crate::jobs::KindKey;
-use crate::need::{Need, Way};
+use crate::job::Spec;
 use crate::plan::draft::Step;
+use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
-use crate::plan::place::{Ask, ways_of};
+use crate::plan::place::Ask;
 use crate::plan::reserve;
 use crate::plan::victims::{Unit, whole_job};
 use crate::reservations::Reservation;
@@ -96,40 +96,40 @@ impl<'a> Served<'a> {
     fn claim(&mut self, at: usize, reservation: &Reservation, fillers: &[JobId]) {
         let candidate = self.queue.get(at);
         let (key, job) = (candidate.key, candidate.first.1);
-        let Some(place) = reservation.tasks.first() else { return };
-        let ways: Vec<Way> = ways_of(self.draft.state, self.draft.policy, key).collect();
-        let need = Need::held(place);
-        let Some(way) = ways.into_iter().find(|way| way.pool == place.pool && way.need == need) else {
-            return;
-        };
-        let tasks = u32::try_from(reservation.tasks.len()).expect("a gang has at most 16,384 tasks");
-        let ask = Ask::new(self.draft.tree, key, way, tasks);
+        let spec = &self.draft.state.jobs.get(job).expect("who waits is a live job").spec;
+        let Some(ask) = groups::of_places(self.draft.desk(), key, spec, &reservation.tasks) else { return };
         let units: Vec<Unit> = fillers.iter().filter_map(|&filler| whole_job(&self.draft, filler)).collect();
         if units.len() < fillers.len() || lines::limit_passed(&self.draft, &ask).is_some() {
             return;
         }
         let mark = self.draft.mark();
         units.iter().flat_map(|unit| &unit.steps).for_each(|&step| self.draft.drain(step));
-        let free = reservation.tasks.iter().all(|place| self.is_free(place, key));
+        // Several of its tasks may share a node: each has to fit beside those before it.
+        let free = reserve::steps(spec, reservation).all(|step| {
+            let free = self.is_free(&step.place, spec);
+            if free {
+                self.draft.take(step);
+            }
+            free
+        });
         self.draft.roll_back(mark);
         if !free {
             return;
         }
         self.ask_fillers(job, fillers);
-        let spec = &self.draft.state.jobs.get(job).expect("who waits is a live job").spec;
         for step in reserve::steps(spec, reservation).collect::<Vec<_>>() {
             self.draft.take(step);
         }
         self.draft.count(lines::standing_of(key), ask.total(), true);
-        let met =
-            Met { way, tasks: reservation.tasks.clone(), chosen: None, taken: Vec::new(), moved: Vec::new() };
+        let tasks = reservation.tasks.clone();
+        let met = Met { ask, tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };
         let tenant = key.tenant;
         self.record(at, met);
         self.queue.touch(&mut self.draft, tenant);
     }
 
     /// True when a whole place is free on the draft.
-    fn is_free(&self, place: &Placement, key: &KindKey) -> bool {
+    fn is_free(&self, place: &Placement, spec: &Spec) -> bool {
         let Some(room) = self.draft.room(place.node) else { return false };
         let has = |at: usize| {
             let gpu = room.gpus.get(at);
@@ -137,9 +137,9 @@ impl<'a> Served<'a> {
                 Some(slice) => room
                     .mig
                     .is_some_and(|mig| gpu.open_layout().is_some_and(|layout| layout.allows(mig, slice))),
-                None => gpu.free_for_share(key.trust, place.time_sliced) >= place.units_each,
+                None => gpu.free_for_share(spec.trust, place.time_sliced) >= place.units_each,
             })
         };
-        place.gpus.indexes().all(has) && room.free().covers(&key.shape.resources)
+        place.gpus.indexes().all(has) && room.free().covers(&spec.resources_of(place.task))
     }
 }

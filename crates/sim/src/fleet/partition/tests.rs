@@ -35,6 +35,7 @@ fn job(number: u128, payload: &str) -> Submission {
         tasks: 1,
         min: 1,
         shape: Shape::of(GpuAsk::Whole(1), Resources::default()),
+        groups: Vec::new(),
         topology: Topology::default(),
         preemptible: true,
         trust: TrustId(0),
@@ -55,6 +56,7 @@ fn job(number: u128, payload: &str) -> Submission {
         nodes,
         devices,
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: None,
         spec,
     }

@@ -3,7 +3,8 @@
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::action::StartTask;
 use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::input::Submission;
+use wharf_engine::group::Group;
+use wharf_engine::input::{GroupSelectors, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
@@ -17,7 +18,9 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 28] = [
+const OPTIONS: [&str; 30] = [
+    "group NAME",
+    "copies N, or copies N of N",
     "xN",
     "tasks N",
     "min N",
@@ -50,15 +53,11 @@ const OPTIONS: [&str; 28] = [
 
 /// What a line says of a job.
 struct Wish {
-    gpus: Option<GpuAsk>,
-    tasks: Option<u32>,
-    min: Option<u32>,
+    /// What is said before the first group.
+    own: Alike,
+    groups: Vec<(String, Alike)>,
     max: Option<u32>,
-    gang: bool,
     priority: i32,
-    resources: Resources,
-    nodes: NodeSelector,
-    models: Vec<String>,
     gang_within: Option<String>,
     topology: Topology,
     preemptible: bool,
@@ -67,9 +66,62 @@ struct Wish {
     retries: u32,
     behaviour: Behaviour,
     places: Vec<String>,
+    trust: Option<String>,
+}
+
+/// What a line says of tasks that are alike: of a group, or of the whole job.
+struct Alike {
+    gpus: Option<GpuAsk>,
+    tasks: Option<u32>,
+    min: Option<u32>,
+    gang: bool,
+    /// At least so many copies of so many.
+    copies: (u32, u32),
+    resources: Resources,
+    nodes: NodeSelector,
+    models: Vec<String>,
     any_of: Vec<Alternative>,
     time_slicing: bool,
-    trust: Option<String>,
+}
+
+impl Default for Alike {
+    fn default() -> Self {
+        Self {
+            gpus: None,
+            tasks: None,
+            min: None,
+            gang: false,
+            copies: (1, 1),
+            resources: Resources { pods: 1, ..Resources::default() },
+            nodes: NodeSelector::default(),
+            models: Vec::new(),
+            any_of: Vec::new(),
+            time_slicing: false,
+        }
+    }
+}
+
+impl Alike {
+    fn shape(&self) -> Result<Shape, String> {
+        let gpus = self.gpus.ok_or("how many GPUs does a task need? write `8`, `0` or `share 0.5`")?;
+        let (time_slicing, any_of) = (self.time_slicing, self.any_of.clone());
+        Ok(Shape { time_slicing, any_of, ..Shape::of(gpus, self.resources) })
+    }
+
+    fn min(&self, tasks: u32) -> u32 {
+        self.min.unwrap_or(if self.gang { tasks } else { 1 })
+    }
+
+    fn devices(&self) -> String {
+        let devices = DeviceSelector { models: self.models.clone(), memory_gb_min: None };
+        if self.models.is_empty() { String::new() } else { devices.source() }
+    }
+
+    fn group(&self, name: &str) -> Result<Group, String> {
+        let tasks = self.tasks.unwrap_or(1);
+        let (min, (min_copies, copies)) = (self.min(tasks), self.copies);
+        Ok(Group { name: name.to_owned(), tasks, min, copies, min_copies, shape: self.shape()? })
+    }
 }
 
 /// What it really does, which only the world will know.
@@ -91,15 +143,10 @@ impl Default for Wish {
             can_save: true,
         };
         Self {
-            gpus: None,
-            tasks: None,
-            min: None,
+            own: Alike::default(),
+            groups: Vec::new(),
             max: None,
-            gang: false,
             priority: 0,
-            resources: Resources { pods: 1, ..Resources::default() },
-            nodes: NodeSelector::default(),
-            models: Vec::new(),
             gang_within: None,
             topology: Topology::default(),
             preemptible: true,
@@ -108,8 +155,6 @@ impl Default for Wish {
             retries: 2,
             behaviour,
             places: Vec::new(),
-            any_of: Vec::new(),
-            time_slicing: false,
             trust: None,
         }
     }
@@ -128,6 +173,9 @@ impl Reader {
         self.before_the_story("running")?;
         let (job, places) = self.job(words)?;
         words.end()?;
+        if job.spec.has_groups() {
+            return Err("work that runs already has no groups; submit it instead".to_owned());
+        }
         let tasks = (0..job.spec.tasks).map(|task| {
             let at = usize::try_from(task).unwrap_or_default() % places.len().max(1);
             let node = places.get(at).ok_or("work that runs is somewhere: add `on n1`")?;
@@ -176,22 +224,23 @@ impl Reader {
         self.jobs.insert(name.clone());
         self.submissions += 1;
         let uid = Uid(self.submissions);
-        let gpus = wish.gpus.ok_or("how many GPUs does a task need? write `8`, `0` or `share 0.5`")?;
         let spread = u32::try_from(wish.places.len().max(1)).unwrap_or(u32::MAX);
-        let tasks = wish.tasks.unwrap_or(spread);
-        let devices = DeviceSelector { models: wish.models.clone(), memory_gb_min: None };
-        let spec = Spec {
+        let tasks = wish.own.tasks.unwrap_or(spread);
+        let groups = wish.groups.iter().map(|(name, tasks)| tasks.group(name));
+        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        let shape = match wish.groups.first() {
+            Some((_, first)) => first.shape()?,
+            None => wish.own.shape()?,
+        };
+        let mut spec = Spec {
             name,
             tenant: TenantId::default(),
             class,
             priority: wish.priority,
             tasks,
-            min: wish.min.unwrap_or(if wish.gang { tasks } else { 1 }),
-            shape: Shape {
-                time_slicing: wish.time_slicing,
-                any_of: wish.any_of.clone(),
-                ..Shape::of(gpus, wish.resources)
-            },
+            min: wish.own.min(tasks),
+            shape,
+            groups,
             topology: wish.topology,
             preemptible: wish.preemptible,
             trust: TrustId::default(),
@@ -203,43 +252,35 @@ impl Reader {
             labels: Vec::new(),
             payload: wish.behaviour.payload(),
         };
-        let (nodes, gang_within) = (wish.nodes.source(), wish.gang_within);
-        let devices = if wish.models.is_empty() { String::new() } else { devices.source() };
-        let (trust, any_of_devices) = (wish.trust, Vec::new());
+        spec.derive_from_groups();
+        let (nodes, gang_within) = (wish.own.nodes.source(), wish.gang_within);
+        let selectors = |tasks: &Alike| GroupSelectors {
+            nodes: tasks.nodes.source(),
+            devices: tasks.devices(),
+            any_of_devices: Vec::new(),
+        };
+        let groups = wish.groups.iter().map(|(_, tasks)| selectors(tasks)).collect();
+        let (trust, devices, any_of_devices) = (wish.trust, wish.own.devices(), Vec::new());
         Ok((
-            Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, spec },
+            Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, spec },
             wish.places,
         ))
     }
 
     fn option(&self, word: &str, words: &mut Words<'_>, wish: &mut Wish) -> Result<(), String> {
+        if of_tasks(word, words, wish.tasks())? {
+            return Ok(());
+        }
         match word {
-            "gang" => wish.gang = true,
-            "island" => wish.topology.task_on_island = true,
-            "tasks" => wish.tasks = Some(words.number("how many tasks")?),
-            "min" => wish.min = Some(words.number("the least number of tasks")?),
-            "max" => wish.max = Some(words.number("the most replicas of a service")?),
-            "share" => wish.gpus = Some(GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?)),
-            "slice" => {
-                wish.gpus =
-                    Some(slice(words.need("a profile, like 1g.10gb, or the memory it needs, like 20GiB")?)?);
+            "group" => {
+                let name = words.need("the name of the group")?.to_owned();
+                wish.groups.push((name, Alike::default()));
             }
-            "or" => wish.any_of.push(alternative(words)?),
-            "time-slicing" => wish.time_slicing = true,
+            "island" => wish.topology.task_on_island = true,
+            "max" => wish.max = Some(words.number("the most replicas of a service")?),
             "trust" => wish.trust = Some(words.need("a trust domain, like vendor")?.to_owned()),
             "priority" => wish.priority = words.number("a priority, like 5")?,
-            "cpu" => wish.resources.cpu_milli = cores(words.number("how many cores")?)?,
-            "memory" => {
-                let size = words.need("a size, like 10GiB")?;
-                wish.resources.memory =
-                    bytes(size).ok_or_else(|| format!("`{size}` is no size; write it like 10GiB"))?;
-            }
-            "model" => models(words, &mut wish.models)?,
             "on" => self.on(words, wish)?,
-            "tolerates" => {
-                let key = words.need("the key of a taint")?.to_owned();
-                wish.nodes.tolerations.push(Toleration { key, value: None });
-            }
             "within" => wish.gang_within = Some(words.need("the name of a level, like leaf")?.to_owned()),
             "limit" => wish.time_limit = Some(span(words.need("how long it may run, like 1h")?)?),
             "for" => wish.behaviour.duration = span(words.need("how long, like 10m")?)?,
@@ -265,7 +306,7 @@ impl Reader {
                 wish.preemptible = false;
             }
             "retries" => wish.retries = words.number("how many failures it survives")?,
-            other => number(other, wish)?,
+            other => number(other, wish.tasks())?,
         }
         Ok(())
     }
@@ -274,7 +315,7 @@ impl Reader {
         let is_node = |word: &&str| self.node_names().any(|name| name == *word);
         let Some(first) = words.peek().filter(|word| !word.contains('=')) else {
             let (key, value) = words.pair()?;
-            wish.nodes.labels.entry(key).or_default().push(value);
+            wish.tasks().nodes.labels.entry(key).or_default().push(value);
             return Ok(());
         };
         while let Some(node) = words.peek().filter(is_node) {
@@ -286,6 +327,47 @@ impl Reader {
     }
 }
 
+impl Wish {
+    /// The tasks that the words after the last group are about.
+    fn tasks(&mut self) -> &mut Alike {
+        self.groups.last_mut().map_or(&mut self.own, |(_, tasks)| tasks)
+    }
+}
+
+/// What is said of tasks that are alike; false where a word is about the whole job.
+fn of_tasks(word: &str, words: &mut Words<'_>, tasks: &mut Alike) -> Result<bool, String> {
+    match word {
+        "gang" => tasks.gang = true,
+        "tasks" => tasks.tasks = Some(words.number("how many tasks")?),
+        "min" => tasks.min = Some(words.number("the least number of tasks")?),
+        "copies" => {
+            let least = words.number("how many copies of the group")?;
+            let most = if words.take("of") { words.number("how many copies are wanted")? } else { least };
+            tasks.copies = (least, most);
+        }
+        "share" => tasks.gpus = Some(GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?)),
+        "slice" => {
+            let what = "a profile, like 1g.10gb, or the memory it needs, like 20GiB";
+            tasks.gpus = Some(slice(words.need(what)?)?);
+        }
+        "or" => tasks.any_of.push(alternative(words)?),
+        "time-slicing" => tasks.time_slicing = true,
+        "cpu" => tasks.resources.cpu_milli = cores(words.number("how many cores")?)?,
+        "memory" => {
+            let size = words.need("a size, like 10GiB")?;
+            let read = bytes(size).ok_or_else(|| format!("`{size}` is no size; write it like 10GiB"));
+            tasks.resources.memory = read?;
+        }
+        "model" => models(words, &mut tasks.models)?,
+        "tolerates" => {
+            let key = words.need("the key of a taint")?.to_owned();
+            tasks.nodes.tolerations.push(Toleration { key, value: None });
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
 fn class(words: &mut Words<'_>) -> Result<Class, String> {
     let word = words.need("the class")?;
     let known = Class::ALL.map(Class::word);
@@ -294,7 +376,7 @@ fn class(words: &mut Words<'_>) -> Result<Class, String> {
 }
 
 /// `8`, or `x4`.
-fn number(word: &str, wish: &mut Wish) -> Result<(), String> {
+fn number(word: &str, wish: &mut Alike) -> Result<(), String> {
     let wrong = || unknown("a job has no", word, &OPTIONS);
     if let Some(tasks) = word.strip_prefix('x') {
         wish.tasks = Some(tasks.parse().map_err(|_| wrong())?);
