@@ -182,11 +182,12 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
             grace: Millis::from_secs(60),
             on_request: false,
         }),
+        booking: None,
         retries: 2,
         labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{duration_ms},"sm_active_milli":{sm_active_milli}}}"#),
     };
     let nodes = NodeSelector::default().source();
     let (devices, any_of_devices) = (String::new(), Vec::new());
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, spec }
+    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, booking: None, spec }
 }

@@ -137,6 +137,7 @@ impl State {
             devices: devices(spec.shape.devices),
             any_of_devices: spec.shape.any_of.iter().map(|other| devices(other.devices)).collect(),
             gang_within: spec.topology.gang_within.map(level),
+            booking: None,
             spec: spec.clone(),
         }
     }

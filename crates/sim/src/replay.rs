@@ -229,6 +229,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
             grace,
             on_request,
         }),
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: payload(job),
@@ -236,7 +237,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
     let devices = if job.model.is_empty() { String::new() } else { devices.source() };
     let nodes = NodeSelector::default().source();
     let (tenant, any_of_devices) = (job.tenant.clone(), Vec::new());
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, spec }
+    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, booking: None, spec }
 }
 
 /// What the simulated fleet is told of a job, and nobody else.

@@ -73,6 +73,7 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{duration_ms}}}"#),
@@ -85,6 +86,7 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         devices: String::new(),
         any_of_devices: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }))
 }

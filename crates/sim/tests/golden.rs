@@ -656,6 +656,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
             grace: Millis::from_secs(30),
             on_request: false,
         }),
+        booking: None,
         retries: 1,
         labels: vec![("experiment".into(), "e42".into())],
         payload: payload.into(),
@@ -673,6 +674,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         devices: devices.source(),
         any_of_devices: Vec::new(),
         gang_within: Some("leaf".into()),
+        booking: None,
         spec,
     }))
 }

@@ -105,6 +105,7 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
             estimate: None,
             service: None,
             checkpoint: None,
+            booking: None,
             retries: 0,
             labels: Vec::new(),
             payload: String::new(),
@@ -119,6 +120,7 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
             devices,
             any_of_devices: Vec::new(),
             gang_within: None,
+            booking: None,
             spec,
         })));
     }

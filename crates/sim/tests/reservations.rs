@@ -75,6 +75,7 @@ fn submission(wanted: &Wanted) -> Input {
         estimate: None,
         service: None,
         checkpoint,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{}}}"#, runs.0),
@@ -87,6 +88,7 @@ fn submission(wanted: &Wanted) -> Input {
         devices: String::new(),
         any_of_devices: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }))
 }

@@ -52,6 +52,7 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
             grace: Millis::from_secs(30),
             on_request: false,
         }),
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: r#"{"duration_ms":360000000,"checkpoint_ms":1000}"#.into(),
@@ -66,6 +67,7 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
         devices,
         any_of_devices,
         gang_within,
+        booking: None,
         spec,
     }
 }

@@ -555,6 +555,7 @@ impl JobFile {
             devices: self.devices.source(),
             any_of_devices: self.any_of.iter().map(|other| other.devices.source()).collect(),
             gang_within: self.gang_within.clone(),
+            booking: None,
             spec: self.spec(),
         }
     }
@@ -586,6 +587,7 @@ impl JobFile {
             estimate: self.estimate,
             service: self.service_max.map(|max| Service { max, replicas: self.tasks }),
             checkpoint: self.checkpoint,
+            booking: None,
             retries: self.retries,
             labels: self.labels.clone().into_iter().collect(),
             payload: match &self.work {

@@ -234,12 +234,25 @@ pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
     let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
+    if job.spec.booking.is_some() {
+        return None;
+    }
     let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
     let steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
     let all_there = steps.len() >= usize::try_from(job.spec.min.max(1)).expect("a u32 fits a usize");
     let settled = all_there && steps.len() == holding.holding_tasks().len();
     let whole = whole_unit(draft, id, job, holding, charge);
     settled.then(|| priced(draft, &whole, job, steps, false))
+}
+
+/// What it costs that a job leaves now, whoever takes it: work since the last checkpoint, and GPU-milliseconds.
+pub fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
+    let state = draft.state;
+    let (job, holding, charge) = (state.jobs.get(id)?, state.ledger.holding(id)?, state.ledger.charge(id)?);
+    let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
+    let steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
+    let unit = priced(draft, &whole_unit(draft, id, job, holding, charge), job, steps, false);
+    Some((unit.lost, unit.cost))
 }
 
 /// Places that were set aside for a job of the tenant: nobody runs there, so letting go of them costs nothing.
@@ -250,6 +263,9 @@ fn promised_unit(
     promise: &Promise,
 ) -> Option<(Timestamp, Unit)> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
+    if job.spec.booking.is_some() {
+        return None;
+    }
     // Who is being moved runs, and was told that it has a place to go.
     if matches!(job.phase, Phase::Leaving(_)) {
         return None;
@@ -280,6 +296,10 @@ fn promised_unit(
 fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
     let state = draft.state;
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
+    // Nobody takes from a booked window.
+    if job.spec.booking.is_some() {
+        return;
+    }
     let holding = state.ledger.holding(id).expect("who stands holds something");
     let charge = state.ledger.charge(id).expect("who holds something is charged");
     let step = |place| Step { place, resources: charge.resources, trust: charge.trust };

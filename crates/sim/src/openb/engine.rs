@@ -159,6 +159,7 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: String::new(),
@@ -171,6 +172,7 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         devices,
         any_of_devices: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }
 }

@@ -174,6 +174,7 @@ fn submission(uid: Uid, tenant: &str, spec: Spec) -> Submission {
         devices,
         any_of_devices: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }
 }
@@ -194,6 +195,7 @@ fn spec(name: &str, class: Class, gpus: u64) -> Spec {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: String::new(),

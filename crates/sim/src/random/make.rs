@@ -171,6 +171,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         estimate: None,
         service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
+        booking: None,
         retries: rng.random_range(0..3),
         labels: Vec::new(),
         payload: payload(rng),
@@ -178,7 +179,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let gang_within = rng.random_ratio(1, 8).then(|| "leaf".to_owned());
     let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
     let (uid, nodes, any_of_devices) = (Uid(rng.random()), nodes.source(), Vec::new());
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, spec }
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, booking: None, spec }
 }
 
 fn ask(rng: &mut ChaCha8Rng) -> GpuAsk {

@@ -172,6 +172,7 @@ impl Built {
             estimate: None,
             service: None,
             checkpoint: None,
+            booking: None,
             retries: 0,
             labels: Vec::new(),
             payload: String::new(),
@@ -184,6 +185,7 @@ impl Built {
             devices: devices_source(group),
             any_of_devices: Vec::new(),
             gang_within: None,
+            booking: None,
             spec,
         })
     }

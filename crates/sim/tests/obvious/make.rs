@@ -241,6 +241,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         estimate: rng.random_ratio(1, 4).then_some(Millis(90_000)),
         service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
+        booking: None,
         retries: 2,
         labels: Vec::new(),
         payload: String::new(),
@@ -253,6 +254,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         devices: if rng.random_ratio(1, 8) { "h100".to_owned() } else { String::new() },
         any_of_devices: Vec::new(),
         gang_within: rng.random_ratio(1, 6).then(|| "leaf".to_owned()),
+        booking: None,
         spec,
     }
 }

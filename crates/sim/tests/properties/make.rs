@@ -133,6 +133,7 @@ fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: String::new(),
@@ -148,6 +149,7 @@ fn submit(number: u64, tenant: &str, spec: Spec) -> Input {
         devices: String::new(),
         any_of_devices: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }))
 }

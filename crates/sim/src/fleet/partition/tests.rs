@@ -42,6 +42,7 @@ fn job(number: u128, payload: &str) -> Submission {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: payload.to_owned(),
@@ -56,6 +57,7 @@ fn job(number: u128, payload: &str) -> Submission {
         devices,
         any_of_devices: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }
 }

@@ -199,6 +199,7 @@ impl Reader {
             estimate: None,
             service: wish.max.map(|max| Service { max, replicas: tasks }),
             checkpoint: wish.checkpoint,
+            booking: None,
             retries: wish.retries,
             labels: Vec::new(),
             payload: wish.behaviour.payload(),
@@ -207,7 +208,7 @@ impl Reader {
         let devices = if wish.models.is_empty() { String::new() } else { devices.source() };
         let (trust, any_of_devices) = (wish.trust, Vec::new());
         Ok((
-            Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, spec },
+            Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, booking: None, spec },
             wish.places,
         ))
     }

@@ -1,0 +1,242 @@
+//! Booked windows on a draft: who may come to booked places, and where the jobs of a window start.
+//!
+//! From the moment at which its places are chosen until it begins, a window lets in whoever is over or can be gone by then. Once
+//! it has begun it keeps its places clear for its own jobs; as soon as one of them has come, what they leave idle is lent
+//! to work that can be told to leave at any moment.
+
+pub mod choose;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::bookings::Booking;
+use crate::event::Placement;
+use crate::job::Class;
+use crate::jobs::KindKey;
+use crate::ledger::Standing;
+use crate::plan::draft::{Draft, Step};
+use crate::plan::lines;
+use crate::plan::place::{Ask, Fit, domain_of, tasks_beside_gpus, ways_of};
+use crate::plan::reserve;
+use crate::rooms::Room;
+use crate::state::State;
+use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp};
+
+/// Booked GPUs that work of a kind may not have, as somebody would take them; or all that are not its own window's.
+pub(super) fn kept_from(draft: &Draft<'_>, key: &KindKey, all: bool) -> Vec<Step> {
+    let bookings = draft.state.bookings.iter();
+    let closed = bookings.filter(|(id, booking)| {
+        key.booking != Some(*id) && !booking.places.is_empty() && (all || !lets_in(draft, booking, key))
+    });
+    closed.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places)).collect()
+}
+
+/// What is left of all booked places.
+pub(super) fn all_steps(draft: &Draft<'_>) -> Vec<Step> {
+    let bookings = draft.state.bookings.iter();
+    bookings.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places)).collect()
+}
+
+/// True when a window lets work of a kind have its places for now.
+fn lets_in(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
+    if draft.now < booking.from {
+        return reserve::may_fill(draft, key, booking.from);
+    }
+    let leaves_at_once = key.preemptible
+        && key.class != Class::Inference
+        && !lines::is_fixed(&lines::standing_of(key), draft.policy);
+    booking.used && draft.policy.windows.fill && leaves_at_once
+}
+
+/// True when a window keeps work of a kind from one of these places.
+pub(super) fn bars(draft: &Draft<'_>, key: &KindKey, tasks: &[Placement]) -> bool {
+    let mut bookings = draft.state.bookings.iter();
+    bookings.any(|(_, booking)| {
+        tasks.iter().any(|place| booking.meets(place)) && !lets_in(draft, booking, key)
+    })
+}
+
+/// What is left of booked places on the draft. GPUs that are held in part keep the trust domain of who is there.
+fn steps(draft: &Draft<'_>, spec: &crate::job::Spec, places: &[Placement]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for place in places {
+        let Some(room) = draft.room(place.node) else { continue };
+        let (mut free, mut resources) = (GpuMask::default(), spec.shape.resources);
+        for at in place.gpus.indexes() {
+            let Some(gpu) = room.gpus.get(at).filter(|gpu| gpu.held < GpuUnits::WHOLE) else { continue };
+            if gpu.holders == 0 {
+                free.insert(at);
+                continue;
+            }
+            let mut one = GpuMask::default();
+            one.insert(at);
+            let trust = gpu.trust.unwrap_or(spec.trust);
+            let place = Placement { gpus: one, ..*place };
+            steps.push(Step { place, resources: Resources::default(), trust });
+        }
+        // Who is in a part of the place has its own cores and memory.
+        if free != place.gpus {
+            resources = Resources::default();
+        }
+        if free.count() > 0 {
+            steps.push(Step { place: Placement { gpus: free, ..*place }, resources, trust: spec.trust });
+        }
+    }
+    steps
+}
+
+/// How a booked GPU that nobody of its window uses counts: as work of its tenant that is there to stay, so that the rest of the
+/// tenant's work has the less of the guarantee.
+pub(super) fn standing_of_idle(tenant: TenantId) -> Standing {
+    let (class, priority) = (Class::Inference, i32::MAX);
+    Standing { tenant, class, priority, preemptible: false, grace: Millis(0) }
+}
+
+/// Counts what windows that have begun keep for jobs that are not there.
+pub(super) fn count_idle(draft: &mut Draft<'_>) -> BTreeMap<BookingId, GpuUnits> {
+    let state = draft.state;
+    let mut idle = BTreeMap::new();
+    for (id, booking) in state.bookings.iter().filter(|(_, booking)| booking.began) {
+        let units = idle_units(state, id, booking);
+        let Some(place) = booking.places.first().filter(|_| units > GpuUnits::ZERO) else { continue };
+        let amount = draft.tree.charge(units, Resources::default(), place.pool);
+        draft.count(standing_of_idle(booking.spec.tenant), amount, true);
+        idle.insert(id, units);
+    }
+    idle
+}
+
+/// What is asked for of a window is no longer kept for it; returns what still is.
+pub(super) fn count_in_use(draft: &mut Draft<'_>, booking: &Booking, ask: &Ask<'_>, idle: GpuUnits) -> GpuUnits {
+    let taken = GpuUnits::from_parts(idle.parts().min(ask.units().parts()));
+    let amount = draft.tree.charge(taken, Resources::default(), ask.pool());
+    draft.count(standing_of_idle(booking.spec.tenant), amount, false);
+    GpuUnits::from_parts(idle.parts() - taken.parts())
+}
+
+/// What of a window's places its own jobs neither hold nor were promised.
+pub fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
+    let mut own: Vec<Placement> = Vec::new();
+    for job in state.jobs_of_booking(id) {
+        let held = state.ledger.holding(job).into_iter().flat_map(|holding| holding.staying());
+        own.extend(held.map(|task| task.place));
+        own.extend(state.promises.of(job).into_iter().flat_map(|promise| promise.tasks.iter().copied()));
+    }
+    let taken = |place: &Placement, gpu: usize| {
+        own.iter().any(|own| own.node == place.node && own.gpus.contains(gpu))
+    };
+    let idle = |place: &Placement| place.gpus.indexes().filter(|&gpu| !taken(place, gpu)).count();
+    let gpus: usize = booking.places.iter().map(idle).sum();
+    GpuUnits::whole(u32::try_from(gpus).unwrap_or(u32::MAX))
+}
+
+/// Where all that is asked for goes inside a window, from what is free there; the draft stays as it is.
+pub(super) fn place_in(draft: &Draft<'_>, ask: &Ask<'_>, booking: &Booking) -> Option<Vec<Placement>> {
+    let Some(level) = ask.key.topology.gang_within else {
+        return place_all(draft, ask, booking, &|_| true);
+    };
+    let domain = |place: &Placement| domain_of(draft.state, place.node, level);
+    let mut domains: Vec<u32> = booking.places.iter().filter_map(domain).collect();
+    domains.sort_unstable();
+    domains.dedup();
+    domains.retain(|&domain| ask.domain.is_none_or(|asked| asked == domain));
+    domains.into_iter().find_map(|wanted| {
+        place_all(draft, ask, booking, &|place| domain(place) == Some(wanted))
+    })
+}
+
+fn place_all(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    booking: &Booking,
+    within: &dyn Fn(&Placement) -> bool,
+) -> Option<Vec<Placement>> {
+    let each = ask.way.need.units().parts() / GpuUnits::WHOLE.parts();
+    let each = usize::try_from(each).ok().filter(|&each| each > 0)?;
+    let allowed = |place: &&Placement| {
+        let in_set = draft.state.fleet.set_has_node(ask.key.shape.nodes, place.node);
+        place.pool == ask.pool() && in_set && within(place)
+    };
+    let mut tasks = Vec::new();
+    let mut beside: BTreeMap<crate::units::NodeId, u32> = BTreeMap::new();
+    for place in booking.places.iter().filter(allowed) {
+        let Some(room) = draft.room(place.node) else { continue };
+        let fitting = tasks_beside_gpus(room.free(), ask.key.shape.resources);
+        let left = beside.entry(place.node).or_insert(fitting);
+        for gpus in groups(room, place, each, ask.key.topology.task_on_island) {
+            let task = ask.first_task + u32::try_from(tasks.len()).ok()?;
+            if task < ask.first_task + ask.tasks && *left > 0 {
+                *left -= 1;
+                tasks.push(Placement { task, gpus, tax: ask.way.tax, ..*place });
+            }
+        }
+    }
+    (u32::try_from(tasks.len()) == Ok(ask.tasks)).then_some(tasks)
+}
+
+/// Free GPUs of a place, so many together; on one island where that is asked.
+fn groups(room: &Room, place: &Placement, each: usize, on_island: bool) -> Vec<GpuMask> {
+    let mut by_island: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for at in place.gpus.indexes() {
+        if let Some(gpu) = room.gpus.get(at).filter(|gpu| gpu.is_free()) {
+            by_island.entry(if on_island { gpu.island } else { 0 }).or_default().push(at);
+        }
+    }
+    let mask = |gpus: &[usize]| {
+        let mut mask = GpuMask::default();
+        gpus.iter().for_each(|&gpu| mask.insert(gpu));
+        mask
+    };
+    by_island.values().flat_map(|gpus| gpus.chunks_exact(each)).map(mask).collect()
+}
+
+/// The window that keeps a job from what is free, if one does, and when that begins. What is promised to others is not free.
+pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timestamp)> {
+    let state = draft.state;
+    let key = KindKey::of(&state.jobs.get(id)?.spec);
+    count_idle(draft);
+    let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
+    let first = (first.0, first.1.from);
+    let below = lines::below(draft, &lines::standing_of(&key));
+    let ways: Vec<_> = ways_of(state, draft.policy, &key).collect();
+    for way in ways {
+        let ask = Ask::new(draft.tree, &key, way, key.min);
+        let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
+        for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
+            let spec = &state.jobs.get(job)?.spec;
+            let set_aside = state.promises.of(job).is_some();
+            if !set_aside
+                && reserve::is_bound(&key, pass, spec)
+                && !reserve::may_fill(draft, &key, reservation.start)
+            {
+                reserve::steps(spec, reservation).for_each(|step| draft.take(step));
+            }
+        }
+        kept_from(draft, &key, false).into_iter().for_each(|step| draft.take(step));
+        let fits = Fit::of(draft, &ask).is_enough(&ask);
+        let beyond = lines::limit_passed(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
+        draft.roll_back(mark);
+        if fits && beyond.is_none() {
+            return None;
+        }
+    }
+    Some(first)
+}
+
+/// True when a job of a window that has begun could start there now.
+pub fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) -> bool {
+    let Some(job) = draft.state.jobs.get(id) else { return false };
+    let key = KindKey::of(&job.spec);
+    let idle = count_idle(draft);
+    let idle = job.spec.booking.and_then(|id| idle.get(&id)).copied().unwrap_or_default();
+    let ways: Vec<_> = ways_of(draft.state, draft.policy, &key).collect();
+    booking.began
+        && ways.into_iter().any(|way| {
+            let ask = Ask::new(draft.tree, &key, way, key.min);
+            let mark = draft.mark();
+            count_in_use(draft, booking, &ask, idle);
+            let beyond = lines::limit_passed(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
+            draft.roll_back(mark);
+            beyond.is_none() && place_in(draft, &ask, booking).is_some()
+        })
+}
