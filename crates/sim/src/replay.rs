@@ -180,7 +180,7 @@ impl<D: Disk> Player<D> {
         let state = self.leader.state();
         let capacity: usize = state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
         let figures = self.leader.figures();
-        let Evictions { guarantee, fair_share, preempt, moved, reservation, order } = figures.evictions;
+        let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } = figures.evictions;
         let mut findings = self.findings;
         if figures.plan_panics > 0 {
             findings.push(format!("{} plans failed by a bug and were left out", figures.plan_panics));
@@ -188,7 +188,7 @@ impl<D: Disk> Player<D> {
         ReplayReport {
             succeeded: ended.iter().filter(|job| job.outcome == Outcome::Succeeded).count(),
             refused: self.refused,
-            evictions_by: EvictionsBy { guarantee, fair_share, preempt, moved, reservation, order },
+            evictions_by: EvictionsBy { guarantee, fair_share, preempt, moved, reservation, order, booking },
             migrations: moved,
             guarantee_debt_s: self.debts.into_report(state, self.leader.now()),
             findings,

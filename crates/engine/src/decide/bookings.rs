@@ -203,7 +203,7 @@ struct Round<'a> {
 impl<'a> Round<'a> {
     /// Places that cannot be kept are given up, and what is missing is chosen.
     fn choose(&mut self, booking: BookingId, known: &'a Booking) {
-        let mut kept = known.places.clone();
+        let (mut kept, before) = (known.places.clone(), known.places.len());
         for why in PlaceLost::ALL {
             let lost: Vec<u32> = kept
                 .iter()
@@ -221,7 +221,7 @@ impl<'a> Round<'a> {
             let part = Part { id: booking, booking: known, kept: &kept };
             more = choose::choose(&mut self.draft, part, &self.chosen);
         }
-        let news = !more.is_empty() || known.placed_at.is_none();
+        let news = !more.is_empty() || kept.len() < before || known.placed_at.is_none();
         kept.append(&mut more);
         kept.sort_by_key(|place| place.task);
         if news {

@@ -31,7 +31,7 @@ pub(super) fn kept_from(draft: &Draft<'_>, key: &KindKey, all: bool) -> Vec<Step
     closed.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places)).collect()
 }
 
-/// What is left of all booked places.
+/// All booked places.
 pub(super) fn all_steps(draft: &Draft<'_>) -> Vec<Step> {
     let bookings = draft.state.bookings.iter();
     bookings.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places)).collect()
@@ -48,6 +48,13 @@ fn lets_in(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
     booking.used && draft.policy.windows.fill && leaves_at_once
 }
 
+/// True while a window has begun and a job of it that starts now could be gone by its end.
+pub(super) fn is_open_to(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
+    let over = key.ends_within.is_some_and(|within| draft.now + within <= booking.until);
+    let leave = Millis(key.grace.0.saturating_add(draft.policy.stop_grace.0));
+    booking.began && (over || draft.now + reserve::FILL_MIN + leave <= booking.until)
+}
+
 /// True when a window keeps work of a kind from one of these places.
 pub(super) fn bars(draft: &Draft<'_>, key: &KindKey, tasks: &[Placement]) -> bool {
     let mut bookings = draft.state.bookings.iter();
@@ -56,14 +63,15 @@ pub(super) fn bars(draft: &Draft<'_>, key: &KindKey, tasks: &[Placement]) -> boo
     })
 }
 
-/// What is left of booked places on the draft. GPUs that are held in part keep the trust domain of who is there.
+/// Booked places as somebody would take them. What is held there is taken too, or it would be free for others when its
+/// holder leaves on the draft; such GPUs keep the trust domain of who is there.
 fn steps(draft: &Draft<'_>, spec: &crate::job::Spec, places: &[Placement]) -> Vec<Step> {
     let mut steps = Vec::new();
     for place in places {
         let Some(room) = draft.room(place.node) else { continue };
         let (mut free, mut resources) = (GpuMask::default(), spec.shape.resources);
         for at in place.gpus.indexes() {
-            let Some(gpu) = room.gpus.get(at).filter(|gpu| gpu.held < GpuUnits::WHOLE) else { continue };
+            let Some(gpu) = room.gpus.get(at) else { continue };
             if gpu.holders == 0 {
                 free.insert(at);
                 continue;
@@ -230,7 +238,7 @@ pub fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) -> bool
     let idle = count_idle(draft);
     let idle = job.spec.booking.and_then(|id| idle.get(&id)).copied().unwrap_or_default();
     let ways: Vec<_> = ways_of(draft.state, draft.policy, &key).collect();
-    booking.began
+    is_open_to(draft, booking, &key)
         && ways.into_iter().any(|way| {
             let ask = Ask::new(draft.tree, &key, way, key.min);
             let mark = draft.mark();

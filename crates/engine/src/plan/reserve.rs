@@ -21,7 +21,7 @@ use crate::state::State;
 use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
 
 /// Whoever fills a place that is promised has at least so long there: less is not worth a start.
-const FILL_MIN: Millis = Millis::from_secs(60);
+pub(super) const FILL_MIN: Millis = Millis::from_secs(60);
 
 /// The promised starts of a plan.
 pub(super) struct Reserved<'a> {

@@ -28,7 +28,7 @@ impl<'a> Served<'a> {
         let mut obstacles = Obstacles::default();
         let mut tried = Vec::new();
         for (ask, pass) in asks {
-            if booking.began {
+            if booked::is_open_to(&self.draft, booking, ask.key) {
                 if let Some(met) = self.in_window(at, id, booking, &ask) {
                     return Ok(met);
                 }
@@ -116,7 +116,7 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// What is left of all booked places.
+    /// All booked places.
     pub(super) fn booked_steps(&self) -> Vec<Step> {
         booked::all_steps(&self.draft)
     }

@@ -3,10 +3,13 @@
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::action::StartTask;
 use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::input::Submission;
+use wharf_engine::bookings::Booker;
+use wharf_engine::input::{BookingRequest, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::Mode;
-use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
+use wharf_engine::units::{
+    DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid,
+};
 
 use super::super::measure::{bytes, share, span};
 use super::super::{Ask, Running, Step};
@@ -17,7 +20,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 28] = [
+const OPTIONS: [&str; 29] = [
     "xN",
     "tasks N",
     "min N",
@@ -45,6 +48,7 @@ const OPTIONS: [&str; 28] = [
     "cannot checkpoint",
     "not preemptible",
     "retries N",
+    "booking NAME",
     "on NODE (running only)",
 ];
 
@@ -70,6 +74,7 @@ struct Wish {
     any_of: Vec<Alternative>,
     time_slicing: bool,
     trust: Option<String>,
+    booking: Option<String>,
 }
 
 /// What it really does, which only the world will know.
@@ -111,6 +116,7 @@ impl Default for Wish {
             any_of: Vec::new(),
             time_slicing: false,
             trust: None,
+            booking: None,
         }
     }
 }
@@ -174,6 +180,50 @@ impl Reader {
             self.option(word, words, &mut wish)?;
         }
         self.jobs.insert(name.clone());
+        self.submission(name, tenant, class, wish)
+    }
+
+    /// `book B vision 8 x4 from 2h for 8h by operator`: a shape as of a job, and when.
+    pub(super) fn book(&mut self, words: &mut Words<'_>) -> Result<Step, String> {
+        let name = words.need("the name of the booking")?.to_owned();
+        let tenant = self.tenant(words.need("the tenant")?)?;
+        let (mut wish, mut by) = (Wish::default(), Booker::Tenant);
+        let (mut from, mut lasts) = (None, None);
+        while let Some(word) = words.next() {
+            match word {
+                "from" => from = Some(span(words.need("when it begins, as a span of the story, like 2h")?)?),
+                "for" => lasts = Some(span(words.need("how long it lasts, like 8h")?)?),
+                "by" => {
+                    words.expect("operator")?;
+                    by = Booker::Operator;
+                }
+                _ => self.option(word, words, &mut wish)?,
+            }
+        }
+        let from = from.ok_or("when does it begin? write `from 2h`")?;
+        let span = lasts.ok_or("how long does it last? write `for 8h`")?;
+        self.bookings.insert(name.clone());
+        let (job, _) = self.submission(name, tenant, Class::Batch, wish)?;
+        Ok(Step::Ask(Ask::Book(Box::new(BookingRequest { job, by, from: Timestamp(from.0), span }))))
+    }
+
+    /// `cancel booking B`.
+    pub(super) fn unbook(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let name = words.need("the name of a booking")?;
+        let known: Vec<&str> = self.bookings.iter().map(String::as_str).collect();
+        if !known.contains(&name) {
+            return Err(unknown("no booking is called", name, &known));
+        }
+        Ok(Step::Ask(Ask::Unbook { name: name.to_owned() }))
+    }
+
+    fn submission(
+        &mut self,
+        name: String,
+        tenant: String,
+        class: Class,
+        wish: Wish,
+    ) -> Result<(Submission, Vec<String>), String> {
         self.submissions += 1;
         let uid = Uid(self.submissions);
         let gpus = wish.gpus.ok_or("how many GPUs does a task need? write `8`, `0` or `share 0.5`")?;
@@ -206,9 +256,9 @@ impl Reader {
         };
         let (nodes, gang_within) = (wish.nodes.source(), wish.gang_within);
         let devices = if wish.models.is_empty() { String::new() } else { devices.source() };
-        let (trust, any_of_devices) = (wish.trust, Vec::new());
+        let (trust, booking, any_of_devices) = (wish.trust, wish.booking, Vec::new());
         Ok((
-            Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, booking: None, spec },
+            Submission { uid, tenant, trust, nodes, devices, any_of_devices, gang_within, booking, spec },
             wish.places,
         ))
     }
@@ -265,6 +315,7 @@ impl Reader {
                 words.expect("preemptible")?;
                 wish.preemptible = false;
             }
+            "booking" => wish.booking = Some(words.need("the name of a booking")?.to_owned()),
             "retries" => wish.retries = words.number("how many failures it survives")?,
             other => number(other, wish)?,
         }
