@@ -6,6 +6,7 @@ use wharf_engine::input::{Rejection, SpecFault};
 use wharf_engine::job::GpuAsk;
 use wharf_engine::state::State;
 
+use crate::booking;
 use crate::desk::Closed;
 use crate::text;
 
@@ -68,6 +69,10 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         | Rejection::NotAService
         | Rejection::ReplicasOutOfRange { .. }
         | Rejection::Ending => life_problem(rejection),
+        Rejection::BookingRefused { .. }
+        | Rejection::BookingNameInUse { .. }
+        | Rejection::NoSuchBooking { .. }
+        | Rejection::NotOfBooking { .. } => booking::problem(state, rejection),
         Rejection::NoSuchNode { name } => {
             Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
         }

@@ -46,6 +46,7 @@ impl<'a> Verdicts<'a> {
             tasks: job.spec.tasks,
             min: job.spec.min,
             replicas_max: job.spec.service.map(|service| service.max),
+            booking: booking_of(self.state, job),
             gpus_per_task: gpus(job.spec.shape.gpus.units()),
             state: job_state(job, holding),
             verdict,
@@ -108,6 +109,12 @@ fn of_millionths(cost: i64) -> f64 {
     thousandths(u64::try_from(cost).unwrap_or_default() / 1000)
 }
 
+/// The name of the window that a job uses.
+fn booking_of(state: &State, job: &Job) -> Option<String> {
+    let booking = state.bookings.get(job.spec.booking?)?;
+    Some(booking.spec.name.clone())
+}
+
 /// A place as the API shows it.
 pub(crate) fn placement(state: &State, place: &Placement) -> PlacementView {
     let node = state.fleet.node(place.node).map_or("?", |node| node.facts.name.as_str());
@@ -134,6 +141,8 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         | Reason::Short(_)
         | Reason::Promised
         | Reason::Reserved { .. }
+        | Reason::Window { .. }
+        | Reason::Booked { .. }
         | Reason::Fixed { .. }
         | Reason::LandingRoom { .. }
         | Reason::Sharing(_) => VerdictWord::Waits,

@@ -169,6 +169,8 @@ impl Run {
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..40 => self.submit(),
+            66..69 => self.book(),
+            69..70 => self.unbook(),
             70..76 => self.on_a_job(|job| Input::Cancel { job }),
             76..82 => self.on_a_job(|job| Input::Evict { job, by: "the simulator".to_owned() }),
             82..84 => {
@@ -219,12 +221,41 @@ impl Run {
     fn submit(&mut self) {
         let leaves = make::leaves(self.leader().state().tenants.policy());
         let tenant = leaves[self.rng.random_range(0..leaves.len())].clone();
-        let job = make::job(&mut self.rng, tenant, self.next_job);
+        let mut job = make::job(&mut self.rng, tenant, self.next_job);
         self.next_job += 1;
+        job.booking = self.window_of(&job.tenant);
         let (uid, name) = (job.uid, job.spec.name.clone());
         if let Some(Ok(_)) = self.give(Input::Submit(Box::new(job))) {
             self.acknowledged.push((uid, name));
         }
+    }
+
+    fn book(&mut self) {
+        let leaves = make::leaves(self.leader().state().tenants.policy());
+        let tenant = leaves[self.rng.random_range(0..leaves.len())].clone();
+        let now = self.leader().now();
+        let request = make::booking(&mut self.rng, tenant, self.next_job, now);
+        self.next_job += 1;
+        self.give(Input::Book(Box::new(request)));
+    }
+
+    fn unbook(&mut self) {
+        let state = self.leader().state();
+        let names: Vec<String> =
+            state.bookings.iter().map(|(_, booking)| booking.spec.name.clone()).collect();
+        if !names.is_empty() {
+            let name = names[self.rng.random_range(0..names.len())].clone();
+            self.give(Input::Unbook { name });
+        }
+    }
+
+    /// Half of the jobs of a tenant that has booked something are for its first window.
+    fn window_of(&mut self, tenant: &str) -> Option<String> {
+        let state = self.leader().state();
+        let own = |spec: &wharf_engine::job::Spec| state.tenants.path(spec.tenant) == tenant;
+        let first = state.bookings.iter().find(|(_, booking)| own(&booking.spec));
+        let name = first.map(|(_, booking)| booking.spec.name.clone())?;
+        self.rng.random::<bool>().then_some(name)
     }
 
     fn pass_time(&mut self) {

@@ -47,6 +47,7 @@ const KEYS: &[&str] = &[
     "checkpoint",
     "preemptible",
     "trust",
+    "booking",
     "retries",
     "labels",
     "simulate",
@@ -111,6 +112,8 @@ pub struct JobFile {
     pub preemptible: bool,
     /// Its trust domain; the top-level tenant where absent.
     pub trust: Option<String>,
+    /// Name of the booked window whose places it uses.
+    pub booking: Option<String>,
     /// How many task failures it survives by starting again.
     pub retries: u32,
     /// Trace labels, carried to receipts.
@@ -197,6 +200,8 @@ pub struct JobFlags {
     pub memory: Option<String>,
     /// `--model`.
     pub model: Option<String>,
+    /// `--booking`.
+    pub booking: Option<String>,
     /// `--duration`, for a simulated world.
     pub duration: Option<String>,
 }
@@ -216,6 +221,7 @@ impl JobFlags {
             ("cpu", self.cpu.map(scalar)),
             ("memory", self.memory.map(scalar)),
             ("gpu", nested("model", self.model)),
+            ("booking", self.booking.map(scalar)),
             ("simulate", nested("duration", self.duration)),
         ];
         let given = fields.into_iter().filter_map(|(key, node)| Some(entry(key, node?)));
@@ -223,15 +229,15 @@ impl JobFlags {
     }
 }
 
-fn scalar(text: String) -> Node {
+pub(super) fn scalar(text: String) -> Node {
     Node { at: None, value: Value::Scalar(text) }
 }
 
-fn map(entries: Vec<Entry>) -> Node {
+pub(super) fn map(entries: Vec<Entry>) -> Node {
     Node { at: None, value: Value::Map(entries) }
 }
 
-fn entry(key: &str, node: Node) -> Entry {
+pub(super) fn entry(key: &str, node: Node) -> Entry {
     Entry { at: None, key: key.to_owned(), node }
 }
 
@@ -245,7 +251,7 @@ pub fn load_job(path: &std::path::Path) -> Result<JobFile, FileError> {
     parse_job(&path.display().to_string(), &read(path)?)
 }
 
-fn job(root: &Node) -> Result<JobFile, Fault> {
+pub(super) fn job(root: &Node) -> Result<JobFile, Fault> {
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
     let class = optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch);
@@ -279,6 +285,7 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
         checkpoint: optional(&keys, "checkpoint", |field| checkpoint(&field))?,
         preemptible: optional(&keys, "preemptible", |field| field.truth())?.unwrap_or(true),
         trust: optional(&keys, "trust", |field| field.tenant())?,
+        booking: optional(&keys, "booking", |field| field.name(NAME_MAX))?,
         retries: optional(&keys, "retries", |field| field.whole(0..=RETRIES_MAX))?.unwrap_or(RETRIES_DEFAULT),
         labels: optional(&keys, "labels", |field| field.labels())?.unwrap_or_default(),
         work: work(&keys)?,
@@ -555,7 +562,7 @@ impl JobFile {
             devices: self.devices.source(),
             any_of_devices: self.any_of.iter().map(|other| other.devices.source()).collect(),
             gang_within: self.gang_within.clone(),
-            booking: None,
+            booking: self.booking.clone(),
             spec: self.spec(),
         }
     }

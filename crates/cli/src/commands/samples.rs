@@ -84,6 +84,7 @@ pub(crate) fn waiting() -> JobView {
         tasks: 4,
         min: 4,
         replicas_max: None,
+        booking: None,
         gpus_per_task: 8.0,
         state: JobState::Waiting,
         verdict: VerdictView {

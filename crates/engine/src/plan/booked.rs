@@ -116,6 +116,10 @@ pub(super) fn count_idle(draft: &mut Draft<'_>) -> BTreeMap<BookingId, GpuUnits>
 
 /// What is asked for of a window is no longer kept for it; returns what still is.
 pub(super) fn count_in_use(draft: &mut Draft<'_>, booking: &Booking, ask: &Ask<'_>, idle: GpuUnits) -> GpuUnits {
+    // What is kept was counted in the pool of the places.
+    if booking.places.first().is_none_or(|place| place.pool != ask.pool()) {
+        return idle;
+    }
     let taken = GpuUnits::from_parts(idle.parts().min(ask.units().parts()));
     let amount = draft.tree.charge(taken, Resources::default(), ask.pool());
     draft.count(standing_of_idle(booking.spec.tenant), amount, false);

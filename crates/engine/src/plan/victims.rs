@@ -176,6 +176,17 @@ impl Victims {
         }
     }
 
+    /// All of a job leaves for another reason: nothing of it is left to take.
+    pub fn take_job(&mut self, draft: &Draft<'_>, tenant: TenantId, job: JobId) {
+        let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
+        for (unit, taken) in list.units.iter().zip(&mut list.taken) {
+            *taken |= unit.job == job;
+        }
+        while list.taken.get(list.first) == Some(&true) {
+            list.first += 1;
+        }
+    }
+
     /// It stays.
     pub fn spare(&mut self, unit: UnitRef) {
         let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");

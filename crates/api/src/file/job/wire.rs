@@ -63,6 +63,7 @@ impl JobFile {
             self.time_slicing.then_some(("time_slicing", Json::Bool(true))),
             (!any_of.is_empty()).then(|| ("any_of", json!(any_of))),
             self.checkpoint.and_then(|saves| Some(("checkpoint", contract(saves)?))),
+            self.booking.clone().map(|booking| ("booking", Json::from(booking))),
             self.trust.clone().map(|trust| ("trust", Json::from(trust))),
             work,
         ];

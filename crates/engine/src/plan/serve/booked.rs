@@ -110,6 +110,7 @@ impl<'a> Served<'a> {
             unit.steps.iter().for_each(|&step| self.draft.drain(step));
             self.draft.count(unit.standing, unit.amount.clone(), false);
             let tenant = unit.standing.tenant;
+            self.victims.take_job(&self.draft, tenant, filler);
             self.withdraw(filler);
             self.leaves(unit, Why::Booking, beneficiary, None, None);
             self.queue.touch(&mut self.draft, tenant);

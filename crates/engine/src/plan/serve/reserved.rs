@@ -88,6 +88,7 @@ impl<'a> Served<'a> {
             }
             self.draft.count(unit.standing, unit.amount.clone(), false);
             let tenant = unit.standing.tenant;
+            self.victims.take_job(&self.draft, tenant, filler);
             self.withdraw(filler);
             self.leaves(unit, Why::Reservation, beneficiary, None, None);
             self.queue.touch(&mut self.draft, tenant);
