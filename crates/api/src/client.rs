@@ -12,9 +12,9 @@ use ureq::{Agent, Body};
 use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, Booked, BookingList, BookingReply, EvictionList, EvictionReply, Explanation, ExtendRequest, GpuList, HistoryKind, HistoryList,
-    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReservationList,
-    ScaleRequest, StrandedList, Submitted, Summary, TenantList,
+    Answer, Booked, BookingList, BookingReply, EvictionList, EvictionReply, Explanation, ExtendRequest,
+    GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList, NodeReply, PlanView,
+    PolicyView, Problem, ReservationList, ScaleRequest, StrandedList, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.

@@ -189,5 +189,15 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
     };
     let nodes = NodeSelector::default().source();
     let (devices, any_of_devices) = (String::new(), Vec::new());
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, booking: None, spec }
+    Submission {
+        uid,
+        tenant,
+        trust: None,
+        nodes,
+        devices,
+        any_of_devices,
+        gang_within: None,
+        booking: None,
+        spec,
+    }
 }

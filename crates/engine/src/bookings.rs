@@ -396,8 +396,7 @@ impl Bookings {
             let Booking { spec, by, from, until, at, places, placed_at, began, used, lost } = known.clone();
             into.push(Event::Bookings(BookingsEvent::Booked { booking, spec, by, from, until, at }));
             if placed_at.is_some() || began {
-                let carried =
-                    BookingsEvent::CarriedBooking { booking, places, placed_at, began, used, lost };
+                let carried = BookingsEvent::CarriedBooking { booking, places, placed_at, began, used, lost };
                 into.push(Event::Bookings(carried));
             }
         }

@@ -16,8 +16,8 @@ use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
 pub use crate::reservations::ReservationsEvent;
 use crate::units::{
-    BookingId, DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
-    Timestamp, TrustId, Uid,
+    BookingId, DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources,
+    TenantId, Timestamp, TrustId, Uid,
 };
 
 /// What later versions added is left out while it says nothing: what an older version wrote keeps its hash.

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::mig::ProfileName;
 use crate::catalogue::{MODELS, Media, Mig, Model, Profile};
 use crate::geometry::units_of;
-use crate::units::{BookingId, DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId};
+use crate::units::{
+    BookingId, DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId,
+};
 
 /// The most tasks one job may have: a gang of 16,384 eight-GPU nodes is beyond any fleet we plan for.
 pub const TASKS_MAX: u32 = 16_384;

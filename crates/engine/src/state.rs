@@ -10,7 +10,8 @@ use crate::attained::Attained;
 use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
-    BookingsEvent, DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
+    BookingsEvent, DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent,
+    TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::input::Exit;

@@ -93,8 +93,12 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         }
         Rejection::NotOfBooking { name, why } => {
             let (what, next) = match why {
-                NotOfBooking::OtherTenant => ("is another tenant's", "leave booking out, or name one of your own"),
-                NotOfBooking::TooSmall => ("has less than the job's minimum", "ask for fewer or smaller tasks"),
+                NotOfBooking::OtherTenant => {
+                    ("is another tenant's", "leave booking out, or name one of your own")
+                }
+                NotOfBooking::TooSmall => {
+                    ("has less than the job's minimum", "ask for fewer or smaller tasks")
+                }
                 NotOfBooking::WholeGpusOnly => ("is for jobs that ask for whole GPUs", "ask for whole GPUs"),
             };
             Problem::new(Code::NotOfBooking, format!("booking/{name} {what}"))
@@ -127,10 +131,11 @@ fn refused(state: &State, fault: BookingFault) -> Problem {
             Code::BookingTooFarAhead,
             format!("a window begins at most {} from now", text::span(max)),
         ),
-        BookingFault::TooMany { max } => {
-            Problem::new(Code::BookingsFull, format!("the tenant has {max} bookings already, which is the most"))
-                .hint("give one up: wharf get bookings, wharf cancel booking/NAME")
-        }
+        BookingFault::TooMany { max } => Problem::new(
+            Code::BookingsFull,
+            format!("the tenant has {max} bookings already, which is the most"),
+        )
+        .hint("give one up: wharf get bookings, wharf cancel booking/NAME"),
         BookingFault::BeyondGuarantee { tenant, need, have } => {
             let what = format!(
                 "{} would have booked {need} GPUs of that time and is guaranteed {have}",

@@ -102,7 +102,9 @@ fn rule_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
         Rule::Booking => {
             let booking = receipt.booking.as_deref().unwrap_or("?");
             if receipt.beneficiary_uid == receipt.uid {
-                format!("the window booking/{booking} begins and these are its places, or it ends and the job ran in it")
+                format!(
+                    "the window booking/{booking} begins and these are its places, or it ends and the job ran in it"
+                )
             } else {
                 format!("{beneficiary} of {winner} came to its places in the window booking/{booking}")
             }

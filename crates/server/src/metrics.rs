@@ -322,7 +322,8 @@ fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
 
 fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
     let by_rule = Family::<ByRule, Counter>::default();
-    let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } = glance.figures.evictions;
+    let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } =
+        glance.figures.evictions;
     let counts = [
         (Rule::Guarantee, guarantee),
         (Rule::FairShare, fair_share),

@@ -43,7 +43,9 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             let name = state.bookings.get(booking).map_or("?", |known| known.spec.name.as_str());
             if now < from {
                 let begins = seconds(from, now);
-                format!("what is free is in booking/{name}, which begins in {begins} s; it could not be gone by then")
+                format!(
+                    "what is free is in booking/{name}, which begins in {begins} s; it could not be gone by then"
+                )
             } else {
                 format!("what is free is in booking/{name}, which has begun")
             }

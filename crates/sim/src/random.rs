@@ -4,6 +4,7 @@
 
 mod make;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rand::{RngExt, SeedableRng};
@@ -17,7 +18,7 @@ use wharf_engine::event::Why;
 use wharf_engine::input::{Extension, Input};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
+use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
 use wharf_engine::verdict::Reason;
 
 use crate::fleet::SimFleet;
@@ -49,6 +50,8 @@ pub struct RandomReport {
     pub crashes: u64,
     /// Nodes lost, messages delayed or repeated, stale leaders.
     pub faults: u64,
+    /// Booked windows that jobs of theirs were seen to use.
+    pub windows: usize,
     /// What must not be, with the step at which it was.
     pub findings: Vec<String>,
     /// Hash of the last state.
@@ -77,6 +80,7 @@ struct Run {
     next_job: u64,
     nodes_made: u32,
     editions: u32,
+    windows: BTreeSet<BookingId>,
     report: RandomReport,
 }
 
@@ -112,6 +116,7 @@ impl Run {
             inputs: 0,
             crashes: 0,
             faults: 0,
+            windows: 0,
             findings: Vec::new(),
             state_hash: String::new(),
             last_events: Vec::new(),
@@ -126,6 +131,7 @@ impl Run {
             next_job: 0,
             nodes_made: 100,
             editions: 0,
+            windows: BTreeSet::new(),
             report,
         }
     }
@@ -347,6 +353,10 @@ impl Run {
 
     fn check(&mut self) {
         let deep = self.report.steps.is_multiple_of(DEEP_EVERY);
+        let used = self.leader().state().bookings.iter().filter(|(_, booking)| booking.used);
+        let used: Vec<BookingId> = used.map(|(id, _)| id).collect();
+        self.windows.extend(used);
+        self.report.windows = self.windows.len();
         let state = self.leader().state();
         let findings = if deep { state.check_deep() } else { state.check() };
         let panics = self.leader().figures().plan_panics;

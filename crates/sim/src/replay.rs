@@ -180,7 +180,8 @@ impl<D: Disk> Player<D> {
         let state = self.leader.state();
         let capacity: usize = state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
         let figures = self.leader.figures();
-        let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } = figures.evictions;
+        let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } =
+            figures.evictions;
         let mut findings = self.findings;
         if figures.plan_panics > 0 {
             findings.push(format!("{} plans failed by a bug and were left out", figures.plan_panics));
@@ -237,7 +238,17 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
     let devices = if job.model.is_empty() { String::new() } else { devices.source() };
     let nodes = NodeSelector::default().source();
     let (tenant, any_of_devices) = (job.tenant.clone(), Vec::new());
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, gang_within: None, booking: None, spec }
+    Submission {
+        uid,
+        tenant,
+        trust: None,
+        nodes,
+        devices,
+        any_of_devices,
+        gang_within: None,
+        booking: None,
+        spec,
+    }
 }
 
 /// What the simulated fleet is told of a job, and nobody else.

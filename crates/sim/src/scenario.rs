@@ -86,14 +86,30 @@ enum Step {
 #[derive(Clone, Debug)]
 enum Ask {
     Submit(Box<Submission>),
-    Cancel { job: String },
-    Evict { job: String, by: String },
-    Extend { job: String, to: Extension },
-    Scale { job: String, tasks: u32 },
+    Cancel {
+        job: String,
+    },
+    Evict {
+        job: String,
+        by: String,
+    },
+    Extend {
+        job: String,
+        to: Extension,
+    },
+    Scale {
+        job: String,
+        tasks: u32,
+    },
     /// Begins so long after the story.
     Book(Box<BookingRequest>),
-    Unbook { name: String },
-    Cordon { node: String, on: bool },
+    Unbook {
+        name: String,
+    },
+    Cordon {
+        node: String,
+        on: bool,
+    },
     Quota(Box<Policy>),
 }
 

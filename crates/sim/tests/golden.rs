@@ -18,8 +18,8 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
-    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, ReservationsEvent,
-    TenantsEvent,
+    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent,
+    ReservationsEvent, TenantsEvent,
 };
 use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};

@@ -16,8 +16,8 @@ use super::{Fault, FileError, document, read, text};
 
 /// Every key, in the order in which a file is best written.
 const KEYS: &[&str] = &[
-    "name", "tenant", "tasks", "gpus", "gpu", "cpu", "memory", "storage", "nics", "nodes", "topology", "trust",
-    "labels", "from", "for", "by",
+    "name", "tenant", "tasks", "gpus", "gpu", "cpu", "memory", "storage", "nics", "nodes", "topology",
+    "trust", "labels", "from", "for", "by",
 ];
 /// Those that a job does not have.
 const OWN: [&str; 3] = ["from", "for", "by"];
@@ -142,7 +142,8 @@ impl Serialize for BookingFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let all = serde_json::to_value(&self.shape).map_err(serde::ser::Error::custom)?;
         let Json::Object(all) = all else { return all.serialize(serializer) };
-        let known = |key: &String| KEYS.contains(&key.as_str()) && !(key == "name" && self.shape.name.is_empty());
+        let known =
+            |key: &String| KEYS.contains(&key.as_str()) && !(key == "name" && self.shape.name.is_empty());
         let mut document: serde_json::Map<String, Json> =
             all.into_iter().filter(|(key, _)| known(key)).collect();
         document.insert("from".to_owned(), json!(self.from.text()));
@@ -189,9 +190,8 @@ for: 8h
 
     #[test]
     fn what_is_wrong_is_named() {
-        let wrong = |from: &str, to: &str| {
-            parse_booking("b.yaml", &FILE.replace(from, to)).unwrap_err().to_string()
-        };
+        let wrong =
+            |from: &str, to: &str| parse_booking("b.yaml", &FILE.replace(from, to)).unwrap_err().to_string();
         assert!(wrong("for: 8h\n", "").contains("for: 8h"), "{}", wrong("for: 8h\n", ""));
         assert!(wrong("2026-11-20T08:00Z", "tomorrow").contains("2026-11-20T08:00Z"));
         assert!(wrong("for: 8h", "fore: 8h").contains("did you mean"), "{}", wrong("for: 8h", "fore: 8h"));

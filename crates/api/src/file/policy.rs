@@ -39,8 +39,7 @@ const FILES: &[&str] = &[
     "history.yaml",
 ];
 /// Files of the design that have no content yet.
-const PLANNED: &[&str] =
-    &["idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+const PLANNED: &[&str] = &["idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
 /// The most starts of one pool that may be promised: each is looked at by every plan.
 const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.

@@ -48,7 +48,8 @@ pub(super) fn explain(client: &Client, name: &str, format: Format) -> anyhow::Re
 }
 
 fn asked(args: BookArgs) -> anyhow::Result<BookingFile> {
-    let BookArgs { file, file_flag, name, tenant, gpus, tasks, model, within, from, lasts, by, output: _ } = args;
+    let BookArgs { file, file_flag, name, tenant, gpus, tasks, model, within, from, lasts, by, output: _ } =
+        args;
     let flags = BookingFlags { name, tenant, tasks, gpus, model, within, from, lasts, by };
     let BookingFlags { name, tenant, tasks, gpus, model, within, from, lasts, by } = &flags;
     let given = [name, tenant, tasks, gpus, model, within, from, lasts, by].into_iter().any(Option::is_some);
@@ -56,7 +57,10 @@ fn asked(args: BookArgs) -> anyhow::Result<BookingFile> {
         (Some(path), false) if path == Path::new("-") => {
             let mut text = String::new();
             let most = u64::try_from(BYTES_MAX).unwrap_or(u64::MAX);
-            std::io::stdin().take(most + 1).read_to_string(&mut text).context("cannot read standard input")?;
+            std::io::stdin()
+                .take(most + 1)
+                .read_to_string(&mut text)
+                .context("cannot read standard input")?;
             Ok(parse_booking("standard input", &text)?)
         }
         (Some(path), false) => Ok(load_booking(&path)?),
@@ -92,7 +96,11 @@ fn text(booked: &Booked, now: Option<u64>, paint: Paint) -> String {
     let before = if booked.created { "" } else { " (it had been booked before)" };
     output::lines(&[
         format!("{} is booked{before}: {}", paint.tone(Tone::Strong, &name), shape(booking)),
-        format!("  it begins in {}; its places are chosen {}", to(booking.from_ms, now), moment(booking.places_ms)),
+        format!(
+            "  it begins in {}; its places are chosen {}",
+            to(booking.from_ms, now),
+            moment(booking.places_ms)
+        ),
         next_line(paint, "undo:", &format!("wharf cancel {name}")),
         next_line(paint, "next:", &format!("wharf submit --booking {} …", booking.name)),
     ])
@@ -102,7 +110,8 @@ fn cancelled(reply: &BookingReply, paint: Paint) -> String {
     let booking = &reply.booking;
     let jobs = match booking.jobs.len() {
         0 => "no job had named it".to_owned(),
-        _ => format!("{} go on as every other: {}", counted(u64::try_from(booking.jobs.len()).unwrap_or(u64::MAX), "job"), bookings::jobs(booking)),
+        1 => format!("its job goes on as every other: {}", bookings::jobs(booking)),
+        count => format!("its {count} jobs go on as every other: {}", bookings::jobs(booking)),
     };
     output::lines(&[
         format!("{} is given up: {jobs}", paint.tone(Tone::Strong, &title(booking))),
@@ -149,10 +158,17 @@ fn head(booking: &BookingView, now: Option<u64>, paint: Paint) -> String {
     let (what, tone) = match booking.state {
         BookingState::Booked => {
             let chosen = to(booking.places_ms, now);
-            (format!("It begins in {}; its places are chosen in {chosen}.", to(booking.from_ms, now)), Tone::Good)
+            (
+                format!("It begins in {}; its places are chosen in {chosen}.", to(booking.from_ms, now)),
+                Tone::Good,
+            )
         }
-        BookingState::Placed => (format!("Its places are chosen; it begins in {}.", to(booking.from_ms, now)), Tone::Good),
-        BookingState::Open => (format!("It has begun and is over in {}.", to(booking.until_ms, now)), Tone::Good),
+        BookingState::Placed => {
+            (format!("Its places are chosen; it begins in {}.", to(booking.from_ms, now)), Tone::Good)
+        }
+        BookingState::Open => {
+            (format!("It has begun and is over in {}.", to(booking.until_ms, now)), Tone::Good)
+        }
     };
     let tone = if booking.short > 0 { Tone::Bad } else { tone };
     paint.tone(tone, &what)
@@ -162,7 +178,10 @@ fn short(booking: &BookingView) -> Vec<String> {
     if booking.short == 0 {
         return Vec::new();
     }
-    vec![format!("{} of {} tasks have no place; they get one as soon as there is one", booking.short, booking.tasks)]
+    vec![format!(
+        "{} of {} tasks have no place; they get one as soon as there is one",
+        booking.short, booking.tasks
+    )]
 }
 
 fn lost_text(lost: &LostPlacesView, now: Option<u64>) -> String {
@@ -186,7 +205,10 @@ fn in_the_way(there: &HolderView, booking: &BookingView, now: Option<u64>) -> St
 
 fn unused(booking: &BookingView) -> Vec<String> {
     let given_up = booking.no_show_ms.map(moment);
-    given_up.map(|at| format!("no job of it has started; it is given up {at} if none does")).into_iter().collect()
+    given_up
+        .map(|at| format!("no job of it has started; it is given up {at} if none does"))
+        .into_iter()
+        .collect()
 }
 
 #[cfg(test)]
@@ -218,7 +240,10 @@ mod tests {
     #[test]
     fn the_screen_says_what_is_missing_and_who_is_there() {
         let told = screen(&sample(), Some(5_400_000), Paint::OFF);
-        assert!(told.starts_with("booking/friday  4 x 8 GPUs of lab/nlp, day 0 02:00:00 for 1h00m"), "{told}");
+        assert!(
+            told.starts_with("booking/friday  4 x 8 GPUs of lab/nlp, day 0 02:00:00 for 1h00m"),
+            "{told}"
+        );
         assert!(told.contains("it begins in 30m."), "{told}");
         assert!(told.contains("1 of 4 tasks have no place"), "{told}");
         assert!(told.contains("1 place 30m ago: a node or GPU failed"), "{told}");
@@ -233,6 +258,6 @@ mod tests {
         assert!(told.contains("undo: wharf cancel booking/friday"), "{told}");
         assert!(told.contains("next: wharf submit --booking friday"), "{told}");
         let reply = BookingReply { schema: String::new(), booking: sample() };
-        assert!(cancelled(&reply, Paint::OFF).contains("2 jobs go on as every other: a, b"));
+        assert!(cancelled(&reply, Paint::OFF).contains("its 2 jobs go on as every other: a, b"));
     }
 }

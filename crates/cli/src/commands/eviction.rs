@@ -19,8 +19,17 @@ pub(super) fn explain(client: &Client, id: u64, format: Format) -> anyhow::Resul
 }
 
 fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
-    let EvictionView { id, at_ms, victim, beneficiary: _, rule_text, victim_text, below_line, policy_version, booking: _ } =
-        &reply.eviction;
+    let EvictionView {
+        id,
+        at_ms,
+        victim,
+        beneficiary: _,
+        rule_text,
+        victim_text,
+        below_line,
+        policy_version,
+        booking: _,
+    } = &reply.eviction;
     let job = format!("job/{}/{}", victim.tenant, victim.job);
     let winner = left_for(&reply.eviction);
     let title = format!("{job} had to leave for {winner}");

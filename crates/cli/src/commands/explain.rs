@@ -122,7 +122,10 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
         ("order", verdict::order(&job.verdict).into_iter().collect()),
         ("limit", limit(job, now).into_iter().collect()),
-        ("window", job.booking.iter().map(|name| format!("booking/{name}: its places are this job's")).collect()),
+        (
+            "window",
+            job.booking.iter().map(|name| format!("booking/{name}: its places are this job's")).collect(),
+        ),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),

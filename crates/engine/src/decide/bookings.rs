@@ -11,9 +11,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Decision, Names, submit, timeline};
-use crate::bookings::{
-    Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost,
-};
+use crate::bookings::{Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
 use crate::event::{
     Asker, Event, Eviction, Holding, JobsEvent, LedgerEvent, Next, Placement, RequeueWhy, TaskPhase, Why,
 };
@@ -177,9 +175,8 @@ fn over(state: &State, now: Timestamp) -> Vec<Event> {
 fn near(state: &State, now: Timestamp) -> Vec<(BookingId, &Booking)> {
     let lead = state.tenants.policy().windows.lead;
     let is_near = |known: &Booking| known.placed_at.is_some() || now + lead >= known.from;
-    let beside = |known: &Booking| {
-        state.bookings.iter().any(|(_, other)| is_near(other) && other.overlaps(known))
-    };
+    let beside =
+        |known: &Booking| state.bookings.iter().any(|(_, other)| is_near(other) && other.overlaps(known));
     let mut near: Vec<(BookingId, &Booking)> =
         state.bookings.iter().filter(|(_, known)| is_near(known) || beside(known)).collect();
     near.sort_by_key(|(id, known)| {
@@ -310,12 +307,11 @@ impl<'a> Round<'a> {
         let (tenant, standing) = (charge.standing.tenant, charge.standing);
         let amount = draft.tree.charge_of(charge.resources, holding.staying().map(|task| &task.place));
         let meters: Vec<usize> = (0..amount.len()).filter(|&meter| amount[meter] > 0).collect();
-        let within = meters.iter().all(|&meter| {
-            match lines::line(draft, tenant, meter, lines::Line::Entitled) {
+        let within =
+            meters.iter().all(|&meter| match lines::line(draft, tenant, meter, lines::Line::Entitled) {
                 Amount::Unlimited => true,
                 Amount::Of(line) => draft.used(tenant)[meter] <= line,
-            }
-        });
+            });
         let fixed = lines::is_fixed(&standing, draft.policy);
         let above: Vec<_> = draft.tree.lineage(tenant).collect();
         let kept = !fixed || above.into_iter().all(|above| !lines::fixed_alone_beyond(draft, above, &meters));

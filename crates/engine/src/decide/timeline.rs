@@ -12,12 +12,14 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::bookings::{Booker, Booking, BookingFault};
-use crate::event::{Event, FleetEvent};
+use crate::event::{Event, FleetEvent, Placement};
 use crate::input::Rejection;
 use crate::job::Spec;
 use crate::jobs::KindKey;
 use crate::need::{Way, ways};
+use crate::plan::booked::choose;
 use crate::plan::draft::{Draft, Step};
+use crate::plan::lines;
 use crate::plan::place::{Ask, place};
 use crate::policy::Amount;
 use crate::state::State;
@@ -125,6 +127,7 @@ impl Timeline<'_> {
     /// The begin nearest to what was asked for that passes the same check.
     fn nearest(&self, from: Timestamp) -> Option<Timestamp> {
         let mut tries = alloc::vec![self.first(), self.last(), from];
+        tries.extend(self.fixed().filter_map(|(_, _, over)| over));
         for (_, booking) in self.state.bookings.iter() {
             tries.push(booking.until);
             tries.push(Timestamp(booking.from.0.saturating_sub(self.wanted.span.0)));
@@ -144,15 +147,28 @@ impl Timeline<'_> {
         let Wanted { spec, domain, .. } = self.wanted;
         let mut first = None;
         for way in ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok) {
-            let fault = self.beyond(&tree, way, &beside).or_else(|| self.no_room(&tree, way, &beside));
+            let fault = self.beyond(&tree, at, way, &beside).or_else(|| self.no_room(&tree, way, &beside));
             let Some(fault) = fault else { return None };
             first.get_or_insert(fault);
         }
         first.or(Some(BookingFault::NoRoom))
     }
 
+    /// What is held by work that no guarantee could get back: whose it is, how much, and when it is over, where that is known.
+    fn fixed(&self) -> impl Iterator<Item = (TenantId, Vec<Placement>, Option<Timestamp>)> {
+        let (state, policy) = (self.state, self.state.tenants.policy());
+        state.ledger.holdings().filter_map(move |(job, holding)| {
+            let charge = state.ledger.charge(job)?;
+            let fixed = lines::is_fixed(&charge.standing, policy);
+            let own = state.jobs.get(job).is_some_and(|job| job.spec.booking.is_some());
+            let places: Vec<Placement> = holding.staying().map(|task| task.place).collect();
+            let over = choose::over_at(state, job, self.now);
+            (fixed && !own).then_some((charge.standing.tenant, places, over))
+        })
+    }
+
     /// Whose guarantee or limit it would pass.
-    fn beyond(&self, tree: &Tree, way: Way, beside: &[&Booking]) -> Option<BookingFault> {
+    fn beyond(&self, tree: &Tree, at: Timestamp, way: Way, beside: &[&Booking]) -> Option<BookingFault> {
         let Wanted { spec, by, .. } = self.wanted;
         let charge = charge_of(tree, spec, way);
         let none = || alloc::vec![alloc::vec![0u64; tree.meters.len()]; tree.lines.len()];
@@ -165,6 +181,11 @@ impl Timeline<'_> {
             }
         }
         let with_children = tree.subtree_use(&all);
+        for (tenant, places, _) in self.fixed().filter(|(.., over)| over.is_none_or(|over| over > at)) {
+            let amount = tree.charge_of(Resources::default(), places.iter());
+            add(&mut all[tenant.index()], &amount);
+            add(&mut by_tenants[tenant.index()], &amount);
+        }
         let asked = (0..charge.len()).filter(|&meter| charge[meter] > 0);
         for meter in asked {
             let line = |tenant: TenantId| tree.lines[tenant.index()].quotas[meter];

@@ -58,9 +58,8 @@ pub(super) fn is_open_to(draft: &Draft<'_>, booking: &Booking, key: &KindKey) ->
 /// True when a window keeps work of a kind from one of these places.
 pub(super) fn bars(draft: &Draft<'_>, key: &KindKey, tasks: &[Placement]) -> bool {
     let mut bookings = draft.state.bookings.iter();
-    bookings.any(|(_, booking)| {
-        tasks.iter().any(|place| booking.meets(place)) && !lets_in(draft, booking, key)
-    })
+    bookings
+        .any(|(_, booking)| tasks.iter().any(|place| booking.meets(place)) && !lets_in(draft, booking, key))
 }
 
 /// Booked places as somebody would take them. What is held there is taken too, or it would be free for others when its
@@ -93,11 +92,64 @@ fn steps(draft: &Draft<'_>, spec: &crate::job::Spec, places: &[Placement]) -> Ve
     steps
 }
 
-/// How a booked GPU that nobody of its window uses counts: as work of its tenant that is there to stay, so that the rest of the
+/// What is booked of one moment for a tenant and everyone below it, at most, from when work of a kind would not be over: work
+/// that no guarantee could get back fits the guarantee beside it. By meter; a window's own jobs are what it is booked for.
+pub(super) fn to_come(draft: &Draft<'_>, tenant: TenantId, key: &KindKey) -> Vec<u64> {
+    let mut most = alloc::vec![0; draft.tree.meters.len()];
+    if key.booking.is_some() || draft.state.bookings.is_empty() {
+        return most;
+    }
+    let over = key.ends_within.map(|within| draft.now + within + draft.policy.stop_grace);
+    let below = |booking: &&Booking| draft.tree.lineage(booking.spec.tenant).any(|above| above == tenant);
+    let bookings = draft.state.bookings.iter().map(|(_, booking)| booking);
+    let counted: Vec<&Booking> =
+        bookings.filter(below).filter(|booking| over.is_none_or(|over| over > booking.from)).collect();
+    for begin in &counted {
+        let mut sum = alloc::vec![0u64; most.len()];
+        for booking in counted.iter().filter(|other| other.from <= begin.from && begin.from < other.until) {
+            add(&mut sum, &charge(draft, booking));
+        }
+        most.iter_mut().zip(sum).for_each(|(most, sum)| *most = sum.max(*most));
+    }
+    most
+}
+
+/// What jobs of a tenant hold in their windows, by meter, beside inference and what no guarantee could get back anyway.
+pub(super) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Vec<u64> {
+    let state = draft.state;
+    let mut total = alloc::vec![0; draft.tree.meters.len()];
+    for &id in state.jobs.booked() {
+        let (Some(charge), Some(holding)) = (state.ledger.charge(id), state.ledger.holding(id)) else {
+            continue;
+        };
+        let counted =
+            charge.standing.class == Class::Inference || lines::is_fixed(&charge.standing, draft.policy);
+        if charge.standing.tenant == tenant && !counted {
+            let held = holding.staying().map(|task| &task.place);
+            add(&mut total, &draft.tree.charge_of(charge.resources, held));
+        }
+    }
+    total
+}
+
+fn add(total: &mut [u64], amount: &[u64]) {
+    total.iter_mut().zip(amount).for_each(|(total, part)| *total = total.saturating_add(*part));
+}
+
+/// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
+fn charge(draft: &Draft<'_>, booking: &Booking) -> Vec<u64> {
+    let key = KindKey::of(&booking.spec);
+    let pool = booking.places.first().map(|place| place.pool);
+    let way = ways_of(draft.state, draft.policy, &key).find(|way| pool.is_none_or(|pool| pool == way.pool));
+    let ask = way.map(|way| Ask::new(draft.tree, &key, way, key.tasks));
+    ask.map_or_else(|| alloc::vec![0; draft.tree.meters.len()], |ask| ask.total())
+}
+
+/// How a booked GPU that nobody of its window uses counts: as work of its tenant that nobody of it takes, so that the rest of the
 /// tenant's work has the less of the guarantee.
 pub(super) fn standing_of_idle(tenant: TenantId) -> Standing {
     let (class, priority) = (Class::Inference, i32::MAX);
-    Standing { tenant, class, priority, preemptible: false, grace: Millis(0) }
+    Standing { tenant, class, priority, preemptible: true, grace: Millis(0) }
 }
 
 /// Counts what windows that have begun keep for jobs that are not there.
@@ -115,7 +167,12 @@ pub(super) fn count_idle(draft: &mut Draft<'_>) -> BTreeMap<BookingId, GpuUnits>
 }
 
 /// What is asked for of a window is no longer kept for it; returns what still is.
-pub(super) fn count_in_use(draft: &mut Draft<'_>, booking: &Booking, ask: &Ask<'_>, idle: GpuUnits) -> GpuUnits {
+pub(super) fn count_in_use(
+    draft: &mut Draft<'_>,
+    booking: &Booking,
+    ask: &Ask<'_>,
+    idle: GpuUnits,
+) -> GpuUnits {
     // What is kept was counted in the pool of the places.
     if booking.places.first().is_none_or(|place| place.pool != ask.pool()) {
         return idle;
@@ -152,9 +209,9 @@ pub(super) fn place_in(draft: &Draft<'_>, ask: &Ask<'_>, booking: &Booking) -> O
     domains.sort_unstable();
     domains.dedup();
     domains.retain(|&domain| ask.domain.is_none_or(|asked| asked == domain));
-    domains.into_iter().find_map(|wanted| {
-        place_all(draft, ask, booking, &|place| domain(place) == Some(wanted))
-    })
+    domains
+        .into_iter()
+        .find_map(|wanted| place_all(draft, ask, booking, &|place| domain(place) == Some(wanted)))
 }
 
 fn place_all(

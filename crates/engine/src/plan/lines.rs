@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::job::Class;
 use crate::jobs::KindKey;
 use crate::ledger::Standing;
+use crate::plan::booked;
 use crate::plan::draft::Draft;
 use crate::plan::place::Ask;
 use crate::policy::{Amount, Policy};
@@ -148,7 +149,9 @@ pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     }
     let lineage: Vec<TenantId> = draft.tree.lineage(ask.key.tenant).collect();
     lineage.into_iter().find(|&tenant| {
-        let fixed = fixed_below(draft, tenant);
+        let mut fixed = fixed_below(draft, tenant);
+        let booked = booked::to_come(draft, tenant, ask.key);
+        fixed.iter_mut().zip(booked).for_each(|(total, part)| *total = total.saturating_add(part));
         let quotas = &draft.tree.lines[tenant.index()].quotas;
         asked(ask).any(|meter| match quotas[meter].guaranteed {
             Amount::Unlimited => false,
@@ -193,6 +196,8 @@ pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize
             total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
         }
     }
+    let sheltered = booked::sheltered(draft, tenant);
+    total.iter_mut().zip(sheltered).for_each(|(total, part)| *total += part);
     meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
         Amount::Of(guaranteed) => total[meter] > guaranteed,

@@ -152,8 +152,8 @@ impl Refusal {
         let same_prices = self.prices.is_none_or(|version| version == state.demand.version());
         let same_world =
             self.policy == state.tenants.version() && self.pools == state.fleet.pools().len() && same_prices;
-        let same_promises = self.reservations == state.reservations.version()
-            && self.bookings == state.bookings.version();
+        let same_promises =
+            self.reservations == state.reservations.version() && self.bookings == state.bookings.version();
         let in_time = self.retry_at.is_none_or(|at| now < at);
         same_world && same_promises && in_time && self.watches.iter().all(unchanged)
     }

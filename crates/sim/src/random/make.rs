@@ -4,8 +4,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
-use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::bookings::Booker;
+use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::{BookingRequest, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{
@@ -100,12 +100,7 @@ fn windows(edition: u32) -> Windows {
 }
 
 /// A window of any shape that begins within a few minutes.
-pub(super) fn booking(
-    rng: &mut ChaCha8Rng,
-    tenant: String,
-    number: u64,
-    now: Timestamp,
-) -> BookingRequest {
+pub(super) fn booking(rng: &mut ChaCha8Rng, tenant: String, number: u64, now: Timestamp) -> BookingRequest {
     let by = if rng.random() { Booker::Tenant } else { Booker::Operator };
     let (after, span) = (rng.random_range(60..600), rng.random_range(60..900));
     let mut job = job(rng, tenant, number);

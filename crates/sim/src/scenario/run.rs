@@ -230,7 +230,8 @@ impl Run {
                 Ask::Cordon { node, on: false } => format!("uncordon {node}"),
                 Ask::Quota(_) => "quota".to_owned(),
             };
-            self.story.push(format!("{what} refused: {}", self.story.rejection(refused, self.leader.state())));
+            self.story
+                .push(format!("{what} refused: {}", self.story.rejection(refused, self.leader.state())));
         }
     }
 

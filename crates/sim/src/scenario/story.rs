@@ -17,7 +17,9 @@ use wharf_engine::event::{
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
-use wharf_engine::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid};
+use wharf_engine::units::{
+    BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid,
+};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use super::measure::span_text;

@@ -72,6 +72,12 @@ impl Life {
         self.give(&[]);
     }
 
+    /// How many booked windows have begun and are not over.
+    pub(crate) fn windows(&self) -> u64 {
+        let begun = self.leader.state().bookings.iter().filter(|(_, booking)| booking.began);
+        u64::try_from(begun.count()).unwrap()
+    }
+
     /// Everything came to rest: five further plans change nothing, and nobody waits for what was promised.
     pub(crate) fn expect_rest(&mut self) {
         let index = self.leader.state().index();

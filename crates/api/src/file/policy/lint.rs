@@ -15,10 +15,10 @@ use serde::Serialize;
 use wharf_engine::policy::{Amount, Policy};
 use wharf_engine::units::Millis;
 
+use super::super::duration_text;
 use super::super::fleet::Fleet;
 use super::super::{At, FileError};
 use super::fit::{self, Meter, Misfit, Owed};
-use super::super::duration_text;
 use super::quota::Book;
 use super::{Draft, PolicyFile, draft, gather, no_tenants, shown, windows};
 

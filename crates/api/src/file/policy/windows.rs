@@ -16,8 +16,7 @@ const BOOKINGS_MAX: u32 = 64;
 
 /// Reads `windows.yaml`.
 pub(super) fn windows(root: &Node) -> Result<Windows, Fault> {
-    let known =
-        ["lead", "span_max", "ahead_max", "bookings_max", "tenants_may_book", "fill", "no_show"];
+    let known = ["lead", "span_max", "ahead_max", "bookings_max", "tenants_may_book", "fill", "no_show"];
     let keys = Map::root(root, &known)?;
     let mut read = Windows::default();
     let why = "sooner nobody could be asked to leave in time, and places that are chosen a week before are in everybody's way";

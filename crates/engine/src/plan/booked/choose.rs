@@ -71,9 +71,7 @@ pub(crate) fn over_at(state: &State, id: JobId, now: Timestamp) -> Option<Timest
 /// True when somebody who is there can be told to leave for a window.
 pub(crate) fn may_be_asked(draft: &mut Draft<'_>, job: &Job) -> bool {
     let inference = job.spec.class == Class::Inference;
-    job.spec.booking.is_none()
-        && job.spec.preemptible
-        && (!inference || inference_is_beyond(draft, job))
+    job.spec.booking.is_none() && job.spec.preemptible && (!inference || inference_is_beyond(draft, job))
 }
 
 fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
@@ -83,7 +81,11 @@ fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
 }
 
 /// Places for as many of the missing tasks as can have one. The draft stays as it is.
-pub(crate) fn choose(draft: &mut Draft<'_>, part: Part<'_>, others: &[(BookingId, Vec<Placement>)]) -> Vec<Placement> {
+pub(crate) fn choose(
+    draft: &mut Draft<'_>,
+    part: Part<'_>,
+    others: &[(BookingId, Vec<Placement>)],
+) -> Vec<Placement> {
     let mark = draft.mark();
     hold_others(draft, part, others);
     let held = draft.mark();

@@ -45,7 +45,8 @@ impl<'a> Served<'a> {
         // What it takes of the window was counted as kept for it.
         let counted = self.idle.get(&id).copied().unwrap_or_default();
         let left = booked::count_in_use(&mut self.draft, booking, ask, counted);
-        let beyond = lines::limit_passed(&self.draft, ask).or_else(|| lines::fixed_beyond(&mut self.draft, ask));
+        let beyond =
+            lines::limit_passed(&self.draft, ask).or_else(|| lines::fixed_beyond(&mut self.draft, ask));
         let found = if beyond.is_none() { self.places_in(id, booking, ask) } else { None };
         let Some((tasks, fillers)) = found else {
             self.draft.roll_back(mark);

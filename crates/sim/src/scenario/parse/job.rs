@@ -2,8 +2,8 @@
 
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::action::StartTask;
-use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::bookings::Booker;
+use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::input::{BookingRequest, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::Mode;

@@ -35,7 +35,8 @@ impl Story {
                 let Known { name, tasks: wanted, .. } = self.bookings.get(&booking)?;
                 let missing = usize::try_from(*wanted).unwrap_or(usize::MAX).saturating_sub(tasks.len());
                 let places = if places.is_empty() { "nothing".to_owned() } else { places };
-                let short = if missing > 0 { format!(", short of {missing} of {wanted}") } else { String::new() };
+                let short =
+                    if missing > 0 { format!(", short of {missing} of {wanted}") } else { String::new() };
                 Some(format!("booking {name} has {places}{short}"))
             }
             BookingsEvent::PlacesLost { booking, tasks, why, .. } => {
@@ -73,7 +74,13 @@ impl Story {
         format!("{} has to leave: booking {window}, for {beneficiary}{price}", self.known(job).name)
     }
 
-    pub(super) fn window_reason(&self, token: &str, booking: BookingId, from: Timestamp, state: &State) -> String {
+    pub(super) fn window_reason(
+        &self,
+        token: &str,
+        booking: BookingId,
+        from: Timestamp,
+        state: &State,
+    ) -> String {
         let name = state.bookings.get(booking).map_or("?", |known| known.spec.name.as_str());
         format!("{token} {name}, from {}", span_text(from - self.start))
     }
