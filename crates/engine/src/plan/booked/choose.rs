@@ -68,10 +68,15 @@ pub(crate) fn over_at(state: &State, id: JobId, now: Timestamp) -> Option<Timest
     Some(since + job.time_left()? + state.tenants.policy().stop_grace)
 }
 
-/// True when somebody who is there can be told to leave for a window.
+/// True when somebody who is there can be told to leave for a window: not work that no guarantee could get back in time either.
 pub(crate) fn may_be_asked(draft: &mut Draft<'_>, job: &Job) -> bool {
     let inference = job.spec.class == Class::Inference;
-    job.spec.booking.is_none() && job.spec.preemptible && (!inference || inference_is_beyond(draft, job))
+    may_leave(draft, job) && (!inference || inference_is_beyond(draft, job))
+}
+
+fn may_leave(draft: &Draft<'_>, job: &Job) -> bool {
+    let standing = lines::standing_of(&KindKey::of(&job.spec));
+    job.spec.booking.is_none() && !lines::is_fixed(&standing, draft.policy)
 }
 
 fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
@@ -196,7 +201,7 @@ fn gives(draft: &mut Draft<'_>, id: JobId, source: Source, part: Part<'_>) -> bo
     if source == Source::Over {
         return over_at(state, id, now).is_some_and(|end| end <= part.booking.from);
     }
-    if job.phase != Phase::Active || job.spec.booking.is_some() || !job.spec.preemptible {
+    if job.phase != Phase::Active || !may_leave(draft, job) {
         return false;
     }
     let own = job.spec.tenant == part.booking.spec.tenant;
