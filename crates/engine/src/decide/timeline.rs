@@ -154,16 +154,19 @@ impl Timeline<'_> {
         first.or(Some(BookingFault::NoRoom))
     }
 
-    /// What is held by work that no guarantee could get back: whose it is, how much, and when it is over, where that is known.
+    /// What work that no guarantee could get back holds or was promised: whose it is, where, and when it is over, where that
+    /// is known. Who was asked to leave may stay after all.
     fn fixed(&self) -> impl Iterator<Item = (TenantId, Vec<Placement>, Option<Timestamp>)> {
         let (state, policy) = (self.state, self.state.tenants.policy());
-        state.ledger.holdings().filter_map(move |(job, holding)| {
-            let charge = state.ledger.charge(job)?;
-            let fixed = lines::is_fixed(&charge.standing, policy);
-            let own = state.jobs.get(job).is_some_and(|job| job.spec.booking.is_some());
-            let places: Vec<Placement> = holding.staying().map(|task| task.place).collect();
-            let over = choose::over_at(state, job, self.now);
-            (fixed && !own).then_some((charge.standing.tenant, places, over))
+        state.jobs.iter().filter_map(move |(id, job)| {
+            let holding = state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks);
+            let held = holding.filter(|task| task.holds()).map(|task| task.place);
+            let promised =
+                state.promises.of(id).into_iter().flat_map(|promise| promise.tasks.iter().copied());
+            let places: Vec<Placement> = held.chain(promised).collect();
+            let fixed = lines::is_fixed(&lines::standing_of(&KindKey::of(&job.spec)), policy);
+            let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
+            counts.then(|| (job.spec.tenant, places, choose::over_at(state, id, self.now)))
         })
     }
 
