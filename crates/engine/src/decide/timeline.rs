@@ -126,11 +126,14 @@ impl Timeline<'_> {
 
     /// The begin nearest to what was asked for that passes the same check.
     fn nearest(&self, from: Timestamp) -> Option<Timestamp> {
-        let mut tries = alloc::vec![self.first(), self.last(), from];
-        tries.extend(self.fixed().filter_map(|(_, _, over)| over));
+        // In whole seconds, as people write it: what is printed can be booked.
+        let after = |at: Timestamp| Timestamp(at.0.div_ceil(1000).saturating_mul(1000));
+        let before = |at: u64| Timestamp(at / 1000 * 1000);
+        let mut tries = alloc::vec![after(self.first()), before(self.last().0), after(from)];
+        tries.extend(self.fixed().filter_map(|(_, _, over)| over).map(after));
         for (_, booking) in self.state.bookings.iter() {
-            tries.push(booking.until);
-            tries.push(Timestamp(booking.from.0.saturating_sub(self.wanted.span.0)));
+            tries.push(after(booking.until));
+            tries.push(before(booking.from.0.saturating_sub(self.wanted.span.0)));
         }
         tries.sort_by_key(|&at| (at.0.abs_diff(from.0), at));
         tries.dedup();

@@ -189,6 +189,17 @@ fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Vec<u64> {
 /// True when a tenant's inference, with its work that may not borrow, is above its guarantee in one of the meters. Both
 /// are protected within the guarantee; were each counted alone, a tenant could keep twice what it was promised.
 pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+    // Nobody takes from a booked window either.
+    let sheltered = booked::sheltered(draft, tenant);
+    protected_beyond(draft, tenant, meters, &sheltered)
+}
+
+/// The same without what the tenant's booked windows have: for those, inference within its guarantee never leaves.
+pub fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+    protected_beyond(draft, tenant, meters, &[])
+}
+
+fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], beside: &[u64]) -> bool {
     let policy = draft.policy;
     let mut total = alloc::vec![0u64; draft.tree.meters.len()];
     for (standing, held) in draft.standings(tenant) {
@@ -196,8 +207,7 @@ pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize
             total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
         }
     }
-    let sheltered = booked::sheltered(draft, tenant);
-    total.iter_mut().zip(sheltered).for_each(|(total, part)| *total += part);
+    total.iter_mut().zip(beside).for_each(|(total, part)| *total += part);
     meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
         Amount::Of(guaranteed) => total[meter] > guaranteed,
