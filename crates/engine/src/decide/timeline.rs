@@ -151,8 +151,7 @@ impl Timeline<'_> {
         let mut first = None;
         for way in ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok) {
             let fault = self.beyond(&tree, at, way, &beside).or_else(|| self.no_room(&tree, way, &beside));
-            let Some(fault) = fault else { return None };
-            first.get_or_insert(fault);
+            first.get_or_insert(fault?);
         }
         first.or(Some(BookingFault::NoRoom))
     }
@@ -196,11 +195,12 @@ impl Timeline<'_> {
         for meter in asked {
             let line = |tenant: TenantId| tree.lines[tenant.index()].quotas[meter];
             let own = by_tenants[spec.tenant.index()][meter];
-            if let Amount::Of(guaranteed) = line(spec.tenant).guaranteed {
-                if by == Booker::Tenant && own > guaranteed {
-                    let (need, have) = (units(tree, meter, own), units(tree, meter, guaranteed));
-                    return Some(BookingFault::BeyondGuarantee { tenant: spec.tenant, need, have });
-                }
+            if let Amount::Of(guaranteed) = line(spec.tenant).guaranteed
+                && by == Booker::Tenant
+                && own > guaranteed
+            {
+                let (need, have) = (units(tree, meter, own), units(tree, meter, guaranteed));
+                return Some(BookingFault::BeyondGuarantee { tenant: spec.tenant, need, have });
             }
             let over = |tenant: &TenantId| {
                 let booked = with_children[tenant.index()][meter];
@@ -246,7 +246,9 @@ impl Timeline<'_> {
             !booking.places.is_empty() || size(&booking.spec) <= size(self.wanted.spec)
         });
         let (before, after) = beside.split_at(later);
-        before.iter().for_each(|booking| self.put(&mut draft, tree, booking));
+        for booking in before {
+            self.put(&mut draft, tree, booking);
+        }
         let key = KindKey::of(self.wanted.spec);
         if place(&mut draft, &Ask::new(tree, &key, way, key.tasks)).is_none() {
             return Some(BookingFault::NoRoom);

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::bookings::Booking;
-use crate::event::Placement;
+use crate::event::{Holding, Placement};
 use crate::job::Class;
 use crate::jobs::KindKey;
 use crate::ledger::Standing;
@@ -187,7 +187,7 @@ pub(super) fn count_in_use(
 pub fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
     let mut own: Vec<Placement> = Vec::new();
     for job in state.jobs_of_booking(id) {
-        let held = state.ledger.holding(job).into_iter().flat_map(|holding| holding.staying());
+        let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
         own.extend(held.map(|task| task.place));
         own.extend(state.promises.of(job).into_iter().flat_map(|promise| promise.tasks.iter().copied()));
     }
@@ -253,7 +253,9 @@ fn groups(room: &Room, place: &Placement, each: usize, on_island: bool) -> Vec<G
     }
     let mask = |gpus: &[usize]| {
         let mut mask = GpuMask::default();
-        gpus.iter().for_each(|&gpu| mask.insert(gpu));
+        for &gpu in gpus {
+            mask.insert(gpu);
+        }
         mask
     };
     by_island.values().flat_map(|gpus| gpus.chunks_exact(each)).map(mask).collect()
@@ -281,7 +283,9 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timesta
                 reserve::steps(spec, reservation).for_each(|step| draft.take(step));
             }
         }
-        kept_from(draft, &key, false).into_iter().for_each(|step| draft.take(step));
+        for step in kept_from(draft, &key, false) {
+            draft.take(step);
+        }
         let fits = Fit::of(draft, &ask).is_enough(&ask);
         let beyond = lines::limit_passed(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
         draft.roll_back(mark);

@@ -321,7 +321,9 @@ fn earliest(
     settled: &Settled,
 ) -> Option<(Timestamp, Vec<Placement>)> {
     let (state, mark) = (draft.state, draft.mark());
-    booked::kept_from(draft, ask.key, true).into_iter().for_each(|step| draft.take(step));
+    for step in booked::kept_from(draft, ask.key, true) {
+        draft.take(step);
+    }
     let known = reserved.kept.iter().map(|&(job, reservation)| (job, reservation));
     for (job, reservation) in known.chain(made.iter().map(|(job, reservation)| (*job, reservation))) {
         if state.promises.of(job).is_none() {

@@ -96,7 +96,9 @@ pub(crate) fn choose(
     let held = draft.mark();
     // Starts that were promised to jobs are kept where that is possible.
     let promised: Vec<Step> = promised_steps(draft);
-    promised.iter().for_each(|&step| draft.take(step));
+    for &step in &promised {
+        draft.take(step);
+    }
     let mut found = try_all(draft, part);
     if found.len() < missing(part) && !promised.is_empty() {
         draft.roll_back(held);
@@ -124,13 +126,17 @@ fn promised_steps(draft: &Draft<'_>) -> Vec<Step> {
 /// Windows that share a moment with it keep their places, and it keeps its own.
 fn hold_others(draft: &mut Draft<'_>, part: Part<'_>, others: &[(BookingId, Vec<Placement>)]) {
     let own = steps(draft, &part.booking.spec, part.kept);
-    own.into_iter().for_each(|step| draft.take(step));
+    for step in own {
+        draft.take(step);
+    }
     for (id, booking) in draft.state.bookings.iter().filter(|(id, _)| *id != part.id) {
         if booking.overlaps(part.booking) {
             let chosen = others.iter().find(|(known, _)| *known == id);
             let places = chosen.map_or(&booking.places, |(_, places)| places);
             let held = steps(draft, &booking.spec, places);
-            held.into_iter().for_each(|step| draft.take(step));
+            for step in held {
+                draft.take(step);
+            }
         }
     }
 }

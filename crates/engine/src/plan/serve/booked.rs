@@ -28,10 +28,10 @@ impl<'a> Served<'a> {
         let mut obstacles = Obstacles::default();
         let mut tried = Vec::new();
         for (ask, pass) in asks {
-            if booked::is_open_to(&self.draft, booking, ask.key) {
-                if let Some(met) = self.in_window(at, id, booking, &ask) {
-                    return Ok(met);
-                }
+            if booked::is_open_to(&self.draft, booking, ask.key)
+                && let Some(met) = self.in_window(at, id, booking, &ask)
+            {
+                return Ok(met);
             }
             obstacles.add(ask.pool(), pass, lines::limit_passed(&self.draft, &ask));
             tried.push(ask.way);
@@ -56,7 +56,9 @@ impl<'a> Served<'a> {
         let job = self.queue.get(at).first.1;
         self.ask_those_who_fill(job, &fillers);
         let (resources, trust) = (ask.key.shape.resources, ask.key.trust);
-        tasks.iter().for_each(|&place| self.draft.take(Step { place, resources, trust }));
+        for &place in &tasks {
+            self.draft.take(Step { place, resources, trust });
+        }
         self.draft.count(lines::standing_of(ask.key), ask.total(), true);
         Some(Met { way: ask.way, tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })
     }
