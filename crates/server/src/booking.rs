@@ -78,7 +78,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             let at = nearest.map(|at| at.0);
             let hint = match (nearest, &refused.hint) {
                 (Some(at), _) => format!("the nearest possible begin is {}", moment_text(*at)),
-                (None, Some(hint)) => hint.clone(),
+                (None, Some(hint)) => hint.to_string(),
                 (None, None) => "no other time would do either; ask for less".to_owned(),
             };
             refused.hint(hint).nearest_ms(at)

@@ -20,13 +20,13 @@ pub struct Problem {
     pub code: Code,
     /// What to try next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// When to try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// The nearest moment at which a booking could begin, where one was refused and there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nearest_ms: Option<u64>,
+    pub nearest_ms: Option<Box<u64>>,
 }
 
 impl Problem {
@@ -47,7 +47,7 @@ impl Problem {
     /// With what to try next.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self { hint: Some(hint.into().into_boxed_str()), ..self }
     }
 
     /// With the time after which another try makes sense.
@@ -59,7 +59,7 @@ impl Problem {
     /// With the nearest moment at which a booking could begin.
     #[must_use]
     pub fn nearest_ms(self, at: Option<u64>) -> Self {
-        Self { nearest_ms: at, ..self }
+        Self { nearest_ms: at.map(Box::new), ..self }
     }
 }
 

@@ -90,7 +90,7 @@ fn what_cannot_be_booked_names_the_nearest_time() {
     let Err(ClientError::Problem(problem)) = client.book(&file(&asked)) else { panic!("it is refused") };
     assert_eq!(problem.code, Code::BookingBeyondGuarantee);
     // The nearest begin is when the first ends, or so that it ends when the first begins.
-    let nearest = problem.nearest_ms.expect("there is a time at which it could be booked");
+    let nearest = *problem.nearest_ms.expect("there is a time at which it could be booked");
     let next_to = |one: u64, other: u64| one.abs_diff(other) < 1000;
     let (from, until) = (first.booking.from_ms, first.booking.until_ms);
     assert!(next_to(nearest, until) || next_to(nearest + 3_600_000, from), "{problem:?}");

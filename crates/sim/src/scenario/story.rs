@@ -272,9 +272,8 @@ impl Story {
                 let grace = span_text(deadline - at);
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
-                    Asker::Rules { .. } => "asked to save its work".to_owned(),
+                    Asker::Rules { .. } | Asker::Booking { .. } => "asked to save its work".to_owned(),
                     Asker::Scale => "asked to save its work and go".to_owned(),
-                    Asker::Booking { .. } => "asked to save its work".to_owned(),
                     Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
                 Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
