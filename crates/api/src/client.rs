@@ -9,11 +9,12 @@ use serde_json::Value as Json;
 use ureq::http::{Response, Uri};
 use ureq::{Agent, Body};
 
+use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, EvictionList, EvictionReply, Explanation, ExtendRequest, GpuList, HistoryKind, HistoryList,
-    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReservationList,
-    ScaleRequest, StrandedList, Submitted, Summary, TenantList,
+    Answer, Booked, BookingList, BookingReply, EvictionList, EvictionReply, Explanation, ExtendRequest,
+    GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList, NodeReply, PlanView,
+    PolicyView, Problem, ReservationList, ScaleRequest, StrandedList, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -213,6 +214,28 @@ impl Client {
         self.get("/v1/reservations")
     }
 
+    /// Books a window.
+    pub fn book(&self, booking: &BookingFile) -> Result<Booked, ClientError> {
+        let request = self.agent.post(self.url("/v1/bookings"));
+        let body = serde_json::to_string(booking).expect("a booking is always a document");
+        self.read(request.content_type("application/json").send(body.as_str()))
+    }
+
+    /// Windows that are booked and not over.
+    pub fn bookings(&self) -> Result<BookingList, ClientError> {
+        self.get("/v1/bookings")
+    }
+
+    /// One booking.
+    pub fn booking(&self, name: &str) -> Result<BookingReply, ClientError> {
+        self.read(self.agent.get(self.booking_url(name)).call())
+    }
+
+    /// Gives a booking up.
+    pub fn unbook(&self, name: &str) -> Result<BookingReply, ClientError> {
+        self.read(self.agent.delete(self.booking_url(name)).call())
+    }
+
     /// The tenant tree.
     pub fn tenants(&self) -> Result<TenantList, ClientError> {
         self.get("/v1/tenants")
@@ -264,6 +287,10 @@ impl Client {
 
     fn cordon_url(&self, node: &str) -> String {
         self.url(&format!("/v1/nodes/{}/cordon", encoded(node)))
+    }
+
+    fn booking_url(&self, name: &str) -> String {
+        self.url(&format!("/v1/bookings/{}", encoded(name)))
     }
 
     fn get<A: Answer>(&self, path: &str) -> Result<A, ClientError> {

@@ -7,12 +7,14 @@
 //! through serde's buffer, which forgets the line. What a file means is not judged here beyond the file itself: whether
 //! a tenant exists is the engine's business.
 
+pub mod booking;
 pub mod fleet;
 pub mod job;
 pub mod lever;
 pub mod policy;
 
 mod field;
+pub mod moment;
 mod text;
 mod tree;
 

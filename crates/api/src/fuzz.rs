@@ -3,9 +3,10 @@
 //! `fuzz/` calls these with libFuzzer; the test below calls them with seeded mutations of good files, so that
 //! the promises hold in every build without a special compiler.
 
-use wharf_engine::units::Uid;
+use wharf_engine::units::{Timestamp, Uid};
 
 use crate::file::FileError;
+use crate::file::booking::parse_booking;
 use crate::file::fleet::parse_fleet;
 use crate::file::job::parse_job;
 use crate::file::policy::lint::{Severity, lint};
@@ -25,6 +26,26 @@ pub fn job(data: &[u8]) {
             assert!(spec.min <= spec.tasks, "a gang is part of the job");
         }
         Err(error) => assert_located(&error, "job.yaml", text),
+    }
+}
+
+/// A booking file: it is read, and then survives the wire, or is refused with file and line.
+pub fn booking(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match parse_booking("booking.yaml", text) {
+        Ok(booking) => {
+            let wire = serde_json::to_string(&booking).expect("a booking is always a document");
+            assert_eq!(
+                parse_booking("wire", &wire).as_ref(),
+                Ok(&booking),
+                "the wire keeps the booking: {wire}"
+            );
+            let request = booking.request(Uid(1), Timestamp(0));
+            assert!(!request.job.spec.name.is_empty(), "a booking has a name");
+        }
+        Err(error) => assert_located(&error, "booking.yaml", text),
     }
 }
 
@@ -182,6 +203,14 @@ mod tests {
                     simulate: {duration: 1m, sm_active: 0.5, checkpoint: fail}\n";
         let json = br#"{"name": "a", "tenant": "lab", "gpus": "1/3", "payload": "x\ny"}"#;
         run(&[job.to_vec(), json.to_vec()], 8000, super::job);
+    }
+
+    #[test]
+    fn no_mutation_of_a_booking_file_breaks_a_promise() {
+        let file = b"name: friday\ntenant: lab/nlp\ntasks: 4\ngpus: 8\ngpu: {model: [h100]}\ntopology: {gang: leaf}\nfrom: \
+                     2026-11-20T08:00+01:00\nfor: 8h\nby: operator\n";
+        let json = br#"{"tenant": "lab", "gpus": 1, "from": "+2h30m", "for": "90m"}"#;
+        run(&[file.to_vec(), json.to_vec()], 8000, super::booking);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! not know. Times are integers: milliseconds on the world's clock. GPUs are numbers with at most three decimals.
 //! What is not known is `null`, never 0. Nothing here computes a decision: the server fills these from the state.
 
+mod booking;
 mod eviction;
 mod fleet;
 mod job;
@@ -17,6 +18,7 @@ mod tenant;
 use serde::de::DeserializeOwned;
 use wharf_engine::units::GpuUnits;
 
+pub use booking::{Booked, BookingList, BookingReply, BookingState, BookingView, LostPlacesView};
 pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
 };
@@ -66,6 +68,9 @@ answers! {
     StrandedList = "wharf.v1.stranded";
     TenantList = "wharf.v1.tenants";
     ReservationList = "wharf.v1.reservations";
+    Booked = "wharf.v1.booked";
+    BookingReply = "wharf.v1.booking";
+    BookingList = "wharf.v1.bookings";
     Summary = "wharf.v1.summary";
     HistoryList = "wharf.v1.history";
     EvictionReply = "wharf.v1.eviction";

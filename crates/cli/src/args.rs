@@ -3,6 +3,7 @@
 //! Nothing is judged here beyond what one argument can say about itself; what the arguments mean together is read by
 //! the command that takes them.
 
+mod book;
 mod local;
 mod sim;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{HistoryKind, JobState};
 
+pub(crate) use book::BookArgs;
 pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
     PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
@@ -34,10 +36,11 @@ Jobs
   submit     Hand in a job
   plan       Ask what would happen to a job, without handing it in
   explain    Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
-  cancel     Take a job back
+  cancel     Take a job back, or give a booking up
   evict      Ask a job to save its work, leave and wait again
   extend     Let a job run longer than its time limit
   scale      Want another number of replicas of a service
+  book       Book places for a time: from then on they are a tenant's own
 
 Fleet
   top        Watch the whole fleet on one screen
@@ -88,7 +91,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
     Explain(ExplainArgs),
-    /// Take a job back
+    /// Take a job back, or give a booking up
     Cancel(JobNameArgs),
     /// Ask a job to save its work, leave and wait again
     Evict(JobNameArgs),
@@ -96,6 +99,8 @@ pub(crate) enum Command {
     Extend(ExtendArgs),
     /// Want another number of replicas of a service
     Scale(ScaleArgs),
+    /// Book places for a time: from then on they are a tenant's own
+    Book(BookArgs),
     /// List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
     Get(GetArgs),
     /// Watch the whole fleet on one screen
@@ -126,6 +131,7 @@ impl Command {
             Self::Cancel(args) | Self::Evict(args) => args.output,
             Self::Extend(args) => args.output,
             Self::Scale(args) => args.output,
+            Self::Book(args) => args.output,
             Self::Cordon(args) | Self::Uncordon(args) => args.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
             Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Completions(_) => Format::Text,
@@ -199,6 +205,9 @@ pub(crate) struct JobArgs {
     /// Model of the GPUs: h100
     #[arg(long, help_heading = "Instead of a file")]
     pub(crate) model: Option<String>,
+    /// Name of the booked window whose places it uses
+    #[arg(long, value_name = "NAME", help_heading = "Instead of a file")]
+    pub(crate) booking: Option<String>,
     /// How long it runs in a simulated world: 30m
     #[arg(long, value_name = "SPAN", help_heading = "Instead of a file")]
     pub(crate) duration: Option<String>,
@@ -257,10 +266,11 @@ Examples:
   wharf explain tenant/lab/nlp
   wharf explain node/n1
   wharf explain gpu/n1:3               how it is divided, and what could still be cut out of it
+  wharf explain booking/friday         where it is, what is missing, who is in its way
   wharf explain eviction/18234         who had to leave for whom, by which rule, at what price
   wharf explain model/h100             its slots, its profiles, and every layout that is full")]
 pub(crate) struct ExplainArgs {
-    /// job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX, eviction/ID or model/NAME; a bare name is a job
+    /// job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX, booking/NAME, eviction/ID or model/NAME; a bare name is a job
     #[arg(value_name = "WHAT")]
     pub(crate) what: String,
     /// How the answer is written
@@ -275,9 +285,10 @@ A job is named by its name, by tenant and name, or by its uid; `job/` before it 
 
 Examples:
   wharf cancel job/hello               ends it for good
+  wharf cancel booking/friday          its places are everybody's again; its jobs go on as every other
   wharf evict lab/nlp/llama-70b        it saves its work, leaves, and waits again")]
 pub(crate) struct JobNameArgs {
-    /// job/NAME, NAME, TENANT/NAME or uid
+    /// job/NAME, NAME, TENANT/NAME or uid; booking/NAME for a booking
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
     /// How the answer is written
@@ -363,6 +374,9 @@ pub(crate) enum Listed {
     /// Starts that are promised to jobs that wait, the earliest first
     #[value(alias = "reservation")]
     Reservations,
+    /// Windows that are booked, the earliest first
+    #[value(alias = "booking")]
+    Bookings,
     /// Tenants: what each is promised, may use and uses
     #[value(alias = "tenant")]
     Tenants,
@@ -387,6 +401,7 @@ Examples:
   wharf get gpus n1                    how each GPU is divided, and what is left of it
   wharf get stranded                   what is free and of no use, and why
   wharf get reservations               starts that are promised to jobs that wait
+  wharf get bookings                   windows that are booked
   wharf get jobs -o name | xargs -n1 wharf cancel
   wharf get tenants -o wide            with what each has borrowed and lent
   wharf get evictions --tenant lab/nlp --limit 20

@@ -3,6 +3,7 @@
 //! Each command is a question to the client and a function from the answer to text, so that the text can be tested
 //! without a server.
 
+pub(crate) mod booking;
 pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod get;

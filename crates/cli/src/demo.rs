@@ -183,6 +183,7 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
             grace: Millis::from_secs(60),
             on_request: false,
         }),
+        booking: None,
         retries: 2,
         labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{duration_ms},"sm_active_milli":{sm_active_milli}}}"#),
@@ -190,5 +191,17 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
     let nodes = NodeSelector::default().source();
     let (devices, any_of_devices) = (String::new(), Vec::new());
     let groups = Vec::new();
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, groups, gang_within: None, spec }
+    let (gang_within, booking) = (None, None);
+    Submission {
+        uid,
+        tenant,
+        trust: None,
+        nodes,
+        devices,
+        any_of_devices,
+        groups,
+        gang_within,
+        booking,
+        spec,
+    }
 }

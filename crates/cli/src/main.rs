@@ -51,6 +51,10 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => commands::plan::run(&client()?, args),
         Command::Explain(args) if commands::models::is_named(&args.what) => commands::models::explain(&args),
         Command::Explain(args) => commands::explain::run(&client()?, &args),
+        Command::Book(args) => commands::booking::book(&client()?, args),
+        Command::Cancel(args) if args.job.starts_with("booking/") => {
+            commands::booking::cancel(&client()?, &args)
+        }
         Command::Cancel(args) => commands::levers::cancel(&client()?, &args),
         Command::Evict(args) => commands::levers::evict(&client()?, &args),
         Command::Extend(args) => commands::levers::extend(&client()?, &args),

@@ -99,7 +99,7 @@ fn titled(code: Code, title: &str, detail: String) -> Problem {
 }
 
 fn text(problem: &Problem, paint: Paint) -> String {
-    let Problem { kind: _, title, status: _, detail, code, hint, retry_after_ms } = problem;
+    let Problem { kind: _, title, status: _, detail, code, hint, retry_after_ms, nearest_ms: _ } = problem;
     let label = |word| paint.tone(Tone::Faint, word);
     let mut lines = vec![
         format!("{} {detail}", paint.strong(Tone::Bad, "error:")),

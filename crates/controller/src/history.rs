@@ -1,5 +1,6 @@
 //! What history learns from events: finished jobs and receipts. State holds live things only.
 
+mod booking;
 mod eviction;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use wharf_engine::units::{JobId, Timestamp};
 
 use crate::disk::{HistoryKind, HistoryRow, Index};
 
+pub use booking::BookingReceipt;
 pub use eviction::{EvictionReceipt, Resource, Stood};
 
 /// The body of a row about a finished job.
@@ -90,6 +92,8 @@ pub enum Receipt {
         /// Before that.
         before: u32,
     },
+    /// Something happened to a booked window; the row has its name.
+    Booking(BookingReceipt),
     /// A job waits again.
     Requeued {
         /// Identity, in hexadecimal.
@@ -111,6 +115,7 @@ impl EvictionReceipt {
                 | Receipt::Asked { .. }
                 | Receipt::Extended { .. }
                 | Receipt::Scaled { .. }
+                | Receipt::Booking(_)
                 | Receipt::Requeued { .. },
             )
             | Err(_) => None,
@@ -142,6 +147,7 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
                 Asker::Rules { why, .. } => why.word().to_owned(),
                 Asker::Limit => "time_limit".to_owned(),
                 Asker::Scale => "scale".to_owned(),
+                Asker::Booking { .. } => "booking".to_owned(),
             };
             (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
         }
@@ -166,6 +172,7 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
             let ran_ms = state.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
             (*job, HistoryKind::Receipt, json(&Receipt::Requeued { uid: uid(known), why, ran_ms }))
         }
+        Event::Bookings(event) => return booking::row(state, event, index, now),
         Event::Fleet(_)
         | Event::Tenants(_)
         | Event::Jobs(_)

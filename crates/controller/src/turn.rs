@@ -95,6 +95,8 @@ pub struct Evictions {
     pub reservation: u64,
     /// For a job of the same tenant that was served less.
     pub order: u64,
+    /// For a booked window, or at the end of one.
+    pub booking: u64,
 }
 
 impl Evictions {
@@ -106,6 +108,7 @@ impl Evictions {
             Why::Move => self.moved += 1,
             Why::Reservation => self.reservation += 1,
             Why::Order => self.order += 1,
+            Why::Booking => self.booking += 1,
         }
     }
 }
@@ -301,7 +304,12 @@ impl<D: Disk, W: World> Controller<D, W> {
     }
 
     fn answer(&mut self, input: &Input) -> Reply {
-        if let Input::Submit(submission) = input {
+        let named = match input {
+            Input::Submit(submission) => Some(&**submission),
+            Input::Book(request) => Some(&request.job),
+            _ => None,
+        };
+        if let Some(submission) = named {
             let missing = missing_sets(&self.state, &self.strings, submission);
             if !missing.is_empty() {
                 self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");

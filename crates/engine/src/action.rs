@@ -144,6 +144,7 @@ impl State {
             any_of_devices: spec.shape.any_of.iter().map(|other| devices(other.devices)).collect(),
             groups: spec.groups.iter().map(|group| selectors(&group.shape)).collect(),
             gang_within: spec.topology.gang_within.map(level),
+            booking: None,
             spec: spec.clone(),
         }
     }

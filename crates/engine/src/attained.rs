@@ -238,6 +238,7 @@ mod tests {
             service: None,
             estimate: None,
             checkpoint: None,
+            booking: None,
             retries: 0,
             labels: label.map(|value| (String::from("app"), String::from(value))).into_iter().collect(),
             payload: String::new(),

@@ -2,6 +2,7 @@
 //! what it finds is a bug, and which invariant it breaks is listed in ARCHITECTURE.md.
 
 mod devices;
+mod windows;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -129,6 +130,20 @@ pub enum Finding {
         /// Which GPU.
         gpu: usize,
     },
+    /// I16: two windows that share a moment have one GPU.
+    BookedTwice {
+        /// On which node.
+        node: String,
+        /// Which GPU.
+        gpu: usize,
+    },
+    /// I17: work that may not be evicted is in a window of others.
+    StuckInWindow {
+        /// Which job.
+        job: u64,
+        /// The name of the booking.
+        booking: String,
+    },
 }
 
 impl State {
@@ -140,6 +155,7 @@ impl State {
         check_limits(self, self.tenants.policy(), &mut findings);
         check_promises(self, &mut findings);
         check_reservations(self, &mut findings);
+        windows::check_windows(self, &mut findings);
         check_fixed(self, self.tenants.policy(), &mut findings);
         check_indexes(self, &mut findings);
         findings
@@ -176,7 +192,12 @@ fn same_facts(a: &State, b: &State) -> bool {
     let paths = |state: &State| -> Vec<String> {
         state.tenants.ids().map(|tenant| state.tenants.path(tenant).to_string()).collect()
     };
+    let bookings = |state: &State| -> Vec<_> {
+        state.bookings.iter().map(|(id, booking)| (id, booking.clone())).collect()
+    };
     nodes(a) == nodes(b)
+        && bookings(a) == bookings(b)
+        && a.bookings.next() == b.bookings.next()
         && jobs(a) == jobs(b)
         && holdings(a) == holdings(b)
         && promises(a) == promises(b)
@@ -462,6 +483,9 @@ fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     }
     if rebuilt.jobs.services() != state.jobs.services() {
         wrong("services");
+    }
+    if rebuilt.jobs.booked() != state.jobs.booked() {
+        wrong("jobs of windows");
     }
     if rebuilt.jobs.wrapping_up() != state.jobs.wrapping_up() {
         wrong("time limits");

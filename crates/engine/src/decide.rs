@@ -1,11 +1,13 @@
 //! What should happen. Reads only, so it may refuse freely; nothing changes until the events are applied.
 
+mod bookings;
 mod conclude;
 mod limits;
 mod observe;
 mod promises;
 mod services;
 mod submit;
+mod timeline;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -48,6 +50,8 @@ impl State {
             Input::Evict { job, by } => self.evict(*job, by, now),
             Input::Extend { job, to } => limits::extend(self, *job, *to, now),
             Input::Scale { job, tasks } => services::scale(self, *job, *tasks, now),
+            Input::Book(request) => bookings::book(self, request, now),
+            Input::Unbook { name } => bookings::cancel(self, name, now),
             Input::Cordon { node, on } => self.cordon(node, *on),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
@@ -177,6 +181,7 @@ impl State {
         let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
         events.extend(promises::due(self, &told, now));
         events.extend(promises::withdrawals(self, &told, now));
+        events.extend(bookings::due(self, &told, now));
         events
     }
 

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 pub use crate::attained::AttainedEvent;
+pub use crate::bookings::BookingsEvent;
 use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
@@ -15,8 +16,8 @@ use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
 pub use crate::reservations::ReservationsEvent;
 use crate::units::{
-    DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources, TenantId,
-    Timestamp, TrustId, Uid,
+    BookingId, DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources,
+    TenantId, Timestamp, TrustId, Uid,
 };
 
 /// What later versions added is left out while it says nothing: what an older version wrote keeps its hash.
@@ -43,6 +44,8 @@ pub enum Event {
     Reservations(ReservationsEvent),
     /// To how much jobs were served.
     Attained(AttainedEvent),
+    /// To windows that are booked.
+    Bookings(BookingsEvent),
 }
 
 /// What happens to the fleet.
@@ -486,6 +489,11 @@ pub enum Asker {
     Limit,
     /// Its owner, who wants fewer replicas.
     Scale,
+    /// A booked window that begins, or its own that is over.
+    Booking {
+        /// Which.
+        booking: BookingId,
+    },
 }
 
 /// By which rule something has to leave.
@@ -504,6 +512,8 @@ pub enum Why {
     Reservation,
     /// It was served for longer than a job of its own tenant that waits.
     Order,
+    /// Its place is booked, or the window that it ran in is over.
+    Booking,
 }
 
 impl Why {
@@ -515,6 +525,7 @@ impl Why {
             Self::Move => "move",
             Self::Reservation => "reservation",
             Self::Order => "order",
+            Self::Booking => "booking",
         }
     }
 
@@ -545,6 +556,9 @@ pub struct Eviction {
     pub straddles: Option<Straddle>,
     /// The policy it was decided by.
     pub policy: u32,
+    /// The booked window that it leaves for, or that it ran in; then it is its own beneficiary unless a job of the window is.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub booking: Option<BookingId>,
 }
 
 /// A tenant that one indivisible victim carries below its line. It has first claim on what comes next.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bookings::{Booker, BookingFault, NotOfBooking};
 use crate::geometry::Slice;
 use crate::job::{Class, GpuAsk, Spec, Topology};
 use crate::need::Refused;
@@ -45,6 +46,13 @@ pub enum Input {
         job: JobId,
         /// So many.
         tasks: u32,
+    },
+    /// A tenant or an operator books a window.
+    Book(Box<BookingRequest>),
+    /// The window of that name is not wanted any more.
+    Unbook {
+        /// Its name.
+        name: String,
     },
     /// Nothing new is placed on the node; what runs there goes on.
     Cordon {
@@ -95,6 +103,9 @@ pub struct Submission {
     pub groups: Vec<GroupSelectors>,
     /// Name of the level that holds the whole gang.
     pub gang_within: Option<String>,
+    /// Name of the booked window whose places it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking: Option<String>,
     /// The rest, with ids that `decide` fills in.
     pub spec: Spec,
 }
@@ -109,6 +120,19 @@ pub struct GroupSelectors {
     /// Devices of each alternative, in order.
     #[serde(default, skip_serializing_if = "crate::event::is_default")]
     pub any_of_devices: Vec<String>,
+}
+
+/// A window to be booked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookingRequest {
+    /// Name, tenant and shape, as of a job that takes all of it.
+    pub job: Submission,
+    /// Who books.
+    pub by: Booker,
+    /// When it begins.
+    pub from: Timestamp,
+    /// How long it lasts.
+    pub span: Millis,
 }
 
 /// A selector and what it matches now.
@@ -377,6 +401,30 @@ pub enum Rejection {
     },
     /// The report is older than what we know.
     Stale,
+    /// The window cannot be booked.
+    BookingRefused {
+        /// Why.
+        fault: BookingFault,
+        /// The nearest moment at which it could begin, if there is one.
+        nearest: Option<Timestamp>,
+    },
+    /// Another booking has that name.
+    BookingNameInUse {
+        /// The name.
+        name: String,
+    },
+    /// No window of that name is booked.
+    NoSuchBooking {
+        /// What was given.
+        name: String,
+    },
+    /// The job cannot use the booking.
+    NotOfBooking {
+        /// The booking's name.
+        name: String,
+        /// Why not.
+        why: NotOfBooking,
+    },
     /// The prices name pools that are not there, or numbers beyond their bounds.
     BadPrices,
     /// Nothing would change.

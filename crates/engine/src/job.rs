@@ -12,7 +12,9 @@ use crate::catalogue::mig::ProfileName;
 use crate::catalogue::{MODELS, Media, Mig, Model, Profile};
 use crate::geometry::units_of;
 use crate::group::Group;
-use crate::units::{DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId};
+use crate::units::{
+    BookingId, DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId,
+};
 
 /// The most tasks one job may have: a gang of 16,384 eight-GPU nodes is beyond any fleet we plan for.
 pub const TASKS_MAX: u32 = 16_384;
@@ -252,6 +254,9 @@ pub struct Spec {
     /// What it promises about saving its work.
     #[serde(default)]
     pub checkpoint: Option<Checkpoint>,
+    /// The booked window whose places it uses, while that is to come or lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking: Option<BookingId>,
     /// How many task failures it survives by starting again.
     pub retries: u32,
     /// Trace labels, carried to receipts.

@@ -10,7 +10,7 @@ use crate::event::{Event, JobsEvent, Next, Outcome, Past, RequeueWhy};
 use crate::group::Group;
 use crate::job::{Class, GpuAsk, Shape, Spec, Topology};
 use crate::need::Need;
-use crate::units::{JobId, KindId, Millis, PoolId, TenantId, Timestamp, TrustId, Uid};
+use crate::units::{BookingId, JobId, KindId, Millis, PoolId, TenantId, Timestamp, TrustId, Uid};
 
 /// How long the identity of an ended job is kept: far longer than anybody repeats a request.
 const ENDED_KEPT: Millis = Millis::from_secs(3600);
@@ -29,6 +29,8 @@ pub struct Jobs {
     waiting_len: u32,
     backing_off: BTreeSet<(Timestamp, JobId)>,
     services: BTreeSet<JobId>,
+    /// Jobs that use a booked window.
+    booked: BTreeSet<JobId>,
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
     wrapping_up: BTreeSet<(Timestamp, JobId)>,
     /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
@@ -127,6 +129,8 @@ pub struct KindKey {
     pub grace: Millis,
     /// It is over within so long, rounded up to twice, four times, … a minute: jobs alike but for a minute are one kind.
     pub ends_within: Option<Millis>,
+    /// The booked window whose places it uses.
+    pub booking: Option<BookingId>,
 }
 
 /// What the planner looks at in a group.
@@ -159,6 +163,7 @@ impl KindKey {
             estimate: _,
             service,
             checkpoint,
+            booking,
             retries: _,
             labels: _,
             payload: _,
@@ -177,6 +182,7 @@ impl KindKey {
             service: service.is_some(),
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
             ends_within: time_limit.map(rounded_up),
+            booking: *booking,
         };
         if groups.is_empty() {
             return alike;
@@ -314,6 +320,11 @@ impl Jobs {
         &self.services
     }
 
+    /// Jobs that use a booked window.
+    pub fn booked(&self) -> &BTreeSet<JobId> {
+        &self.booked
+    }
+
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
     pub fn wrapping_up(&self) -> &BTreeSet<(Timestamp, JobId)> {
         &self.wrapping_up
@@ -421,6 +432,12 @@ impl Jobs {
         self.live_mut(job).phase = Phase::Active;
     }
 
+    /// Its booked window is over, and it goes on without. Its kind is another: nobody lists it meanwhile.
+    pub(crate) fn unbook(&mut self, job: JobId) {
+        self.live_mut(job).spec.booking = None;
+        self.booked.remove(&job);
+    }
+
     /// An attempt of it is over after so long.
     pub(crate) fn ran(&mut self, job: JobId, millis: u64) {
         self.live_mut(job).past.ran_ms += millis;
@@ -438,6 +455,9 @@ impl Jobs {
         let job = Job { uid, spec, submitted_at: at, phase, not_before, past, more: None, wrap_up_at: None };
         if job.spec.service.is_some() {
             self.services.insert(id);
+        }
+        if job.spec.booking.is_some() {
+            self.booked.insert(id);
         }
         self.live.insert(id, job);
         self.start_waiting(id);
@@ -479,6 +499,7 @@ impl Jobs {
         let job = self.live.remove(&id).expect("a job ends once");
         self.by_uid.remove(&job.uid);
         self.services.remove(&id);
+        self.booked.remove(&id);
         self.note_ended(job.uid, at);
         self.by_name.remove(&(job.spec.tenant, job.spec.name));
     }
@@ -506,6 +527,10 @@ impl Jobs {
     }
 
     fn demand_of(&mut self, key: &KindKey, more: bool) {
+        // It waits for places that are its own, not for a part of what is left.
+        if key.booking.is_some() {
+            return;
+        }
         if !key.groups.is_empty() {
             key.groups.iter().for_each(|group| self.demand_of(&group.key, more));
             return;

@@ -11,6 +11,7 @@ extern crate alloc;
 
 pub mod action;
 pub mod attained;
+pub mod bookings;
 pub mod catalogue;
 pub mod check;
 pub mod cut;

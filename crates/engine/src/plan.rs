@@ -7,6 +7,7 @@
 //! it tried again in the same plan. The plan is the difference between the state and the end of the draft.
 
 pub mod best;
+pub mod booked;
 pub mod draft;
 pub mod groups;
 pub mod lines;

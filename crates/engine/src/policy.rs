@@ -5,6 +5,7 @@
 //! passes another one.
 
 mod order;
+mod windows;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,6 +16,7 @@ use crate::job::Class;
 use crate::units::{GpuUnits, Millis};
 
 pub use order::{Order, OrderRules, Orders};
+pub use windows::Windows;
 
 /// The longest that one decision may take to begin and to be carried out, from the change that calls for it. The
 /// engine decides in milliseconds (`wharf bench`); a second leaves room for a slow disk and a node that answers late.
@@ -135,6 +137,9 @@ pub struct Policy {
     /// In which order each class is served inside a tenant.
     #[serde(default, skip_serializing_if = "is_default")]
     pub orders: Orders,
+    /// Which windows may be booked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub windows: Windows,
 }
 
 /// What is as built in need not be written: what an older version wrote keeps its hash.
@@ -341,6 +346,7 @@ impl Default for Policy {
             sharing: Sharing::default(),
             reservations_max: 0,
             orders: Orders::default(),
+            windows: Windows::default(),
         }
     }
 }

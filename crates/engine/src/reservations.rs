@@ -63,6 +63,8 @@ pub enum Dropped {
     AboveShare,
     /// An older job that is just like it waits again and comes first.
     Overtaken,
+    /// A booked window has the place.
+    Booked,
 }
 
 /// What happens to promised starts.
@@ -101,8 +103,15 @@ pub enum ReservationsEvent {
 
 impl Dropped {
     /// Every reason.
-    pub const ALL: [Self; 6] =
-        [Self::PlaceGone, Self::Policy, Self::Guarantee, Self::Overrun, Self::AboveShare, Self::Overtaken];
+    pub const ALL: [Self; 7] = [
+        Self::PlaceGone,
+        Self::Policy,
+        Self::Guarantee,
+        Self::Overrun,
+        Self::AboveShare,
+        Self::Overtaken,
+        Self::Booked,
+    ];
 
     /// The word used in API and receipts.
     pub fn word(self) -> &'static str {
@@ -113,6 +122,7 @@ impl Dropped {
             Self::Overrun => "overrun",
             Self::AboveShare => "above_share",
             Self::Overtaken => "overtaken",
+            Self::Booked => "booked",
         }
     }
 }

@@ -7,9 +7,11 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::attained::Attained;
+use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
-    DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TenantsEvent, Why,
+    BookingsEvent, DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent,
+    TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::group::{Group, Lacks};
@@ -43,6 +45,8 @@ pub struct State {
     pub reservations: Reservations,
     /// How much jobs were served.
     pub attained: Attained,
+    /// Which windows are booked.
+    pub bookings: Bookings,
     index: u64,
 }
 
@@ -71,6 +75,7 @@ impl State {
             Event::Demand(event) => self.apply_demand(event),
             Event::Reservations(event) => self.reservations.apply(event),
             Event::Attained(event) => self.attained.apply(event),
+            Event::Bookings(event) => self.apply_bookings(event),
         }
         self.index += 1;
     }
@@ -158,14 +163,29 @@ impl State {
         }
     }
 
-    /// Another number of tasks makes it another kind: it leaves the lists of the old one first.
+    fn apply_bookings(&mut self, event: &BookingsEvent) {
+        self.bookings.apply(event);
+        if let BookingsEvent::Ended { booking, .. } = event {
+            let own: Vec<JobId> = self.jobs_of_booking(*booking).collect();
+            for job in own {
+                self.becomes_another_kind(job, |jobs| jobs.unbook(job));
+            }
+        }
+    }
+
+    /// Another number of tasks makes it another kind.
     fn scale(&mut self, job: JobId, event: &JobsEvent) {
+        self.becomes_another_kind(job, |jobs| jobs.apply(event));
+    }
+
+    /// It leaves the lists of its old kind first.
+    fn becomes_another_kind(&mut self, job: JobId, change: impl FnOnce(&mut Jobs)) {
         let aside = self.promises.of(job).is_some();
         self.jobs.set_more(job, None);
         if !aside {
             self.jobs.set_aside(job);
         }
-        self.jobs.apply(event);
+        change(&mut self.jobs);
         if !aside {
             self.jobs.no_longer_aside(job);
         }
@@ -203,6 +223,9 @@ impl State {
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
                 self.note_started(*job, *at);
+                if let Some(booking) = self.jobs.get(*job).and_then(|job| job.spec.booking) {
+                    self.bookings.use_it(booking);
+                }
                 self.changed(*job);
             }
             LedgerEvent::Carried { job, holding } => {
@@ -211,7 +234,8 @@ impl State {
                 self.changed(*job);
             }
             LedgerEvent::Evicted { job, receipt, at, .. } => {
-                if receipt.why != Why::Guarantee {
+                // A guarantee and a booked window have their time, however often that is.
+                if !matches!(receipt.why, Why::Guarantee | Why::Booking) {
                     let window = self.tenants.policy().preemption.eviction_window;
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
@@ -409,8 +433,9 @@ impl State {
         let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
         let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
         let reserved = self.next_reserved_moment(now);
-        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now), reserved].into_iter().flatten();
-        later.filter(|&at| at > now).min()
+        let booked = self.next_booked_moment(now);
+        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now), reserved, booked];
+        later.into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
@@ -446,6 +471,7 @@ impl State {
         self.demand.snapshot(&mut events);
         self.reservations.snapshot(&mut events);
         self.attained.snapshot(&mut events);
+        self.bookings.snapshot(&mut events);
         events
     }
 }

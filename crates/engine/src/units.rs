@@ -204,6 +204,8 @@ ids! {
     TrustId(u32);
     /// A job, dense in journal order.
     JobId(u64);
+    /// A booked window.
+    BookingId(u64);
     /// Jobs alike in everything the planner looks at.
     KindId(u32);
     /// An interned set of nodes; 0 is every node.

@@ -17,6 +17,7 @@ use crate::fleet::Node;
 use crate::geometry::Layout;
 use crate::jobs::{Job, KindKey, Phase};
 use crate::need::{Need, Refused, Way, ways};
+use crate::plan::booked;
 use crate::plan::draft::Draft;
 use crate::plan::groups::{self, Desk};
 use crate::plan::lines;
@@ -27,7 +28,7 @@ use crate::policy::{Amount, Policy};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{GpuUnits, JobId, PoolId, TenantId, Timestamp};
+use crate::units::{BookingId, GpuUnits, JobId, PoolId, TenantId, Timestamp};
 
 /// A question a job puts to the fleet. Each narrows what the one before left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -137,6 +138,20 @@ pub enum Reason {
         /// By when that starts.
         start: Timestamp,
     },
+    /// It waits for the booked window whose places it uses: for its begin, or for room in it.
+    Window {
+        /// Which.
+        booking: BookingId,
+        /// When it begins.
+        from: Timestamp,
+    },
+    /// What is free is booked, and it could not be gone in time.
+    Booked {
+        /// Which window.
+        booking: BookingId,
+        /// When that begins.
+        from: Timestamp,
+    },
     /// It was evicted, and the last free GPUs are left to newcomers.
     LandingRoom {
         /// So many.
@@ -166,6 +181,8 @@ impl Reason {
             Self::Sharing(_) => "SharingRefused",
             Self::Reserved { .. } => "WaitingForReservedPlaces",
             Self::LandingRoom { .. } => "WaitingForLandingRoom",
+            Self::Window { .. } => "WaitingForBooking",
+            Self::Booked { .. } => "WaitingForBookedPlaces",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {
@@ -216,11 +233,17 @@ impl State {
             Phase::Active => (self.active_reason(id), None),
             Phase::Leaving(_) => (Reason::Leaving, None),
             Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
+            Phase::Waiting if job.spec.booking.is_some() => {
+                (self.window_reason(id, job, now), Some(funnel()))
+            }
             Phase::Waiting => {
                 let funnel = funnel();
                 let mut reason = self.waiting_reason(id, job, &funnel, now);
                 if let Some((job, start)) = self.held_back(id, reason, now) {
                     reason = Reason::Reserved { job, start };
+                }
+                if let Some((booking, from)) = self.booked_away(id, reason, now) {
+                    reason = Reason::Booked { booking, from };
                 }
                 let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
                 let reason = fixed.map_or(reason, |tenant| Reason::Fixed { tenant });
@@ -242,6 +265,34 @@ impl State {
         let tree = Tree::resolve(policy, self);
         let shares = tree.shares_of(self);
         reserve::held_back(&mut Draft::on(self, policy, &tree, &shares, now), id)
+    }
+
+    /// The window that has what is free, where nothing else keeps a job from starting.
+    fn booked_away(&self, id: JobId, reason: Reason, now: Timestamp) -> Option<(BookingId, Timestamp)> {
+        if reason != Reason::Startable || self.bookings.is_empty() {
+            return None;
+        }
+        let policy = self.tenants.policy();
+        let tree = Tree::resolve(policy, self);
+        let shares = tree.shares_of(self);
+        booked::held_back(&mut Draft::on(self, policy, &tree, &shares, now), id)
+    }
+
+    /// A job of a window waits for that, and for nothing else.
+    fn window_reason(&self, id: JobId, job: &Job, now: Timestamp) -> Reason {
+        let known = job.spec.booking.and_then(|booking| Some((booking, self.bookings.get(booking)?)));
+        let (booking, window) = known.expect("a job names a window that is to come or lasts");
+        if job.not_before > now {
+            return Reason::BackingOff { until: job.not_before };
+        }
+        let policy = self.tenants.policy();
+        let tree = Tree::resolve(policy, self);
+        let shares = tree.shares_of(self);
+        let mut draft = Draft::on(self, policy, &tree, &shares, now);
+        if booked::may_start_in(&mut draft, id, window) {
+            return Reason::Startable;
+        }
+        Reason::Window { booking, from: window.from }
     }
 
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.

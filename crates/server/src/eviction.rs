@@ -37,6 +37,7 @@ pub(crate) fn view(row: HistoryRow) -> Option<EvictionView> {
             gain_gpu_s: receipt.gain_gpu_ms.map(gpu_seconds),
         },
         below_line: below_line(&receipt),
+        booking: receipt.booking.clone(),
         beneficiary: BeneficiaryView {
             job: receipt.beneficiary,
             tenant: receipt.beneficiary_tenant,
@@ -98,6 +99,16 @@ fn rule_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
         Rule::Reservation => {
             format!("{beneficiary} of {winner} was promised these places before this job came")
         }
+        Rule::Booking => {
+            let booking = receipt.booking.as_deref().unwrap_or("?");
+            if receipt.beneficiary_uid == receipt.uid {
+                format!(
+                    "the window booking/{booking} begins and these are its places, or it ends and the job ran in it"
+                )
+            } else {
+                format!("{beneficiary} of {winner} came to its places in the window booking/{booking}")
+            }
+        }
         Rule::Order => {
             format!(
                 "{beneficiary} of {winner} waits and was served less, or is expected to be done with less"
@@ -117,6 +128,11 @@ fn victim_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
         Rule::Preempt => format!("of the work that gives way to {} {ORDER}{own}", receipt.beneficiary),
         Rule::Move => "of the jobs whose places would do, the fewest and smallest are moved".to_owned(),
         Rule::Reservation => "it filled promised places until they are needed".to_owned(),
+        Rule::Booking => {
+            "for a window, what is over in time, then what was borrowed, then batch work gives way; at its end, the \
+             newest of its jobs that its tenant has no other right to"
+                .to_owned()
+        }
         Rule::Order => format!(
             "of the tenant's own work that had its minimum run and stands behind {}, the cheapest, then the longest \
              served, leaves{own}",

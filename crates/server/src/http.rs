@@ -3,6 +3,7 @@
 //! A client that sends its head or body too slowly is cut off, a body over the limit is refused before it is
 //! read, and the number of open connections is bounded. What is not HTTP gets a 400 from the parser.
 
+mod bookings;
 mod evictions;
 mod fleet;
 mod jobs;
@@ -125,6 +126,8 @@ fn router(shared: Shared) -> Router {
         .route("/v1/gpus", get(fleet::gpus))
         .route("/v1/stranded", get(fleet::stranded))
         .route("/v1/reservations", get(fleet::reservations))
+        .route("/v1/bookings", get(bookings::list).post(bookings::book))
+        .route("/v1/bookings/{booking}", get(bookings::one).delete(bookings::cancel))
         .route("/v1/tenants", get(fleet::tenant_list))
         .route("/v1/summary", get(fleet::summary))
         .route("/v1/history", get(system::history))

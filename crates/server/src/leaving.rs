@@ -16,7 +16,7 @@ pub(crate) fn promise(state: &State, id: JobId) -> Option<PromiseView> {
     let leaving = in_the_way(state, id).into_iter().filter_map(|(job, task)| leaving(state, job, task));
     Some(PromiseView {
         since_ms: promise.at.0,
-        places: promise.tasks.iter().map(|place| placement(state, job, place)).collect(),
+        places: promise.tasks.iter().map(|place| placement(state, &job.spec, place)).collect(),
         leaving: leaving.collect(),
     })
 }
@@ -56,7 +56,7 @@ fn leaving(state: &State, id: JobId, task: u32) -> Option<LeavingView> {
     Some(LeavingView {
         job: job.spec.name.clone(),
         tenant: state.tenants.path(job.spec.tenant).to_owned(),
-        place: placement(state, job, &held.place),
+        place: placement(state, &job.spec, &held.place),
         step,
         deadline_ms: deadline.map(|deadline| deadline.0),
         eviction: None,

@@ -322,7 +322,8 @@ fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
 
 fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
     let by_rule = Family::<ByRule, Counter>::default();
-    let Evictions { guarantee, fair_share, preempt, moved, reservation, order } = glance.figures.evictions;
+    let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } =
+        glance.figures.evictions;
     let counts = [
         (Rule::Guarantee, guarantee),
         (Rule::FairShare, fair_share),
@@ -330,6 +331,7 @@ fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
         (Rule::Move, moved),
         (Rule::Reservation, reservation),
         (Rule::Order, order),
+        (Rule::Booking, booking),
     ];
     for (rule, count) in counts {
         by_rule.get_or_create(&ByRule { rule: rule.word().to_owned() }).inc_by(count);

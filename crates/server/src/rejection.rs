@@ -6,6 +6,7 @@ use wharf_engine::input::{GroupFault, Rejection, SpecFault};
 use wharf_engine::job::GpuAsk;
 use wharf_engine::state::State;
 
+use crate::booking;
 use crate::desk::Closed;
 use crate::text;
 
@@ -56,10 +57,8 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             ),
         )
         .hint("ask for less, or for another model, or have the limit raised"),
-        Rejection::NoSuchJob => {
-            Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
-        }
-        Rejection::QueueFull { .. }
+        Rejection::NoSuchJob
+        | Rejection::QueueFull { .. }
         | Rejection::NotRunning
         | Rejection::NotPreemptible
         | Rejection::LimitAboveMax { .. }
@@ -68,6 +67,10 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         | Rejection::NotAService
         | Rejection::ReplicasOutOfRange { .. }
         | Rejection::Ending => life_problem(rejection),
+        Rejection::BookingRefused { .. }
+        | Rejection::BookingNameInUse { .. }
+        | Rejection::NoSuchBooking { .. }
+        | Rejection::NotOfBooking { .. } => booking::problem(state, rejection),
         Rejection::NoSuchNode { name } => {
             Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
         }
@@ -86,6 +89,9 @@ fn life_problem(rejection: &Rejection) -> Problem {
             Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
                 .retry_after_ms(*retry_after_ms)
                 .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
+        }
+        Rejection::NoSuchJob => {
+            Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
         }
         Rejection::NotRunning => Problem::new(Code::NotRunning, "the job waits; it has nothing to give back"),
         Rejection::NotPreemptible => {

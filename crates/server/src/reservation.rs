@@ -28,7 +28,7 @@ pub(crate) fn of(state: &State, id: JobId, now: Timestamp) -> Option<Reservation
         gpus: gpus(job.spec.units_min()),
         start_ms: reservation.start.0,
         since_ms: reservation.at.0,
-        places: reservation.tasks.iter().map(|place| placement(state, job, place)).collect(),
+        places: reservation.tasks.iter().map(|place| placement(state, &job.spec, place)).collect(),
         waits_for: holders.filter_map(|job| holder(state, job, now)).collect(),
         missed: missed(state, id),
     })

@@ -6,7 +6,7 @@ use wharf_engine::event::{Next, Outcome};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::units::{BookingId, JobId, Millis, Timestamp};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
 
 use crate::leaving::in_the_way;
@@ -33,6 +33,18 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             state.jobs.get(job).map_or("another job", |job| &job.spec.name),
             seconds(start, now)
         ),
+        Reason::Window { booking, from } => window(state, booking, from, now),
+        Reason::Booked { booking, from } => {
+            let name = state.bookings.get(booking).map_or("?", |known| known.spec.name.as_str());
+            if now < from {
+                let begins = seconds(from, now);
+                format!(
+                    "what is free is in booking/{name}, which begins in {begins} s; it could not be gone by then"
+                )
+            } else {
+                format!("what is free is in booking/{name}, which has begun")
+            }
+        }
         Reason::BackingOff { until } => {
             format!("a task of it failed; it is tried again in {} s", seconds(until, now))
         }
@@ -73,7 +85,22 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::Startable
         | Reason::Short(_) => None,
         Reason::Reserved { start, .. } => Some(start),
+        Reason::Window { from, .. } | Reason::Booked { from, .. } => Some(from),
     }
+}
+
+/// What a job of a booked window waits for.
+fn window(state: &State, booking: BookingId, from: Timestamp, now: Timestamp) -> String {
+    let Some(known) = state.bookings.get(booking) else { return "its booked window is over".to_owned() };
+    let name = &known.spec.name;
+    let short = match known.short() {
+        0 => String::new(),
+        short => format!("; the window is short of {short} of its {} places", known.spec.tasks),
+    };
+    if now < from {
+        return format!("it waits for booking/{name}, which begins in {} s{short}", seconds(from, now));
+    }
+    format!("booking/{name} has begun and has no room for it, or ends too soon{short}")
 }
 
 /// Why a share may not share.

@@ -12,7 +12,7 @@ use wharf_controller::world::Samples;
 use wharf_engine::event::{Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
 use wharf_engine::group::Group;
-use wharf_engine::job::GpuAsk;
+use wharf_engine::job::{GpuAsk, Spec};
 use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
@@ -47,6 +47,7 @@ impl<'a> Verdicts<'a> {
             tasks: job.spec.tasks,
             min: job.spec.min,
             replicas_max: job.spec.service.map(|service| service.max),
+            booking: booking_of(self.state, job),
             gpus_per_task: gpus(job.spec.shape.gpus.units()),
             groups: groups(job, holding),
             state: job_state(job, holding),
@@ -113,7 +114,7 @@ pub(crate) fn job_state(job: &Job, holding: Option<&Holding>) -> JobState {
 /// Where a job's tasks are.
 pub(crate) fn placements(state: &State, job: &Job, holding: Option<&Holding>) -> Vec<PlacementView> {
     let tasks = holding.into_iter().flat_map(|holding| &holding.tasks).filter(|task| task.holds());
-    tasks.map(|task| placement(state, job, &task.place)).collect()
+    tasks.map(|task| placement(state, &job.spec, &task.place)).collect()
 }
 
 /// Why the first task of a job is where it is, or will be.
@@ -133,9 +134,15 @@ fn of_millionths(cost: i64) -> f64 {
     thousandths(u64::try_from(cost).unwrap_or_default() / 1000)
 }
 
+/// The name of the window that a job uses.
+fn booking_of(state: &State, job: &Job) -> Option<String> {
+    let booking = state.bookings.get(job.spec.booking?)?;
+    Some(booking.spec.name.clone())
+}
+
 /// A place as the API shows it.
-pub(crate) fn placement(state: &State, job: &Job, place: &Placement) -> PlacementView {
-    let group = job.spec.group_of(place.task).map(|at| &job.spec.groups[at]);
+pub(crate) fn placement(state: &State, spec: &Spec, place: &Placement) -> PlacementView {
+    let group = spec.group_of(place.task).map(|at| &spec.groups[at]);
     let node = state.fleet.node(place.node).map_or("?", |node| node.facts.name.as_str());
     PlacementView {
         task: place.task,
@@ -161,6 +168,8 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         | Reason::Short(_)
         | Reason::Promised
         | Reason::Reserved { .. }
+        | Reason::Window { .. }
+        | Reason::Booked { .. }
         | Reason::Fixed { .. }
         | Reason::LandingRoom { .. }
         | Reason::Sharing(_) => VerdictWord::Waits,

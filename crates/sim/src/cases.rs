@@ -288,6 +288,7 @@ impl CaseJob {
             service: None,
             // It saves its work all the time, so that stopping it costs nothing.
             checkpoint: Some(Checkpoint { every: Millis(0), grace: Millis(0), on_request: false }),
+            booking: None,
             retries: 0,
             labels: Vec::new(),
             // Longer than any case takes to settle.
@@ -302,6 +303,7 @@ impl CaseJob {
             groups: Vec::new(),
             devices: String::new(),
             gang_within: None,
+            booking: None,
             spec,
         })
     }

@@ -265,7 +265,8 @@ impl<'a> Round<'a> {
     ) {
         let (whole, lost, cost) = (!unit.surplus, unit.lost, unit.cost);
         let policy = self.facts.state.tenants.version();
-        let receipt = Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy };
+        let receipt =
+            Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking: None };
         self.evictions.push((unit.clone(), receipt));
     }
 

@@ -4,6 +4,7 @@
 
 mod make;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rand::{RngExt, SeedableRng};
@@ -17,7 +18,7 @@ use wharf_engine::event::Why;
 use wharf_engine::input::{Extension, Input};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
+use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
 use wharf_engine::verdict::Reason;
 
 use crate::fleet::SimFleet;
@@ -49,6 +50,8 @@ pub struct RandomReport {
     pub crashes: u64,
     /// Nodes lost, messages delayed or repeated, stale leaders.
     pub faults: u64,
+    /// Booked windows that jobs of theirs were seen to use.
+    pub windows: usize,
     /// What must not be, with the step at which it was.
     pub findings: Vec<String>,
     /// Hash of the last state.
@@ -77,6 +80,7 @@ struct Run {
     next_job: u64,
     nodes_made: u32,
     editions: u32,
+    windows: BTreeSet<BookingId>,
     report: RandomReport,
 }
 
@@ -112,6 +116,7 @@ impl Run {
             inputs: 0,
             crashes: 0,
             faults: 0,
+            windows: 0,
             findings: Vec::new(),
             state_hash: String::new(),
             last_events: Vec::new(),
@@ -126,6 +131,7 @@ impl Run {
             next_job: 0,
             nodes_made: 100,
             editions: 0,
+            windows: BTreeSet::new(),
             report,
         }
     }
@@ -169,6 +175,8 @@ impl Run {
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..40 => self.submit(),
+            66..69 => self.book(),
+            69..70 => self.unbook(),
             70..76 => self.on_a_job(|job| Input::Cancel { job }),
             76..82 => self.on_a_job(|job| Input::Evict { job, by: "the simulator".to_owned() }),
             82..84 => {
@@ -219,12 +227,41 @@ impl Run {
     fn submit(&mut self) {
         let leaves = make::leaves(self.leader().state().tenants.policy());
         let tenant = leaves[self.rng.random_range(0..leaves.len())].clone();
-        let job = make::job(&mut self.rng, tenant, self.next_job);
+        let mut job = make::job(&mut self.rng, tenant, self.next_job);
         self.next_job += 1;
+        job.booking = self.window_of(&job.tenant);
         let (uid, name) = (job.uid, job.spec.name.clone());
         if let Some(Ok(_)) = self.give(Input::Submit(Box::new(job))) {
             self.acknowledged.push((uid, name));
         }
+    }
+
+    fn book(&mut self) {
+        let leaves = make::leaves(self.leader().state().tenants.policy());
+        let tenant = leaves[self.rng.random_range(0..leaves.len())].clone();
+        let now = self.leader().now();
+        let request = make::booking(&mut self.rng, tenant, self.next_job, now);
+        self.next_job += 1;
+        self.give(Input::Book(Box::new(request)));
+    }
+
+    fn unbook(&mut self) {
+        let state = self.leader().state();
+        let names: Vec<String> =
+            state.bookings.iter().map(|(_, booking)| booking.spec.name.clone()).collect();
+        if !names.is_empty() {
+            let name = names[self.rng.random_range(0..names.len())].clone();
+            self.give(Input::Unbook { name });
+        }
+    }
+
+    /// Half of the jobs of a tenant that has booked something are for its first window.
+    fn window_of(&mut self, tenant: &str) -> Option<String> {
+        let state = self.leader().state();
+        let own = |spec: &wharf_engine::job::Spec| state.tenants.path(spec.tenant) == tenant;
+        let first = state.bookings.iter().find(|(_, booking)| own(&booking.spec));
+        let name = first.map(|(_, booking)| booking.spec.name.clone())?;
+        self.rng.random::<bool>().then_some(name)
     }
 
     fn pass_time(&mut self) {
@@ -316,6 +353,10 @@ impl Run {
 
     fn check(&mut self) {
         let deep = self.report.steps.is_multiple_of(DEEP_EVERY);
+        let used = self.leader().state().bookings.iter().filter(|(_, booking)| booking.used);
+        let used: Vec<BookingId> = used.map(|(id, _)| id).collect();
+        self.windows.extend(used);
+        self.report.windows = self.windows.len();
         let state = self.leader().state();
         let findings = if deep { state.check_deep() } else { state.check() };
         let panics = self.leader().figures().plan_panics;

@@ -180,7 +180,8 @@ impl<D: Disk> Player<D> {
         let state = self.leader.state();
         let capacity: usize = state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
         let figures = self.leader.figures();
-        let Evictions { guarantee, fair_share, preempt, moved, reservation, order } = figures.evictions;
+        let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } =
+            figures.evictions;
         let mut findings = self.findings;
         if figures.plan_panics > 0 {
             findings.push(format!("{} plans failed by a bug and were left out", figures.plan_panics));
@@ -188,7 +189,7 @@ impl<D: Disk> Player<D> {
         ReplayReport {
             succeeded: ended.iter().filter(|job| job.outcome == Outcome::Succeeded).count(),
             refused: self.refused,
-            evictions_by: EvictionsBy { guarantee, fair_share, preempt, moved, reservation, order },
+            evictions_by: EvictionsBy { guarantee, fair_share, preempt, moved, reservation, order, booking },
             migrations: moved,
             guarantee_debt_s: self.debts.into_report(state, self.leader.now()),
             findings,
@@ -230,6 +231,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
             grace,
             on_request,
         }),
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: payload(job),
@@ -238,7 +240,19 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
     let nodes = NodeSelector::default().source();
     let (tenant, any_of_devices) = (job.tenant.clone(), Vec::new());
     let groups = Vec::new();
-    Submission { uid, tenant, trust: None, nodes, devices, any_of_devices, groups, gang_within: None, spec }
+    let (gang_within, booking) = (None, None);
+    Submission {
+        uid,
+        tenant,
+        trust: None,
+        nodes,
+        devices,
+        any_of_devices,
+        groups,
+        gang_within,
+        booking,
+        spec,
+    }
 }
 
 /// What the simulated fleet is told of a job, and nobody else.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::StartTask;
-use wharf_engine::input::{Extension, Submission};
+use wharf_engine::input::{BookingRequest, Extension, Submission};
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
@@ -86,11 +86,30 @@ enum Step {
 #[derive(Clone, Debug)]
 enum Ask {
     Submit(Box<Submission>),
-    Cancel { job: String },
-    Evict { job: String, by: String },
-    Extend { job: String, to: Extension },
-    Scale { job: String, tasks: u32 },
-    Cordon { node: String, on: bool },
+    Cancel {
+        job: String,
+    },
+    Evict {
+        job: String,
+        by: String,
+    },
+    Extend {
+        job: String,
+        to: Extension,
+    },
+    Scale {
+        job: String,
+        tasks: u32,
+    },
+    /// Begins so long after the story.
+    Book(Box<BookingRequest>),
+    Unbook {
+        name: String,
+    },
+    Cordon {
+        node: String,
+        on: bool,
+    },
     Quota(Box<Policy>),
 }
 

@@ -74,6 +74,7 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{duration_ms}}}"#),
@@ -87,6 +88,7 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }))
 }

@@ -4,6 +4,8 @@
 //! changes, a new pair is added beside them (`WHARF_GOLDEN=1` writes the pair of the present version if it is absent).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "golden/bookings.rs"]
+mod bookings;
 #[path = "golden/groups.rs"]
 mod groups;
 
@@ -18,8 +20,8 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
-    AttainedEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent, ReservationsEvent,
-    TenantsEvent,
+    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent,
+    ReservationsEvent, TenantsEvent,
 };
 use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
@@ -61,6 +63,7 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-order"),
     (1, "journal-v1-time"),
     (1, "journal-v1-services"),
+    (1, "journal-v1-bookings"),
     (1, "journal-v1-groups"),
 ];
 
@@ -126,6 +129,13 @@ const KINDS: &[&str] = &[
     "Extended",
     "Scaled",
     "ReplicaFailed",
+    "Booked",
+    "BookingPlaced",
+    "BookingPlacesLost",
+    "BookingBegan",
+    "BookingEnded",
+    "BookingsCarried",
+    "CarriedBooking",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -169,6 +179,13 @@ fn kind(event: &Event) -> &'static str {
         Event::Promises(PromisesEvent::Released { .. }) => "Released",
         Event::Demand(DemandEvent::Priced { .. }) => "Priced",
         Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
+        Event::Bookings(BookingsEvent::Booked { .. }) => "Booked",
+        Event::Bookings(BookingsEvent::Placed { .. }) => "BookingPlaced",
+        Event::Bookings(BookingsEvent::PlacesLost { .. }) => "BookingPlacesLost",
+        Event::Bookings(BookingsEvent::Began { .. }) => "BookingBegan",
+        Event::Bookings(BookingsEvent::Ended { .. }) => "BookingEnded",
+        Event::Bookings(BookingsEvent::Carried { .. }) => "BookingsCarried",
+        Event::Bookings(BookingsEvent::CarriedBooking { .. }) => "CarriedBooking",
         Event::Reservations(ReservationsEvent::Reserved { .. }) => "Reserved",
         Event::Reservations(ReservationsEvent::Dropped { .. }) => "ReservationDropped",
         Event::Reservations(ReservationsEvent::Carried { .. }) => "ReservationsCarried",
@@ -188,6 +205,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-order"), story_of_an_order);
     write_story(&format!("journal-v{VERSION}-time"), story_of_time);
     write_story(&format!("journal-v{VERSION}-services"), story_of_services);
+    write_story(&format!("journal-v{VERSION}-bookings"), bookings::story);
     write_story(&format!("journal-v{VERSION}-groups"), groups::story);
 }
 
@@ -662,6 +680,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
             grace: Millis::from_secs(30),
             on_request: false,
         }),
+        booking: None,
         retries: 1,
         labels: vec![("experiment".into(), "e42".into())],
         payload: payload.into(),
@@ -680,6 +699,7 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: Some("leaf".into()),
+        booking: None,
         spec,
     }))
 }

@@ -106,6 +106,7 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
             estimate: None,
             service: None,
             checkpoint: None,
+            booking: None,
             retries: 0,
             labels: Vec::new(),
             payload: String::new(),
@@ -121,6 +122,7 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
             any_of_devices: Vec::new(),
             groups: Vec::new(),
             gang_within: None,
+            booking: None,
             spec,
         })));
     }

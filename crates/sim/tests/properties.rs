@@ -15,7 +15,7 @@ use life::Life;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_engine::input::Input;
-use wharf_engine::units::Timestamp;
+use wharf_engine::units::{Millis, Timestamp};
 
 /// Lives in the normal run; each is some forty turns.
 const LIVES: u64 = 320;
@@ -42,6 +42,47 @@ fn the_rules_hold_in_every_turn_of_random_lives() {
     }
     println!("{turns} turns");
     assert!(lives() < LIVES || turns >= TURNS_MIN, "only {turns} turns were looked at");
+}
+
+/// A guest has booked a part of its own guarantee, and perhaps uses it: the owner has its own back as soon as without that.
+#[test]
+fn a_guarantee_is_back_within_its_bound_beside_a_booked_window() {
+    let mut windows = 0;
+    for seed in 0..lives() / 2 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let nodes = make::nodes(&mut rng);
+        let gpus = u64::try_from(nodes.iter().map(|node| node.node.gpus.len()).sum::<usize>()).unwrap();
+        let owed = rng.random_range(0..gpus);
+        let mut policy = make::owner_and_borrowers(owed, gpus - owed);
+        policy.windows.lead = Millis::from_secs(600);
+        let bound = policy.recovery_bound();
+        let mut life = Life::new(seed, nodes, policy);
+        for number in 0..10 {
+            life.give(&[make::borrower(&mut rng, number)]);
+        }
+        let tasks = u32::try_from(rng.random_range(1..=gpus - owed)).unwrap();
+        life.give(&[make::guests_window(200, tasks, life.now() + Millis::from_secs(1200))]);
+        for number in 10..20 {
+            life.give(&[make::borrower(&mut rng, number)]);
+        }
+        for number in 0..u64::from(rng.random_range(0..=tasks)) {
+            life.give(&[make::of_the_window(300 + number)]);
+        }
+        life.pass(1_200_000 + rng.random_range(0..800_000));
+        windows += life.windows();
+        let jobs: Vec<Input> = (0..owed).map(|number| make::owners_job(100 + number)).collect();
+        life.give(&jobs);
+        let asked_at = life.now();
+        life.pass(bound.0);
+        let waits = |job: &wharf_engine::jobs::Job| {
+            job.spec.name.starts_with("owner") && job.past.first_start.is_none_or(|at| at > asked_at + bound)
+        };
+        let late: Vec<String> =
+            life.live_jobs().filter(|(_, job)| waits(job)).map(|(_, job)| job.spec.name.clone()).collect();
+        assert!(late.is_empty(), "seed {seed}: {owed} of {gpus} are owed; late: {late:?}\n{}", life.told());
+    }
+    println!("{windows} windows had begun");
+    assert!(lives() < LIVES || windows > LIVES / 16, "only {windows} windows had begun");
 }
 
 /// Borrowers fill the fleet; then the owner asks for what it was promised, one GPU a job, which fits any shape of hole.

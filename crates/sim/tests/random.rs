@@ -10,7 +10,7 @@ fn seeds() -> u64 {
 }
 
 fn run_all(faults: bool, from: u64) {
-    let mut crashes = 0;
+    let (mut crashes, mut windows) = (0, 0);
     for seed in from..from + seeds() {
         let report = RandomRun { seed, steps: 150, faults }.run();
         let flag = if faults { " --faults" } else { "" };
@@ -20,7 +20,10 @@ fn run_all(faults: bool, from: u64) {
             report.findings
         );
         crashes += report.crashes;
+        windows += report.windows;
     }
+    println!("{windows} booked windows were used");
+    assert!(windows > 0, "booked windows are used in random lives");
     assert_eq!(faults, crashes > 0, "crashes happen when they are asked for, and only then");
 }
 

@@ -76,6 +76,7 @@ fn submission(wanted: &Wanted) -> Input {
         estimate: None,
         service: None,
         checkpoint,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{}}}"#, runs.0),
@@ -89,6 +90,7 @@ fn submission(wanted: &Wanted) -> Input {
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }))
 }

@@ -53,6 +53,7 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
             grace: Millis::from_secs(30),
             on_request: false,
         }),
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: r#"{"duration_ms":360000000,"checkpoint_ms":1000}"#.into(),
@@ -68,6 +69,7 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
         any_of_devices,
         groups: Vec::new(),
         gang_within,
+        booking: None,
         spec,
     }
 }

@@ -227,6 +227,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: String::new(),
@@ -234,8 +235,8 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
     let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
     let (uid, tenant) = (Uid(number), "all".to_owned());
-    let groups = Vec::new();
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within: None, spec }
+    let (groups, gang_within, booking) = (Vec::new(), None, None);
+    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, booking, spec }
 }
 
 fn live(seed: u64) -> bool {

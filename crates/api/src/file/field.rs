@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use wharf_engine::job::Class;
 use wharf_engine::units::Millis;
 
+use super::moment::{self, Moment};
 use super::tree::{Entry, Node, Value};
 use super::{At, Fault, text};
 
@@ -239,6 +240,11 @@ impl<'a> Field<'a> {
     /// A class of jobs.
     pub(super) fn class(&self) -> Result<Class, Fault> {
         self.word(&Class::ALL.map(Class::word)).map(|position| Class::ALL[position])
+    }
+
+    /// A time of the calendar, or a span from now.
+    pub(super) fn moment(&self) -> Result<Moment, Fault> {
+        self.parsed(moment::ALLOWED, moment::moment)
     }
 
     /// A span of time of at least `least`.

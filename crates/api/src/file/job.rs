@@ -50,6 +50,7 @@ const KEYS: &[&str] = &[
     "checkpoint",
     "preemptible",
     "trust",
+    "booking",
     "retries",
     "labels",
     "simulate",
@@ -116,6 +117,8 @@ pub struct JobFile {
     pub preemptible: bool,
     /// Its trust domain; the top-level tenant where absent.
     pub trust: Option<String>,
+    /// Name of the booked window whose places it uses.
+    pub booking: Option<String>,
     /// How many task failures it survives by starting again.
     pub retries: u32,
     /// Trace labels, carried to receipts.
@@ -202,6 +205,8 @@ pub struct JobFlags {
     pub memory: Option<String>,
     /// `--model`.
     pub model: Option<String>,
+    /// `--booking`.
+    pub booking: Option<String>,
     /// `--duration`, for a simulated world.
     pub duration: Option<String>,
 }
@@ -221,6 +226,7 @@ impl JobFlags {
             ("cpu", self.cpu.map(scalar)),
             ("memory", self.memory.map(scalar)),
             ("gpu", nested("model", self.model)),
+            ("booking", self.booking.map(scalar)),
             ("simulate", nested("duration", self.duration)),
         ];
         let given = fields.into_iter().filter_map(|(key, node)| Some(entry(key, node?)));
@@ -228,15 +234,15 @@ impl JobFlags {
     }
 }
 
-fn scalar(text: String) -> Node {
+pub(super) fn scalar(text: String) -> Node {
     Node { at: None, value: Value::Scalar(text) }
 }
 
-fn map(entries: Vec<Entry>) -> Node {
+pub(super) fn map(entries: Vec<Entry>) -> Node {
     Node { at: None, value: Value::Map(entries) }
 }
 
-fn entry(key: &str, node: Node) -> Entry {
+pub(super) fn entry(key: &str, node: Node) -> Entry {
     Entry { at: None, key: key.to_owned(), node }
 }
 
@@ -250,7 +256,7 @@ pub fn load_job(path: &std::path::Path) -> Result<JobFile, FileError> {
     parse_job(&path.display().to_string(), &read(path)?)
 }
 
-fn job(root: &Node) -> Result<JobFile, Fault> {
+pub(super) fn job(root: &Node) -> Result<JobFile, Fault> {
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
     let class = optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch);
@@ -293,6 +299,7 @@ fn job(root: &Node) -> Result<JobFile, Fault> {
         checkpoint: optional(&keys, "checkpoint", |field| checkpoint(&field))?,
         preemptible: optional(&keys, "preemptible", |field| field.truth())?.unwrap_or(true),
         trust: optional(&keys, "trust", |field| field.tenant())?,
+        booking: optional(&keys, "booking", |field| field.name(NAME_MAX))?,
         retries: optional(&keys, "retries", |field| field.whole(0..=RETRIES_MAX))?.unwrap_or(RETRIES_DEFAULT),
         labels: optional(&keys, "labels", |field| field.labels())?.unwrap_or_default(),
         work: work(&keys)?,
@@ -569,6 +576,7 @@ impl JobFile {
             any_of_devices: self.any_of.iter().map(|other| other.devices.source()).collect(),
             groups: self.groups.iter().map(|group| group.selectors(&self.nodes)).collect(),
             gang_within: self.gang_within.clone(),
+            booking: self.booking.clone(),
             spec: self.spec(),
         }
     }
@@ -601,6 +609,7 @@ impl JobFile {
             estimate: self.estimate,
             service: self.service_max.map(|max| Service { max, replicas: self.tasks }),
             checkpoint: self.checkpoint,
+            booking: None,
             retries: self.retries,
             labels: self.labels.clone().into_iter().collect(),
             payload: match &self.work {

@@ -10,6 +10,7 @@ mod fit;
 mod preemption;
 mod quota;
 mod trust;
+mod windows;
 
 use std::path::Path;
 
@@ -34,11 +35,11 @@ const FILES: &[&str] = &[
     "preemption.yaml",
     "gangs.yaml",
     "trust.yaml",
+    "windows.yaml",
     "history.yaml",
 ];
 /// Files of the design that have no content yet.
-const PLANNED: &[&str] =
-    &["windows.yaml", "idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+const PLANNED: &[&str] = &["idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
 /// The most starts of one pool that may be promised: each is looked at by every plan.
 const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
@@ -65,6 +66,7 @@ pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
         ("preemption.yaml", include_str!("../../policy/preemption.yaml")),
         ("gangs.yaml", include_str!("../../policy/gangs.yaml")),
         ("trust.yaml", include_str!("../../policy/trust.yaml")),
+        ("windows.yaml", include_str!("../../policy/windows.yaml")),
         ("history.yaml", include_str!("../../policy/history.yaml")),
     ]
 }
@@ -205,6 +207,7 @@ fn read_file(path: &str, file: &PolicyFile, draft: &mut Draft) -> Result<(), Vec
         "preemption.yaml" => |root, policy| preemption::preemption(root).map(|read| policy.preemption = read),
         "gangs.yaml" => |root, policy| preemption::gangs(root).map(|read| policy.gangs = read),
         "trust.yaml" => |root, policy| trust::trust(root).map(|read| policy.sharing = read),
+        "windows.yaml" => |root, policy| windows::windows(root).map(|read| policy.windows = read),
         "history.yaml" => history,
         other => return Err(vec![unknown_file(other).in_file(path)]),
     };

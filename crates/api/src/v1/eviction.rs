@@ -19,12 +19,21 @@ pub enum Rule {
     Reservation,
     /// It was served for longer than a job of its own tenant that waits.
     Order,
+    /// Its place is booked, or the window that it ran in is over.
+    Booking,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 6] =
-        [Self::Guarantee, Self::FairShare, Self::Preempt, Self::Move, Self::Reservation, Self::Order];
+    pub const ALL: [Self; 7] = [
+        Self::Guarantee,
+        Self::FairShare,
+        Self::Preempt,
+        Self::Move,
+        Self::Reservation,
+        Self::Order,
+        Self::Booking,
+    ];
 
     /// The word used in API, tables and metrics.
     pub fn word(self) -> &'static str {
@@ -35,6 +44,7 @@ impl Rule {
             Self::Move => "move",
             Self::Reservation => "reservation",
             Self::Order => "order",
+            Self::Booking => "booking",
         }
     }
 }
@@ -48,6 +58,7 @@ impl From<Why> for Rule {
             Why::Move => Self::Move,
             Why::Reservation => Self::Reservation,
             Why::Order => Self::Order,
+            Why::Booking => Self::Booking,
         }
     }
 }
@@ -95,6 +106,9 @@ pub struct EvictionView {
     pub below_line: Option<BelowLineView>,
     /// The policy it was decided by.
     pub policy_version: u32,
+    /// The booked window that it left for, or that it ran in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking: Option<String>,
 }
 
 /// A job for which another had to leave.

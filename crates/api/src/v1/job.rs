@@ -26,6 +26,9 @@ pub struct JobView {
     /// The most replicas of a service; `null` for every other job.
     #[serde(default)]
     pub replicas_max: Option<u32>,
+    /// The booked window whose places it uses, while that is to come or lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking: Option<String>,
     /// GPUs of one task; of the largest, where it has groups.
     pub gpus_per_task: f64,
     /// Its parts, where it has any.

@@ -20,10 +20,13 @@ pub struct Problem {
     pub code: Code,
     /// What to try next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// When to try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The nearest moment at which a booking could begin, where one was refused and there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nearest_ms: Option<Box<u64>>,
 }
 
 impl Problem {
@@ -37,19 +40,26 @@ impl Problem {
             code,
             hint: None,
             retry_after_ms: None,
+            nearest_ms: None,
         }
     }
 
     /// With what to try next.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self { hint: Some(hint.into().into_boxed_str()), ..self }
     }
 
     /// With the time after which another try makes sense.
     #[must_use]
     pub fn retry_after_ms(self, millis: u64) -> Self {
         Self { retry_after_ms: Some(millis), ..self }
+    }
+
+    /// With the nearest moment at which a booking could begin.
+    #[must_use]
+    pub fn nearest_ms(self, at: Option<u64>) -> Self {
+        Self { nearest_ms: at.map(Box::new), ..self }
     }
 }
 
@@ -158,6 +168,32 @@ codes! {
     NotAService = "not_a_service", 409, 5, "The job is no service";
     /// A service has a least and a most number of replicas.
     ReplicasOutOfRange = "replicas_out_of_range", 422, 64, "The service may not have so many replicas";
+    /// No window of that name is booked.
+    NoSuchBooking = "no_such_booking", 404, 4, "No such booking";
+    /// Another booking has that name.
+    BookingNameInUse = "booking_name_in_use", 409, 5, "The name is in use";
+    /// The job cannot use the booking.
+    NotOfBooking = "not_of_booking", 422, 3, "The job cannot use this booking";
+    /// The policy lets only operators book.
+    BookingDenied = "booking_denied", 403, 3, "The policy lets only operators book";
+    /// Only whole GPUs are booked.
+    BookingWholeGpus = "booking_whole_gpus", 422, 64, "Only whole GPUs are booked";
+    /// It begins sooner than the lead time.
+    BookingTooLate = "booking_too_late", 422, 3, "It is too late to book this";
+    /// It lasts longer than the policy allows.
+    BookingTooLong = "booking_too_long", 403, 3, "The window is too long";
+    /// It begins later than the policy allows.
+    BookingTooFarAhead = "booking_too_far_ahead", 403, 3, "The window is too far ahead";
+    /// The tenant has as many bookings as it may have.
+    BookingsFull = "bookings_full", 403, 3, "The tenant has as many bookings as it may have";
+    /// The tenant would book more than it is guaranteed.
+    BookingBeyondGuarantee = "booking_beyond_guarantee", 403, 3, "The tenant is not guaranteed that much";
+    /// Somebody would pass a limit.
+    BookingBeyondLimit = "booking_beyond_limit", 403, 3, "The booking would pass a limit";
+    /// Guarantees of others would not be kept.
+    BookingTakesFromOthers = "booking_takes_from_others", 409, 5, "The booking would take from guarantees of others";
+    /// There are no such places beside the other bookings of that time.
+    BookingNoRoom = "booking_no_room", 409, 5, "There is no room beside other bookings";
     /// Everything is already as asked.
     NothingToDo = "nothing_to_do", 409, 5, "Nothing would change";
     /// Jobs go to the leaves of the tenant tree.

@@ -50,7 +50,8 @@ pub struct HolderView {
 pub struct MissedView {
     /// What was promised.
     pub start_ms: u64,
-    /// Why not: `place_gone`, `policy`, `guarantee`, `overrun`, `above_share` or `overtaken`.
+    /// Why not: `place_gone`, `policy`, `guarantee`, `overrun`, `above_share`, `overtaken` or
+    /// `booked`.
     pub why: String,
     /// When it was given up.
     pub at_ms: u64,

@@ -13,9 +13,23 @@ use crate::problem::Usage;
 
 /// Reads the job.
 pub(super) fn job(args: JobArgs) -> anyhow::Result<JobFile> {
-    let JobArgs { file, file_flag, name, tenant, gpus, tasks, class, priority, cpu, memory, model, duration } =
-        args;
-    let flags = JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration };
+    let JobArgs {
+        file,
+        file_flag,
+        name,
+        tenant,
+        gpus,
+        tasks,
+        class,
+        priority,
+        cpu,
+        memory,
+        model,
+        duration,
+        booking,
+    } = args;
+    let flags =
+        JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration, booking };
     let given = given(&flags);
     match (file.or(file_flag), given.is_empty()) {
         (Some(path), true) if path == Path::new("-") => from_standard_input(),
@@ -28,7 +42,8 @@ pub(super) fn job(args: JobArgs) -> anyhow::Result<JobFile> {
 
 /// The flags that say something about the job.
 fn given(flags: &JobFlags) -> Vec<&'static str> {
-    let JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration } = flags;
+    let JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration, booking } =
+        flags;
     let all = [
         ("--name", name),
         ("--tenant", tenant),
@@ -39,6 +54,7 @@ fn given(flags: &JobFlags) -> Vec<&'static str> {
         ("--cpu", cpu),
         ("--memory", memory),
         ("--model", model),
+        ("--booking", booking),
         ("--duration", duration),
     ];
     all.into_iter().filter(|(_, value)| value.is_some()).map(|(flag, _)| flag).collect()

@@ -1,7 +1,7 @@
 //! `wharf explain eviction/ID`, and those who would have to leave in `wharf plan`.
 
 use wharf_api::client::Client;
-use wharf_api::v1::{BelowLineView, EvictionReply, EvictionView, VictimView};
+use wharf_api::v1::{BelowLineView, EvictionReply, EvictionView, Rule, VictimView};
 
 use super::{fact, next_line, world_now};
 use crate::args::Format;
@@ -19,10 +19,19 @@ pub(super) fn explain(client: &Client, id: u64, format: Format) -> anyhow::Resul
 }
 
 fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
-    let EvictionView { id, at_ms, victim, beneficiary, rule_text, victim_text, below_line, policy_version } =
-        &reply.eviction;
+    let EvictionView {
+        id,
+        at_ms,
+        victim,
+        beneficiary: _,
+        rule_text,
+        victim_text,
+        below_line,
+        policy_version,
+        booking: _,
+    } = &reply.eviction;
     let job = format!("job/{}/{}", victim.tenant, victim.job);
-    let winner = format!("job/{}/{}", beneficiary.tenant, beneficiary.job);
+    let winner = left_for(&reply.eviction);
     let title = format!("{job} had to leave for {winner}");
     let mut screen = vec![
         format!("{}  {title}", paint.tone(Tone::Strong, &format!("eviction/{id}"))),
@@ -48,6 +57,15 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
     output::lines(&screen)
 }
 
+/// The job that benefits, or the booked window where no job of that is there yet.
+pub(super) fn left_for(eviction: &EvictionView) -> String {
+    let EvictionView { victim, beneficiary, booking, .. } = eviction;
+    match booking {
+        Some(booking) if beneficiary.uid == victim.uid => format!("booking/{booking}"),
+        Some(_) | None => format!("job/{}/{}", beneficiary.tenant, beneficiary.job),
+    }
+}
+
 /// `all of it: tasks 0-3`, `surplus task 5`
 fn pieces(victim: &VictimView) -> String {
     let tasks = match victim.tasks.as_slice() {
@@ -60,6 +78,7 @@ fn pieces(victim: &VictimView) -> String {
 fn gain(victim: &VictimView) -> String {
     match victim.gain_gpu_s {
         Some(_) => format!("{} by not waiting", gpu_seconds(victim.gain_gpu_s)),
+        None if victim.rule == Rule::Booking => "not asked for: a window begins when it begins".to_owned(),
         None => "not asked for: a guarantee comes back at any cost".to_owned(),
     }
 }
@@ -124,6 +143,7 @@ mod tests {
             rule_text: "what the rule says".into(),
             victim_text: "lab/vision held 16 GPUs".into(),
             below_line,
+            booking: None,
             policy_version: 3,
         };
         EvictionReply { schema: schema_of::<EvictionReply>(), eviction }

@@ -14,7 +14,7 @@ use wharf_api::v1::{
 
 use super::get::reservations;
 use super::verdict::{self, Need};
-use super::{beside, eviction, fact, job_name, next_line, place, place_lines, world_now};
+use super::{beside, booking, eviction, fact, job_name, next_line, place, place_lines, world_now};
 use crate::args::{ExplainArgs, Format};
 use crate::numbers::{UNKNOWN, age, counted, mib, number, percent_or_unknown, span};
 use crate::output::{self, Paint, Tone};
@@ -34,6 +34,7 @@ pub(crate) fn run(client: &Client, args: &ExplainArgs) -> anyhow::Result<ExitCod
         Subject::Node(name) => beside::node(client, name, *output)?,
         Subject::Gpu { node, index } => beside::gpu(client, node, index, *output)?,
         Subject::Eviction(id) => eviction::explain(client, id, *output)?,
+        Subject::Booking(name) => booking::explain(client, name, *output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -46,6 +47,7 @@ enum Subject<'a> {
     Node(&'a str),
     Gpu { node: &'a str, index: u32 },
     Eviction(u64),
+    Booking(&'a str),
 }
 
 fn subject(what: &str) -> Result<Subject<'_>, Usage> {
@@ -54,12 +56,13 @@ fn subject(what: &str) -> Result<Subject<'_>, Usage> {
     if name.is_empty() {
         return Err(wrong(
             format!("{what:?} names nothing"),
-            "write job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX, eviction/ID or model/NAME",
+            "write job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX, booking/NAME, eviction/ID or model/NAME",
         ));
     }
     match kind {
         "job" => Ok(Subject::Job(name)),
         "tenant" => Ok(Subject::Tenant(name)),
+        "booking" => Ok(Subject::Booking(name)),
         "node" => Ok(Subject::Node(name)),
         "gpu" => {
             let parts =
@@ -118,6 +121,10 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
         ("order", verdict::order(&job.verdict).into_iter().collect()),
         ("limit", limit(job, now).into_iter().collect()),
+        (
+            "window",
+            job.booking.iter().map(|name| format!("booking/{name}: its places are this job's")).collect(),
+        ),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),

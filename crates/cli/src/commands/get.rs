@@ -1,5 +1,6 @@
 //! `wharf get`: lists, for people and for programs.
 
+pub(super) mod bookings;
 pub(super) mod evictions;
 pub(super) mod fleet;
 pub(super) mod jobs;
@@ -39,6 +40,7 @@ pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
         Listed::Gpus => list_gpus(client, args)?,
         Listed::Stranded => list_stranded(client, args)?,
         Listed::Reservations => list_reservations(client, args)?,
+        Listed::Bookings => list_bookings(client, args)?,
         Listed::Tenants => list_tenants(client, args)?,
         Listed::Evictions => list_evictions(client, args)?,
         Listed::Policy => list_policy(client, args)?,
@@ -70,6 +72,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         Listed::Gpus => ("gpus", &["NODE"]),
         Listed::Stranded => ("stranded", &[]),
         Listed::Reservations => ("reservations", &[]),
+        Listed::Bookings => ("bookings", &["--tenant"]),
         Listed::Tenants => ("tenants", &["--tenant"]),
         Listed::Evictions => ("evictions", &["--tenant", "--job", "--limit"]),
         Listed::Policy => ("policy", &[]),
@@ -151,6 +154,21 @@ fn list_reservations(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let table = reservations::table(&answer.reservations, now);
     let empty = "no start is promised: nobody waits, or nobody in the way says when it ends".into();
     show(args, &List { answer: &answer, names, table, empty })
+}
+
+fn list_bookings(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let mut answer = client.bookings()?;
+    if let Some(path) = &args.tenant {
+        let below = |tenant: &str| {
+            tenant.strip_prefix(path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        answer.bookings.retain(|booking| below(&booking.tenant));
+    }
+    let names = answer.bookings.iter().map(|booking| format!("booking/{}", booking.name)).collect();
+    let now = if for_people(args.output) { world_now(client) } else { None };
+    let table = bookings::table(&answer.bookings, now);
+    let empty = "nothing is booked; book something: wharf book --tenant lab/nlp --gpus 8 --from +2h --for 1h";
+    show(args, &List { answer: &answer, names, table, empty: empty.into() })
 }
 
 fn list_tenants(client: &Client, args: &GetArgs) -> anyhow::Result<()> {

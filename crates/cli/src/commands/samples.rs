@@ -86,6 +86,7 @@ pub(crate) fn waiting() -> JobView {
         tasks: 4,
         min: 4,
         replicas_max: None,
+        booking: None,
         gpus_per_task: 8.0,
         groups: Vec::new(),
         state: JobState::Waiting,

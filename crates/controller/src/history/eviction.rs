@@ -48,6 +48,9 @@ pub struct EvictionReceipt {
     pub stood: Option<Stood>,
     /// The policy it was decided by.
     pub policy: u32,
+    /// The booked window that it left for, or that it ran in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking: Option<String>,
 }
 
 /// How victim and beneficiary stood when it was decided.
@@ -90,7 +93,7 @@ pub(super) fn receipt(
     tasks: &[u32],
     receipt: &Eviction,
 ) -> Option<EvictionReceipt> {
-    let Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy } = receipt;
+    let Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking } = receipt;
     let (victim, winner) = (state.jobs.get(job)?, state.jobs.get(*beneficiary)?);
     let tasks_held = state.ledger.holding(job).map(|holding| holding.tasks.as_slice()).unwrap_or_default();
     // A coordinator without GPUs tells nothing about the GPUs of its job.
@@ -114,6 +117,9 @@ pub(super) fn receipt(
             .and_then(|(straddle, pool)| short_in(state, straddle, pool, victim, winner)),
         stood: pool.map(|pool| stood(state, victim, winner, tasks, pool)),
         policy: *policy,
+        booking: booking
+            .and_then(|booking| state.bookings.get(booking))
+            .map(|booking| booking.spec.name.clone()),
     })
 }
 

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::bookings;
 use super::conclude::repair_deadline;
 use crate::catalogue::Mig;
 use crate::event::{
@@ -124,10 +125,15 @@ pub(super) fn withdrawals(state: &State, told: &BTreeSet<JobId>, now: Timestamp)
 
 fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
     let holding = state.ledger.holding(id).expect("a deadline belongs to a holding");
-    let Some(Asker::Rules { beneficiary, .. }) = holding.asked_by else { return Vec::new() };
+    let needed = match holding.asked_by {
+        Some(Asker::Rules { beneficiary, .. }) => {
+            state.promises.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some()
+        }
+        Some(Asker::Booking { booking }) => bookings::needs(state, booking, id, holding),
+        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale) | None => true,
+    };
     let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
     let asked: Vec<&HeldTask> = holding.tasks.iter().filter(asked).collect();
-    let needed = state.promises.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some();
     if asked.is_empty() || needed || !all_may_stay(state, id, holding, &asked) {
         return Vec::new();
     }

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::{Decision, Names};
+use super::{Decision, Names, bookings};
 use crate::event::{Event, JobsEvent};
 use crate::group::{GROUPS_MAX, Group};
 use crate::input::{GroupFault, GroupSelectors, Rejection, SpecFault, Submission};
@@ -31,6 +31,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
             if spec.service.is_some() && spec.service == known.spec.service {
                 spec.tasks = known.spec.tasks;
             }
+            spec.booking = known.spec.booking;
             known.spec == spec
         });
         return if same {
@@ -39,6 +40,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
             Err(Rejection::UidInUse { job })
         };
     }
+    spec.booking = bookings::of_job(state, submission, &spec)?;
     if state.jobs.ended_lately(submission.uid) {
         return Err(Rejection::UidEnded);
     }
@@ -172,7 +174,7 @@ fn check_ask(given: GpuAsk, topology: Topology) -> Result<(), SpecFault> {
     Ok(())
 }
 
-fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
+pub(super) fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
     if state.tenants.in_policy(path).is_none() {
         return Err(Rejection::UnknownTenant { path: String::from(path) });
     }
@@ -185,7 +187,7 @@ fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
 }
 
 /// The trust domain of a submission: its own, or the tenant at the top.
-fn domain(submission: &Submission) -> &str {
+pub(super) fn domain(submission: &Submission) -> &str {
     let top = submission.tenant.split('/').next().unwrap_or_default();
     submission.trust.as_deref().unwrap_or(top)
 }
@@ -197,6 +199,8 @@ pub(super) fn resolve(
     names: &mut Names<'_>,
 ) -> Result<Spec, Rejection> {
     let mut spec = submission.spec.clone();
+    // Known to whoever submits by its name; what is adopted goes on without.
+    spec.booking = None;
     spec.tenant = names.tenant(&submission.tenant);
     spec.trust = names.trust(domain(submission));
     select(state, &mut spec.shape, &submission.nodes, &submission.devices, &submission.any_of_devices)?;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::job::Class;
 use crate::jobs::KindKey;
 use crate::ledger::Standing;
+use crate::plan::booked;
 use crate::plan::draft::Draft;
 use crate::plan::place::Ask;
 use crate::policy::{Amount, Policy};
@@ -144,7 +145,9 @@ pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     }
     let lineage: Vec<TenantId> = draft.tree.lineage(ask.key.tenant).collect();
     lineage.into_iter().find(|&tenant| {
-        let fixed = fixed_below(draft, tenant);
+        let mut fixed = fixed_below(draft, tenant);
+        let booked = booked::to_come(draft, tenant, ask.key);
+        fixed.iter_mut().zip(booked).for_each(|(total, part)| *total = total.saturating_add(part));
         let quotas = &draft.tree.lines[tenant.index()].quotas;
         asked(ask).any(|meter| match quotas[meter].guaranteed {
             Amount::Unlimited => false,
@@ -182,6 +185,17 @@ fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Vec<u64> {
 /// True when a tenant's inference, with its work that may not borrow, is above its guarantee in one of the meters. Both
 /// are protected within the guarantee; were each counted alone, a tenant could keep twice what it was promised.
 pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+    // Nobody takes from a booked window either.
+    let sheltered = booked::sheltered(draft, tenant);
+    protected_beyond(draft, tenant, meters, &sheltered)
+}
+
+/// The same without what the tenant's booked windows have: for those, inference within its guarantee never leaves.
+pub fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+    protected_beyond(draft, tenant, meters, &[])
+}
+
+fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], beside: &[u64]) -> bool {
     let policy = draft.policy;
     let mut total = alloc::vec![0u64; draft.tree.meters.len()];
     for (standing, held) in draft.standings(tenant) {
@@ -189,6 +203,7 @@ pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize
             total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
         }
     }
+    total.iter_mut().zip(beside).for_each(|(total, part)| *total += part);
     meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
         Amount::Of(guaranteed) => total[meter] > guaranteed,

@@ -45,6 +45,8 @@ pub struct Refusal {
     policy: u32,
     /// The promised starts that it was refused beside.
     reservations: u64,
+    /// The booked windows that it was refused beside.
+    bookings: u64,
     /// How many models there were: a new one may be to its liking.
     pools: usize,
     /// The prices by which others were placed, where what others do matters.
@@ -94,7 +96,8 @@ impl Refusal {
         let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
         let prices = by.others.then(|| state.demand.version());
         let reservations = state.reservations.version();
-        Self { by, watches, policy, reservations, pools, prices, retry_at }
+        let bookings = state.bookings.version();
+        Self { by, watches, policy, reservations, bookings, pools, prices, retry_at }
     }
 
     /// A refusal that does not hold, whatever was known before; the planner is woken at that moment all the same.
@@ -105,6 +108,7 @@ impl Refusal {
             watches,
             policy: 0,
             reservations: 0,
+            bookings: 0,
             pools: 0,
             prices: None,
             retry_at,
@@ -148,7 +152,8 @@ impl Refusal {
         let same_prices = self.prices.is_none_or(|version| version == state.demand.version());
         let same_world =
             self.policy == state.tenants.version() && self.pools == state.fleet.pools().len() && same_prices;
-        let same_promises = self.reservations == state.reservations.version();
+        let same_promises =
+            self.reservations == state.reservations.version() && self.bookings == state.bookings.version();
         let in_time = self.retry_at.is_none_or(|at| now < at);
         same_world && same_promises && in_time && self.watches.iter().all(unchanged)
     }

@@ -252,6 +252,12 @@ impl Fit {
         own && self.beside.iter().zip(ask.beside()).all(|(fit, part)| fit.holds(part, domain))
     }
 
+    /// The most tasks that fit together.
+    pub fn most(&self, ask: &Ask<'_>) -> u64 {
+        let within = |domain: Option<u32>| ask.domain.is_none() || domain == ask.domain;
+        self.by_domain.iter().filter(|&(&domain, _)| within(domain)).map(|(_, &fits)| fits).max().unwrap_or(0)
+    }
+
     /// Domains that hold all that is asked for, the tightest first.
     fn domains(&self, ask: &Ask<'_>) -> Vec<u32> {
         let within = |domain: u32| ask.domain.is_none_or(|required| required == domain);

@@ -10,6 +10,7 @@ use core::cmp::Reverse;
 use crate::event::Placement;
 use crate::job::{Class, Spec};
 use crate::jobs::{Job, KindKey};
+use crate::plan::booked;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
@@ -21,7 +22,7 @@ use crate::state::State;
 use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
 
 /// Whoever fills a place that is promised has at least so long there: less is not worth a start.
-const FILL_MIN: Millis = Millis::from_secs(60);
+pub(super) const FILL_MIN: Millis = Millis::from_secs(60);
 
 /// The promised starts of a plan.
 pub(super) struct Reserved<'a> {
@@ -64,6 +65,9 @@ fn broken(draft: &mut Draft<'_>, id: JobId, reservation: &Reservation) -> Option
     let job = state.jobs.get(id).expect("a promised start belongs to a live job");
     if !reservation.tasks.iter().all(|place| is_there(state, place, &job.spec)) {
         return Some(Dropped::PlaceGone);
+    }
+    if booked::bars(draft, &KindKey::of(&job.spec), &reservation.tasks) {
+        return Some(Dropped::Booked);
     }
     if state.jobs.first_like(&job.spec) != Some(id) {
         return Some(Dropped::Overtaken);
@@ -153,7 +157,7 @@ fn is_behind(key: &KindKey, promised: &Spec) -> bool {
     (key.class, Reverse(key.priority)) >= (promised.class, Reverse(promised.priority))
 }
 
-fn is_above_guarantee(draft: &Draft<'_>, job: &Job) -> bool {
+pub(super) fn is_above_guarantee(draft: &Draft<'_>, job: &Job) -> bool {
     let quotas = &draft.tree.lines[job.spec.tenant.index()].quotas;
     quotas.iter().zip(draft.used(job.spec.tenant)).any(|(quota, &used)| match quota.guaranteed {
         Amount::Unlimited => false,
@@ -275,7 +279,7 @@ fn next_in_line<'a>(draft: &Draft<'a>, reserved: &Reserved<'_>, settled: &Settle
     let mut jobs: Vec<(bool, Timestamp, JobId)> = Vec::new();
     for kind in state.jobs.waiting().values() {
         let Some(&(at, job)) = kind.jobs.first() else { continue };
-        let promised = reserved.kept.iter().any(|(known, _)| *known == job);
+        let promised = reserved.kept.iter().any(|(known, _)| *known == job) || kind.key.booking.is_some();
         if !promised && !settled.given.contains(&job) {
             jobs.push((kind.key.min <= 1, at, job));
         }
@@ -319,6 +323,9 @@ fn earliest(
     settled: &Settled,
 ) -> Option<(Timestamp, Vec<Placement>)> {
     let (state, mark) = (draft.state, draft.mark());
+    for step in booked::kept_from(draft, ask.key, true) {
+        draft.take(step);
+    }
     let known = reserved.kept.iter().map(|&(job, reservation)| (job, reservation));
     for (job, reservation) in known.chain(made.iter().map(|(job, reservation)| (*job, reservation))) {
         if state.promises.of(job).is_none() {

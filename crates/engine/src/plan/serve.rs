@@ -1,5 +1,6 @@
 //! Serving the queue on a draft: the passes of rule 3, and what each candidate is given.
 
+mod booked;
 mod reserved;
 
 use alloc::boxed::Box;
@@ -27,7 +28,7 @@ use crate::policy::{Policy, Within};
 use crate::reservations::Reservation;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{JobId, KindId, NodeId, TenantId, Timestamp};
+use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, TenantId, Timestamp};
 
 /// A draft on which everybody had their turn.
 pub(super) struct Served<'a> {
@@ -46,6 +47,8 @@ pub(super) struct Served<'a> {
     ripens_at: Option<Timestamp>,
     reserved: Reserved<'a>,
     made: Vec<(JobId, Reservation)>,
+    /// What windows that have begun keep for jobs that are not there.
+    idle: BTreeMap<BookingId, GpuUnits>,
 }
 
 /// What a job was given on the draft.
@@ -134,6 +137,7 @@ pub(super) fn all<'a>(
 ) -> Served<'a> {
     let Grounds { state, policy, tree, shares, worths, now } = grounds;
     let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
+    let idle = crate::plan::booked::count_idle(&mut draft);
     let reserved = reserve::review(&mut draft);
     let candidates = kinds.iter().flat_map(|&kind| candidates(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
@@ -152,6 +156,7 @@ pub(super) fn all<'a>(
         ripens_at: None,
         reserved,
         made: Vec::new(),
+        idle,
     };
     served.run();
     served.made = reserve::make(&mut served.draft, &served.reserved, &served.settled);
@@ -218,6 +223,9 @@ impl<'a> Served<'a> {
         }
         let mut obstacles = Obstacles::default();
         self.ripens_at = None;
+        if let Some(booking) = self.queue.get(at).key.booking {
+            return self.serve_in_window(at, booking, asks);
+        }
         let (mut open, mut beyond) = (Vec::new(), Vec::new());
         let group = self.queue.get(at).group;
         for (ask, pass) in asks {
@@ -519,8 +527,10 @@ impl<'a> Served<'a> {
     ) {
         let (lost, cost) = (unit.lost, unit.cost);
         let policy = self.draft.state.tenants.version();
+        let asker = self.draft.state.jobs.get(beneficiary).filter(|_| why == Why::Booking);
+        let booking = asker.and_then(|job| job.spec.booking);
         let receipt =
-            Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
+            Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy, booking };
         self.settled.leaving.insert(unit.job);
         self.evictions.push(Leaving { unit, receipt });
     }
@@ -535,7 +545,8 @@ impl<'a> Served<'a> {
             .map(|leaving| leaving.unit.job)
             .collect();
         // Not in a place that is promised: there it might have to leave again.
-        let promised: Vec<Step> = self.promised_steps(|_, _| true);
+        let mut promised: Vec<Step> = self.promised_steps(|_, _| true);
+        promised.extend(self.booked_steps());
         for &step in &promised {
             self.draft.take(step);
         }

@@ -176,6 +176,17 @@ impl Victims {
         }
     }
 
+    /// All of a job leaves for another reason: nothing of it is left to take.
+    pub fn take_job(&mut self, draft: &Draft<'_>, tenant: TenantId, job: JobId) {
+        let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
+        for (unit, taken) in list.units.iter().zip(&mut list.taken) {
+            *taken |= unit.job == job;
+        }
+        while list.taken.get(list.first) == Some(&true) {
+            list.first += 1;
+        }
+    }
+
     /// It stays.
     pub fn spare(&mut self, unit: UnitRef) {
         let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");
@@ -234,11 +245,23 @@ pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
     let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
+    if job.spec.booking.is_some() {
+        return None;
+    }
     let steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
     let all_there = !steps.is_empty() && !job.spec.is_broken_with(steps.iter().map(|step| step.place.task));
     let settled = all_there && steps.len() == holding.holding_tasks().len();
     let whole = whole_unit(draft, id, job, holding, charge);
     settled.then(|| priced(draft, &whole, job, steps, false))
+}
+
+/// What it costs that a job leaves now, whoever takes it: work since the last checkpoint, and GPU-milliseconds.
+pub fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
+    let state = draft.state;
+    let (job, holding, charge) = (state.jobs.get(id)?, state.ledger.holding(id)?, state.ledger.charge(id)?);
+    let steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
+    let unit = priced(draft, &whole_unit(draft, id, job, holding, charge), job, steps, false);
+    Some((unit.lost, unit.cost))
 }
 
 /// Places that were set aside for a job of the tenant: nobody runs there, so letting go of them costs nothing.
@@ -249,6 +272,9 @@ fn promised_unit(
     promise: &Promise,
 ) -> Option<(Timestamp, Unit)> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
+    if job.spec.booking.is_some() {
+        return None;
+    }
     // Who is being moved runs, and was told that it has a place to go.
     if matches!(job.phase, Phase::Leaving(_)) {
         return None;
@@ -279,6 +305,10 @@ fn promised_unit(
 fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
     let state = draft.state;
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
+    // Nobody takes from a booked window.
+    if job.spec.booking.is_some() {
+        return;
+    }
     let holding = state.ledger.holding(id).expect("who stands holds something");
     let charge = state.ledger.charge(id).expect("who holds something is charged");
     let mut steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();

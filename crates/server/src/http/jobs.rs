@@ -237,7 +237,7 @@ fn read(body: &Bytes) -> Result<JobFile, Refused> {
     Ok(parse_job("request body", utf8(body)?).map_err(|error| bad_file(&error))?)
 }
 
-fn utf8(body: &Bytes) -> Result<&str, Refused> {
+pub(super) fn utf8(body: &Bytes) -> Result<&str, Refused> {
     Ok(std::str::from_utf8(body).map_err(|_| Problem::new(Code::BadRequest, "the body is not UTF-8"))?)
 }
 
@@ -258,7 +258,7 @@ fn uid(job: &JobFile, headers: &HeaderMap) -> Result<Uid, Refused> {
     Ok(Uid(u128::from_be_bytes(bytes)))
 }
 
-fn fresh_uid() -> Result<Uid, Problem> {
+pub(super) fn fresh_uid() -> Result<Uid, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
         .map_err(|error| Problem::new(Code::Internal, format!("no random numbers to be had: {error}")))?;

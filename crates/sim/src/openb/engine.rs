@@ -160,6 +160,7 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: String::new(),
@@ -173,6 +174,7 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }
 }

@@ -175,6 +175,7 @@ fn submission(uid: Uid, tenant: &str, spec: Spec) -> Submission {
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }
 }
@@ -196,6 +197,7 @@ fn spec(name: &str, class: Class, gpus: u64) -> Spec {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: String::new(),

@@ -4,14 +4,17 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
+use wharf_engine::bookings::Booker;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::group::Group;
-use wharf_engine::input::{GroupSelectors, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::input::{BookingRequest, GroupSelectors, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{
-    Amount, GpuQuota, Mode, Order, OrderRules, Orders, Policy, Quota, Sharing, Tenant,
+    Amount, GpuQuota, Mode, Order, OrderRules, Orders, Policy, Quota, Sharing, Tenant, Windows,
 };
-use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
+use wharf_engine::units::{
+    DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid,
+};
 
 const MODELS: [&str; 2] = ["h100", "l4"];
 
@@ -79,8 +82,35 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
         retry_backoff: Millis::from_secs(5),
         sharing: sharing(rng),
         orders: orders(edition),
+        windows: windows(edition),
         ..Policy::default()
     }
+}
+
+/// Windows of minutes.
+fn windows(edition: u32) -> Windows {
+    Windows {
+        lead: Millis::from_secs(90),
+        span_max: Millis::from_secs(1800),
+        ahead_max: Millis::from_secs(1800),
+        bookings_max: 3,
+        tenants_may_book: true,
+        fill: !edition.is_multiple_of(4),
+        no_show: Millis::from_secs(120),
+    }
+}
+
+/// A window of any shape that begins within a few minutes.
+pub(super) fn booking(rng: &mut ChaCha8Rng, tenant: String, number: u64, now: Timestamp) -> BookingRequest {
+    let by = if rng.random() { Booker::Tenant } else { Booker::Operator };
+    let (after, span) = (rng.random_range(60..600), rng.random_range(60..900));
+    let mut job = job(rng, tenant, number);
+    job.spec.shape.gpus = GpuAsk::Whole(rng.random_range(1..=4));
+    job.spec.shape.any_of.clear();
+    job.any_of_devices.clear();
+    job.spec.service = None;
+    let from = now + Millis::from_secs(after);
+    BookingRequest { job, by, from, span: Millis::from_secs(span) }
 }
 
 /// Every order has its turn, with steps so short that a run of minutes sees all of them.
@@ -173,6 +203,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         estimate: None,
         service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
+        booking: None,
         retries: rng.random_range(0..3),
         labels: Vec::new(),
         payload: payload(rng),
@@ -195,7 +226,18 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let groups = selectors;
     let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
     let (uid, nodes, any_of_devices) = (Uid(rng.random()), nodes.source(), Vec::new());
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, spec }
+    Submission {
+        uid,
+        tenant,
+        trust,
+        nodes,
+        devices,
+        any_of_devices,
+        groups,
+        gang_within,
+        booking: None,
+        spec,
+    }
 }
 
 /// A part of a job: a coordinator, or copies of a few tasks of which some are enough.

@@ -22,6 +22,8 @@ pub struct EvictionsBy {
     pub reservation: u64,
     /// For a job of the same tenant that was served less.
     pub order: u64,
+    /// For a booked window, or at the end of one.
+    pub booking: u64,
 }
 
 /// What came of one job.

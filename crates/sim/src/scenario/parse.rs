@@ -18,9 +18,9 @@ use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 19] = [
     "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "scale",
-    "cordon", "uncordon", "node", "restart", "lose", "stale", "expect",
+    "book", "cordon", "uncordon", "node", "restart", "lose", "stale", "expect",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -46,6 +46,7 @@ struct Reader {
     /// What the newest `quota` and `policy` lines say.
     policy: Policy,
     jobs: BTreeSet<String>,
+    bookings: BTreeSet<String>,
     submissions: u128,
     islands: u32,
     /// What `running` lines hold, in 1/3000, by node and GPU.
@@ -72,6 +73,8 @@ impl Reader {
                 }
             }
             "submit" => self.submit(&mut words)?,
+            "book" => self.book(&mut words)?,
+            "cancel" if words.take("booking") => self.unbook(&mut words)?,
             "cancel" => Step::Ask(Ask::Cancel { job: self.named(&mut words)? }),
             "evict" => self.evict(&mut words)?,
             "extend" => self.extend(&mut words)?,

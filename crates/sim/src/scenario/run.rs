@@ -7,14 +7,14 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Fault, Reply, Settings, recover};
 use wharf_controller::world::World;
 use wharf_engine::action::Action;
-use wharf_engine::input::Input;
+use wharf_engine::input::{BookingRequest, Input};
 use wharf_engine::jobs::Phase;
 use wharf_engine::policy::Policy;
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
 use wharf_engine::verdict::Reason;
 
-use super::story::{Story, rejection};
+use super::story::Story;
 use super::{Act, Ask, Fate, Scenario, Step};
 use crate::direct::DirectWorld;
 use crate::fleet::SimFleet;
@@ -204,6 +204,11 @@ impl Run {
             Ask::Evict { job, by } => Input::Evict { job: id(job), by: by.clone() },
             Ask::Extend { job, to } => Input::Extend { job: id(job), to: *to },
             Ask::Scale { job, tasks } => Input::Scale { job: id(job), tasks: *tasks },
+            Ask::Book(request) => {
+                let from = START + Millis(request.from.0);
+                Input::Book(Box::new(BookingRequest { from, ..(**request).clone() }))
+            }
+            Ask::Unbook { name } => Input::Unbook { name: name.clone() },
             Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on },
             Ask::Quota(policy) => Input::ApplyPolicy((**policy).clone()),
         };
@@ -219,11 +224,14 @@ impl Run {
                 Ask::Evict { job, .. } => format!("evict {job}"),
                 Ask::Extend { job, .. } => format!("extend {job}"),
                 Ask::Scale { job, .. } => format!("scale {job}"),
+                Ask::Book(request) => format!("booking {}", request.job.spec.name),
+                Ask::Unbook { name } => format!("cancel booking {name}"),
                 Ask::Cordon { node, on: true } => format!("cordon {node}"),
                 Ask::Cordon { node, on: false } => format!("uncordon {node}"),
                 Ask::Quota(_) => "quota".to_owned(),
             };
-            self.story.push(format!("{what} refused: {}", rejection(refused, self.leader.state())));
+            self.story
+                .push(format!("{what} refused: {}", self.story.rejection(refused, self.leader.state())));
         }
     }
 

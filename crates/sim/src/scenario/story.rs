@@ -1,6 +1,8 @@
 //! What happened, in short sentences: read from the journal, so that what came and went between two looks is told
 //! too, and in the order in which it happened.
 
+mod windows;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::codec;
@@ -15,7 +17,9 @@ use wharf_engine::event::{
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid};
+use wharf_engine::units::{
+    BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid,
+};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use super::measure::span_text;
@@ -34,6 +38,7 @@ pub(super) struct Story {
     up: BTreeMap<String, bool>,
     /// Why each waiting job waits, as it was last told.
     waits: BTreeMap<String, String>,
+    bookings: BTreeMap<BookingId, windows::Known>,
     lines: Vec<String>,
 }
 
@@ -69,6 +74,7 @@ impl Story {
             tenants: BTreeMap::new(),
             up: BTreeMap::new(),
             waits: BTreeMap::new(),
+            bookings: BTreeMap::new(),
             lines: Vec::new(),
         }
     }
@@ -77,6 +83,7 @@ impl Story {
     pub(super) fn begin_journal(&mut self) {
         self.next = 0;
         self.jobs.clear();
+        self.bookings.clear();
         self.nodes.clear();
         self.tenants.clear();
     }
@@ -112,6 +119,7 @@ impl Story {
                 Event::Ledger(event) => self.ledger(event),
                 Event::Promises(event) => Some(self.promise(event)),
                 Event::Reservations(event) => self.reservation(event),
+                Event::Bookings(event) => self.window(event),
                 Event::Demand(_) | Event::Attained(_) => None,
             };
             self.lines.extend(sentence);
@@ -144,6 +152,9 @@ impl Story {
             Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
             Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
             Reason::Reserved { start, .. } => format!("{token} until {}", span_text(start - self.start)),
+            Reason::Window { booking, from } | Reason::Booked { booking, from } => {
+                self.window_reason(token, booking, from, state)
+            }
             Reason::LandingRoom { kept } => format!("{token} ({kept} kept)"),
             Reason::Running
             | Reason::Starting
@@ -268,7 +279,7 @@ impl Story {
                 let grace = span_text(deadline - at);
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
-                    Asker::Rules { .. } => "asked to save its work".to_owned(),
+                    Asker::Rules { .. } | Asker::Booking { .. } => "asked to save its work".to_owned(),
                     Asker::Scale => "asked to save its work and go".to_owned(),
                     Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
@@ -335,6 +346,9 @@ impl Story {
     }
 
     fn evicted(&mut self, job: JobId, tasks: &[u32], receipt: &Eviction) -> String {
+        if let Some(booking) = receipt.booking {
+            return self.left_for_window(job, booking, receipt);
+        }
         let beneficiary = self.known(receipt.beneficiary).name.clone();
         let why = match receipt.why {
             Why::Guarantee => "reclaim for the guarantee of",
@@ -343,6 +357,7 @@ impl Story {
             Why::Move => "moved for",
             Why::Reservation => "its place is promised to",
             Why::Order => "served for longer than",
+            Why::Booking => "its place is booked for",
         };
         let price = self.price(receipt);
         let name = &self.known(job).name;
@@ -497,8 +512,12 @@ fn sharing(Refused { mode, tax, tax_max }: Refused) -> String {
 }
 
 /// Why a request was refused.
-pub(super) fn rejection(rejection: &Rejection, state: &State) -> String {
+fn rejection(rejection: &Rejection, state: &State) -> String {
     match rejection {
+        Rejection::BookingRefused { .. }
+        | Rejection::BookingNameInUse { .. }
+        | Rejection::NoSuchBooking { .. }
+        | Rejection::NotOfBooking { .. } => format!("{rejection:?}"),
         Rejection::Never { shortfall, group } => {
             let where_ = format!("{}:", shortfall.stage.word());
             format!("Never, {}", shortage(&where_, *shortfall, group.as_ref(), state))

@@ -173,6 +173,7 @@ impl Built {
             estimate: None,
             service: None,
             checkpoint: None,
+            booking: None,
             retries: 0,
             labels: Vec::new(),
             payload: String::new(),
@@ -186,6 +187,7 @@ impl Built {
             any_of_devices: Vec::new(),
             groups: Vec::new(),
             gang_within: None,
+            booking: None,
             spec,
         })
     }

@@ -242,6 +242,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         estimate: rng.random_ratio(1, 4).then_some(Millis(90_000)),
         service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
+        booking: None,
         retries: 2,
         labels: Vec::new(),
         payload: String::new(),
@@ -255,6 +256,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: rng.random_ratio(1, 6).then(|| "leaf".to_owned()),
+        booking: None,
         spec,
     }
 }

@@ -72,6 +72,12 @@ impl Life {
         self.give(&[]);
     }
 
+    /// How many booked windows have begun and are not over.
+    pub(crate) fn windows(&self) -> u64 {
+        let begun = self.leader.state().bookings.iter().filter(|(_, booking)| booking.began);
+        u64::try_from(begun.count()).unwrap()
+    }
+
     /// Everything came to rest: five further plans change nothing, and nobody waits for what was promised.
     pub(crate) fn expect_rest(&mut self) {
         let index = self.leader.state().index();
@@ -134,6 +140,11 @@ impl Life {
     fn judge(&mut self, event: &Event, later: &[Event]) {
         let seed = self.seed;
         match event {
+            // A booked window needs no job to have its places.
+            Event::Ledger(LedgerEvent::Evicted { job, receipt, .. }) if receipt.beneficiary == *job => {
+                assert_eq!(receipt.why, Why::Booking, "seed {seed}: {job:?} leaves for itself");
+                self.judge_victim(*job, receipt, later);
+            }
             Event::Ledger(LedgerEvent::Evicted { job, receipt, at, .. }) => {
                 let beneficiary = receipt.beneficiary;
                 let served = later.iter().any(|event| tasks_for(event, beneficiary) > 0);
@@ -170,7 +181,12 @@ impl Life {
         let spec = &state.jobs.get(id).unwrap().spec;
         assert!(spec.preemptible, "seed {seed}: {id:?} may not be evicted");
         if spec.class == Class::Inference {
-            let (held, promised) = (protected_of(state, spec.tenant, later), guaranteed(state, spec.tenant));
+            let (mut held, promised) =
+                (protected_of(state, spec.tenant, later), guaranteed(state, spec.tenant));
+            if receipt.why != Why::Booking {
+                // What a tenant has booked takes from its guarantee, whoever uses it.
+                held += booked(state, spec.tenant);
+            }
             assert!(
                 held > promised,
                 "seed {seed}: inference {id:?} leaves within the guarantee: {held} of {promised}, {receipt:?}\n{}",
@@ -178,6 +194,12 @@ impl Life {
             );
         }
     }
+}
+
+/// What windows of a tenant that have begun have, in 1/3000 of a GPU.
+fn booked(state: &State, tenant: TenantId) -> u64 {
+    let begun = state.bookings.iter().filter(|(_, known)| known.began && known.spec.tenant == tenant);
+    begun.map(|(_, known)| known.spec.units(known.spec.tasks).parts()).sum()
 }
 
 /// How many tasks of a job an event gives places to.

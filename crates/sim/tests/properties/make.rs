@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::world::NodeReport;
+use wharf_engine::bookings::Booker;
 use wharf_engine::group::Group;
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::input::{BookingRequest, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
-use wharf_engine::units::{GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
 
 /// One to four nodes of one model.
 pub(crate) fn nodes(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
@@ -140,6 +141,23 @@ pub(crate) fn owners_job(number: u64) -> Input {
     submit(number, "owner", Spec { payload: r#"{"duration_ms":360000000}"#.into(), ..spec })
 }
 
+/// The guest books so many GPUs for two hours.
+pub(crate) fn guests_window(number: u64, tasks: u32, from: Timestamp) -> Input {
+    let spec = Spec { tasks, min: tasks, ..one_gpu("window", GpuAsk::Whole(1)) };
+    let Input::Submit(job) = submit(number, "guest", spec) else { unreachable!("a job is made") };
+    let span = Millis::from_secs(7200);
+    Input::Book(Box::new(BookingRequest { job: *job, by: Booker::Tenant, from, span }))
+}
+
+/// One GPU in that window.
+pub(crate) fn of_the_window(number: u64) -> Input {
+    let payload = r#"{"duration_ms":360000000}"#.into();
+    let spec = Spec { payload, ..one_gpu(&format!("in{number}"), GpuAsk::Whole(1)) };
+    let Input::Submit(mut job) = submit(number, "guest", spec) else { unreachable!("a job is made") };
+    job.booking = Some("window".into());
+    Input::Submit(job)
+}
+
 fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
     let resources = Resources { cpu_milli: 500, memory: 1 << 20, ..Resources::default() };
     Spec {
@@ -158,6 +176,7 @@ fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: String::new(),
@@ -174,6 +193,7 @@ fn submit(number: u64, tenant: &str, spec: Spec) -> Input {
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }))
 }

@@ -49,6 +49,7 @@ impl JobFile {
         };
         let single = [
             self.checkpoint.and_then(|saves| Some(("checkpoint", contract(saves)?))),
+            self.booking.clone().map(|booking| ("booking", Json::from(booking))),
             self.trust.clone().map(|trust| ("trust", Json::from(trust))),
             work,
         ];

@@ -15,11 +15,12 @@ use serde::Serialize;
 use wharf_engine::policy::{Amount, Policy};
 use wharf_engine::units::Millis;
 
+use super::super::duration_text;
 use super::super::fleet::Fleet;
 use super::super::{At, FileError};
 use super::fit::{self, Meter, Misfit, Owed};
 use super::quota::Book;
-use super::{Draft, PolicyFile, draft, gather, no_tenants, shown};
+use super::{Draft, PolicyFile, draft, gather, no_tenants, shown, windows};
 
 /// How bad a finding is. The worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -123,6 +124,7 @@ fn of_draft(draft: &Draft, unread: Vec<FileError>, fleet: Option<&Fleet>) -> Lin
     findings.extend(fit::misfits(page.book).into_iter().map(|misfit| page.misfit(misfit)));
     if is_whole {
         findings.extend(advice::findings(&page));
+        findings.extend(short_lead(draft));
         findings.extend(fleet.into_iter().flat_map(|fleet| fleet::findings(&page, fleet, &draft.policy)));
     }
     findings.sort_by(|one, other| {
@@ -131,6 +133,22 @@ fn of_draft(draft: &Draft, unread: Vec<FileError>, fleet: Option<&Fleet>) -> Lin
     let is_kept = findings.iter().all(|finding| finding.severity != Severity::Error);
     let tenants = if is_kept { recoveries(page.book, &draft.policy) } else { Vec::new() };
     Lint { findings, tenants }
+}
+
+/// Who is in the places of a booked window when they are chosen may need longer to leave than there is.
+fn short_lead(draft: &Draft) -> Option<Finding> {
+    let (lead, bound) = windows::lead_too_short(&draft.policy)?;
+    let (lead, bound) = (duration_text(lead.0), duration_text(bound.0));
+    let dir = draft.book_path.trim_end_matches(super::TENANTS);
+    Some(Finding {
+        severity: Severity::Warning,
+        file: format!("{dir}windows.yaml"),
+        line: None,
+        column: None,
+        what: format!("lead is {lead}, and who borrows may need {bound} to leave"),
+        why: "places of a window are chosen when its lead begins; who is there then may be late".to_owned(),
+        fix: format!("raise lead to {bound} or more, or lower borrow_grace_max (preemption.yaml)"),
+    })
 }
 
 /// What a finding says.

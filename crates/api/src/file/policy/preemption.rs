@@ -108,7 +108,7 @@ fn value(field: &Field<'_>, read: &mut Preemption) -> Result<(), Fault> {
 }
 
 /// Reads the value of a key, if the key is there.
-fn set<'a, T>(
+pub(super) fn set<'a, T>(
     keys: &Map<'a>,
     key: &str,
     value: &mut T,

@@ -219,7 +219,7 @@ fn every_error_of_a_directory_is_reported() {
 #[test]
 fn a_file_nobody_would_read_is_refused() {
     let tenants = ("tenants.yaml", "tenants: {a: {}}");
-    let listed = "tenants.yaml, pools.yaml, queue.yaml, classes.yaml, preemption.yaml, gangs.yaml, trust.yaml, history.yaml";
+    let listed = "tenants.yaml, pools.yaml, queue.yaml, classes.yaml, preemption.yaml, gangs.yaml, trust.yaml, windows.yaml, history.yaml";
     assert_eq!(
         errors(&[tenants, ("pool.yaml", "")]),
         [format!(

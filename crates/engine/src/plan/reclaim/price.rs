@@ -14,7 +14,7 @@ use crate::units::{Millis, Timestamp};
 fn runtime_min(draft: &Draft<'_>, unit: &Unit, why: Why) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
-        Why::Guarantee | Why::Reservation => Millis(0),
+        Why::Guarantee | Why::Reservation | Why::Booking => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
         Why::Preempt | Why::Move => rules.min_runtime_preempt,
         Why::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),

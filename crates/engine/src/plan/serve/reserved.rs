@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::{Met, Served};
 use crate::event::{Placement, Why};
 use crate::job::Spec;
+use crate::plan::booked;
 use crate::plan::draft::Step;
 use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
@@ -21,11 +22,12 @@ impl<'a> Served<'a> {
         let candidate = self.queue.get(at);
         let (key, own) = (candidate.key, candidate.first.1);
         let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return Vec::new() };
-        let held = self.promised_steps(|job, reservation| {
+        let mut held = self.promised_steps(|job, reservation| {
             let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
             let fills = !all && reserve::may_fill(&self.draft, key, reservation.start);
             job != own && reserve::is_bound(key, pass, spec) && !fills
         });
+        held.extend(booked::kept_from(&self.draft, key, all));
         for &step in &held {
             self.draft.take(step);
         }
@@ -86,6 +88,7 @@ impl<'a> Served<'a> {
             }
             self.draft.count(unit.standing, unit.amount.clone(), false);
             let tenant = unit.standing.tenant;
+            self.victims.take_job(&self.draft, tenant, filler);
             self.withdraw(filler);
             self.leaves(unit, Why::Reservation, beneficiary, None, None);
             self.queue.touch(&mut self.draft, tenant);

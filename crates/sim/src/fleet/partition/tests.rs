@@ -43,6 +43,7 @@ fn job(number: u128, payload: &str) -> Submission {
         estimate: None,
         service: None,
         checkpoint: None,
+        booking: None,
         retries: 0,
         labels: Vec::new(),
         payload: payload.to_owned(),
@@ -58,6 +59,7 @@ fn job(number: u128, payload: &str) -> Submission {
         any_of_devices: Vec::new(),
         groups: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }
 }

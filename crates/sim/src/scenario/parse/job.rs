@@ -2,12 +2,15 @@
 
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::action::StartTask;
+use wharf_engine::bookings::Booker;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::group::Group;
-use wharf_engine::input::{GroupSelectors, Submission};
+use wharf_engine::input::{BookingRequest, GroupSelectors, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
 use wharf_engine::policy::Mode;
-use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
+use wharf_engine::units::{
+    DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid,
+};
 
 use super::super::measure::{bytes, share, span};
 use super::super::{Ask, Running, Step};
@@ -18,7 +21,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 30] = [
+const OPTIONS: [&str; 31] = [
     "group NAME",
     "copies N, or copies N of N",
     "xN",
@@ -48,6 +51,7 @@ const OPTIONS: [&str; 30] = [
     "cannot checkpoint",
     "not preemptible",
     "retries N",
+    "booking NAME",
     "on NODE (running only)",
 ];
 
@@ -67,6 +71,7 @@ struct Wish {
     behaviour: Behaviour,
     places: Vec<String>,
     trust: Option<String>,
+    booking: Option<String>,
 }
 
 /// What a line says of tasks that are alike: of a group, or of the whole job.
@@ -156,6 +161,7 @@ impl Default for Wish {
             behaviour,
             places: Vec::new(),
             trust: None,
+            booking: None,
         }
     }
 }
@@ -222,6 +228,50 @@ impl Reader {
             self.option(word, words, &mut wish)?;
         }
         self.jobs.insert(name.clone());
+        self.submission(name, tenant, class, wish)
+    }
+
+    /// `book B vision 8 x4 from 2h for 8h by operator`: a shape as of a job, and when.
+    pub(super) fn book(&mut self, words: &mut Words<'_>) -> Result<Step, String> {
+        let name = words.need("the name of the booking")?.to_owned();
+        let tenant = self.tenant(words.need("the tenant")?)?;
+        let (mut wish, mut by) = (Wish::default(), Booker::Tenant);
+        let (mut from, mut lasts) = (None, None);
+        while let Some(word) = words.next() {
+            match word {
+                "from" => from = Some(span(words.need("when it begins, as a span of the story, like 2h")?)?),
+                "for" => lasts = Some(span(words.need("how long it lasts, like 8h")?)?),
+                "by" => {
+                    words.expect("operator")?;
+                    by = Booker::Operator;
+                }
+                _ => self.option(word, words, &mut wish)?,
+            }
+        }
+        let from = from.ok_or("when does it begin? write `from 2h`")?;
+        let span = lasts.ok_or("how long does it last? write `for 8h`")?;
+        self.bookings.insert(name.clone());
+        let (job, _) = self.submission(name, tenant, Class::Batch, wish)?;
+        Ok(Step::Ask(Ask::Book(Box::new(BookingRequest { job, by, from: Timestamp(from.0), span }))))
+    }
+
+    /// `cancel booking B`.
+    pub(super) fn unbook(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let name = words.need("the name of a booking")?;
+        let known: Vec<&str> = self.bookings.iter().map(String::as_str).collect();
+        if !known.contains(&name) {
+            return Err(unknown("no booking is called", name, &known));
+        }
+        Ok(Step::Ask(Ask::Unbook { name: name.to_owned() }))
+    }
+
+    fn submission(
+        &mut self,
+        name: String,
+        tenant: String,
+        class: Class,
+        wish: Wish,
+    ) -> Result<(Submission, Vec<String>), String> {
         self.submissions += 1;
         let uid = Uid(self.submissions);
         let spread = u32::try_from(wish.places.len().max(1)).unwrap_or(u32::MAX);
@@ -248,6 +298,7 @@ impl Reader {
             estimate: None,
             service: wish.max.map(|max| Service { max, replicas: tasks }),
             checkpoint: wish.checkpoint,
+            booking: None,
             retries: wish.retries,
             labels: Vec::new(),
             payload: wish.behaviour.payload(),
@@ -261,8 +312,20 @@ impl Reader {
         };
         let groups = wish.groups.iter().map(|(_, tasks)| selectors(tasks)).collect();
         let (trust, devices, any_of_devices) = (wish.trust, wish.own.devices(), Vec::new());
+        let booking = wish.booking;
         Ok((
-            Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, spec },
+            Submission {
+                uid,
+                tenant,
+                trust,
+                nodes,
+                devices,
+                any_of_devices,
+                groups,
+                gang_within,
+                booking,
+                spec,
+            },
             wish.places,
         ))
     }
@@ -305,6 +368,7 @@ impl Reader {
                 words.expect("preemptible")?;
                 wish.preemptible = false;
             }
+            "booking" => wish.booking = Some(words.need("the name of a booking")?.to_owned()),
             "retries" => wish.retries = words.number("how many failures it survives")?,
             other => number(other, wish.tasks())?,
         }

@@ -1,13 +1,13 @@
 //! `policy within team, min runtime 0s, evictions 1 per 1h`: who has to leave for whom, and when a gang lets go.
 
 use wharf_engine::job::Class;
-use wharf_engine::policy::{Mode, Policy, Preemption, Within};
+use wharf_engine::policy::{Mode, Policy, Preemption, Windows, Within};
 
 use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 19] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -26,6 +26,7 @@ const OPTIONS: [&str; 18] = [
     "tax mps|time-slicing|CLASS N",
     "reservations N",
     "order CLASS age|attained|learned",
+    "window lead|span|ahead|no-show SPAN, window bookings N, window operators only, window not filled",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -89,7 +90,32 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             let class = class(words)?;
             order::read(words, &mut policy.orders.0[class])?;
         }
+        "window" => window(words, &mut policy.windows)?,
         other => return Err(unknown("a policy has no", other, &OPTIONS)),
+    }
+    Ok(())
+}
+
+/// Which windows may be booked.
+fn window(words: &mut Words<'_>, windows: &mut Windows) -> Result<(), String> {
+    const KNOWN: [&str; 7] = ["lead", "span", "ahead", "no-show", "bookings", "operators", "not"];
+    let word = words.need("what holds for booked windows, like `lead 30m`")?;
+    let mut how_long = || span(words.need("how long, like 30m")?);
+    match word {
+        "lead" => windows.lead = how_long()?,
+        "span" => windows.span_max = how_long()?,
+        "ahead" => windows.ahead_max = how_long()?,
+        "no-show" => windows.no_show = how_long()?,
+        "bookings" => windows.bookings_max = words.number("how many of one tenant at most")?,
+        "operators" => {
+            words.expect("only")?;
+            windows.tenants_may_book = false;
+        }
+        "not" => {
+            words.expect("filled")?;
+            windows.fill = false;
+        }
+        other => return Err(unknown("a window has no", other, &KNOWN)),
     }
     Ok(())
 }

@@ -290,7 +290,7 @@ fn what_cannot_be_read_is_a_finding_and_stops_the_proofs_that_need_all_of_it() {
         [
             format!(
                 "error p/pool.yaml:: no file of a policy has this name | {why} | perhaps \"pools.yaml\" was meant; allowed \
-                 here: tenants.yaml, pools.yaml, queue.yaml, classes.yaml, preemption.yaml, gangs.yaml, trust.yaml, history.yaml"
+                 here: tenants.yaml, pools.yaml, queue.yaml, classes.yaml, preemption.yaml, gangs.yaml, trust.yaml, windows.yaml, history.yaml"
             ),
             format!(
                 "error p/queue.yaml:1: max is \"0\" | {why} | allowed here: a whole number from 1 to 1000000"

@@ -1,0 +1,92 @@
+//! What history keeps of booked windows: who booked what, where it was placed, what it lost, and how it ended.
+
+use serde::{Deserialize, Serialize};
+use wharf_engine::bookings::{Booker, BookingsEvent, Over, PlaceLost};
+use wharf_engine::event::Placement;
+use wharf_engine::state::State;
+use wharf_engine::units::{BookingId, Timestamp};
+
+use super::{Receipt, json};
+use crate::disk::{HistoryKind, HistoryRow, Index};
+
+/// Something that happened to a booked window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum BookingReceipt {
+    /// It was booked.
+    Booked {
+        /// By whom.
+        by: Booker,
+        /// It begins, in world time.
+        from_ms: u64,
+        /// It is over.
+        until_ms: u64,
+        /// So many tasks…
+        tasks: u32,
+        /// …of so much, in 1/3000 of a GPU.
+        gpu_parts: u64,
+    },
+    /// Its places were chosen.
+    Placed {
+        /// Node names in task order.
+        nodes: Vec<String>,
+        /// So many tasks have none.
+        short: u32,
+    },
+    /// Places were lost.
+    PlacesLost {
+        /// Of so many tasks.
+        tasks: u32,
+        /// Why.
+        why: PlaceLost,
+    },
+    /// Its window began.
+    Began,
+    /// It is over.
+    Ended {
+        /// Why.
+        why: Over,
+    },
+}
+
+/// The row that an event about a window adds to history, seen from the state before it.
+pub(super) fn row(state: &State, event: &BookingsEvent, index: Index, now: Timestamp) -> Option<HistoryRow> {
+    let (spec, receipt) = match event {
+        BookingsEvent::Booked { spec, by, from, until, .. } => {
+            let (tasks, gpu_parts) = (spec.tasks, spec.shape.gpus.units().parts());
+            let receipt =
+                BookingReceipt::Booked { by: *by, from_ms: from.0, until_ms: until.0, tasks, gpu_parts };
+            (spec, receipt)
+        }
+        BookingsEvent::Placed { booking, tasks, .. } => {
+            let spec = known(state, *booking)?;
+            let short = spec.tasks.saturating_sub(count(tasks.len()));
+            let nodes = tasks.iter().map(|place| node(state, place)).collect();
+            (spec, BookingReceipt::Placed { nodes, short })
+        }
+        BookingsEvent::PlacesLost { booking, tasks, why, .. } => {
+            let receipt = BookingReceipt::PlacesLost { tasks: count(tasks.len()), why: *why };
+            (known(state, *booking)?, receipt)
+        }
+        BookingsEvent::Began { booking, .. } => (known(state, *booking)?, BookingReceipt::Began),
+        BookingsEvent::Ended { booking, why, .. } => {
+            (known(state, *booking)?, BookingReceipt::Ended { why: *why })
+        }
+        BookingsEvent::Carried { .. } | BookingsEvent::CarriedBooking { .. } => return None,
+    };
+    let tenant = state.tenants.path(spec.tenant).to_owned();
+    let (kind, name) = (HistoryKind::Receipt, spec.name.clone());
+    Some(HistoryRow { index, kind, at: now.0, tenant, name, body: json(&Receipt::Booking(receipt)) })
+}
+
+fn known(state: &State, booking: BookingId) -> Option<&wharf_engine::job::Spec> {
+    state.bookings.get(booking).map(|known| &known.spec)
+}
+
+fn count(places: usize) -> u32 {
+    u32::try_from(places).unwrap_or(u32::MAX)
+}
+
+fn node(state: &State, place: &Placement) -> String {
+    state.fleet.node(place.node).map_or_else(|| "?".to_owned(), |node| node.facts.name.clone())
+}

@@ -1,0 +1,372 @@
+//! Booked windows: whether one may be booked, and what is due about those that are.
+//!
+//! Its places are chosen when its lead begins, together with those of every window that shares a moment with it, the largest
+//! tasks first; whoever is there and is not over in time is asked when the window is as far away as they need to leave. When
+//! its end is that near, its own jobs are asked too, the newest first, until what its tenant holds is within its fair share or
+//! guarantee: what stays goes on as ordinary work. A job on places that the next window has leaves in any case.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::{Decision, Names, submit, timeline};
+use crate::bookings::{Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
+use crate::event::{
+    Asker, Event, Eviction, Holding, JobsEvent, LedgerEvent, Next, Placement, RequeueWhy, TaskPhase, Why,
+};
+use crate::input::{BookingRequest, Rejection, Submission};
+use crate::job::{Class, GpuAsk, Shape, Spec};
+use crate::jobs::{KindKey, Phase};
+use crate::plan::booked::choose::{self, Part};
+use crate::plan::draft::Draft;
+use crate::plan::lines;
+use crate::plan::victims::cost_of;
+use crate::policy::Amount;
+use crate::state::State;
+use crate::tree::Tree;
+use crate::units::{BookingId, JobId, Timestamp};
+
+/// Books a window, if everything that is promised then can be kept.
+pub(super) fn book(state: &State, request: &BookingRequest, now: Timestamp) -> Result<Decision, Rejection> {
+    let BookingRequest { job, by, from, span } = request;
+    submit::check_spec(&job.spec).map_err(Rejection::BadSpec)?;
+    submit::check_tenant(state, &job.tenant)?;
+    let mut names = Names::new(&state.tenants);
+    let spec = window_of(submit::resolve(state, job, &mut names)?);
+    let until = *from + *span;
+    if let Some(known) = state.bookings.named(&spec.name).and_then(|id| state.bookings.get(id)) {
+        let same = known.spec == spec && (known.by, known.from, known.until) == (*by, *from, until);
+        let name = spec.name;
+        return if same { Ok(Decision::default()) } else { Err(Rejection::BookingNameInUse { name }) };
+    }
+    if !asks_whole_gpus(&spec.shape) {
+        return Err(Rejection::BookingRefused { fault: BookingFault::WholeGpusOnly, nearest: None });
+    }
+    let domain = submit::domain(job);
+    if let Some(shortfall) = state.never(&KindKey::of(&spec), domain, state.tenants.policy()) {
+        return Err(Rejection::Never { shortfall, group: None });
+    }
+    let wanted = timeline::Wanted { spec: &spec, domain, by: *by, span: *span };
+    timeline::check(state, wanted, *from, now)?;
+    let mut events = names.events;
+    let (booking, by, from, at) = (state.bookings.next(), *by, *from, now);
+    events.push(Event::Bookings(BookingsEvent::Booked { booking, spec, by, from, until, at }));
+    Ok(events.into())
+}
+
+/// A window is all or nothing, and what its jobs are is their own business.
+fn window_of(spec: Spec) -> Spec {
+    Spec {
+        class: Class::Batch,
+        priority: 0,
+        min: spec.tasks,
+        preemptible: true,
+        time_limit: None,
+        estimate: None,
+        service: None,
+        checkpoint: None,
+        booking: None,
+        retries: 0,
+        payload: String::new(),
+        ..spec
+    }
+}
+
+fn asks_whole_gpus(shape: &Shape) -> bool {
+    shape.alternatives().all(|way| matches!(way.gpus, GpuAsk::Whole(1..)))
+}
+
+/// A window is not wanted any more; its jobs go on as every other.
+pub(super) fn cancel(state: &State, name: &str, now: Timestamp) -> Result<Decision, Rejection> {
+    let booking =
+        state.bookings.named(name).ok_or_else(|| Rejection::NoSuchBooking { name: String::from(name) })?;
+    let ended = BookingsEvent::Ended { booking, why: Over::Cancelled, at: now };
+    Ok(alloc::vec![Event::Bookings(ended)].into())
+}
+
+/// The window that a submission names, if it may use it.
+pub(super) fn of_job(
+    state: &State,
+    submission: &Submission,
+    spec: &Spec,
+) -> Result<Option<BookingId>, Rejection> {
+    let Some(name) = &submission.booking else { return Ok(None) };
+    let id = state.bookings.named(name).ok_or_else(|| Rejection::NoSuchBooking { name: name.clone() })?;
+    let booked = &state.bookings.get(id).expect("a named booking is there").spec;
+    let refused = |why| Rejection::NotOfBooking { name: name.clone(), why };
+    if booked.tenant != spec.tenant {
+        return Err(refused(NotOfBooking::OtherTenant));
+    }
+    if spec.has_groups() {
+        return Err(refused(NotOfBooking::Groups));
+    }
+    let (GpuAsk::Whole(has), GpuAsk::Whole(each @ 1..)) = (booked.shape.gpus, spec.shape.gpus) else {
+        return Err(refused(NotOfBooking::WholeGpusOnly));
+    };
+    if !asks_whole_gpus(&spec.shape) {
+        return Err(refused(NotOfBooking::WholeGpusOnly));
+    }
+    let fitting = u64::from(has / each) * u64::from(booked.tasks);
+    if fitting < u64::from(spec.min) {
+        return Err(refused(NotOfBooking::TooSmall));
+    }
+    Ok(Some(id))
+}
+
+/// True while a job that was asked for a window is in its way, or runs in it and has to leave at its end.
+pub(super) fn needs(state: &State, booking: BookingId, job: JobId, holding: &Holding) -> bool {
+    let own = state.jobs.get(job).is_some_and(|job| job.spec.booking == Some(booking));
+    let known = state.bookings.get(booking);
+    known.is_some_and(|known| own || holding.tasks.iter().any(|task| known.meets(&task.place)))
+}
+
+/// What time and the world made due about booked windows.
+pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
+    let mut events = over(state, now);
+    let ended: BTreeSet<BookingId> = events.iter().filter_map(ended_by).collect();
+    let live = |id: &BookingId| !ended.contains(id);
+    let near: Vec<(BookingId, &Booking)> = near(state, now).into_iter().filter(|(id, _)| live(id)).collect();
+    if near.is_empty() {
+        return events;
+    }
+    let policy = state.tenants.policy();
+    let tree = Tree::resolve(policy, state);
+    let shares = tree.shares_of(state);
+    let draft = Draft::on(state, policy, &tree, &shares, now);
+    let mut round = Round { state, draft, now, told: told.clone(), events: Vec::new(), chosen: Vec::new() };
+    for &(booking, known) in &near {
+        if now >= known.from && !known.began {
+            round.events.push(Event::Bookings(BookingsEvent::Began { booking, at: now }));
+        }
+        round.choose(booking, known);
+    }
+    for &(booking, known) in &near {
+        round.ask_strangers(booking, known);
+        round.ask_own(booking, known);
+    }
+    events.append(&mut round.events);
+    events
+}
+
+fn ended_by(event: &Event) -> Option<BookingId> {
+    match event {
+        Event::Bookings(BookingsEvent::Ended { booking, .. }) => Some(*booking),
+        _ => None,
+    }
+}
+
+/// Windows whose time is up, or to which nobody came.
+fn over(state: &State, now: Timestamp) -> Vec<Event> {
+    let no_show = state.tenants.policy().windows.no_show;
+    let over = |(booking, known): (BookingId, &Booking)| {
+        let comes = || state.jobs_of_booking(booking).any(|job| state.promises.of(job).is_some());
+        let why = if now >= known.until {
+            Over::TimeUp
+        } else if !known.used && now >= known.from + no_show && !comes() {
+            Over::NoShow
+        } else {
+            return None;
+        };
+        Some(Event::Bookings(BookingsEvent::Ended { booking, why, at: now }))
+    };
+    state.bookings.iter().filter_map(over).collect()
+}
+
+/// Windows whose lead has begun, and those that share a moment with one of them: the largest tasks first, because they
+/// find a place least easily.
+fn near(state: &State, now: Timestamp) -> Vec<(BookingId, &Booking)> {
+    let lead = state.tenants.policy().windows.lead;
+    let is_near = |known: &Booking| known.placed_at.is_some() || now + lead >= known.from;
+    let beside =
+        |known: &Booking| state.bookings.iter().any(|(_, other)| is_near(other) && other.overlaps(known));
+    let mut near: Vec<(BookingId, &Booking)> =
+        state.bookings.iter().filter(|(_, known)| is_near(known) || beside(known)).collect();
+    near.sort_by_key(|(id, known)| {
+        let size = (known.spec.shape.gpus.units(), known.spec.tasks);
+        (known.placed_at.is_none(), Reverse(size), known.from, *id)
+    });
+    near
+}
+
+/// One decision about all windows that are near.
+struct Round<'a> {
+    state: &'a State,
+    draft: Draft<'a>,
+    now: Timestamp,
+    /// Who was told to leave in this decision.
+    told: BTreeSet<JobId>,
+    events: Vec<Event>,
+    chosen: Vec<(BookingId, Vec<Placement>)>,
+}
+
+impl<'a> Round<'a> {
+    /// Places that cannot be kept are given up, and what is missing is chosen.
+    fn choose(&mut self, booking: BookingId, known: &'a Booking) {
+        let (mut kept, before) = (known.places.clone(), known.places.len());
+        for why in PlaceLost::ALL {
+            let lost: Vec<u32> = kept
+                .iter()
+                .filter(|place| self.is_lost(booking, known, place, why))
+                .map(|place| place.task)
+                .collect();
+            if !lost.is_empty() {
+                kept.retain(|place| !lost.contains(&place.task));
+                let event = BookingsEvent::PlacesLost { booking, tasks: lost, why, at: self.now };
+                self.events.push(Event::Bookings(event));
+            }
+        }
+        let mut more = Vec::new();
+        if kept.len() < usize::try_from(known.spec.tasks).unwrap_or(usize::MAX) {
+            let part = Part { id: booking, booking: known, kept: &kept };
+            more = choose::choose(&mut self.draft, part, &self.chosen);
+        }
+        let news = !more.is_empty() || kept.len() < before || known.placed_at.is_none();
+        kept.append(&mut more);
+        kept.sort_by_key(|place| place.task);
+        if news {
+            let event = BookingsEvent::Placed { booking, tasks: kept.clone(), at: self.now };
+            self.events.push(Event::Bookings(event));
+        }
+        self.chosen.push((booking, kept));
+    }
+
+    fn is_lost(&mut self, booking: BookingId, known: &Booking, place: &Placement, why: PlaceLost) -> bool {
+        match why {
+            PlaceLost::Gone => !self.is_there(booking, place),
+            PlaceLost::Held => {
+                let needed_at = known.from.max(self.now);
+                let strangers = self.state.strangers_in(booking, core::slice::from_ref(place));
+                strangers.into_iter().any(|job| {
+                    let over = choose::over_at(self.state, job, self.now).is_some_and(|end| end <= needed_at);
+                    let job = self.state.jobs.get(job);
+                    !over && !job.is_some_and(|job| choose::may_be_asked(&mut self.draft, job))
+                })
+            }
+        }
+    }
+
+    /// True while its GPUs work and new work may come, or the window's own is there already.
+    fn is_there(&self, booking: BookingId, place: &Placement) -> bool {
+        let state = self.state;
+        let Some(room) = state.ledger.rooms().get(place.node) else { return false };
+        let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
+        let mut own = state.jobs_of_booking(booking).filter_map(|job| state.ledger.holding(job));
+        let in_use = own.any(|holding| {
+            holding.staying().any(|task| {
+                task.place.node == place.node && task.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))
+            })
+        });
+        (room.open || in_use) && room.pool == place.pool && place.gpus.indexes().all(usable)
+    }
+
+    fn places(&self, booking: BookingId) -> &[Placement] {
+        let chosen = self.chosen.iter().find(|(known, _)| *known == booking);
+        chosen.map_or(&[], |(_, places)| places)
+    }
+
+    /// Who is in the way is asked in time; once the window is in use, who can leave at once may stay until it is needed.
+    fn ask_strangers(&mut self, booking: BookingId, known: &Booking) {
+        let (state, now, policy) = (self.state, self.now, self.draft.policy);
+        for id in state.strangers_in(booking, self.places(booking)) {
+            let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
+            let over = choose::over_at(state, id, now).is_some_and(|end| end <= known.from.max(now));
+            let due = now + state.time_to_leave(&job.spec) >= known.from;
+            let standing = lines::standing_of(&KindKey::of(&job.spec));
+            let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&standing, policy);
+            let fills = known.used && policy.windows.fill && leaves_at_once;
+            if due && !over && !fills && choose::may_be_asked(&mut self.draft, job) {
+                self.ask(booking, id);
+            }
+        }
+    }
+
+    /// Jobs of a window that is nearly over, the newest first.
+    fn ask_own(&mut self, booking: BookingId, known: &Booking) {
+        let state = self.state;
+        let own: Vec<JobId> = state.jobs_of_booking(booking).collect();
+        for id in own.into_iter().rev() {
+            let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
+            if self.now + state.time_to_leave(&job.spec) >= known.until && !self.goes_on(booking, id) {
+                self.ask(booking, id);
+            }
+        }
+    }
+
+    /// True when a job of a window may stay as ordinary work: nobody has booked its places after it, and its tenant stays within
+    /// its fair share or guarantee with it; within its guarantee, if no guarantee could get it back.
+    fn goes_on(&mut self, booking: BookingId, id: JobId) -> bool {
+        let (state, draft) = (self.state, &mut self.draft);
+        let (Some(holding), Some(charge)) = (state.ledger.holding(id), state.ledger.charge(id)) else {
+            return false;
+        };
+        let mut others = self.chosen.iter().filter(|(other, _)| *other != booking);
+        let taken = |place: &Placement| {
+            others.any(|(_, places)| places.iter().any(|other| share_a_gpu(place, other)))
+        };
+        if holding.staying().map(|task| &task.place).any(taken) {
+            return false;
+        }
+        let (tenant, standing) = (charge.standing.tenant, charge.standing);
+        let amount =
+            draft.tree.charge_of(|task| charge.resources_of(task), holding.staying().map(|task| &task.place));
+        let meters: Vec<usize> = (0..amount.len()).filter(|&meter| amount[meter] > 0).collect();
+        let within =
+            meters.iter().all(|&meter| match lines::line(draft, tenant, meter, lines::Line::Entitled) {
+                Amount::Unlimited => true,
+                Amount::Of(line) => draft.used(tenant)[meter] <= line,
+            });
+        let fixed = lines::is_fixed(&standing, draft.policy);
+        let above: Vec<_> = draft.tree.lineage(tenant).collect();
+        let kept = !fixed || above.into_iter().all(|above| !lines::fixed_alone_beyond(draft, above, &meters));
+        if !within || !kept {
+            draft.count(standing, amount, false);
+        }
+        within && kept
+    }
+
+    /// The receipt, then the ask; without a checkpoint contract, or before it runs, the stop.
+    fn ask(&mut self, booking: BookingId, job: JobId) {
+        if !self.told.insert(job) {
+            return;
+        }
+        let (state, now) = (self.state, self.now);
+        let Some(holding) = state.ledger.holding(job) else { return };
+        let spec = &state.jobs.get(job).expect("who holds something is a live job").spec;
+        let (lost, cost) = cost_of(&self.draft, job).unwrap_or_default();
+        let receipt = Eviction {
+            why: Why::Booking,
+            beneficiary: job,
+            whole: true,
+            lost,
+            cost,
+            gain: None,
+            straddles: None,
+            policy: state.tenants.version(),
+            booking: Some(booking),
+        };
+        let staying: Vec<_> = holding.staying().collect();
+        let tasks = staying.iter().map(|task| task.place.task).collect();
+        let (asked, stopped): (Vec<_>, Vec<_>) = staying
+            .into_iter()
+            .partition(|task| spec.checkpoint.is_some() && task.phase == TaskPhase::Running);
+        let numbers = |tasks: Vec<&crate::event::HeldTask>| -> Vec<u32> {
+            tasks.into_iter().map(|task| task.place.task).collect()
+        };
+        let next = Next::Requeue(RequeueWhy::Evicted);
+        self.events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: now }));
+        self.events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+        if !asked.is_empty() {
+            let (by, deadline) = (Asker::Booking { booking }, now + spec.grace());
+            let tasks = numbers(asked);
+            self.events.push(Event::Ledger(LedgerEvent::Asked { job, tasks, by, deadline, at: now }));
+        }
+        if !stopped.is_empty() {
+            self.events.push(state.stop(job, numbers(stopped), now));
+        }
+    }
+}
+
+fn share_a_gpu(one: &Placement, other: &Placement) -> bool {
+    one.node == other.node && one.gpus.indexes().any(|gpu| other.gpus.contains(gpu))
+}

@@ -1,0 +1,309 @@
+//! The timeline of booked windows: whether one more fits beside all others, and when the nearest one that does could begin.
+//!
+//! Worked example: 16 GPUs, of which `a` is guaranteed 8 and `b` 4. `a` may book 8 of its own for any time; the operator may
+//! book the other 4 for anybody. If `a` has booked its 8 from 8 to 12 o'clock, 8 more from 10 on are refused, and the nearest
+//! begin that passes the same check is 12 o'clock.
+//!
+//! What is booked of a moment changes only where a window begins or ends, so a window is checked where it begins
+//! and where others begin in it. It is judged against the declared fleet, every node healthy and empty: what is in its way
+//! when it comes is a matter of the day.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::bookings::{Booker, Booking, BookingFault};
+use crate::event::{Event, FleetEvent, Placement};
+use crate::input::Rejection;
+use crate::job::Spec;
+use crate::jobs::KindKey;
+use crate::need::{Way, ways};
+use crate::plan::booked::choose;
+use crate::plan::draft::{Draft, Step};
+use crate::plan::lines;
+use crate::plan::place::{Ask, place};
+use crate::policy::Amount;
+use crate::state::State;
+use crate::tree::{Amounts, Meter, Tree};
+use crate::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp};
+
+/// The most moments that are tried for the nearest begin: each costs a placement of all that is booked then.
+const TRIES_MAX: usize = 256;
+
+/// A window that somebody wants.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    /// As of a job that takes all of it.
+    pub(super) spec: &'a Spec,
+    /// Its trust domain, by name.
+    pub(super) domain: &'a str,
+    /// Who books.
+    pub(super) by: Booker,
+    /// How long it lasts.
+    pub(super) span: Millis,
+}
+
+/// Whether a window may be booked; if not, why, and when it could begin.
+pub(super) fn check(
+    state: &State,
+    wanted: Wanted<'_>,
+    from: Timestamp,
+    now: Timestamp,
+) -> Result<(), Rejection> {
+    let windows = state.tenants.policy().windows;
+    let refused = |fault, nearest| Err(Rejection::BookingRefused { fault, nearest });
+    if wanted.by == Booker::Tenant && !windows.tenants_may_book {
+        return refused(BookingFault::OperatorsOnly, None);
+    }
+    if wanted.span == Millis(0) || wanted.span > windows.span_max {
+        return refused(BookingFault::Span { max: windows.span_max }, None);
+    }
+    let own = state.bookings.iter().filter(|(_, booking)| booking.spec.tenant == wanted.spec.tenant);
+    if own.count() >= usize::try_from(windows.bookings_max).unwrap_or(usize::MAX) {
+        return refused(BookingFault::TooMany { max: windows.bookings_max }, None);
+    }
+    let bare = declared(state);
+    let timeline = Timeline { state, bare: &bare, wanted, now };
+    match timeline.fault(from) {
+        None => Ok(()),
+        Some(fault) => refused(fault, timeline.nearest(from)),
+    }
+}
+
+/// The fleet as it is declared, with nobody on it.
+fn declared(state: &State) -> State {
+    let mut events = Vec::new();
+    state.fleet.snapshot(&mut events);
+    state.tenants.snapshot(&mut events);
+    let mut bare = State::default();
+    for event in &mut events {
+        match event {
+            Event::Fleet(FleetEvent::Cordoned { .. }) => continue,
+            Event::Fleet(FleetEvent::NodeSeen { facts, .. }) => {
+                facts.up = true;
+                facts.gpus.iter_mut().for_each(|gpu| gpu.healthy = true);
+                (facts.others, facts.others_gpus) = (Resources::default(), GpuMask::default());
+            }
+            _ => {}
+        }
+        bare.apply(event);
+    }
+    bare
+}
+
+struct Timeline<'a> {
+    state: &'a State,
+    bare: &'a State,
+    wanted: Wanted<'a>,
+    now: Timestamp,
+}
+
+impl Timeline<'_> {
+    fn first(&self) -> Timestamp {
+        self.now + self.state.tenants.policy().windows.lead
+    }
+
+    fn last(&self) -> Timestamp {
+        self.now + self.state.tenants.policy().windows.ahead_max
+    }
+
+    /// Why the window cannot begin then, if it cannot.
+    fn fault(&self, from: Timestamp) -> Option<BookingFault> {
+        let windows = self.state.tenants.policy().windows;
+        if from < self.first() {
+            return Some(BookingFault::TooLate { lead: windows.lead });
+        }
+        if from > self.last() {
+            return Some(BookingFault::TooFarAhead { max: windows.ahead_max });
+        }
+        let until = from + self.wanted.span;
+        let begins = self.state.bookings.iter().map(|(_, booking)| booking.from);
+        let mut moments: Vec<Timestamp> = begins.filter(|&at| from < at && at < until).collect();
+        moments.push(from);
+        moments.sort_unstable();
+        moments.dedup();
+        moments.into_iter().find_map(|at| self.fault_at(at))
+    }
+
+    /// The begin nearest to what was asked for that passes the same check.
+    fn nearest(&self, from: Timestamp) -> Option<Timestamp> {
+        // In whole seconds, as people write it: what is printed can be booked.
+        let after = |at: Timestamp| Timestamp(at.0.div_ceil(1000).saturating_mul(1000));
+        let before = |at: u64| Timestamp(at / 1000 * 1000);
+        let mut tries = alloc::vec![after(self.first()), before(self.last().0), after(from)];
+        tries.extend(self.fixed().filter_map(|(_, _, over)| over).map(after));
+        for (_, booking) in self.state.bookings.iter() {
+            tries.push(after(booking.until));
+            tries.push(before(booking.from.0.saturating_sub(self.wanted.span.0)));
+        }
+        tries.sort_by_key(|&at| (at.0.abs_diff(from.0), at));
+        tries.dedup();
+        tries.into_iter().take(TRIES_MAX).find(|&at| self.fault(at).is_none())
+    }
+
+    /// Why the window does not fit beside all that is booked of one moment, if it does not.
+    fn fault_at(&self, at: Timestamp) -> Option<BookingFault> {
+        let bookings = self.state.bookings.iter().map(|(_, booking)| booking);
+        let beside: Vec<&Booking> =
+            bookings.filter(|booking| booking.from <= at && at < booking.until).collect();
+        let policy = self.state.tenants.policy();
+        let tree = Tree::resolve(policy, self.bare);
+        let Wanted { spec, domain, .. } = self.wanted;
+        let mut first = None;
+        for way in ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok) {
+            let fault = self.beyond(&tree, at, way, &beside).or_else(|| self.no_room(&tree, way, &beside));
+            first.get_or_insert(fault?);
+        }
+        first.or(Some(BookingFault::NoRoom))
+    }
+
+    /// What work that no guarantee could get back holds or was promised: whose it is, where, and when it is over, where that
+    /// is known. Who was asked to leave may stay after all.
+    fn fixed(&self) -> impl Iterator<Item = (TenantId, Vec<Placement>, Option<Timestamp>)> {
+        let (state, policy) = (self.state, self.state.tenants.policy());
+        state.jobs.iter().filter_map(move |(id, job)| {
+            let holding = state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks);
+            let held = holding.filter(|task| task.holds()).map(|task| task.place);
+            let promised =
+                state.promises.of(id).into_iter().flat_map(|promise| promise.tasks.iter().copied());
+            let places: Vec<Placement> = held.chain(promised).collect();
+            let fixed = lines::is_fixed(&lines::standing_of(&KindKey::of(&job.spec)), policy);
+            let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
+            counts.then(|| (job.spec.tenant, places, choose::over_at(state, id, self.now)))
+        })
+    }
+
+    /// Whose guarantee or limit it would pass.
+    fn beyond(&self, tree: &Tree, at: Timestamp, way: Way, beside: &[&Booking]) -> Option<BookingFault> {
+        let Wanted { spec, by, .. } = self.wanted;
+        let charge = charge_of(tree, spec, way);
+        let none = || alloc::vec![alloc::vec![0u64; tree.meters.len()]; tree.lines.len()];
+        let (mut all, mut by_tenants): (Amounts, Amounts) = (none(), none());
+        let booked = beside.iter().map(|booking| (&booking.spec, booking.by, self.charge(tree, booking)));
+        for (spec, by, amount) in booked.chain(core::iter::once((spec, by, charge.clone()))) {
+            add(&mut all[spec.tenant.index()], &amount);
+            if by == Booker::Tenant {
+                add(&mut by_tenants[spec.tenant.index()], &amount);
+            }
+        }
+        let with_children = tree.subtree_use(&all);
+        for (tenant, places, _) in self.fixed().filter(|(.., over)| over.is_none_or(|over| over > at)) {
+            let amount = tree.charge_of(|_| Resources::default(), places.iter());
+            add(&mut all[tenant.index()], &amount);
+            add(&mut by_tenants[tenant.index()], &amount);
+        }
+        let asked = (0..charge.len()).filter(|&meter| charge[meter] > 0);
+        for meter in asked {
+            let line = |tenant: TenantId| tree.lines[tenant.index()].quotas[meter];
+            let own = by_tenants[spec.tenant.index()][meter];
+            if let Amount::Of(guaranteed) = line(spec.tenant).guaranteed
+                && by == Booker::Tenant
+                && own > guaranteed
+            {
+                let (need, have) = (units(tree, meter, own), units(tree, meter, guaranteed));
+                return Some(BookingFault::BeyondGuarantee { tenant: spec.tenant, need, have });
+            }
+            let over = |tenant: &TenantId| {
+                let booked = with_children[tenant.index()][meter];
+                line(*tenant).limit.cap(booked) < booked
+            };
+            if let Some(tenant) = tree.lineage(spec.tenant).find(over) {
+                return Some(BookingFault::BeyondLimit { tenant });
+            }
+            let kept: u64 = tree.roots().iter().map(|&root| kept(tree, root, meter, &all)).sum();
+            let capacity = tree.capacity(self.bare)[meter];
+            if kept > capacity {
+                let without = kept.saturating_sub(charge[meter]);
+                let have = units(tree, meter, capacity.saturating_sub(without));
+                return Some(BookingFault::TakesFromGuarantees { need: spec.units(spec.tasks), have });
+            }
+        }
+        None
+    }
+
+    fn charge(&self, tree: &Tree, booking: &Booking) -> Vec<u64> {
+        let way = self.ways_of(booking).into_iter().next();
+        way.map_or_else(|| alloc::vec![0; tree.meters.len()], |way| charge_of(tree, &booking.spec, way))
+    }
+
+    /// How a booking can be met: in the pool of its places, once it has some.
+    fn ways_of(&self, booking: &Booking) -> Vec<Way> {
+        let (policy, spec) = (self.state.tenants.policy(), &booking.spec);
+        let domain = self.state.tenants.trust(spec.trust);
+        let all = ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok);
+        let pool = booking.places.first().map(|place| place.pool);
+        all.filter(|way| pool.is_none_or(|pool| pool == way.pool)).collect()
+    }
+
+    /// True when the fleet has no such places beside the other windows.
+    fn no_room(&self, tree: &Tree, way: Way, beside: &[&Booking]) -> Option<BookingFault> {
+        let (policy, shares) = (self.state.tenants.policy(), Amounts::new());
+        let mut draft = Draft::on(self.bare, policy, tree, &shares, self.now);
+        let mut beside = beside.to_vec();
+        let size = |spec: &Spec| Reverse((spec.shape.gpus.units(), spec.tasks));
+        beside.sort_by_key(|booking| (booking.places.is_empty(), size(&booking.spec), booking.from));
+        // Those that have no places yet are placed the largest first, and so is this one among them.
+        let later = beside.partition_point(|booking| {
+            !booking.places.is_empty() || size(&booking.spec) <= size(self.wanted.spec)
+        });
+        let (before, after) = beside.split_at(later);
+        for booking in before {
+            self.put(&mut draft, tree, booking);
+        }
+        let key = KindKey::of(self.wanted.spec);
+        if place(&mut draft, &Ask::new(tree, &key, way, key.tasks)).is_none() {
+            return Some(BookingFault::NoRoom);
+        }
+        // Whatever was booked before still has a place.
+        let all = after.iter().all(|booking| self.fits(&mut draft, tree, booking));
+        (!all).then_some(BookingFault::NoRoom)
+    }
+
+    fn put(&self, draft: &mut Draft<'_>, tree: &Tree, booking: &Booking) {
+        if booking.places.is_empty() {
+            self.fits(draft, tree, booking);
+            return;
+        }
+        let (resources, trust) = (booking.spec.shape.resources, booking.spec.trust);
+        for &place in &booking.places {
+            // What was lost meanwhile is chosen again when the day comes.
+            if draft.room(place.node).is_some() {
+                draft.take(Step { place, resources, trust });
+            }
+        }
+    }
+
+    fn fits(&self, draft: &mut Draft<'_>, tree: &Tree, booking: &Booking) -> bool {
+        let key = KindKey::of(&booking.spec);
+        let mut ways = self.ways_of(booking).into_iter();
+        ways.any(|way| place(draft, &Ask::new(tree, &key, way, key.tasks)).is_some())
+    }
+}
+
+fn charge_of(tree: &Tree, spec: &Spec, way: Way) -> Vec<u64> {
+    let each = tree.charge(way.need.units(), spec.shape.resources, way.pool);
+    each.into_iter().map(|each| each.saturating_mul(u64::from(spec.tasks))).collect()
+}
+
+fn add(total: &mut [u64], amount: &[u64]) {
+    total.iter_mut().zip(amount).for_each(|(total, part)| *total = total.saturating_add(*part));
+}
+
+/// What a branch of the tree must be able to have: its guarantee, or what is booked in it where that is more.
+fn kept(tree: &Tree, tenant: TenantId, meter: usize, booked: &Amounts) -> u64 {
+    let line = &tree.lines[tenant.index()];
+    let below: u64 = line.children.iter().map(|&child| kept(tree, child, meter, booked)).sum();
+    let guaranteed = match line.quotas[meter].guaranteed {
+        Amount::Of(guaranteed) => guaranteed,
+        Amount::Unlimited => 0,
+    };
+    guaranteed.max(below.saturating_add(booked[tenant.index()][meter]))
+}
+
+/// An amount of a meter in GPUs; normalised ones are counted a thousand times finer.
+fn units(tree: &Tree, meter: usize, amount: u64) -> GpuUnits {
+    match tree.meters[meter] {
+        Meter::AnyGpu => GpuUnits::from_parts(amount / 1000),
+        Meter::Gpu(_) => GpuUnits::from_parts(amount),
+        Meter::Cpu | Meter::Memory => GpuUnits::ZERO,
+    }
+}

@@ -1,0 +1,130 @@
+//! Jobs of a booked window: they start in its places, and whoever fills those leaves for them.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::{Met, Served};
+use crate::bookings::Booking;
+use crate::event::{Placement, Why};
+use crate::plan::booked;
+use crate::plan::draft::Step;
+use crate::plan::lines::{self, Pass};
+use crate::plan::memory::Obstacles;
+use crate::plan::place::Ask;
+use crate::plan::victims::{Unit, whole_job};
+use crate::units::{BookingId, JobId, Timestamp};
+
+impl<'a> Served<'a> {
+    /// Gives a job of a window places of it, or names the ways that will not do.
+    pub(super) fn serve_in_window(
+        &mut self,
+        at: usize,
+        id: BookingId,
+        asks: Vec<(Ask<'a>, Pass)>,
+    ) -> Result<Met<'a>, Vec<Ask<'a>>> {
+        let state = self.draft.state;
+        let booking = state.bookings.get(id).expect("a job names a window that is to come or lasts");
+        let mut obstacles = Obstacles::default();
+        let mut tried = Vec::new();
+        for (ask, pass) in asks {
+            if booked::is_open_to(&self.draft, booking, ask.key)
+                && let Some(met) = self.in_window(at, id, booking, &ask)
+            {
+                return Ok(met);
+            }
+            obstacles.add(ask.pool(), pass, lines::limit_passed(&self.draft, &ask));
+            tried.push(ask);
+        }
+        self.refuse(at, obstacles);
+        Err(tried)
+    }
+
+    fn in_window(&mut self, at: usize, id: BookingId, booking: &Booking, ask: &Ask<'a>) -> Option<Met<'a>> {
+        let mark = self.draft.mark();
+        // What it takes of the window was counted as kept for it.
+        let counted = self.idle.get(&id).copied().unwrap_or_default();
+        let left = booked::count_in_use(&mut self.draft, booking, ask, counted);
+        let beyond =
+            lines::limit_passed(&self.draft, ask).or_else(|| lines::fixed_beyond(&mut self.draft, ask));
+        let found = if beyond.is_none() { self.places_in(id, booking, ask) } else { None };
+        let Some((tasks, fillers)) = found else {
+            self.draft.roll_back(mark);
+            return None;
+        };
+        self.idle.insert(id, left);
+        let job = self.queue.get(at).first.1;
+        self.ask_those_who_fill(job, &fillers);
+        let (resources, trust) = (ask.key.shape.resources, ask.key.trust);
+        for &place in &tasks {
+            self.draft.take(Step { place, resources, trust });
+        }
+        self.draft.count(lines::standing_of(ask.key), ask.total(), true);
+        Some(Met { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })
+    }
+
+    /// Where all that is asked for goes, and who has to leave for it. The draft stays as it is.
+    fn places_in(
+        &mut self,
+        id: BookingId,
+        booking: &Booking,
+        ask: &Ask<'a>,
+    ) -> Option<(Vec<Placement>, Vec<JobId>)> {
+        if let Some(tasks) = booked::place_in(&self.draft, ask, booking) {
+            return Some((tasks, Vec::new()));
+        }
+        let mark = self.draft.mark();
+        let mut drained: Vec<Unit> = Vec::new();
+        let mut found = None;
+        for filler in self.fillers(id, booking) {
+            let Some(unit) = whole_job(&self.draft, filler) else { continue };
+            unit.steps.iter().for_each(|&step| self.draft.drain(step));
+            drained.push(unit);
+            found = booked::place_in(&self.draft, ask, booking);
+            if found.is_some() {
+                break;
+            }
+        }
+        self.draft.roll_back(mark);
+        let tasks = found?;
+        let meets = |unit: &Unit| {
+            let mut places = unit.steps.iter().map(|step| step.place);
+            places.any(|place| tasks.iter().any(|task| share_a_gpu(task, &place)))
+        };
+        let fillers = drained.iter().filter(|unit| meets(unit)).map(|unit| unit.job).collect();
+        Some((tasks, fillers))
+    }
+
+    /// Whoever fills places of a window, the newest first.
+    fn fillers(&self, id: BookingId, booking: &Booking) -> Vec<JobId> {
+        let state = self.draft.state;
+        let settled = |job: &JobId| self.settled.leaving.contains(job) || self.settled.given.contains(job);
+        let there = state.strangers_in(id, &booking.places).into_iter().filter(|job| !settled(job));
+        let came = |job: JobId| state.ledger.holding(job).map(|holding| holding.at);
+        let mut there: Vec<(Reverse<Option<Timestamp>>, JobId)> =
+            there.map(|job| (Reverse(came(job)), job)).collect();
+        there.sort_unstable();
+        there.into_iter().map(|(_, job)| job).collect()
+    }
+
+    fn ask_those_who_fill(&mut self, beneficiary: JobId, fillers: &[JobId]) {
+        for &filler in fillers {
+            let Some(unit) = whole_job(&self.draft, filler) else { continue };
+            unit.steps.iter().for_each(|&step| self.draft.drain(step));
+            self.draft.count(unit.standing, unit.amount.clone(), false);
+            let tenant = unit.standing.tenant;
+            self.victims.take_job(&self.draft, tenant, filler);
+            self.withdraw(filler);
+            self.leaves(unit, Why::Booking, beneficiary, None, None);
+            self.queue.touch(&mut self.draft, tenant);
+        }
+    }
+
+    /// All booked places.
+    pub(super) fn booked_steps(&self) -> Vec<Step> {
+        booked::all_steps(&self.draft)
+    }
+}
+
+fn share_a_gpu(one: &Placement, other: &Placement) -> bool {
+    one.node == other.node && one.gpus.indexes().any(|gpu| other.gpus.contains(gpu))
+}
