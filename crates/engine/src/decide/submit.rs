@@ -284,6 +284,7 @@ mod tests {
             trust: TrustId(0),
             time_limit: None,
             estimate: None,
+            booking: None,
             service: None,
             checkpoint: None,
             retries: 0,

@@ -29,6 +29,7 @@ fn job() -> Spec {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        booking: None,
         service: None,
         checkpoint: None,
         retries: 0,
