@@ -403,7 +403,7 @@ Examples:
   wharf get reservations               starts that are promised to jobs that wait
   wharf get bookings                   windows that are booked
   wharf get jobs -o name | xargs -n1 wharf cancel
-  wharf get tenants -o wide            with what each has borrowed and lent
+  wharf get tenants -o wide            with what each has borrowed, of late too, and lent
   wharf get evictions --tenant lab/nlp --limit 20
   wharf get history --kind receipt --limit 20
   wharf get models -o wide

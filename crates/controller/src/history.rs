@@ -180,7 +180,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
         | Event::Promises(_)
         | Event::Demand(_)
         | Event::Reservations(_)
-        | Event::Attained(_) => return None,
+        | Event::Attained(_)
+        | Event::Past(_) => return None,
     };
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();

@@ -14,8 +14,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, PromisesEvent,
-    RequeueWhy, TaskPhase, TenantsEvent,
+    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, PastEvent,
+    PromisesEvent, RequeueWhy, TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
 use crate::input::{Input, Rejection, SetDefinition, SetMembers};
@@ -177,6 +177,9 @@ impl State {
     /// What time and the world made due: deadlines, promises that can be kept or cannot, asks that serve nobody.
     fn due(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.deadlines_passed(now);
+        if self.tenants.policy().half_life.is_some_and(|half_life| self.past.is_due(half_life, now)) {
+            events.push(Event::Past(PastEvent::Stepped { at: now }));
+        }
         // Who is told to leave or to stop at this moment is not given anything, nor asked to stay.
         let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
         events.extend(promises::due(self, &told, now));

@@ -12,6 +12,7 @@ use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
+pub use crate::past::PastEvent;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
 pub use crate::reservations::ReservationsEvent;
@@ -46,6 +47,8 @@ pub enum Event {
     Attained(AttainedEvent),
     /// To windows that are booked.
     Bookings(BookingsEvent),
+    /// To what tenants borrowed.
+    Past(PastEvent),
 }
 
 /// What happens to the fleet.

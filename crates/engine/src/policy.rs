@@ -140,6 +140,9 @@ pub struct Policy {
     /// Which windows may be booked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub windows: Windows,
+    /// After so long what a tenant borrowed counts half as much when what is left is divided; `None` where it does not count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub half_life: Option<Millis>,
 }
 
 /// What is as built in need not be written: what an older version wrote keeps its hash.
@@ -347,6 +350,7 @@ impl Default for Policy {
             reservations_max: 0,
             orders: Orders::default(),
             windows: Windows::default(),
+            half_life: None,
         }
     }
 }

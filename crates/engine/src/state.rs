@@ -18,12 +18,14 @@ use crate::group::{Group, Lacks};
 use crate::input::Exit;
 use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
-use crate::ledger::{Charge, Ledger, Want};
+use crate::ledger::{Charge, Ledger, Use, Want};
 use crate::need::{Need, first_way};
+use crate::past::{Past, PastEvent};
 use crate::plan::place::domain_of;
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
+use crate::tree::Tree;
 use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
@@ -47,6 +49,8 @@ pub struct State {
     pub attained: Attained,
     /// Which windows are booked.
     pub bookings: Bookings,
+    /// What tenants borrowed.
+    pub past: Past,
     index: u64,
 }
 
@@ -76,6 +80,7 @@ impl State {
             Event::Reservations(event) => self.reservations.apply(event),
             Event::Attained(event) => self.attained.apply(event),
             Event::Bookings(event) => self.apply_bookings(event),
+            Event::Past(event) => self.apply_past(event),
         }
         self.index += 1;
     }
@@ -100,7 +105,8 @@ impl State {
             FleetEvent::NodeSetDefined { .. } | FleetEvent::DeviceSetDefined { .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
             }
-            FleetEvent::PoolNamed { .. } | FleetEvent::LevelNamed { .. } | FleetEvent::WorldSeen { .. } => {}
+            FleetEvent::PoolNamed { .. } => self.reline_past(),
+            FleetEvent::LevelNamed { .. } | FleetEvent::WorldSeen { .. } => {}
         }
     }
 
@@ -110,6 +116,10 @@ impl State {
             TenantsEvent::PolicyApplied { policy, .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
                 self.attained.count(!policy.orders.all_by_age(), self.jobs.iter());
+                if policy.half_life.is_none() {
+                    self.past.forget();
+                }
+                self.reline_past();
             }
             TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => {}
         }
@@ -227,6 +237,7 @@ impl State {
                     self.bookings.use_it(booking);
                 }
                 self.changed(*job);
+                self.count_past(*job, *at);
             }
             LedgerEvent::Carried { job, holding } => {
                 self.ledger.start(*job, holding.clone(), self.charge(*job));
@@ -244,13 +255,19 @@ impl State {
                 self.release(*job);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
+                self.count_past(*job, *at);
             }
             LedgerEvent::Shed { job, at, .. } => {
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
+                self.count_past(*job, *at);
             }
-            LedgerEvent::Gone { job, .. }
-            | LedgerEvent::Broken { job, .. }
+            LedgerEvent::Gone { job, at, .. } => {
+                self.ledger.apply(event);
+                self.changed(*job);
+                self.count_past(*job, *at);
+            }
+            LedgerEvent::Broken { job, .. }
             | LedgerEvent::Withdrawn { job, .. }
             | LedgerEvent::Asked { job, .. }
             | LedgerEvent::Stopping { job, .. } => {
@@ -292,6 +309,32 @@ impl State {
     fn apply_demand(&mut self, event: &DemandEvent) {
         self.demand.apply(event, self.fleet.pools().len());
         self.ledger.keep_profiles(self.demand.tables().is_some());
+    }
+
+    fn apply_past(&mut self, event: &PastEvent) {
+        if let Some(half_life) = self.tenants.policy().half_life {
+            let tree = Tree::resolve(self.tenants.policy(), self);
+            let own = tree.own_use(self);
+            self.past.apply(event, half_life, tree, own);
+        }
+    }
+
+    /// Lines, tenants or pools are others than what was borrowed is counted by.
+    fn reline_past(&mut self) {
+        if self.past.is_counting() {
+            let tree = Tree::resolve(self.tenants.policy(), self);
+            let own = tree.own_use(self);
+            self.past.relined(tree, own);
+        }
+    }
+
+    /// A job's tenant holds more or less from that moment on.
+    fn count_past(&mut self, job: JobId, at: Timestamp) {
+        let Some(tree) = self.past.tree() else { return };
+        let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
+        let own =
+            self.ledger.used(tenant).map_or_else(|| tree.metered(&Use::default()), |own| tree.metered(own));
+        self.past.holds(tenant, own, at);
     }
 
     /// The holding forgets tasks that are over; their service is not forgotten.
@@ -434,8 +477,10 @@ impl State {
         let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
         let reserved = self.next_reserved_moment(now);
         let booked = self.next_booked_moment(now);
-        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now), reserved, booked];
-        later.into_iter().flatten().filter(|&at| at > now).min()
+        let step = self.tenants.policy().half_life.and_then(|half_life| self.past.next_step(half_life));
+        let allowed = self.jobs.next_start_allowed(now);
+        let later = [asked, stuck, limit, allowed, reserved, booked, step].into_iter().flatten();
+        later.filter(|&at| at > now).min()
     }
 
     /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
@@ -472,6 +517,7 @@ impl State {
         self.reservations.snapshot(&mut events);
         self.attained.snapshot(&mut events);
         self.bookings.snapshot(&mut events);
+        self.past.snapshot(&mut events);
         events
     }
 }

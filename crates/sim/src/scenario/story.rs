@@ -120,7 +120,7 @@ impl Story {
                 Event::Promises(event) => Some(self.promise(event)),
                 Event::Reservations(event) => self.reservation(event),
                 Event::Bookings(event) => self.window(event),
-                Event::Demand(_) | Event::Attained(_) => None,
+                Event::Demand(_) | Event::Attained(_) | Event::Past(_) => None,
             };
             self.lines.extend(sentence);
         }

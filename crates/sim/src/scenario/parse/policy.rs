@@ -7,7 +7,7 @@ use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 19] = [
+const OPTIONS: [&str; 20] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -27,6 +27,7 @@ const OPTIONS: [&str; 19] = [
     "reservations N",
     "order CLASS age|attained|learned",
     "window lead|span|ahead|no-show SPAN, window bookings N, window operators only, window not filled",
+    "half-life 24h",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -86,6 +87,7 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         }
         "tax" => tax(words, policy)?,
         "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
+        "half-life" => policy.half_life = Some(span(words.need("how long, like 24h")?)?),
         "order" => {
             let class = class(words)?;
             order::read(words, &mut policy.orders.0[class])?;
