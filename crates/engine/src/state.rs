@@ -4,9 +4,10 @@
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
 use alloc::collections::BTreeSet;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::attained::Attained;
+use crate::attained::{Attained, Learned};
 use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
@@ -22,6 +23,7 @@ use crate::ledger::{Charge, Ledger, Use, Want};
 use crate::need::{Need, first_way};
 use crate::past::{Past, PastEvent};
 use crate::plan::place::domain_of;
+use crate::policy::{Estimates, Policy};
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
@@ -52,6 +54,25 @@ pub struct State {
     /// What tenants borrowed.
     pub past: Past,
     index: u64,
+}
+
+/// How long a job is expected to run, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Estimate {
+    /// Its owner.
+    Given(Millis),
+    /// Finished jobs like it.
+    Learned(Learned),
+}
+
+impl Estimate {
+    /// In all.
+    pub fn millis(&self) -> Millis {
+        match self {
+            Self::Given(millis) => *millis,
+            Self::Learned(learned) => learned.millis,
+        }
+    }
 }
 
 impl State {
@@ -115,7 +136,8 @@ impl State {
         match event {
             TenantsEvent::PolicyApplied { policy, .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
-                self.attained.count(!policy.orders.all_by_age(), self.jobs.iter());
+                let counts = !policy.orders.all_by_age() || policy.estimates.learned;
+                self.attained.count(counts, self.jobs.iter());
                 if policy.half_life.is_none() {
                     self.past.forget();
                 }
@@ -277,7 +299,7 @@ impl State {
             LedgerEvent::Running { job, .. } => {
                 self.ledger.apply(event);
                 // From here on its service grows, which may make it give way: refusals are looked at again.
-                if self.attained.is_counting() {
+                if !self.tenants.policy().orders.all_by_age() {
                     self.changed(*job);
                 }
                 self.refresh_limit(*job);
@@ -355,8 +377,23 @@ impl State {
     fn note_ended(&mut self, id: JobId, at: Timestamp) {
         let job = self.jobs.get(id).expect("who ends is a live job");
         let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
-        let rules = self.tenants.policy().orders.beyond_age(job.spec.class);
-        self.attained.ended(id, &job.spec, rules, served);
+        let Policy { orders, estimates, .. } = self.tenants.policy();
+        let by_order = orders.beyond_age(job.spec.class).map(|rules| rules.label.as_ref());
+        // A service runs until it is stopped: how long that was says nothing of the next.
+        let learns = estimates.learned && job.spec.service.is_none();
+        let by_estimate = learns.then_some(estimates.label.as_ref());
+        let by: Vec<Option<&String>> = by_order.into_iter().chain(by_estimate).collect();
+        self.attained.ended(id, &job.spec, &by, served);
+    }
+
+    /// How long a job is expected to run in all: as its owner says or, where it says nothing, as others like it did.
+    pub fn estimate(&self, spec: &Spec) -> Option<Estimate> {
+        if let Some(given) = spec.estimate {
+            return Some(Estimate::Given(given));
+        }
+        let Estimates { learned, label } = &self.tenants.policy().estimates;
+        let learns = *learned && spec.service.is_none();
+        learns.then(|| self.attained.estimate(spec, label.as_ref())).flatten().map(Estimate::Learned)
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.

@@ -46,6 +46,9 @@ pub struct JobView {
     pub running_tasks: u32,
     /// Where its tasks are.
     pub placements: Vec<PlacementView>,
+    /// How long it is expected to run; absent where nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<EstimateView>,
     /// How long all of its attempts together may run; `null` where nothing limits it.
     #[serde(default)]
     pub time_limit_ms: Option<u64>,
@@ -90,6 +93,26 @@ impl JobState {
             Self::Leaving => "leaving",
         }
     }
+}
+
+/// How long a job is expected to run, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EstimateView {
+    /// All of its attempts together.
+    pub ms: u64,
+    /// What it was learned from; absent where its owner says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<LearnedView>,
+}
+
+/// What an estimate was learned from. It is never a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedView {
+    /// So many finished jobs of its tenant, class and size: nine of ten were over by then.
+    pub jobs: u64,
+    /// `key=value` of the label that they have in common with it; absent where none tells them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
 }
 
 /// How many replicas of a service are wanted.

@@ -1,4 +1,4 @@
-//! `history.yaml`: how long the past is kept, and how far back what was borrowed counts.
+//! `history.yaml`: how long the past is kept, how far back what was borrowed counts, and whether estimates are learned.
 
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
@@ -12,12 +12,21 @@ const YEAR: Millis = Millis::from_secs(365 * 86_400);
 
 /// Reads `history.yaml`.
 pub(super) fn history(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
-    let keys = Map::root(root, &["keep", "half_life"])?;
+    let keys = Map::root(root, &["keep", "half_life", "estimates"])?;
     if let Some(field) = keys.get("keep")? {
         policy.history_keep = field.duration(Millis(0))?;
     }
     if let Some(field) = keys.get("half_life")? {
         policy.half_life = half_life(&field)?;
+    }
+    if let Some(field) = keys.get("estimates")? {
+        let keys = field.map(&["learned", "label"])?;
+        if let Some(field) = keys.get("learned")? {
+            policy.estimates.learned = field.truth()?;
+        }
+        if let Some(field) = keys.get("label")? {
+            policy.estimates.label = Some(field.label()?).filter(|label| !label.is_empty());
+        }
     }
     Ok(())
 }
@@ -32,6 +41,8 @@ fn half_life(field: &Field<'_>) -> Result<Option<Millis>, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use wharf_engine::policy::Estimates;
+
     use super::super::{PolicyFile, compile};
     use super::*;
 
@@ -46,6 +57,13 @@ mod tests {
         assert_eq!(read("keep: 7d\n").unwrap().half_life, None);
         assert_eq!(read("half_life: never\n").unwrap().half_life, None);
         assert_eq!(read("half_life: 24h\n").unwrap().half_life, Some(Millis::from_secs(86_400)));
+    }
+
+    #[test]
+    fn estimates_are_learned_only_where_that_is_said() {
+        assert_eq!(read("keep: 7d\n").unwrap().estimates, Estimates::default());
+        let read = read("estimates: {learned: true, label: experiment}\n").unwrap().estimates;
+        assert_eq!(read, Estimates { learned: true, label: Some("experiment".into()) });
     }
 
     #[test]
