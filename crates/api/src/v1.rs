@@ -26,7 +26,8 @@ pub use fleet::{GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply, No
 pub use job::{
     BlockerView, ChosenView, EstimateView, Explanation, ExtendRequest, FunnelStage, GroupView, JobList,
     JobReply, JobState, JobView, LearnedView, LeavingStep, LeavingView, OrderView, PlacementView, PlanView,
-    PromiseView, ScaleRequest, SliceView, Submitted, TaskUseView, VerdictView, VerdictWord,
+    PromiseView, ReplaceRequest, ReplacingView, ScaleRequest, SliceView, Submitted, TaskUseView, VerdictView,
+    VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};

@@ -148,6 +148,7 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
                 Asker::Limit => "time_limit".to_owned(),
                 Asker::Scale => "scale".to_owned(),
                 Asker::Booking { .. } => "booking".to_owned(),
+                Asker::Replace => "replace".to_owned(),
             };
             (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
         }

@@ -5,6 +5,7 @@ mod conclude;
 mod limits;
 mod observe;
 mod promises;
+mod replace;
 mod services;
 mod submit;
 mod timeline;
@@ -52,6 +53,8 @@ impl State {
             Input::Scale { job, tasks } => services::scale(self, *job, *tasks, now),
             Input::Book(request) => bookings::book(self, request, now),
             Input::Unbook { name } => bookings::cancel(self, name, now),
+            Input::Replace { job, how: Some(how) } => replace::replace(self, *job, *how, now),
+            Input::Replace { job, how: None } => replace::stop(self, *job, now),
             Input::Cordon { node, on } => self.cordon(node, *on),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
@@ -203,7 +206,13 @@ impl State {
         events.extend(stuck.flat_map(|&(_, job)| self.let_go_of_stuck(job, now)));
         // Who was told something in this decision is looked at again in the next.
         let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
-        let too_many = services::due(self, now).into_iter();
+        let replaced = replace::due(self, now);
+        let stepped = |event: &Event| match event {
+            Event::Jobs(JobsEvent::Rolled { job, .. }) => Some(*job),
+            _ => None,
+        };
+        let stepping: BTreeSet<JobId> = replaced.iter().filter_map(stepped).collect();
+        let too_many = services::due(self, &stepping, now).into_iter().chain(replaced);
         events.extend(too_many.filter(|event| concerned(event).is_none_or(|job| !told.contains(&job))));
         events
     }
@@ -280,6 +289,11 @@ impl State {
         let deadline = now + self.tenants.policy().stop_grace;
         Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now })
     }
+}
+
+/// When a replacement of replicas goes on because there was no room, if one does.
+pub(crate) fn next_replacement(state: &State) -> Option<Timestamp> {
+    replace::next_moment(state)
 }
 
 /// Whom an event about places is about.

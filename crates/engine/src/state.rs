@@ -173,7 +173,7 @@ impl State {
                 self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
             }
-            JobsEvent::Scaled { job, .. } => self.scale(*job, event),
+            JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => self.scale(*job, event),
             JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
             JobsEvent::Extended { job, .. } => {
                 self.jobs.apply(event);
@@ -516,7 +516,8 @@ impl State {
         let booked = self.next_booked_moment(now);
         let step = self.tenants.policy().half_life.and_then(|half_life| self.past.next_step(half_life));
         let allowed = self.jobs.next_start_allowed(now);
-        let later = [asked, stuck, limit, allowed, reserved, booked, step].into_iter().flatten();
+        let replaced = crate::decide::next_replacement(self);
+        let later = [asked, stuck, limit, allowed, reserved, booked, step, replaced].into_iter().flatten();
         later.filter(|&at| at > now).min()
     }
 

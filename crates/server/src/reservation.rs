@@ -57,7 +57,8 @@ fn holders(state: &State, reservation: &Reservation) -> BTreeSet<JobId> {
     holders
 }
 
-fn holder(state: &State, id: JobId, now: Timestamp) -> Option<HolderView> {
+/// Who holds a place, and when that is over.
+pub(crate) fn holder(state: &State, id: JobId, now: Timestamp) -> Option<HolderView> {
     let job = state.jobs.get(id)?;
     let ends_at = ends_at(state, id, now);
     let said = job.spec.time_limit.is_some() || job.spec.estimate.is_some();

@@ -68,6 +68,7 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-bookings"),
     (1, "journal-v1-groups"),
     (1, "journal-v1-past"),
+    (1, "journal-v1-replace"),
 ];
 
 #[test]
@@ -141,6 +142,7 @@ const KINDS: &[&str] = &[
     "CarriedBooking",
     "Stepped",
     "PastCarried",
+    "Rolled",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -201,6 +203,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::ReplicaFailed { .. }) => "ReplicaFailed",
         Event::Past(PastEvent::Stepped { .. }) => "Stepped",
         Event::Past(PastEvent::Carried { .. }) => "PastCarried",
+        Event::Jobs(JobsEvent::Rolled { .. }) => "Rolled",
     }
 }
 
@@ -215,6 +218,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-bookings"), bookings::story);
     write_story(&format!("journal-v{VERSION}-groups"), groups::story);
     write_story(&format!("journal-v{VERSION}-past"), stories::of_the_past);
+    write_story(&format!("journal-v{VERSION}-replace"), stories::of_a_replacement);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {

@@ -9,7 +9,7 @@ use wharf_api::client::Client;
 use wharf_api::file::duration_text;
 use wharf_api::v1::{
     ChosenView, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView, LeavingStep,
-    LeavingView, MissedView, PromiseView, ReservationView, TaskUseView,
+    LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView,
 };
 
 use super::get::reservations;
@@ -120,6 +120,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
         ("order", verdict::order(&job.verdict).into_iter().collect()),
+        ("fresh", job.replacing.iter().map(replacing).collect()),
         ("takes", estimate(job).into_iter().collect()),
         ("limit", limit(job, now).into_iter().collect()),
         (
@@ -304,6 +305,15 @@ fn past(job: &JobView, now: Option<u64>) -> String {
     let counts = [(job.attempts, "attempt"), (job.evictions, "eviction"), (job.failures, "failure")];
     let counts = counts.map(|(count, what)| counted(u64::from(count), what)).join(", ");
     format!("{submitted}, {started}{running}; {counts}")
+}
+
+/// `2 replicas still to be replaced by fresh ones, with up to 1 more for the time`
+fn replacing(of: &ReplacingView) -> String {
+    let how = match of.surge {
+        0 => format!("with up to {} fewer for the time", of.unavailable),
+        more => format!("with up to {more} more for the time"),
+    };
+    format!("{} still to be replaced by fresh ones, {how}", counted(of.old.into(), "replica"))
 }
 
 /// `estimate 2h10m, learned from 34 finished jobs of lab/nlp with label experiment=e42`

@@ -7,7 +7,8 @@ use wharf_controller::disk::Disk;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_engine::event::Event;
-use wharf_engine::input::Input;
+use wharf_engine::input::{Input, Replacement};
+use wharf_engine::job::{Class, Service};
 use wharf_engine::units::{JobId, Millis, Timestamp};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
@@ -78,5 +79,23 @@ pub(super) fn of_the_past() -> Vec<Event> {
     play.go(&[rules_job(1, "hog", "org/b", (8, 1), forever)], 180);
     play.snapshot();
     play.go(&[rules_job(2, "guest", "org/a", (8, 1), forever)], 200);
+    play.written()
+}
+
+/// Replicas make way for fresh ones, with one more for the time; a snapshot in the middle.
+pub(super) fn of_a_replacement() -> Vec<Event> {
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let mut play = Play::new(83);
+    let Input::Submit(mut service) = rules_job(1, "serves", "org/a", (3, 2), forever) else {
+        unreachable!("a job is submitted")
+    };
+    service.spec.class = Class::Inference;
+    service.spec.service = Some(Service { max: 4, replicas: 3 });
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
+    let jobs = play.go(&[Input::Submit(service)], 10);
+    let how = Some(Replacement { surge: 1, unavailable: 0 });
+    play.go(&[Input::Replace { job: jobs["serves"], how }], 3);
+    play.snapshot();
+    play.go(&[Input::Scale { job: jobs["serves"], tasks: 2 }], 60);
     play.written()
 }
