@@ -97,10 +97,13 @@ fn step(state: &State, id: JobId, job: &Job, now: Timestamp) -> Vec<Event> {
     let running = count(staying.iter().filter(|task| runs(task)).count());
     let floor =
         if rolling.surge > 0 { rolling.wanted.max(job.spec.min) } else { rolling.floor(job.spec.min) };
-    // An old one that does not run yet serves nobody: it goes at once.
+    // An old one that does not run yet serves nobody: it goes at once, where enough run without it.
     let (old_running, mut go): (Vec<&HeldTask>, Vec<&HeldTask>) = old.iter().copied().partition(runs);
     let may_go = usize::try_from(running.saturating_sub(floor)).unwrap_or(usize::MAX);
     go.extend(old_running.into_iter().take(may_go));
+    if running < floor {
+        go.clear();
+    }
     if go.is_empty() && !less {
         return Vec::new();
     }
