@@ -14,7 +14,8 @@ use crate::file::job::JobFile;
 use crate::v1::{
     Answer, Booked, BookingList, BookingReply, EvictionList, EvictionReply, Explanation, ExtendRequest,
     GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList, NodeReply, PlanView,
-    PolicyView, Problem, ReservationList, ScaleRequest, StrandedList, Submitted, Summary, TenantList,
+    PolicyView, Problem, ReplaceRequest, ReservationList, ScaleRequest, StrandedList, Submitted, Summary,
+    TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -165,6 +166,13 @@ impl Client {
     pub fn scale(&self, job: &str, request: ScaleRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(&request).expect("a number is always a document");
         let request = self.agent.post(self.job_url(job, "/scale"));
+        self.read(request.content_type("application/json").send(body.as_str()))
+    }
+
+    /// Wants every replica of a service replaced by a fresh one, or no longer.
+    pub fn replace(&self, job: &str, request: ReplaceRequest) -> Result<JobReply, ClientError> {
+        let body = serde_json::to_string(&request).expect("numbers are always a document");
+        let request = self.agent.post(self.job_url(job, "/replace"));
         self.read(request.content_type("application/json").send(body.as_str()))
     }
 

@@ -24,9 +24,10 @@ pub use eviction::{
 };
 pub use fleet::{GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply, NodeView};
 pub use job::{
-    BlockerView, ChosenView, Explanation, ExtendRequest, FunnelStage, GroupView, JobList, JobReply, JobState,
-    JobView, LeavingStep, LeavingView, OrderView, PlacementView, PlanView, PromiseView, ScaleRequest,
-    SliceView, Submitted, TaskUseView, VerdictView, VerdictWord,
+    BlockerView, ChosenView, EstimateView, Explanation, ExtendRequest, FunnelStage, GroupView, JobList,
+    JobReply, JobState, JobView, LearnedView, LeavingStep, LeavingView, OrderView, PlacementView, PlanView,
+    PromiseView, ReplaceRequest, ReplacingView, ScaleRequest, SliceView, Submitted, TaskUseView, VerdictView,
+    VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};

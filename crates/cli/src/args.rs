@@ -41,6 +41,7 @@ Jobs
   extend     Let a job run longer than its time limit
   scale      Want another number of replicas of a service
   book       Book places for a time: from then on they are a tenant's own
+  replace    Replace every replica of a service by a fresh one
 
 Fleet
   top        Watch the whole fleet on one screen
@@ -101,6 +102,8 @@ pub(crate) enum Command {
     Scale(ScaleArgs),
     /// Book places for a time: from then on they are a tenant's own
     Book(BookArgs),
+    /// Replace every replica of a service by a fresh one
+    Replace(ReplaceArgs),
     /// List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
     Get(GetArgs),
     /// Watch the whole fleet on one screen
@@ -132,6 +135,7 @@ impl Command {
             Self::Extend(args) => args.output,
             Self::Scale(args) => args.output,
             Self::Book(args) => args.output,
+            Self::Replace(args) => args.output,
             Self::Cordon(args) | Self::Uncordon(args) => args.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
             Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Completions(_) => Format::Text,
@@ -320,6 +324,34 @@ pub(crate) struct ExtendArgs {
     pub(crate) output: Format,
 }
 
+/// `wharf replace`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A fresh replica is asked for first; when it runs, an old one goes after its grace, until all are fresh. Where no room for one
+more is found within repair_within of gangs.yaml, an old one goes first. Never fewer than min run by this.
+
+Examples:
+  wharf replace lab/serving/chat
+  wharf replace lab/serving/chat --surge 2 --unavailable 0
+  wharf replace lab/serving/chat --stop")]
+pub(crate) struct ReplaceArgs {
+    /// job/NAME, NAME, TENANT/NAME or uid
+    #[arg(value_name = "JOB")]
+    pub(crate) job: String,
+    /// How many more than are wanted may run for the time [default: 1]
+    #[arg(long, visible_alias = "max-surge", value_name = "N")]
+    pub(crate) surge: Option<u32>,
+    /// How many fewer may run for the time, where there is no room for more [default: 1]
+    #[arg(long, visible_alias = "max-unavailable", value_name = "N")]
+    pub(crate) unavailable: Option<u32>,
+    /// Replace no more of them; what is fresh by now stays
+    #[arg(long, conflicts_with_all = ["surge", "unavailable"])]
+    pub(crate) stop: bool,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
 /// `wharf scale`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -403,7 +435,7 @@ Examples:
   wharf get reservations               starts that are promised to jobs that wait
   wharf get bookings                   windows that are booked
   wharf get jobs -o name | xargs -n1 wharf cancel
-  wharf get tenants -o wide            with what each has borrowed and lent
+  wharf get tenants -o wide            with what each has borrowed, of late too, and lent
   wharf get evictions --tenant lab/nlp --limit 20
   wharf get history --kind receipt --limit 20
   wharf get models -o wide

@@ -59,6 +59,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Evict(args) => commands::levers::evict(&client()?, &args),
         Command::Extend(args) => commands::levers::extend(&client()?, &args),
         Command::Scale(args) => commands::levers::scale(&client()?, &args),
+        Command::Replace(args) => commands::levers::replace(&client()?, &args),
         Command::Cordon(args) => commands::levers::cordon(&client()?, &args),
         Command::Uncordon(args) => commands::levers::uncordon(&client()?, &args),
         Command::Get(args) if args.what == Listed::Models => commands::get::models(&args),

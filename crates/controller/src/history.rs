@@ -148,6 +148,7 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
                 Asker::Limit => "time_limit".to_owned(),
                 Asker::Scale => "scale".to_owned(),
                 Asker::Booking { .. } => "booking".to_owned(),
+                Asker::Replace => "replace".to_owned(),
             };
             (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
         }
@@ -180,7 +181,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Op
         | Event::Promises(_)
         | Event::Demand(_)
         | Event::Reservations(_)
-        | Event::Attained(_) => return None,
+        | Event::Attained(_)
+        | Event::Past(_) => return None,
     };
     let job = state.jobs.get(id)?;
     let tenant = state.tenants.path(job.spec.tenant).to_owned();

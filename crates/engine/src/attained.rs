@@ -1,12 +1,12 @@
 //! The attained section: how much each live job was served, since when it waits, and how long jobs took that are over.
 //!
-//! It is what the orders beyond age go by (rule 3). Counting begins with the first policy that has such an order and
-//! ends with the first that has none: where every class is served by age there is nothing in here, and nothing of it
-//! in a snapshot.
+//! It is what the orders beyond age go by (rule 3), and what estimates are learned from. Counting begins with the first policy
+//! that has either and ends with the first that has none: where every class is served by age and nothing is learned there is
+//! nothing in here, and nothing of it in a snapshot.
 
 mod finished;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ use crate::event::{Event, Holding, is_default};
 use crate::job::{Class, Spec};
 use crate::jobs::Job;
 use crate::policy::OrderRules;
-use crate::units::{GpuUnits, JobId, TenantId, Timestamp};
+use crate::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
 pub use finished::{Finished, Size, next_age, told_age};
 
@@ -48,6 +48,17 @@ pub struct Group {
     pub size: Size,
     /// `key=value` of the label that tells them apart, if one does.
     #[serde(default, skip_serializing_if = "is_default")]
+    pub label: Option<String>,
+}
+
+/// How long a job is expected to run, by what finished before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// Nine of ten were over by then.
+    pub millis: Millis,
+    /// So many finished jobs say so.
+    pub jobs: usize,
+    /// `key=value` of the label that they have in common with it, if one tells them apart.
     pub label: Option<String>,
 }
 
@@ -113,8 +124,17 @@ impl Attained {
     /// The running it takes to see a job like this one end when it has run for so long, in milliseconds; `None` where
     /// too few like it are over.
     pub fn left(&self, spec: &Spec, rules: &OrderRules, ran_ms: u64) -> Option<u64> {
-        let mut groups = groups_of(spec, rules);
+        let mut groups = groups_of(spec, rules.label.as_ref());
         groups.find_map(|group| self.finished.get(&group)?.left(ran_ms))
+    }
+
+    /// How long a job like this one is expected to run in all; `None` where too few like it are over.
+    pub fn estimate(&self, spec: &Spec, label: Option<&String>) -> Option<Learned> {
+        groups_of(spec, label).find_map(|group| {
+            let finished = self.finished.get(&group)?;
+            let millis = Millis(finished.most()?);
+            Some(Learned { millis, jobs: finished.durations().len(), label: group.label })
+        })
     }
 
     pub(crate) fn apply(&mut self, event: &AttainedEvent) {
@@ -167,13 +187,16 @@ impl Attained {
         }
     }
 
-    /// It is over, after so much service in all.
-    pub(crate) fn ended(&mut self, id: JobId, spec: &Spec, rules: Option<&OrderRules>, gpu_ms: u64) {
+    /// It is over, after so much service in all. What is learned of it is learned by each of these labels.
+    pub(crate) fn ended(&mut self, id: JobId, spec: &Spec, by: &[Option<&String>], gpu_ms: u64) {
         self.jobs.remove(&id);
-        let Some(rules) = rules.filter(|_| self.counting && gpu_ms > 0) else { return };
+        if !self.counting || gpu_ms == 0 {
+            return;
+        }
         // However it ended: a job that its owner gives up early is done early too.
         let Some(millis) = run_time(gpu_ms, minimum(spec)) else { return };
-        for group in groups_of(spec, rules) {
+        let groups: BTreeSet<Group> = by.iter().flat_map(|&label| groups_of(spec, label)).collect();
+        for group in groups {
             if self.finished.len() < GROUPS_MAX || self.finished.contains_key(&group) {
                 self.finished.entry(group).or_default().add(millis);
             }
@@ -192,10 +215,10 @@ impl Attained {
 }
 
 /// The groups a job belongs to, the narrowest first.
-fn groups_of(spec: &Spec, rules: &OrderRules) -> impl Iterator<Item = Group> {
+fn groups_of(spec: &Spec, label: Option<&String>) -> impl Iterator<Item = Group> {
     let (tenant, class, size) = (spec.tenant, spec.class, Size::of(minimum_gpus(spec)));
     let wide = Group { tenant, class, size, label: None };
-    let label = rules.label.as_ref().and_then(|key| {
+    let label = label.and_then(|key| {
         let (_, value) = spec.labels.iter().find(|(known, _)| known == key)?;
         Some(alloc::format!("{key}={value}"))
     });
@@ -250,17 +273,31 @@ mod tests {
         let rules = OrderRules { label: Some(String::from("app")), ..OrderRules::default() };
         let mut attained = Attained { counting: true, ..Attained::default() };
         for job in 0..20 {
-            attained.ended(JobId(job), &spec(Some("short")), Some(&rules), gpu_time(1000, 6000));
+            attained.ended(JobId(job), &spec(Some("short")), &[rules.label.as_ref()], gpu_time(1000, 6000));
         }
         for job in 20..39 {
-            attained.ended(JobId(job), &spec(Some("long")), Some(&rules), gpu_time(100_000, 6000));
+            attained.ended(JobId(job), &spec(Some("long")), &[rules.label.as_ref()], gpu_time(100_000, 6000));
         }
         assert_eq!(attained.left(&spec(Some("short")), &rules, 0), Some(1000));
         // 19 of 20: it goes by all of its size, of which half end after a second.
         let all = attained.left(&spec(None), &rules, 0);
         assert_eq!((attained.left(&spec(Some("long")), &rules, 0), all), (all, Some(1950)));
-        attained.ended(JobId(39), &spec(Some("long")), Some(&rules), gpu_time(100_000, 6000));
+        attained.ended(JobId(39), &spec(Some("long")), &[rules.label.as_ref()], gpu_time(100_000, 6000));
         assert_eq!(attained.left(&spec(Some("long")), &rules, 0), Some(100_000));
+    }
+
+    #[test]
+    fn an_estimate_says_what_it_was_learned_from() {
+        let label = String::from("app");
+        let mut attained = Attained { counting: true, ..Attained::default() };
+        for job in 0..20 {
+            attained.ended(JobId(job), &spec(Some("long")), &[None, Some(&label)], gpu_time(100_000, 6000));
+        }
+        let learned = |label| Learned { millis: Millis(100_000), jobs: 20, label };
+        let long = attained.estimate(&spec(Some("long")), Some(&label));
+        assert_eq!(long, Some(learned(Some(String::from("app=long")))));
+        assert_eq!(attained.estimate(&spec(Some("new")), Some(&label)), Some(learned(None)));
+        assert_eq!(attained.estimate(&Spec { tenant: TenantId(1), ..spec(None) }, None), None);
     }
 
     #[test]
@@ -268,7 +305,7 @@ mod tests {
         let mut attained = Attained::default();
         attained.served(JobId(0), 5000);
         attained.waits(JobId(0), Timestamp(7));
-        attained.ended(JobId(0), &spec(None), Some(&OrderRules::default()), 5000);
+        attained.ended(JobId(0), &spec(None), &[None], 5000);
         let mut events = Vec::new();
         attained.snapshot(&mut events);
         assert_eq!(events, []);

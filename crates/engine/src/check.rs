@@ -214,6 +214,7 @@ fn same_facts(a: &State, b: &State) -> bool {
         && a.demand.arrived() == b.demand.arrived()
         && a.demand.shapes().eq(b.demand.shapes())
         && a.demand.prices() == b.demand.prices()
+        && a.past.carried() == b.past.carried()
 }
 
 struct Tasks<'a> {
@@ -519,5 +520,8 @@ fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     }
     if rebuilt.ledger.bound() != state.ledger.bound() {
         wrong("bound");
+    }
+    if rebuilt.past.used() != state.past.used() {
+        wrong("use that is counted as borrowed");
     }
 }

@@ -5,6 +5,7 @@ mod conclude;
 mod limits;
 mod observe;
 mod promises;
+mod replace;
 mod services;
 mod submit;
 mod timeline;
@@ -14,8 +15,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, PromisesEvent,
-    RequeueWhy, TaskPhase, TenantsEvent,
+    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, PastEvent,
+    PromisesEvent, RequeueWhy, TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
 use crate::input::{Input, Rejection, SetDefinition, SetMembers};
@@ -52,6 +53,8 @@ impl State {
             Input::Scale { job, tasks } => services::scale(self, *job, *tasks, now),
             Input::Book(request) => bookings::book(self, request, now),
             Input::Unbook { name } => bookings::cancel(self, name, now),
+            Input::Replace { job, how: Some(how) } => replace::replace(self, *job, *how, now),
+            Input::Replace { job, how: None } => replace::stop(self, *job, now),
             Input::Cordon { node, on } => self.cordon(node, *on),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
@@ -177,6 +180,9 @@ impl State {
     /// What time and the world made due: deadlines, promises that can be kept or cannot, asks that serve nobody.
     fn due(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.deadlines_passed(now);
+        if self.tenants.policy().half_life.is_some_and(|half_life| self.past.is_due(half_life, now)) {
+            events.push(Event::Past(PastEvent::Stepped { at: now }));
+        }
         // Who is told to leave or to stop at this moment is not given anything, nor asked to stay.
         let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
         events.extend(promises::due(self, &told, now));
@@ -200,7 +206,13 @@ impl State {
         events.extend(stuck.flat_map(|&(_, job)| self.let_go_of_stuck(job, now)));
         // Who was told something in this decision is looked at again in the next.
         let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
-        let too_many = services::due(self, now).into_iter();
+        let replaced = replace::due(self, now);
+        let stepped = |event: &Event| match event {
+            Event::Jobs(JobsEvent::Rolled { job, .. }) => Some(*job),
+            _ => None,
+        };
+        let stepping: BTreeSet<JobId> = replaced.iter().filter_map(stepped).collect();
+        let too_many = services::due(self, &stepping, now).into_iter().chain(replaced);
         events.extend(too_many.filter(|event| concerned(event).is_none_or(|job| !told.contains(&job))));
         events
     }
@@ -277,6 +289,11 @@ impl State {
         let deadline = now + self.tenants.policy().stop_grace;
         Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now })
     }
+}
+
+/// When a replacement of replicas goes on because there was no room, if one does.
+pub(crate) fn next_replacement(state: &State) -> Option<Timestamp> {
+    replace::next_moment(state)
 }
 
 /// Whom an event about places is about.

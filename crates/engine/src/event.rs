@@ -12,6 +12,8 @@ use crate::demand::Typical;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
+use crate::jobs::Rolling;
+pub use crate::past::PastEvent;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
 pub use crate::reservations::ReservationsEvent;
@@ -46,6 +48,8 @@ pub enum Event {
     Attained(AttainedEvent),
     /// To windows that are booked.
     Bookings(BookingsEvent),
+    /// To what tenants borrowed.
+    Past(PastEvent),
 }
 
 /// What happens to the fleet.
@@ -217,6 +221,17 @@ pub enum JobsEvent {
         job: JobId,
         /// So many.
         tasks: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// Replicas of a service are being replaced by fresh ones, a step further; or no longer are.
+    Rolled {
+        /// Which.
+        job: JobId,
+        /// How many tasks it has now, with those that are there for the time.
+        tasks: u32,
+        /// How, while it goes on.
+        rolling: Option<Rolling>,
         /// When.
         at: Timestamp,
     },
@@ -494,6 +509,8 @@ pub enum Asker {
         /// Which.
         booking: BookingId,
     },
+    /// Its owner, who wants fresh replicas.
+    Replace,
 }
 
 /// By which rule something has to leave.

@@ -54,6 +54,13 @@ pub enum Input {
         /// Its name.
         name: String,
     },
+    /// The owner wants every replica of a service replaced by a fresh one; `None`: no longer.
+    Replace {
+        /// Which job.
+        job: JobId,
+        /// How.
+        how: Option<Replacement>,
+    },
     /// Nothing new is placed on the node; what runs there goes on.
     Cordon {
         /// Name of the node.
@@ -71,6 +78,15 @@ pub enum Input {
     Prices(Prices),
     /// Time passed.
     Tick,
+}
+
+/// How replicas are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// So many more than are wanted may run for the time.
+    pub surge: u32,
+    /// So many fewer may run for the time, where there is no room for more.
+    pub unavailable: u32,
 }
 
 /// How long a job is to run, all of its attempts together.
@@ -380,6 +396,11 @@ pub enum Rejection {
     Ending,
     /// Its number of tasks does not change.
     NotAService,
+    /// No replica may be missing, and none may run beside the others for the time.
+    NoneToSpare {
+        /// The least that may run.
+        min: u32,
+    },
     /// A service has at least and at most so many replicas.
     ReplicasOutOfRange {
         /// What was asked for.

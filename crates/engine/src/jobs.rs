@@ -6,7 +6,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::event::{Event, JobsEvent, Next, Outcome, Past, RequeueWhy};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, HeldTask, JobsEvent, Next, Outcome, Past, RequeueWhy};
 use crate::group::Group;
 use crate::job::{Class, GpuAsk, Shape, Spec, Topology};
 use crate::need::Need;
@@ -58,9 +60,43 @@ pub struct Job {
     pub more: Option<More>,
     /// When its time limit asks something of it, while it runs: to save its work, or to stop.
     pub wrap_up_at: Option<Timestamp>,
+    /// How its replicas are being replaced, while they are.
+    pub rolling: Option<Rolling>,
+}
+
+/// How replicas of a service are being replaced by fresh ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rolling {
+    /// Replicas with a lower number are to go.
+    pub below: u32,
+    /// How many replicas are wanted.
+    pub wanted: u32,
+    /// So many more may run for the time.
+    pub surge: u32,
+    /// So many fewer may run for the time, where there is no room for more.
+    pub unavailable: u32,
+    /// The last step.
+    pub since: Timestamp,
+}
+
+impl Rolling {
+    /// True for a replica that is to go.
+    pub fn is_old(&self, task: &HeldTask) -> bool {
+        task.place.task < self.below
+    }
+
+    /// The fewest that may run.
+    pub fn floor(&self, min: u32) -> u32 {
+        self.wanted.saturating_sub(self.unavailable).max(min)
+    }
 }
 
 impl Job {
+    /// How many tasks are wanted; more may run while they are being replaced.
+    pub fn wanted(&self) -> u32 {
+        self.rolling.map_or(self.spec.tasks, |rolling| rolling.wanted)
+    }
+
     /// The longest that all of its attempts together may run.
     pub fn time_limit(&self) -> Option<Millis> {
         self.past.extended.or(self.spec.time_limit)
@@ -341,7 +377,16 @@ impl Jobs {
             JobsEvent::Stays { job, at: _ } => self.live_mut(*job).phase = Phase::Active,
             JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
             JobsEvent::Extended { job, limit, at: _ } => self.live_mut(*job).past.extended = Some(*limit),
-            JobsEvent::Scaled { job, tasks, at: _ } => self.live_mut(*job).spec.tasks = *tasks,
+            JobsEvent::Scaled { job, tasks, at: _ } => {
+                let live = self.live_mut(*job);
+                let more = live.spec.tasks - live.wanted();
+                live.spec.tasks = tasks.saturating_add(more);
+                live.rolling = live.rolling.map(|rolling| Rolling { wanted: *tasks, ..rolling });
+            }
+            JobsEvent::Rolled { job, tasks, rolling, at: _ } => {
+                let live = self.live_mut(*job);
+                (live.spec.tasks, live.rolling) = (*tasks, *rolling);
+            }
             JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
             JobsEvent::Ended { job, outcome: _, at } => self.end(*job, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
@@ -452,7 +497,17 @@ impl Jobs {
         let phase = Phase::Waiting;
         let (not_before, past) = (Timestamp(0), Past::default());
         let spec = spec.clone();
-        let job = Job { uid, spec, submitted_at: at, phase, not_before, past, more: None, wrap_up_at: None };
+        let job = Job {
+            uid,
+            spec,
+            submitted_at: at,
+            phase,
+            not_before,
+            past,
+            more: None,
+            wrap_up_at: None,
+            rolling: None,
+        };
         if job.spec.service.is_some() {
             self.services.insert(id);
         }
@@ -474,6 +529,9 @@ impl Jobs {
             }
         }
         job.phase = Phase::Waiting;
+        // All of its replicas will be fresh.
+        job.spec.tasks = job.wanted();
+        job.rolling = None;
         job.not_before = not_before;
         if not_before.0 > 0 {
             self.backing_off.insert((not_before, id));
@@ -573,6 +631,10 @@ impl Jobs {
             if live.past != Past::default() || live.not_before.0 > 0 {
                 let (past, not_before) = (live.past.clone(), live.not_before);
                 into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
+            }
+            if let Some(rolling) = live.rolling {
+                let (tasks, at) = (live.spec.tasks, rolling.since);
+                into.push(Event::Jobs(JobsEvent::Rolled { job, tasks, rolling: Some(rolling), at }));
             }
         }
         for &(at, uid) in &self.ended_by_time {

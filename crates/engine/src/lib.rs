@@ -27,6 +27,7 @@ pub mod job;
 pub mod jobs;
 pub mod ledger;
 pub mod need;
+pub mod past;
 pub mod plan;
 pub mod policy;
 pub mod prices;

@@ -140,6 +140,22 @@ pub struct Policy {
     /// Which windows may be booked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub windows: Windows,
+    /// After so long what a tenant borrowed counts half as much when what is left is divided; `None` where it does not count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub half_life: Option<Millis>,
+    /// Whether jobs that say nothing of how long they take are taken to last as long as others did.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub estimates: Estimates,
+}
+
+/// Whether jobs that say nothing of how long they take are taken to last as long as others did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimates {
+    /// Whether that is learned from finished jobs.
+    pub learned: bool,
+    /// Work that carries this label is taken to last as long as other work with the same value of it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub label: Option<String>,
 }
 
 /// What is as built in need not be written: what an older version wrote keeps its hash.
@@ -347,6 +363,8 @@ impl Default for Policy {
             reservations_max: 0,
             orders: Orders::default(),
             windows: Windows::default(),
+            half_life: None,
+            estimates: Estimates::default(),
         }
     }
 }

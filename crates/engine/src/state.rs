@@ -4,9 +4,10 @@
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
 use alloc::collections::BTreeSet;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::attained::Attained;
+use crate::attained::{Attained, Learned};
 use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
@@ -18,12 +19,15 @@ use crate::group::{Group, Lacks};
 use crate::input::Exit;
 use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
-use crate::ledger::{Charge, Ledger, Want};
+use crate::ledger::{Charge, Ledger, Use, Want};
 use crate::need::{Need, first_way};
+use crate::past::{Past, PastEvent};
 use crate::plan::place::domain_of;
+use crate::policy::{Estimates, Policy};
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
+use crate::tree::Tree;
 use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
@@ -47,7 +51,28 @@ pub struct State {
     pub attained: Attained,
     /// Which windows are booked.
     pub bookings: Bookings,
+    /// What tenants borrowed.
+    pub past: Past,
     index: u64,
+}
+
+/// How long a job is expected to run, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Estimate {
+    /// Its owner.
+    Given(Millis),
+    /// Finished jobs like it.
+    Learned(Learned),
+}
+
+impl Estimate {
+    /// In all.
+    pub fn millis(&self) -> Millis {
+        match self {
+            Self::Given(millis) => *millis,
+            Self::Learned(learned) => learned.millis,
+        }
+    }
 }
 
 impl State {
@@ -76,6 +101,7 @@ impl State {
             Event::Reservations(event) => self.reservations.apply(event),
             Event::Attained(event) => self.attained.apply(event),
             Event::Bookings(event) => self.apply_bookings(event),
+            Event::Past(event) => self.apply_past(event),
         }
         self.index += 1;
     }
@@ -100,7 +126,8 @@ impl State {
             FleetEvent::NodeSetDefined { .. } | FleetEvent::DeviceSetDefined { .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
             }
-            FleetEvent::PoolNamed { .. } | FleetEvent::LevelNamed { .. } | FleetEvent::WorldSeen { .. } => {}
+            FleetEvent::PoolNamed { .. } => self.reline_past(),
+            FleetEvent::LevelNamed { .. } | FleetEvent::WorldSeen { .. } => {}
         }
     }
 
@@ -109,7 +136,12 @@ impl State {
         match event {
             TenantsEvent::PolicyApplied { policy, .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
-                self.attained.count(!policy.orders.all_by_age(), self.jobs.iter());
+                let counts = !policy.orders.all_by_age() || policy.estimates.learned;
+                self.attained.count(counts, self.jobs.iter());
+                if policy.half_life.is_none() {
+                    self.past.forget();
+                }
+                self.reline_past();
             }
             TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => {}
         }
@@ -141,7 +173,7 @@ impl State {
                 self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
             }
-            JobsEvent::Scaled { job, .. } => self.scale(*job, event),
+            JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => self.scale(*job, event),
             JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
             JobsEvent::Extended { job, .. } => {
                 self.jobs.apply(event);
@@ -227,6 +259,7 @@ impl State {
                     self.bookings.use_it(booking);
                 }
                 self.changed(*job);
+                self.count_past(*job, *at);
             }
             LedgerEvent::Carried { job, holding } => {
                 self.ledger.start(*job, holding.clone(), self.charge(*job));
@@ -244,13 +277,19 @@ impl State {
                 self.release(*job);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
+                self.count_past(*job, *at);
             }
             LedgerEvent::Shed { job, at, .. } => {
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
+                self.count_past(*job, *at);
             }
-            LedgerEvent::Gone { job, .. }
-            | LedgerEvent::Broken { job, .. }
+            LedgerEvent::Gone { job, at, .. } => {
+                self.ledger.apply(event);
+                self.changed(*job);
+                self.count_past(*job, *at);
+            }
+            LedgerEvent::Broken { job, .. }
             | LedgerEvent::Withdrawn { job, .. }
             | LedgerEvent::Asked { job, .. }
             | LedgerEvent::Stopping { job, .. } => {
@@ -260,7 +299,7 @@ impl State {
             LedgerEvent::Running { job, .. } => {
                 self.ledger.apply(event);
                 // From here on its service grows, which may make it give way: refusals are looked at again.
-                if self.attained.is_counting() {
+                if !self.tenants.policy().orders.all_by_age() {
                     self.changed(*job);
                 }
                 self.refresh_limit(*job);
@@ -294,6 +333,32 @@ impl State {
         self.ledger.keep_profiles(self.demand.tables().is_some());
     }
 
+    fn apply_past(&mut self, event: &PastEvent) {
+        if let Some(half_life) = self.tenants.policy().half_life {
+            let tree = Tree::resolve(self.tenants.policy(), self);
+            let own = tree.own_use(self);
+            self.past.apply(event, half_life, tree, own);
+        }
+    }
+
+    /// Lines, tenants or pools are others than what was borrowed is counted by.
+    fn reline_past(&mut self) {
+        if self.past.is_counting() {
+            let tree = Tree::resolve(self.tenants.policy(), self);
+            let own = tree.own_use(self);
+            self.past.relined(tree, own);
+        }
+    }
+
+    /// A job's tenant holds more or less from that moment on.
+    fn count_past(&mut self, job: JobId, at: Timestamp) {
+        let Some(tree) = self.past.tree() else { return };
+        let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
+        let own =
+            self.ledger.used(tenant).map_or_else(|| tree.metered(&Use::default()), |own| tree.metered(own));
+        self.past.holds(tenant, own, at);
+    }
+
     /// The holding forgets tasks that are over; their service is not forgotten.
     fn apply_and_count_served(&mut self, job: JobId, event: &LedgerEvent, at: Timestamp) {
         let served = |ledger: &Ledger| ledger.holding(job).map_or(0, |holding| holding.served(at));
@@ -312,8 +377,23 @@ impl State {
     fn note_ended(&mut self, id: JobId, at: Timestamp) {
         let job = self.jobs.get(id).expect("who ends is a live job");
         let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
-        let rules = self.tenants.policy().orders.beyond_age(job.spec.class);
-        self.attained.ended(id, &job.spec, rules, served);
+        let Policy { orders, estimates, .. } = self.tenants.policy();
+        let by_order = orders.beyond_age(job.spec.class).map(|rules| rules.label.as_ref());
+        // A service runs until it is stopped: how long that was says nothing of the next.
+        let learns = estimates.learned && job.spec.service.is_none();
+        let by_estimate = learns.then_some(estimates.label.as_ref());
+        let by: Vec<Option<&String>> = by_order.into_iter().chain(by_estimate).collect();
+        self.attained.ended(id, &job.spec, &by, served);
+    }
+
+    /// How long a job is expected to run in all: as its owner says or, where it says nothing, as others like it did.
+    pub fn estimate(&self, spec: &Spec) -> Option<Estimate> {
+        if let Some(given) = spec.estimate {
+            return Some(Estimate::Given(given));
+        }
+        let Estimates { learned, label } = &self.tenants.policy().estimates;
+        let learns = *learned && spec.service.is_none();
+        learns.then(|| self.attained.estimate(spec, label.as_ref())).flatten().map(Estimate::Learned)
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.
@@ -434,8 +514,11 @@ impl State {
         let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
         let reserved = self.next_reserved_moment(now);
         let booked = self.next_booked_moment(now);
-        let later = [asked, stuck, limit, self.jobs.next_start_allowed(now), reserved, booked];
-        later.into_iter().flatten().filter(|&at| at > now).min()
+        let step = self.tenants.policy().half_life.and_then(|half_life| self.past.next_step(half_life));
+        let allowed = self.jobs.next_start_allowed(now);
+        let replaced = crate::decide::next_replacement(self);
+        let later = [asked, stuck, limit, allowed, reserved, booked, step, replaced].into_iter().flatten();
+        later.filter(|&at| at > now).min()
     }
 
     /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
@@ -472,6 +555,7 @@ impl State {
         self.reservations.snapshot(&mut events);
         self.attained.snapshot(&mut events);
         self.bookings.snapshot(&mut events);
+        self.past.snapshot(&mut events);
         events
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use crate::event::Placement;
 use crate::ledger::Use;
 use crate::need::first_way;
+use crate::past::Past;
 use crate::policy::{Amount, GpuQuota, Policy, Quota};
 use crate::share::{Claim, divide};
 use crate::state::State;
@@ -67,6 +68,8 @@ pub struct Tree {
     roots: Vec<TenantId>,
     normal_milli: Vec<u64>,
     quantum: u64,
+    /// Whether what was borrowed in the past counts.
+    past_counts: bool,
 }
 
 impl Tree {
@@ -84,6 +87,7 @@ impl Tree {
             roots: Vec::new(),
             normal_milli: state.fleet.pools().iter().map(|model| normal(model)).collect(),
             quantum: policy.quantum.parts(),
+            past_counts: policy.half_life.is_some(),
         };
         tree.link(state);
         tree
@@ -242,11 +246,12 @@ impl Tree {
         total[tenant.index()] = sums;
     }
 
-    /// Fair shares of every tenant, from demand summed up the tree and what the fleet has, by meter.
-    pub fn fair_shares(&self, demand: &Amounts, capacity: &[u64]) -> Amounts {
+    /// Fair shares of every tenant, from demand summed up the tree, what was borrowed in the past and what the fleet has, by
+    /// meter.
+    pub fn fair_shares(&self, demand: &Amounts, past: &Past, capacity: &[u64]) -> Amounts {
         let mut shares = alloc::vec![alloc::vec![0; self.meters.len()]; self.lines.len()];
         for (meter, &amount) in capacity.iter().enumerate() {
-            self.share_out(meter, amount, &self.roots, demand, &mut shares);
+            self.share_out(meter, amount, &self.roots, (demand, past), &mut shares);
         }
         shares
     }
@@ -256,9 +261,10 @@ impl Tree {
         meter: usize,
         amount: u64,
         siblings: &[TenantId],
-        demand: &Amounts,
+        claimed: (&Amounts, &Past),
         shares: &mut Amounts,
     ) {
+        let (demand, past) = claimed;
         let claim = |tenant: &TenantId| {
             let line = &self.lines[tenant.index()];
             // Surplus of CPU and memory is divided equally: weights are about GPUs.
@@ -268,6 +274,7 @@ impl Tree {
                 guaranteed: line.quotas[meter].guaranteed,
                 weight,
                 priority: line.priority,
+                past: if self.past_counts { past.counts(*tenant, self.meters[meter]) } else { 0 },
             }
         };
         let claims: Vec<Claim> = siblings.iter().map(claim).collect();
@@ -278,7 +285,7 @@ impl Tree {
         };
         for (tenant, share) in siblings.iter().zip(divide(amount, &claims, quantum)) {
             shares[tenant.index()][meter] = share;
-            self.share_out(meter, share, &self.lines[tenant.index()].children, demand, shares);
+            self.share_out(meter, share, &self.lines[tenant.index()].children, claimed, shares);
         }
     }
 
@@ -320,7 +327,8 @@ impl Tree {
 
     /// Every tenant's fair share of the fleet as it is.
     pub fn shares_of(&self, state: &State) -> Amounts {
-        self.fair_shares(&self.subtree_demand(&self.own_demand(state)), &self.capacity(state))
+        let demand = self.subtree_demand(&self.own_demand(state));
+        self.fair_shares(&demand, &state.past, &self.capacity(state))
     }
 }
 

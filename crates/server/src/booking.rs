@@ -1,13 +1,13 @@
 //! Booked windows, in the words of the API.
 
 use wharf_api::file::moment::moment_text;
-use wharf_api::v1::{BookingState, BookingView, Code, HolderView, LostPlacesView, Problem, gpus};
+use wharf_api::v1::{BookingState, BookingView, Code, LostPlacesView, Problem, gpus};
 use wharf_engine::bookings::{Booking, BookingFault, LostPlaces, NotOfBooking};
 use wharf_engine::input::Rejection;
-use wharf_engine::plan::reserve::ends_at;
 use wharf_engine::state::State;
 use wharf_engine::units::{BookingId, JobId, Timestamp};
 
+use crate::reservation::holder;
 use crate::text;
 use crate::view::placement;
 
@@ -59,15 +59,6 @@ fn view(state: &State, id: BookingId, booking: &Booking, now: Timestamp) -> Book
         in_the_way: there.filter_map(|job| holder(state, job, now)).collect(),
         lost: lost.iter().map(lost_view).collect(),
     }
-}
-
-fn holder(state: &State, id: JobId, now: Timestamp) -> Option<HolderView> {
-    let job = state.jobs.get(id)?;
-    Some(HolderView {
-        job: job.spec.name.clone(),
-        tenant: state.tenants.path(job.spec.tenant).to_owned(),
-        ends_ms: ends_at(state, id, now).map(|end| end.0),
-    })
 }
 
 /// A refusal that has to do with booking.

@@ -120,6 +120,7 @@ fn router(shared: Shared) -> Router {
         .route("/v1/jobs/{job}/evict", post(jobs::evict))
         .route("/v1/jobs/{job}/extend", post(jobs::extend))
         .route("/v1/jobs/{job}/scale", post(jobs::scale))
+        .route("/v1/jobs/{job}/replace", post(jobs::replace))
         .route("/v1/plan", post(jobs::plan))
         .route("/v1/nodes", get(fleet::nodes))
         .route("/v1/nodes/{node}/cordon", post(fleet::cordon).delete(fleet::uncordon))

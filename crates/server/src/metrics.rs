@@ -353,6 +353,7 @@ fn lines(registry: &mut Registry, glance: &Glance<'_>) {
                 ("borrowed", Some(line.borrowed)),
                 ("lent", Some(line.lent)),
                 ("demand", Some(line.demand)),
+                ("past", line.past),
             ];
             for (word, value) in values {
                 let (tenant, resource) = (tenant.path.clone(), line.resource.clone());

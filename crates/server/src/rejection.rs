@@ -65,6 +65,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         | Rejection::NoTimeLimit
         | Rejection::LimitNotLonger { .. }
         | Rejection::NotAService
+        | Rejection::NoneToSpare { .. }
         | Rejection::ReplicasOutOfRange { .. }
         | Rejection::Ending => life_problem(rejection),
         Rejection::BookingRefused { .. }
@@ -121,6 +122,11 @@ fn life_problem(rejection: &Rejection) -> Problem {
             Problem::new(Code::NotAService, "the job is no service: its number of tasks does not change")
                 .hint("submit it with service: {min: 2, max: 8}")
         }
+        Rejection::NoneToSpare { min } => Problem::new(
+            Code::NoneToSpare,
+            format!("at least {min} replicas have to run, and nobody may run beside them for the time"),
+        )
+        .hint("give --surge 1, or scale the service up first and give --unavailable 1"),
         Rejection::ReplicasOutOfRange { given, min, max } => Problem::new(
             Code::ReplicasOutOfRange,
             format!("{given} replicas are not between the {min} and {max} that the service was submitted with"),

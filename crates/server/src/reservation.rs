@@ -57,11 +57,15 @@ fn holders(state: &State, reservation: &Reservation) -> BTreeSet<JobId> {
     holders
 }
 
-fn holder(state: &State, id: JobId, now: Timestamp) -> Option<HolderView> {
+/// Who holds a place, and when that is over.
+pub(crate) fn holder(state: &State, id: JobId, now: Timestamp) -> Option<HolderView> {
     let job = state.jobs.get(id)?;
+    let ends_at = ends_at(state, id, now);
+    let said = job.spec.time_limit.is_some() || job.spec.estimate.is_some();
     Some(HolderView {
         job: job.spec.name.clone(),
         tenant: state.tenants.path(job.spec.tenant).to_owned(),
-        ends_ms: ends_at(state, id, now).map(|end| end.0),
+        ends_ms: ends_at.map(|end| end.0),
+        learned: ends_at.is_some() && !said,
     })
 }

@@ -80,6 +80,8 @@ impl Figures {
             Amount::Of(amount) => Some(shown(amount)),
         };
         let used = self.used[tenant.index()][meter];
+        let counts = state.tenants.policy().half_life.is_some();
+        let past = counts && tree.meters[meter].per_gpu().is_some();
         LineView {
             resource: resource(state, tree.meters[meter]),
             guaranteed: limited(quota.guaranteed),
@@ -89,6 +91,7 @@ impl Figures {
             borrowed: shown(above(quota.guaranteed, used)),
             lent: shown(self.lent[meter][tenant.index()]),
             demand: shown(self.demand[tenant.index()][meter]),
+            past: past.then(|| shown(state.past.borrowed(tenant, tree.meters[meter]))),
         }
     }
 }

@@ -5,16 +5,17 @@ pub(crate) mod gpu;
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{
-    BlockerView, ChosenView, FunnelStage, GroupView, JobState, JobView, NodeView, OrderView, PlacementView,
-    VerdictView, VerdictWord, gpus, thousandths,
+    BlockerView, ChosenView, EstimateView, FunnelStage, GroupView, JobState, JobView, LearnedView, NodeView,
+    OrderView, PlacementView, ReplacingView, VerdictView, VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
+use wharf_engine::attained::Learned;
 use wharf_engine::event::{Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
 use wharf_engine::group::Group;
 use wharf_engine::job::{GpuAsk, Spec};
-use wharf_engine::jobs::{Job, KindKey, Phase};
-use wharf_engine::state::State;
+use wharf_engine::jobs::{Job, KindKey, Phase, Rolling};
+use wharf_engine::state::{Estimate, State};
 use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
 use wharf_engine::verdict::{Funnel, Quantity, Reason, Shortfall, Verdict};
 
@@ -44,7 +45,7 @@ impl<'a> Verdicts<'a> {
             tenant: self.state.tenants.path(job.spec.tenant).to_owned(),
             class: job.spec.class,
             priority: job.spec.priority,
-            tasks: job.spec.tasks,
+            tasks: job.wanted(),
             min: job.spec.min,
             replicas_max: job.spec.service.map(|service| service.max),
             booking: booking_of(self.state, job),
@@ -56,6 +57,8 @@ impl<'a> Verdicts<'a> {
             first_start_ms: job.past.first_start.map(|at| at.0),
             running_tasks: u32::try_from(running).unwrap_or(u32::MAX),
             placements: placements(self.state, job, holding),
+            replacing: job.rolling.map(|rolling| replacing(rolling, holding)),
+            estimate: self.state.estimate(&job.spec).map(estimate),
             time_limit_ms: job.time_limit().map(|limit| limit.0),
             limit_at_ms: self.state.limit_at(id).map(|at| at.0),
             ran_ms: job.past.ran_ms,
@@ -96,6 +99,25 @@ fn groups(job: &Job, holding: Option<&Holding>) -> Vec<GroupView> {
         running_tasks: count(of(at).filter(|task| runs(task)).count()),
     };
     job.spec.groups.iter().enumerate().map(view).collect()
+}
+
+fn replacing(rolling: Rolling, holding: Option<&Holding>) -> ReplacingView {
+    let staying = holding.into_iter().flat_map(Holding::staying);
+    let old = staying.filter(|task| rolling.is_old(task)).count();
+    let (surge, unavailable) = (rolling.surge, rolling.unavailable);
+    ReplacingView { old: u32::try_from(old).unwrap_or(u32::MAX), surge, unavailable }
+}
+
+/// How long a job is expected to run, as the API shows it.
+fn estimate(known: Estimate) -> EstimateView {
+    let ms = known.millis().0;
+    let learned = match known {
+        Estimate::Given(_) => None,
+        Estimate::Learned(Learned { millis: _, jobs, label }) => {
+            Some(LearnedView { jobs: u64::try_from(jobs).unwrap_or(u64::MAX), label })
+        }
+    };
+    EstimateView { ms, learned }
 }
 
 pub(crate) fn job_state(job: &Job, holding: Option<&Holding>) -> JobState {

@@ -15,7 +15,7 @@ use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
 use wharf_engine::event::Why;
-use wharf_engine::input::{Extension, Input};
+use wharf_engine::input::{Extension, Input, Replacement};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
@@ -186,6 +186,8 @@ impl Run {
             84..86 => {
                 let tasks = self.rng.random_range(1..7);
                 self.on_a_job(|job| Input::Scale { job, tasks });
+                let how = Replacement { surge: tasks % 3, unavailable: tasks % 2 };
+                self.on_a_job(|job| Input::Replace { job, how: (tasks < 6).then_some(how) });
             }
             86..88 => self.cordon(),
             88..90 => self.change_policy(),

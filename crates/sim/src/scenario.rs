@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::StartTask;
-use wharf_engine::input::{BookingRequest, Extension, Submission};
+use wharf_engine::input::{BookingRequest, Extension, Replacement, Submission};
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
@@ -100,6 +100,10 @@ enum Ask {
     Scale {
         job: String,
         tasks: u32,
+    },
+    Replace {
+        job: String,
+        how: Option<Replacement>,
     },
     /// Begins so long after the story.
     Book(Box<BookingRequest>),

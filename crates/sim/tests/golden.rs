@@ -8,6 +8,8 @@
 mod bookings;
 #[path = "golden/groups.rs"]
 mod groups;
+#[path = "golden/stories.rs"]
+mod stories;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,8 +22,8 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
-    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PromisesEvent,
-    ReservationsEvent, TenantsEvent,
+    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PastEvent,
+    PromisesEvent, ReservationsEvent, TenantsEvent,
 };
 use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
@@ -65,6 +67,8 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-services"),
     (1, "journal-v1-bookings"),
     (1, "journal-v1-groups"),
+    (1, "journal-v1-past"),
+    (1, "journal-v1-replace"),
 ];
 
 #[test]
@@ -136,6 +140,9 @@ const KINDS: &[&str] = &[
     "BookingEnded",
     "BookingsCarried",
     "CarriedBooking",
+    "Stepped",
+    "PastCarried",
+    "Rolled",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -194,6 +201,9 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Extended { .. }) => "Extended",
         Event::Jobs(JobsEvent::Scaled { .. }) => "Scaled",
         Event::Jobs(JobsEvent::ReplicaFailed { .. }) => "ReplicaFailed",
+        Event::Past(PastEvent::Stepped { .. }) => "Stepped",
+        Event::Past(PastEvent::Carried { .. }) => "PastCarried",
+        Event::Jobs(JobsEvent::Rolled { .. }) => "Rolled",
     }
 }
 
@@ -207,6 +217,8 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-services"), story_of_services);
     write_story(&format!("journal-v{VERSION}-bookings"), bookings::story);
     write_story(&format!("journal-v{VERSION}-groups"), groups::story);
+    write_story(&format!("journal-v{VERSION}-past"), stories::of_the_past);
+    write_story(&format!("journal-v{VERSION}-replace"), stories::of_a_replacement);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {

@@ -88,8 +88,23 @@ fn the_planner_decides_as_the_obvious_one() {
 fn fair_shares_are_those_of_the_water_level() {
     for seed in seeds(TREES) {
         let crowd = make::crowd(seed);
-        if let Err(difference) = crowd.compare_shares() {
+        if let Err(difference) = crowd.compare_shares(&[]) {
             panic!("seed {seed}: {difference}\n\n{crowd}");
         }
     }
+}
+
+#[test]
+fn fair_shares_with_a_past_are_those_of_the_water_level_and_add_up() {
+    let mut lowered = 0;
+    for seed in seeds(TREES) {
+        let crowd = make::crowd_with_a_past(seed);
+        let past = make::past(seed);
+        match crowd.compare_shares(&past) {
+            Ok(differs) => lowered += u64::from(differs),
+            Err(difference) => panic!("seed {seed}: {difference}\n\n{crowd}\npast {past:?}"),
+        }
+    }
+    println!("{lowered} trees in which the past makes a difference");
+    assert!(lowered > TREES / 8, "the past makes a difference in {lowered} trees only");
 }

@@ -1,10 +1,12 @@
 //! How soon a service has what it wants: a burst of replicas on a full fleet is one decision.
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::TaskPhase;
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Replacement, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::state::State;
@@ -122,4 +124,60 @@ fn a_burst_of_replicas_asks_everybody_in_its_way_in_one_decision() {
         leader.turn(&[]).expect("a turn");
         world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 100)));
     }
+}
+
+/// Random lives without faults on a full fleet: whatever is scaled or replaced, and whoever wants its places, a service that
+/// has had its minimum never runs fewer replicas, within its guarantee.
+#[test]
+fn a_service_within_its_guarantee_never_runs_fewer_than_its_minimum() {
+    let mut replaced = 0;
+    for seed in 0..40 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let world = DirectWorld::new(SimFleet::new(seed, (0..2).map(node).collect(), Timestamp(1_000_000)));
+        let mut leader =
+            Controller::open(MemoryDisk::new(), world.clone(), Settings::default()).expect("opens");
+        let mut policy = policy();
+        for (tenant, gpus) in policy.tenants.iter_mut().zip([8, 4]) {
+            let guaranteed = Amount::Of(GpuUnits::WHOLE.times(gpus).parts());
+            tenant.gpus = GpuQuota::Any(Quota { guaranteed, limit: Amount::Unlimited });
+        }
+        leader.turn(&[Input::ApplyPolicy(policy)]).expect("a turn");
+        let mut service = job(0, "serving", Class::Inference);
+        (service.spec.tasks, service.spec.min) = (4, random.random_range(1..=4));
+        service.spec.service = Some(Service { max: 8, replicas: 4 });
+        let min = usize::try_from(service.spec.min).expect("a count fits");
+        leader.turn(&[Input::Submit(Box::new(service))]).expect("a turn");
+        let id = leader.state().jobs.with_uid(Uid(0)).expect("it lives");
+        let mut had = false;
+        for step in 1..200u128 {
+            let input = match random.random_range(0..10) {
+                0..2 => Some(Input::Scale { job: id, tasks: random.random_range(1..=8) }),
+                2 => {
+                    let how = Replacement {
+                        surge: random.random_range(0..3),
+                        unavailable: random.random_range(0..3),
+                    };
+                    Some(Input::Replace { job: id, how: random.random_bool(0.9).then_some(how) })
+                }
+                3..7 => Some(Input::Submit(Box::new(job(step, "train", Class::Batch)))),
+                _ => None,
+            };
+            leader.turn(input.as_slice()).expect("a turn");
+            replaced += u32::from(leader.state().jobs.get(id).is_some_and(|job| job.rolling.is_some()));
+            let now = world.with(|fleet| fleet.now());
+            let until = Timestamp(now.0 + random.random_range(500..60_000));
+            loop {
+                let run = running(leader.state(), id);
+                had |= run >= min;
+                assert!(!had || run >= min, "seed {seed}, step {step}: {run} of at least {min} run");
+                let Some(wake) = leader.next_wake().filter(|&wake| wake < until) else { break };
+                world.with(|fleet| fleet.advance(wake));
+                leader.turn(&[]).expect("a turn");
+            }
+            world.with(|fleet| fleet.advance(until));
+        }
+        assert!(had, "seed {seed}: it never ran");
+        assert_eq!(leader.state().check_deep(), []);
+    }
+    assert!(replaced > 100, "replaced in {replaced} turns only");
 }

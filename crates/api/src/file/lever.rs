@@ -1,6 +1,6 @@
 //! Bodies of requests that change a live job: small documents, read by the same rules as files.
 
-use wharf_engine::input::Extension;
+use wharf_engine::input::{Extension, Replacement};
 use wharf_engine::job::TASKS_MAX;
 use wharf_engine::units::Millis;
 
@@ -29,9 +29,32 @@ pub fn parse_scale(file: &str, text: &str) -> Result<u32, FileError> {
     })
 }
 
+/// Reads how replicas of a service are replaced: `surge: 1, unavailable: 1`, or `stop: true` where they no longer are.
+pub fn parse_replacement(file: &str, text: &str) -> Result<Option<Replacement>, FileError> {
+    document(file, text, |root| {
+        let keys = Map::root(root, &["surge", "unavailable", "stop"])?;
+        if keys.get("stop")?.map_or(Ok(false), |field| field.truth())? {
+            return Ok(None);
+        }
+        let number = |key: &str| keys.get(key)?.map_or(Ok(1), |field| field.whole(0..=TASKS_MAX));
+        Ok(Some(Replacement { surge: number("surge")?, unavailable: number("unavailable")? }))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replicas_are_replaced_one_by_one_unless_it_says_otherwise() {
+        let read = |text| parse_replacement("request body", text).map_err(|error| error.to_string());
+        assert_eq!(read("{}"), Ok(Some(Replacement { surge: 1, unavailable: 1 })));
+        let two = Replacement { surge: 0, unavailable: 2 };
+        assert_eq!(read("{\"surge\": 0, \"unavailable\": 2}"), Ok(Some(two)));
+        assert_eq!(read("stop: true"), Ok(None));
+        assert!(read("surge: some").unwrap_err().contains("surge is \"some\""));
+        assert!(read("max_surge: 1").unwrap_err().contains("surge"));
+    }
 
     #[test]
     fn a_service_is_scaled_to_a_number() {

@@ -7,6 +7,7 @@ pub mod lint;
 
 mod classes;
 mod fit;
+mod history;
 mod preemption;
 mod quota;
 mod trust;
@@ -208,7 +209,7 @@ fn read_file(path: &str, file: &PolicyFile, draft: &mut Draft) -> Result<(), Vec
         "gangs.yaml" => |root, policy| preemption::gangs(root).map(|read| policy.gangs = read),
         "trust.yaml" => |root, policy| trust::trust(root).map(|read| policy.sharing = read),
         "windows.yaml" => |root, policy| windows::windows(root).map(|read| policy.windows = read),
-        "history.yaml" => history,
+        "history.yaml" => history::history,
         other => return Err(vec![unknown_file(other).in_file(path)]),
     };
     document(path, &text, |root| reader(root, &mut draft.policy)).map_err(|error| vec![error])
@@ -323,13 +324,6 @@ fn by_class(field: &Field<'_>) -> Result<[Option<Millis>; 3], Fault> {
         }
     }
     Ok(read)
-}
-
-fn history(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
-    if let Some(field) = Map::root(root, &["keep"])?.get("keep")? {
-        policy.history_keep = field.duration(Millis(0))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

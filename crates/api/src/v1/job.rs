@@ -46,6 +46,12 @@ pub struct JobView {
     pub running_tasks: u32,
     /// Where its tasks are.
     pub placements: Vec<PlacementView>,
+    /// How far its replicas are replaced; absent where they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<ReplacingView>,
+    /// How long it is expected to run; absent where nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<EstimateView>,
     /// How long all of its attempts together may run; `null` where nothing limits it.
     #[serde(default)]
     pub time_limit_ms: Option<u64>,
@@ -92,11 +98,56 @@ impl JobState {
     }
 }
 
+/// How long a job is expected to run, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EstimateView {
+    /// All of its attempts together.
+    pub ms: u64,
+    /// What it was learned from; absent where its owner says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<LearnedView>,
+}
+
+/// What an estimate was learned from. It is never a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedView {
+    /// So many finished jobs of its tenant, class and size: nine of ten were over by then.
+    pub jobs: u64,
+    /// `key=value` of the label that they have in common with it; absent where none tells them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
 /// How many replicas of a service are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScaleRequest {
     /// So many.
     pub replicas: u32,
+}
+
+/// How replicas of a service are replaced by fresh ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplaceRequest {
+    /// So many more than are wanted may run for the time; 1 where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surge: Option<u32>,
+    /// So many fewer may run for the time, where there is no room for more; 1 where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<u32>,
+    /// They no longer are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop: bool,
+}
+
+/// How far a replacement of replicas is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplacingView {
+    /// Replicas that are still to be replaced.
+    pub old: u32,
+    /// So many more than are wanted may run for the time.
+    pub surge: u32,
+    /// So many fewer may run for the time, where there is no room for more.
+    pub unavailable: u32,
 }
 
 /// How much longer a job is to run: one of the two, as a duration.

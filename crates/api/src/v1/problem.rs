@@ -166,6 +166,8 @@ codes! {
     JobEnding = "job_ending", 409, 5, "The job is ending";
     /// Its number of tasks does not change.
     NotAService = "not_a_service", 409, 5, "The job is no service";
+    /// No replica may be missing, and none may run beside the others for the time.
+    NoneToSpare = "none_to_spare", 409, 5, "No replica of the service can be spared";
     /// A service has a least and a most number of replicas.
     ReplicasOutOfRange = "replicas_out_of_range", 422, 64, "The service may not have so many replicas";
     /// No window of that name is booked.

@@ -43,6 +43,9 @@ pub struct HolderView {
     pub tenant: String,
     /// When it is over at the latest; `null` where nobody knows: it is asked to leave in time.
     pub ends_ms: Option<u64>,
+    /// True when that was learned from finished jobs: nobody said so of this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub learned: bool,
 }
 
 /// A promised start that was given up.

@@ -42,6 +42,9 @@ pub struct LineView {
     pub lent: f64,
     /// What it uses and waits for.
     pub demand: f64,
+    /// What it borrowed on average, the latest use counted most; absent where that does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<f64>,
 }
 
 /// The tenant tree.
@@ -51,6 +54,9 @@ pub struct TenantList {
     pub schema: String,
     /// Every parent before its children.
     pub tenants: Vec<TenantView>,
+    /// After so long what was borrowed counts half as much; absent where it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_life_ms: Option<u64>,
 }
 
 /// An amount that may not be metered at all: a number, or the word for it.

@@ -111,6 +111,7 @@ fn what_is_not_metered_is_the_word_unlimited() {
         borrowed: 1.0,
         lent: 0.0,
         demand: 9.0,
+        past: None,
     };
     let wire = serde_json::to_value(&line).unwrap();
     assert_eq!((&wire["guaranteed"], &wire["limit"]), (&json!(8.0), &json!("unlimited")));

@@ -10,21 +10,21 @@ use wharf_api::v1::{
 use super::get::{fleet, tenants};
 use super::{axis, fact, missing, next_line};
 use crate::args::Format;
-use crate::numbers::{cores, counted, mib, percent, percent_or_unknown, size, tenths};
+use crate::numbers::{cores, counted, mib, percent, percent_or_unknown, size, span, tenths};
 use crate::output::{self, Paint, Tone};
 
 /// Why a tenant's jobs run or wait.
 pub(super) fn tenant(client: &Client, path: &str, format: Format) -> anyhow::Result<()> {
-    let TenantList { schema, tenants } = client.tenants()?;
+    let TenantList { schema, tenants, half_life_ms } = client.tenants()?;
     let Some(found) = tenants.into_iter().find(|tenant| tenant.path == path) else {
         return Err(missing(Code::UnknownTenant, &format!("tenant {path}"), "tenants"));
     };
     match format {
-        Format::Json => output::print_json(&TenantList { schema, tenants: vec![found] }),
+        Format::Json => output::print_json(&TenantList { schema, tenants: vec![found], half_life_ms }),
         Format::Text => {
             let filter = JobFilter { tenant: Some(path.to_owned()), state: Some(JobState::Waiting) };
             let waiting = client.jobs(&filter)?.jobs;
-            output::print(&tenant_text(&found, &waiting, Paint::stdout()))
+            output::print(&tenant_text(&found, half_life_ms, &waiting, Paint::stdout()))
         }
     }
 }
@@ -56,13 +56,17 @@ pub(super) fn gpu(client: &Client, node: &str, index: u32, format: Format) -> an
     }
 }
 
-fn tenant_text(tenant: &TenantView, waiting: &[JobView], paint: Paint) -> String {
+fn tenant_text(tenant: &TenantView, half_life_ms: Option<u64>, waiting: &[JobView], paint: Paint) -> String {
     let jobs = format!(
         "{} running, {} waiting, weight {}, priority {}",
         tenant.running, tenant.waiting, tenant.weight, tenant.priority
     );
     let mut lines = title(&format!("tenant/{}", tenant.path), &jobs, paint);
     lines.extend(tenants::lines_table(tenant).indented(paint));
+    if let Some(half_life) = half_life_ms {
+        let what = format!("what it borrowed on average, half as much after {}", span(half_life));
+        lines.extend([String::new(), format!("  PAST is {what}: it counts when what is left is divided")]);
+    }
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
     for job in waiting {
         *reasons.entry(job.verdict.reason.as_deref().unwrap_or("?")).or_default() += 1;
@@ -152,6 +156,7 @@ mod tests {
             borrowed: 0.0,
             lent: 0.0,
             demand: 40.0,
+            past: None,
         };
         let tenant = TenantView {
             path: "lab/nlp".into(),
@@ -172,7 +177,13 @@ tenant/lab/nlp  1 running, 2 waiting, weight 1, priority 0
 
 next: wharf get jobs --tenant lab/nlp
 ";
-        assert_eq!(tenant_text(&tenant, &[waiting(), waiting()], Paint::OFF), expected);
+        assert_eq!(tenant_text(&tenant, None, &[waiting(), waiting()], Paint::OFF), expected);
+        let mut tenant = tenant;
+        tenant.lines[0].past = Some(3.5);
+        let told = tenant_text(&tenant, Some(86_400_000), &[], Paint::OFF);
+        assert!(told.contains("BORROWED  LENT  PAST\n") && told.contains("   0   3.5\n"), "{told}");
+        let past = "PAST is what it borrowed on average, half as much after 24h: it counts when what is left is divided";
+        assert!(told.contains(past), "{told}");
     }
 
     #[test]

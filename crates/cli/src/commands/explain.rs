@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use wharf_api::client::Client;
 use wharf_api::file::duration_text;
 use wharf_api::v1::{
-    ChosenView, Explanation, GroupView, JobState, JobView, LeavingStep, LeavingView, MissedView, PromiseView,
-    ReservationView, TaskUseView,
+    ChosenView, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView, LeavingStep,
+    LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView,
 };
 
 use super::get::reservations;
@@ -120,6 +120,8 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
         ("order", verdict::order(&job.verdict).into_iter().collect()),
+        ("fresh", job.replacing.iter().map(replacing).collect()),
+        ("takes", estimate(job).into_iter().collect()),
         ("limit", limit(job, now).into_iter().collect()),
         (
             "window",
@@ -305,6 +307,29 @@ fn past(job: &JobView, now: Option<u64>) -> String {
     format!("{submitted}, {started}{running}; {counts}")
 }
 
+/// `2 replicas still to be replaced by fresh ones, with up to 1 more for the time`
+fn replacing(of: &ReplacingView) -> String {
+    let how = match of.surge {
+        0 => format!("with up to {} fewer for the time", of.unavailable),
+        more => format!("with up to {more} more for the time"),
+    };
+    format!("{} still to be replaced by fresh ones, {how}", counted(of.old.into(), "replica"))
+}
+
+/// `estimate 2h10m, learned from 34 finished jobs of lab/nlp with label experiment=e42`
+fn estimate(job: &JobView) -> Option<String> {
+    let EstimateView { ms, learned } = job.estimate.as_ref()?;
+    let text = duration_text(*ms / 1000 * 1000);
+    let Some(LearnedView { jobs, label }) = learned else {
+        return Some(format!("estimate {text}, as its owner says"));
+    };
+    let of = format!("estimate {text}, learned from {} of {}", counted(*jobs, "finished job"), job.tenant);
+    Some(match label {
+        Some(label) => format!("{of} with label {label}"),
+        None => format!("{of} of its class and size"),
+    })
+}
+
 /// `6h in all, 2h of them in earlier attempts; up in 40m`
 fn limit(job: &JobView, now: Option<u64>) -> Option<String> {
     let all = duration_text(job.time_limit_ms?);
@@ -369,6 +394,26 @@ WAITS  WaitingForRoomTogether
 next: wharf explain tenant/lab/nlp   who is there now: wharf top
 ";
         assert_eq!(text(&explanation(waiting()), Some(1_720_000), Paint::OFF), expected);
+    }
+
+    #[test]
+    fn a_learned_estimate_says_what_it_was_learned_from() {
+        let told = |learned: Option<LearnedView>| {
+            let estimate = Some(EstimateView { ms: 7_800_123, learned });
+            estimate_of(JobView { estimate, ..waiting() })
+        };
+        let learned = |label: Option<&str>| LearnedView { jobs: 34, label: label.map(str::to_owned) };
+        assert_eq!(told(None), "estimate 2h10m, as its owner says");
+        let by_label = "estimate 2h10m, learned from 34 finished jobs of lab/nlp with label experiment=e42";
+        assert_eq!(told(Some(learned(Some("experiment=e42")))), by_label);
+        let of_all = "estimate 2h10m, learned from 34 finished jobs of lab/nlp of its class and size";
+        assert_eq!(told(Some(learned(None))), of_all);
+    }
+
+    fn estimate_of(job: JobView) -> String {
+        let screen = text(&explanation(job), Some(1_720_000), Paint::OFF);
+        let line = screen.lines().find_map(|line| line.strip_prefix("  takes   "));
+        line.expect("an estimate is shown").to_owned()
     }
 
     #[test]

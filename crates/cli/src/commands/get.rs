@@ -172,7 +172,7 @@ fn list_bookings(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
 }
 
 fn list_tenants(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
-    let TenantList { schema, mut tenants } = client.tenants()?;
+    let TenantList { schema, mut tenants, half_life_ms } = client.tenants()?;
     if let Some(path) = &args.tenant {
         tenants.retain(|tenant| is_under(tenant, path));
     }
@@ -182,7 +182,7 @@ fn list_tenants(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
         Some(path) => format!("no tenant {path}; all of them: wharf get tenants"),
         None => "the policy names no tenants; they are in its tenants.yaml".into(),
     };
-    show(args, &List { answer: &TenantList { schema, tenants }, names, table, empty })
+    show(args, &List { answer: &TenantList { schema, tenants, half_life_ms }, names, table, empty })
 }
 
 fn is_under(tenant: &TenantView, path: &str) -> bool {

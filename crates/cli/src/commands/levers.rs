@@ -1,13 +1,13 @@
-//! `wharf cancel`, `evict`, `extend`, `scale`, `cordon`, `uncordon`: what an operator pulls, each with its undo.
+//! `wharf cancel`, `evict`, `extend`, `scale`, `replace`, `cordon`, `uncordon`: what an operator pulls, each with its undo.
 
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
 use wharf_api::file::duration_text;
-use wharf_api::v1::{ExtendRequest, JobReply, JobView, NodeReply, ScaleRequest};
+use wharf_api::v1::{ExtendRequest, JobReply, JobView, NodeReply, ReplaceRequest, ScaleRequest};
 
 use super::{job_name, next_line, without_kind};
-use crate::args::{ExtendArgs, Format, JobNameArgs, NodeNameArgs, ScaleArgs};
+use crate::args::{ExtendArgs, Format, JobNameArgs, NodeNameArgs, ReplaceArgs, ScaleArgs};
 use crate::numbers::{UNKNOWN, counted, tenths};
 use crate::output::{self, Paint, Tone};
 
@@ -35,6 +35,13 @@ pub(crate) fn scale(client: &Client, args: &ScaleArgs) -> anyhow::Result<ExitCod
     let request = ScaleRequest { replicas: args.replicas };
     let reply = client.scale(without_kind(&args.job, "job"), request)?;
     say_job(&reply, args.output, scaled)
+}
+
+/// Wants fresh replicas of a service.
+pub(crate) fn replace(client: &Client, args: &ReplaceArgs) -> anyhow::Result<ExitCode> {
+    let request = ReplaceRequest { surge: args.surge, unavailable: args.unavailable, stop: args.stop };
+    let reply = client.replace(without_kind(&args.job, "job"), request)?;
+    say_job(&reply, args.output, replaced)
 }
 
 /// Keeps new work off a node.
@@ -114,6 +121,24 @@ fn scaled(job: &JobView, paint: Paint) -> String {
         next_line(paint, "undo:", &format!("wharf scale {name} N with the number before")),
         next_line(paint, "next:", &format!("wharf explain {name}")),
     ])
+}
+
+fn replaced(job: &JobView, paint: Paint) -> String {
+    let name = job_name(job);
+    let strong = paint.tone(Tone::Strong, &name);
+    let next = next_line(paint, "next:", &format!("wharf explain {name}"));
+    match &job.replacing {
+        Some(replacing) => output::lines(&[
+            format!("{strong} replaces {}, a few at a time", counted(replacing.old.into(), "replica")),
+            next_line(paint, "undo:", &format!("wharf replace {name} --stop   what is fresh by then stays")),
+            next,
+        ]),
+        None => output::lines(&[
+            format!("{strong} replaces no more replicas"),
+            next_line(paint, "undo:", &format!("wharf replace {name}")),
+            next,
+        ]),
+    }
 }
 
 /// The reply tells which way the lever now points.

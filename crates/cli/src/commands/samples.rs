@@ -102,6 +102,8 @@ pub(crate) fn waiting() -> JobView {
         first_start_ms: Some(1_060_000),
         running_tasks: 0,
         placements: Vec::new(),
+        replacing: None,
+        estimate: None,
         time_limit_ms: None,
         limit_at_ms: None,
         ran_ms: 0,

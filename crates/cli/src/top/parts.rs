@@ -210,7 +210,8 @@ pub(super) fn tenants(summary: &Summary, area: Rect, buffer: &mut Buffer) {
 }
 
 fn tenant_row(tenant: &TenantView, line: &LineView, name_width: usize) -> Row<'static> {
-    let LineView { resource, guaranteed, limit, fair_share, used, borrowed: _, lent: _, demand: _ } = line;
+    let LineView { resource, guaranteed, limit, fair_share, used, borrowed: _, lent: _, demand: _, past: _ } =
+        line;
     let owed = guaranteed.is_some_and(|guaranteed| *used < guaranteed) && tenant.waiting > 0;
     let borrows = guaranteed.is_some_and(|guaranteed| *used > guaranteed);
     let tone = match (owed, borrows) {

@@ -38,6 +38,7 @@ fn tenant(path: &str, guaranteed: Option<f64>, used: f64, limit: Option<f64>, wa
         borrowed: 0.0,
         lent: 0.0,
         demand: used * 2.0,
+        past: None,
     };
     TenantView {
         path: path.into(),

@@ -54,12 +54,14 @@ pub struct Finished {
     durations: Vec<u64>,
     /// What is left for one end, by age; empty with too few samples.
     left: Vec<u64>,
+    /// Nine of ten were over by then; nothing with too few samples.
+    most: Option<u64>,
 }
 
 impl Finished {
     /// These durations, the oldest first.
     pub fn of(durations: &[u64]) -> Self {
-        let mut finished = Self { durations: durations.to_vec(), left: Vec::new() };
+        let mut finished = Self { durations: durations.to_vec(), ..Self::default() };
         finished.work_out();
         finished
     }
@@ -83,13 +85,20 @@ impl Finished {
         self.left.get(age_step(age_ms)).copied()
     }
 
+    /// Nine of ten were over after so many milliseconds; `None` where too few are known.
+    pub fn most(&self) -> Option<u64> {
+        self.most
+    }
+
     fn work_out(&mut self) {
         self.left.clear();
+        self.most = None;
         if self.durations.len() < SAMPLES_MIN {
             return;
         }
         let mut sorted = self.durations.clone();
         sorted.sort_unstable();
+        self.most = sorted.get((sorted.len() * 9).div_ceil(10) - 1).copied();
         self.left.extend((0..AGES).map(|step| left_at(&sorted, age_at(step))));
     }
 }
@@ -140,6 +149,13 @@ mod tests {
     fn few_samples_say_nothing() {
         assert_eq!(Finished::of(&[1000; SAMPLES_MIN - 1]).left(0), None);
         assert_eq!(Finished::of(&[1000; SAMPLES_MIN]).left(0), Some(1000));
+    }
+
+    #[test]
+    fn an_estimate_holds_for_nine_of_ten() {
+        let durations: Vec<u64> = (1..=30).rev().map(|minute| minute * 60_000).collect();
+        assert_eq!(Finished::of(&durations).most(), Some(27 * 60_000));
+        assert_eq!(Finished::of(&durations[..SAMPLES_MIN - 1]).most(), None);
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
             state.promises.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some()
         }
         Some(Asker::Booking { booking }) => bookings::needs(state, booking, id, holding),
-        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale) | None => true,
+        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace) | None => true,
     };
     let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
     let asked: Vec<&HeldTask> = holding.tasks.iter().filter(asked).collect();

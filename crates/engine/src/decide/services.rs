@@ -6,6 +6,7 @@
 //! end of the attempt. A replica that ends by itself soon after its start counts as a failure of the job, so that a service that
 //! cannot run ends instead of starting replicas for ever.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::Decision;
@@ -27,17 +28,24 @@ pub(super) fn scale(state: &State, id: JobId, tasks: u32, now: Timestamp) -> Res
     if matches!(job.phase, Phase::Leaving(Next::End(_))) {
         return Err(Rejection::Ending);
     }
-    if tasks == job.spec.tasks {
+    if tasks == job.wanted() {
         return Err(Rejection::NothingToDo);
     }
     let mut events = alloc::vec![Event::Jobs(JobsEvent::Scaled { job: id, tasks, at: now })];
-    events.extend(let_go(state, id, job, tasks, now));
+    let more = job.spec.tasks - job.wanted();
+    events.extend(let_go(state, id, job, tasks.saturating_add(more), now));
     Ok(Decision { events, job: Some(id) })
 }
 
 /// Services that have more replicas than they want, because somebody who had been asked to leave stayed after all.
-pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
-    let services = state.jobs.services().iter().filter_map(|&id| Some((id, state.jobs.get(id)?)));
+/// Those that are being replaced and go a step further at this moment are looked at afterwards.
+pub(super) fn due(state: &State, stepping: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
+    let services = state
+        .jobs
+        .services()
+        .iter()
+        .filter(|id| !stepping.contains(id))
+        .filter_map(|&id| Some((id, state.jobs.get(id)?)));
     services.flat_map(|(id, job)| let_go(state, id, job, job.spec.tasks, now)).collect()
 }
 
@@ -54,14 +62,29 @@ fn let_go(state: &State, id: JobId, job: &Job, wanted: u32, now: Timestamp) -> V
     if promised > 0 && staying.len() + promised > wanted {
         events.push(Event::Promises(PromisesEvent::Released { job: id, at: now }));
     }
-    // Numbers count up within an attempt: the last are the newest.
-    let newest = staying.get(wanted..).unwrap_or_default();
+    // Numbers count up within an attempt: the last are the newest. But those that are to be replaced go before fresh ones.
+    let mut staying = staying;
+    staying.sort_by_key(|task| job.rolling.is_some_and(|rolling| rolling.is_old(task)));
+    let too_many = staying.get(wanted..).unwrap_or_default();
+    events.extend(tell_to_go(state, id, job, too_many, Asker::Scale, now));
+    events
+}
+
+/// Replicas go, each after it had its grace.
+pub(super) fn tell_to_go(
+    state: &State,
+    id: JobId,
+    job: &Job,
+    replicas: &[&HeldTask],
+    by: Asker,
+    now: Timestamp,
+) -> Vec<Event> {
+    let mut events = Vec::new();
     let saves = |task: &&&HeldTask| job.spec.checkpoint.is_some() && task.phase == TaskPhase::Running;
-    let (asked, stopped): (Vec<&HeldTask>, Vec<&HeldTask>) = newest.iter().partition(|task| saves(task));
+    let (asked, stopped): (Vec<&HeldTask>, Vec<&HeldTask>) = replicas.iter().partition(|task| saves(task));
     let numbers = |tasks: Vec<&HeldTask>| tasks.into_iter().map(|task| task.place.task).collect::<Vec<u32>>();
     if !asked.is_empty() {
-        let (by, deadline) = (Asker::Scale, now + job.spec.grace());
-        let tasks = numbers(asked);
+        let (tasks, deadline) = (numbers(asked), now + job.spec.grace());
         events.push(Event::Ledger(LedgerEvent::Asked { job: id, tasks, by, deadline, at: now }));
     }
     if !stopped.is_empty() {

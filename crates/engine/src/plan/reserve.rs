@@ -223,9 +223,9 @@ pub fn ends_at(state: &State, id: JobId, now: Timestamp) -> Option<Timestamp> {
             since + Millis(limit.0.saturating_sub(job.past.ran_ms)) + state.time_to_leave(&job.spec),
         );
     }
-    let estimate = job.spec.estimate?;
+    let estimate = state.estimate(&job.spec)?.millis();
     let end = since + Millis(estimate.0.saturating_sub(job.past.ran_ms));
-    // Who is not over when its owner thought says nothing about its end any more.
+    // Who is not over when its owner thought, or others like it were, says nothing about its end any more.
     (end > now).then_some(end)
 }
 

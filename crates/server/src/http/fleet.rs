@@ -57,8 +57,12 @@ pub(super) async fn reservations(State(shared): State<Shared>) -> Answer<Reserva
 }
 
 pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantList> {
-    let asked = shared.desk.ask(|glance| tenants::all(glance.state));
-    Ok(Json(TenantList { schema: schema_of::<TenantList>(), tenants: asked.await.map_err(closed)? }))
+    let asked = shared.desk.ask(|glance| {
+        let half_life = glance.state.tenants.policy().half_life;
+        (tenants::all(glance.state), half_life.map(|half_life| half_life.0))
+    });
+    let (tenants, half_life_ms) = asked.await.map_err(closed)?;
+    Ok(Json(TenantList { schema: schema_of::<TenantList>(), tenants, half_life_ms }))
 }
 
 pub(super) async fn cordon(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {

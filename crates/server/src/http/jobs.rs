@@ -1,4 +1,4 @@
-//! Jobs: submit, plan, look, cancel, evict, extend, scale.
+//! Jobs: submit, plan, look, cancel, evict, extend, scale, replace.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use wharf_api::file::job::{JobFile, parse_job};
-use wharf_api::file::lever::{parse_extension, parse_scale};
+use wharf_api::file::lever::{parse_extension, parse_replacement, parse_scale};
 use wharf_api::v1::{
     Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, VerdictWord,
     schema_of,
@@ -155,6 +155,15 @@ pub(super) async fn scale(
 ) -> Answer<JobReply> {
     let tasks = parse_scale("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     act(&shared, name, move |job| Input::Scale { job, tasks }).await
+}
+
+pub(super) async fn replace(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Answer<JobReply> {
+    let how = parse_replacement("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    act(&shared, name, move |job| Input::Replace { job, how }).await
 }
 
 /// An input about a job, answered with the job as it was before, or as it is while it leaves.

@@ -1,13 +1,14 @@
 //! Lines and fair shares (rules 1 and 2), worked out from the policy, the nodes and the jobs.
 //!
-//! Surplus is divided by looking for the water level: whoever wants no more than the level gives them is satisfied,
-//! and the level is the highest at which what there is suffices for the satisfied.
+//! Surplus is divided by looking for the water level. Everybody stands in a glass as wide as its weight, which is filled with what it
+//! borrowed in the past already and ends where it has all it wants. The level is tried at every bottom and every rim.
 
 use wharf_engine::event::Next;
 use wharf_engine::input::Exit;
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::state::State;
+use wharf_engine::tree;
 use wharf_engine::units::{JobId, PoolId, TenantId, Timestamp};
 
 use super::world::{Facts, Meter, WHOLE};
@@ -56,6 +57,18 @@ impl<'a> Facts<'a> {
             // Surplus of CPU and memory is divided equally: weights are about GPUs.
             weight: if gpus { known.map_or(0, |known| known.weight) } else { 1 },
             priority: self.tenant_priority(tenant),
+            past: self.past(tenant, meter),
+        }
+    }
+
+    /// What was borrowed on average counts four times.
+    fn past(&self, tenant: TenantId, meter: usize) -> u64 {
+        let past = &self.state.past;
+        match self.meters[meter] {
+            _ if self.policy.half_life.is_none() => 0,
+            Meter::AnyGpu => 4 * past.borrowed(tenant, tree::Meter::AnyGpu),
+            Meter::Gpu(pool) => 4 * past.borrowed(tenant, tree::Meter::Gpu(pool)),
+            Meter::Cpu | Meter::Memory => 0,
         }
     }
 
@@ -143,6 +156,7 @@ struct Claim {
     guaranteed: Amount,
     weight: u32,
     priority: i32,
+    past: u64,
 }
 
 /// One sibling on its way to its share.
@@ -152,11 +166,31 @@ struct Filling {
     wanted: u64,
     weight: u64,
     priority: i32,
+    past: u64,
 }
 
 impl Filling {
     fn missing(&self) -> u128 {
         u128::from(self.wanted - self.share)
+    }
+
+    fn weighs(&self) -> u128 {
+        u128::from(self.weight)
+    }
+
+    /// The level of its bottom is this over its weight.
+    fn bottom(&self) -> u128 {
+        u128::from(self.past)
+    }
+
+    /// The level of its rim is this over its weight.
+    fn rim(&self) -> u128 {
+        self.bottom() + self.missing()
+    }
+
+    /// What is in it at a level of `height / width`, times the width.
+    fn at(&self, height: u128, width: u128) -> u128 {
+        (height * self.weighs()).saturating_sub(self.bottom() * width).min(self.missing() * width)
     }
 }
 
@@ -169,11 +203,17 @@ fn divide(amount: u64, claims: &[Claim], quantum: u64) -> Vec<u64> {
     for claim in claims {
         siblings.push(if enough {
             let (share, wanted) = (owed(claim), claim.demand);
-            Filling { share, wanted, weight: u64::from(claim.weight), priority: claim.priority }
+            Filling {
+                share,
+                wanted,
+                weight: u64::from(claim.weight),
+                priority: claim.priority,
+                past: claim.past,
+            }
         } else {
             // Less than was promised: by the promises.
             let wanted = owed(claim);
-            Filling { share: 0, wanted, weight: promised(claim), priority: claim.priority }
+            Filling { share: 0, wanted, weight: promised(claim), priority: claim.priority, past: 0 }
         });
     }
     let mut left = if enough { amount - owed_total } else { amount };
@@ -197,37 +237,41 @@ fn promised(claim: &Claim) -> u64 {
 
 /// Fills up siblings of one tier; returns what is left.
 fn fill(mut left: u64, tier: &[usize], quantum: u64, siblings: &mut [Filling]) -> u64 {
-    let mut open: Vec<usize> =
+    let open: Vec<usize> =
         tier.iter().copied().filter(|&at| siblings[at].weight > 0 && siblings[at].missing() > 0).collect();
-    // In the order in which a rising level satisfies them.
-    open.sort_by(|&a, &b| {
-        let (a, b) = (&siblings[a], &siblings[b]);
-        (a.missing() * u128::from(b.weight)).cmp(&(b.missing() * u128::from(a.weight)))
-    });
-    while let Some(&first) = open.first() {
-        let (missing, weight) = (siblings[first].missing(), u128::from(siblings[first].weight));
-        let weights: u128 = open.iter().map(|&at| u128::from(siblings[at].weight)).sum();
-        // The level that satisfies the first is missing / weight; everybody else would then have weight × level.
-        if missing * weights > u128::from(left) * weight {
-            break;
-        }
-        left -= siblings[first].wanted - siblings[first].share;
-        siblings[first].share = siblings[first].wanted;
-        open.remove(0);
+    let of = |at: usize| siblings[at];
+    // The highest bottom or rim for which there is enough, as a fraction; what there is ends between it and the next.
+    let known = open.iter().map(|&at| of(at));
+    let known = known.flat_map(|one| [(one.bottom(), one.weighs()), (one.rim(), one.weighs())]);
+    let enough = |&(height, width): &(u128, u128)| {
+        open.iter().map(|&at| of(at).at(height, width)).sum::<u128>() <= u128::from(left) * width
+    };
+    let reached = known.filter(enough).max_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)));
+    let Some((height, width)) = reached else { return left };
+    let below = |level: u128, weight: u128| level * width <= height * weight;
+    let full: Vec<usize> = open.iter().copied().filter(|&at| below(of(at).rim(), of(at).weighs())).collect();
+    let filling: Vec<usize> = open
+        .iter()
+        .copied()
+        .filter(|&at| !full.contains(&at) && below(of(at).bottom(), of(at).weighs()))
+        .collect();
+    for at in full {
+        left -= siblings[at].wanted - siblings[at].share;
+        siblings[at].share = siblings[at].wanted;
     }
-    open.sort_unstable();
-    round(left, &open, quantum, siblings)
+    round(left, &filling, quantum, siblings)
 }
 
 /// Those who cannot be satisfied get their exact parts in whole quanta; pieces go to the largest remainder, then to
 /// the first by path.
 fn round(left: u64, open: &[usize], quantum: u64, siblings: &mut [Filling]) -> u64 {
-    let weights: u128 = open.iter().map(|&at| u128::from(siblings[at].weight)).sum();
+    let weights: u128 = open.iter().map(|&at| siblings[at].weighs()).sum();
+    let filled: u128 = open.iter().map(|&at| siblings[at].bottom()).sum::<u128>() + u128::from(left);
     let mut rest = left;
     let mut remainders: Vec<(u128, usize)> = Vec::new();
     for &at in open {
-        let (exact, unit) =
-            (u128::from(left) * u128::from(siblings[at].weight), u128::from(quantum) * weights);
+        let exact = filled * siblings[at].weighs() - siblings[at].bottom() * weights;
+        let unit = u128::from(quantum) * weights;
         let part = u64::try_from(exact / unit).expect("a part of what is left") * quantum;
         siblings[at].share += part;
         rest -= part;

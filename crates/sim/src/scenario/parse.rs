@@ -9,7 +9,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::input::Extension;
+use wharf_engine::input::{Extension, Replacement};
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
@@ -18,9 +18,9 @@ use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 19] = [
+const WORDS: [&str; 20] = [
     "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "scale",
-    "book", "cordon", "uncordon", "node", "restart", "lose", "stale", "expect",
+    "replace", "book", "cordon", "uncordon", "node", "restart", "lose", "stale", "expect",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -83,6 +83,7 @@ impl Reader {
                 words.expect("to")?;
                 Step::Ask(Ask::Scale { job, tasks: words.number("how many replicas")? })
             }
+            "replace" => self.replace(&mut words)?,
             "cordon" | "uncordon" => {
                 Step::Ask(Ask::Cordon { node: self.node(&mut words)?, on: word == "cordon" })
             }
@@ -121,6 +122,25 @@ impl Reader {
             other => return Err(unknown("a job is not extended", other, &["to", "by"])),
         };
         Ok(Step::Ask(Ask::Extend { job, to }))
+    }
+
+    fn replace(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let job = self.named(words)?;
+        if words.take("stop") {
+            return Ok(Step::Ask(Ask::Replace { job, how: None }));
+        }
+        let mut how = Replacement { surge: 1, unavailable: 1 };
+        while let Some(word) = words.next() {
+            let number = match word {
+                "surge" => &mut how.surge,
+                "unavailable" => &mut how.unavailable,
+                other => {
+                    return Err(unknown("replicas are not replaced with", other, &["surge", "unavailable"]));
+                }
+            };
+            *number = words.number("how many replicas")?;
+        }
+        Ok(Step::Ask(Ask::Replace { job, how: Some(how) }))
     }
 
     fn node_step(&self, words: &mut Words<'_>) -> Result<Step, String> {

@@ -209,6 +209,7 @@ impl Run {
                 Input::Book(Box::new(BookingRequest { from, ..(**request).clone() }))
             }
             Ask::Unbook { name } => Input::Unbook { name: name.clone() },
+            Ask::Replace { job, how } => Input::Replace { job: id(job), how: *how },
             Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on },
             Ask::Quota(policy) => Input::ApplyPolicy((**policy).clone()),
         };
@@ -226,6 +227,7 @@ impl Run {
                 Ask::Scale { job, .. } => format!("scale {job}"),
                 Ask::Book(request) => format!("booking {}", request.job.spec.name),
                 Ask::Unbook { name } => format!("cancel booking {name}"),
+                Ask::Replace { job, .. } => format!("replace {job}"),
                 Ask::Cordon { node, on: true } => format!("cordon {node}"),
                 Ask::Cordon { node, on: false } => format!("uncordon {node}"),
                 Ask::Quota(_) => "quota".to_owned(),

@@ -48,6 +48,8 @@ struct Known {
     /// Names of its groups.
     groups: Vec<String>,
     wanted: u32,
+    /// How many more run while its replicas are being replaced.
+    rolling: Option<u32>,
     adopted: bool,
     /// Where its tasks are that were not heard to be over.
     places: Vec<Placement>,
@@ -120,7 +122,7 @@ impl Story {
                 Event::Promises(event) => Some(self.promise(event)),
                 Event::Reservations(event) => self.reservation(event),
                 Event::Bookings(event) => self.window(event),
-                Event::Demand(_) | Event::Attained(_) => None,
+                Event::Demand(_) | Event::Attained(_) | Event::Past(_) => None,
             };
             self.lines.extend(sentence);
         }
@@ -207,6 +209,7 @@ impl Story {
                     name,
                     groups: spec.groups.into_iter().map(|group| group.name).collect(),
                     wanted,
+                    rolling: None,
                     adopted: false,
                     places: Vec::new(),
                     running: BTreeSet::new(),
@@ -227,6 +230,19 @@ impl Story {
                 let known = self.known(job);
                 known.wanted = tasks;
                 Some(format!("{} wants {tasks}", known.name))
+            }
+            JobsEvent::Rolled { job, tasks, rolling, .. } => {
+                let known = self.known(job);
+                known.wanted = rolling.map_or(tasks, |rolling| rolling.wanted);
+                let was = std::mem::replace(&mut known.rolling, rolling.map(|rolling| rolling.surge));
+                match (was, known.rolling) {
+                    (None, Some(_)) => Some(format!("{} replaces its replicas", known.name)),
+                    (Some(1..), Some(0)) => {
+                        Some(format!("{} finds no room for more: with fewer for the time", known.name))
+                    }
+                    (Some(_), None) => Some(format!("{} replaces no more replicas", known.name)),
+                    (Some(_), Some(_)) | (None, None) => None,
+                }
             }
             JobsEvent::ReplicaFailed { job, .. } => {
                 Some(format!("a replica of {} failed", self.known(job).name))
@@ -280,7 +296,7 @@ impl Story {
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
                     Asker::Rules { .. } | Asker::Booking { .. } => "asked to save its work".to_owned(),
-                    Asker::Scale => "asked to save its work and go".to_owned(),
+                    Asker::Scale | Asker::Replace => "asked to save its work and go".to_owned(),
                     Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
                 Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
@@ -537,6 +553,7 @@ fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NotRunning => "NotRunning".to_owned(),
         Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),
         Rejection::NotAService => "NotAService".to_owned(),
+        Rejection::NoneToSpare { min } => format!("NoneToSpare, at least {min}"),
         Rejection::ReplicasOutOfRange { min, max, .. } => format!("ReplicasOutOfRange, {min} to {max}"),
         Rejection::NoTimeLimit => "NoTimeLimit".to_owned(),
         Rejection::LimitNotLonger { limit, .. } => format!("LimitNotLonger than {}", span_text(*limit)),

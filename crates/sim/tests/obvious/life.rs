@@ -3,16 +3,17 @@
 use std::fmt;
 use std::fmt::Write;
 
-use wharf_engine::event::{HeldTask, TaskPhase};
+use wharf_engine::event::{Event, HeldTask, PastEvent, TaskPhase};
 use wharf_engine::input::{
     Exit, Input, ObservedNode, ObservedTask, Report, SetDefinition, SetMembers, Submission, TaskRef,
     TaskStatus,
 };
+use wharf_engine::past::{Borrowed, CarriedPast};
 use wharf_engine::plan::{Memory, Plan, plan};
 use wharf_engine::policy::Policy;
 use wharf_engine::state::State;
-use wharf_engine::tree::Tree;
-use wharf_engine::units::{Millis, Timestamp, Uid};
+use wharf_engine::tree::{Amounts, Tree};
+use wharf_engine::units::{Millis, PoolId, TenantId, Timestamp, Uid};
 use wharf_sim::obvious;
 
 /// A fleet, a policy and what happens.
@@ -127,13 +128,23 @@ impl Life {
         play
     }
 
-    /// Plays all of it; an error says how the fair shares at the end differ.
-    pub(super) fn compare_shares(&self) -> Result<(), String> {
+    /// Plays all of it, and each tenant has borrowed so much before; an error says how the fair shares at the end differ, or
+    /// do not add up. True when they would be others without a past.
+    pub(super) fn compare_shares(&self, past: &[u64]) -> Result<bool, String> {
         let mut play = self.begin();
         for step in &self.steps {
             play.step(step)?;
         }
-        play.compare_shares()
+        let policy = play.state.tenants.policy().clone();
+        let tree = Tree::resolve(&policy, &play.state);
+        let without = tree.shares_of(&play.state);
+        if !past.is_empty() {
+            play.state.apply(&Event::Past(carried(&play.state, past)));
+        }
+        play.compare_shares()?;
+        let shares = tree.shares_of(&play.state);
+        adds_up(&play.state, &tree, &shares)?;
+        Ok(shares != without)
     }
 
     /// Plays it; an error says where the planners differ.
@@ -274,6 +285,45 @@ impl Play {
             None => Ok(()),
         }
     }
+}
+
+/// So much borrowed by each tenant, of whatever is counted.
+fn carried(state: &State, past: &[u64]) -> PastEvent {
+    let meters: Vec<Option<PoolId>> = state.fleet.pool_ids().map(Some).chain([None]).collect();
+    let of_tenant = |(tenant, &mean): (TenantId, &u64)| {
+        let borrowed = meters.iter().map(|&pool| (pool, Borrowed { since: 0, mean })).collect();
+        CarriedPast { tenant, at: Timestamp(1_000_000), borrowed }
+    };
+    let tenants = state.tenants.ids().zip(past).map(of_tenant).collect();
+    PastEvent::Carried { stepped_at: Timestamp(1_000_000), tenants }
+}
+
+/// Nobody has more than it wants or less than it is owed; and where all have a claim, all there is is divided.
+fn adds_up(state: &State, tree: &Tree, shares: &Amounts) -> Result<(), String> {
+    let demand = tree.subtree_demand(&tree.own_demand(state));
+    let capacity = tree.capacity(state);
+    let parents = state.tenants.ids().map(|tenant| (Some(tenant), &tree.lines[tenant.index()].children[..]));
+    for (parent, siblings) in parents.chain([(None, tree.roots())]) {
+        for meter in 0..tree.meters.len() {
+            let there = parent.map_or(capacity[meter], |parent| shares[parent.index()][meter]);
+            let of = |amounts: &Amounts, tenant: &TenantId| amounts[tenant.index()][meter];
+            let wanted: u64 = siblings.iter().map(|tenant| of(&demand, tenant)).sum();
+            let had: u64 = siblings.iter().map(|tenant| of(shares, tenant)).sum();
+            let line = |tenant: &TenantId| &tree.lines[tenant.index()];
+            let owed = |tenant: &TenantId| line(tenant).quotas[meter].guaranteed.cap(of(&demand, tenant));
+            let owed_together: u64 = siblings.iter().map(owed).sum();
+            let kept =
+                owed_together > there || siblings.iter().all(|tenant| of(shares, tenant) >= owed(tenant));
+            let no_more = siblings.iter().all(|tenant| of(shares, tenant) <= of(&demand, tenant));
+            let claims = tree.meters[meter].per_gpu().is_none()
+                || siblings.iter().all(|tenant| line(tenant).weight > 0);
+            if !kept || !no_more || had > there || (claims && had != there.min(wanted)) {
+                let path = parent.map_or("", |parent| state.tenants.path(parent));
+                return Err(format!("below {path:?}, meter {meter}: {had} of {there}, wanted {wanted}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Decision by decision; refusals are the fast planner's own business.

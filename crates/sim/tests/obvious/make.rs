@@ -55,6 +55,23 @@ pub(super) fn crowd(seed: u64) -> Life {
     Life { nodes, policy, steps }
 }
 
+/// The same under a policy by which the past counts; every second one without tenants that have no claim, so that all there is
+/// is divided.
+pub(super) fn crowd_with_a_past(seed: u64) -> Life {
+    let mut crowd = crowd(seed);
+    crowd.policy.half_life = Some(Millis(3_600_000));
+    if seed.is_multiple_of(2) {
+        crowd.policy.tenants.iter_mut().for_each(|tenant| tenant.weight = tenant.weight.max(1));
+    }
+    crowd
+}
+
+/// What each of the first tenants borrowed on average, in 1/3000 of a GPU.
+pub(super) fn past(seed: u64) -> Vec<u64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(!seed);
+    (0..16).map(|_| *pick(&mut rng, &[0, 1, 1000, 3000, 4500, 9000, 30_000, 10_000_000])).collect()
+}
+
 fn pick<'a, T>(rng: &mut ChaCha8Rng, from: &'a [T]) -> &'a T {
     &from[rng.random_range(0..from.len())]
 }
@@ -131,6 +148,8 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Polic
         quantum: if rng.random_ratio(1, 4) { GpuUnits::from_parts(1500) } else { GpuUnits::WHOLE },
         stop_grace: Millis(*pick(rng, &[0, 10_000])),
         preemption: preemption(rng, plain),
+        // Shorter than anybody would choose, so that a short life has a past.
+        half_life: *pick(rng, &[None, None, Some(Millis(160_000)), Some(Millis(1_600_000))]),
         ..Policy::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Promised starts as a table.
 
-use wharf_api::v1::ReservationView;
+use wharf_api::v1::{HolderView, ReservationView};
 
 use crate::numbers::{number, span};
 use crate::table::{Cell, Column, Table};
@@ -45,9 +45,13 @@ pub(in crate::commands) fn nodes(reservation: &ReservationView) -> String {
     }
 }
 
-/// `a, b and 3 more`
+/// `a, b (by a learned estimate) and 3 more`
 pub(in crate::commands) fn holders(reservation: &ReservationView) -> String {
-    let names: Vec<&str> = reservation.waits_for.iter().map(|holder| holder.job.as_str()).collect();
+    let name = |holder: &HolderView| {
+        let mark = if holder.learned { " (by a learned estimate)" } else { "" };
+        format!("{}{mark}", holder.job)
+    };
+    let names: Vec<String> = reservation.waits_for.iter().map(name).collect();
     match names.as_slice() {
         [] => "nobody".to_owned(),
         [first, second, third, rest @ ..] if !rest.is_empty() => {

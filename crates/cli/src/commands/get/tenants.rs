@@ -16,6 +16,8 @@ const LINE_COLUMNS: [Column; 6] = [
 
 /// Shown of one tenant, and of many only when asked for.
 const LOAN_COLUMNS: [Column; 2] = [Column::number("BORROWED", "borrowed"), Column::number("LENT", "lent")];
+/// Shown wherever the past counts, and otherwise only when asked for.
+const PAST: Column = Column::number("PAST", "past");
 
 const BEFORE: [Column; 1] = [Column::text("TENANT", "tenant")];
 const AFTER: [Column; 4] = [
@@ -28,7 +30,10 @@ const AFTER: [Column; 4] = [
 /// Every line of every tenant. The tenant is repeated, so that a line can be found with grep.
 pub(in crate::commands) fn table(tenants: &[TenantView]) -> Table {
     let loans = LOAN_COLUMNS.map(Column::wide);
-    let columns: Vec<Column> = BEFORE.into_iter().chain(LINE_COLUMNS).chain(loans).chain(AFTER).collect();
+    let counts = tenants.iter().flat_map(|tenant| &tenant.lines).any(|line| line.past.is_some());
+    let past = if counts { PAST } else { PAST.wide() };
+    let columns = BEFORE.into_iter().chain(LINE_COLUMNS).chain(loans).chain([past]).chain(AFTER);
+    let columns: Vec<Column> = columns.collect();
     let mut table = Table::new(&columns);
     for tenant in tenants {
         for line in &tenant.lines {
@@ -47,7 +52,9 @@ pub(in crate::commands) fn table(tenants: &[TenantView]) -> Table {
 
 /// The lines of one tenant.
 pub(in crate::commands) fn lines_table(tenant: &TenantView) -> Table {
-    let columns: Vec<Column> = LINE_COLUMNS.into_iter().chain(LOAN_COLUMNS).collect();
+    let counts = tenant.lines.iter().any(|line| line.past.is_some());
+    let past = if counts { PAST } else { PAST.wide() };
+    let columns: Vec<Column> = LINE_COLUMNS.into_iter().chain(LOAN_COLUMNS).chain([past]).collect();
     let mut table = Table::new(&columns);
     for line in &tenant.lines {
         table.row(cells(line).to_vec());
@@ -55,8 +62,8 @@ pub(in crate::commands) fn lines_table(tenant: &TenantView) -> Table {
     table
 }
 
-fn cells(line: &LineView) -> [Cell; 8] {
-    let LineView { resource, guaranteed, limit, fair_share, used, borrowed, lent, demand } = line;
+fn cells(line: &LineView) -> [Cell; 9] {
+    let LineView { resource, guaranteed, limit, fair_share, used, borrowed, lent, demand, past } = line;
     let bounded = |amount: &Option<f64>| Cell::new(amount.map_or_else(|| UNLIMITED.to_owned(), number));
     [
         Cell::new(resource.clone()),
@@ -67,6 +74,7 @@ fn cells(line: &LineView) -> [Cell; 8] {
         Cell::new(number(*demand)),
         Cell::new(number(*borrowed)),
         Cell::new(number(*lent)),
+        Cell::new(past.map_or_else(|| "-".to_owned(), number)).plain_if_known(past.map(number).as_ref()),
     ]
 }
 
@@ -87,6 +95,7 @@ mod tests {
             borrowed: 2.0,
             lent: 0.0,
             demand: 40.0,
+            past: None,
         };
         let (path, lines) = ("lab/nlp".to_owned(), vec![line]);
         let tenant = TenantView { path, lines, weight: 2, priority: 5, waiting: 3, running: 1 };
@@ -98,8 +107,16 @@ lab/nlp  gpus               8    10  12.5  unlimited      40        1        3
         let tenants = [tenant];
         assert_eq!(table(&tenants).aligned(look(false)), short);
         let wide = table(&tenants).aligned(look(true));
-        assert!(wide.contains("  DEMAND  BORROWED  LENT  RUNNING  WAITING  WEIGHT  PRIORITY\n"), "{wide}");
+        assert!(
+            wide.contains("  DEMAND  BORROWED  LENT  PAST  RUNNING  WAITING  WEIGHT  PRIORITY\n"),
+            "{wide}"
+        );
         let csv = table(&tenants).csv(false);
-        assert_eq!(csv, "lab/nlp,gpus,8,10,12.5,unlimited,40,2,0,1,3,2,5\n");
+        assert_eq!(csv, "lab/nlp,gpus,8,10,12.5,unlimited,40,2,0,,1,3,2,5\n");
+        let mut tenants = tenants;
+        tenants[0].lines[0].past = Some(1.75);
+        let counts = table(&tenants).aligned(look(false));
+        assert!(counts.contains("  DEMAND  PAST  RUNNING"), "{counts}");
+        assert!(counts.contains("      40  1.75        1"), "{counts}");
     }
 }

@@ -7,7 +7,7 @@ use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 19] = [
+const OPTIONS: [&str; 21] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -27,6 +27,8 @@ const OPTIONS: [&str; 19] = [
     "reservations N",
     "order CLASS age|attained|learned",
     "window lead|span|ahead|no-show SPAN, window bookings N, window operators only, window not filled",
+    "half-life 24h",
+    "estimates learned",
 ];
 
 /// Changes what the line names; the rest stays as it was.
@@ -86,6 +88,11 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         }
         "tax" => tax(words, policy)?,
         "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
+        "half-life" => policy.half_life = Some(span(words.need("how long, like 24h")?)?),
+        "estimates" => {
+            words.expect("learned")?;
+            policy.estimates.learned = true;
+        }
         "order" => {
             let class = class(words)?;
             order::read(words, &mut policy.orders.0[class])?;
