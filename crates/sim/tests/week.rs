@@ -115,8 +115,10 @@ impl Crowd {
             trust: TrustId(0),
             time_limit: None,
             estimate: None,
+            booking: None,
+            groups: Vec::new(),
             service: None,
-            checkpoint: Some(Checkpoint { every: Millis(600_000), grace: Millis(60_000) }),
+            checkpoint: Some(Checkpoint { every: Millis(600_000), grace: Millis(60_000), on_request: false }),
             retries: 0,
             labels: Vec::new(),
             payload: format!(r#"{{"duration_ms":{runs},"checkpoint_ms":5000}}"#),
@@ -128,7 +130,9 @@ impl Crowd {
             nodes: String::new(),
             devices: String::new(),
             any_of_devices: Vec::new(),
+            groups: Vec::new(),
             gang_within: None,
+            booking: None,
             spec,
         }))
     }
