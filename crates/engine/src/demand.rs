@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{DemandEvent, Event};
+use crate::event::Event;
 use crate::job::{GpuAsk, Shape, Spec};
 use crate::prices::{Prices, Tables};
 use crate::units::DeviceSetId;
@@ -29,6 +29,25 @@ pub struct Typical {
     pub cpu_milli: u64,
     /// Devices it may run on.
     pub devices: DeviceSetId,
+}
+
+/// What happens to demand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DemandEvent {
+    /// Other prices are in force. With the first of them, which may be empty, counting begins.
+    Priced {
+        /// The prices, whole.
+        prices: Prices,
+    },
+    /// What was counted and what is in force, in a snapshot.
+    Carried {
+        /// How many jobs were counted.
+        arrived: u64,
+        /// How many tasks asked for each shape, of late.
+        shapes: Vec<(Typical, u32)>,
+        /// The prices in force.
+        prices: Prices,
+    },
 }
 
 /// What work usually asks for, and what that makes places worth.

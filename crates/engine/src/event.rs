@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::attained::AttainedEvent;
 pub use crate::bookings::BookingsEvent;
-use crate::demand::Typical;
+pub use crate::demand::DemandEvent;
 use crate::geometry::Slice;
 use crate::input::{Exit, ObservedGpu, TaskRef};
 use crate::job::Spec;
 use crate::jobs::Rolling;
 pub use crate::past::PastEvent;
 use crate::policy::{Mode, Policy};
-use crate::prices::Prices;
+pub use crate::promises::PromisesEvent;
 pub use crate::reservations::ReservationsEvent;
 use crate::units::{
     BookingId, DeviceSetId, GpuMask, GpuUnits, JobId, LevelId, Millis, NodeId, NodeSetId, PoolId, Resources,
@@ -585,51 +585,6 @@ pub struct Straddle {
     pub tenant: TenantId,
     /// By so much of the resource that is short: 1/3000 of a GPU, thousandths of a core, or bytes.
     pub short: u64,
-}
-
-/// What happens to promises.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PromisesEvent {
-    /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
-    Promised {
-        /// Which job.
-        job: JobId,
-        /// Where each task goes.
-        tasks: Vec<Placement>,
-        /// The policy it was decided by.
-        policy: u32,
-        /// When.
-        at: Timestamp,
-        /// Why the first of them goes there, where places have prices.
-        #[serde(default, skip_serializing_if = "is_default")]
-        chosen: Option<Chosen>,
-    },
-    /// The promise cannot be kept, or is not needed.
-    Released {
-        /// Which job.
-        job: JobId,
-        /// When.
-        at: Timestamp,
-    },
-}
-
-/// What happens to demand.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DemandEvent {
-    /// Other prices are in force. With the first of them, which may be empty, counting begins.
-    Priced {
-        /// The prices, whole.
-        prices: Prices,
-    },
-    /// What was counted and what is in force, in a snapshot.
-    Carried {
-        /// How many jobs were counted.
-        arrived: u64,
-        /// How many tasks asked for each shape, of late.
-        shapes: Vec<(Typical, u32)>,
-        /// The prices in force.
-        prices: Prices,
-    },
 }
 
 /// Where one task goes.

@@ -166,7 +166,9 @@ impl Past {
             (PastEvent::Stepped { at }, None) => self.counting = Some(Counting::since(*at, tree, own)),
             (PastEvent::Carried { stepped_at, tenants }, _) => {
                 let mut counting = Counting::since(*stepped_at, tree, own);
-                tenants.iter().for_each(|carried| counting.resume(carried));
+                for carried in tenants {
+                    counting.resume(carried);
+                }
                 self.counting = Some(counting);
             }
         }
@@ -184,21 +186,23 @@ impl Past {
         let carried: Vec<CarriedPast> =
             (0..before.counted.len()).filter_map(|at| before.carried(at)).collect();
         let mut counting = Counting::since(before.stepped_at, tree, own);
-        carried.iter().for_each(|carried| counting.resume(carried));
+        for carried in &carried {
+            counting.resume(carried);
+        }
         self.counting = Some(counting);
     }
 
     /// A tenant's own work holds so much from now on, by meter.
-    pub(crate) fn holds(&mut self, tenant: TenantId, own: Vec<u64>, at: Timestamp) {
+    pub(crate) fn holds(&mut self, tenant: TenantId, own: &[u64], at: Timestamp) {
         let Some(counting) = &mut self.counting else { return };
         if counting.own[tenant.index()] == own {
             return;
         }
-        let before = core::mem::replace(&mut counting.own[tenant.index()], own.clone());
+        let before = core::mem::replace(&mut counting.own[tenant.index()], own.to_vec());
         let lineage: Vec<TenantId> = counting.tree.lineage(tenant).collect();
         for tenant in lineage.into_iter().map(TenantId::index) {
             counting.count(tenant, at);
-            for (total, (before, own)) in counting.used[tenant].iter_mut().zip(before.iter().zip(&own)) {
+            for (total, (before, own)) in counting.used[tenant].iter_mut().zip(before.iter().zip(own)) {
                 *total = *total + own - before;
             }
         }

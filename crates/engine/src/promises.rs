@@ -6,7 +6,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::event::{Chosen, Event, Placement, PromisesEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Chosen, Event, Placement, is_default};
 use crate::ledger::Charge;
 use crate::units::{JobId, Timestamp};
 
@@ -27,6 +29,32 @@ pub struct Promise {
     pub at: Timestamp,
     /// Why the first of them goes there, where places have prices.
     pub chosen: Option<Chosen>,
+}
+
+/// What happens to promises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PromisesEvent {
+    /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
+    Promised {
+        /// Which job.
+        job: JobId,
+        /// Where each task goes.
+        tasks: Vec<Placement>,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+        /// Why the first of them goes there, where places have prices.
+        #[serde(default, skip_serializing_if = "is_default")]
+        chosen: Option<Chosen>,
+    },
+    /// The promise cannot be kept, or is not needed.
+    Released {
+        /// Which job.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 impl Promises {

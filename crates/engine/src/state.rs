@@ -356,7 +356,7 @@ impl State {
         let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
         let own =
             self.ledger.used(tenant).map_or_else(|| tree.metered(&Use::default()), |own| tree.metered(own));
-        self.past.holds(tenant, own, at);
+        self.past.holds(tenant, &own, at);
     }
 
     /// The holding forgets tasks that are over; their service is not forgotten.

@@ -76,11 +76,17 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
         }
         Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
-        Rejection::BadPrices => Problem::new(Code::Internal, "prices beyond their bounds were worked out"),
-        Rejection::Gap { .. } | Rejection::Stale => {
-            Problem::new(Code::Internal, "a world's report was taken for a request")
-        }
+        Rejection::BadPrices | Rejection::Gap { .. } | Rejection::Stale => internal(rejection),
     }
+}
+
+/// What no caller can have asked for.
+fn internal(rejection: &Rejection) -> Problem {
+    let what = match rejection {
+        Rejection::BadPrices => "prices beyond their bounds were worked out",
+        _ => "a world's report was taken for a request",
+    };
+    Problem::new(Code::Internal, what)
 }
 
 /// How long a job may run, or with how many replicas.

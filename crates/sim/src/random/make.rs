@@ -212,20 +212,8 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     };
     let gang_within = rng.random_ratio(1, 8).then(|| "leaf".to_owned());
     let mut spec = spec;
-    let mut selectors = Vec::new();
-    if !is_service && rng.random_ratio(1, 5) {
-        for number in 0..rng.random_range(1..=3) {
-            let (group, selector) = group(rng, number);
-            spec.groups.push(group);
-            selectors.push(selector);
-        }
-        let whole = spec.groups.iter().all(|group| matches!(group.shape.gpus, GpuAsk::Whole(_)));
-        spec.topology.task_on_island = rng.random_ratio(1, 5)
-            && whole
-            && spec.groups.iter().any(|group| matches!(group.shape.gpus, GpuAsk::Whole(1..)));
-        spec.derive_from_groups();
-    }
-    let groups = selectors;
+    let with_groups = !is_service && rng.random_ratio(1, 5);
+    let groups = if with_groups { make_groups(rng, &mut spec) } else { Vec::new() };
     let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
     let (uid, nodes, any_of_devices) = (Uid(rng.random()), nodes.source(), Vec::new());
     Submission {
@@ -240,6 +228,22 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
         booking: None,
         spec,
     }
+}
+
+/// Makes it a job of up to three groups; returns their selectors.
+fn make_groups(rng: &mut ChaCha8Rng, spec: &mut Spec) -> Vec<GroupSelectors> {
+    let mut selectors = Vec::new();
+    for number in 0..rng.random_range(1..=3) {
+        let (group, selector) = group(rng, number);
+        spec.groups.push(group);
+        selectors.push(selector);
+    }
+    let whole = spec.groups.iter().all(|group| matches!(group.shape.gpus, GpuAsk::Whole(_)));
+    spec.topology.task_on_island = rng.random_ratio(1, 5)
+        && whole
+        && spec.groups.iter().any(|group| matches!(group.shape.gpus, GpuAsk::Whole(1..)));
+    spec.derive_from_groups();
+    selectors
 }
 
 /// A part of a job: a coordinator, or copies of a few tasks of which some are enough.

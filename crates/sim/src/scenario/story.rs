@@ -232,17 +232,8 @@ impl Story {
                 Some(format!("{} wants {tasks}", known.name))
             }
             JobsEvent::Rolled { job, tasks, rolling, .. } => {
-                let known = self.known(job);
-                known.wanted = rolling.map_or(tasks, |rolling| rolling.wanted);
-                let was = std::mem::replace(&mut known.rolling, rolling.map(|rolling| rolling.surge));
-                match (was, known.rolling) {
-                    (None, Some(_)) => Some(format!("{} replaces its replicas", known.name)),
-                    (Some(1..), Some(0)) => {
-                        Some(format!("{} finds no room for more: with fewer for the time", known.name))
-                    }
-                    (Some(_), None) => Some(format!("{} replaces no more replicas", known.name)),
-                    (Some(_), Some(_)) | (None, None) => None,
-                }
+                let wanted = rolling.map_or(tasks, |rolling| rolling.wanted);
+                self.rolled(job, wanted, rolling.map(|rolling| rolling.surge))
             }
             JobsEvent::ReplicaFailed { job, .. } => {
                 Some(format!("a replica of {} failed", self.known(job).name))
@@ -278,6 +269,18 @@ impl Story {
             }
             JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
         }
+    }
+
+    fn rolled(&mut self, job: JobId, wanted: u32, surge: Option<u32>) -> Option<String> {
+        let known = self.known(job);
+        known.wanted = wanted;
+        let what = match (std::mem::replace(&mut known.rolling, surge), surge) {
+            (None, Some(_)) => "replaces its replicas",
+            (Some(1..), Some(0)) => "finds no room for more: with fewer for the time",
+            (Some(_), None) => "replaces no more replicas",
+            (Some(_), Some(_)) | (None, None) => return None,
+        };
+        Some(format!("{} {what}", known.name))
     }
 
     fn ledger(&mut self, event: LedgerEvent) -> Option<String> {
