@@ -5,7 +5,7 @@ use wharf_api::v1::{BookingState, BookingView, Code, LostPlacesView, Problem, gp
 use wharf_engine::bookings::{Booking, BookingFault, LostPlaces, NotOfBooking};
 use wharf_engine::input::Rejection;
 use wharf_engine::state::State;
-use wharf_engine::units::{BookingId, JobId, Timestamp};
+use wharf_engine::units::{BookingId, Timestamp};
 
 use crate::reservation::holder;
 use crate::text;

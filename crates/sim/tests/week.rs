@@ -116,7 +116,9 @@ impl Crowd {
             time_limit: None,
             estimate: None,
             service: None,
-            checkpoint: Some(Checkpoint { every: Millis(600_000), grace: Millis(60_000) }),
+            groups: Vec::new(),
+            booking: None,
+            checkpoint: Some(Checkpoint { every: Millis(600_000), grace: Millis(60_000), on_request: false }),
             retries: 0,
             labels: Vec::new(),
             payload: format!(r#"{{"duration_ms":{runs},"checkpoint_ms":5000}}"#),
@@ -129,6 +131,8 @@ impl Crowd {
             devices: String::new(),
             any_of_devices: Vec::new(),
             gang_within: None,
+            booking: None,
+            groups: Vec::new(),
             spec,
         }))
     }

@@ -232,7 +232,12 @@ mod tests {
             used: false,
             no_show_ms: Some(8_100_000),
             jobs: vec!["a".into(), "b".into()],
-            in_the_way: vec![HolderView { job: "x".into(), tenant: "lab/ops".into(), ends_ms: None }],
+            in_the_way: vec![HolderView {
+                job: "x".into(),
+                tenant: "lab/ops".into(),
+                ends_ms: None,
+                learned: false,
+            }],
             lost: vec![LostPlacesView { tasks: 1, why: "place_gone".into(), at_ms: 3_600_000 }],
         }
     }

@@ -285,6 +285,7 @@ mod tests {
             time_limit: None,
             estimate: None,
             service: None,
+            booking: None,
             checkpoint: None,
             retries: 0,
             labels: Vec::new(),

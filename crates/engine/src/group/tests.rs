@@ -30,6 +30,7 @@ fn job() -> Spec {
         time_limit: None,
         estimate: None,
         service: None,
+        booking: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),

@@ -199,7 +199,7 @@ impl Life {
 /// What windows of a tenant that have begun have, in 1/3000 of a GPU.
 fn booked(state: &State, tenant: TenantId) -> u64 {
     let begun = state.bookings.iter().filter(|(_, known)| known.began && known.spec.tenant == tenant);
-    begun.map(|(_, known)| known.spec.units(known.spec.tasks).parts()).sum()
+    begun.map(|(_, known)| known.spec.units_wanted().parts()).sum()
 }
 
 /// How many tasks of a job an event gives places to.
