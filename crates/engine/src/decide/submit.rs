@@ -286,6 +286,7 @@ mod tests {
             estimate: None,
             booking: None,
             service: None,
+            booking: None,
             checkpoint: None,
             retries: 0,
             labels: Vec::new(),

@@ -31,6 +31,7 @@ fn job() -> Spec {
         estimate: None,
         booking: None,
         service: None,
+        booking: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),
