@@ -286,7 +286,6 @@ mod tests {
             estimate: None,
             booking: None,
             service: None,
-            booking: None,
             checkpoint: None,
             retries: 0,
             labels: Vec::new(),

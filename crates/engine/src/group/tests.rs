@@ -31,7 +31,6 @@ fn job() -> Spec {
         estimate: None,
         booking: None,
         service: None,
-        booking: None,
         checkpoint: None,
         retries: 0,
         labels: Vec::new(),
