@@ -3,7 +3,6 @@
 //! `apply` hands each event to its section and, where one fact concerns two sections, tells the second what
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::attained::Attained;
@@ -21,7 +20,7 @@ use crate::plan::place::domain_of;
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
-use crate::units::{JobId, Millis, NodeId, Timestamp};
+use crate::units::{JobId, Millis, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +116,7 @@ impl State {
                 let served = self.ledger.holding(*job).map_or(0, |holding| holding.served(*at));
                 self.attained.served(*job, served);
                 self.attained.waits(*job, *at);
+                self.leaves_promised(*job);
                 self.ledger.forget(*job);
                 self.jobs.apply(event);
                 if self.promises.of(*job).is_some() {
@@ -127,6 +127,7 @@ impl State {
             JobsEvent::Ended { job, at, .. } => {
                 self.note_ended(*job, *at);
                 self.release(*job);
+                self.leaves_promised(*job);
                 self.ledger.forget(*job);
                 self.reservations.forget(*job);
                 self.ledger.set_want(*job, None);
@@ -178,6 +179,7 @@ impl State {
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
+                self.reservations.filled(*job, tasks);
                 self.note_started(*job, *at);
                 self.changed(*job);
             }
@@ -192,8 +194,9 @@ impl State {
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
             }
-            LedgerEvent::Grown { job, at, .. } => {
+            LedgerEvent::Grown { job, tasks, at, .. } => {
                 self.release(*job);
+                self.reservations.filled(*job, tasks);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
             }
@@ -211,6 +214,8 @@ impl State {
             }
             LedgerEvent::Running { job, .. } => {
                 self.ledger.apply(event);
+                // Only now is it known when it is over.
+                self.reservations.note_news();
                 // From here on its service grows, which may make it give way: refusals are looked at again.
                 if self.attained.is_counting() {
                     self.changed(*job);
@@ -266,6 +271,12 @@ impl State {
         let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
         let rules = self.tenants.policy().orders.beyond_age(job.spec.class);
         self.attained.ended(id, &job.spec, rules, served);
+    }
+
+    /// What a job held of places that are promised it holds no longer.
+    fn leaves_promised(&mut self, job: JobId) {
+        let held = self.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
+        self.reservations.left(job, held.map(|task| task.place.node));
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.
@@ -344,13 +355,12 @@ impl State {
         later.filter(|&at| at > now).min()
     }
 
-    /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
+    /// The earliest moment after `now` at which a promised start is due, or somebody who is in its places is asked.
     pub fn next_reserved_moment(&self, now: Timestamp) -> Option<Timestamp> {
         let moments = self.reservations.iter().flat_map(|(_, reservation)| {
             let start = reservation.start;
-            let nodes: BTreeSet<NodeId> = reservation.tasks.iter().map(|place| place.node).collect();
-            let fills = nodes.into_iter().flat_map(|node| self.ledger.tasks_on(node));
-            let asked = fills.filter_map(|(job, _)| self.jobs.get(job)).map(move |job| {
+            let there = reservation.fillers.iter().chain(&reservation.borrowers);
+            let asked = there.filter_map(|&job| self.jobs.get(job)).map(move |job| {
                 let grace = self.time_to_leave(&job.spec);
                 Timestamp(start.0.saturating_sub(grace.0))
             });

@@ -11,7 +11,7 @@ use crate::event::{Chosen, Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
 use crate::need::Way;
 use crate::plan::best::Worths;
-use crate::plan::draft::{Draft, Step};
+use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
@@ -19,7 +19,7 @@ use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::{Ask, Placed, domain_of, place, place_where_best, ways_of};
 use crate::plan::rank::{claim, just_evicted, takes_landing_room};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
-use crate::plan::reserve::{self, Reserved};
+use crate::plan::reserve::{self, Horizon, Looked, Others, Reserved};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
 use crate::policy::{Policy, Within};
@@ -27,6 +27,7 @@ use crate::reservations::Reservation;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
 use crate::units::{JobId, KindId, NodeId, TenantId, Timestamp};
+use reserved::Held;
 
 /// A draft on which everybody had their turn.
 pub(super) struct Served<'a> {
@@ -44,7 +45,10 @@ pub(super) struct Served<'a> {
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
     reserved: Reserved<'a>,
+    /// Promised places on nodes that have room, until somebody has to leave.
+    free_promised: Option<Vec<(usize, Vec<Step>)>>,
     made: Vec<(JobId, Reservation)>,
+    looked: Looked,
 }
 
 /// What a job was given on the draft.
@@ -120,6 +124,7 @@ pub(super) struct Grounds<'a> {
     pub(super) tree: &'a Tree,
     pub(super) shares: &'a Amounts,
     pub(super) worths: &'a RefCell<Worths>,
+    pub(super) looked: &'a Looked,
     pub(super) now: Timestamp,
 }
 
@@ -129,9 +134,10 @@ pub(super) fn all<'a>(
     kinds: &[KindId],
     kept_back: &'a BTreeMap<JobId, Allowance>,
 ) -> Served<'a> {
-    let Grounds { state, policy, tree, shares, worths, now } = grounds;
+    let Grounds { state, policy, tree, shares, worths, looked, now } = grounds;
     let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
-    let reserved = reserve::review(&mut draft);
+    let mut horizon = Horizon::default();
+    let reserved = reserve::review(&mut draft, &mut horizon);
     let candidates = kinds.iter().flat_map(|&kind| candidates(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
     let mut served = Served {
@@ -148,10 +154,13 @@ pub(super) fn all<'a>(
         shares,
         ripens_at: None,
         reserved,
+        free_promised: None,
         made: Vec::new(),
+        looked: Looked::default(),
     };
     served.run();
-    served.made = reserve::make(&mut served.draft, &served.reserved, &served.settled);
+    served.drop_late();
+    served.promise(horizon, looked);
     served
 }
 
@@ -181,6 +190,18 @@ impl<'a> Served<'a> {
             break;
         }
         self.place_evicted_again();
+    }
+
+    /// Who is promised a start, beside what was given in this plan.
+    fn promise(&mut self, mut horizon: Horizon, looked: &Looked) {
+        if self.draft.policy.reservations_max == 0 {
+            return;
+        }
+        for job in &self.order {
+            horizon.starts(&self.draft, *job, &self.begun[job].tasks);
+        }
+        let others = Others { settled: &self.settled, shares: self.shares, looked };
+        (self.made, self.looked) = reserve::make(&mut self.draft, &mut horizon, &self.reserved, others);
     }
 
     fn take_turn(&mut self, turn: Turn) {
@@ -248,17 +269,30 @@ impl<'a> Served<'a> {
 
     /// From what is free, by moving others, or by making others leave; beside what was promised to somebody else.
     fn meet(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
-        let unfit = self.hold_reserved(at, open, false);
+        let unfit = self.hold_reserved(at, open, Held::Free);
         let met = self.by_what_is_free(open);
         self.let_go_of(unfit);
         if met.is_some() {
             return met;
         }
-        // Who is moved, or takes what others leave, may stay longer than who asks.
-        let all = self.hold_reserved(at, open, true);
-        let met = self.by_moving(at, open).or_else(|| self.by_taking(at, open));
+        let mark = self.draft.mark();
+        let met = self.by_others(at, open);
+        // Mostly it does not go even without regard to what is promised, and that costs far less to see.
+        let Some((_, without_regard)) = met.as_ref().filter(|_| !self.reserved.kept.is_empty()) else { return met };
+        self.undo(mark, without_regard);
+        let all = self.hold_reserved(at, open, Held::All);
+        let met = self.by_others(at, open);
         self.let_go_of(all);
         met
+    }
+
+    fn by_others(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        self.by_moving(at, open).or_else(|| self.by_taking(at, open))
+    }
+
+    fn undo(&mut self, mark: Mark, met: &Met) {
+        met.taken.iter().for_each(|taken| self.victims.spare(taken.unit));
+        self.draft.roll_back(mark);
     }
 
     /// True when who starts later could be moved for the ask, or could make somebody else free to be taken for it.
@@ -494,6 +528,7 @@ impl<'a> Served<'a> {
         let receipt =
             Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy };
         self.settled.leaving.insert(unit.job);
+        self.free_promised = None;
         self.evictions.push(Leaving { unit, receipt });
     }
 
@@ -506,11 +541,11 @@ impl<'a> Served<'a> {
             .filter(|leaving| !leaving.unit.promised)
             .map(|leaving| leaving.unit.job)
             .collect();
-        // Not in a place that is promised: there it might have to leave again.
-        let promised: Vec<Step> = self.promised_steps(|_, _| true);
-        for &step in &promised {
-            self.draft.take(step);
+        if whole.is_empty() {
+            return;
         }
+        // Not in a place that is promised: there it might have to leave again.
+        let promised = self.hold_all_reserved();
         for job in whole {
             if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
                 let begun = Begun { together: tasks.len(), tasks, how: How::Moves, chosen };
@@ -593,6 +628,7 @@ impl<'a> Served<'a> {
         plan.refusals = self.refusals.into_iter().collect();
         plan.dropped = self.reserved.dropped;
         plan.reserved = self.made;
+        plan.looked = self.looked;
         plan
     }
 }

@@ -174,15 +174,22 @@ impl List {
 /// A job that may be moved, in one piece; `None` when it may not, or is not all there: a gang that waits for repair, or
 /// of which tasks have finished, would start again with less than its minimum.
 pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
+    let (job, holding) = (draft.state.jobs.get(id)?, draft.state.ledger.holding(id)?);
+    let staying = holding.staying().count();
+    let all_there = staying >= usize::try_from(job.spec.min.max(1)).expect("a u32 fits a usize");
+    let settled = all_there && staying == holding.holding_tasks().len();
+    if settled { rest_of_job(draft, id) } else { None }
+}
+
+/// All that is left of a job that may be evicted, in one piece.
+pub fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
     let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     let step = |place| Step { place, resources: charge.resources, trust: charge.trust };
     let steps: Vec<Step> = holding.staying().map(|task| step(task.place)).collect();
-    let all_there = steps.len() >= usize::try_from(job.spec.min.max(1)).expect("a u32 fits a usize");
-    let settled = all_there && steps.len() == holding.holding_tasks().len();
     let whole = whole_unit(draft, id, job, holding, charge);
-    settled.then(|| priced(draft, &whole, job, steps, false))
+    (!steps.is_empty()).then(|| priced(draft, &whole, job, steps, false))
 }
 
 /// Places that were set aside for a job of the tenant: nobody runs there, so letting go of them costs nothing.
