@@ -17,6 +17,7 @@ use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Want};
 use crate::need::Need;
 use crate::plan::place::domain_of;
+use crate::plan::reserve::ends_at;
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
@@ -174,12 +175,13 @@ impl State {
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
+                let aside = self.promises.of(*job).map(|promise| promise.at);
                 self.release(*job);
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
-                self.reservations.filled(*job, tasks);
+                self.reservations.filled(*job, tasks, aside);
                 self.note_started(*job, *at);
                 self.changed(*job);
             }
@@ -195,8 +197,9 @@ impl State {
                 }
             }
             LedgerEvent::Grown { job, tasks, at, .. } => {
+                let aside = self.promises.of(*job).map(|promise| promise.at);
                 self.release(*job);
-                self.reservations.filled(*job, tasks);
+                self.reservations.filled(*job, tasks, aside);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
             }
@@ -236,6 +239,7 @@ impl State {
                 self.ledger.promise(*job, tasks, &charge);
                 let promise = Promise { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
                 self.promises.insert(*job, promise, charge);
+                self.reservations.set_aside(*job, tasks);
                 self.jobs.set_aside(*job);
                 self.changed(*job);
             }
@@ -364,7 +368,16 @@ impl State {
                 let grace = self.time_to_leave(&job.spec);
                 Timestamp(start.0.saturating_sub(grace.0))
             });
-            asked.chain(core::iter::once(start))
+            // An estimate that has passed is believed no longer.
+            let nodes = reservation.tasks.iter().map(|place| place.node);
+            let there = nodes.flat_map(|node| self.ledger.tasks_on(node));
+            let guessed = there.filter(|&(job, _)| {
+                self.jobs
+                    .get(job)
+                    .is_some_and(|job| job.spec.estimate.is_some() && job.time_limit().is_none())
+            });
+            let guessed = guessed.filter_map(move |(job, _)| ends_at(self, job, now));
+            asked.chain(guessed).chain(core::iter::once(start))
         });
         moments.filter(|&at| at > now).min()
     }

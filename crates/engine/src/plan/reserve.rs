@@ -86,17 +86,34 @@ fn broken(
     if !reservation.tasks.iter().all(|place| is_there(state, place, &job.spec)) {
         return Some(Dropped::PlaceGone);
     }
+    if let Some(other) = set_aside_for(state, reservation) {
+        return Some(if other.tenant == job.spec.tenant { Dropped::Priority } else { Dropped::Guarantee });
+    }
     let key = KindKey::of(&job.spec);
     let Some(way) = way_of(draft, &key, reservation) else { return Some(Dropped::Policy) };
     let ask = Ask::new(draft.tree, &key, way, key.min);
     let way = in_the_way(draft, &ask, &job.spec, reservation);
-    let mut leaving = way.fillers;
-    leaving.extend(&way.borrowers);
-    let beside = promised_before(draft, &reserved.kept, &[], &job.spec, reservation.start);
-    if !is_entitled(draft, horizon, &ask, reservation.start, (&leaving, &beside)) {
-        return Some(Dropped::AboveShare);
+    let late = way.others.iter().find_map(|other| why_late(draft, *other, &job.spec, reservation));
+    if late.is_some() {
+        return late;
     }
-    way.others.into_iter().find_map(|other| why_late(draft, other, &job.spec, reservation))
+    let mut before = before(draft, &reserved.kept, &job.spec, reservation.start);
+    before.leaving.extend(way.fillers.iter().chain(&way.borrowers));
+    (!is_entitled(draft, horizon, &ask, reservation.start, &before)).then_some(Dropped::AboveShare)
+}
+
+/// For whom a place that was promised is set aside, if it is: that job was served before, whatever was promised.
+fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a Spec> {
+    let here = |place: &Placement| {
+        let overlaps = |of: &Placement| of.node == place.node && of.gpus.overlaps(place.gpus);
+        let shared =
+            |of: &Placement| of.units_each.parts() + place.units_each.parts() <= GpuUnits::WHOLE.parts();
+        reservation.tasks.iter().any(|of| overlaps(of) && !shared(of))
+    };
+    // Whose places were set aside before was reckoned with.
+    let mut later = state.promises.iter().filter(|(_, promise)| promise.at > reservation.at);
+    let (job, _) = later.find(|(_, promise)| promise.tasks.iter().any(here))?;
+    state.jobs.get(job).map(|job| &job.spec)
 }
 
 /// Why somebody who may not be asked is still there at a promised start, if it is.
@@ -135,26 +152,31 @@ fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
     room.open && room.pool == place.pool && allowed && place.gpus.indexes().all(usable)
 }
 
-/// What a tenant's jobs that are promised a start by then hold from then on, by meter.
-fn promised_before(
-    draft: &Draft<'_>,
-    kept: &[(JobId, &Reservation)],
-    made: &[(JobId, Reservation)],
-    spec: &Spec,
-    start: Timestamp,
-) -> Vec<u64> {
-    let mut beside = alloc::vec![0; draft.tree.meters.len()];
-    let made = made.iter().map(|(job, of)| (*job, of));
-    for (job, of) in kept.iter().copied().chain(made) {
+/// What other promises change until a start.
+pub(super) struct Before {
+    /// What the tenant's jobs that are promised a start by then hold from then on, by meter.
+    beside: Vec<u64>,
+    /// Who has to leave by then.
+    leaving: BTreeSet<JobId>,
+}
+
+/// What these promises change until the start of a job.
+fn before(draft: &Draft<'_>, all: &[(JobId, &Reservation)], spec: &Spec, start: Timestamp) -> Before {
+    let mut before = Before { beside: alloc::vec![0; draft.tree.meters.len()], leaving: BTreeSet::new() };
+    for &(job, of) in all.iter().filter(|(_, of)| of.start <= start) {
         let state = draft.state;
+        // What is set aside counts already.
+        if state.promises.of(job).is_some() {
+            continue;
+        }
+        before.leaving.extend(of.fillers.iter().chain(&of.borrowers));
         let other = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
-        let counted = state.promises.of(job).is_some();
-        if !counted && other.tenant == spec.tenant && of.start <= start {
+        if other.tenant == spec.tenant {
             let amount = draft.tree.charge_of(other.shape.resources, of.tasks.iter());
-            beside.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+            before.beside.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
         }
     }
-    beside
+    before
 }
 
 /// True when a tenant with the ask and with what is promised to it before, and without what of its own work is over by
@@ -164,15 +186,15 @@ fn is_entitled(
     horizon: &mut Horizon,
     ask: &Ask<'_>,
     start: Timestamp,
-    (leaving, beside): (&BTreeSet<JobId>, &[u64]),
+    before: &Before,
 ) -> bool {
     let own = lines::standing_of(ask.key);
     let below = lines::below(draft, &own);
-    let over = horizon.over_by(draft, &own, start, leaving);
+    let over = horizon.over_by(draft, &own, start, &before.leaving);
     let total = ask.total();
     lines::asked(ask).all(|meter| {
         let line = lines::line(draft, own.tenant, meter, Line::Entitled);
-        let used = draft.used(own.tenant)[meter] + beside[meter] + total[meter];
+        let used = draft.used(own.tenant)[meter] + before.beside[meter] + total[meter];
         match line {
             Amount::Unlimited => true,
             Amount::Of(line) => used.saturating_sub(below[meter] + over[meter]) <= line,
@@ -333,8 +355,7 @@ pub(super) fn steps<'a>(spec: &'a Spec, reservation: &'a Reservation) -> impl It
 /// because a slice cannot be cut where another one still is.
 pub(super) fn blocks<'a>(spec: &'a Spec, reservation: &'a Reservation) -> impl Iterator<Item = Step> + 'a {
     steps(spec, reservation).map(|step| {
-        let place =
-            Placement { units_each: GpuUnits::WHOLE, slice: None, time_sliced: false, ..step.place };
+        let place = Placement { units_each: GpuUnits::WHOLE, slice: None, time_sliced: false, ..step.place };
         Step { place, ..step }
     })
 }

@@ -197,7 +197,8 @@ impl<'a> Served<'a> {
         if self.draft.policy.reservations_max == 0 {
             return;
         }
-        for job in &self.order {
+        // Of what is only set aside nobody knows yet when it begins.
+        for job in self.order.iter().filter(|&&job| self.starts_at_once(job)) {
             horizon.starts(&self.draft, *job, &self.begun[job].tasks);
         }
         let others = Others { settled: &self.settled, shares: self.shares, looked };
@@ -278,7 +279,9 @@ impl<'a> Served<'a> {
         let mark = self.draft.mark();
         let met = self.by_others(at, open);
         // Mostly it does not go even without regard to what is promised, and that costs far less to see.
-        let Some((_, without_regard)) = met.as_ref().filter(|_| !self.reserved.kept.is_empty()) else { return met };
+        let Some((_, without_regard)) = met.as_ref().filter(|_| !self.reserved.kept.is_empty()) else {
+            return met;
+        };
         self.undo(mark, without_regard);
         let all = self.hold_reserved(at, open, Held::All);
         let met = self.by_others(at, open);

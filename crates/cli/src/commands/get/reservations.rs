@@ -1,6 +1,6 @@
 //! Promised starts as a table.
 
-use wharf_api::v1::ReservationView;
+use wharf_api::v1::{HolderView, ReservationView};
 
 use crate::numbers::{number, span};
 use crate::table::{Cell, Column, Table};
@@ -24,13 +24,13 @@ pub(in crate::commands) fn table(reservations: &[ReservationView], now: Option<u
             Cell::new(number(reservation.gpus)).plain(&reservation.gpus),
             Cell::new(starts_in(reservation, now)).plain(&reservation.start_ms),
             Cell::new(nodes(reservation)),
-            Cell::new(holders(reservation)),
+            Cell::new(holders(reservation, now)),
         ]);
     }
     table
 }
 
-/// `at most 20m`, or `?` where the world's clock is not known.
+/// `20m`, or `?` where the world's clock is not known.
 pub(in crate::commands) fn starts_in(reservation: &ReservationView, now: Option<u64>) -> String {
     now.map_or_else(|| "?".to_owned(), |now| span(reservation.start_ms.saturating_sub(now)))
 }
@@ -45,11 +45,25 @@ pub(in crate::commands) fn nodes(reservation: &ReservationView) -> String {
     }
 }
 
-/// `a, b and 3 more`
-pub(in crate::commands) fn holders(reservation: &ReservationView) -> String {
-    let names: Vec<&str> = reservation.waits_for.iter().map(|holder| holder.job.as_str()).collect();
-    match names.as_slice() {
-        [] => "nobody".to_owned(),
+/// `a, b (asked in 5m) and 3 more`
+pub(in crate::commands) fn holders(reservation: &ReservationView, now: Option<u64>) -> String {
+    let told = |holder: &HolderView| match holder.asked_ms.zip(now) {
+        Some((at, now)) if at > now => format!("{} (asked in {})", holder.job, span(at - now)),
+        Some(_) => format!("{} (asked)", holder.job),
+        None => holder.job.clone(),
+    };
+    let names: Vec<String> = reservation.waits_for.iter().map(told).collect();
+    if names.is_empty() { "nobody".to_owned() } else { some_of(&names) }
+}
+
+/// `lab/nlp/a`
+pub(in crate::commands) fn holder_name(holder: &HolderView) -> String {
+    format!("{}/{}", holder.tenant, holder.job)
+}
+
+/// The first three, and how many more there are.
+pub(in crate::commands) fn some_of(names: &[String]) -> String {
+    match names {
         [first, second, third, rest @ ..] if !rest.is_empty() => {
             format!("{first}, {second}, {third} and {} more", rest.len())
         }

@@ -8,8 +8,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use crate::event::TaskPhase;
-use crate::ledger::Standing;
+use crate::event::{Placement, TaskPhase};
+use crate::ledger::{Charge, Standing};
 use crate::need::Need;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines;
@@ -21,6 +21,8 @@ use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp
 #[derive(Default)]
 pub(in crate::plan) struct Horizon {
     nodes: BTreeMap<NodeId, Rc<OnNode>>,
+    /// Places that are set aside, by node, once somebody asked.
+    aside: Option<BTreeMap<NodeId, Vec<Held>>>,
     tenants: BTreeMap<TenantId, Rc<Vec<Over>>>,
     /// Slots of whole pools, as long as no promise changes.
     pools: Vec<(Sort, Rc<Vec<Slot>>)>,
@@ -97,6 +99,31 @@ pub(super) fn ends_if_started(draft: &Draft<'_>, id: JobId) -> Option<Timestamp>
     Some(draft.now + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
 }
 
+/// When a job for which places are set aside is over at the latest: it begins when those who leave them are gone.
+pub(super) fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
+    let left = draft.state.jobs.get(id)?.time_left()?;
+    let clear = tasks.iter().map(|place| OnNode::of(draft, place.node).clear_at).max()?.max(draft.now);
+    Some(clear + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
+}
+
+/// Everything that is set aside, by node.
+fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<Held>> {
+    let mut aside: BTreeMap<NodeId, Vec<Held>> = BTreeMap::new();
+    for (job, promise) in draft.state.promises.iter() {
+        let Some(known) = draft.state.jobs.get(job) else { continue };
+        let (resources, trust) = (known.spec.shape.resources, known.spec.trust);
+        let end = ends_when_aside(draft, job, &promise.tasks);
+        for &place in &promise.tasks {
+            aside.entry(place.node).or_default().push(Held {
+                job,
+                step: Step { place, resources, trust },
+                end,
+            });
+        }
+    }
+    aside
+}
+
 impl Horizon {
     /// Promises changed: what is free beside them did too.
     pub(super) fn forget_slots(&mut self) {
@@ -117,8 +144,15 @@ impl Horizon {
     }
 
     fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<OnNode> {
-        let known = self.nodes.entry(node).or_insert_with(|| Rc::new(OnNode::of(draft, node)));
-        Rc::clone(known)
+        if let Some(known) = self.nodes.get(&node) {
+            return Rc::clone(known);
+        }
+        let mut on = OnNode::of(draft, node);
+        let aside = self.aside.get_or_insert_with(|| set_aside(draft));
+        on.staying.extend(aside.get(&node).into_iter().flatten());
+        let on = Rc::new(on);
+        self.nodes.insert(node, Rc::clone(&on));
+        on
     }
 
     /// What a tenant holds that is over by then, by meter; without what would give way to work that stands so anyway.
@@ -142,7 +176,12 @@ impl Horizon {
     }
 
     /// The slots of an ask in its pool, the earliest first; `gone` leave in this plan.
-    pub(super) fn slots(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, gone: &BTreeSet<JobId>) -> Rc<Vec<Slot>> {
+    pub(super) fn slots(
+        &mut self,
+        draft: &Draft<'_>,
+        ask: &Ask<'_>,
+        gone: &BTreeSet<JobId>,
+    ) -> Rc<Vec<Slot>> {
         let sort = Sort::of(ask);
         if let Some((_, slots)) = self.pools.iter().find(|(known, _)| *known == sort) {
             return Rc::clone(slots);
@@ -218,8 +257,7 @@ impl OnNode {
             let (Some(held), Some(charge)) = (held, state.ledger.charge(job)) else { continue };
             let gone_at = match held.phase {
                 TaskPhase::Bound | TaskPhase::Running => {
-                    let step =
-                        Step { place: held.place, resources: charge.resources, trust: charge.trust };
+                    let step = Step { place: held.place, resources: charge.resources, trust: charge.trust };
                     on.staying.push(Held { job, step, end: ends_at(state, job, draft.now) });
                     continue;
                 }
@@ -258,6 +296,12 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<Over> {
             let amount = draft.tree.charge_of(charge.resources, places);
             all.push(Over { job, standing, end: ends_at(state, job, draft.now), amount });
         }
+    }
+    for (job, promise) in state.promises.iter() {
+        let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
+        let amount = draft.tree.charge_of(known.spec.shape.resources, promise.tasks.iter());
+        let end = ends_when_aside(draft, job, &promise.tasks);
+        all.push(Over { job, standing: Charge::of(known).standing, end, amount });
     }
     all
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::borrowed::{self, Askable};
 use super::horizon::{Ends, Held, Horizon, Slot, by_itself, ends_if_started, first_fit};
-use super::{Reserved, blocks, is_entitled, promised_before, way_of};
+use super::{Reserved, before, blocks, is_entitled, way_of};
 use crate::event::Placement;
 use crate::job::Spec;
 use crate::jobs::{Job, KindKey, Phase};
@@ -35,6 +35,8 @@ pub struct Looked {
     stamp: u64,
     /// Who could be promised nothing.
     in_vain: BTreeSet<JobId>,
+    /// Pools in which nothing more is promised until this job is: what it needs is promised to others.
+    next: BTreeMap<PoolId, JobId>,
 }
 
 /// What else a plan has decided.
@@ -74,8 +76,9 @@ pub(in crate::plan) fn make<'a>(
     }
     let stamp = stamp(draft, others.shares);
     let known = others.looked.stamp == stamp;
-    let mut in_vain = if known { others.looked.in_vain.clone() } else { BTreeSet::new() };
-    let next = next_in_line(draft, reserved, others.settled, &in_vain);
+    let mut looked = if known { others.looked.clone() } else { Looked { stamp, ..Looked::default() } };
+    looked.next.retain(|_, job| is_open(draft.state, *job) && !others.settled.given.contains(job));
+    let next = next_in_line(draft, reserved, others.settled, &looked);
     let mark = draft.mark();
     let made = Vec::new();
     let mut making = Making { draft, horizon, reserved, settled: others.settled, made, borrowed_tries: 0 };
@@ -84,11 +87,17 @@ pub(in crate::plan) fn make<'a>(
         if !known {
             making.promise_earlier();
         }
-        making.promise_more(next, &mut in_vain);
+        making.promise_more(next, &mut looked);
     }
     let made = making.made;
     draft.roll_back(mark);
-    (made, Looked { stamp, in_vain })
+    (made, looked)
+}
+
+/// True while a job waits and nothing is promised to it.
+fn is_open(state: &State, id: JobId) -> bool {
+    let waits = state.jobs.get(id).is_some_and(|job| job.phase == Phase::Waiting);
+    waits && state.promises.of(id).is_none() && state.reservations.of(id).is_none()
 }
 
 /// What decides whether somebody can be promised a start, or an earlier one.
@@ -107,12 +116,13 @@ fn next_in_line<'a>(
     draft: &Draft<'a>,
     reserved: &Reserved<'a>,
     settled: &Settled,
-    in_vain: &BTreeSet<JobId>,
+    looked: &Looked,
 ) -> Vec<(JobId, &'a Job)> {
     let state = draft.state;
     let most = usize::try_from(draft.policy.reservations_max).unwrap_or(usize::MAX);
     let counts = counts(reserved.kept.iter().map(|&(_, of)| of));
-    if state.fleet.pool_ids().all(|pool| counts.get(&pool).is_some_and(|&count| count >= most)) {
+    let full = |pool: PoolId| counts.get(&pool).is_some_and(|&count| count >= most);
+    if state.fleet.pool_ids().all(|pool| full(pool) || looked.next.contains_key(&pool)) {
         return Vec::new();
     }
     let promised: BTreeSet<JobId> = reserved.kept.iter().map(|&(job, _)| job).collect();
@@ -122,7 +132,7 @@ fn next_in_line<'a>(
         let next = kind.jobs.iter().find(|(_, job)| open(job));
         jobs.extend(next.map(|&(at, job)| (kind.key.min <= 1, at, job)));
     }
-    jobs.retain(|(_, _, job)| !in_vain.contains(job));
+    jobs.retain(|(_, _, job)| !looked.in_vain.contains(job));
     jobs.sort_unstable();
     let live = |(_, _, id): (bool, Timestamp, JobId)| state.jobs.get(id).map(|job| (id, job));
     let ready = jobs.into_iter().filter_map(live).filter(|(_, job)| job.not_before <= draft.now);
@@ -147,6 +157,13 @@ impl<'a> Making<'_, 'a> {
         !self.settled.given.contains(&job) && self.draft.state.promises.of(job).is_none()
     }
 
+    /// Promises as they stand, the improved ones improved.
+    fn current(&self) -> Vec<(JobId, &Reservation)> {
+        let improved = |job: JobId| self.made.iter().any(|(made, _)| *made == job);
+        let kept = self.reserved.kept.iter().copied().filter(|&(job, _)| !improved(job));
+        kept.chain(self.made.iter().map(|(job, of)| (*job, of))).collect()
+    }
+
     fn hold_all(&mut self) {
         let reserved = self.reserved;
         for &(job, reservation) in &reserved.kept {
@@ -166,7 +183,8 @@ impl<'a> Making<'_, 'a> {
     fn promise_earlier(&mut self) {
         for &(job, reservation) in &self.reserved.kept {
             let too_soon = reservation.start <= self.draft.now + EARLIER_MIN;
-            if too_soon || !self.stands(job) || reservation.tasks.iter().all(|place| place.gpus.count() == 0) {
+            if too_soon || !self.stands(job) || reservation.tasks.iter().all(|place| place.gpus.count() == 0)
+            {
                 continue;
             }
             let spec = spec_of(self.draft.state, job);
@@ -195,8 +213,10 @@ impl<'a> Making<'_, 'a> {
         beside: &[Slot],
     ) -> Option<Reservation> {
         let (state, now) = (self.draft.state, self.draft.now);
+        let fills = |&job: &JobId| super::fills(self.draft, job, spec, known);
+        let may_be_asked: BTreeSet<JobId> = known.fillers.iter().copied().filter(fills).collect();
         let ends = |held: &Held| {
-            if known.fillers.contains(&held.job) {
+            if may_be_asked.contains(&held.job) {
                 let leave = now + state.time_to_leave(&state.jobs.get(held.job)?.spec);
                 return Some(held.end.map_or(leave, |end| end.min(leave)));
             }
@@ -221,11 +241,11 @@ impl<'a> Making<'_, 'a> {
             still.collect()
         };
         let (fillers, borrowers) = (there(&known.fillers), there(&known.borrowers));
-        let leaving: BTreeSet<JobId> = fillers.union(&borrowers).copied().collect();
-        let kept: Vec<(JobId, &Reservation)> =
-            self.reserved.kept.iter().copied().filter(|(_, of)| !core::ptr::eq(*of, known)).collect();
-        let before = promised_before(self.draft, &kept, &self.made, spec, start);
-        is_entitled(self.draft, self.horizon, ask, start, (&leaving, &before)).then(|| Reservation {
+        let others: Vec<(JobId, &Reservation)> =
+            self.current().into_iter().filter(|(_, of)| !core::ptr::eq(*of, known)).collect();
+        let mut before = before(self.draft, &others, spec, start);
+        before.leaving.extend(fillers.iter().chain(&borrowers));
+        is_entitled(self.draft, self.horizon, ask, start, &before).then(|| Reservation {
             tasks,
             start,
             policy: state.tenants.version(),
@@ -237,9 +257,8 @@ impl<'a> Making<'_, 'a> {
 
     fn is_on(&self, job: JobId, places: &[Placement]) -> bool {
         let held = self.draft.state.ledger.holding(job).into_iter().flat_map(|holding| holding.staying());
-        held.map(|task| task.place).any(|held| {
-            places.iter().any(|place| place.node == held.node && place.gpus.overlaps(held.gpus))
-        })
+        held.map(|task| task.place)
+            .any(|held| places.iter().any(|place| place.node == held.node && place.gpus.overlaps(held.gpus)))
     }
 
     /// Where the tasks of an ask go on these nodes when everybody has left who has by then.
@@ -264,13 +283,18 @@ impl<'a> Making<'_, 'a> {
         placed.map(|placed| placed.tasks)
     }
 
-    fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, in_vain: &mut BTreeSet<JobId>) {
+    fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, looked: &mut Looked) {
         let most = usize::try_from(self.draft.policy.reservations_max).unwrap_or(usize::MAX);
         let mut counts = counts(self.reserved.kept.iter().map(|&(_, of)| of));
         for (id, job) in next {
-            let open = |pool: PoolId| counts.get(&pool).is_none_or(|&count| count < most);
+            let open = |pool: PoolId| {
+                !looked.next.contains_key(&pool) && counts.get(&pool).is_none_or(|&count| count < most)
+            };
             let Some(found) = self.earliest(job, &open) else {
-                in_vain.insert(id);
+                // Who comes later is not promised what an older one waits for, or it would wait for ever.
+                let pools = self.held_up_in(job, &open);
+                looked.next.extend(pools.into_iter().map(|pool| (pool, id)));
+                looked.in_vain.insert(id);
                 continue;
             };
             let Found { start, tasks, borrowers } = found;
@@ -300,7 +324,8 @@ impl<'a> Making<'_, 'a> {
             if known.as_ref().is_some_and(|(start, _)| *start <= self.draft.now) {
                 return None;
             }
-            let by_themselves = known.and_then(|(start, nodes)| self.when_all_are_over(&ask, job, start, &nodes));
+            let by_themselves =
+                known.and_then(|(start, nodes)| self.when_all_are_over(&ask, job, start, &nodes));
             let bar = by_themselves.as_ref().map(|found| found.start);
             let found = self.by_asking(&ask, job, bar).or(by_themselves);
             best = match (best, found) {
@@ -312,6 +337,32 @@ impl<'a> Making<'_, 'a> {
         best
     }
 
+    /// Pools in which a job could be promised a start if nobody else were.
+    fn held_up_in(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Vec<PoolId> {
+        let key = KindKey::of(&job.spec);
+        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
+        let current: Vec<(JobId, Reservation)> =
+            self.current().into_iter().map(|(job, of)| (job, of.clone())).collect();
+        let mark = self.draft.mark();
+        for (job, of) in &current {
+            if self.stands(*job) {
+                self.hold(spec_of(self.draft.state, *job), of, false);
+            }
+        }
+        let mut pools = Vec::new();
+        for way in ways.into_iter().filter(|way| open(way.pool)) {
+            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            let slots = self.horizon.slots_if(self.draft, &ask, &self.settled.leaving, &by_itself);
+            let Some((start, _)) = first_fit(self.draft, &ask, slots.into_iter()) else { continue };
+            let nothing = before(self.draft, &[], &job.spec, start);
+            if start > self.draft.now && is_entitled(self.draft, self.horizon, &ask, start, &nothing) {
+                pools.push(way.pool);
+            }
+        }
+        self.draft.roll_back(mark);
+        pools
+    }
+
     fn when_all_are_over(
         &mut self,
         ask: &Ask<'_>,
@@ -320,13 +371,12 @@ impl<'a> Making<'_, 'a> {
         nodes: &BTreeSet<NodeId>,
     ) -> Option<Found> {
         let start = start.max(self.draft.now + SOON);
-        let before = promised_before(self.draft, &self.reserved.kept, &self.made, &job.spec, start);
-        let nobody = BTreeSet::new();
-        if !is_entitled(self.draft, self.horizon, ask, start, (&nobody, &before)) {
+        let before = before(self.draft, &self.current(), &job.spec, start);
+        if !is_entitled(self.draft, self.horizon, ask, start, &before) {
             return None;
         }
         let tasks = self.places_at(ask, start, nodes, &by_itself)?;
-        Some(Found { start, tasks, borrowers: nobody })
+        Some(Found { start, tasks, borrowers: BTreeSet::new() })
     }
 
     /// A start before `bar` for which others are asked to leave in time, where they may be.
@@ -382,8 +432,9 @@ impl<'a> Making<'_, 'a> {
         if !allowed || !borrowed::is_worth_it(self.draft, ask, &units) {
             return None;
         }
-        let before = promised_before(self.draft, &self.reserved.kept, &self.made, &job.spec, start);
-        let entitled = is_entitled(self.draft, self.horizon, ask, start, (&borrowers, &before));
+        let mut before = before(self.draft, &self.current(), &job.spec, start);
+        before.leaving.extend(&borrowers);
+        let entitled = is_entitled(self.draft, self.horizon, ask, start, &before);
         entitled.then_some(Found { start, tasks, borrowers })
     }
 }
@@ -456,8 +507,8 @@ impl Making<'_, '_> {
             let ask = Ask::new(self.draft.tree, &key, way, key.min);
             let slots = self.horizon.slots(self.draft, &ask, &nobody);
             if let Some((start, _)) = first_fit(self.draft, &ask, slots.iter().copied()) {
-                let before = promised_before(self.draft, &self.reserved.kept, &[], &job.spec, start);
-                let entitled = is_entitled(self.draft, self.horizon, &ask, start, (&nobody, &before));
+                let before = before(self.draft, &self.current(), &job.spec, start);
+                let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
                 return Some(if entitled { Unpromised::OthersFirst } else { Unpromised::AboveShare });
             }
             let at_last = |held: &Held| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
@@ -469,6 +520,8 @@ impl Making<'_, '_> {
                         unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
                     }
                 }
+                // What is left of the fleet may be too little for it; the verdict says so.
+                None if self.reserved.kept.is_empty() => {}
                 None => why = Some(Unpromised::OthersFirst),
             }
         }

@@ -41,13 +41,21 @@ impl<'a> Served<'a> {
             Some(places) if only_free => places.clone(),
             _ => (0..self.reserved.kept.len()).map(|of| (of, self.blocks_of(of))).collect(),
         };
-        let bound = |&(of, _): &(usize, Vec<Step>)| {
+        let mut held: Vec<Step> = Vec::new();
+        for (of, mut steps) in places {
             let (job, reservation) = self.reserved.kept[of];
             let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
-            let fills = which == Held::Free && reserve::may_fill(&self.draft, key, reservation.start);
-            job != own && self.waits(job) && reserve::is_bound(key, pass, spec) && !fills
-        };
-        let held: Vec<Step> = places.into_iter().filter(bound).flat_map(|(_, steps)| steps).collect();
+            if job == own || !self.waits(job) || !reserve::is_bound(key, pass, spec) {
+                continue;
+            }
+            if which == Held::Free && reserve::may_fill(&self.draft, key, reservation.start) {
+                // Who fills has its place at once: what is only set aside for it could not be asked to leave.
+                steps.retain(|step| {
+                    !self.draft.room(step.place.node).is_some_and(|room| room.is_clear(&step.place))
+                });
+            }
+            held.extend(steps);
+        }
         for &step in &held {
             self.draft.take(step);
         }
@@ -69,7 +77,9 @@ impl<'a> Served<'a> {
     fn promises_with_room(&self) -> Vec<(usize, Vec<Step>)> {
         let has_room = |step: &Step| {
             let room = self.draft.room(step.place.node);
-            room.is_some_and(|room| room.gpus.iter().any(|gpu| gpu.left_undivided().parts() > 0 || !gpu.layout.is_empty()))
+            room.is_some_and(|room| {
+                room.gpus.iter().any(|gpu| gpu.left_undivided().parts() > 0 || !gpu.layout.is_empty())
+            })
         };
         let mut places = Vec::new();
         for at in 0..self.reserved.kept.len() {
@@ -144,6 +154,8 @@ impl<'a> Served<'a> {
             let tenant = unit.standing.tenant;
             self.withdraw(job);
             self.leaves(unit, Why::Reservation, beneficiary, None, None);
+            // Nobody takes it a second time.
+            self.settled.given.insert(job);
             self.queue.touch(&mut self.draft, tenant);
         }
     }
@@ -151,8 +163,10 @@ impl<'a> Served<'a> {
     /// Gives a job the places that it was promised, if they are free without those who fill them.
     fn claim(&mut self, job: JobId, ask: &Ask<'a>, reservation: &Reservation, fillers: &BTreeSet<JobId>) {
         let key: &'a KindKey = ask.key;
-        let units: Vec<Unit> = fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
-        if units.len() < fillers.len() || lines::limit_passed(&self.draft, ask).is_some() {
+        let units: Vec<Unit> =
+            fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
+        let beyond = lines::limit_passed(&self.draft, ask).or(lines::fixed_beyond(&mut self.draft, ask));
+        if units.len() < fillers.len() || beyond.is_some() {
             return;
         }
         let mark = self.draft.mark();
@@ -168,7 +182,9 @@ impl<'a> Served<'a> {
             free
         });
         self.draft.roll_back(mark);
-        let Some(at) = Some(()).filter(|()| free).and_then(|()| self.queue.bring_first(&self.draft, key, job)) else {
+        let Some(at) =
+            Some(()).filter(|()| free).and_then(|()| self.queue.bring_first(&self.draft, key, job))
+        else {
             return;
         };
         self.ask_to_leave(job, fillers);
@@ -196,7 +212,7 @@ impl<'a> Served<'a> {
     }
 
     /// Somebody who was served before took the places in this plan, or somebody is still there.
-    fn why_late(&self, id: JobId, reservation: &Reservation) -> Dropped {
+    fn why_late(&mut self, id: JobId, reservation: &Reservation) -> Dropped {
         let takes = |job: &JobId| {
             let begun = &self.begun[job];
             let taken = begun.tasks.iter().filter(|_| begun.how != How::Moves);
@@ -211,7 +227,17 @@ impl<'a> Served<'a> {
         match self.order.iter().copied().find(takes) {
             Some(taker) if tenant(taker) == tenant(id) => Dropped::Priority,
             Some(_) => Dropped::Guarantee,
+            None if self.is_fixed_beyond(id, reservation) => Dropped::AboveShare,
             None => Dropped::Overrun,
         }
+    }
+
+    /// True when work that may not borrow would pass its guarantee now.
+    fn is_fixed_beyond(&mut self, id: JobId, reservation: &Reservation) -> bool {
+        let Some(job) = self.draft.state.jobs.get(id) else { return false };
+        let key = KindKey::of(&job.spec);
+        let Some(way) = reserve::way_of(&self.draft, &key, reservation) else { return false };
+        let ask = Ask::new(self.draft.tree, &key, way, key.min);
+        lines::fixed_beyond(&mut self.draft, &ask).is_some()
     }
 }

@@ -17,7 +17,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 28] = [
+const OPTIONS: [&str; 29] = [
     "xN",
     "tasks N",
     "min N",
@@ -37,6 +37,7 @@ const OPTIONS: [&str; 28] = [
     "within LEVEL",
     "island",
     "limit 1h",
+    "estimate 1h",
     "for 10m",
     "fails after 1m",
     "checkpoint every 10m grace 30s",
@@ -64,6 +65,7 @@ struct Wish {
     preemptible: bool,
     checkpoint: Option<Checkpoint>,
     time_limit: Option<Millis>,
+    estimate: Option<Millis>,
     retries: u32,
     behaviour: Behaviour,
     places: Vec<String>,
@@ -105,6 +107,7 @@ impl Default for Wish {
             preemptible: true,
             checkpoint: None,
             time_limit: None,
+            estimate: None,
             retries: 2,
             behaviour,
             places: Vec::new(),
@@ -196,7 +199,7 @@ impl Reader {
             preemptible: wish.preemptible,
             trust: TrustId::default(),
             time_limit: wish.time_limit,
-            estimate: None,
+            estimate: wish.estimate,
             service: wish.max.map(|max| Service { max, replicas: tasks }),
             checkpoint: wish.checkpoint,
             retries: wish.retries,
@@ -241,6 +244,7 @@ impl Reader {
                 wish.nodes.tolerations.push(Toleration { key, value: None });
             }
             "within" => wish.gang_within = Some(words.need("the name of a level, like leaf")?.to_owned()),
+            "estimate" => wish.estimate = Some(span(words.need("how long it thinks it runs, like 1h")?)?),
             "limit" => wish.time_limit = Some(span(words.need("how long it may run, like 1h")?)?),
             "for" => wish.behaviour.duration = span(words.need("how long, like 10m")?)?,
             "fails" => {

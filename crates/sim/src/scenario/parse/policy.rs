@@ -7,7 +7,7 @@ use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 19] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -25,6 +25,7 @@ const OPTIONS: [&str; 18] = [
     "domain NAME MODES",
     "tax mps|time-slicing|CLASS N",
     "reservations N",
+    "no backfill",
     "order CLASS age|attained|learned",
 ];
 
@@ -85,6 +86,10 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         }
         "tax" => tax(words, policy)?,
         "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
+        "no" => {
+            words.expect("backfill")?;
+            policy.no_backfill = true;
+        }
         "order" => {
             let class = class(words)?;
             order::read(words, &mut policy.orders.0[class])?;
