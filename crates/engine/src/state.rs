@@ -175,13 +175,12 @@ impl State {
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
-                let aside = self.promises.of(*job).map(|promise| promise.at);
                 self.release(*job);
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
-                self.reservations.filled(*job, tasks, aside);
+                self.reservations.filled(*job, tasks);
                 self.note_started(*job, *at);
                 self.changed(*job);
             }
@@ -197,9 +196,8 @@ impl State {
                 }
             }
             LedgerEvent::Grown { job, tasks, at, .. } => {
-                let aside = self.promises.of(*job).map(|promise| promise.at);
                 self.release(*job);
-                self.reservations.filled(*job, tasks, aside);
+                self.reservations.filled(*job, tasks);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
             }

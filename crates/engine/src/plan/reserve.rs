@@ -98,6 +98,8 @@ fn broken(
         return late;
     }
     let mut before = before(draft, &reserved.kept, &job.spec, reservation.start);
+    // It was reckoned with them when it was made; it is given up for what is used, not for what is promised.
+    before.beside.fill(0);
     before.leaving.extend(way.fillers.iter().chain(&way.borrowers));
     (!is_entitled(draft, horizon, &ask, reservation.start, &before)).then_some(Dropped::AboveShare)
 }
@@ -110,9 +112,7 @@ fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a 
             |of: &Placement| of.units_each.parts() + place.units_each.parts() <= GpuUnits::WHOLE.parts();
         reservation.tasks.iter().any(|of| overlaps(of) && !shared(of))
     };
-    // Whose places were set aside before was reckoned with.
-    let mut later = state.promises.iter().filter(|(_, promise)| promise.at > reservation.at);
-    let (job, _) = later.find(|(_, promise)| promise.tasks.iter().any(here))?;
+    let (job, _) = state.promises.iter().find(|(_, promise)| promise.tasks.iter().any(here))?;
     state.jobs.get(job).map(|job| &job.spec)
 }
 

@@ -270,9 +270,18 @@ impl<'a> Served<'a> {
 
     /// From what is free, by moving others, or by making others leave; beside what was promised to somebody else.
     fn meet(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<(Ask<'a>, Met)> {
+        let before = self.draft.mark();
         let unfit = self.hold_reserved(at, open, Held::Free);
         let met = self.by_what_is_free(open);
         self.let_go_of(unfit);
+        let fills_later = met.as_ref().is_some_and(|(_, met)| self.fills_later(at, open, &met.tasks));
+        if fills_later {
+            self.draft.roll_back(before);
+            let all = self.hold_reserved(at, open, Held::All);
+            let met = self.by_what_is_free(open);
+            self.let_go_of(all);
+            return met;
+        }
         if met.is_some() {
             return met;
         }

@@ -8,12 +8,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use crate::event::{Placement, TaskPhase};
-use crate::ledger::{Charge, Standing};
+use crate::event::TaskPhase;
+use crate::ledger::Standing;
 use crate::need::Need;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines;
 use crate::plan::place::{Ask, domain_of, tasks_that_fit};
+use crate::rooms::Room;
 use crate::state::State;
 use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
@@ -21,8 +22,6 @@ use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp
 #[derive(Default)]
 pub(in crate::plan) struct Horizon {
     nodes: BTreeMap<NodeId, Rc<OnNode>>,
-    /// Places that are set aside, by node, once somebody asked.
-    aside: Option<BTreeMap<NodeId, Vec<Held>>>,
     tenants: BTreeMap<TenantId, Rc<Vec<Over>>>,
     /// Slots of whole pools, as long as no promise changes.
     pools: Vec<(Sort, Rc<Vec<Slot>>)>,
@@ -99,31 +98,6 @@ pub(super) fn ends_if_started(draft: &Draft<'_>, id: JobId) -> Option<Timestamp>
     Some(draft.now + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
 }
 
-/// When a job for which places are set aside is over at the latest: it begins when those who leave them are gone.
-pub(super) fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
-    let left = draft.state.jobs.get(id)?.time_left()?;
-    let clear = tasks.iter().map(|place| OnNode::of(draft, place.node).clear_at).max()?.max(draft.now);
-    Some(clear + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
-}
-
-/// Everything that is set aside, by node.
-fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<Held>> {
-    let mut aside: BTreeMap<NodeId, Vec<Held>> = BTreeMap::new();
-    for (job, promise) in draft.state.promises.iter() {
-        let Some(known) = draft.state.jobs.get(job) else { continue };
-        let (resources, trust) = (known.spec.shape.resources, known.spec.trust);
-        let end = ends_when_aside(draft, job, &promise.tasks);
-        for &place in &promise.tasks {
-            aside.entry(place.node).or_default().push(Held {
-                job,
-                step: Step { place, resources, trust },
-                end,
-            });
-        }
-    }
-    aside
-}
-
 impl Horizon {
     /// Promises changed: what is free beside them did too.
     pub(super) fn forget_slots(&mut self) {
@@ -144,15 +118,8 @@ impl Horizon {
     }
 
     fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<OnNode> {
-        if let Some(known) = self.nodes.get(&node) {
-            return Rc::clone(known);
-        }
-        let mut on = OnNode::of(draft, node);
-        let aside = self.aside.get_or_insert_with(|| set_aside(draft));
-        on.staying.extend(aside.get(&node).into_iter().flatten());
-        let on = Rc::new(on);
-        self.nodes.insert(node, Rc::clone(&on));
-        on
+        let known = self.nodes.entry(node).or_insert_with(|| Rc::new(OnNode::of(draft, node)));
+        Rc::clone(known)
     }
 
     /// What a tenant holds that is over by then, by meter; without what would give way to work that stands so anyway.
@@ -163,7 +130,7 @@ impl Horizon {
         start: Timestamp,
         leaving: &BTreeSet<JobId>,
     ) -> Vec<u64> {
-        let known = self.tenants.entry(own.tenant).or_insert_with(|| Rc::new(all_of(draft, own.tenant)));
+        let known = self.of_tenant(draft, own.tenant);
         let mut over = alloc::vec![0; draft.tree.meters.len()];
         let gone = |of: &&Over| {
             let gives_way = lines::gives_way(draft.policy, &of.standing, own);
@@ -173,6 +140,48 @@ impl Horizon {
             over.iter_mut().zip(&of.amount).for_each(|(total, part)| *total += part);
         }
         over
+    }
+
+    fn of_tenant(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Rc<Vec<Over>> {
+        let known = self.tenants.entry(tenant).or_insert_with(|| Rc::new(all_of(draft, tenant)));
+        Rc::clone(known)
+    }
+
+    /// When what a tenant holds is over, as far as that is known, in order.
+    pub(super) fn ends_of(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Vec<Timestamp> {
+        let all = self.of_tenant(draft, tenant);
+        let mut ends: Vec<Timestamp> = all.iter().filter_map(|of| of.end).collect();
+        ends.sort_unstable();
+        // A few seconds more or less are not worth a second look.
+        ends.dedup_by_key(|end| end.0 / 10_000);
+        ends
+    }
+
+    /// What a tenant holds without a known end, by meter.
+    pub(super) fn endless(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Vec<u64> {
+        let mut total = alloc::vec![0; draft.tree.meters.len()];
+        for of in self.of_tenant(draft, tenant).iter().filter(|of| of.end.is_none()) {
+            total.iter_mut().zip(&of.amount).for_each(|(total, part)| *total += part);
+        }
+        total
+    }
+
+    /// The slots of an ask when everybody is gone who ever is: what nobody holds without a known end.
+    pub(super) fn slots_at_last(&mut self, draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Slot> {
+        let state = draft.state;
+        let mut slots = Vec::new();
+        for (node, known) in state.fleet.nodes() {
+            let mut room = Room::of(known, state.fleet.mig(known.facts.pool));
+            if !room.open || room.pool != ask.pool() {
+                continue;
+            }
+            for held in self.on(draft, node).staying.iter().filter(|held| held.end.is_none()) {
+                room.take(&held.step.place, held.step.resources, held.step.trust);
+            }
+            let tasks = tasks_that_fit(&room, ask.way.need, ask.key);
+            slots.push(Slot { at: draft.now, node, tasks });
+        }
+        slots
     }
 
     /// The slots of an ask in its pool, the earliest first; `gone` leave in this plan.
@@ -296,12 +305,6 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<Over> {
             let amount = draft.tree.charge_of(charge.resources, places);
             all.push(Over { job, standing, end: ends_at(state, job, draft.now), amount });
         }
-    }
-    for (job, promise) in state.promises.iter() {
-        let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
-        let amount = draft.tree.charge_of(known.spec.shape.resources, promise.tasks.iter());
-        let end = ends_when_aside(draft, job, &promise.tasks);
-        all.push(Over { job, standing: Charge::of(known).standing, end, amount });
     }
     all
 }

@@ -10,12 +10,12 @@ use crate::event::Placement;
 use crate::job::Spec;
 use crate::jobs::{Job, KindKey, Phase};
 use crate::plan::draft::{Draft, Step};
-use crate::plan::lines;
+use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::{Ask, place_on, ways_of};
 use crate::plan::serve::Settled;
 use crate::plan::victims::Unit;
-use crate::policy::Policy;
+use crate::policy::{Amount, Policy};
 use crate::reservations::Reservation;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
@@ -25,6 +25,8 @@ use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
 const EARLIER_MIN: Millis = Millis::from_secs(60);
 /// Whose time is over already is about to leave: no start is promised sooner.
 const SOON: Millis = Millis::from_secs(1);
+/// So many ends of a tenant's own work are looked at until it is within its fair share.
+const ENDS_MAX: usize = 64;
 /// For so many jobs of a plan it is worked out whom they could ask to leave.
 const BORROWED_MAX: usize = 8;
 
@@ -81,7 +83,8 @@ pub(in crate::plan) fn make<'a>(
     let next = next_in_line(draft, reserved, others.settled, &looked);
     let mark = draft.mark();
     let made = Vec::new();
-    let mut making = Making { draft, horizon, reserved, settled: others.settled, made, borrowed_tries: 0 };
+    let settled = others.settled;
+    let mut making = Making { draft, horizon, reserved, settled, made, borrowed_tries: 0 };
     if !next.is_empty() || (!known && !reserved.kept.is_empty()) {
         making.hold_all();
         if !known {
@@ -337,29 +340,27 @@ impl<'a> Making<'_, 'a> {
         best
     }
 
-    /// Pools in which a job could be promised a start if nobody else were.
+    /// Pools in which a job could be promised a start but for what is promised to others, set aside for them or given to them
+    /// in this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
     fn held_up_in(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Vec<PoolId> {
         let key = KindKey::of(&job.spec);
         let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
-        let current: Vec<(JobId, Reservation)> =
-            self.current().into_iter().map(|(job, of)| (job, of.clone())).collect();
-        let mark = self.draft.mark();
-        for (job, of) in &current {
-            if self.stands(*job) {
-                self.hold(spec_of(self.draft.state, *job), of, false);
-            }
-        }
         let mut pools = Vec::new();
         for way in ways.into_iter().filter(|way| open(way.pool)) {
             let ask = Ask::new(self.draft.tree, &key, way, key.min);
-            let slots = self.horizon.slots_if(self.draft, &ask, &self.settled.leaving, &by_itself);
-            let Some((start, _)) = first_fit(self.draft, &ask, slots.into_iter()) else { continue };
-            let nothing = before(self.draft, &[], &job.spec, start);
-            if start > self.draft.now && is_entitled(self.draft, self.horizon, &ask, start, &nothing) {
+            let endless = self.horizon.endless(self.draft, key.tenant);
+            let total = ask.total();
+            let entitled = lines::asked(&ask).all(|meter| {
+                match lines::line(self.draft, key.tenant, meter, Line::Entitled) {
+                    Amount::Unlimited => true,
+                    Amount::Of(line) => endless[meter] + total[meter] <= line,
+                }
+            });
+            let slots = self.horizon.slots_at_last(self.draft, &ask);
+            if entitled && first_fit(self.draft, &ask, slots.into_iter()).is_some() {
                 pools.push(way.pool);
             }
         }
-        self.draft.roll_back(mark);
         pools
     }
 
@@ -371,12 +372,19 @@ impl<'a> Making<'_, 'a> {
         nodes: &BTreeSet<NodeId>,
     ) -> Option<Found> {
         let start = start.max(self.draft.now + SOON);
-        let before = before(self.draft, &self.current(), &job.spec, start);
-        if !is_entitled(self.draft, self.horizon, ask, start, &before) {
-            return None;
-        }
+        let start = self.entitled_from(ask, &job.spec, start)?;
         let tasks = self.places_at(ask, start, nodes, &by_itself)?;
         Some(Found { start, tasks, borrowers: BTreeSet::new() })
+    }
+
+    /// The first moment from `start` on at which the tenant is within its fair share with the ask: then, or when more of its
+    /// own work is over.
+    fn entitled_from(&mut self, ask: &Ask<'_>, spec: &Spec, start: Timestamp) -> Option<Timestamp> {
+        let later = self.horizon.ends_of(self.draft, ask.key.tenant).into_iter().filter(|end| *end > start);
+        core::iter::once(start).chain(later).take(ENDS_MAX).find(|&start| {
+            let before = before(self.draft, &self.current(), spec, start);
+            is_entitled(self.draft, self.horizon, ask, start, &before)
+        })
     }
 
     /// A start before `bar` for which others are asked to leave in time, where they may be.

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{How, Met, Served};
-use crate::event::Why;
+use crate::event::{Placement, Why};
 use crate::jobs::KindKey;
 use crate::plan::draft::Step;
 use crate::plan::lines::{self, Pass};
@@ -48,18 +48,33 @@ impl<'a> Served<'a> {
             if job == own || !self.waits(job) || !reserve::is_bound(key, pass, spec) {
                 continue;
             }
-            if which == Held::Free && reserve::may_fill(&self.draft, key, reservation.start) {
-                // Who fills has its place at once: what is only set aside for it could not be asked to leave.
-                steps.retain(|step| {
-                    !self.draft.room(step.place.node).is_some_and(|room| room.is_clear(&step.place))
-                });
+            if which == Held::All || !reserve::may_fill(&self.draft, key, reservation.start) {
+                held.append(&mut steps);
             }
-            held.extend(steps);
         }
         for &step in &held {
             self.draft.take(step);
         }
         held
+    }
+
+    /// True when a candidate would fill promised places, but not at once: what is only set aside for it could not be asked to
+    /// leave.
+    pub(super) fn fills_later(&self, at: usize, open: &[(Ask<'a>, Pass)], tasks: &[Placement]) -> bool {
+        let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
+        let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return false };
+        if self.reserved.kept.is_empty() || tasks.iter().all(clear) {
+            return false;
+        }
+        let candidate = self.queue.get(at);
+        self.reserved.kept.iter().any(|&(job, reservation)| {
+            let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
+            let bound = job != candidate.first.1 && reserve::is_bound(candidate.key, pass, spec);
+            let here = |of: &Placement| {
+                tasks.iter().any(|place| place.node == of.node && place.gpus.overlaps(of.gpus))
+            };
+            bound && self.waits(job) && reservation.tasks.iter().any(here)
+        })
     }
 
     /// True while a promise is neither kept on this draft nor on its way.
@@ -217,9 +232,7 @@ impl<'a> Served<'a> {
             let begun = &self.begun[job];
             let taken = begun.tasks.iter().filter(|_| begun.how != How::Moves);
             taken.into_iter().any(|taken| {
-                let here = |place: &crate::event::Placement| {
-                    place.node == taken.node && place.gpus.overlaps(taken.gpus)
-                };
+                let here = |place: &Placement| place.node == taken.node && place.gpus.overlaps(taken.gpus);
                 reservation.tasks.iter().any(here)
             })
         };
