@@ -175,12 +175,13 @@ impl State {
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
+                let aside = self.promises.of(*job).map(|promise| promise.at);
                 self.release(*job);
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
-                self.reservations.filled(*job, tasks);
+                self.reservations.filled(*job, tasks, aside);
                 self.note_started(*job, *at);
                 self.changed(*job);
             }
@@ -196,8 +197,9 @@ impl State {
                 }
             }
             LedgerEvent::Grown { job, tasks, at, .. } => {
+                let aside = self.promises.of(*job).map(|promise| promise.at);
                 self.release(*job);
-                self.reservations.filled(*job, tasks);
+                self.reservations.filled(*job, tasks, aside);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
             }

@@ -108,9 +108,6 @@ fn wait_for(lean: &mut Lean, stream: &mut Stream, gang: JobId, until: Timestamp)
         lean.turn(&inputs);
         assert!(lean.state.jobs.waiting_len() > 0, "the stream is too thin to show anything");
         if let Some(of) = lean.state.reservations.of(gang) {
-            if promised.is_none() && std::env::var_os("WHARF_TRACE").is_some() {
-                println!("promised {:?} at {:?}", of.start, lean.now());
-            }
             assert!(promised.is_none_or(|before| of.start <= before), "a promised start moved later");
             promised = Some(of.start);
         }

@@ -9,7 +9,7 @@ mod borrowed;
 mod horizon;
 mod promise;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -24,7 +24,7 @@ use crate::policy::Amount;
 use crate::reservations::{Dropped, Reservation};
 use crate::rooms::Room;
 use crate::state::State;
-use crate::units::{GpuUnits, JobId, Millis, Timestamp};
+use crate::units::{GpuUnits, JobId, Millis, NodeId, Timestamp};
 
 pub(super) use horizon::Horizon;
 pub use horizon::ends_at;
@@ -100,6 +100,8 @@ fn broken(
     let mut before = before(draft, &reserved.kept, &job.spec, reservation.start);
     // It was reckoned with them when it was made; it is given up for what is used, not for what is promised.
     before.beside.fill(0);
+    let aside = state.promises.iter().filter(|(_, promise)| promise.at <= reservation.at);
+    before.leaving.extend(aside.map(|(job, _)| job));
     before.leaving.extend(way.fillers.iter().chain(&way.borrowers));
     (!is_entitled(draft, horizon, &ask, reservation.start, &before)).then_some(Dropped::AboveShare)
 }
@@ -112,7 +114,9 @@ fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a 
             |of: &Placement| of.units_each.parts() + place.units_each.parts() <= GpuUnits::WHOLE.parts();
         reservation.tasks.iter().any(|of| overlaps(of) && !shared(of))
     };
-    let (job, _) = state.promises.iter().find(|(_, promise)| promise.tasks.iter().any(here))?;
+    // Whose places were set aside before was reckoned with.
+    let mut later = state.promises.iter().filter(|(_, promise)| promise.at > reservation.at);
+    let (job, _) = later.find(|(_, promise)| promise.tasks.iter().any(here))?;
     state.jobs.get(job).map(|job| &job.spec)
 }
 
@@ -210,15 +214,13 @@ pub(super) fn in_the_way(
     reservation: &Reservation,
 ) -> InTheWay {
     let mut way = InTheWay::default();
-    for place in &reservation.tasks {
-        for id in holders(draft, ask.key, place) {
-            if fills(draft, id, spec, reservation) {
-                way.fillers.insert(id);
-            } else if reservation.borrowers.contains(&id) {
-                way.borrowers.insert(id);
-            } else {
-                way.others.insert(id);
-            }
+    for id in holders(draft, ask, &reservation.tasks) {
+        if fills(draft, id, spec, reservation) {
+            way.fillers.insert(id);
+        } else if reservation.borrowers.contains(&id) {
+            way.borrowers.insert(id);
+        } else {
+            way.others.insert(id);
         }
     }
     // Who borrowed when the start was promised may no longer do so.
@@ -229,31 +231,47 @@ pub(super) fn in_the_way(
     way
 }
 
-/// Who has to be gone from a place before it is free. Of a GPU that is shared not everybody has to: whoever is over first.
-fn holders(draft: &Draft<'_>, key: &KindKey, place: &Placement) -> Vec<JobId> {
+/// Who has to be gone before all of a job's places are free. Of a GPU that is shared not everybody has to: whoever is over
+/// first.
+fn holders(draft: &Draft<'_>, ask: &Ask<'_>, places: &[Placement]) -> BTreeSet<JobId> {
     let state = draft.state;
-    let Some(room) = state.ledger.rooms().get(place.node) else { return Vec::new() };
-    let here = state.ledger.tasks_on(place.node).filter_map(|(job, task)| {
-        let held = state.ledger.holding(job)?.task(task)?;
-        (held.stays() && held.place.gpus.overlaps(place.gpus)).then_some((job, held.place))
-    });
-    if place.slice.is_none() && place.units_each == GpuUnits::WHOLE {
-        return here.map(|(job, _)| job).collect();
-    }
-    let ends = |job: JobId| ends_at(state, job, draft.now).map_or((true, Timestamp(0)), |end| (false, end));
-    let mut here: Vec<_> = here.map(|(job, place)| (ends(job), job, place)).collect();
-    here.sort_by_key(|(end, job, _)| (*end, *job));
-    let (mut room, mut holders) = (room.clone(), Vec::new());
-    for (_, job, held) in here {
-        if is_free(&room, place, key) {
-            break;
+    let mut holders = BTreeSet::new();
+    let mut rooms: BTreeMap<NodeId, Room> = BTreeMap::new();
+    for place in places {
+        let here = state.ledger.tasks_on(place.node).filter_map(|(job, task)| {
+            let held = state.ledger.holding(job)?.task(task)?;
+            (held.stays() && held.place.gpus.overlaps(place.gpus)).then_some((job, held.place))
+        });
+        if place.slice.is_none() && place.units_each == GpuUnits::WHOLE {
+            holders.extend(here.map(|(job, _)| job));
+            continue;
         }
-        if let Some(charge) = state.ledger.charge(job) {
-            room.give_back(&held, charge.resources);
-            holders.push(job);
+        let Some(known) = state.ledger.rooms().get(place.node) else { continue };
+        let room = rooms.entry(place.node).or_insert_with(|| known.clone());
+        let ends =
+            |job: JobId| ends_at(state, job, draft.now).map_or((true, Timestamp(0)), |end| (false, end));
+        let mut here: Vec<_> = here.map(|(job, place)| (ends(job), job, place)).collect();
+        here.retain(|(_, job, _)| !holders.contains(job));
+        here.sort_by_key(|(end, job, _)| (*end, *job));
+        for (_, job, _) in here {
+            if is_free(room, place, ask.key) {
+                break;
+            }
+            if holders.insert(job) {
+                leave_node(state, job, place.node, room);
+            }
         }
+        room.take(place, ask.key.shape.resources, ask.key.trust);
     }
     holders
+}
+
+/// A job gives back all that it holds of a node.
+fn leave_node(state: &State, job: JobId, node: NodeId, room: &mut Room) {
+    let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else { return };
+    for task in holding.staying().filter(|task| task.place.node == node) {
+        room.give_back(&task.place, charge.resources);
+    }
 }
 
 /// True when all of a place is free.

@@ -8,8 +8,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use crate::event::TaskPhase;
-use crate::ledger::Standing;
+use crate::event::{Placement, TaskPhase};
+use crate::ledger::{Charge, Standing};
 use crate::need::Need;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines;
@@ -18,10 +18,15 @@ use crate::rooms::Room;
 use crate::state::State;
 use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
+/// That a task is gone, and that another may begin, is noticed within so long, or it is an overrun.
+const NOTICED_WITHIN: Millis = Millis::from_secs(60);
+
 /// What is free when, as far as a plan has asked.
 #[derive(Default)]
 pub(in crate::plan) struct Horizon {
     nodes: BTreeMap<NodeId, Rc<OnNode>>,
+    /// Places that are set aside, by node, once somebody asked.
+    aside: Option<BTreeMap<NodeId, Vec<Held>>>,
     tenants: BTreeMap<TenantId, Rc<Vec<Over>>>,
     /// Slots of whole pools, as long as no promise changes.
     pools: Vec<(Sort, Rc<Vec<Slot>>)>,
@@ -98,6 +103,29 @@ pub(super) fn ends_if_started(draft: &Draft<'_>, id: JobId) -> Option<Timestamp>
     Some(draft.now + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
 }
 
+/// When a job for which places are set aside is over at the latest: it begins when those who leave them are gone, and
+/// somebody has noticed.
+fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
+    let left = draft.state.jobs.get(id)?.time_left()?;
+    let clear = tasks.iter().map(|place| OnNode::of(draft, place.node).clear_at).max()?.max(draft.now);
+    Some(clear + NOTICED_WITHIN + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
+}
+
+/// Everything that is set aside, by node.
+fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<Held>> {
+    let mut aside: BTreeMap<NodeId, Vec<Held>> = BTreeMap::new();
+    for (job, promise) in draft.state.promises.iter() {
+        let Some(known) = draft.state.jobs.get(job) else { continue };
+        let (resources, trust) = (known.spec.shape.resources, known.spec.trust);
+        let end = ends_when_aside(draft, job, &promise.tasks);
+        for &place in &promise.tasks {
+            let step = Step { place, resources, trust };
+            aside.entry(place.node).or_default().push(Held { job, step, end });
+        }
+    }
+    aside
+}
+
 impl Horizon {
     /// Promises changed: what is free beside them did too.
     pub(super) fn forget_slots(&mut self) {
@@ -118,8 +146,15 @@ impl Horizon {
     }
 
     fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<OnNode> {
-        let known = self.nodes.entry(node).or_insert_with(|| Rc::new(OnNode::of(draft, node)));
-        Rc::clone(known)
+        if let Some(known) = self.nodes.get(&node) {
+            return Rc::clone(known);
+        }
+        let mut on = OnNode::of(draft, node);
+        let aside = self.aside.get_or_insert_with(|| set_aside(draft));
+        on.staying.extend(aside.get(&node).into_iter().flatten());
+        let on = Rc::new(on);
+        self.nodes.insert(node, Rc::clone(&on));
+        on
     }
 
     /// What a tenant holds that is over by then, by meter; without what would give way to work that stands so anyway.
@@ -305,6 +340,12 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<Over> {
             let amount = draft.tree.charge_of(charge.resources, places);
             all.push(Over { job, standing, end: ends_at(state, job, draft.now), amount });
         }
+    }
+    for (job, promise) in state.promises.iter() {
+        let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
+        let amount = draft.tree.charge_of(known.spec.shape.resources, promise.tasks.iter());
+        let end = ends_when_aside(draft, job, &promise.tasks);
+        all.push(Over { job, standing: Charge::of(known).standing, end, amount });
     }
     all
 }
