@@ -244,15 +244,13 @@ impl Reservations {
         history.push(missed);
     }
 
-    /// A job has places, which were set aside for it since then, or not at all: who was promised one of them before that
-    /// has it filled.
-    pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement], aside: Option<Timestamp>) {
+    /// A job has places, or they are set aside for it: who was promised one of them before has it filled.
+    pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement]) {
         for place in tasks {
             for &job in self.by_node.get(&place.node).into_iter().flatten().filter(|&&job| job != by) {
                 let reservation = self.by_job.get_mut(&job).expect("the index names promises that stand");
                 let here = |of: &Placement| of.node == place.node && of.gpus.overlaps(place.gpus);
-                let before = aside.is_none_or(|at| reservation.at < at);
-                if before && reservation.tasks.iter().any(here) {
+                if reservation.tasks.iter().any(here) {
                     reservation.fillers.insert(by);
                 }
             }

@@ -175,13 +175,16 @@ impl State {
     fn apply_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
-                let aside = self.promises.of(*job).map(|promise| promise.at);
+                let aside = self.promises.of(*job).is_some();
                 self.release(*job);
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
-                self.reservations.filled(*job, tasks, aside);
+                // Who was promised what was set aside already knew of it.
+                if !aside {
+                    self.reservations.filled(*job, tasks);
+                }
                 self.note_started(*job, *at);
                 self.changed(*job);
             }
@@ -197,9 +200,10 @@ impl State {
                 }
             }
             LedgerEvent::Grown { job, tasks, at, .. } => {
-                let aside = self.promises.of(*job).map(|promise| promise.at);
+                if self.promises.of(*job).is_none() {
+                    self.reservations.filled(*job, tasks);
+                }
                 self.release(*job);
-                self.reservations.filled(*job, tasks, aside);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
             }
@@ -240,6 +244,7 @@ impl State {
                 let promise = Promise { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
                 self.promises.insert(*job, promise, charge);
                 self.reservations.set_aside(*job, tasks);
+                self.reservations.filled(*job, tasks);
                 self.jobs.set_aside(*job);
                 self.changed(*job);
             }

@@ -100,8 +100,8 @@ fn broken(
     let mut before = before(draft, &reserved.kept, &job.spec, reservation.start);
     // It was reckoned with them when it was made; it is given up for what is used, not for what is promised.
     before.beside.fill(0);
-    let aside = state.promises.iter().filter(|(_, promise)| promise.at <= reservation.at);
-    before.leaving.extend(aside.map(|(job, _)| job));
+    let aside = state.promises.iter().map(|(job, _)| job);
+    before.leaving.extend(aside.filter(|job| !reservation.fillers.contains(job)));
     before.leaving.extend(way.fillers.iter().chain(&way.borrowers));
     (!is_entitled(draft, horizon, &ask, reservation.start, &before)).then_some(Dropped::AboveShare)
 }
@@ -115,7 +115,7 @@ fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a 
         reservation.tasks.iter().any(|of| overlaps(of) && !shared(of))
     };
     // Whose places were set aside before was reckoned with.
-    let mut later = state.promises.iter().filter(|(_, promise)| promise.at > reservation.at);
+    let mut later = state.promises.iter().filter(|(job, _)| reservation.fillers.contains(job));
     let (job, _) = later.find(|(_, promise)| promise.tasks.iter().any(here))?;
     state.jobs.get(job).map(|job| &job.spec)
 }
@@ -214,7 +214,7 @@ pub(super) fn in_the_way(
     reservation: &Reservation,
 ) -> InTheWay {
     let mut way = InTheWay::default();
-    for id in holders(draft, ask, &reservation.tasks) {
+    for id in holders(draft, ask, spec, reservation) {
         if fills(draft, id, spec, reservation) {
             way.fillers.insert(id);
         } else if reservation.borrowers.contains(&id) {
@@ -231,13 +231,17 @@ pub(super) fn in_the_way(
     way
 }
 
-/// Who has to be gone before all of a job's places are free. Of a GPU that is shared not everybody has to: whoever is over
-/// first.
-fn holders(draft: &Draft<'_>, ask: &Ask<'_>, places: &[Placement]) -> BTreeSet<JobId> {
+/// Who has to be gone before all of a job's places are free. Of a GPU that is shared not everybody has to: first those who are
+/// over in time, then those who may be asked.
+fn holders(draft: &Draft<'_>, ask: &Ask<'_>, spec: &Spec, reservation: &Reservation) -> BTreeSet<JobId> {
     let state = draft.state;
+    let order = |job: JobId| {
+        let over = ends_at(state, job, draft.now).is_some_and(|end| end <= reservation.start);
+        (!over, !fills(draft, job, spec, reservation), !reservation.borrowers.contains(&job))
+    };
     let mut holders = BTreeSet::new();
     let mut rooms: BTreeMap<NodeId, Room> = BTreeMap::new();
-    for place in places {
+    for place in &reservation.tasks {
         let here = state.ledger.tasks_on(place.node).filter_map(|(job, task)| {
             let held = state.ledger.holding(job)?.task(task)?;
             (held.stays() && held.place.gpus.overlaps(place.gpus)).then_some((job, held.place))
@@ -248,12 +252,10 @@ fn holders(draft: &Draft<'_>, ask: &Ask<'_>, places: &[Placement]) -> BTreeSet<J
         }
         let Some(known) = state.ledger.rooms().get(place.node) else { continue };
         let room = rooms.entry(place.node).or_insert_with(|| known.clone());
-        let ends =
-            |job: JobId| ends_at(state, job, draft.now).map_or((true, Timestamp(0)), |end| (false, end));
-        let mut here: Vec<_> = here.map(|(job, place)| (ends(job), job, place)).collect();
-        here.retain(|(_, job, _)| !holders.contains(job));
-        here.sort_by_key(|(end, job, _)| (*end, *job));
-        for (_, job, _) in here {
+        let mut here: Vec<_> = here.map(|(job, _)| (order(job), job)).collect();
+        here.retain(|(_, job)| !holders.contains(job));
+        here.sort_unstable();
+        for (_, job) in here {
             if is_free(room, place, ask.key) {
                 break;
             }
