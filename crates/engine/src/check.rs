@@ -420,7 +420,9 @@ fn check_promises(state: &State, findings: &mut Vec<Finding>) {
 /// What is promised to one is promised to nobody else.
 fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
     let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
-    for place in state.reservations.iter().flat_map(|(_, reservation)| &reservation.tasks) {
+    // What is set aside is in the ledger; who was promised it before is told so by the next plan.
+    let waiting = state.reservations.iter().filter(|&(job, _)| state.promises.of(job).is_none());
+    for place in waiting.flat_map(|(_, reservation)| &reservation.tasks) {
         for gpu in place.gpus.indexes() {
             *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
         }

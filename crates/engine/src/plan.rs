@@ -38,6 +38,7 @@ use crate::units::{JobId, KindId, Millis, Timestamp};
 pub use lines::Pass;
 pub use memory::{Memory, Obstacles, Refusal};
 use reclaim::Allowance;
+use reserve::Looked;
 
 /// The most times a plan is made again because a reclaim left more idle than it started.
 const AGAIN_MAX: usize = 64;
@@ -63,6 +64,8 @@ pub struct Plan {
     pub reserved: Vec<(JobId, Reservation)>,
     /// Kinds that were looked at and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
+    /// For whom a start was looked for.
+    pub looked: Looked,
 }
 
 /// A job that gets places.
@@ -94,7 +97,8 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     }
     let tree = Tree::resolve(policy, state);
     let shares = tree.shares_of(state);
-    let grounds = serve::Grounds { state, policy, tree: &tree, shares: &shares, worths: &memory.worths, now };
+    let (worths, looked) = (&memory.worths, &memory.looked);
+    let grounds = serve::Grounds { state, policy, tree: &tree, shares: &shares, worths, looked, now };
     let mut kinds = memory.worth_trying(state, &shares, now);
     let mut all = kinds.len() == all_kinds(state).count();
     // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
@@ -152,11 +156,8 @@ impl Plan {
             let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
             events.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at: now, chosen }));
         }
-        for (job, reservation) in &self.reserved {
-            let Reservation { tasks, start, policy, at } = reservation.clone();
-            let event = ReservationsEvent::Reserved { job: *job, tasks, start, policy, at };
-            events.push(Event::Reservations(event));
-        }
+        let reserved = self.reserved.iter().map(|(job, of)| Event::Reservations(of.event(*job)));
+        events.extend(reserved);
         events
     }
 }

@@ -134,6 +134,9 @@ pub struct Policy {
     /// The most starts of one pool that are promised to jobs that wait; none where it is 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reservations_max: u32,
+    /// Promised places stand empty until the start: nobody may fill them, however short.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub no_backfill: bool,
     /// In which order each class is served inside a tenant.
     #[serde(default, skip_serializing_if = "is_default")]
     pub orders: Orders,
@@ -361,6 +364,7 @@ impl Default for Policy {
             preemption: Preemption::default(),
             sharing: Sharing::default(),
             reservations_max: 0,
+            no_backfill: false,
             orders: Orders::default(),
             windows: Windows::default(),
             half_life: None,

@@ -5,22 +5,29 @@
 //! ends before the hour is over may fill it, and so may work that can be asked to leave in time. Nobody else may, or small
 //! jobs would hold the gang up for ever.
 //!
-//! A reservation is not use: it takes no room in the ledger and counts towards no quota.
+//! A reservation is not use: it takes no room in the ledger and counts towards no quota. Who takes a place that is promised
+//! is noted with the promise: it *fills* it, and is asked to leave in time.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Placement};
-use crate::units::{JobId, Timestamp};
+use crate::units::{JobId, NodeId, Timestamp};
+
+/// Of what became of earlier promises to a job, so much is kept: whoever asks why looks at the last of them.
+const HISTORY_MAX: usize = 16;
 
 /// Who was promised which start.
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
     by_job: BTreeMap<JobId, Reservation>,
+    /// To whom places of a node are promised.
+    by_node: BTreeMap<NodeId, BTreeSet<JobId>>,
     missed: BTreeMap<JobId, Vec<Missed>>,
     version: u64,
+    news: u64,
 }
 
 /// A start that was promised.
@@ -34,9 +41,13 @@ pub struct Reservation {
     pub policy: u32,
     /// When it was made.
     pub at: Timestamp,
+    /// Who came to its places since.
+    pub fillers: BTreeSet<JobId>,
+    /// Who was there before, borrows, and is asked to leave in time.
+    pub borrowers: BTreeSet<JobId>,
 }
 
-/// A promised start that was given up.
+/// A promised start that no longer is: it was given up, or an earlier one took its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missed {
     /// What was promised.
@@ -61,10 +72,18 @@ pub enum Dropped {
     Overrun,
     /// Its tenant is above its fair share now.
     AboveShare,
-    /// An older job that is just like it waits again and comes first.
+    /// An older job that is just like it waits again and comes first. Only older versions gave a start up for that.
     Overtaken,
     /// A booked window has the place.
     Booked,
+    /// Work of its own tenant with a higher class or priority has the place.
+    Priority,
+    /// Who was to be asked to leave is within its tenant's line now.
+    WithinShare,
+    /// Somebody who was to be over by then may run longer.
+    Extended,
+    /// It was not given up: an earlier start is promised.
+    Earlier,
 }
 
 /// What happens to promised starts.
@@ -82,6 +101,12 @@ pub enum ReservationsEvent {
         policy: u32,
         /// When.
         at: Timestamp,
+        /// Who came to its places since the start was first promised.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fillers: Vec<JobId>,
+        /// Who was there before, borrows, and is asked to leave in time.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        borrowers: Vec<JobId>,
     },
     /// The start cannot be promised any more.
     Dropped {
@@ -103,7 +128,7 @@ pub enum ReservationsEvent {
 
 impl Dropped {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::PlaceGone,
         Self::Policy,
         Self::Guarantee,
@@ -111,6 +136,10 @@ impl Dropped {
         Self::AboveShare,
         Self::Overtaken,
         Self::Booked,
+        Self::Priority,
+        Self::WithinShare,
+        Self::Extended,
+        Self::Earlier,
     ];
 
     /// The word used in API and receipts.
@@ -123,6 +152,10 @@ impl Dropped {
             Self::AboveShare => "above_share",
             Self::Overtaken => "overtaken",
             Self::Booked => "booked",
+            Self::Priority => "priority",
+            Self::WithinShare => "within_share",
+            Self::Extended => "extended",
+            Self::Earlier => "earlier",
         }
     }
 }
@@ -153,17 +186,40 @@ impl Reservations {
         self.version
     }
 
+    /// Changes whenever it becomes known that somebody is over earlier.
+    pub fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// To whom places of a node are promised, in job order.
+    pub fn on(&self, node: NodeId) -> impl Iterator<Item = (JobId, &Reservation)> {
+        let jobs = self.by_node.get(&node).into_iter().flatten();
+        jobs.map(|&job| (job, &self.by_job[&job]))
+    }
+
     pub(crate) fn apply(&mut self, event: &ReservationsEvent) {
         self.version += 1;
         match event {
-            ReservationsEvent::Reserved { job, tasks, start, policy, at } => {
-                let made = Reservation { tasks: tasks.clone(), start: *start, policy: *policy, at: *at };
+            ReservationsEvent::Reserved { job, tasks, start, policy, at, fillers, borrowers } => {
+                if let Some(before) = self.remove(*job) {
+                    self.note_missed(*job, Missed { start: before.start, why: Dropped::Earlier, at: *at });
+                }
+                for place in tasks {
+                    self.by_node.entry(place.node).or_default().insert(*job);
+                }
+                let made = Reservation {
+                    tasks: tasks.clone(),
+                    start: *start,
+                    policy: *policy,
+                    at: *at,
+                    fillers: fillers.iter().copied().collect(),
+                    borrowers: borrowers.iter().copied().collect(),
+                };
                 self.by_job.insert(*job, made);
             }
             ReservationsEvent::Dropped { job, why, at } => {
-                let dropped = self.by_job.remove(job).expect("only what was promised is given up");
-                let missed = Missed { start: dropped.start, why: *why, at: *at };
-                self.missed.entry(*job).or_default().push(missed);
+                let dropped = self.remove(*job).expect("only what was promised is given up");
+                self.note_missed(*job, Missed { start: dropped.start, why: *why, at: *at });
             }
             ReservationsEvent::Carried { job, missed } => {
                 self.missed.insert(*job, missed.clone());
@@ -171,21 +227,94 @@ impl Reservations {
         }
     }
 
+    fn remove(&mut self, job: JobId) -> Option<Reservation> {
+        let removed = self.by_job.remove(&job)?;
+        for place in &removed.tasks {
+            if let Some(jobs) = self.by_node.get_mut(&place.node) {
+                jobs.remove(&job);
+                if jobs.is_empty() {
+                    self.by_node.remove(&place.node);
+                }
+            }
+        }
+        Some(removed)
+    }
+
+    fn note_missed(&mut self, job: JobId, missed: Missed) {
+        let history = self.missed.entry(job).or_default();
+        if history.len() == HISTORY_MAX {
+            history.remove(0);
+        }
+        history.push(missed);
+    }
+
+    /// A job has places, or they are set aside for it: who was promised one of them before has it filled.
+    pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement]) {
+        for place in tasks {
+            for &job in self.by_node.get(&place.node).into_iter().flatten().filter(|&&job| job != by) {
+                let reservation = self.by_job.get_mut(&job).expect("the index names promises that stand");
+                let here = |of: &Placement| of.node == place.node && of.gpus.overlaps(place.gpus);
+                if reservation.tasks.iter().any(here) {
+                    reservation.fillers.insert(by);
+                }
+            }
+        }
+    }
+
+    /// Places are set aside for a job, perhaps others than it was promised: those it needs no longer.
+    pub(crate) fn set_aside(&mut self, job: JobId, tasks: &[Placement]) {
+        if self.by_job.get(&job).is_none_or(|of| of.tasks == tasks) {
+            return;
+        }
+        let Some(mut of) = self.remove(job) else { return };
+        self.version += 1;
+        for place in tasks {
+            self.by_node.entry(place.node).or_default().insert(job);
+        }
+        of.tasks = tasks.to_vec();
+        (of.fillers, of.borrowers) = (BTreeSet::new(), BTreeSet::new());
+        self.by_job.insert(job, of);
+    }
+
+    /// Somebody is over, or is known to be over earlier.
+    pub(crate) fn note_news(&mut self) {
+        self.news += 1;
+    }
+
+    /// A job no longer holds anything: it fills nothing.
+    pub(crate) fn left(&mut self, job: JobId, tasks: impl Iterator<Item = NodeId>) {
+        self.note_news();
+        for node in tasks {
+            for of in self.by_node.get(&node).into_iter().flatten() {
+                let reservation = self.by_job.get_mut(of).expect("the index names promises that stand");
+                reservation.fillers.remove(&job);
+                reservation.borrowers.remove(&job);
+            }
+        }
+    }
+
     /// It starts, or is over: nothing is promised any more.
     pub(crate) fn forget(&mut self, job: JobId) {
-        self.version += u64::from(self.by_job.remove(&job).is_some());
+        self.version += u64::from(self.remove(job).is_some());
         self.missed.remove(&job);
     }
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
         for (&job, reservation) in &self.by_job {
-            let Reservation { tasks, start, policy, at } = reservation.clone();
-            let event = ReservationsEvent::Reserved { job, tasks, start, policy, at };
-            into.push(Event::Reservations(event));
+            into.push(Event::Reservations(reservation.event(job)));
         }
         for (&job, missed) in &self.missed {
             let missed = missed.clone();
             into.push(Event::Reservations(ReservationsEvent::Carried { job, missed }));
         }
+    }
+}
+
+impl Reservation {
+    /// The fact that makes it so.
+    pub(crate) fn event(&self, job: JobId) -> ReservationsEvent {
+        let Self { tasks, start, policy, at, fillers, borrowers } = self.clone();
+        let (fillers, borrowers) = (fillers.into_iter().collect(), borrowers.into_iter().collect());
+        ReservationsEvent::Reserved { job, tasks, start, policy, at, fillers, borrowers }
     }
 }

@@ -215,7 +215,7 @@ impl Room {
         }
     }
 
-    fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
+    pub(crate) fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
         self.held = self.held + resources;
         // A device may have vanished under a task; what runs on it is on its way out.
         let slice = place.slice.filter(|_| self.slots(place).is_some());
@@ -225,14 +225,14 @@ impl Room {
             gpu.holders += 1;
             if let Some(slice) = slice {
                 gpu.layout = gpu.layout.with(slice);
-            } else {
-                gpu.trust = Some(trust);
-                gpu.time_sliced = place.time_sliced;
+            } else if gpu.trust.is_none() {
+                // Who comes beside others is of their domain, or only keeps the rest of the GPU from being given away.
+                (gpu.trust, gpu.time_sliced) = (Some(trust), place.time_sliced);
             }
         }
     }
 
-    fn give_back(&mut self, place: &Placement, resources: Resources) {
+    pub(crate) fn give_back(&mut self, place: &Placement, resources: Resources) {
         self.held = self.held.checked_sub(resources).expect("only what is held is given back");
         let slice = place.slice.filter(|_| self.slots(place).is_some());
         for index in place.gpus.indexes() {

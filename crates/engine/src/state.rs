@@ -3,7 +3,6 @@
 //! `apply` hands each event to its section and, where one fact concerns two sections, tells the second what
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -23,12 +22,13 @@ use crate::ledger::{Charge, Ledger, Use, Want};
 use crate::need::{Need, first_way};
 use crate::past::{Past, PastEvent};
 use crate::plan::place::domain_of;
+use crate::plan::reserve::ends_at;
 use crate::policy::{Estimates, Policy};
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
 use crate::tree::Tree;
-use crate::units::{JobId, Millis, NodeId, Timestamp};
+use crate::units::{JobId, Millis, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -155,6 +155,7 @@ impl State {
                 let served = self.ledger.holding(*job).map_or(0, |holding| holding.served(*at));
                 self.attained.served(*job, served);
                 self.attained.waits(*job, *at);
+                self.leaves_promised(*job);
                 self.ledger.forget(*job);
                 self.jobs.apply(event);
                 if self.promises.of(*job).is_some() {
@@ -165,6 +166,7 @@ impl State {
             JobsEvent::Ended { job, at, .. } => {
                 self.note_ended(*job, *at);
                 self.release(*job);
+                self.leaves_promised(*job);
                 self.ledger.forget(*job);
                 self.reservations.forget(*job);
                 self.ledger.set_want(*job, None);
@@ -249,11 +251,16 @@ impl State {
     fn apply_to_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
+                let aside = self.promises.of(*job).is_some();
                 self.release(*job);
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
                 self.ledger.start(*job, holding, self.charge(*job));
                 self.jobs.started(*job, *attempt, *at);
                 self.reservations.forget(*job);
+                // Who was promised what was set aside already knew of it.
+                if !aside {
+                    self.reservations.filled(*job, tasks);
+                }
                 self.note_started(*job, *at);
                 if let Some(booking) = self.jobs.get(*job).and_then(|job| job.spec.booking) {
                     self.bookings.use_it(booking);
@@ -273,7 +280,10 @@ impl State {
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
             }
-            LedgerEvent::Grown { job, at, .. } => {
+            LedgerEvent::Grown { job, tasks, at, .. } => {
+                if self.promises.of(*job).is_none() {
+                    self.reservations.filled(*job, tasks);
+                }
                 self.release(*job);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
@@ -298,6 +308,8 @@ impl State {
             }
             LedgerEvent::Running { job, .. } => {
                 self.ledger.apply(event);
+                // Only now is it known when it is over.
+                self.reservations.note_news();
                 // From here on its service grows, which may make it give way: refusals are looked at again.
                 if !self.tenants.policy().orders.all_by_age() {
                     self.changed(*job);
@@ -318,6 +330,8 @@ impl State {
                 self.ledger.promise(*job, tasks, &charge);
                 let promise = Promise { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
                 self.promises.insert(*job, promise, charge);
+                self.reservations.set_aside(*job, tasks);
+                self.reservations.filled(*job, tasks);
                 self.jobs.set_aside(*job);
                 self.changed(*job);
             }
@@ -394,6 +408,12 @@ impl State {
         let Estimates { learned, label } = &self.tenants.policy().estimates;
         let learns = *learned && spec.service.is_none();
         learns.then(|| self.attained.estimate(spec, label.as_ref())).flatten().map(Estimate::Learned)
+    }
+
+    /// What a job held of places that are promised it holds no longer.
+    fn leaves_promised(&mut self, job: JobId) {
+        let held = self.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
+        self.reservations.left(job, held.map(|task| task.place.node));
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.
@@ -521,17 +541,25 @@ impl State {
         later.filter(|&at| at > now).min()
     }
 
-    /// The earliest moment after `now` at which a promised start is due, or somebody who fills its places is asked.
+    /// The earliest moment after `now` at which a promised start is due, or somebody who is in its places is asked.
     pub fn next_reserved_moment(&self, now: Timestamp) -> Option<Timestamp> {
         let moments = self.reservations.iter().flat_map(|(_, reservation)| {
             let start = reservation.start;
-            let nodes: BTreeSet<NodeId> = reservation.tasks.iter().map(|place| place.node).collect();
-            let fills = nodes.into_iter().flat_map(|node| self.ledger.tasks_on(node));
-            let asked = fills.filter_map(|(job, _)| self.jobs.get(job)).map(move |job| {
+            let there = reservation.fillers.iter().chain(&reservation.borrowers);
+            let asked = there.filter_map(|&job| self.jobs.get(job)).map(move |job| {
                 let grace = self.time_to_leave(&job.spec);
                 Timestamp(start.0.saturating_sub(grace.0))
             });
-            asked.chain(core::iter::once(start))
+            // An estimate that has passed is believed no longer.
+            let nodes = reservation.tasks.iter().map(|place| place.node);
+            let there = nodes.flat_map(|node| self.ledger.tasks_on(node));
+            let guessed = there.filter(|&(job, _)| {
+                self.jobs
+                    .get(job)
+                    .is_some_and(|job| job.spec.estimate.is_some() && job.time_limit().is_none())
+            });
+            let guessed = guessed.filter_map(move |(job, _)| ends_at(self, job, now));
+            asked.chain(guessed).chain(core::iter::once(start))
         });
         moments.filter(|&at| at > now).min()
     }

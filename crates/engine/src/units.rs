@@ -258,6 +258,11 @@ impl GpuMask {
         index < Self::MAX && self.0 & (1 << index) != 0
     }
 
+    /// True when a GPU is in both.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// The indexes, ascending.
     pub fn indexes(self) -> impl Iterator<Item = usize> {
         (0..Self::MAX).filter(move |&index| self.contains(index))

@@ -56,7 +56,7 @@ fn view(state: &State, id: BookingId, booking: &Booking, now: Timestamp) -> Book
         used: *used,
         no_show_ms: (!used).then(|| (*from + windows.no_show).0),
         jobs: jobs.map(|job| job.spec.name.clone()).collect(),
-        in_the_way: there.filter_map(|job| holder(state, job, now)).collect(),
+        in_the_way: there.filter_map(|job| holder(state, job, None, now)).collect(),
         lost: lost.iter().map(lost_view).collect(),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use wharf_api::v1::{HolderView, MissedView, ReservationView, gpus};
-use wharf_engine::plan::reserve::ends_at;
+use wharf_api::v1::{HolderView, MissedView, ReservationView, UnpromisedView, gpus};
+use wharf_engine::plan::reserve::{Unpromised, ends_at};
 use wharf_engine::reservations::{Missed, Reservation};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Timestamp};
@@ -29,12 +29,23 @@ pub(crate) fn of(state: &State, id: JobId, now: Timestamp) -> Option<Reservation
         start_ms: reservation.start.0,
         since_ms: reservation.at.0,
         places: reservation.tasks.iter().map(|place| placement(state, &job.spec, place)).collect(),
-        waits_for: holders.filter_map(|job| holder(state, job, now)).collect(),
+        waits_for: holders.filter_map(|job| holder(state, job, Some(reservation), now)).collect(),
         missed: missed(state, id),
     })
 }
 
-/// Promised starts of a job that were given up.
+/// Why no start is promised to a job that waits.
+pub(crate) fn unpromised(state: &State, id: JobId, now: Timestamp) -> Option<UnpromisedView> {
+    let (why, jobs) = match state.unpromised(id, state.tenants.policy(), now)? {
+        Unpromised::NoKnownEnd { holders } => ("no_known_end", holders),
+        Unpromised::AboveShare => ("above_share", Vec::new()),
+        Unpromised::OthersFirst => ("others_first", Vec::new()),
+    };
+    let holders = jobs.into_iter().filter_map(|job| holder(state, job, None, now)).collect();
+    Some(UnpromisedView { why: why.to_owned(), holders })
+}
+
+/// Promised starts of a job that were given up, or made earlier.
 pub(crate) fn missed(state: &State, id: JobId) -> Vec<MissedView> {
     let view = |missed: &Missed| MissedView {
         start_ms: missed.start.0,
@@ -49,7 +60,7 @@ fn holders(state: &State, reservation: &Reservation) -> BTreeSet<JobId> {
     for place in &reservation.tasks {
         for (job, task) in state.ledger.tasks_on(place.node) {
             let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
-            if held.is_some_and(|held| held.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))) {
+            if held.is_some_and(|held| held.place.gpus.overlaps(place.gpus)) {
                 holders.insert(job);
             }
         }
@@ -57,15 +68,26 @@ fn holders(state: &State, reservation: &Reservation) -> BTreeSet<JobId> {
     holders
 }
 
-/// Who holds a place, and when that is over.
-pub(crate) fn holder(state: &State, id: JobId, now: Timestamp) -> Option<HolderView> {
+/// Who holds a place, when that is over, and when it is asked to leave.
+pub(crate) fn holder(
+    state: &State,
+    id: JobId,
+    of: Option<&Reservation>,
+    now: Timestamp,
+) -> Option<HolderView> {
     let job = state.jobs.get(id)?;
-    let ends_at = ends_at(state, id, now);
-    let said = job.spec.time_limit.is_some() || job.spec.estimate.is_some();
+    let ends = ends_at(state, id, now);
+    let asked = of.filter(|of| {
+        let may_be_asked = of.fillers.contains(&id) || of.borrowers.contains(&id);
+        may_be_asked && ends.is_none_or(|end| end > of.start)
+    });
+    let said = job.time_limit().is_some() || job.spec.estimate.is_some();
+    let leave = state.time_to_leave(&job.spec);
     Some(HolderView {
         job: job.spec.name.clone(),
         tenant: state.tenants.path(job.spec.tenant).to_owned(),
-        ends_ms: ends_at.map(|end| end.0),
-        learned: ends_at.is_some() && !said,
+        ends_ms: ends.map(|end| end.0),
+        learned: ends.is_some() && !said,
+        asked_ms: asked.map(|of| of.start.0.saturating_sub(leave.0)),
     })
 }

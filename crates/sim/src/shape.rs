@@ -40,6 +40,12 @@ pub struct Shape {
     /// What comes when the first plan was applied.
     #[serde(default)]
     pub late: Vec<JobGroup>,
+    /// So many running jobs, the oldest, end when the first plan was applied.
+    #[serde(default)]
+    pub ends: u32,
+    /// The most starts that are promised to jobs that wait.
+    #[serde(default)]
+    pub reservations: u32,
 }
 
 /// Nodes alike.
@@ -135,6 +141,8 @@ pub struct JobGroup {
     pub priority: i32,
     /// Whether they may be evicted.
     pub preemptible: bool,
+    /// The longest that each may run, in seconds; no limit where absent.
+    pub limit_s: Option<u64>,
     /// Thousandths of a core of each task.
     pub cpu_milli: u64,
     /// Bytes of each task.
@@ -156,6 +164,7 @@ impl Default for JobGroup {
             min: None,
             priority: 0,
             preemptible: true,
+            limit_s: None,
             cpu_milli: 0,
             memory: 0,
             model: None,
@@ -264,7 +273,8 @@ impl Shape {
         let mut tenants: Vec<Tenant> =
             self.tenants.iter().map(TenantLines::tenant).collect::<Result<_, _>>()?;
         tenants.sort_by_key(|tenant| tenant.path.matches('/').count());
-        Ok(Policy { digest: "shape".to_owned(), tenants, queue_len_max: u32::MAX, ..Policy::default() })
+        let (digest, queue_len_max, reservations_max) = ("shape".to_owned(), u32::MAX, self.reservations);
+        Ok(Policy { digest, tenants, queue_len_max, reservations_max, ..Policy::default() })
     }
 }
 

@@ -1,211 +1,149 @@
-//! Promised starts: a gang of the whole fleet under an endless stream of small jobs starts within a bound, and never
-//! without a promise; no promised start moves later unless a name is given for it.
+//! No starvation (rule 5): a gang of the whole fleet under an endless stream of small jobs starts within the bound that the
+//! manual states, and does not without promised starts. 1,000 seeds in an optimised build, fewer otherwise; `WHARF_SEEDS`
+//! asks for another number.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+#[path = "reservations/lean.rs"]
+mod lean;
 
+use lean::{Lean, nodes, spec, submit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_controller::memory::MemoryDisk;
-use wharf_controller::turn::{Controller, Settings};
-use wharf_controller::world::NodeReport;
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::input::Input;
+use wharf_engine::job::{Checkpoint, GpuAsk, Spec};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
-use wharf_engine::units::{JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 
+/// The gang has all of them.
 const NODES: u32 = 64;
-const BEGIN: Timestamp = Timestamp(1_000_000);
-/// No small job runs longer.
-const LIMIT_MAX_MIN: u64 = 60;
-/// The longest that a small job takes to leave: a minute to save, and ten seconds.
-const LEAVE: Millis = Millis::from_secs(70);
-
-type Leader = Controller<MemoryDisk, DirectWorld>;
-
-fn node(at: u32) -> NodeReport {
-    let gpu = ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() };
-    let node = ObservedNode {
-        name: format!("n{at}"),
-        up: true,
-        model: "h100".into(),
-        gpus: vec![gpu; 8],
-        capacity: Resources { cpu_milli: 128_000, memory: 1 << 40, pods: 100, ..Resources::default() },
-        ..ObservedNode::default()
-    };
-    NodeReport { node, labels: BTreeMap::new(), taints: Vec::new() }
-}
+/// L: no small job may run longer.
+const LIMIT_MAX: Millis = Millis::from_secs(600);
+/// How often somebody looks at the fleet when nothing is due.
+const STEP: Millis = Millis::from_secs(20);
+/// So many small jobs wait at any time.
+const QUEUE: u32 = 12;
+const GANG: u128 = 1_000_000;
 
 fn policy(reservations_max: u32) -> Policy {
     let all = Amount::Of(u64::from(NODES) * 8 * 3000);
-    let tenant = Tenant {
-        gpus: GpuQuota::Any(Quota { guaranteed: all, limit: Amount::Unlimited }),
-        ..Tenant::without_lines("lab")
-    };
-    let tenants = vec![tenant];
+    let quota = Quota { guaranteed: all, limit: Amount::Unlimited };
+    let tenants = vec![Tenant { gpus: GpuQuota::Any(quota), ..Tenant::without_lines("lab") }];
     Policy { digest: format!("k{reservations_max}"), tenants, reservations_max, ..Policy::default() }
 }
 
-struct Wanted {
-    number: u128,
-    gpus: u32,
-    tasks: u32,
-    limit: Option<Millis>,
-    runs: Millis,
-    checkpoint: Option<Checkpoint>,
-    preemptible: bool,
-}
-
-fn submission(wanted: &Wanted) -> Input {
-    let Wanted { number, gpus, tasks, limit, runs, checkpoint, preemptible } = *wanted;
-    let spec = Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks,
-        min: tasks,
-        shape: Shape::of(GpuAsk::Whole(gpus), Resources { pods: 1, ..Resources::default() }),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible,
-        trust: TrustId(0),
-        time_limit: limit,
-        estimate: None,
-        service: None,
-        checkpoint,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
-        payload: format!(r#"{{"duration_ms":{}}}"#, runs.0),
-    };
-    Input::Submit(Box::new(Submission {
-        uid: Uid(number),
-        tenant: "lab".into(),
-        trust: None,
-        nodes: String::new(),
-        devices: String::new(),
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: None,
-        booking: None,
-        spec,
-    }))
-}
-
-/// A small job: most say how long they run at most, some that come later do not, but may be asked to leave.
-fn small(random: &mut ChaCha8Rng, number: u128, all_limited: bool) -> Wanted {
-    let limit_min = random.random_range(5..=LIMIT_MAX_MIN);
+/// A small job: all that run before the gang is promised its start say how long at most; some that come later do not, but
+/// may be asked to leave.
+fn small(random: &mut ChaCha8Rng, number: u128, all_limited: bool) -> Input {
+    let limit = Millis::from_secs(60 * random.random_range(2..=LIMIT_MAX.0 / 60_000));
     let limited = all_limited || random.random_bool(0.7);
     let preemptible = !limited || random.random_bool(0.5);
-    Wanted {
-        number,
-        gpus: random.random_range(1..=8),
-        tasks: 1,
-        limit: limited.then(|| Millis::from_secs(limit_min * 60)),
-        runs: Millis::from_secs(random.random_range(60..=limit_min * 60)),
-        checkpoint: preemptible.then_some(Checkpoint {
-            every: Millis::from_secs(600),
-            grace: Millis::from_secs(60),
-            on_request: false,
-        }),
+    let checkpoint = Checkpoint { every: Millis::from_secs(300), grace: Millis::from_secs(60) };
+    let mut spec = Spec {
+        time_limit: limited.then_some(limit),
         preemptible,
+        checkpoint: preemptible.then_some(checkpoint),
+        ..spec(number, Millis(random.random_range(60_000..=limit.0)))
+    };
+    spec.shape.gpus = GpuAsk::Whole([2, 4, 4, 8][random.random_range(0..4)]);
+    submit(number, "lab", spec)
+}
+
+/// The stream: whatever waits less than it should is sent.
+struct Stream {
+    random: ChaCha8Rng,
+    sent: u128,
+}
+
+impl Stream {
+    fn next(&mut self, lean: &Lean, all_limited: bool) -> Vec<Input> {
+        let missing = QUEUE.saturating_sub(lean.state.jobs.waiting_len());
+        let one = |_| {
+            self.sent += 1;
+            small(&mut self.random, self.sent, all_limited)
+        };
+        (0..missing).map(one).collect()
     }
 }
 
-/// Plays a fleet full of small jobs, with more at every turn, until the gang starts or the time is over. Returns when it
-/// started after its submission.
+/// Plays a fleet full of small jobs, with more at every turn, until the gang starts or the time is over. Returns how long
+/// it waited.
 fn play(seed: u64, reservations_max: u32, patience: Millis) -> Option<Millis> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let world = DirectWorld::new(SimFleet::new(seed, (0..NODES).map(node).collect(), BEGIN));
-    let mut leader = Controller::open(MemoryDisk::new(), world.clone(), Settings::default()).unwrap();
-    leader.turn(&[Input::ApplyPolicy(policy(reservations_max))]).unwrap();
-    let mut number = 0u128;
-    let mut fill = |leader: &mut Leader, all_limited: bool| {
-        let mut inputs = Vec::new();
-        while leader.state().jobs.waiting_len() + u32::try_from(inputs.len()).unwrap() < 24 {
-            number += 1;
-            inputs.push(submission(&small(&mut random, number, all_limited)));
-        }
-        inputs
-    };
-    // The fleet is full, of jobs in the middle of their lives.
-    for _ in 0..30 {
-        let inputs = fill(&mut leader, true);
-        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 60_000)));
-        leader.turn(&inputs).unwrap();
+    let mut lean = Lean::new(seed, nodes((0..NODES).map(|_| 8)));
+    lean.turn(&[Input::ApplyPolicy(policy(reservations_max))]);
+    let mut stream = Stream { random: ChaCha8Rng::seed_from_u64(seed), sent: 0 };
+    // The fleet fills up, and its jobs come to be in the middle of their lives.
+    for _ in 0..28 {
+        let inputs = stream.next(&lean, true);
+        lean.fleet.advance(lean.now() + STEP);
+        lean.turn(&inputs);
     }
-    let gang = Wanted {
-        number: 1_000_000,
-        gpus: 8,
-        tasks: NODES,
-        limit: Some(Millis::from_secs(600)),
-        runs: Millis::from_secs(300),
-        checkpoint: None,
-        preemptible: true,
-    };
-    leader.turn(&[submission(&gang)]).unwrap();
-    let gang = leader.state().jobs.with_uid(Uid(1_000_000)).unwrap();
-    let asked_at = world.with(|fleet| fleet.now());
-    wait_for(&mut leader, &world, gang, asked_at, patience, &mut |leader| fill(leader, false))
+    // What was started last runs when the gang comes.
+    while !lean.state.ledger.bound().is_empty() {
+        lean.fleet.advance(lean.next_wake().unwrap());
+        lean.turn(&[]);
+    }
+    let mut gang = spec(GANG, Millis::from_secs(60));
+    (gang.tasks, gang.min, gang.shape.gpus) = (NODES, NODES, GpuAsk::Whole(8));
+    lean.turn(&[submit(GANG, "lab", gang)]);
+    let (gang, asked_at) = (lean.state.jobs.with_uid(Uid(GANG)).unwrap(), lean.now());
+    wait_for(&mut lean, &mut stream, gang, asked_at + patience).map(|start| start - asked_at)
 }
 
-fn wait_for(
-    leader: &mut Leader,
-    world: &DirectWorld,
-    gang: JobId,
-    asked_at: Timestamp,
-    patience: Millis,
-    fill: &mut dyn FnMut(&mut Leader) -> Vec<Input>,
-) -> Option<Millis> {
+fn wait_for(lean: &mut Lean, stream: &mut Stream, gang: JobId, until: Timestamp) -> Option<Timestamp> {
     let mut promised: Option<Timestamp> = None;
-    let mut missed = 0;
     loop {
-        let now = world.with(|fleet| fleet.now());
-        if leader.state().ledger.holding(gang).is_some() {
+        let now = lean.now();
+        if lean.state.ledger.holding(gang).is_some() {
             assert!(promised.is_none_or(|start| now <= start), "it started later than was promised");
-            return Some(now - asked_at);
+            return Some(now);
         }
-        if now > asked_at + patience {
+        if now >= until {
+            println!("{promised:?}, given up: {:?}", lean.state.reservations.missed(gang));
             return None;
         }
-        let next = leader.next_wake().map_or(now.0 + 60_000, |at| at.0.min(now.0 + 60_000));
-        world.with(|fleet| fleet.advance(Timestamp(next.max(now.0 + 1))));
-        let inputs = fill(leader);
-        leader.turn(&inputs).unwrap();
-        let reservations = &leader.state().reservations;
-        let given_up = reservations.missed(gang).len();
-        if let Some(start) = reservations.of(gang).map(|of| of.start) {
-            let later = promised.is_some_and(|before| start > before);
-            assert!(!later || given_up > missed, "a promised start moved later without a name for it");
-            promised = Some(start);
+        let step = (now + STEP).min(until);
+        let due = lean.state.next_deadline(now).map_or(step, |due| due.min(step));
+        lean.fleet.advance(due);
+        let inputs = stream.next(lean, promised.is_none());
+        lean.turn(&inputs);
+        assert!(lean.state.jobs.waiting_len() > 0, "the stream is too thin to show anything");
+        if let Some(of) = lean.state.reservations.of(gang) {
+            assert!(promised.is_none_or(|before| of.start <= before), "a promised start moved later");
+            promised = Some(of.start);
         }
-        missed = given_up;
     }
 }
 
 fn seeds() -> u64 {
-    std::env::var("WHARF_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
+    let asked = std::env::var("WHARF_SEEDS").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(if cfg!(debug_assertions) { 24 } else { 1000 })
+}
+
+/// Each seed once, on two threads.
+fn for_each_seed(look: impl Fn(u64) + Sync) {
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            let look = &look;
+            scope.spawn(move || (first..seeds()).step_by(2).for_each(look));
+        }
+    });
+}
+
+/// Twice L and the time to stop, as in docs/rules.md: those who are promised a start before the gang, then the gang itself.
+/// A promise is not made earlier by less than a minute; and tasks begin to run within seconds.
+fn bound() -> Millis {
+    Millis(2 * (LIMIT_MAX.0 + policy(0).stop_grace.0 + 60_000) + 10_000)
 }
 
 #[test]
 fn a_gang_of_the_whole_fleet_starts_within_the_bound() {
-    let bound = Millis(LIMIT_MAX_MIN * 60_000 + LEAVE.0 + 2_000);
-    for seed in 0..seeds() {
-        let waited = play(seed, 4, Millis(3 * bound.0));
-        assert!(waited.is_some_and(|waited| waited <= bound), "seed {seed}: {waited:?}, bound {bound:?}");
-    }
+    for_each_seed(|seed| {
+        let waited = play(seed, 4, Millis(2 * bound().0));
+        assert!(waited.is_some_and(|waited| waited <= bound()), "seed {seed}: {waited:?} of {:?}", bound());
+    });
 }
 
 #[test]
-fn without_promises_it_starves() {
-    for seed in 0..seeds().min(3) {
-        assert_eq!(
-            play(seed, 0, Millis(6 * 3_600_000)),
-            None,
-            "seed {seed}: the stream is too thin to show anything"
-        );
-    }
+fn without_promised_starts_it_does_not() {
+    for_each_seed(|seed| assert_eq!(play(seed, 0, bound()), None, "seed {seed}"));
 }

@@ -269,6 +269,7 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
         "retry_backoff_max",
         "stop_grace",
         "reservations",
+        "backfill",
     ];
     let keys = Map::root(root, &known)?;
     if let Some(field) = keys.get("max")? {
@@ -286,6 +287,9 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
     }
     if let Some(field) = keys.get("reservations")? {
         policy.reservations_max = field.whole(0..=RESERVATIONS_MAX)?;
+    }
+    if let Some(field) = keys.get("backfill")? {
+        policy.no_backfill = !field.truth()?;
     }
     if policy.retry_backoff > policy.retry_backoff_max {
         let field = keys.get("retry_backoff_max")?.or(keys.get("retry_backoff")?);

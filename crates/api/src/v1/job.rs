@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wharf_engine::job::Class;
 use wharf_engine::policy::Mode;
 
-use super::{MissedView, ReservationView, VictimView};
+use super::{MissedView, ReservationView, UnpromisedView, VictimView};
 
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -365,9 +365,12 @@ pub struct Explanation {
     /// The start that it is promised.
     #[serde(default)]
     pub reservation: Option<ReservationView>,
-    /// Starts that were promised to it and given up, oldest first.
+    /// Starts that were promised to it and given up, or made earlier, oldest first.
     #[serde(default)]
     pub missed: Vec<MissedView>,
+    /// Why none is promised to it, where it waits and starts are promised at all.
+    #[serde(default)]
+    pub unpromised: Option<UnpromisedView>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default)]
     pub chosen: Option<ChosenView>,

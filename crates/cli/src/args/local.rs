@@ -356,6 +356,8 @@ pub(crate) enum EngineCase {
     ReclaimGang,
     /// A gang on full nodes from which nothing may be evicted
     Impossible,
+    /// One job ends on 512 full nodes, 10,000 wait, 64 starts are promised
+    Reservations,
 }
 
 impl EngineCase {
@@ -366,6 +368,7 @@ impl EngineCase {
             Self::ReclaimSmall => "reclaim-small",
             Self::ReclaimGang => "reclaim-gang",
             Self::Impossible => "impossible",
+            Self::Reservations => "reservations",
         }
     }
 }

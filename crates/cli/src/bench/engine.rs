@@ -85,6 +85,8 @@ struct Late {
     started: Option<usize>,
     #[serde(rename = "late_evicted")]
     evicted: Option<usize>,
+    /// Starts that are promised when it is made.
+    reserved: Option<usize>,
 }
 
 impl Measured for Engine {
@@ -124,7 +126,7 @@ fn measure(name: &str, shape: &Shape, bars: Bars, runs: u32) -> anyhow::Result<E
     let (made, decision) = decide(&built, &memory, runs)?;
     apply(&mut built, &mut memory, &made);
     let after = after(&built, &memory);
-    let late = late(&mut built, &mut memory, &shape.late, runs)?;
+    let late = late(&mut built, &mut memory, shape, runs)?;
     let mut engine = Engine {
         schema: "wharf.bench.engine.v1",
         case: name.to_owned(),
@@ -155,6 +157,8 @@ impl Engine {
             && bars.allocated_bar_bytes.is_none_or(|bar| self.decision.allocated_bytes <= bar)
             && bars.again_bar_us.is_none_or(|bar| self.after.again_us <= bar)
             && bars.started_wanted.is_none_or(|wanted| self.decision.started == wanted)
+            && bars.late_bar_ms.is_none_or(|bar| self.late.cpu_ms.is_some_and(|took| took <= bar))
+            && bars.reserved_wanted.is_none_or(|wanted| self.late.reserved == Some(wanted))
     }
 }
 
@@ -232,12 +236,16 @@ fn oldest_waiting(built: &Built) -> Option<JobId> {
     kinds.filter_map(|kind| kind.jobs.first()).min().map(|&(_, job)| job)
 }
 
-/// The decision on what comes when the first plan was applied, remembering what that one refused.
-fn late(built: &mut Built, memory: &mut Memory, jobs: &[JobGroup], runs: u32) -> anyhow::Result<Late> {
-    if jobs.is_empty() {
+/// The decision on what comes, and what ends, when the first plan was applied, remembering what that one refused.
+fn late(built: &mut Built, memory: &mut Memory, shape: &Shape, runs: u32) -> anyhow::Result<Late> {
+    if shape.late.is_empty() && shape.ends == 0 {
         return Ok(Late::default());
     }
-    built.submit("late", jobs)?;
+    built.submit("late", &shape.late)?;
+    if shape.ends > 0 {
+        built.end(shape.ends)?;
+    }
+    let reserved = built.state.reservations.iter().count();
     let (made, times) =
         timed_plan(|| plan(&built.state, built.state.tenants.policy(), memory, built.now), runs)?;
     let Counts { started, tasks_started: _, evicted } = counts(&made);
@@ -247,5 +255,6 @@ fn late(built: &mut Built, memory: &mut Memory, jobs: &[JobGroup], runs: u32) ->
         cpu_ms_min: Some(rounded(times.cpu_ms_min())),
         started: Some(started),
         evicted: Some(evicted),
+        reserved: Some(reserved),
     })
 }

@@ -237,6 +237,7 @@ mod tests {
                 tenant: "lab/ops".into(),
                 ends_ms: None,
                 learned: false,
+                asked_ms: None,
             }],
             lost: vec![LostPlacesView { tasks: 1, why: "place_gone".into(), at_ms: 3_600_000 }],
         }

@@ -9,7 +9,7 @@ use wharf_api::client::Client;
 use wharf_api::file::duration_text;
 use wharf_api::v1::{
     ChosenView, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView, LeavingStep,
-    LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView,
+    LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView, UnpromisedView,
 };
 
 use super::get::reservations;
@@ -94,8 +94,8 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 
 /// The screen.
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
-    let Explanation { schema: _, job, evictions, promise, reservation, missed, chosen, tasks, ooms } =
-        explanation;
+    let Explanation { schema: _, job, evictions, promise, .. } = explanation;
+    let Explanation { chosen, tasks, ooms, .. } = explanation;
     let need = need(job);
     let mut screen =
         vec![format!("{}  {}", paint.tone(Tone::Strong, &job_name(job)), shape(job)), String::new()];
@@ -108,14 +108,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
         ("places", place_lines(&job.placements)),
         ("uses", tasks.iter().take(USES_SHOWN_MAX).map(uses).collect()),
         ("aside", aside),
-        (
-            "starts",
-            reservation
-                .iter()
-                .map(|of| starts(of, now))
-                .chain(missed.iter().map(|of| was_to_start(of, now)))
-                .collect(),
-        ),
+        ("starts", promised_starts(explanation, now)),
         ("there", chosen.iter().map(why_there).collect()),
         ("leaves", leaves),
         ("ahead", verdict::ahead(&job.verdict).into_iter().collect()),
@@ -181,17 +174,50 @@ fn groups(job: &JobView) -> Vec<String> {
     job.groups.iter().map(line).collect()
 }
 
+/// The start that is promised, or why none is; then what was promised before, the newest first.
+fn promised_starts(explanation: &Explanation, now: Option<u64>) -> Vec<String> {
+    let Explanation { reservation, missed, unpromised, .. } = explanation;
+    let promised = reservation.iter().map(|of| starts(of, now)).chain(unpromised.iter().map(why_no_start));
+    let before = missed.iter().rev().map(|of| was_to_start(of, now));
+    promised.chain(before).collect()
+}
+
+/// `no start is promised: no end is known of a, b`
+fn why_no_start(unpromised: &UnpromisedView) -> String {
+    let why = match unpromised.why.as_str() {
+        "no_known_end" => {
+            let names: Vec<String> = unpromised.holders.iter().map(reservations::holder_name).collect();
+            format!(
+                "no end is known of {} (time.limit in a job file makes one)",
+                reservations::some_of(&names)
+            )
+        }
+        "above_share" => "its tenant would be above its fair share".to_owned(),
+        "others_first" => "others come first (wharf get reservations)".to_owned(),
+        other => other.replace('_', " "),
+    };
+    format!("no start is promised: {why}")
+}
+
 /// `within 20m on n1 and 1 more; waits for a, b`
 fn starts(reservation: &ReservationView, now: Option<u64>) -> String {
     let within = reservations::starts_in(reservation, now);
     let nodes = reservations::nodes(reservation);
-    format!("within {within} on {nodes}; waits for {}", reservations::holders(reservation))
+    format!("within {within} on {nodes}; waits for {}", reservations::holders(reservation, now))
 }
 
-/// `was to start at …; given up: place gone`
+/// `until 5m ago: in 20m from now; given up: place gone`
 fn was_to_start(missed: &MissedView, now: Option<u64>) -> String {
-    let why = missed.why.replace('_', " ");
-    format!("a start was given up {} ago: {why}", age(missed.at_ms, now))
+    let ago = age(missed.at_ms, now);
+    let was = match now {
+        Some(now) if missed.start_ms >= now => format!("in {} from now", span(missed.start_ms - now)),
+        Some(now) => format!("{} ago", span(now - missed.start_ms)),
+        None => UNKNOWN.to_owned(),
+    };
+    match missed.why.as_str() {
+        "earlier" => format!("until {ago} ago it was to be {was}"),
+        why => format!("given up {ago} ago, it was to be {was}: {}", why.replace('_', " ")),
+    }
 }
 
 /// `task 0    61% of its SMs, 11.2GiB of 19.5GiB`

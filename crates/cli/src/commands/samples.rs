@@ -146,5 +146,6 @@ pub(crate) fn explanation(job: JobView) -> Explanation {
     let (evictions, tasks) = (Vec::new(), Vec::new());
     let (promise, chosen, ooms) = (None, None, None);
     let (reservation, missed, schema) = (None, Vec::new(), schema_of::<Explanation>());
-    Explanation { schema, job, evictions, promise, reservation, missed, chosen, tasks, ooms }
+    let unpromised = None;
+    Explanation { schema, job, evictions, promise, reservation, missed, unpromised, chosen, tasks, ooms }
 }

@@ -8,5 +8,6 @@ mod evictions;
 mod laboratory;
 mod outage;
 mod readme;
+mod reservations;
 mod server;
 mod use_it;

@@ -10,6 +10,7 @@ use core::cell::RefCell;
 use crate::plan::Plan;
 use crate::plan::best::Worths;
 use crate::plan::lines::Pass;
+use crate::plan::reserve::Looked;
 use crate::state::State;
 use crate::tree::Amounts;
 use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
@@ -167,6 +168,8 @@ pub struct Memory {
     last: Option<(u64, Timestamp)>,
     /// What places are worth; a plan reads the state alone, but what it works out here on its way is kept.
     pub(super) worths: RefCell<Worths>,
+    /// For whom a start was looked for.
+    pub(super) looked: Looked,
 }
 
 impl Memory {
@@ -184,6 +187,7 @@ impl Memory {
         if self.refusals.len() > 2 * kinds + 64 {
             self.refusals.retain(|kind, _| known(kind));
         }
+        self.looked.clone_from(&plan.looked);
         self.last = Some((plan.basis, now));
     }
 
@@ -237,12 +241,12 @@ pub(super) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Time
 }
 
 /// A number that differs where amounts do, for all that matters here.
-fn fingerprint(amounts: &[u64]) -> u64 {
+pub(super) fn fingerprint(amounts: &[u64]) -> u64 {
     let mixed = |hash: u64, amount: &u64| (hash ^ amount).wrapping_mul(0x0000_0100_0000_01b3);
     amounts.iter().fold(0xcbf2_9ce4_8422_2325, mixed)
 }
 
-fn of_all(shares: &Amounts) -> u64 {
+pub(super) fn of_all(shares: &Amounts) -> u64 {
     let all: Vec<u64> = shares.iter().map(|share| fingerprint(share)).collect();
     fingerprint(&all)
 }

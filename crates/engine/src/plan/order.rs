@@ -328,10 +328,19 @@ impl<'a> Queue<'a> {
         &self.candidates[at]
     }
 
-    /// The open candidate whose first job this is.
-    pub fn at_first(&self, job: JobId) -> Option<usize> {
-        let waits = |candidate: &Candidate<'a>| candidate.first.1 == job && candidate.more.is_none();
-        self.candidates.iter().position(|candidate| waits(candidate) && !candidate.exhausted)
+    /// A candidate whose first job this is, though others of its kind may come before it.
+    pub fn bring_first(&mut self, draft: &Draft<'a>, key: &'a KindKey, job: JobId) -> Option<usize> {
+        let first = |candidate: &Candidate<'a>| candidate.first.1 == job && candidate.more.is_none();
+        let at = self.candidates.iter().position(|candidate| first(candidate) && !candidate.exhausted);
+        if at.is_some() {
+            return at;
+        }
+        let submitted_at = draft.state.jobs.get(job).filter(|job| job.not_before <= draft.now)?.submitted_at;
+        let candidate = Candidate::of_job(draft, key, None, (submitted_at, job))?;
+        self.add(draft.state, candidate);
+        // Its own candidate is the one that serves it.
+        self.withdrawn.insert(job);
+        Some(self.candidates.len() - 1)
     }
 
     /// Every candidate.

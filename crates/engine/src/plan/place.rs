@@ -139,6 +139,11 @@ pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Placed> {
         .find_map(|domain| place_all(draft, ask, &|node| domain_of(state, node, level) == Some(domain)))
 }
 
+/// Places everything that is asked for on these nodes, or leaves the draft as it was.
+pub(super) fn place_on(draft: &mut Draft<'_>, ask: &Ask<'_>, nodes: &BTreeSet<NodeId>) -> Option<Placed> {
+    place_all(draft, ask, &|node| nodes.contains(&node))
+}
+
 /// The ways to meet a kind that the policy allows, in order.
 pub fn ways_of<'a>(
     state: &'a State,

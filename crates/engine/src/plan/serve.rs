@@ -12,7 +12,7 @@ use crate::event::{Chosen, Eviction, Placement, Why};
 use crate::jobs::{KindKey, More};
 use crate::need::Need;
 use crate::plan::best::Worths;
-use crate::plan::draft::{Draft, Step};
+use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
@@ -21,7 +21,7 @@ use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::{Ask, Placed, domain_of, place, place_where_best};
 use crate::plan::rank::{claim, just_evicted, takes_landing_room};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
-use crate::plan::reserve::{self, Reserved};
+use crate::plan::reserve::{self, Horizon, Looked, Others, Reserved};
 use crate::plan::victims::{Unit, Victims};
 use crate::plan::{Evicted, Plan, Start};
 use crate::policy::{Policy, Within};
@@ -29,6 +29,7 @@ use crate::reservations::Reservation;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
 use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, TenantId, Timestamp};
+use reserved::Held;
 
 /// A draft on which everybody had their turn.
 pub(super) struct Served<'a> {
@@ -46,9 +47,12 @@ pub(super) struct Served<'a> {
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
     reserved: Reserved<'a>,
+    /// Promised places on nodes that have room, until somebody has to leave.
+    free_promised: Option<Vec<(usize, Vec<Step>)>>,
     made: Vec<(JobId, Reservation)>,
     /// What windows that have begun keep for jobs that are not there.
     idle: BTreeMap<BookingId, GpuUnits>,
+    looked: Looked,
 }
 
 /// What a job was given on the draft.
@@ -126,6 +130,7 @@ pub(super) struct Grounds<'a> {
     pub(super) tree: &'a Tree,
     pub(super) shares: &'a Amounts,
     pub(super) worths: &'a RefCell<Worths>,
+    pub(super) looked: &'a Looked,
     pub(super) now: Timestamp,
 }
 
@@ -135,10 +140,11 @@ pub(super) fn all<'a>(
     kinds: &[KindId],
     kept_back: &'a BTreeMap<JobId, Allowance>,
 ) -> Served<'a> {
-    let Grounds { state, policy, tree, shares, worths, now } = grounds;
+    let Grounds { state, policy, tree, shares, worths, looked, now } = grounds;
     let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
     let idle = crate::plan::booked::count_idle(&mut draft);
-    let reserved = reserve::review(&mut draft);
+    let mut horizon = Horizon::default();
+    let reserved = reserve::review(&mut draft, &mut horizon);
     let candidates = kinds.iter().flat_map(|&kind| candidates(&draft, kind)).collect();
     let queue = Queue::new(state, candidates);
     let mut served = Served {
@@ -155,11 +161,14 @@ pub(super) fn all<'a>(
         shares,
         ripens_at: None,
         reserved,
+        free_promised: None,
         made: Vec::new(),
         idle,
+        looked: Looked::default(),
     };
     served.run();
-    served.made = reserve::make(&mut served.draft, &served.reserved, &served.settled);
+    served.drop_late();
+    served.promise(horizon, looked);
     served
 }
 
@@ -189,6 +198,19 @@ impl<'a> Served<'a> {
             break;
         }
         self.place_evicted_again();
+    }
+
+    /// Who is promised a start, beside what was given in this plan.
+    fn promise(&mut self, mut horizon: Horizon, looked: &Looked) {
+        if self.draft.policy.reservations_max == 0 {
+            return;
+        }
+        // Of what is only set aside nobody knows yet when it begins.
+        for job in self.order.iter().filter(|&&job| self.starts_at_once(job)) {
+            horizon.starts(&self.draft, *job, &self.begun[job].tasks);
+        }
+        let others = Others { settled: &self.settled, shares: self.shares, looked };
+        (self.made, self.looked) = reserve::make(&mut self.draft, &mut horizon, &self.reserved, others);
     }
 
     fn take_turn(&mut self, turn: Turn) {
@@ -259,17 +281,46 @@ impl<'a> Served<'a> {
 
     /// From what is free, by moving others, or by making others leave; beside what was promised to somebody else.
     fn meet(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
-        let unfit = self.hold_reserved(at, open, false);
+        let before = self.draft.mark();
+        let unfit = self.hold_reserved(at, open, Held::Free);
         let met = self.by_what_is_free(open);
         self.let_go_of(unfit);
+        let fills_later = met.as_ref().is_some_and(|met| self.fills_later(at, open, &met.tasks));
+        if fills_later {
+            self.draft.roll_back(before);
+            let all = self.hold_reserved(at, open, Held::All);
+            let met = self.by_what_is_free(open);
+            self.let_go_of(all);
+            return met;
+        }
         if met.is_some() {
             return met;
         }
-        // Who is moved, or takes what others leave, may stay longer than who asks.
-        let all = self.hold_reserved(at, open, true);
-        let met = self.by_moving(at, open).or_else(|| self.by_taking(at, open));
+        let mark = self.draft.mark();
+        let met = self.by_others(at, open);
+        // Mostly it does not go even without regard to what is promised, and that costs far less to see.
+        let Some(without_regard) = met.as_ref().filter(|_| self.keeps_places()) else {
+            return met;
+        };
+        self.undo(mark, without_regard);
+        let all = self.hold_reserved(at, open, Held::All);
+        let met = self.by_others(at, open);
         self.let_go_of(all);
         met
+    }
+
+    /// True when there are places that not everybody may have.
+    fn keeps_places(&self) -> bool {
+        !self.reserved.kept.is_empty() || self.draft.state.bookings.iter().next().is_some()
+    }
+
+    fn by_others(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
+        self.by_moving(at, open).or_else(|| self.by_taking(at, open))
+    }
+
+    fn undo(&mut self, mark: Mark, met: &Met<'_>) {
+        met.taken.iter().for_each(|taken| self.victims.spare(taken.unit));
+        self.draft.roll_back(mark);
     }
 
     /// True when who starts later could be moved for the ask, or could make somebody else free to be taken for it.
@@ -532,6 +583,7 @@ impl<'a> Served<'a> {
         let receipt =
             Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy, booking };
         self.settled.leaving.insert(unit.job);
+        self.free_promised = None;
         self.evictions.push(Leaving { unit, receipt });
     }
 
@@ -544,12 +596,11 @@ impl<'a> Served<'a> {
             .filter(|leaving| !leaving.unit.promised)
             .map(|leaving| leaving.unit.job)
             .collect();
-        // Not in a place that is promised: there it might have to leave again.
-        let mut promised: Vec<Step> = self.promised_steps(|_, _| true);
-        promised.extend(self.booked_steps());
-        for &step in &promised {
-            self.draft.take(step);
+        if whole.is_empty() {
+            return;
         }
+        // Not in a place that is promised: there it might have to leave again.
+        let promised = self.hold_all_reserved();
         for job in whole {
             if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
                 let (together, pieces) = (tasks.len(), Vec::new());
@@ -657,6 +708,7 @@ impl<'a> Served<'a> {
         plan.refusals = self.refusals.into_iter().collect();
         plan.dropped = self.reserved.dropped;
         plan.reserved = self.made;
+        plan.looked = self.looked;
         plan
     }
 }

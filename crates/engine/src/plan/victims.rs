@@ -242,6 +242,15 @@ impl List {
 /// A job that may be moved, in one piece; `None` when it may not, or is not all there: a gang that waits for repair, or
 /// of which tasks have finished, would start again with less than its minimum.
 pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
+    let (job, holding) = (draft.state.jobs.get(id)?, draft.state.ledger.holding(id)?);
+    let staying = holding.staying().count();
+    let broken = job.spec.is_broken_with(holding.staying().map(|task| task.place.task));
+    let settled = staying > 0 && !broken && staying == holding.holding_tasks().len();
+    if settled { rest_of_job(draft, id) } else { None }
+}
+
+/// All that is left of a job that may be evicted, in one piece.
+pub fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
     let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
@@ -249,10 +258,8 @@ pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
         return None;
     }
     let steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
-    let all_there = !steps.is_empty() && !job.spec.is_broken_with(steps.iter().map(|step| step.place.task));
-    let settled = all_there && steps.len() == holding.holding_tasks().len();
     let whole = whole_unit(draft, id, job, holding, charge);
-    settled.then(|| priced(draft, &whole, job, steps, false))
+    (!steps.is_empty()).then(|| priced(draft, &whole, job, steps, false))
 }
 
 /// What it costs that a job leaves now, whoever takes it: work since the last checkpoint, and GPU-milliseconds.

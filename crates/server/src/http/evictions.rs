@@ -86,8 +86,9 @@ pub(super) fn explanation(glance: &mut Glance<'_>, id: JobId, job: JobView) -> R
     let chosen = view::chosen(glance.state, id);
     let reservation = reservation::of(glance.state, id, glance.now);
     let missed = reservation::missed(glance.state, id);
+    let unpromised = reservation::unpromised(glance.state, id, glance.now);
     let schema = schema_of::<Explanation>();
-    Ok(Explanation { schema, job, evictions, promise, reservation, missed, chosen, tasks, ooms })
+    Ok(Explanation { schema, job, evictions, promise, reservation, missed, unpromised, chosen, tasks, ooms })
 }
 
 fn of_job(disk: &mut dyn Disk, tenant: &str, name: &str) -> Result<Vec<EvictionView>, Problem> {

@@ -263,7 +263,8 @@ impl Run {
         let mut verdicts = Vec::new();
         for (id, job) in state.jobs.iter().filter(|(_, job)| job.phase == Phase::Waiting) {
             let verdict = state.verdict(id, state.tenants.policy(), self.world.now());
-            verdicts.extend(verdict.map(|verdict| (job.spec.name.clone(), verdict.reason)));
+            let unpromised = state.unpromised(id, state.tenants.policy(), self.world.now());
+            verdicts.extend(verdict.map(|verdict| (job.spec.name.clone(), verdict.reason, unpromised)));
         }
         self.story.waits(&verdicts, state);
     }

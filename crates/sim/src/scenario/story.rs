@@ -16,6 +16,7 @@ use wharf_engine::event::{
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::need::Refused;
+use wharf_engine::plan::reserve::Unpromised;
 use wharf_engine::state::State;
 use wharf_engine::units::{
     BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid,
@@ -130,10 +131,14 @@ impl Story {
     }
 
     /// Tells why jobs wait, where that is another reason than before.
-    pub(super) fn waits(&mut self, verdicts: &[(String, Reason)], state: &State) {
+    pub(super) fn waits(&mut self, verdicts: &[(String, Reason, Option<Unpromised>)], state: &State) {
         let mut now = BTreeMap::new();
-        for (name, reason) in verdicts {
-            let why = self.reason(name, *reason, state);
+        for (name, reason, unpromised) in verdicts {
+            let mut why = self.reason(name, *reason, state);
+            if let Some(Unpromised::NoKnownEnd { holders }) = unpromised {
+                let names: Vec<String> = holders.iter().map(|&job| self.known(job).name.clone()).collect();
+                why = format!("{why}, no end is known of {}", names.join(", "));
+            }
             if self.waits.get(name) != Some(&why) {
                 self.lines.push(format!("{name} waits: {why}"));
             }

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Strings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, JobsEvent};
+use wharf_engine::event::{Event, HeldTask, JobsEvent};
 use wharf_engine::input::{
-    Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef, TaskStatus,
+    Exit, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef,
+    TaskStatus,
 };
 use wharf_engine::job::{Shape as TaskShape, Spec, Topology};
 use wharf_engine::state::State;
@@ -82,6 +83,34 @@ impl Built {
             self.submit_group(&format!("{list}[{at}]"), list, group)?;
         }
         Ok(())
+    }
+
+    /// So many running jobs end, the oldest first.
+    pub fn end(&mut self, count: u32) -> Result<(), BadShape> {
+        let jobs = self.state.ledger.holdings().take(usize::try_from(count).unwrap_or(usize::MAX));
+        let ended = jobs.flat_map(|(job, holding)| {
+            let uid = self.state.jobs.get(job).expect("what is held belongs to a live job").uid;
+            holding.tasks.iter().map(move |task| (uid, holding.attempt, task.clone()))
+        });
+        let status = TaskStatus::Ended { exit: Exit::Succeeded, at: self.now };
+        let observed = |(uid, attempt, task): (Uid, u32, HeldTask)| ObservedTask {
+            task: TaskRef { uid, task: task.place.task, attempt },
+            node: self
+                .state
+                .fleet
+                .node(task.place.node)
+                .map_or_else(String::new, |node| node.facts.name.clone()),
+            gpus: task.place.gpus,
+            units_each: task.place.units_each,
+            slice: task.place.slice,
+            time_sliced: task.place.time_sliced,
+            since: task.since,
+            status,
+            job: None,
+        };
+        let tasks = ended.map(observed).collect();
+        let report = Report { world: 1, since: Some(1), generation: 2, tasks, ..Report::default() };
+        self.give("ends", &Input::Observe(report))
     }
 
     /// The first is decided. The others differ in name, identity and time only and get the same answer: to ask every
@@ -169,7 +198,7 @@ impl Built {
             topology: Topology::default(),
             preemptible: group.preemptible,
             trust: TrustId(0),
-            time_limit: None,
+            time_limit: group.limit_s.map(Millis::from_secs),
             estimate: None,
             service: None,
             checkpoint: None,

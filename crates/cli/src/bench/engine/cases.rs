@@ -16,6 +16,10 @@ pub(super) struct Bars {
     pub(super) again_bar_us: Option<f64>,
     /// Jobs that the plan has to start.
     pub(super) started_wanted: Option<usize>,
+    /// CPU time of the plan for what comes, or ends, late.
+    pub(super) late_bar_ms: Option<f64>,
+    /// Starts that have to be promised when that plan is made.
+    pub(super) reserved_wanted: Option<usize>,
 }
 
 /// The bars of a case.
@@ -26,6 +30,10 @@ pub(super) fn bars(case: EngineCase) -> Bars {
         EngineCase::ReclaimSmall => bars(500.0, 4000),
         EngineCase::ReclaimGang => Bars { allocated_bar_bytes: Some(100_000_000), ..bars(100.0, 1) },
         EngineCase::Impossible => Bars { again_bar_us: Some(50.0), ..bars(10.0, 0) },
+        EngineCase::Reservations => {
+            let (late_bar_ms, reserved_wanted) = (Some(20.0), Some(64));
+            Bars { started_wanted: Some(0), late_bar_ms, reserved_wanted, ..Bars::default() }
+        }
     }
 }
 
@@ -36,6 +44,7 @@ pub(super) fn shape(case: EngineCase) -> Shape {
         EngineCase::ReclaimSmall => reclaim_small(),
         EngineCase::ReclaimGang => reclaim_gang(),
         EngineCase::Impossible => impossible(),
+        EngineCase::Reservations => reservations(),
     }
 }
 
@@ -82,6 +91,38 @@ fn impossible() -> Shape {
         pending: vec![gang(10, "lab/guest")],
         ..Shape::default()
     }
+}
+
+/// 512 full nodes of 16 tenants, each at its guarantee, under time limits that end at 128 different moments. 10,000 jobs of
+/// 704 kinds wait; the first of them are 64 gangs of four nodes, four of each tenant, which are promised a start. Then
+/// one job ends.
+fn reservations() -> Shape {
+    let path = |number: u32| format!("lab/t{number:02}");
+    let hours = |hours: u64, minutes: u64| Some((hours * 60 + minutes) * 60);
+    let (mut running, mut pending) = (Vec::new(), Vec::new());
+    for number in 0..16u32 {
+        let later = u64::from(number);
+        for (at, (count, gpus)) in
+            [(32, 1.0), (16, 2.0), (32, 1.0), (8, 4.0), (32, 1.0), (16, 2.0), (32, 1.0), (8, 4.0)]
+                .into_iter()
+                .enumerate()
+        {
+            let limit_s = hours(24, 20 * (1 + u64::try_from(at).unwrap_or_default()) + later);
+            running.push(JobGroup { gpus, limit_s, ..ones(count, &path(number)) });
+        }
+        for at in 0..4u64 {
+            pending.push(JobGroup { limit_s: hours(12 << at, 0), ..gang(4, &path(number)) });
+        }
+        for kind in 0..40u32 {
+            let gpus = [1.0, 1.0, 2.0, 4.0, 8.0][usize::try_from(kind % 5).unwrap_or_default()];
+            let limit_s = hours(1 << (kind / 5 % 4), 0).filter(|_| kind % 3 != 0);
+            let (cpu_milli, count) = (u64::from(kind) * 100, if kind < 21 { 16 } else { 15 });
+            let preemptible = kind % 4 != 1;
+            pending.push(JobGroup { gpus, limit_s, cpu_milli, preemptible, ..ones(count, &path(number)) });
+        }
+    }
+    let tenants = (0..16).map(|number| tenant(&path(number), 256.0)).collect();
+    Shape { nodes: nodes(512), tenants, running, pending, ends: 1, reservations: 64, ..Shape::default() }
 }
 
 /// Nodes with eight GPUs.

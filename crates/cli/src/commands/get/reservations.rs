@@ -24,13 +24,13 @@ pub(in crate::commands) fn table(reservations: &[ReservationView], now: Option<u
             Cell::new(number(reservation.gpus)).plain(&reservation.gpus),
             Cell::new(starts_in(reservation, now)).plain(&reservation.start_ms),
             Cell::new(nodes(reservation)),
-            Cell::new(holders(reservation)),
+            Cell::new(holders(reservation, now)),
         ]);
     }
     table
 }
 
-/// `at most 20m`, or `?` where the world's clock is not known.
+/// `20m`, or `?` where the world's clock is not known.
 pub(in crate::commands) fn starts_in(reservation: &ReservationView, now: Option<u64>) -> String {
     now.map_or_else(|| "?".to_owned(), |now| span(reservation.start_ms.saturating_sub(now)))
 }
@@ -45,15 +45,26 @@ pub(in crate::commands) fn nodes(reservation: &ReservationView) -> String {
     }
 }
 
-/// `a, b (by a learned estimate) and 3 more`
-pub(in crate::commands) fn holders(reservation: &ReservationView) -> String {
-    let name = |holder: &HolderView| {
-        let mark = if holder.learned { " (by a learned estimate)" } else { "" };
-        format!("{}{mark}", holder.job)
+/// `a, b (asked in 5m), c (by a learned estimate) and 3 more`
+pub(in crate::commands) fn holders(reservation: &ReservationView, now: Option<u64>) -> String {
+    let told = |holder: &HolderView| match holder.asked_ms.zip(now) {
+        Some((at, now)) if at > now => format!("{} (asked in {})", holder.job, span(at - now)),
+        Some(_) => format!("{} (asked)", holder.job),
+        None if holder.learned => format!("{} (by a learned estimate)", holder.job),
+        None => holder.job.clone(),
     };
-    let names: Vec<String> = reservation.waits_for.iter().map(name).collect();
-    match names.as_slice() {
-        [] => "nobody".to_owned(),
+    let names: Vec<String> = reservation.waits_for.iter().map(told).collect();
+    if names.is_empty() { "nobody".to_owned() } else { some_of(&names) }
+}
+
+/// `lab/nlp/a`
+pub(in crate::commands) fn holder_name(holder: &HolderView) -> String {
+    format!("{}/{}", holder.tenant, holder.job)
+}
+
+/// The first three, and how many more there are.
+pub(in crate::commands) fn some_of(names: &[String]) -> String {
+    match names {
         [first, second, third, rest @ ..] if !rest.is_empty() => {
             format!("{first}, {second}, {third} and {} more", rest.len())
         }

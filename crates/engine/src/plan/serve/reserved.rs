@@ -1,49 +1,135 @@
 //! Promised starts while the queue is served: whom they bind, and when they are kept.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{Met, Served};
+use super::{How, Met, Served};
 use crate::event::{Placement, Why};
-use crate::job::Spec;
+use crate::jobs::KindKey;
 use crate::plan::booked;
 use crate::plan::draft::Step;
-use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
-use crate::plan::reserve;
-use crate::plan::victims::{Unit, whole_job};
-use crate::reservations::Reservation;
-use crate::units::JobId;
+use crate::plan::reserve::{self, InTheWay};
+use crate::plan::victims::{Unit, rest_of_job};
+use crate::reservations::{Dropped, Reservation};
+use crate::units::{JobId, Timestamp};
+
+/// What of the promised places a candidate may not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// Where something is free, and it could not be gone in time.
+    Free,
+    /// All of them: whoever is moved, or takes what others leave, may stay for long.
+    All,
+}
 
 impl<'a> Served<'a> {
-    /// Takes the places that were promised to others and that a candidate may not have; all of those, or only where it
-    /// could not be gone in time.
-    pub(super) fn hold_reserved(&mut self, at: usize, open: &[(Ask<'a>, Pass)], all: bool) -> Vec<Step> {
+    /// Takes the places that were promised to others and that a candidate may not have.
+    pub(super) fn hold_reserved(&mut self, at: usize, open: &[(Ask<'a>, Pass)], which: Held) -> Vec<Step> {
+        let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return Vec::new() };
         let candidate = self.queue.get(at);
         let (key, own) = (candidate.key, candidate.first.1);
-        let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return Vec::new() };
-        let mut held = self.promised_steps(|job, reservation| {
-            let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
-            let fills = !all && reserve::may_fill(&self.draft, key, reservation.start);
-            job != own && reserve::is_bound(key, pass, spec) && !fills
-        });
-        held.extend(booked::kept_from(&self.draft, key, all));
+        let mut held: Vec<Step> = booked::kept_from(&self.draft, key, which == Held::All);
+        held.extend(self.kept_from(key, own, pass, (which, open)));
         for &step in &held {
             self.draft.take(step);
         }
         held
     }
 
-    /// The places of promised starts that are not kept yet, of those that are asked for.
-    pub(super) fn promised_steps(&self, which: impl Fn(JobId, &Reservation) -> bool) -> Vec<Step> {
-        let state = self.draft.state;
-        let waits = |job: JobId| !self.settled.given.contains(&job) && state.promises.of(job).is_none();
-        let wanted = self.reserved.kept.iter().filter(|&&(job, of)| waits(job) && which(job, of));
-        let steps = wanted.flat_map(|&(job, of)| {
-            let spec = &state.jobs.get(job).expect("a promised start is a live job's").spec;
-            reserve::steps(spec, of)
-        });
-        steps.collect()
+    /// Places of promised starts that somebody of a kind may not have.
+    fn kept_from(
+        &mut self,
+        key: &KindKey,
+        own: JobId,
+        pass: Pass,
+        (which, open): (Held, &[(Ask<'a>, Pass)]),
+    ) -> Vec<Step> {
+        if self.reserved.kept.is_empty() {
+            return Vec::new();
+        }
+        // Where no GPU is free, nothing has to be kept from somebody who asks for one.
+        let only_free = which == Held::Free && open.iter().all(|(ask, _)| ask.units().parts() > 0);
+        if only_free && self.free_promised.is_none() {
+            self.free_promised = Some(self.promises_with_room());
+        }
+        let places = match &self.free_promised {
+            Some(places) if only_free => places.clone(),
+            _ => (0..self.reserved.kept.len()).map(|of| (of, self.blocks_of(of))).collect(),
+        };
+        let mut held: Vec<Step> = Vec::new();
+        for (of, mut steps) in places {
+            let (job, reservation) = self.reserved.kept[of];
+            let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
+            if job == own || !self.waits(job) || !reserve::is_bound(key, pass, spec) {
+                continue;
+            }
+            if which == Held::All || !reserve::may_fill(&self.draft, key, reservation.start) {
+                held.append(&mut steps);
+            }
+        }
+        held
+    }
+
+    /// True when a candidate would fill promised places, but not at once: what is only set aside for it could not be asked to
+    /// leave.
+    pub(super) fn fills_later(&self, at: usize, open: &[(Ask<'a>, Pass)], tasks: &[Placement]) -> bool {
+        let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
+        let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return false };
+        if self.reserved.kept.is_empty() || tasks.iter().all(clear) {
+            return false;
+        }
+        let candidate = self.queue.get(at);
+        self.reserved.kept.iter().any(|&(job, reservation)| {
+            let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
+            let bound = job != candidate.first.1 && reserve::is_bound(candidate.key, pass, spec);
+            let here = |of: &Placement| {
+                tasks.iter().any(|place| place.node == of.node && place.gpus.overlaps(of.gpus))
+            };
+            bound && self.waits(job) && reservation.tasks.iter().any(here)
+        })
+    }
+
+    /// True while a promise is neither kept on this draft nor on its way.
+    fn waits(&self, job: JobId) -> bool {
+        !self.settled.given.contains(&job) && self.draft.state.promises.of(job).is_none()
+    }
+
+    fn blocks_of(&self, at: usize) -> Vec<Step> {
+        let (job, reservation) = self.reserved.kept[at];
+        let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
+        reserve::blocks(spec, reservation).collect()
+    }
+
+    /// Promised places on nodes that have a part of a GPU left. Who starts makes it less, who leaves makes it more.
+    fn promises_with_room(&self) -> Vec<(usize, Vec<Step>)> {
+        let has_room = |step: &Step| {
+            let room = self.draft.room(step.place.node);
+            room.is_some_and(|room| {
+                room.gpus.iter().any(|gpu| gpu.left_undivided().parts() > 0 || !gpu.layout.is_empty())
+            })
+        };
+        let mut places = Vec::new();
+        for at in 0..self.reserved.kept.len() {
+            let mut steps = self.blocks_of(at);
+            steps.retain(has_room);
+            if !steps.is_empty() {
+                places.push((at, steps));
+            }
+        }
+        places
+    }
+
+    /// Takes the places of all promises that are not kept yet.
+    pub(super) fn hold_all_reserved(&mut self) -> Vec<Step> {
+        let waiting = (0..self.reserved.kept.len()).filter(|&of| self.waits(self.reserved.kept[of].0));
+        let mut held: Vec<Step> = waiting.flat_map(|of| self.blocks_of(of)).collect();
+        held.extend(self.booked_steps());
+        for &step in &held {
+            self.draft.take(step);
+        }
+        held
     }
 
     pub(super) fn let_go_of(&mut self, held: Vec<Step>) {
@@ -52,97 +138,135 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// Who fills promised places is asked to leave in time; whose places nobody else holds any more has them now.
+    /// Who is in promised places and may be asked is asked in time; whose places nobody else holds has them now.
     pub(super) fn keep_reserved(&mut self) {
         for (job, reservation) in self.reserved.kept.clone() {
-            let state = self.draft.state;
-            if self.settled.given.contains(&job) || state.promises.of(job).is_some() {
+            if !self.waits(job) {
                 continue;
             }
+            let state = self.draft.state;
             let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
-            let mut way = reserve::in_the_way(&mut self.draft, spec, reservation);
-            way.fillers.retain(|filler| !self.settled.leaving.contains(filler));
-            way.others.retain(|other| !self.settled.leaving.contains(other));
-            let all = way.others.is_empty();
-            if !all {
-                let now = self.draft.now;
-                let due = |filler: &JobId| {
-                    let leave = state.jobs.get(*filler).map(|job| state.time_to_leave(&job.spec));
-                    leave.is_some_and(|leave| now + leave >= reservation.start)
-                };
-                way.fillers.retain(due);
+            let kind = state.jobs.kind_of(spec).and_then(|kind| state.jobs.waiting().get(&kind));
+            let Some(key) = kind.map(|kind| &kind.key) else { continue };
+            let Some(way) = reserve::way_of(&self.draft, key, reservation) else { continue };
+            let tasks = u32::try_from(reservation.tasks.len()).expect("a gang has at most 16,384 tasks");
+            let ask = Ask::new(self.draft.tree, key, way, tasks);
+            let InTheWay { mut fillers, mut borrowers, mut others } =
+                reserve::in_the_way(&mut self.draft, &ask, spec, reservation);
+            for jobs in [&mut fillers, &mut borrowers, &mut others] {
+                jobs.retain(|other| !self.settled.leaving.contains(other));
             }
-            if !all {
-                self.ask_fillers(job, &way.fillers);
-            } else if let Some(at) = self.queue.at_first(job) {
-                self.claim(at, reservation, &way.fillers);
+            if others.is_empty() && borrowers.is_empty() {
+                self.claim(job, &ask, reservation, &fillers);
+                continue;
             }
+            let in_time = fillers.iter().chain(&borrowers).copied();
+            let due: BTreeSet<JobId> = in_time.filter(|&id| self.is_due(id, reservation.start)).collect();
+            self.ask_to_leave(job, &due);
         }
     }
 
-    fn ask_fillers(&mut self, beneficiary: JobId, fillers: &[JobId]) {
-        for &filler in fillers {
-            let Some(unit) = whole_job(&self.draft, filler) else { continue };
+    /// True when a job that would stay longer has to be asked now to be gone by then.
+    fn is_due(&self, id: JobId, start: Timestamp) -> bool {
+        let (state, now) = (self.draft.state, self.draft.now);
+        let over = reserve::ends_at(state, id, now).is_some_and(|end| end <= start);
+        let leave = state.jobs.get(id).map(|job| state.time_to_leave(&job.spec));
+        !over && leave.is_some_and(|leave| now + leave >= start)
+    }
+
+    fn ask_to_leave(&mut self, beneficiary: JobId, jobs: &BTreeSet<JobId>) {
+        for &job in jobs {
+            let Some(unit) = rest_of_job(&self.draft, job) else { continue };
             for &step in &unit.steps {
                 self.draft.drain(step);
             }
             self.draft.count(unit.standing, unit.amount.clone(), false);
             let tenant = unit.standing.tenant;
-            self.victims.take_job(&self.draft, tenant, filler);
-            self.withdraw(filler);
+            self.victims.take_job(&self.draft, tenant, job);
+            self.withdraw(job);
             self.leaves(unit, Why::Reservation, beneficiary, None, None);
+            // Nobody takes it a second time.
+            self.settled.given.insert(job);
             self.queue.touch(&mut self.draft, tenant);
         }
     }
 
     /// Gives a job the places that it was promised, if they are free without those who fill them.
-    fn claim(&mut self, at: usize, reservation: &Reservation, fillers: &[JobId]) {
-        let candidate = self.queue.get(at);
-        let (key, job) = (candidate.key, candidate.first.1);
-        let spec = &self.draft.state.jobs.get(job).expect("who waits is a live job").spec;
-        let Some(ask) = groups::of_places(self.draft.desk(), key, spec, &reservation.tasks) else { return };
-        let units: Vec<Unit> = fillers.iter().filter_map(|&filler| whole_job(&self.draft, filler)).collect();
-        if units.len() < fillers.len() || lines::limit_passed(&self.draft, &ask).is_some() {
+    fn claim(&mut self, job: JobId, ask: &Ask<'a>, reservation: &Reservation, fillers: &BTreeSet<JobId>) {
+        let key: &'a KindKey = ask.key;
+        let units: Vec<Unit> =
+            fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
+        let beyond = lines::limit_passed(&self.draft, ask).or(lines::fixed_beyond(&mut self.draft, ask));
+        if units.len() < fillers.len() || beyond.is_some() {
             return;
         }
         let mark = self.draft.mark();
         units.iter().flat_map(|unit| &unit.steps).for_each(|&step| self.draft.drain(step));
-        // Several of its tasks may share a node: each has to fit beside those before it.
-        let free = reserve::steps(spec, reservation).all(|step| {
-            let free = self.is_free(&step.place, spec);
+        let spec = &self.draft.state.jobs.get(job).expect("who waits is a live job").spec;
+        let steps: Vec<Step> = reserve::steps(spec, reservation).collect();
+        let free = steps.iter().all(|&step| {
+            let room = self.draft.room(step.place.node);
+            let free = room.is_some_and(|room| reserve::is_free(room, &step.place, key));
             if free {
                 self.draft.take(step);
             }
             free
         });
         self.draft.roll_back(mark);
-        if !free {
+        let Some(at) =
+            Some(()).filter(|()| free).and_then(|()| self.queue.bring_first(&self.draft, key, job))
+        else {
             return;
-        }
-        self.ask_fillers(job, fillers);
-        for step in reserve::steps(spec, reservation).collect::<Vec<_>>() {
+        };
+        self.ask_to_leave(job, fillers);
+        for step in steps {
             self.draft.take(step);
         }
         self.draft.count(lines::standing_of(key), ask.total(), true);
         let tasks = reservation.tasks.clone();
-        let met = Met { ask, tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };
-        let tenant = key.tenant;
+        let met = Met { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };
         self.record(at, met);
-        self.queue.touch(&mut self.draft, tenant);
+        self.queue.touch(&mut self.draft, key.tenant);
     }
 
-    /// True when a whole place is free on the draft.
-    fn is_free(&self, place: &Placement, spec: &Spec) -> bool {
-        let Some(room) = self.draft.room(place.node) else { return false };
-        let has = |at: usize| {
-            let gpu = room.gpus.get(at);
-            gpu.is_some_and(|gpu| match place.slice {
-                Some(slice) => room
-                    .mig
-                    .is_some_and(|mig| gpu.open_layout().is_some_and(|layout| layout.allows(mig, slice))),
-                None => gpu.free_for_share(spec.trust, place.time_sliced) >= place.units_each,
+    /// A promised start that has come and could not be kept is let go of: nobody waits behind what does not happen.
+    pub(super) fn drop_late(&mut self) {
+        let now = self.draft.now;
+        let late = |job: JobId, of: &Reservation| of.start <= now && self.waits(job);
+        let late: Vec<(JobId, &Reservation)> =
+            self.reserved.kept.iter().copied().filter(|&(job, of)| late(job, of)).collect();
+        for (job, reservation) in late {
+            let why = self.why_late(job, reservation);
+            self.reserved.dropped.push((job, why));
+            self.reserved.kept.retain(|(kept, _)| *kept != job);
+        }
+    }
+
+    /// Somebody who was served before took the places in this plan, or somebody is still there.
+    fn why_late(&mut self, id: JobId, reservation: &Reservation) -> Dropped {
+        let takes = |job: &JobId| {
+            let begun = &self.begun[job];
+            let taken = begun.tasks.iter().filter(|_| begun.how != How::Moves);
+            taken.into_iter().any(|taken| {
+                let here = |place: &Placement| place.node == taken.node && place.gpus.overlaps(taken.gpus);
+                reservation.tasks.iter().any(here)
             })
         };
-        place.gpus.indexes().all(has) && room.free().covers(&spec.resources_of(place.task))
+        let tenant = |job: JobId| self.draft.state.jobs.get(job).map(|job| job.spec.tenant);
+        match self.order.iter().copied().find(takes) {
+            Some(taker) if tenant(taker) == tenant(id) => Dropped::Priority,
+            Some(_) => Dropped::Guarantee,
+            None if self.is_fixed_beyond(id, reservation) => Dropped::AboveShare,
+            None => Dropped::Overrun,
+        }
+    }
+
+    /// True when work that may not borrow would pass its guarantee now.
+    fn is_fixed_beyond(&mut self, id: JobId, reservation: &Reservation) -> bool {
+        let Some(job) = self.draft.state.jobs.get(id) else { return false };
+        let key = KindKey::of(&job.spec);
+        let Some(way) = reserve::way_of(&self.draft, &key, reservation) else { return false };
+        let ask = Ask::new(self.draft.tree, &key, way, key.min);
+        lines::fixed_beyond(&mut self.draft, &ask).is_some()
     }
 }

@@ -21,7 +21,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 31] = [
+const OPTIONS: [&str; 32] = [
     "group NAME",
     "copies N, or copies N of N",
     "xN",
@@ -43,6 +43,7 @@ const OPTIONS: [&str; 31] = [
     "within LEVEL",
     "island",
     "limit 1h",
+    "estimate 1h",
     "for 10m",
     "fails after 1m",
     "checkpoint every 10m grace 30s",
@@ -67,6 +68,7 @@ struct Wish {
     preemptible: bool,
     checkpoint: Option<Checkpoint>,
     time_limit: Option<Millis>,
+    estimate: Option<Millis>,
     retries: u32,
     behaviour: Behaviour,
     places: Vec<String>,
@@ -157,6 +159,7 @@ impl Default for Wish {
             preemptible: true,
             checkpoint: None,
             time_limit: None,
+            estimate: None,
             retries: 2,
             behaviour,
             places: Vec::new(),
@@ -295,7 +298,7 @@ impl Reader {
             preemptible: wish.preemptible,
             trust: TrustId::default(),
             time_limit: wish.time_limit,
-            estimate: None,
+            estimate: wish.estimate,
             service: wish.max.map(|max| Service { max, replicas: tasks }),
             checkpoint: wish.checkpoint,
             booking: None,
@@ -345,6 +348,7 @@ impl Reader {
             "priority" => wish.priority = words.number("a priority, like 5")?,
             "on" => self.on(words, wish)?,
             "within" => wish.gang_within = Some(words.need("the name of a level, like leaf")?.to_owned()),
+            "estimate" => wish.estimate = Some(span(words.need("how long it thinks it runs, like 1h")?)?),
             "limit" => wish.time_limit = Some(span(words.need("how long it may run, like 1h")?)?),
             "for" => wish.behaviour.duration = span(words.need("how long, like 10m")?)?,
             "fails" => {

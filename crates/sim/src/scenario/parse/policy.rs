@@ -7,7 +7,7 @@ use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 22] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -25,6 +25,7 @@ const OPTIONS: [&str; 21] = [
     "domain NAME MODES",
     "tax mps|time-slicing|CLASS N",
     "reservations N",
+    "no backfill",
     "order CLASS age|attained|learned",
     "window lead|span|ahead|no-show SPAN, window bookings N, window operators only, window not filled",
     "half-life 24h",
@@ -92,6 +93,10 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         "estimates" => {
             words.expect("learned")?;
             policy.estimates.learned = true;
+        }
+        "no" => {
+            words.expect("backfill")?;
+            policy.no_backfill = true;
         }
         "order" => {
             let class = class(words)?;

@@ -1,0 +1,552 @@
+//! Who is promised a start, and who an earlier one.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::borrowed::{self, Askable};
+use super::horizon::{Ends, Held, Horizon, Slot, by_itself, ends_if_started, first_fit};
+use super::{Reserved, before, blocks, is_entitled, way_of};
+use crate::event::Placement;
+use crate::job::Spec;
+use crate::jobs::{Job, KindKey, Phase};
+use crate::ledger::Charge;
+use crate::plan::booked;
+use crate::plan::draft::Draft;
+use crate::plan::lines::{self, Line};
+use crate::plan::memory::{fingerprint, of_all};
+use crate::plan::place::{Ask, place_on, ways_of};
+use crate::plan::serve::Settled;
+use crate::plan::victims::Unit;
+use crate::policy::{Amount, Policy};
+use crate::reservations::Reservation;
+use crate::state::State;
+use crate::tree::{Amounts, Tree};
+use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
+
+/// A start that is earlier by less is not worth an event.
+const EARLIER_MIN: Millis = Millis::from_secs(60);
+/// Whose time is over already is about to leave: no start is promised sooner.
+const SOON: Millis = Millis::from_secs(1);
+/// So many ends of a tenant's own work are looked at until it is within its fair share.
+const ENDS_MAX: usize = 64;
+/// For so many jobs of a plan it is worked out whom they could ask to leave.
+const BORROWED_MAX: usize = 8;
+
+/// What earlier plans found out about promised starts. Losing it costs time, never an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// What the answers depend on, as it was.
+    stamp: u64,
+    /// Who could be promised nothing.
+    in_vain: BTreeSet<JobId>,
+    /// Pools in which nothing more is promised until this job is: what it needs is promised to others.
+    next: BTreeMap<PoolId, JobId>,
+}
+
+/// What else a plan has decided.
+#[derive(Clone, Copy)]
+pub(in crate::plan) struct Others<'s> {
+    pub(in crate::plan) settled: &'s Settled,
+    pub(in crate::plan) shares: &'s Amounts,
+    pub(in crate::plan) looked: &'s Looked,
+}
+
+/// Promises while they are made: places of all of them are taken on the draft.
+struct Making<'m, 'a> {
+    draft: &'m mut Draft<'a>,
+    horizon: &'m mut Horizon,
+    reserved: &'m Reserved<'a>,
+    settled: &'m Settled,
+    made: Vec<(JobId, Reservation)>,
+    borrowed_tries: usize,
+}
+
+/// A start that could be promised.
+struct Found {
+    start: Timestamp,
+    tasks: Vec<Placement>,
+    borrowers: BTreeSet<JobId>,
+}
+
+/// Who is promised a start now, and who an earlier one than before. The draft stays as it is.
+pub(in crate::plan) fn make<'a>(
+    draft: &mut Draft<'a>,
+    horizon: &mut Horizon,
+    reserved: &Reserved<'a>,
+    others: Others<'_>,
+) -> (Vec<(JobId, Reservation)>, Looked) {
+    if draft.policy.reservations_max == 0 {
+        return (Vec::new(), Looked::default());
+    }
+    let stamp = stamp(draft, others.shares);
+    let known = others.looked.stamp == stamp;
+    let mut looked = if known { others.looked.clone() } else { Looked { stamp, ..Looked::default() } };
+    looked.next.retain(|_, job| is_open(draft.state, *job) && !others.settled.given.contains(job));
+    let next = next_in_line(draft, reserved, others.settled, &looked);
+    let mark = draft.mark();
+    let made = Vec::new();
+    let settled = others.settled;
+    let mut making = Making { draft, horizon, reserved, settled, made, borrowed_tries: 0 };
+    if !next.is_empty() || (!known && !reserved.kept.is_empty()) {
+        making.hold_all();
+        if !known {
+            making.promise_earlier();
+        }
+        making.promise_more(next, &mut looked);
+    }
+    let made = making.made;
+    draft.roll_back(mark);
+    (made, looked)
+}
+
+/// True while a job waits and nothing is promised to it.
+fn is_open(state: &State, id: JobId) -> bool {
+    let waits = state.jobs.get(id).is_some_and(|job| job.phase == Phase::Waiting);
+    waits && state.promises.of(id).is_none() && state.reservations.of(id).is_none()
+}
+
+/// What decides whether somebody can be promised a start, or an earlier one.
+fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
+    let state = draft.state;
+    let (reservations, policy) = (&state.reservations, u64::from(state.tenants.version()));
+    let mut parts = alloc::vec![reservations.version(), reservations.news(), policy, of_all(shares)];
+    parts.extend(state.fleet.pool_ids().map(|pool| state.ledger.freed(pool)));
+    fingerprint(&parts)
+}
+
+/// The first waiting jobs of every kind that were given nothing and promised nothing, where another promise may be made:
+/// one of each tenant before the next of any, gangs before single tasks, because it is they whom small jobs would hold up
+/// for ever, and the oldest first. Few are tried: who is not reached now is next when these have started.
+fn next_in_line<'a>(
+    draft: &Draft<'a>,
+    reserved: &Reserved<'a>,
+    settled: &Settled,
+    looked: &Looked,
+) -> Vec<(JobId, &'a Job)> {
+    let state = draft.state;
+    let most = usize::try_from(draft.policy.reservations_max).unwrap_or(usize::MAX);
+    let counts = counts(reserved.kept.iter().map(|&(_, of)| of));
+    let full = |pool: PoolId| counts.get(&pool).is_some_and(|&count| count >= most);
+    if state.fleet.pool_ids().all(|pool| full(pool) || looked.next.contains_key(&pool)) {
+        return Vec::new();
+    }
+    let promised: BTreeSet<JobId> = reserved.kept.iter().map(|&(job, _)| job).collect();
+    let open = |job: &JobId| !promised.contains(job) && !settled.given.contains(job);
+    let mut jobs: Vec<(bool, Timestamp, JobId)> = Vec::new();
+    for kind in state.jobs.waiting().values() {
+        // A window has its own time; a job of groups has no one shape that slots could be counted in.
+        if kind.key.booking.is_some() || !kind.key.groups.is_empty() {
+            continue;
+        }
+        let next = kind.jobs.iter().find(|(_, job)| open(job));
+        jobs.extend(next.map(|&(at, job)| (kind.key.min <= 1, at, job)));
+    }
+    jobs.retain(|(_, _, job)| !looked.in_vain.contains(job));
+    jobs.sort_unstable();
+    let live = |(_, _, id): (bool, Timestamp, JobId)| state.jobs.get(id).map(|job| (id, job));
+    let ready = jobs.into_iter().filter_map(live).filter(|(_, job)| job.not_before <= draft.now);
+    let mut tenants: BTreeSet<TenantId> =
+        reserved.kept.iter().filter_map(|(job, _)| state.jobs.get(*job)).map(|job| job.spec.tenant).collect();
+    let (first, rest): (Vec<_>, Vec<_>) = ready.partition(|(_, job)| tenants.insert(job.spec.tenant));
+    first.into_iter().chain(rest).take(most.saturating_mul(2)).collect()
+}
+
+/// How many starts are promised in each pool.
+fn counts<'r>(all: impl Iterator<Item = &'r Reservation>) -> BTreeMap<PoolId, usize> {
+    let mut counts = BTreeMap::new();
+    for place in all.filter_map(|of| of.tasks.first()) {
+        *counts.entry(place.pool).or_default() += 1;
+    }
+    counts
+}
+
+impl<'a> Making<'_, 'a> {
+    /// True while a promise is neither kept on this draft nor on its way.
+    fn stands(&self, job: JobId) -> bool {
+        !self.settled.given.contains(&job) && self.draft.state.promises.of(job).is_none()
+    }
+
+    /// Promises as they stand, the improved ones improved.
+    fn current(&self) -> Vec<(JobId, &Reservation)> {
+        let improved = |job: JobId| self.made.iter().any(|(made, _)| *made == job);
+        let kept = self.reserved.kept.iter().copied().filter(|&(job, _)| !improved(job));
+        kept.chain(self.made.iter().map(|(job, of)| (*job, of))).collect()
+    }
+
+    fn hold_all(&mut self) {
+        // Nor is anything promised where somebody has booked.
+        for step in booked::all_steps(self.draft) {
+            self.draft.take(step);
+        }
+        let reserved = self.reserved;
+        for &(job, reservation) in &reserved.kept {
+            if self.stands(job) {
+                self.hold(spec_of(self.draft.state, job), reservation, true);
+            }
+        }
+    }
+
+    fn hold(&mut self, spec: &Spec, reservation: &Reservation, more: bool) {
+        for step in blocks(spec, reservation) {
+            if more { self.draft.take(step) } else { self.draft.give_back(step) }
+        }
+    }
+
+    /// Whose places, or others, are free earlier than was known starts earlier; the first to start has the first choice.
+    fn promise_earlier(&mut self) {
+        for &(job, reservation) in &self.reserved.kept {
+            let too_soon = reservation.start <= self.draft.now + EARLIER_MIN;
+            if too_soon || !self.stands(job) || reservation.tasks.iter().all(|place| place.gpus.count() == 0)
+            {
+                continue;
+            }
+            let spec = spec_of(self.draft.state, job);
+            let key = KindKey::of(spec);
+            let Some(way) = way_of(self.draft, &key, reservation) else { continue };
+            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            let beside = self.horizon.slots(self.draft, &ask, &self.settled.leaving);
+            self.hold(spec, reservation, false);
+            match self.earlier(&ask, spec, reservation, &beside) {
+                Some(better) => {
+                    self.hold(spec, &better, true);
+                    self.horizon.forget_slots();
+                    self.made.push((job, better));
+                }
+                None => self.hold(spec, reservation, true),
+            }
+        }
+    }
+
+    /// An earlier start on its own places and on those that are promised to nobody, if there is one.
+    fn earlier(
+        &mut self,
+        ask: &Ask<'_>,
+        spec: &Spec,
+        known: &Reservation,
+        beside: &[Slot],
+    ) -> Option<Reservation> {
+        let (state, now) = (self.draft.state, self.draft.now);
+        let fills = |&job: &JobId| super::fills(self.draft, job, spec, known);
+        let may_be_asked: BTreeSet<JobId> = known.fillers.iter().copied().filter(fills).collect();
+        let ends = |held: &Held| {
+            if may_be_asked.contains(&held.job) {
+                let leave = now + state.time_to_leave(&state.jobs.get(held.job)?.spec);
+                return Some(held.end.map_or(leave, |end| end.min(leave)));
+            }
+            held.end.or(known.borrowers.contains(&held.job).then_some(known.start))
+        };
+        let gone = &self.settled.leaving;
+        let own: BTreeSet<NodeId> = known.tasks.iter().map(|place| place.node).collect();
+        let mut slots = Vec::new();
+        for &node in &own {
+            self.horizon.slots_on(self.draft, ask, node, (gone, &ends), &mut slots);
+        }
+        let useful = |slot: &Slot| slot.at + EARLIER_MIN <= known.start;
+        slots.retain(useful);
+        let elsewhere = beside.iter().filter(|slot| !own.contains(&slot.node));
+        slots.extend(elsewhere.copied().take_while(useful));
+        slots.sort_unstable();
+        let (start, nodes) = first_fit(self.draft, ask, slots.into_iter())?;
+        let start = start.max(now + SOON);
+        let tasks = self.places_at(ask, start, &nodes, &ends)?;
+        let there = |jobs: &BTreeSet<JobId>| -> BTreeSet<JobId> {
+            let still = jobs.iter().copied().filter(|&job| self.is_on(job, &tasks));
+            still.collect()
+        };
+        let (fillers, borrowers) = (there(&known.fillers), there(&known.borrowers));
+        let others: Vec<(JobId, &Reservation)> =
+            self.current().into_iter().filter(|(_, of)| !core::ptr::eq(*of, known)).collect();
+        let mut before = before(self.draft, &others, spec, start);
+        before.leaving.extend(fillers.iter().chain(&borrowers));
+        is_entitled(self.draft, self.horizon, ask, start, &before).then(|| Reservation {
+            tasks,
+            start,
+            policy: state.tenants.version(),
+            at: now,
+            fillers,
+            borrowers,
+        })
+    }
+
+    fn is_on(&self, job: JobId, places: &[Placement]) -> bool {
+        let held = self.draft.state.ledger.holding(job).into_iter().flat_map(|holding| holding.staying());
+        held.map(|task| task.place)
+            .any(|held| places.iter().any(|place| place.node == held.node && place.gpus.overlaps(held.gpus)))
+    }
+
+    /// Where the tasks of an ask go on these nodes when everybody has left who has by then.
+    fn places_at(
+        &mut self,
+        ask: &Ask<'_>,
+        start: Timestamp,
+        nodes: &BTreeSet<NodeId>,
+        ends: Ends<'_>,
+    ) -> Option<Vec<Placement>> {
+        let mark = self.draft.mark();
+        for &node in nodes {
+            for held in self.horizon.held_on(self.draft, node) {
+                let stays = self.settled.leaving.contains(&held.job);
+                if !stays && ends(&held).is_some_and(|end| end <= start) {
+                    self.draft.drain(held.step);
+                }
+            }
+        }
+        let placed = place_on(self.draft, ask, nodes);
+        self.draft.roll_back(mark);
+        placed.map(|placed| placed.tasks)
+    }
+
+    fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, looked: &mut Looked) {
+        let most = usize::try_from(self.draft.policy.reservations_max).unwrap_or(usize::MAX);
+        let mut counts = counts(self.reserved.kept.iter().map(|&(_, of)| of));
+        for (id, job) in next {
+            let open = |pool: PoolId| {
+                !looked.next.contains_key(&pool) && counts.get(&pool).is_none_or(|&count| count < most)
+            };
+            let Some(found) = self.earliest(job, &open) else {
+                // Who comes later is not promised what an older one waits for, or it would wait for ever.
+                let pools = self.held_up_in(job, &open);
+                looked.next.extend(pools.into_iter().map(|pool| (pool, id)));
+                looked.in_vain.insert(id);
+                continue;
+            };
+            let Found { start, tasks, borrowers } = found;
+            if let Some(place) = tasks.first() {
+                *counts.entry(place.pool).or_default() += 1;
+            }
+            let (policy, at) = (self.draft.state.tenants.version(), self.draft.now);
+            let reservation = Reservation { tasks, start, policy, at, fillers: BTreeSet::new(), borrowers };
+            self.hold(&job.spec, &reservation, true);
+            self.horizon.forget_slots();
+            self.made.push((id, reservation));
+        }
+    }
+
+    /// The earliest start of a job in any of its ways; `None` where none can be promised, or it could start at once.
+    fn earliest(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Option<Found> {
+        let key = KindKey::of(&job.spec);
+        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
+        let mut best: Option<Found> = None;
+        for way in ways.into_iter().filter(|way| open(way.pool)) {
+            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            if lines::fixed_beyond(self.draft, &ask).is_some() {
+                continue;
+            }
+            let slots = self.horizon.slots(self.draft, &ask, &self.settled.leaving);
+            let known = first_fit(self.draft, &ask, slots.iter().copied());
+            if known.as_ref().is_some_and(|(start, _)| *start <= self.draft.now) {
+                return None;
+            }
+            let by_themselves =
+                known.and_then(|(start, nodes)| self.when_all_are_over(&ask, job, start, &nodes));
+            let bar = by_themselves.as_ref().map(|found| found.start);
+            let found = self.by_asking(&ask, job, bar).or(by_themselves);
+            best = match (best, found) {
+                (Some(best), Some(found)) if found.start < best.start => Some(found),
+                (None, found) => found,
+                (best, _) => best,
+            };
+        }
+        best
+    }
+
+    /// Pools in which a job could be promised a start but for what is promised to others, set aside for them or given to them
+    /// in this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
+    fn held_up_in(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Vec<PoolId> {
+        let key = KindKey::of(&job.spec);
+        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
+        let mut pools = Vec::new();
+        for way in ways.into_iter().filter(|way| open(way.pool)) {
+            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            let endless = self.horizon.endless(self.draft, key.tenant);
+            let total = ask.total();
+            let entitled = lines::asked(&ask).all(|meter| {
+                match lines::line(self.draft, key.tenant, meter, Line::Entitled) {
+                    Amount::Unlimited => true,
+                    Amount::Of(line) => endless[meter] + total[meter] <= line,
+                }
+            });
+            let slots = self.horizon.slots_at_last(self.draft, &ask);
+            if entitled && first_fit(self.draft, &ask, slots.into_iter()).is_some() {
+                pools.push(way.pool);
+            }
+        }
+        pools
+    }
+
+    fn when_all_are_over(
+        &mut self,
+        ask: &Ask<'_>,
+        job: &Job,
+        start: Timestamp,
+        nodes: &BTreeSet<NodeId>,
+    ) -> Option<Found> {
+        let start = start.max(self.draft.now + SOON);
+        let start = self.entitled_from(ask, &job.spec, start)?;
+        let tasks = self.places_at(ask, start, nodes, &by_itself)?;
+        Some(Found { start, tasks, borrowers: BTreeSet::new() })
+    }
+
+    /// The first moment from `start` on at which the tenant is within its fair share with the ask: then, or when more of its
+    /// own work is over.
+    fn entitled_from(&mut self, ask: &Ask<'_>, spec: &Spec, start: Timestamp) -> Option<Timestamp> {
+        let later = self.horizon.ends_of(self.draft, ask.key.tenant).into_iter().filter(|end| *end > start);
+        core::iter::once(start).chain(later).take(ENDS_MAX).find(|&start| {
+            let before = before(self.draft, &self.current(), spec, start);
+            is_entitled(self.draft, self.horizon, ask, start, &before)
+        })
+    }
+
+    /// A start before `bar` for which others are asked to leave in time, where they may be.
+    fn by_asking(&mut self, ask: &Ask<'_>, job: &Job, bar: Option<Timestamp>) -> Option<Found> {
+        if self.borrowed_tries == BORROWED_MAX {
+            return None;
+        }
+        let askable = borrowed::askable(self.draft, ask);
+        if askable.is_empty() {
+            return None;
+        }
+        self.borrowed_tries += 1;
+        let everybody = askable.iter().map(|one| one.unit.job).collect();
+        // What they hold above their line may be used up by some who are in nobody's way, so first it is not counted.
+        self.asking(ask, job, bar, (&askable, &everybody)).or_else(|| {
+            let together = borrowed::together(self.draft, ask, askable.iter().map(|one| &one.unit));
+            self.asking(ask, job, bar, (&askable, &together))
+        })
+    }
+
+    fn asking(
+        &mut self,
+        ask: &Ask<'_>,
+        job: &Job,
+        bar: Option<Timestamp>,
+        (askable, of): (&[Askable], &BTreeSet<JobId>),
+    ) -> Option<Found> {
+        let gone_at: BTreeMap<JobId, Timestamp> = askable
+            .iter()
+            .filter(|one| of.contains(&one.unit.job) && !self.settled.given.contains(&one.unit.job))
+            .map(|one| (one.unit.job, one.gone_at))
+            .collect();
+        let ends = |held: &Held| match (held.end, gone_at.get(&held.job)) {
+            (Some(end), Some(&gone)) => Some(end.min(gone)),
+            (end, gone) => end.or(gone.copied()),
+        };
+        let slots = self.horizon.slots_if(self.draft, ask, &self.settled.leaving, &ends);
+        let (start, nodes) = first_fit(self.draft, ask, slots.into_iter())?;
+        let start = start.max(self.draft.now + SOON);
+        if bar.is_some_and(|bar| start + EARLIER_MIN > bar) {
+            return None;
+        }
+        let tasks = self.places_at(ask, start, &nodes, &ends)?;
+        let is_needed = |one: &&Askable| {
+            let over = super::ends_at(self.draft.state, one.unit.job, self.draft.now);
+            gone_at.contains_key(&one.unit.job)
+                && over.is_none_or(|end| end > start)
+                && self.is_on(one.unit.job, &tasks)
+        };
+        let units: Vec<&Unit> = askable.iter().filter(is_needed).map(|one| &one.unit).collect();
+        let borrowers: BTreeSet<JobId> = units.iter().map(|unit| unit.job).collect();
+        let allowed = borrowed::together(self.draft, ask, units.iter().copied()) == borrowers;
+        if !allowed || !borrowed::is_worth_it(self.draft, ask, &units) {
+            return None;
+        }
+        let mut before = before(self.draft, &self.current(), &job.spec, start);
+        before.leaving.extend(&borrowers);
+        let entitled = is_entitled(self.draft, self.horizon, ask, start, &before);
+        entitled.then_some(Found { start, tasks, borrowers })
+    }
+}
+
+fn spec_of(state: &State, job: JobId) -> &Spec {
+    &state.jobs.get(job).expect("a promised start belongs to a live job").spec
+}
+
+impl Horizon {
+    /// Places that are taken in this plan.
+    pub(in crate::plan) fn starts(&mut self, draft: &Draft<'_>, job: JobId, tasks: &[Placement]) {
+        let Some(known) = draft.state.jobs.get(job).filter(|job| job.phase == Phase::Waiting) else { return };
+        let charge = Charge::of(known);
+        let end = ends_if_started(draft, job);
+        for &place in tasks {
+            self.add(draft, Held { job, step: charge.step(place), end });
+        }
+    }
+}
+
+/// Why no start is promised to a job that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unpromised {
+    /// No end is known of these, and they are in the way.
+    NoKnownEnd {
+        /// Who, in job order.
+        holders: Vec<JobId>,
+    },
+    /// Its tenant would be above its fair share.
+    AboveShare,
+    /// As many starts are promised in its pools as the policy allows, or on the places that it needs.
+    OthersFirst,
+}
+
+impl State {
+    /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
+    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
+        let plain = |job: &&Job| job.spec.booking.is_none() && !job.spec.has_groups();
+        let job = self.jobs.get(id).filter(|job| job.phase == Phase::Waiting).filter(plain)?;
+        let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
+        if policy.reservations_max == 0 || has {
+            return None;
+        }
+        let tree = Tree::resolve(policy, self);
+        let shares = tree.shares_of(self);
+        let mut draft = Draft::on(self, policy, &tree, &shares, now);
+        let mut horizon = Horizon::default();
+        let reserved = super::review(&mut draft, &mut horizon);
+        let settled = Settled::default();
+        let mut making = Making {
+            draft: &mut draft,
+            horizon: &mut horizon,
+            reserved: &reserved,
+            settled: &settled,
+            made: Vec::new(),
+            borrowed_tries: 0,
+        };
+        making.hold_all();
+        making.why_not(job)
+    }
+}
+
+impl Making<'_, '_> {
+    fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
+        let key = KindKey::of(&job.spec);
+        let nobody = BTreeSet::new();
+        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
+        let mut unknown: BTreeSet<JobId> = BTreeSet::new();
+        let mut why = None;
+        for way in ways {
+            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            let slots = self.horizon.slots(self.draft, &ask, &nobody);
+            if let Some((start, _)) = first_fit(self.draft, &ask, slots.iter().copied()) {
+                let before = before(self.draft, &self.current(), &job.spec, start);
+                let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
+                return Some(if entitled { Unpromised::OthersFirst } else { Unpromised::AboveShare });
+            }
+            let at_last = |held: &Held| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
+            let slots = self.horizon.slots_if(self.draft, &ask, &nobody, &at_last);
+            match first_fit(self.draft, &ask, slots.into_iter()) {
+                Some((_, nodes)) => {
+                    for node in nodes {
+                        let held = self.horizon.held_on(self.draft, node);
+                        unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
+                    }
+                }
+                // What is left of the fleet may be too little for it; the verdict says so.
+                None if self.reserved.kept.is_empty() => {}
+                None => why = Some(Unpromised::OthersFirst),
+            }
+        }
+        if unknown.is_empty() {
+            return why;
+        }
+        Some(Unpromised::NoKnownEnd { holders: unknown.into_iter().collect() })
+    }
+}
