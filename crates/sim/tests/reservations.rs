@@ -37,7 +37,8 @@ fn small(random: &mut ChaCha8Rng, number: u128, all_limited: bool) -> Input {
     let limit = Millis::from_secs(60 * random.random_range(2..=LIMIT_MAX.0 / 60_000));
     let limited = all_limited || random.random_bool(0.7);
     let preemptible = !limited || random.random_bool(0.5);
-    let checkpoint = Checkpoint { every: Millis::from_secs(300), grace: Millis::from_secs(60) };
+    let checkpoint =
+        Checkpoint { every: Millis::from_secs(300), grace: Millis::from_secs(60), on_request: false };
     let mut spec = Spec {
         time_limit: limited.then_some(limit),
         preemptible,

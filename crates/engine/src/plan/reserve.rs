@@ -8,6 +8,7 @@
 mod borrowed;
 mod horizon;
 mod promise;
+mod unpromised;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -30,8 +31,9 @@ use crate::units::{GpuUnits, JobId, Millis, NodeId, Timestamp};
 
 pub(super) use horizon::Horizon;
 pub use horizon::ends_at;
-pub use promise::{Looked, Unpromised};
+pub use promise::Looked;
 pub(super) use promise::{Others, make};
+pub use unpromised::Unpromised;
 
 /// Whoever fills a place that is promised has at least so long there: less is not worth a start.
 pub(super) const FILL_MIN: Millis = Millis::from_secs(60);

@@ -127,6 +127,8 @@ pub(crate) fn spec(number: u128, runs: Millis) -> Spec {
         trust: TrustId(0),
         time_limit: None,
         estimate: None,
+        booking: None,
+        groups: Vec::new(),
         service: None,
         checkpoint: None,
         retries: 0,
@@ -144,7 +146,9 @@ pub(crate) fn submit(number: u128, tenant: &str, spec: Spec) -> Input {
         nodes: String::new(),
         devices: String::new(),
         any_of_devices: Vec::new(),
+        groups: Vec::new(),
         gang_within: None,
+        booking: None,
         spec,
     }))
 }

@@ -17,10 +17,10 @@ use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::{Ask, place_on, ways_of};
 use crate::plan::serve::Settled;
 use crate::plan::victims::Unit;
-use crate::policy::{Amount, Policy};
+use crate::policy::Amount;
 use crate::reservations::Reservation;
 use crate::state::State;
-use crate::tree::{Amounts, Tree};
+use crate::tree::Amounts;
 use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
 
 /// A start that is earlier by less is not worth an event.
@@ -52,10 +52,10 @@ pub(in crate::plan) struct Others<'s> {
 }
 
 /// Promises while they are made: places of all of them are taken on the draft.
-struct Making<'m, 'a> {
-    draft: &'m mut Draft<'a>,
-    horizon: &'m mut Horizon,
-    reserved: &'m Reserved<'a>,
+pub(super) struct Making<'m, 'a> {
+    pub(super) draft: &'m mut Draft<'a>,
+    pub(super) horizon: &'m mut Horizon,
+    pub(super) reserved: &'m Reserved<'a>,
     settled: &'m Settled,
     made: Vec<(JobId, Reservation)>,
     borrowed_tries: usize,
@@ -84,9 +84,7 @@ pub(in crate::plan) fn make<'a>(
     looked.next.retain(|_, job| is_open(draft.state, *job) && !others.settled.given.contains(job));
     let next = next_in_line(draft, reserved, others.settled, &looked);
     let mark = draft.mark();
-    let made = Vec::new();
-    let settled = others.settled;
-    let mut making = Making { draft, horizon, reserved, settled, made, borrowed_tries: 0 };
+    let mut making = Making::new(draft, horizon, reserved, others.settled);
     if !next.is_empty() || (!known && !reserved.kept.is_empty()) {
         making.hold_all();
         if !known {
@@ -160,20 +158,30 @@ fn counts<'r>(all: impl Iterator<Item = &'r Reservation>) -> BTreeMap<PoolId, us
     counts
 }
 
-impl<'a> Making<'_, 'a> {
+impl<'m, 'a> Making<'m, 'a> {
+    /// Nothing is made yet, and nothing taken.
+    pub(super) fn new(
+        draft: &'m mut Draft<'a>,
+        horizon: &'m mut Horizon,
+        reserved: &'m Reserved<'a>,
+        settled: &'m Settled,
+    ) -> Self {
+        Self { draft, horizon, reserved, settled, made: Vec::new(), borrowed_tries: 0 }
+    }
+
     /// True while a promise is neither kept on this draft nor on its way.
     fn stands(&self, job: JobId) -> bool {
         !self.settled.given.contains(&job) && self.draft.state.promises.of(job).is_none()
     }
 
     /// Promises as they stand, the improved ones improved.
-    fn current(&self) -> Vec<(JobId, &Reservation)> {
+    pub(super) fn current(&self) -> Vec<(JobId, &Reservation)> {
         let improved = |job: JobId| self.made.iter().any(|(made, _)| *made == job);
         let kept = self.reserved.kept.iter().copied().filter(|&(job, _)| !improved(job));
         kept.chain(self.made.iter().map(|(job, of)| (*job, of))).collect()
     }
 
-    fn hold_all(&mut self) {
+    pub(super) fn hold_all(&mut self) {
         // Nor is anything promised where somebody has booked.
         for step in booked::all_steps(self.draft) {
             self.draft.take(step);
@@ -269,7 +277,7 @@ impl<'a> Making<'_, 'a> {
     }
 
     fn is_on(&self, job: JobId, places: &[Placement]) -> bool {
-        let held = self.draft.state.ledger.holding(job).into_iter().flat_map(|holding| holding.staying());
+        let held = self.draft.state.ledger.holding(job).into_iter().flat_map(crate::event::Holding::staying);
         held.map(|task| task.place)
             .any(|held| places.iter().any(|place| place.node == held.node && place.gpus.overlaps(held.gpus)))
     }
@@ -470,83 +478,5 @@ impl Horizon {
         for &place in tasks {
             self.add(draft, Held { job, step: charge.step(place), end });
         }
-    }
-}
-
-/// Why no start is promised to a job that waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unpromised {
-    /// No end is known of these, and they are in the way.
-    NoKnownEnd {
-        /// Who, in job order.
-        holders: Vec<JobId>,
-    },
-    /// Its tenant would be above its fair share.
-    AboveShare,
-    /// As many starts are promised in its pools as the policy allows, or on the places that it needs.
-    OthersFirst,
-}
-
-impl State {
-    /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
-    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
-        let plain = |job: &&Job| job.spec.booking.is_none() && !job.spec.has_groups();
-        let job = self.jobs.get(id).filter(|job| job.phase == Phase::Waiting).filter(plain)?;
-        let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
-        if policy.reservations_max == 0 || has {
-            return None;
-        }
-        let tree = Tree::resolve(policy, self);
-        let shares = tree.shares_of(self);
-        let mut draft = Draft::on(self, policy, &tree, &shares, now);
-        let mut horizon = Horizon::default();
-        let reserved = super::review(&mut draft, &mut horizon);
-        let settled = Settled::default();
-        let mut making = Making {
-            draft: &mut draft,
-            horizon: &mut horizon,
-            reserved: &reserved,
-            settled: &settled,
-            made: Vec::new(),
-            borrowed_tries: 0,
-        };
-        making.hold_all();
-        making.why_not(job)
-    }
-}
-
-impl Making<'_, '_> {
-    fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
-        let key = KindKey::of(&job.spec);
-        let nobody = BTreeSet::new();
-        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
-        let mut unknown: BTreeSet<JobId> = BTreeSet::new();
-        let mut why = None;
-        for way in ways {
-            let ask = Ask::new(self.draft.tree, &key, way, key.min);
-            let slots = self.horizon.slots(self.draft, &ask, &nobody);
-            if let Some((start, _)) = first_fit(self.draft, &ask, slots.iter().copied()) {
-                let before = before(self.draft, &self.current(), &job.spec, start);
-                let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
-                return Some(if entitled { Unpromised::OthersFirst } else { Unpromised::AboveShare });
-            }
-            let at_last = |held: &Held| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
-            let slots = self.horizon.slots_if(self.draft, &ask, &nobody, &at_last);
-            match first_fit(self.draft, &ask, slots.into_iter()) {
-                Some((_, nodes)) => {
-                    for node in nodes {
-                        let held = self.horizon.held_on(self.draft, node);
-                        unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
-                    }
-                }
-                // What is left of the fleet may be too little for it; the verdict says so.
-                None if self.reserved.kept.is_empty() => {}
-                None => why = Some(Unpromised::OthersFirst),
-            }
-        }
-        if unknown.is_empty() {
-            return why;
-        }
-        Some(Unpromised::NoKnownEnd { holders: unknown.into_iter().collect() })
     }
 }

@@ -254,7 +254,7 @@ impl<'a> Served<'a> {
         };
         let tenant = |job: JobId| self.draft.state.jobs.get(job).map(|job| job.spec.tenant);
         match self.order.iter().copied().find(takes) {
-            Some(taker) if tenant(taker) == tenant(id) => Dropped::Priority,
+            Some(other) if tenant(other) == tenant(id) => Dropped::Priority,
             Some(_) => Dropped::Guarantee,
             None if self.is_fixed_beyond(id, reservation) => Dropped::AboveShare,
             None => Dropped::Overrun,

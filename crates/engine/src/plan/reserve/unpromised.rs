@@ -1,0 +1,87 @@
+//! Why no start is promised to a job: whoever asks is told who has no known end, or that others come first.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::horizon::{Held, Horizon, first_fit};
+use super::promise::Making;
+use super::{before, is_entitled};
+use crate::jobs::{Job, KindKey, Phase};
+use crate::plan::draft::Draft;
+use crate::plan::place::{Ask, ways_of};
+use crate::plan::serve::Settled;
+use crate::policy::Policy;
+use crate::state::State;
+use crate::tree::Tree;
+use crate::units::{JobId, Timestamp};
+
+/// Why no start is promised to a job that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unpromised {
+    /// No end is known of these, and they are in the way.
+    NoKnownEnd {
+        /// Who, in job order.
+        holders: Vec<JobId>,
+    },
+    /// Its tenant would be above its fair share.
+    AboveShare,
+    /// As many starts are promised in its pools as the policy allows, or on the places that it needs.
+    OthersFirst,
+}
+
+impl State {
+    /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
+    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
+        let plain = |job: &&Job| job.spec.booking.is_none() && !job.spec.has_groups();
+        let job = self.jobs.get(id).filter(|job| job.phase == Phase::Waiting).filter(plain)?;
+        let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
+        if policy.reservations_max == 0 || has {
+            return None;
+        }
+        let tree = Tree::resolve(policy, self);
+        let shares = tree.shares_of(self);
+        let mut draft = Draft::on(self, policy, &tree, &shares, now);
+        let mut horizon = Horizon::default();
+        let reserved = super::review(&mut draft, &mut horizon);
+        let settled = Settled::default();
+        let mut making = Making::new(&mut draft, &mut horizon, &reserved, &settled);
+        making.hold_all();
+        making.why_not(job)
+    }
+}
+
+impl Making<'_, '_> {
+    fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
+        let key = KindKey::of(&job.spec);
+        let nobody = BTreeSet::new();
+        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
+        let mut unknown: BTreeSet<JobId> = BTreeSet::new();
+        let mut why = None;
+        for way in ways {
+            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            let slots = self.horizon.slots(self.draft, &ask, &nobody);
+            if let Some((start, _)) = first_fit(self.draft, &ask, slots.iter().copied()) {
+                let before = before(self.draft, &self.current(), &job.spec, start);
+                let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
+                return Some(if entitled { Unpromised::OthersFirst } else { Unpromised::AboveShare });
+            }
+            let at_last = |held: &Held| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
+            let slots = self.horizon.slots_if(self.draft, &ask, &nobody, &at_last);
+            match first_fit(self.draft, &ask, slots.into_iter()) {
+                Some((_, nodes)) => {
+                    for node in nodes {
+                        let held = self.horizon.held_on(self.draft, node);
+                        unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
+                    }
+                }
+                // What is left of the fleet may be too little for it; the verdict says so.
+                None if self.reserved.kept.is_empty() => {}
+                None => why = Some(Unpromised::OthersFirst),
+            }
+        }
+        if unknown.is_empty() {
+            return why;
+        }
+        Some(Unpromised::NoKnownEnd { holders: unknown.into_iter().collect() })
+    }
+}
