@@ -166,7 +166,8 @@ pub fn policy(own: &[(String, u32)], settings: &Settings) -> Policy {
         let guaranteed = Amount::Of(GpuUnits::whole(nodes * NODE_GPUS).parts());
         Tenant {
             gpus: GpuQuota::Any(Quota { guaranteed, limit: Amount::Unlimited }),
-            weight: *nodes,
+            // Whose size is rounded to nothing has a claim on what is left all the same.
+            weight: (*nodes).max(1),
             ..Tenant::without_lines(vc)
         }
     };

@@ -112,6 +112,7 @@ impl Life {
         spec.checkpoint = random.random_ratio(1, 2).then(|| Checkpoint {
             every: Millis::from_secs(600),
             grace: Millis::from_secs([5, 60, 200][random.random_range(0..3)]),
+            on_request: false,
         });
         if self.ways.faults && random.random_ratio(1, 3) {
             (spec.time_limit, spec.estimate) = (None, random.random_bool(0.5).then_some(Millis(limit.0 / 2)));
@@ -231,7 +232,7 @@ impl Life {
                 continue;
             }
             let used = used.entry(spec.tenant).or_insert_with(|| held(state, spec.tenant));
-            *used += spec.units(spec.min).parts();
+            *used += spec.shape.gpus.units().times(spec.min).parts();
             if *used <= guaranteed(state, spec.tenant) && !bound.contains(&spec.tenant) {
                 let (seed, job) = (self.seed, start.job);
                 assert!(
@@ -308,6 +309,7 @@ fn among_many_tenants_only_the_rules_move_a_promise() {
                 | Dropped::Overrun
                 | Dropped::Overtaken
                 | Dropped::Extended
+                | Dropped::Booked
                 | Dropped::Earlier => false,
             };
             assert!(rule, "seed {seed}: a start was given up by {}", why.word());

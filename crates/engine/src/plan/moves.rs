@@ -229,7 +229,7 @@ fn target(
     units.retain(|unit| {
         let ripe = is_ripe(draft, unit, asker, Why::Move);
         if !ripe {
-            *ripens_at = earlier(*ripens_at, when_ripe(draft, unit, Why::Move));
+            *ripens_at = earlier(*ripens_at, when_ripe(draft, unit, asker, Why::Move));
         }
         ripe
     });

@@ -174,7 +174,7 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
     Some(Ranked {
         step: step(state, rules, &job.spec, served),
         level: level(rules, served),
-        next_step_at: in_ms.map(|left| now + Millis(left)),
+        next_step_at: in_ms.map(|left| now + Millis(left.max(1))),
         served,
         min_run: rules.min_run.max(every),
         safe_until: state.attained.of(id).safe_until,

@@ -106,6 +106,8 @@ pub struct Asker {
     pub fair_share: Allowance,
     /// From whom it may take by the order of its class.
     pub claim: Option<Claim>,
+    /// It runs, and lacks tasks.
+    pub grows: bool,
 }
 
 /// How far a job may take for its fair share, or by the order of its class (rule 7).
@@ -151,7 +153,7 @@ struct Search<'s, 'd, 'k> {
     ask: &'s Ask<'k>,
     asker: Asker,
     rights: Vec<Right>,
-    /// Whether the class of the asker has an order beyond age.
+    /// Whether it waits, in a class that has an order beyond age.
     ordered: bool,
     /// Meters that the ask is charged in.
     meters: Vec<usize>,
@@ -182,7 +184,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         rights: Vec<Right>,
     ) -> Self {
         let fit = Fit::of(draft, ask);
-        let ordered = draft.policy.orders.beyond_age(ask.key.class).is_some();
+        let ordered = !asker.grows && draft.policy.orders.beyond_age(ask.key.class).is_some();
         let start = draft.mark();
         Self {
             draft,
@@ -210,8 +212,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         }
         // Where so many do not do, it is not one small victim that was in the way of a useful one.
         let few = self.taken.len() <= SEEDS_MAX;
+        let ran_out = !self.is_met();
         self.give_all_back();
-        if !self.somebody_is_above() {
+        if ran_out && !self.somebody_is_above() {
             // No line could be used up by the wrong ones: everybody who may be taken was, and it did not do.
             return false;
         }

@@ -451,7 +451,8 @@ impl<'a> Served<'a> {
         let fair_share = self.kept_back.get(&job).copied().unwrap_or(Allowance::InOrder);
         let claim = claim(self.draft.policy, candidate.key.class, &candidate.group);
         let claim = claim.filter(|_| candidate.more.is_none());
-        Asker { job, pass, surplus: candidate.is_surplus(), fair_share, claim }
+        let grows = candidate.more.is_some();
+        Asker { job, pass, surplus: candidate.is_surplus(), fair_share, claim, grows }
     }
 
     /// Writes down what a candidate was given; returns the tenants whose use changed because of it.

@@ -89,7 +89,7 @@ struct List {
     first: usize,
     /// Where the surplus tasks of a job are listed.
     surplus: BTreeMap<JobId, Vec<usize>>,
-    /// Those that stand somewhere in the order of their class, who stands last first.
+    /// Those that stand somewhere in the order of their class: rule 8, but for the highest level and then the widest first.
     by_service: Vec<usize>,
 }
 
@@ -136,7 +136,8 @@ impl Victims {
             let standings = ledger.standing(tenant);
             let alike = standings.filter(|(standing, _)| standing.preemptible && standing.class == class);
             let unit = |&(_, id): &(Timestamp, JobId)| {
-                let (job, holding) = (jobs.get(id)?, ledger.holding(id)?);
+                let job = jobs.get(id).filter(|job| job.spec.booking.is_none())?;
+                let holding = ledger.holding(id)?;
                 Some(whole_unit(draft, id, job, holding, ledger.charge(id)?))
             };
             alike.flat_map(|(_, jobs)| jobs).filter_map(unit).collect()
@@ -148,7 +149,7 @@ impl Victims {
         self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant)).by_service.len()
     }
 
-    /// One of those, who stands last first; `None` where it is taken.
+    /// One of those, in that order; `None` where it is taken.
     pub fn untaken_by_service(&self, tenant: TenantId, number: usize) -> Option<UnitRef> {
         let list = &self.lists[&tenant];
         let at = *list.by_service.get(number)?;
@@ -233,7 +234,9 @@ impl List {
         // One wide job that waits makes room for many narrow ones.
         by_service.sort_by_cached_key(|&at| {
             let unit = &units[at];
-            (Reverse((unit.order.map(|order| order.level), unit.parts())), unit.cost)
+            let level = unit.order.map(|order| order.level);
+            let widest = (!unit.surplus, Reverse(level), Reverse(unit.parts()), unit.cost);
+            (Reverse(unit.standing.class), unit.standing.priority, widest)
         });
         Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus, by_service }
     }

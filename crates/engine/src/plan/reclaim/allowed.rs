@@ -67,15 +67,17 @@ impl Search<'_, '_, '_> {
         if !self.might_give(tenant, right) {
             return None;
         }
-        if self.ordered && matches!(right, Right::LongerServed | Right::Above(Line::FairShare)) {
-            let behind = self.next_by_service(tenant, right);
-            if behind.is_some() || right == Right::LongerServed {
-                return behind;
-            }
+        if self.ordered && right == Right::LongerServed {
+            return self.next_by_service(tenant, right);
         }
+        let by_service = self.ordered && right == Right::Above(Line::FairShare);
         let mut from = 0;
         while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
             from = unit.at + 1;
+            // Of the asker's own class who was served longest; lower classes come before it in the list.
+            if by_service && self.goes_by_order(self.victims.get(unit), right) {
+                return self.next_by_service(tenant, right);
+            }
             if self.may_take(unit, right) && !self.would_straddle(unit, right) {
                 return Some(unit);
             }
@@ -83,7 +85,7 @@ impl Search<'_, '_, '_> {
         None
     }
 
-    /// The next unit of a tenant that gives way by the order of its class, who stands last first.
+    /// The next unit of a tenant that gives way by the order of its class, the highest level and then the widest first.
     fn next_by_service(&mut self, tenant: TenantId, right: Right) -> Option<UnitRef> {
         (0..self.victims.ordered_len(self.draft, tenant)).find_map(|number| {
             let unit = self.victims.untaken_by_service(tenant, number)?;
@@ -215,11 +217,14 @@ impl Search<'_, '_, '_> {
                 Right::Above(line) => !own && self.is_borrowed(at, line),
                 Right::Lower => false,
             };
-            return allowed && self.stands_behind(at);
+            let inference = self.victims.get(at).standing.class == Class::Inference;
+            return allowed
+                && self.stands_behind(at, right)
+                && (!inference || self.inference_may_go(at.tenant));
         }
         let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
         if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
-            self.ripens_at = earlier(self.ripens_at, when_ripe(self.draft, unit, right.why()));
+            self.ripens_at = earlier(self.ripens_at, when_ripe(self.draft, unit, self.asker, right.why()));
             return false;
         }
         let allowed = match right {

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::Search;
 use crate::need::Need;
 use crate::plan::victims::UnitRef;
-use crate::units::NodeId;
+use crate::units::{GpuUnits, NodeId};
 
 /// So many nodes are tried as the first, the cheapest first.
 const FIRST_MAX: usize = 8;
@@ -30,6 +30,9 @@ impl Search<'_, '_, '_> {
     /// is needed.
     pub(super) fn take_node_by_node(&mut self) -> bool {
         let Need::Whole(count @ 1..) = self.ask.way.need else { return false };
+        if self.ask.beside.is_some() {
+            return false;
+        }
         self.give_all_back();
         let count = usize::try_from(count).expect("a task asks for at most 16 GPUs");
         let mut candidates = self.nodes_with(count);
@@ -49,7 +52,8 @@ impl Search<'_, '_, '_> {
             nodes += 1;
             moving |= candidate.to_move > 0;
             // Whether the rest can be moved is worth a look once there are as many nodes as tasks.
-            self.may_move = moving && nodes >= tasks && !self.asker.surplus;
+            let few = self.taken.len() <= super::MOVE_INTO_MAX;
+            self.may_move = moving && few && nodes >= tasks && !self.asker.surplus;
             if self.is_met() {
                 let found = self.spare_and_accept();
                 self.may_move &= found;
@@ -106,9 +110,13 @@ impl Search<'_, '_, '_> {
                     continue;
                 }
                 let unit = self.victims.get(at);
-                for step in &unit.steps {
-                    let held = (unit.cost, at, step.place.gpus.indexes().count());
-                    by_node.entry(step.place.node).or_default().push(held);
+                let mut held: BTreeMap<NodeId, usize> = BTreeMap::new();
+                // Of a GPU that is shared nobody frees more than a part.
+                for step in unit.steps.iter().filter(|step| step.place.units_each == GpuUnits::WHOLE) {
+                    *held.entry(step.place.node).or_default() += step.place.gpus.indexes().count();
+                }
+                for (node, gpus) in held {
+                    by_node.entry(node).or_default().push((unit.cost, at, gpus));
                 }
             }
         }

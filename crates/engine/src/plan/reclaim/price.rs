@@ -11,11 +11,13 @@ use crate::plan::place::Ask;
 use crate::plan::victims::Unit;
 use crate::units::{Millis, Timestamp};
 
-fn runtime_min(draft: &Draft<'_>, unit: &Unit, why: Why) -> Millis {
+fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Asker>, why: Why) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
         Why::Guarantee | Why::Reservation | Why::Booking => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
+        // A guarantee does not wait for somebody to have run for long enough to be moved.
+        Why::Move if asker.is_some_and(|asker| asker.pass == Pass::WithinGuarantee) => Millis(0),
         Why::Preempt | Why::Move => rules.min_runtime_preempt,
         Why::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),
     }
@@ -24,11 +26,7 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, why: Why) -> Millis {
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
 pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
     let ran = draft.now - unit.started_at;
-    // A guarantee does not wait for somebody to have run for long enough to be moved.
-    let long_enough = why == Why::Move && asker.pass == Pass::WithinGuarantee;
-    (long_enough || ran >= runtime_min(draft, unit, why))
-        && !unit.spent
-        && !unit.evicted_for.contains(&asker.job)
+    ran >= runtime_min(draft, unit, Some(asker), why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
 
 /// When one of these saves its work next: less is lost just after that.
@@ -38,8 +36,13 @@ pub fn next_checkpoint(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> 
 }
 
 /// When work that may not be taken yet may be.
-pub fn when_ripe(draft: &Draft<'_>, unit: &Unit, why: Why) -> Option<Timestamp> {
-    let long_enough = unit.started_at + runtime_min(draft, unit, why);
+pub fn when_ripe(
+    draft: &Draft<'_>,
+    unit: &Unit,
+    asker: impl Into<Option<Asker>>,
+    why: Why,
+) -> Option<Timestamp> {
+    let long_enough = unit.started_at + runtime_min(draft, unit, asker.into(), why);
     let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
     at.filter(|&at| at > draft.now)
 }

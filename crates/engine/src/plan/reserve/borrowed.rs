@@ -63,7 +63,7 @@ fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit, own: bool) -> Option<Askabl
         return None;
     }
     let why = if own { Why::Preempt } else { Why::FairShare };
-    let ripe = when_ripe(draft, &unit, why).unwrap_or(draft.now);
+    let ripe = when_ripe(draft, &unit, None, why).unwrap_or(draft.now);
     let leave = Millis(unit.grace.0.saturating_add(draft.policy.stop_grace.0));
     Some(Askable { unit, gone_at: ripe + leave })
 }
