@@ -10,8 +10,8 @@ use crate::attained::{Attained, Learned};
 use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
-    BookingsEvent, DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent,
-    TenantsEvent, Why,
+    BookingsEvent, DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, Placement,
+    PromisesEvent, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::group::{Group, Lacks};
@@ -251,22 +251,8 @@ impl State {
     fn apply_to_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
-                let aside = self.promises.of(*job).is_some();
-                self.release(*job);
                 let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
-                self.ledger.start(*job, holding, self.charge(*job));
-                self.jobs.started(*job, *attempt, *at);
-                self.reservations.forget(*job);
-                // Who was promised what was set aside already knew of it.
-                if !aside {
-                    self.reservations.filled(*job, tasks);
-                }
-                self.note_started(*job, *at);
-                if let Some(booking) = self.jobs.get(*job).and_then(|job| job.spec.booking) {
-                    self.bookings.use_it(booking);
-                }
-                self.changed(*job);
-                self.count_past(*job, *at);
+                self.start(*job, holding, tasks);
             }
             LedgerEvent::Carried { job, holding } => {
                 self.ledger.start(*job, holding.clone(), self.charge(*job));
@@ -321,6 +307,25 @@ impl State {
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
         }
+    }
+
+    fn start(&mut self, job: JobId, holding: Holding, tasks: &[Placement]) {
+        let (attempt, at) = (holding.attempt, holding.at);
+        let aside = self.promises.of(job).is_some();
+        self.release(job);
+        self.ledger.start(job, holding, self.charge(job));
+        self.jobs.started(job, attempt, at);
+        self.reservations.forget(job);
+        // Who was promised what was set aside already knew of it.
+        if !aside {
+            self.reservations.filled(job, tasks);
+        }
+        self.note_started(job, at);
+        if let Some(booking) = self.jobs.get(job).and_then(|job| job.spec.booking) {
+            self.bookings.use_it(booking);
+        }
+        self.changed(job);
+        self.count_past(job, at);
     }
 
     fn apply_promises(&mut self, event: &PromisesEvent) {
