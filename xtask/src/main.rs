@@ -37,12 +37,13 @@ Then read CONTRIBUTING.md. While you work, `cargo test -p wharf-engine` answers 
 const SIM_STEPS: &str = "2000";
 
 /// What has a promised number and is measured in a few minutes.
-const BENCHES: [&str; 12] = [
+const BENCHES: [&str; 13] = [
     "engine --case fill",
     "engine --case reclaim-small",
     "engine --case reclaim-gang",
     "engine --case impossible",
     "engine --case reservations",
+    "engine --case burst",
     "placement --trace all --columns all",
     "mig --mix small --load 1.00",
     "mig --mix mixed --load 1.00",

@@ -46,6 +46,9 @@ pub struct Shape {
     /// The most starts that are promised to jobs that wait.
     #[serde(default)]
     pub reservations: u32,
+    /// So many replicas every service wants when the first plan was applied.
+    #[serde(default)]
+    pub scale: Option<u32>,
 }
 
 /// Nodes alike.
@@ -141,6 +144,8 @@ pub struct JobGroup {
     pub priority: i32,
     /// Whether they may be evicted.
     pub preemptible: bool,
+    /// Services of inference: `tasks` are replicas, and may become so many.
+    pub replicas_max: Option<u32>,
     /// The longest that each may run, in seconds; no limit where absent.
     pub limit_s: Option<u64>,
     /// Thousandths of a core of each task.
@@ -164,6 +169,7 @@ impl Default for JobGroup {
             min: None,
             priority: 0,
             preemptible: true,
+            replicas_max: None,
             limit_s: None,
             cpu_milli: 0,
             memory: 0,

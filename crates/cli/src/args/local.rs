@@ -358,6 +358,8 @@ pub(crate) enum EngineCase {
     Impossible,
     /// One job ends on 512 full nodes, 10,000 wait, 64 starts are promised
     Reservations,
+    /// A service wants 50 more replicas on 1,000 full nodes
+    Burst,
 }
 
 impl EngineCase {
@@ -369,6 +371,7 @@ impl EngineCase {
             Self::ReclaimGang => "reclaim-gang",
             Self::Impossible => "impossible",
             Self::Reservations => "reservations",
+            Self::Burst => "burst",
         }
     }
 }

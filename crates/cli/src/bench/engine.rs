@@ -158,6 +158,7 @@ impl Engine {
             && bars.again_bar_us.is_none_or(|bar| self.after.again_us <= bar)
             && bars.started_wanted.is_none_or(|wanted| self.decision.started == wanted)
             && bars.late_bar_ms.is_none_or(|bar| self.late.cpu_ms.is_some_and(|took| took <= bar))
+            && bars.late_evicted_wanted.is_none_or(|wanted| self.late.evicted == Some(wanted))
             && bars.reserved_wanted.is_none_or(|wanted| self.late.reserved == Some(wanted))
     }
 }
@@ -238,12 +239,15 @@ fn oldest_waiting(built: &Built) -> Option<JobId> {
 
 /// The decision on what comes, and what ends, when the first plan was applied, remembering what that one refused.
 fn late(built: &mut Built, memory: &mut Memory, shape: &Shape, runs: u32) -> anyhow::Result<Late> {
-    if shape.late.is_empty() && shape.ends == 0 {
+    if shape.late.is_empty() && shape.ends == 0 && shape.scale.is_none() {
         return Ok(Late::default());
     }
     built.submit("late", &shape.late)?;
     if shape.ends > 0 {
         built.end(shape.ends)?;
+    }
+    if let Some(replicas) = shape.scale {
+        built.scale(replicas)?;
     }
     let reserved = built.state.reservations.iter().count();
     let (made, times) =

@@ -11,9 +11,9 @@ use wharf_engine::input::{
     Exit, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef,
     TaskStatus,
 };
-use wharf_engine::job::{Shape as TaskShape, Spec, Topology};
+use wharf_engine::job::{Service, Shape as TaskShape, Spec, Topology};
 use wharf_engine::state::State;
-use wharf_engine::units::{Millis, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{JobId, Millis, TenantId, Timestamp, TrustId, Uid};
 
 use super::floor::{Floor, Walk, units_each};
 use super::{BadShape, JobGroup, Shape};
@@ -113,6 +113,12 @@ impl Built {
         self.give("ends", &Input::Observe(report))
     }
 
+    /// Every service wants so many replicas.
+    pub fn scale(&mut self, tasks: u32) -> Result<(), BadShape> {
+        let services: Vec<JobId> = self.state.jobs.services().iter().copied().collect();
+        services.into_iter().try_for_each(|job| self.give("scale", &Input::Scale { job, tasks }))
+    }
+
     /// The first is decided. The others differ in name, identity and time only and get the same answer: to ask every
     /// node again whether they could ever run would take longer than all the rest, 10,000 jobs x 12,500 nodes.
     fn submit_group(&mut self, part: &str, list: &str, group: &JobGroup) -> Result<(), BadShape> {
@@ -200,7 +206,7 @@ impl Built {
             trust: TrustId(0),
             time_limit: group.limit_s.map(Millis::from_secs),
             estimate: None,
-            service: None,
+            service: group.replicas_max.map(|max| Service { max, replicas: group.tasks }),
             checkpoint: None,
             booking: None,
             retries: 0,

@@ -1,6 +1,7 @@
 //! The decisions that have a promise: each a shape, and the bars beside it.
 
 use serde::Serialize;
+use wharf_engine::job::Class;
 use wharf_sim::shape::{JobGroup, Line, NodeGroup, Shape, TenantLines};
 
 use crate::args::EngineCase;
@@ -18,6 +19,8 @@ pub(super) struct Bars {
     pub(super) started_wanted: Option<usize>,
     /// CPU time of the plan for what comes, or ends, late.
     pub(super) late_bar_ms: Option<f64>,
+    /// Jobs that have to leave by it.
+    pub(super) late_evicted_wanted: Option<usize>,
     /// Starts that have to be promised when that plan is made.
     pub(super) reserved_wanted: Option<usize>,
 }
@@ -34,6 +37,9 @@ pub(super) fn bars(case: EngineCase) -> Bars {
             let (late_bar_ms, reserved_wanted) = (Some(20.0), Some(64));
             Bars { started_wanted: Some(0), late_bar_ms, reserved_wanted, ..Bars::default() }
         }
+        EngineCase::Burst => {
+            Bars { late_bar_ms: Some(20.0), late_evicted_wanted: Some(400), ..Bars::default() }
+        }
     }
 }
 
@@ -45,6 +51,7 @@ pub(super) fn shape(case: EngineCase) -> Shape {
         EngineCase::ReclaimGang => reclaim_gang(),
         EngineCase::Impossible => impossible(),
         EngineCase::Reservations => reservations(),
+        EngineCase::Burst => burst(),
     }
 }
 
@@ -123,6 +130,25 @@ fn reservations() -> Shape {
     }
     let tenants = (0..16).map(|number| tenant(&path(number), 256.0)).collect();
     Shape { nodes: nodes(512), tenants, running, pending, ends: 1, reservations: 64, ..Shape::default() }
+}
+
+/// A service of ten replicas with eight GPUs each, of the owner of 480, on 1,000 nodes that 7,920 borrowers fill; then it wants
+/// fifty more.
+fn burst() -> Shape {
+    let service = JobGroup {
+        class: Class::Inference,
+        tasks: 10,
+        min: Some(1),
+        replicas_max: Some(100),
+        ..gang(10, "lab/owner")
+    };
+    Shape {
+        nodes: nodes(1000),
+        tenants: vec![tenant("lab/owner", 480.0), tenant("lab/borrower", 0.0)],
+        running: vec![service, ones(7920, "lab/borrower")],
+        scale: Some(60),
+        ..Shape::default()
+    }
 }
 
 /// Nodes with eight GPUs.
