@@ -212,10 +212,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         }
         // Where so many do not do, it is not one small victim that was in the way of a useful one.
         let few = self.taken.len() <= SEEDS_MAX;
-        let ran_out = !self.is_met();
+        // By the order of a class the widest leaves or nobody: a narrow one that waits makes room for one alone. Else,
+        // where no line could be used up by the wrong ones, everybody who may be taken was, and it did not do.
+        let in_vain = self.asker.claim.is_some() || !self.is_met();
         self.give_all_back();
-        if ran_out && !self.somebody_is_above() {
-            // No line could be used up by the wrong ones: everybody who may be taken was, and it did not do.
+        if in_vain && !self.somebody_is_above() {
             return false;
         }
         // Only where no set leaves everybody at or above their line may somebody be carried below it.
