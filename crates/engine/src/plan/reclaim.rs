@@ -387,11 +387,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
                     return seeds;
                 }
                 from = unit.at + 1;
-                let by_any = |search: &mut Self| {
-                    (0..search.rights.len()).any(|at| search.may_take(unit, search.rights[at]))
-                };
-                let may_take = if self.may_straddle { by_any(self) } else { self.right_to(unit).is_some() };
-                if may_take && self.is_useful(unit) {
+                if self.might_take(unit) && self.is_useful(unit) {
                     seeds.push(unit);
                 }
             }
@@ -411,6 +407,14 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             all
         };
         ranked.into_iter().flat_map(with_below).collect()
+    }
+
+    /// True when a unit may be taken by some right; where nobody may be carried below their line, without doing so.
+    fn might_take(&mut self, unit: UnitRef) -> bool {
+        if self.may_straddle {
+            return (0..self.rights.len()).any(|at| self.may_take(unit, self.rights[at]));
+        }
+        self.right_to(unit).is_some()
     }
 
     /// By what right the unit may be taken so that nobody ends below their line.

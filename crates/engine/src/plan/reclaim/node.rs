@@ -105,8 +105,7 @@ impl Search<'_, '_, '_> {
             }
             let units: Vec<UnitRef> = self.victims.untaken(self.draft, tenant).map(|(at, _)| at).collect();
             for at in units {
-                let by_right = (0..self.rights.len()).any(|right| self.may_take(at, self.rights[right]));
-                if !by_right || (!self.may_straddle && self.right_to(at).is_none()) {
+                if !self.might_take(at) {
                     continue;
                 }
                 let unit = self.victims.get(at);
