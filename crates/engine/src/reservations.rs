@@ -41,7 +41,7 @@ pub struct Reservation {
     pub policy: u32,
     /// When it was made.
     pub at: Timestamp,
-    /// Who came to its places since.
+    /// Who came to its nodes since.
     pub fillers: BTreeSet<JobId>,
     /// Who was there before, borrows, and is asked to leave in time.
     pub borrowers: BTreeSet<JobId>,
@@ -101,7 +101,7 @@ pub enum ReservationsEvent {
         policy: u32,
         /// When.
         at: Timestamp,
-        /// Who came to its places since the start was first promised.
+        /// Who came to its nodes since the start was first promised.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         fillers: Vec<JobId>,
         /// Who was there before, borrows, and is asked to leave in time.
@@ -248,15 +248,13 @@ impl Reservations {
         history.push(missed);
     }
 
-    /// A job has places, or they are set aside for it: who was promised one of them before has it filled.
+    /// A job has places, or they are set aside for it: who was promised something of a node before has it filled. It need not
+    /// be a GPU that both have: cores and memory run out too.
     pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement]) {
         for place in tasks {
             for &job in self.by_node.get(&place.node).into_iter().flatten().filter(|&&job| job != by) {
                 let reservation = self.by_job.get_mut(&job).expect("the index names promises that stand");
-                let here = |of: &Placement| of.node == place.node && of.gpus.overlaps(place.gpus);
-                if reservation.tasks.iter().any(here) {
-                    reservation.fillers.insert(by);
-                }
+                reservation.fillers.insert(by);
             }
         }
     }

@@ -558,11 +558,8 @@ impl State {
             // An estimate that has passed is believed no longer.
             let nodes = reservation.tasks.iter().map(|place| place.node);
             let there = nodes.flat_map(|node| self.ledger.tasks_on(node));
-            let guessed = there.filter(|&(job, _)| {
-                self.jobs
-                    .get(job)
-                    .is_some_and(|job| job.spec.estimate.is_some() && job.time_limit().is_none())
-            });
+            let guessed =
+                there.filter(|&(job, _)| self.jobs.get(job).is_some_and(|job| job.time_limit().is_none()));
             let guessed = guessed.filter_map(move |(job, _)| ends_at(self, job, now));
             asked.chain(guessed).chain(core::iter::once(start))
         });

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lean::{Lean, nodes, spec, submit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::event::{Event, LedgerEvent, ReservationsEvent};
+use wharf_engine::event::{Event, Holding, LedgerEvent, ReservationsEvent};
 use wharf_engine::input::{Extension, Input};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk};
 use wharf_engine::jobs::Phase;
@@ -167,7 +167,13 @@ impl Life {
             assert!(of.start > now, "seed {seed}: {job:?} was to start by now and its promise still stands");
             // On a shared GPU somebody may be beside what is promised.
             let whole = of.tasks.iter().all(|place| place.units_each == GpuUnits::WHOLE);
-            let filled = of.fillers.iter().next().filter(|_| whole && self.ways.no_backfill);
+            let is_in = |filler: &&JobId| {
+                let held = self.lean.state.ledger.holding(**filler).into_iter().flat_map(Holding::staying);
+                held.map(|task| task.place).any(|held| {
+                    of.tasks.iter().any(|place| place.node == held.node && place.gpus.overlaps(held.gpus))
+                })
+            };
+            let filled = of.fillers.iter().find(is_in).filter(|_| whole && self.ways.no_backfill);
             assert!(filled.is_none(), "seed {seed}: {filled:?} fills what is promised to {job:?}");
         }
     }
@@ -224,6 +230,11 @@ impl Life {
             with.starts.iter().chain(&with.promises).map(|start| start.job).collect();
         let tenant = |job: JobId| state.jobs.get(job).unwrap().spec.tenant;
         let bound: BTreeSet<TenantId> = promised.iter().map(|&job| tenant(job)).collect();
+        // A tenant that keeps a promise to itself makes nobody leave for a job behind that, and what would be left over of it is
+        // no part of anybody's guarantee.
+        if without.evictions.iter().any(|left| bound.contains(&tenant(left.receipt.beneficiary))) {
+            return;
+        }
         let mut used: BTreeMap<TenantId, u64> = BTreeMap::new();
         for start in without.starts.iter().chain(&without.promises) {
             let spec = &state.jobs.get(start.job).unwrap().spec;

@@ -10,4 +10,5 @@ mod outage;
 mod readme;
 mod reservations;
 mod server;
+mod services;
 mod use_it;

@@ -15,6 +15,7 @@ use crate::job::Class;
 use crate::jobs::KindKey;
 use crate::ledger::Standing;
 use crate::plan::draft::{Draft, Step};
+use crate::plan::groups;
 use crate::plan::lines;
 use crate::plan::place::{Ask, Fit, domain_of, tasks_beside_gpus, ways_of};
 use crate::plan::reserve;
@@ -269,9 +270,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timesta
     let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
     let first = (first.0, first.1.from);
     let below = lines::below(draft, &lines::standing_of(&key));
-    let ways: Vec<_> = ways_of(state, draft.policy, &key).collect();
-    for way in ways {
-        let ask = Ask::new(draft.tree, &key, way, key.min);
+    for ask in groups::minimum(draft.desk(), &key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
             let spec = &state.jobs.get(job)?.spec;

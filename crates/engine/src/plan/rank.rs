@@ -27,7 +27,8 @@ use crate::units::{GpuUnits, JobId, Millis, PoolId, Timestamp};
 
 /// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
 const CLEARLY: u32 = 3;
-/// The landing room is at most one in so many GPUs of a pool: on a small fleet it must not keep work out for good.
+/// Because of the landing room at most one in so many GPUs of a pool stands idle: on a small fleet it must not keep out work that
+/// would leave a little less than the room, or for good.
 const LANDING_PART: u64 = 10;
 /// The most GPUs of one node that are looked for.
 const NODE_GPUS_MAX: u8 = 16;
@@ -261,7 +262,9 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
         if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
             return None;
         }
-        kept = kept.or(Some(landing_room(state, rules, ask.pool(), gpus(&ask))));
+        let last =
+            asked_by_pool(&ask).into_iter().find(|&(pool, asked)| takes_last(&draft, rules, pool, asked));
+        kept = kept.or(last.map(|(pool, _)| landing_room(state, rules, pool)));
     }
     kept
 }
@@ -271,21 +274,29 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
 pub(super) fn takes_landing_room(draft: &Draft<'_>, group: &Group, ask: &Ask<'_>, pass: Pass) -> bool {
     let free = !group.evicted || !group.rank.in_line || !group.rank.small;
     let Some(rules) = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free) else { return false };
-    let gpus = gpus(ask);
-    if gpus == 0 || pass == Pass::WithinGuarantee {
-        return false;
+    pass != Pass::WithinGuarantee
+        && asked_by_pool(ask).into_iter().any(|(pool, asked)| takes_last(draft, rules, pool, asked))
+}
+
+/// True when so many GPUs more would leave less than the landing room, and no more than a part of the pool is idle.
+fn takes_last(draft: &Draft<'_>, rules: &OrderRules, pool: PoolId, asked: u64) -> bool {
+    let (free, room) = (free_gpus(draft, pool), landing_room(draft.state, rules, pool));
+    let all = draft.state.ledger.rooms().capacity_of(pool).gpus;
+    asked > 0 && free <= all / LANDING_PART && free.saturating_sub(asked) < room
+}
+
+/// How many GPUs of a pool stay free of those who were evicted.
+fn landing_room(state: &State, rules: &OrderRules, pool: PoolId) -> u64 {
+    u64::from(rules.landing_room).min(state.ledger.rooms().capacity_of(pool).gpus / LANDING_PART)
+}
+
+/// How many GPUs of each pool, rounded up.
+fn asked_by_pool(ask: &Ask<'_>) -> BTreeMap<PoolId, u64> {
+    let mut parts: BTreeMap<PoolId, u64> = BTreeMap::new();
+    for part in ask.parts() {
+        *parts.entry(part.pool()).or_default() += part.way.need.units().times(part.tasks).parts();
     }
-    free_gpus(draft, ask.pool()).saturating_sub(gpus) < landing_room(draft.state, rules, ask.pool(), gpus)
-}
-
-/// How many GPUs of a pool stay free of those who were evicted; on an empty pool everybody may start.
-fn landing_room(state: &State, rules: &OrderRules, pool: PoolId, asked: u64) -> u64 {
-    let gpus = state.ledger.rooms().capacity_of(pool).gpus;
-    u64::from(rules.landing_room).min(gpus / LANDING_PART).min(gpus.saturating_sub(asked))
-}
-
-fn gpus(ask: &Ask<'_>) -> u64 {
-    ask.units().parts().div_ceil(GpuUnits::WHOLE.parts())
+    parts.into_iter().map(|(pool, parts)| (pool, parts.div_ceil(GpuUnits::WHOLE.parts()))).collect()
 }
 
 fn free_gpus(draft: &Draft<'_>, pool: PoolId) -> u64 {

@@ -14,15 +14,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::event::Placement;
+use crate::event::{Holding, Placement};
 use crate::job::{Class, Spec};
 use crate::jobs::{Job, KindKey};
-use crate::need::{Need, Way};
 use crate::plan::booked;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::groups;
 use crate::plan::lines::{self, Line, Pass};
-use crate::plan::place::{Ask, Fit, ways_of};
+use crate::plan::place::{Ask, Fit};
 use crate::policy::Amount;
 use crate::reservations::{Dropped, Reservation};
 use crate::rooms::Room;
@@ -97,8 +96,7 @@ fn broken(
         return Some(if other.tenant == job.spec.tenant { Dropped::Priority } else { Dropped::Guarantee });
     }
     let key = KindKey::of(&job.spec);
-    let Some(way) = way_of(draft, &key, reservation) else { return Some(Dropped::Policy) };
-    let ask = Ask::new(draft.tree, &key, way, key.min);
+    let Some(ask) = ask_of(draft, &key, &job.spec, reservation) else { return Some(Dropped::Policy) };
     let way = in_the_way(draft, &ask, &job.spec, reservation);
     let late = way.others.iter().find_map(|other| why_late(draft, *other, &job.spec, reservation));
     if late.is_some() {
@@ -149,11 +147,14 @@ fn why_late(draft: &Draft<'_>, id: JobId, promised: &Spec, reservation: &Reserva
     })
 }
 
-/// How a job is met at its promised places, if the policy still allows that.
-pub(super) fn way_of(draft: &Draft<'_>, key: &KindKey, reservation: &Reservation) -> Option<Way> {
-    let place = reservation.tasks.first()?;
-    let need = Need::held(place);
-    ways_of(draft.state, draft.policy, key).find(|way| way.pool == place.pool && way.need == need)
+/// What a job asks for at its promised places, if the policy still allows that.
+pub(super) fn ask_of<'k>(
+    draft: &Draft<'_>,
+    key: &'k KindKey,
+    spec: &Spec,
+    reservation: &Reservation,
+) -> Option<Ask<'k>> {
+    groups::of_places(draft.desk(), key, spec, &reservation.tasks)
 }
 
 fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
@@ -221,8 +222,9 @@ pub(super) fn in_the_way(
     reservation: &Reservation,
 ) -> InTheWay {
     let mut way = InTheWay::default();
-    for id in holders(draft, ask, spec, reservation) {
-        if fills(draft, id, spec, reservation) {
+    let fillers = fillers(draft, spec, reservation);
+    for id in holders(draft, spec, reservation, &fillers) {
+        if fillers.contains(&id) {
             way.fillers.insert(id);
         } else if reservation.borrowers.contains(&id) {
             way.borrowers.insert(id);
@@ -238,41 +240,65 @@ pub(super) fn in_the_way(
     way
 }
 
-/// Who has to be gone before all of a job's places are free. Of a GPU that is shared not everybody has to: first those who are
-/// over in time, then those who may be asked.
-fn holders(draft: &Draft<'_>, ask: &Ask<'_>, spec: &Spec, reservation: &Reservation) -> BTreeSet<JobId> {
+/// Who has to be gone before all of a job's places are free: whoever holds a GPU of which all is promised, and of the others
+/// on the node as many as it takes, first those who are over in time, then those who may be asked.
+fn holders(
+    draft: &Draft<'_>,
+    spec: &Spec,
+    reservation: &Reservation,
+    fillers: &BTreeSet<JobId>,
+) -> BTreeSet<JobId> {
     let state = draft.state;
     let order = |job: JobId| {
         let over = ends_at(state, job, draft.now).is_some_and(|end| end <= reservation.start);
-        (!over, !fills(draft, job, spec, reservation), !reservation.borrowers.contains(&job))
+        (!over, !fillers.contains(&job), !reservation.borrowers.contains(&job))
     };
     let mut holders = BTreeSet::new();
     let mut rooms: BTreeMap<NodeId, Room> = BTreeMap::new();
-    for place in &reservation.tasks {
-        let here = state.ledger.tasks_on(place.node).filter_map(|(job, task)| {
-            let held = state.ledger.holding(job)?.task(task)?;
-            (held.stays() && held.place.gpus.overlaps(place.gpus)).then_some((job, held.place))
-        });
-        if place.slice.is_none() && place.units_each == GpuUnits::WHOLE {
-            holders.extend(here.map(|(job, _)| job));
-            continue;
-        }
+    for step in steps(spec, reservation) {
+        let place = &step.place;
         let Some(known) = state.ledger.rooms().get(place.node) else { continue };
-        let room = rooms.entry(place.node).or_insert_with(|| known.clone());
-        let mut here: Vec<_> = here.map(|(job, _)| (order(job), job)).collect();
-        here.retain(|(_, job)| !holders.contains(job));
-        here.sort_unstable();
-        for (_, job) in here {
-            if is_free(room, place, ask.key) {
-                break;
-            }
-            if holders.insert(job) {
+        let room = rooms.entry(place.node).or_insert_with(|| without_set_aside(state, known, place.node));
+        let is_whole = place.slice.is_none() && place.units_each == GpuUnits::WHOLE;
+        let mut here: Vec<_> = Vec::new();
+        for (job, task) in state.ledger.tasks_on(place.node) {
+            let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
+            let Some(held) = held.filter(|held| held.stays()) else { continue };
+            let overlaps = held.place.gpus.overlaps(place.gpus);
+            if !overlaps || !is_whole {
+                here.push((!overlaps, job));
+            } else if holders.insert(job) {
                 leave_node(state, job, place.node, room);
             }
         }
-        room.take(place, ask.key.shape.resources, ask.key.trust);
+        let has_gpus = |room: &Room| is_whole || has_gpus(room, &step);
+        if has_gpus(room) && has_rest(room, &step) {
+            room.take(place, step.resources, step.trust);
+            continue;
+        }
+        let mut here: Vec<_> = here.into_iter().map(|(apart, job)| (apart, order(job), job)).collect();
+        here.sort_unstable();
+        for (apart, _, job) in here {
+            let in_the_way = !has_rest(room, &step) || (!apart && !has_gpus(room));
+            if in_the_way && holders.insert(job) {
+                leave_node(state, job, place.node, room);
+            }
+        }
+        room.take(place, step.resources, step.trust);
     }
     holders
+}
+
+/// A node without what is set aside there: with that the promise was reckoned when it was made, or it is given up.
+fn without_set_aside(state: &State, known: &Room, node: NodeId) -> Room {
+    let mut room = known.clone();
+    for (job, promise) in state.promises.iter() {
+        let Some(job) = state.jobs.get(job) else { continue };
+        for place in promise.tasks.iter().filter(|place| place.node == node) {
+            room.give_back(place, job.spec.resources_of(place.task));
+        }
+    }
+    room
 }
 
 /// A job gives back all that it holds of a node.
@@ -283,8 +309,17 @@ fn leave_node(state: &State, job: JobId, node: NodeId, room: &mut Room) {
     }
 }
 
-/// True when all of a place is free.
-pub(super) fn is_free(room: &Room, place: &Placement, key: &KindKey) -> bool {
+/// True when all that a task takes of a node is free.
+pub(super) fn is_free(room: &Room, step: &Step) -> bool {
+    has_gpus(room, step) && has_rest(room, step)
+}
+
+fn has_rest(room: &Room, step: &Step) -> bool {
+    room.free().covers(&step.resources)
+}
+
+fn has_gpus(room: &Room, step: &Step) -> bool {
+    let place = &step.place;
     let has = |at: usize| {
         let gpu = room.gpus.get(at);
         gpu.is_some_and(|gpu| match place.slice {
@@ -292,24 +327,27 @@ pub(super) fn is_free(room: &Room, place: &Placement, key: &KindKey) -> bool {
                 let layout = gpu.open_layout();
                 room.mig.is_some_and(|mig| layout.is_some_and(|layout| layout.allows(mig, slice)))
             }
-            None => gpu.free_for_share(key.trust, place.time_sliced) >= place.units_each,
+            None => gpu.free_for_share(step.trust, place.time_sliced) >= place.units_each,
         })
     };
-    place.gpus.indexes().all(has) && room.free().covers(&key.shape.resources)
+    place.gpus.indexes().all(has)
 }
 
-/// True when a job came to a place that was promised and may be asked to leave it again.
-fn fills(draft: &Draft<'_>, id: JobId, promised: &Spec, reservation: &Reservation) -> bool {
-    let Some(job) = draft.state.jobs.get(id).filter(|_| reservation.fillers.contains(&id)) else {
+/// Who came to a node of which something was promised and may be asked to leave it again.
+fn fillers(draft: &mut Draft<'_>, promised: &Spec, reservation: &Reservation) -> BTreeSet<JobId> {
+    let ids = reservation.fillers.iter().copied();
+    ids.filter(|&id| draft.state.jobs.get(id).is_some_and(|job| gives_way(draft, id, job, promised)))
+        .collect()
+}
+
+fn gives_way(draft: &mut Draft<'_>, id: JobId, job: &Job, promised: &Spec) -> bool {
+    if !job.spec.preemptible || job.spec.class == Class::Inference {
         return false;
-    };
-    let may_leave = job.spec.preemptible && job.spec.class != Class::Inference;
-    let gives_way = if job.spec.tenant == promised.tenant {
-        is_behind(&KindKey::of(&job.spec), promised)
-    } else {
-        is_above_guarantee(draft, job)
-    };
-    may_leave && gives_way
+    }
+    if job.spec.tenant == promised.tenant {
+        return is_behind(&KindKey::of(&job.spec), promised);
+    }
+    is_above_guarantee(draft, id, job)
 }
 
 /// True when a job of the same tenant is not served before another by class or priority.
@@ -317,12 +355,21 @@ fn is_behind(key: &KindKey, promised: &Spec) -> bool {
     (key.class, Reverse(key.priority)) >= (promised.class, Reverse(promised.priority))
 }
 
-pub(super) fn is_above_guarantee(draft: &Draft<'_>, job: &Job) -> bool {
-    let quotas = &draft.tree.lines[job.spec.tenant.index()].quotas;
-    quotas.iter().zip(draft.used(job.spec.tenant)).any(|(quota, &used)| match quota.guaranteed {
+/// True when what a job holds is borrowed. Counted as when it started (rule 3), without own work that gives way to it: what
+/// would start within its guarantee must not be asked to leave because it is above it.
+pub(super) fn is_above_guarantee(draft: &mut Draft<'_>, id: JobId, job: &Job) -> bool {
+    let state = draft.state;
+    let Some(charge) = state.ledger.charge(id) else { return false };
+    let held = state.ledger.holding(id).into_iter().flat_map(Holding::staying);
+    let places: Vec<Placement> = held.map(|task| task.place).collect();
+    let amount = draft.tree.charge_of(|task| charge.resources_of(task), places.iter());
+    let below = lines::below(draft, &charge.standing);
+    let tenant = job.spec.tenant;
+    let is_beyond = |meter: usize| match lines::line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
-        Amount::Of(guaranteed) => used > guaranteed,
-    })
+        Amount::Of(guaranteed) => draft.used(tenant)[meter].saturating_sub(below[meter]) > guaranteed,
+    };
+    (0..amount.len()).filter(|&meter| amount[meter] > 0).any(is_beyond)
 }
 
 /// True when work in that pass may not have what was promised to a job.

@@ -83,6 +83,8 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
         sharing: sharing(rng),
         orders: orders(edition),
         windows: windows(edition),
+        reservations_max: edition % 3,
+        no_backfill: edition.is_multiple_of(5),
         // Steps of twenty seconds: some see a past, and some see it forgotten.
         half_life: (edition % 3 == 1).then_some(Millis::from_secs(320)),
         ..Policy::default()

@@ -211,7 +211,7 @@ fn gives(draft: &mut Draft<'_>, id: JobId, source: Source, part: Part<'_>) -> bo
         return false;
     }
     let own = job.spec.tenant == part.booking.spec.tenant;
-    let borrowed = |draft: &Draft<'_>| own || reserve::is_above_guarantee(draft, job);
+    let borrowed = |draft: &mut Draft<'_>| own || reserve::is_above_guarantee(draft, id, job);
     match (source, job.spec.class) {
         (Source::BorrowedBatch, Class::Batch) | (Source::BorrowedInteractive, Class::Interactive) => {
             borrowed(draft)

@@ -58,7 +58,7 @@ pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
 }
 
 fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit, own: bool) -> Option<Askable> {
-    let here = unit.steps.iter().any(|step| step.place.pool == ask.pool());
+    let here = unit.steps.iter().any(|step| ask.goes_to(step.place.pool));
     if !here || unit.spent || (!own && !leaves_all_above(draft, ask, &unit, &BTreeMap::new())) {
         return None;
     }

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use crate::event::{Placement, TaskPhase};
+use crate::event::{Asker, Holding, Placement, TaskPhase};
 use crate::ledger::{Charge, Standing};
 use crate::need::Need;
 use crate::plan::draft::{Draft, Step};
@@ -37,6 +37,8 @@ struct OnNode {
     staying: Vec<Held>,
     /// When those who were told to leave are gone at the latest.
     clear_at: Timestamp,
+    /// The same even if those stay whose ask may be withdrawn, because nobody needs their place any more; `None` where nobody knows.
+    surely_clear_at: Option<Timestamp>,
 }
 
 /// A place that somebody holds.
@@ -61,6 +63,8 @@ struct Over {
 pub(super) struct Slot {
     pub(super) at: Timestamp,
     pub(super) node: NodeId,
+    /// Of which part of the ask.
+    pub(super) part: usize,
     pub(super) tasks: u32,
 }
 
@@ -207,30 +211,52 @@ impl Horizon {
         let mut slots = Vec::new();
         for (node, known) in state.fleet.nodes() {
             let mut room = Room::of(known, state.fleet.mig(known.facts.pool));
-            if !room.open || room.pool != ask.pool() {
+            if !room.open || !ask.goes_to(room.pool) {
                 continue;
             }
             for held in self.on(draft, node).staying.iter().filter(|held| held.end.is_none()) {
                 room.take(&held.step.place, held.step.resources, held.step.trust);
             }
-            let tasks = tasks_that_fit(&room, ask.way.need, ask.key);
-            slots.push(Slot { at: draft.now, node, tasks });
+            for (part, of) in ask.parts().enumerate().filter(|(_, of)| of.pool() == room.pool) {
+                let tasks = tasks_that_fit(&room, of.way.need, of.key);
+                slots.push(Slot { at: draft.now, node, part, tasks });
+            }
         }
         slots
     }
 
-    /// The slots of an ask in its pool, the earliest first; `gone` leave in this plan.
+    /// The slots of an ask in its pools, the earliest first; `gone` leave in this plan.
     pub(super) fn slots(
         &mut self,
         draft: &Draft<'_>,
         ask: &Ask<'_>,
         gone: &BTreeSet<JobId>,
     ) -> Rc<Vec<Slot>> {
-        let sort = Sort::of(ask);
+        if ask.beside.is_none() {
+            return self.slots_alike(draft, ask, gone);
+        }
+        let mut all = Vec::new();
+        for (part, of) in ask.parts().enumerate() {
+            all.extend(self.slots_alike(draft, of, gone).iter().map(|slot| Slot { part, ..*slot }));
+        }
+        all.sort_unstable();
+        Rc::new(all)
+    }
+
+    /// The slots of tasks that are alike, without what is asked for beside them.
+    fn slots_alike(&mut self, draft: &Draft<'_>, of: &Ask<'_>, gone: &BTreeSet<JobId>) -> Rc<Vec<Slot>> {
+        let sort = Sort::of(of);
         if let Some((_, slots)) = self.pools.iter().find(|(known, _)| *known == sort) {
             return Rc::clone(slots);
         }
-        let slots = Rc::new(self.slots_if(draft, ask, gone, &by_itself));
+        let mut slots = Vec::new();
+        for (node, room) in draft.state.ledger.rooms().iter() {
+            if room.open && room.pool == of.pool() {
+                self.slots_of_part(draft, (0, of), node, (gone, &by_itself), &mut slots);
+            }
+        }
+        slots.sort_unstable();
+        let slots = Rc::new(slots);
         self.pools.push((sort, Rc::clone(&slots)));
         slots
     }
@@ -245,7 +271,7 @@ impl Horizon {
     ) -> Vec<Slot> {
         let mut slots = Vec::new();
         for (node, room) in draft.state.ledger.rooms().iter() {
-            if room.open && room.pool == ask.pool() {
+            if room.open && ask.goes_to(room.pool) {
                 self.slots_on(draft, ask, node, (gone, ends), &mut slots);
             }
         }
@@ -259,19 +285,33 @@ impl Horizon {
         draft: &Draft<'_>,
         ask: &Ask<'_>,
         node: NodeId,
+        leaving: (&BTreeSet<JobId>, Ends<'_>),
+        into: &mut Vec<Slot>,
+    ) {
+        for part in ask.parts().enumerate() {
+            self.slots_of_part(draft, part, node, leaving, into);
+        }
+    }
+
+    fn slots_of_part(
+        &mut self,
+        draft: &Draft<'_>,
+        (part, of): (usize, &Ask<'_>),
+        node: NodeId,
         (gone, ends): (&BTreeSet<JobId>, Ends<'_>),
         into: &mut Vec<Slot>,
     ) {
+        let Some(room) = draft.room(node).filter(|room| room.pool == of.pool()) else { return };
         let on = self.on(draft, node);
-        let Some(room) = draft.room(node) else { return };
-        let mut at = on.clear_at.max(draft.now);
-        let mut fits = tasks_that_fit(room, ask.way.need, ask.key);
+        let Some(clear_at) = on.surely_clear_at else { return };
+        let mut at = clear_at.max(draft.now);
+        let mut fits = tasks_that_fit(room, of.way.need, of.key);
         if fits > 0 {
             // On the draft itself somebody may have been told to leave.
             for held in on.staying.iter().filter(|held| gone.contains(&held.job)) {
                 at = at.max(draft.now + time_to_leave(draft.state, held.job));
             }
-            into.push(Slot { at, node, tasks: fits });
+            into.push(Slot { at, node, part, tasks: fits });
         }
         let over = |held: &Held| Some((ends(held)?, held.step)).filter(|_| !gone.contains(&held.job));
         let mut over: Vec<(Timestamp, Step)> = on.staying.iter().filter_map(over).collect();
@@ -282,10 +322,10 @@ impl Horizon {
         let mut room = room.clone();
         for (end, step) in over {
             room.give_back(&step.place, step.resources);
-            let now_fits = tasks_that_fit(&room, ask.way.need, ask.key).max(fits);
+            let now_fits = tasks_that_fit(&room, of.way.need, of.key).max(fits);
             at = at.max(end);
             if now_fits > fits {
-                into.push(Slot { at, node, tasks: now_fits - fits });
+                into.push(Slot { at, node, part, tasks: now_fits - fits });
             }
             fits = now_fits;
         }
@@ -295,10 +335,14 @@ impl Horizon {
 impl OnNode {
     fn of(draft: &Draft<'_>, node: NodeId) -> Self {
         let state = draft.state;
-        let mut on = Self { staying: Vec::new(), clear_at: Timestamp(0) };
+        let begin = Timestamp(0);
+        let mut on = Self { staying: Vec::new(), clear_at: begin, surely_clear_at: Some(begin) };
         for (job, task) in state.ledger.tasks_on(node) {
-            let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
-            let (Some(held), Some(charge)) = (held, state.ledger.charge(job)) else { continue };
+            let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
+                continue;
+            };
+            let Some(held) = holding.task(task) else { continue };
+            let may_stay = matches!(held.phase, TaskPhase::Asked { .. }) && is_asked_for_others(holding);
             let gone_at = match held.phase {
                 TaskPhase::Bound | TaskPhase::Running => {
                     let step = charge.step(held.place);
@@ -311,8 +355,18 @@ impl OnNode {
                 TaskPhase::Gone { .. } => continue,
             };
             on.clear_at = on.clear_at.max(gone_at);
+            let surely = if may_stay { ends_at(state, job, draft.now) } else { Some(gone_at) };
+            on.surely_clear_at = on.surely_clear_at.zip(surely).map(|(all, own)| all.max(own).max(gone_at));
         }
         on
+    }
+}
+
+/// True when it was asked to leave for somebody else, and stays if that one finds another place.
+fn is_asked_for_others(holding: &Holding) -> bool {
+    match holding.asked_by {
+        Some(Asker::Rules { .. } | Asker::Booking { .. }) => true,
+        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace) | None => false,
     }
 }
 
@@ -354,27 +408,37 @@ fn time_to_leave(state: &State, job: JobId) -> Millis {
     state.jobs.get(job).map_or(Millis(0), |job| state.time_to_leave(&job.spec))
 }
 
-/// When an ask fits these slots, which are in order, and on which nodes: in one domain where that is asked for.
+/// When each part of an ask fits these slots, which are in order, and on which nodes: in one domain where that is asked for, and
+/// as soon as whoever asks is content with it.
 pub(super) fn first_fit(
-    draft: &Draft<'_>,
+    state: &State,
     ask: &Ask<'_>,
     slots: impl Iterator<Item = Slot>,
+    mut content: impl FnMut(Timestamp, &BTreeSet<NodeId>) -> bool,
 ) -> Option<(Timestamp, BTreeSet<NodeId>)> {
-    let allowed = |slot: &Slot| draft.state.fleet.set_has_node(ask.key.shape.nodes, slot.node);
-    let mut domains: BTreeMap<Option<u32>, (u64, Vec<NodeId>)> = BTreeMap::new();
-    for slot in slots.filter(allowed) {
-        let domain = match ask.key.topology.gang_within {
+    let parts: Vec<&Ask<'_>> = ask.parts().collect();
+    let mut domains: BTreeMap<Option<u32>, (Vec<u64>, Vec<NodeId>)> = BTreeMap::new();
+    for slot in slots {
+        let key = parts[slot.part].key;
+        if !state.fleet.set_has_node(key.shape.nodes, slot.node) {
+            continue;
+        }
+        let domain = match key.topology.gang_within {
             None => None,
-            Some(level) => match domain_of(draft.state, slot.node, level) {
+            Some(level) => match domain_of(state, slot.node, level) {
                 None => continue,
                 domain => domain,
             },
         };
-        let (tasks, nodes) = domains.entry(domain).or_default();
-        *tasks += u64::from(slot.tasks);
+        let nobody = || (alloc::vec![0; parts.len()], Vec::new());
+        let (tasks, nodes) = domains.entry(domain).or_insert_with(nobody);
+        tasks[slot.part] += u64::from(slot.tasks);
         nodes.push(slot.node);
-        if *tasks >= u64::from(ask.tasks) {
-            return Some((slot.at, nodes.iter().copied().collect()));
+        if tasks.iter().zip(&parts).all(|(tasks, part)| *tasks >= u64::from(part.tasks)) {
+            let nodes = nodes.iter().copied().collect();
+            if content(slot.at, &nodes) {
+                return Some((slot.at, nodes));
+            }
         }
     }
     None

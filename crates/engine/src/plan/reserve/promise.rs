@@ -5,16 +5,17 @@ use alloc::vec::Vec;
 
 use super::borrowed::{self, Askable};
 use super::horizon::{Ends, Held, Horizon, Slot, by_itself, ends_if_started, first_fit};
-use super::{Reserved, before, blocks, is_entitled, way_of};
+use super::{Reserved, ask_of, before, blocks, is_entitled};
 use crate::event::Placement;
 use crate::job::Spec;
 use crate::jobs::{Job, KindKey, Phase};
 use crate::ledger::Charge;
 use crate::plan::booked;
 use crate::plan::draft::Draft;
+use crate::plan::groups;
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
-use crate::plan::place::{Ask, place_on, ways_of};
+use crate::plan::place::{Ask, place_on};
 use crate::plan::serve::Settled;
 use crate::plan::victims::Unit;
 use crate::policy::Amount;
@@ -29,6 +30,8 @@ const EARLIER_MIN: Millis = Millis::from_secs(60);
 const SOON: Millis = Millis::from_secs(1);
 /// So many ends of a tenant's own work are looked at until it is within its fair share.
 const ENDS_MAX: usize = 64;
+/// So many moments are tried at which each group of a job would fit by itself.
+const TOGETHER_MAX: u32 = 16;
 /// For so many jobs of a plan it is worked out whom they could ask to leave.
 const BORROWED_MAX: usize = 8;
 
@@ -132,8 +135,8 @@ fn next_in_line<'a>(
     let open = |job: &JobId| !promised.contains(job) && !settled.given.contains(job);
     let mut jobs: Vec<(bool, Timestamp, JobId)> = Vec::new();
     for kind in state.jobs.waiting().values() {
-        // A window has its own time; a job of groups has no one shape that slots could be counted in.
-        if kind.key.booking.is_some() || !kind.key.groups.is_empty() {
+        // A window has its own time.
+        if kind.key.booking.is_some() {
             continue;
         }
         let next = kind.jobs.iter().find(|(_, job)| open(job));
@@ -152,10 +155,16 @@ fn next_in_line<'a>(
 /// How many starts are promised in each pool.
 fn counts<'r>(all: impl Iterator<Item = &'r Reservation>) -> BTreeMap<PoolId, usize> {
     let mut counts = BTreeMap::new();
-    for place in all.filter_map(|of| of.tasks.first()) {
-        *counts.entry(place.pool).or_default() += 1;
+    for of in all {
+        for pool in pools(&of.tasks) {
+            *counts.entry(pool).or_default() += 1;
+        }
     }
     counts
+}
+
+fn pools(tasks: &[Placement]) -> BTreeSet<PoolId> {
+    tasks.iter().map(|place| place.pool).collect()
 }
 
 impl<'m, 'a> Making<'m, 'a> {
@@ -210,8 +219,7 @@ impl<'m, 'a> Making<'m, 'a> {
             }
             let spec = spec_of(self.draft.state, job);
             let key = KindKey::of(spec);
-            let Some(way) = way_of(self.draft, &key, reservation) else { continue };
-            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+            let Some(ask) = ask_of(self.draft, &key, spec, reservation) else { continue };
             let beside = self.horizon.slots(self.draft, &ask, &self.settled.leaving);
             self.hold(spec, reservation, false);
             match self.earlier(&ask, spec, reservation, &beside) {
@@ -234,8 +242,8 @@ impl<'m, 'a> Making<'m, 'a> {
         beside: &[Slot],
     ) -> Option<Reservation> {
         let (state, now) = (self.draft.state, self.draft.now);
-        let fills = |&job: &JobId| super::fills(self.draft, job, spec, known);
-        let may_be_asked: BTreeSet<JobId> = known.fillers.iter().copied().filter(fills).collect();
+        let mut may_be_asked = super::fillers(self.draft, spec, known);
+        may_be_asked.retain(|&job| self.is_on(job, &known.tasks));
         let ends = |held: &Held| {
             if may_be_asked.contains(&held.job) {
                 let leave = now + state.time_to_leave(&state.jobs.get(held.job)?.spec);
@@ -254,14 +262,16 @@ impl<'m, 'a> Making<'m, 'a> {
         let elsewhere = beside.iter().filter(|slot| !own.contains(&slot.node));
         slots.extend(elsewhere.copied().take_while(useful));
         slots.sort_unstable();
-        let (start, nodes) = first_fit(self.draft, ask, slots.into_iter())?;
+        let (start, nodes) = self.first_fit(ask, &slots, &ends)?;
         let start = start.max(now + SOON);
         let tasks = self.places_at(ask, start, &nodes, &ends)?;
-        let there = |jobs: &BTreeSet<JobId>| -> BTreeSet<JobId> {
-            let still = jobs.iter().copied().filter(|&job| self.is_on(job, &tasks));
-            still.collect()
+        // Who has a GPU that was not promised before was there first.
+        let fills = |job: &JobId| {
+            self.is_near(*job, &tasks) && (self.is_on(*job, &known.tasks) || !self.is_on(*job, &tasks))
         };
-        let (fillers, borrowers) = (there(&known.fillers), there(&known.borrowers));
+        let fillers: BTreeSet<JobId> = known.fillers.iter().copied().filter(fills).collect();
+        let borrows = |job: &JobId| self.is_on(*job, &tasks);
+        let borrowers: BTreeSet<JobId> = known.borrowers.iter().copied().filter(borrows).collect();
         let others: Vec<(JobId, &Reservation)> =
             self.current().into_iter().filter(|(_, of)| !core::ptr::eq(*of, known)).collect();
         let mut before = before(self.draft, &others, spec, start);
@@ -276,10 +286,35 @@ impl<'m, 'a> Making<'m, 'a> {
         })
     }
 
+    /// True when a job holds one of these GPUs.
     fn is_on(&self, job: JobId, places: &[Placement]) -> bool {
-        let held = self.draft.state.ledger.holding(job).into_iter().flat_map(crate::event::Holding::staying);
-        held.map(|task| task.place)
+        self.holds(job)
             .any(|held| places.iter().any(|place| place.node == held.node && place.gpus.overlaps(held.gpus)))
+    }
+
+    /// True when a job holds something of one of these nodes.
+    fn is_near(&self, job: JobId, places: &[Placement]) -> bool {
+        self.holds(job).any(|held| places.iter().any(|place| place.node == held.node))
+    }
+
+    fn holds(&self, job: JobId) -> impl Iterator<Item = Placement> {
+        let holding = self.draft.state.ledger.holding(job).into_iter();
+        holding.flat_map(crate::event::Holding::staying).map(|task| task.place)
+    }
+
+    /// When an ask fits these slots, and on which nodes. Groups that fit each by itself may be in each other's way, and only a
+    /// try tells.
+    pub(super) fn first_fit(
+        &mut self,
+        ask: &Ask<'_>,
+        slots: &[Slot],
+        ends: Ends<'_>,
+    ) -> Option<(Timestamp, BTreeSet<NodeId>)> {
+        let (state, mut tries) = (self.draft.state, 0);
+        first_fit(state, ask, slots.iter().copied(), |at, nodes| {
+            tries += 1;
+            ask.beside.is_none() || tries > TOGETHER_MAX || self.places_at(ask, at, nodes, ends).is_some()
+        })
     }
 
     /// Where the tasks of an ask go on these nodes when everybody has left who has by then.
@@ -319,8 +354,8 @@ impl<'m, 'a> Making<'m, 'a> {
                 continue;
             };
             let Found { start, tasks, borrowers } = found;
-            if let Some(place) = tasks.first() {
-                *counts.entry(place.pool).or_default() += 1;
+            for pool in pools(&tasks) {
+                *counts.entry(pool).or_default() += 1;
             }
             let (policy, at) = (self.draft.state.tenants.version(), self.draft.now);
             let reservation = Reservation { tasks, start, policy, at, fillers: BTreeSet::new(), borrowers };
@@ -333,15 +368,13 @@ impl<'m, 'a> Making<'m, 'a> {
     /// The earliest start of a job in any of its ways; `None` where none can be promised, or it could start at once.
     fn earliest(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Option<Found> {
         let key = KindKey::of(&job.spec);
-        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
         let mut best: Option<Found> = None;
-        for way in ways.into_iter().filter(|way| open(way.pool)) {
-            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+        for ask in asks(self.draft, &key, open) {
             if lines::fixed_beyond(self.draft, &ask).is_some() {
                 continue;
             }
             let slots = self.horizon.slots(self.draft, &ask, &self.settled.leaving);
-            let known = first_fit(self.draft, &ask, slots.iter().copied());
+            let known = self.first_fit(&ask, &slots, &by_itself);
             if known.as_ref().is_some_and(|(start, _)| *start <= self.draft.now) {
                 return None;
             }
@@ -362,10 +395,8 @@ impl<'m, 'a> Making<'m, 'a> {
     /// in this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
     fn held_up_in(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Vec<PoolId> {
         let key = KindKey::of(&job.spec);
-        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
         let mut pools = Vec::new();
-        for way in ways.into_iter().filter(|way| open(way.pool)) {
-            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+        for ask in asks(self.draft, &key, open) {
             let endless = self.horizon.endless(self.draft, key.tenant);
             let total = ask.total();
             let entitled = lines::asked(&ask).all(|meter| {
@@ -375,8 +406,8 @@ impl<'m, 'a> Making<'m, 'a> {
                 }
             });
             let slots = self.horizon.slots_at_last(self.draft, &ask);
-            if entitled && first_fit(self.draft, &ask, slots.into_iter()).is_some() {
-                pools.push(way.pool);
+            if entitled && first_fit(self.draft.state, &ask, slots.into_iter(), |_, _| true).is_some() {
+                pools.extend(ask.parts().map(Ask::pool));
             }
         }
         pools
@@ -440,7 +471,7 @@ impl<'m, 'a> Making<'m, 'a> {
             (end, gone) => end.or(gone.copied()),
         };
         let slots = self.horizon.slots_if(self.draft, ask, &self.settled.leaving, &ends);
-        let (start, nodes) = first_fit(self.draft, ask, slots.into_iter())?;
+        let (start, nodes) = self.first_fit(ask, &slots, &ends)?;
         let start = start.max(self.draft.now + SOON);
         if bar.is_some_and(|bar| start + EARLIER_MIN > bar) {
             return None;
@@ -463,6 +494,13 @@ impl<'m, 'a> Making<'m, 'a> {
         let entitled = is_entitled(self.draft, self.horizon, ask, start, &before);
         entitled.then_some(Found { start, tasks, borrowers })
     }
+}
+
+/// The minimum of a kind, in each way in which it could be met in these pools.
+fn asks<'k>(draft: &Draft<'_>, key: &'k KindKey, open: &dyn Fn(PoolId) -> bool) -> Vec<Ask<'k>> {
+    let mut asks = groups::minimum(draft.desk(), key);
+    asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
+    asks
 }
 
 fn spec_of(state: &State, job: JobId) -> &Spec {

@@ -3,12 +3,12 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::horizon::{Held, Horizon, first_fit};
+use super::horizon::{Held, Horizon, by_itself};
 use super::promise::Making;
 use super::{before, is_entitled};
 use crate::jobs::{Job, KindKey, Phase};
 use crate::plan::draft::Draft;
-use crate::plan::place::{Ask, ways_of};
+use crate::plan::groups;
 use crate::plan::serve::Settled;
 use crate::policy::Policy;
 use crate::state::State;
@@ -32,8 +32,8 @@ pub enum Unpromised {
 impl State {
     /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
     pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
-        let plain = |job: &&Job| job.spec.booking.is_none() && !job.spec.has_groups();
-        let job = self.jobs.get(id).filter(|job| job.phase == Phase::Waiting).filter(plain)?;
+        let open = |job: &&Job| job.phase == Phase::Waiting && job.spec.booking.is_none();
+        let job = self.jobs.get(id).filter(open)?;
         let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
         if policy.reservations_max == 0 || has {
             return None;
@@ -54,20 +54,18 @@ impl Making<'_, '_> {
     fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
         let key = KindKey::of(&job.spec);
         let nobody = BTreeSet::new();
-        let ways: Vec<_> = ways_of(self.draft.state, self.draft.policy, &key).collect();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
         let mut why = None;
-        for way in ways {
-            let ask = Ask::new(self.draft.tree, &key, way, key.min);
+        for ask in groups::minimum(self.draft.desk(), &key) {
             let slots = self.horizon.slots(self.draft, &ask, &nobody);
-            if let Some((start, _)) = first_fit(self.draft, &ask, slots.iter().copied()) {
+            if let Some((start, _)) = self.first_fit(&ask, &slots, &by_itself) {
                 let before = before(self.draft, &self.current(), &job.spec, start);
                 let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
                 return Some(if entitled { Unpromised::OthersFirst } else { Unpromised::AboveShare });
             }
             let at_last = |held: &Held| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
             let slots = self.horizon.slots_if(self.draft, &ask, &nobody, &at_last);
-            match first_fit(self.draft, &ask, slots.into_iter()) {
+            match self.first_fit(&ask, &slots, &at_last) {
                 Some((_, nodes)) => {
                     for node in nodes {
                         let held = self.horizon.held_on(self.draft, node);

@@ -148,9 +148,7 @@ impl<'a> Served<'a> {
             let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
             let kind = state.jobs.kind_of(spec).and_then(|kind| state.jobs.waiting().get(&kind));
             let Some(key) = kind.map(|kind| &kind.key) else { continue };
-            let Some(way) = reserve::way_of(&self.draft, key, reservation) else { continue };
-            let tasks = u32::try_from(reservation.tasks.len()).expect("a gang has at most 16,384 tasks");
-            let ask = Ask::new(self.draft.tree, key, way, tasks);
+            let Some(ask) = reserve::ask_of(&self.draft, key, spec, reservation) else { continue };
             let InTheWay { mut fillers, mut borrowers, mut others } =
                 reserve::in_the_way(&mut self.draft, &ask, spec, reservation);
             for jobs in [&mut fillers, &mut borrowers, &mut others] {
@@ -206,7 +204,7 @@ impl<'a> Served<'a> {
         let steps: Vec<Step> = reserve::steps(spec, reservation).collect();
         let free = steps.iter().all(|&step| {
             let room = self.draft.room(step.place.node);
-            let free = room.is_some_and(|room| reserve::is_free(room, &step.place, key));
+            let free = room.is_some_and(|room| reserve::is_free(room, &step));
             if free {
                 self.draft.take(step);
             }
@@ -265,8 +263,7 @@ impl<'a> Served<'a> {
     fn is_fixed_beyond(&mut self, id: JobId, reservation: &Reservation) -> bool {
         let Some(job) = self.draft.state.jobs.get(id) else { return false };
         let key = KindKey::of(&job.spec);
-        let Some(way) = reserve::way_of(&self.draft, &key, reservation) else { return false };
-        let ask = Ask::new(self.draft.tree, &key, way, key.min);
-        lines::fixed_beyond(&mut self.draft, &ask).is_some()
+        let ask = reserve::ask_of(&self.draft, &key, &job.spec, reservation);
+        ask.is_some_and(|ask| lines::fixed_beyond(&mut self.draft, &ask).is_some())
     }
 }
