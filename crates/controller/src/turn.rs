@@ -340,25 +340,21 @@ impl<D: Disk, W: World> Controller<D, W> {
         let promised = self.state.promises.len();
         self.settle(&Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
-        let made = self.plan();
-        let any_over = self.state.promises.len() < promised || !made.released.is_empty();
-        let events = made.events(&self.state, self.now);
-        self.memory.remember(&made, &self.state, self.now);
-        for event in &events {
-            self.happened(event);
-        }
+        let before = self.state.index();
+        let releases = self.follow_plan();
+        let any_over = self.state.promises.len() < promised || releases;
         // What a plan gives may let another kind fit: once more, unless nothing changed.
-        if !events.is_empty() {
-            let made = self.plan();
-            let more = made.events(&self.state, self.now);
-            self.memory.remember(&made, &self.state, self.now);
-            for event in &more {
-                self.happened(event);
-            }
+        if self.state.index() > before {
+            self.follow_plan();
         }
         if any_over {
-            // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays.
+            // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays; and places may be
+            // free that were for somebody who stays.
+            let before = self.state.index();
             self.settle(&Input::Tick).expect("time is never refused");
+            if self.state.index() > before {
+                self.follow_plan();
+            }
         }
         self.commit()?;
         let due = self.sent.new_ones(self.state.actions_due(), self.now, self.settings.resend_after);
@@ -369,6 +365,17 @@ impl<D: Disk, W: World> Controller<D, W> {
             self.snapshot()?;
         }
         Ok(())
+    }
+
+    /// Makes a plan and what follows from it; true when somebody loses places that were set aside.
+    fn follow_plan(&mut self) -> bool {
+        let made = self.plan();
+        let events = made.events(&self.state, self.now);
+        self.memory.remember(&made, &self.state, self.now);
+        for event in &events {
+            self.happened(event);
+        }
+        !made.released.is_empty()
     }
 
     /// A panic while planning costs this plan, not the control plane: the journal up to here replays it.

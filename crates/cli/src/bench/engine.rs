@@ -87,6 +87,22 @@ struct Late {
     evicted: Option<usize>,
     /// Starts that are promised when it is made.
     reserved: Option<usize>,
+    #[serde(flatten)]
+    burst: Burst,
+}
+
+/// From a service that wants more to its last replica that is placed.
+#[derive(Debug, Default, Serialize)]
+struct Burst {
+    /// All decisions, those included that the leaving of others takes.
+    #[serde(rename = "burst_cpu_ms")]
+    cpu_ms: Option<f64>,
+    /// In the world's time: as long as those who leave may take.
+    #[serde(rename = "burst_world_ms")]
+    world_ms: Option<u64>,
+    /// Replicas that have their place then.
+    #[serde(rename = "burst_placed")]
+    placed: Option<usize>,
 }
 
 impl Measured for Engine {
@@ -160,6 +176,7 @@ impl Engine {
             && bars.late_bar_ms.is_none_or(|bar| self.late.cpu_ms.is_some_and(|took| took <= bar))
             && bars.late_evicted_wanted.is_none_or(|wanted| self.late.evicted == Some(wanted))
             && bars.reserved_wanted.is_none_or(|wanted| self.late.reserved == Some(wanted))
+            && bars.burst_placed_wanted.is_none_or(|wanted| self.late.burst.placed == Some(wanted))
     }
 }
 
@@ -254,11 +271,30 @@ fn late(built: &mut Built, memory: &mut Memory, shape: &Shape, runs: u32) -> any
         timed_plan(|| plan(&built.state, built.state.tenants.policy(), memory, built.now), runs)?;
     let Counts { started, tasks_started: _, evicted } = counts(&made);
     apply(built, memory, &made);
+    let burst = if shape.scale.is_some() { burst(built, memory, times.cpu_ms())? } else { Burst::default() };
     Ok(Late {
+        burst,
         cpu_ms: Some(rounded(times.cpu_ms())),
         cpu_ms_min: Some(rounded(times.cpu_ms_min())),
         started: Some(started),
         evicted: Some(evicted),
         reserved: Some(reserved),
+    })
+}
+
+/// Everybody who was asked leaves as late as it may, and every replica is placed where they were.
+fn burst(built: &mut Built, memory: &mut Memory, asked_ms: f64) -> anyhow::Result<Burst> {
+    let (begin, asked_at) = (cpu_time(), built.now);
+    built.leave()?;
+    built.tick()?;
+    let made = plan(&built.state, built.state.tenants.policy(), memory, built.now);
+    apply(built, memory, &made);
+    let took = millis(cpu_time().saturating_sub(begin));
+    let services = built.state.jobs.services().iter();
+    let holdings = services.filter_map(|&job| built.state.ledger.holding(job));
+    Ok(Burst {
+        cpu_ms: Some(rounded(asked_ms + took)),
+        world_ms: Some(built.now.0 - asked_at.0),
+        placed: Some(holdings.map(|holding| holding.staying().count()).sum()),
     })
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Strings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, HeldTask, JobsEvent};
+use wharf_engine::event::{Event, HeldTask, JobsEvent, TaskPhase};
 use wharf_engine::input::{
     Exit, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef,
     TaskStatus,
@@ -34,13 +34,15 @@ pub struct Built {
     /// The time in it.
     pub now: Timestamp,
     uid: u128,
+    /// How far the world was heard.
+    generation: u64,
 }
 
 impl Shape {
     /// The state in which everything that runs runs, and everything that is pending waits.
     pub fn build(&self) -> Result<Built, BadShape> {
         self.judge()?;
-        let mut built = Built { state: State::default(), now: BEGIN, uid: 0 };
+        let mut built = Built { state: State::default(), now: BEGIN, uid: 0, generation: 1 };
         built.give("tenants", &Input::ApplyPolicy(self.policy()?))?;
         built.meet_world(self)?;
         built.now = built.now + RUNNING_FOR;
@@ -88,11 +90,34 @@ impl Built {
     /// So many running jobs end, the oldest first.
     pub fn end(&mut self, count: u32) -> Result<(), BadShape> {
         let jobs = self.state.ledger.holdings().take(usize::try_from(count).unwrap_or(usize::MAX));
-        let ended = jobs.flat_map(|(job, holding)| {
-            let uid = self.state.jobs.get(job).expect("what is held belongs to a live job").uid;
-            holding.tasks.iter().map(move |task| (uid, holding.attempt, task.clone()))
+        let ended = jobs.flat_map(|(job, holding)| holding.tasks.iter().map(move |task| (job, task.clone())));
+        let ended: Vec<(JobId, HeldTask)> = ended.collect();
+        self.over("ends", &ended, Exit::Succeeded)
+    }
+
+    /// Everybody who was told to leave is gone, as late as it may be.
+    pub fn leave(&mut self) -> Result<(), BadShape> {
+        let leaves = |task: &&HeldTask| task.holds() && !task.stays();
+        let all = self.state.ledger.holdings().flat_map(|(job, holding)| {
+            holding.tasks.iter().filter(leaves).map(move |task| (job, task.clone()))
         });
-        let status = TaskStatus::Ended { exit: Exit::Succeeded, at: self.now };
+        let leaving: Vec<(JobId, HeldTask)> = all.collect();
+        let deadline = |(_, task): &(JobId, HeldTask)| match task.phase {
+            TaskPhase::Asked { deadline, .. } | TaskPhase::Stopping { deadline } => Some(deadline),
+            TaskPhase::Bound | TaskPhase::Running | TaskPhase::Acked { .. } | TaskPhase::Gone { .. } => None,
+        };
+        self.now = leaving.iter().filter_map(deadline).max().unwrap_or(self.now).max(self.now);
+        self.over("leaving", &leaving, Exit::Stopped)
+    }
+
+    /// These tasks are over.
+    fn over(&mut self, part: &str, tasks: &[(JobId, HeldTask)], exit: Exit) -> Result<(), BadShape> {
+        let told = tasks.iter().map(|(job, task)| {
+            let uid = self.state.jobs.get(*job).expect("what is held belongs to a live job").uid;
+            let attempt = self.state.ledger.holding(*job).map_or(0, |holding| holding.attempt);
+            (uid, attempt, task.clone())
+        });
+        let status = TaskStatus::Ended { exit, at: self.now };
         let observed = |(uid, attempt, task): (Uid, u32, HeldTask)| ObservedTask {
             task: TaskRef { uid, task: task.place.task, attempt },
             node: self
@@ -108,9 +133,16 @@ impl Built {
             status,
             job: None,
         };
-        let tasks = ended.map(observed).collect();
-        let report = Report { world: 1, since: Some(1), generation: 2, tasks, ..Report::default() };
-        self.give("ends", &Input::Observe(report))
+        let tasks = told.map(observed).collect();
+        let (since, generation) = (Some(self.generation), self.generation + 1);
+        self.generation += 1;
+        let report = Report { world: 1, since, generation, tasks, ..Report::default() };
+        self.give(part, &Input::Observe(report))
+    }
+
+    /// Time takes effect: what is set aside is given where everybody has left.
+    pub fn tick(&mut self) -> Result<(), BadShape> {
+        self.give("time", &Input::Tick)
     }
 
     /// Every service wants so many replicas.

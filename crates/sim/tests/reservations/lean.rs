@@ -63,7 +63,11 @@ impl Lean {
             self.plan(&mut events);
         }
         if any_over {
+            let settled = events.len();
             self.settle(&Input::Tick, &mut events).unwrap();
+            if events.len() > settled {
+                self.plan(&mut events);
+            }
         }
         for action in self.state.actions_due() {
             self.fleet.act(TERM, &action);

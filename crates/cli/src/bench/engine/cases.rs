@@ -23,6 +23,8 @@ pub(super) struct Bars {
     pub(super) late_evicted_wanted: Option<usize>,
     /// Starts that have to be promised when that plan is made.
     pub(super) reserved_wanted: Option<usize>,
+    /// Replicas that have to be placed when everybody has left.
+    pub(super) burst_placed_wanted: Option<usize>,
 }
 
 /// The bars of a case.
@@ -38,7 +40,8 @@ pub(super) fn bars(case: EngineCase) -> Bars {
             Bars { started_wanted: Some(0), late_bar_ms, reserved_wanted, ..Bars::default() }
         }
         EngineCase::Burst => {
-            Bars { late_bar_ms: Some(20.0), late_evicted_wanted: Some(400), ..Bars::default() }
+            let (late_evicted_wanted, burst_placed_wanted) = (Some(400), Some(60));
+            Bars { late_bar_ms: Some(20.0), late_evicted_wanted, burst_placed_wanted, ..Bars::default() }
         }
     }
 }
