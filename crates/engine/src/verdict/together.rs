@@ -29,7 +29,7 @@ impl State {
         let none = Amounts::new();
         let mut draft = Draft::on(self, policy, &tree, &none, Timestamp(0));
         let mut short = None;
-        for ask in groups::minimum(draft.desk(), key) {
+        for ask in self.open_asks(&draft, key) {
             let found = beyond_limit(&draft, &ask).or_else(|| apart(&mut draft, key, &ask));
             match found {
                 None => {
@@ -41,6 +41,14 @@ impl State {
             }
         }
         short.unwrap_or_else(|| all.swap_remove(0))
+    }
+
+    /// The ways to meet all groups that no guarantee stands against, or all of them where one stands against each.
+    fn open_asks<'k>(&self, draft: &Draft<'_>, key: &'k KindKey) -> Vec<Ask<'k>> {
+        let asks = groups::minimum(draft.desk(), key);
+        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(draft.policy, draft.tree, ask).is_none();
+        let open: Vec<Ask<'k>> = asks.iter().filter(is_open).cloned().collect();
+        if open.is_empty() { asks } else { open }
     }
 
     /// What keeps the groups of a kind from ever running, each alone or all together, if anything does. A job whose groups
