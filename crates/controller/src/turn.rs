@@ -23,6 +23,9 @@ use crate::selectors::Strings;
 use crate::sent::Sent;
 use crate::world::{World, WorldFault, WorldReport};
 
+/// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
+const PLANS_MAX: usize = 4;
+
 /// How a controller keeps house.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -340,12 +343,14 @@ impl<D: Disk, W: World> Controller<D, W> {
         let promised = self.state.promises.len();
         self.settle(&Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
-        let before = self.state.index();
-        let releases = self.follow_plan();
-        let any_over = self.state.promises.len() < promised || releases;
-        // What a plan gives may let another kind fit: once more, unless nothing changed.
-        if self.state.index() > before {
-            self.follow_plan();
+        let mut any_over = self.state.promises.len() < promised;
+        // What a plan gives, or takes back, may let another kind fit: once more, unless nothing changed.
+        for _ in 0..PLANS_MAX {
+            let before = self.state.index();
+            any_over |= self.follow_plan();
+            if self.state.index() == before {
+                break;
+            }
         }
         if any_over {
             // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays; and places may be

@@ -279,7 +279,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timesta
                 && reserve::is_bound(&key, pass, spec)
                 && !reserve::may_fill(draft, &key, reservation.start)
             {
-                reserve::steps(spec, reservation).for_each(|step| draft.take(step));
+                reserve::steps(state, spec, reservation).for_each(|step| draft.take(step));
             }
         }
         for step in kept_from(draft, &key, false) {

@@ -255,7 +255,7 @@ fn holders(
     };
     let mut holders = BTreeSet::new();
     let mut rooms: BTreeMap<NodeId, Room> = BTreeMap::new();
-    for step in steps(spec, reservation) {
+    for step in steps(state, spec, reservation) {
         let place = &step.place;
         let Some(known) = state.ledger.rooms().get(place.node) else { continue };
         let room = rooms.entry(place.node).or_insert_with(|| without_set_aside(state, known, place.node));
@@ -404,7 +404,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)>
             let spec = &state.jobs.get(job)?.spec;
             let set_aside = state.promises.of(job).is_some();
             if !set_aside && is_bound(&key, pass, spec) && !may_fill(draft, &key, reservation.start) {
-                blocks(spec, reservation).for_each(|step| draft.take(step));
+                blocks(state, spec, reservation).for_each(|step| draft.take(step));
                 first = first.or(Some((job, reservation.start)));
             }
         }
@@ -417,17 +417,29 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)>
     first
 }
 
-/// The places of a promised start as its job takes them.
-pub(super) fn steps<'a>(spec: &'a Spec, reservation: &'a Reservation) -> impl Iterator<Item = Step> + 'a {
+/// The places of a promised start as its job takes them. Who asks between two plans may find one of them gone.
+pub(super) fn steps<'a>(
+    state: &'a State,
+    spec: &'a Spec,
+    reservation: &'a Reservation,
+) -> impl Iterator<Item = Step> + 'a {
+    let is_there = |place: &&Placement| {
+        let room = state.ledger.rooms().get(place.node);
+        room.is_some_and(|room| place.gpus.indexes().all(|gpu| gpu < room.gpus.len()))
+    };
     let step =
         |&place: &Placement| Step { place, resources: spec.resources_of(place.task), trust: spec.trust };
-    reservation.tasks.iter().map(step)
+    reservation.tasks.iter().filter(is_there).map(step)
 }
 
 /// The same as they are kept from others, whoever holds them meanwhile: a GPU of which a part is promised is kept whole,
 /// because a slice cannot be cut where another one still is.
-pub(super) fn blocks<'a>(spec: &'a Spec, reservation: &'a Reservation) -> impl Iterator<Item = Step> + 'a {
-    steps(spec, reservation).map(|step| {
+pub(super) fn blocks<'a>(
+    state: &'a State,
+    spec: &'a Spec,
+    reservation: &'a Reservation,
+) -> impl Iterator<Item = Step> + 'a {
+    steps(state, spec, reservation).map(|step| {
         let place = Placement { units_each: GpuUnits::WHOLE, slice: None, time_sliced: false, ..step.place };
         Step { place, ..step }
     })

@@ -15,6 +15,8 @@ use wharf_sim::fleet::SimFleet;
 
 /// When every life begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000);
+/// As many plans of one turn as a controller makes.
+const PLANS_MAX: usize = 4;
 /// There is one leader for ever.
 const TERM: Term = 1;
 
@@ -56,11 +58,13 @@ impl Lean {
         }
         let promised = self.state.promises.len();
         self.settle(&Input::Tick, &mut events).unwrap();
-        let planned = events.len();
-        let made = self.plan(&mut events);
-        let any_over = self.state.promises.len() < promised || !made.released.is_empty();
-        if events.len() > planned {
-            self.plan(&mut events);
+        let mut any_over = self.state.promises.len() < promised;
+        for _ in 0..PLANS_MAX {
+            let planned = events.len();
+            any_over |= !self.plan(&mut events).released.is_empty();
+            if events.len() == planned {
+                break;
+            }
         }
         if any_over {
             let settled = events.len();

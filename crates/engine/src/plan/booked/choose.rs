@@ -118,7 +118,7 @@ fn promised_steps(draft: &Draft<'_>) -> Vec<Step> {
     let promised = state.reservations.iter().filter(|(job, _)| state.promises.of(*job).is_none());
     let steps = promised.filter_map(|(job, reservation)| {
         let spec = &state.jobs.get(job)?.spec;
-        Some(reserve::steps(spec, reservation).collect::<Vec<_>>())
+        Some(reserve::steps(state, spec, reservation).collect::<Vec<_>>())
     });
     steps.flatten().collect()
 }

@@ -204,7 +204,7 @@ impl<'m, 'a> Making<'m, 'a> {
     }
 
     fn hold(&mut self, spec: &Spec, reservation: &Reservation, more: bool) {
-        for step in blocks(spec, reservation) {
+        for step in blocks(self.draft.state, spec, reservation) {
             if more { self.draft.take(step) } else { self.draft.give_back(step) }
         }
     }

@@ -99,7 +99,7 @@ impl<'a> Served<'a> {
     fn blocks_of(&self, at: usize) -> Vec<Step> {
         let (job, reservation) = self.reserved.kept[at];
         let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
-        reserve::blocks(spec, reservation).collect()
+        reserve::blocks(self.draft.state, spec, reservation).collect()
     }
 
     /// Promised places on nodes that have a part of a GPU left. Who starts makes it less, who leaves makes it more.
@@ -201,7 +201,7 @@ impl<'a> Served<'a> {
         let mark = self.draft.mark();
         units.iter().flat_map(|unit| &unit.steps).for_each(|&step| self.draft.drain(step));
         let spec = &self.draft.state.jobs.get(job).expect("who waits is a live job").spec;
-        let steps: Vec<Step> = reserve::steps(spec, reservation).collect();
+        let steps: Vec<Step> = reserve::steps(self.draft.state, spec, reservation).collect();
         let free = steps.iter().all(|&step| {
             let room = self.draft.room(step.place.node);
             let free = room.is_some_and(|room| reserve::is_free(room, &step));
