@@ -10,7 +10,10 @@ use crate::event::{
     Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
 use crate::geometry::Slice;
-use crate::jobs::Phase;
+use crate::job::Spec;
+use crate::jobs::{KindKey, Phase};
+use crate::plan::draft::Draft;
+use crate::plan::{groups, lines};
 use crate::promises::Promise;
 use crate::rooms::GpuRoom;
 use crate::state::State;
@@ -153,8 +156,8 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
     events
 }
 
-/// True when nobody was given the places meanwhile and, for a whole job, no task of it is further on its way out and its
-/// minimum is still there.
+/// True when nobody was given the places meanwhile, nor the guarantee that work needs which may not borrow, and, for a whole
+/// job, no task of it is further on its way out and its minimum is still there.
 pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     let whole = job.phase != Phase::Active;
@@ -162,7 +165,8 @@ pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &
     if whole && (below_min || asked.len() < holding.holding_tasks().len()) {
         return false;
     }
-    asked.iter().all(|task| is_free(state, &task.place, asked, job.spec.trust))
+    !is_fixed_beyond(state, &job.spec, asked)
+        && asked.iter().all(|task| is_free(state, &task.place, asked, job.spec.trust))
         && asked.iter().all(|task| {
             let room = state.ledger.rooms().get(task.place.node);
             let here = asked.iter().filter(|other| other.place.node == task.place.node);
@@ -170,6 +174,20 @@ pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &
             let needed = needed.fold(Resources::default(), |sum, each| sum + each);
             room.is_some_and(|room| room.free().covers(&needed))
         })
+}
+
+/// True when these tasks may not borrow, and would pass a guarantee together with what does not leave.
+fn is_fixed_beyond(state: &State, spec: &Spec, asked: &[&HeldTask]) -> bool {
+    let (policy, key) = (state.tenants.policy(), KindKey::of(spec));
+    if !lines::is_fixed(&lines::standing_of(&key), policy) {
+        return false;
+    }
+    let tree = Tree::resolve(policy, state);
+    let none = Amounts::new();
+    let mut draft = Draft::on(state, policy, &tree, &none, Timestamp(0));
+    let places: Vec<Placement> = asked.iter().map(|task| task.place).collect();
+    let ask = groups::of_places(draft.desk(), &key, spec, &places);
+    ask.is_some_and(|ask| lines::fixed_beyond(&mut draft, &ask).is_some())
 }
 
 /// True when the planned room on the GPUs of a place is free for all of the tasks that are on them.
