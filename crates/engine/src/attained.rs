@@ -87,6 +87,8 @@ pub struct Attained {
     counting: bool,
     jobs: BTreeMap<JobId, Served>,
     finished: BTreeMap<Group, Finished>,
+    /// How often something was learned of a tenant's jobs.
+    learned: BTreeMap<TenantId, u64>,
 }
 
 /// The GPUs that the minimum of a job takes, in 1/3000; what service is divided by to tell how long it ran.
@@ -108,6 +110,11 @@ impl Attained {
     /// What is known of a job.
     pub fn of(&self, job: JobId) -> Served {
         self.jobs.get(&job).copied().unwrap_or_default()
+    }
+
+    /// Changes whenever something is learned of how long a tenant's jobs take.
+    pub fn learned(&self, tenant: TenantId) -> u64 {
+        self.learned.get(&tenant).copied().unwrap_or_default()
     }
 
     /// GPU time that a job was served so far, in milliseconds of one GPU.
@@ -195,6 +202,7 @@ impl Attained {
         }
         // However it ended: a job that its owner gives up early is done early too.
         let Some(millis) = run_time(gpu_ms, minimum(spec)) else { return };
+        *self.learned.entry(spec.tenant).or_default() += 1;
         let groups: BTreeSet<Group> = by.iter().flat_map(|&label| groups_of(spec, label)).collect();
         for group in groups {
             if self.finished.len() < GROUPS_MAX || self.finished.contains_key(&group) {

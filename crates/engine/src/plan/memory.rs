@@ -68,6 +68,8 @@ enum Watch {
     Share { tenant: TenantId, fingerprint: u64 },
     /// Who joined the kind last.
     Newest { kind: KindId, job: Option<JobId> },
+    /// How long the tenant's jobs take: somebody who waited for its next attempt may be over.
+    Learned { tenant: TenantId, stamp: u64 },
     /// It does not hold: it only wakes.
     Never,
 }
@@ -120,10 +122,11 @@ impl Refusal {
         refusal
     }
 
-    /// The same, as long as nobody joins the kind.
+    /// The same, as long as nobody joins the kind and the order inside the tenant stays as it is.
     #[must_use]
-    pub(super) fn while_nobody_joins(mut self, state: &State, kind: KindId) -> Self {
+    pub(super) fn while_in_order(mut self, state: &State, kind: KindId, tenant: TenantId) -> Self {
         self.watches.push(Watch::Newest { kind, job: newest(state, kind) });
+        self.watches.push(Watch::Learned { tenant, stamp: state.attained.learned(tenant) });
         self
     }
 
@@ -148,6 +151,7 @@ impl Refusal {
                 shares.get(tenant.index()).is_some_and(|share| fingerprint(share) == known)
             }
             Watch::Newest { kind, job } => newest(state, kind) == job,
+            Watch::Learned { tenant, stamp } => state.attained.learned(tenant) == stamp,
             Watch::Never => false,
         };
         let same_prices = self.prices.is_none_or(|version| version == state.demand.version());

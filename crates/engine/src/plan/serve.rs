@@ -359,7 +359,8 @@ impl<'a> Served<'a> {
         let state = self.draft.state;
         let refusal = Refusal::new(state, candidate.key.tenant, obstacles, self.shares, retry_at);
         // Who comes later may stand before those who were refused.
-        let refusal = if ordered { refusal.while_nobody_joins(state, kind) } else { refusal };
+        let refusal =
+            if ordered { refusal.while_in_order(state, kind, candidate.key.tenant) } else { refusal };
         match self.refusals.get_mut(&kind) {
             Some(known) => known.add(refusal),
             None => {
