@@ -24,7 +24,7 @@ use crate::sent::Sent;
 use crate::world::{World, WorldFault, WorldReport};
 
 /// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
-const PLANS_MAX: usize = 4;
+pub const PLANS_MAX: usize = 4;
 
 /// How a controller keeps house.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@
 //! ends before the hour is over may fill it, and so may work that can be asked to leave in time. Nobody else may, or small
 //! jobs would hold the gang up for ever.
 //!
-//! A reservation is not use: it takes no room in the ledger and counts towards no quota. Who takes a place that is promised
-//! is noted with the promise: it *fills* it, and is asked to leave in time.
+//! A reservation is not use: it takes no room in the ledger and counts towards no quota. Who takes a place that is promised,
+//! or something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -21,7 +21,8 @@ pub(crate) fn all(state: &State, now: Timestamp) -> Vec<ReservationView> {
 /// What a job was promised.
 pub(crate) fn of(state: &State, id: JobId, now: Timestamp) -> Option<ReservationView> {
     let (job, reservation) = (state.jobs.get(id)?, state.reservations.of(id)?);
-    let holders = holders(state, reservation).into_iter();
+    let mut holders = holders(state, reservation);
+    holders.extend(state.in_the_way_of(id, state.tenants.policy(), now));
     Some(ReservationView {
         job: job.spec.name.clone(),
         tenant: state.tenants.path(job.spec.tenant).to_owned(),
@@ -29,7 +30,7 @@ pub(crate) fn of(state: &State, id: JobId, now: Timestamp) -> Option<Reservation
         start_ms: reservation.start.0,
         since_ms: reservation.at.0,
         places: reservation.tasks.iter().map(|place| placement(state, &job.spec, place)).collect(),
-        waits_for: holders.filter_map(|job| holder(state, job, Some(reservation), now)).collect(),
+        waits_for: holders.into_iter().filter_map(|job| holder(state, job, Some(reservation), now)).collect(),
         missed: missed(state, id),
     })
 }

@@ -139,7 +139,7 @@ fn stay_after_all(state: &State, id: JobId, now: Timestamp) -> Option<Vec<Event>
     let holding = state.ledger.holding(id)?;
     let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
     let asked: Vec<&HeldTask> = holding.tasks.iter().filter(asked).collect();
-    if asked.is_empty() || !all_may_stay(state, id, holding, &asked) {
+    if asked.is_empty() || !all_may_stay(state, id, &asked, now) {
         return None;
     }
     let tasks: Vec<u32> = asked.iter().map(|task| task.place.task).collect();

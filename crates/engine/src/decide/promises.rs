@@ -7,7 +7,7 @@ use super::bookings;
 use super::conclude::repair_deadline;
 use crate::catalogue::Mig;
 use crate::event::{
-    Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
+    Asker, Event, HeldTask, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
 };
 use crate::geometry::Slice;
 use crate::job::Spec;
@@ -137,7 +137,7 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
     };
     let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
     let asked: Vec<&HeldTask> = holding.tasks.iter().filter(asked).collect();
-    if asked.is_empty() || needed || !all_may_stay(state, id, holding, &asked) {
+    if asked.is_empty() || needed || !all_may_stay(state, id, &asked, now) {
         return Vec::new();
     }
     let tasks: Vec<u32> = asked.iter().map(|task| task.place.task).collect();
@@ -158,14 +158,15 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
 
 /// True when nobody was given the places meanwhile, nor the guarantee that work needs which may not borrow, and, for a whole
 /// job, no task of it is further on its way out and its minimum is still there.
-pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &[&HeldTask]) -> bool {
+pub(super) fn all_may_stay(state: &State, id: JobId, asked: &[&HeldTask], now: Timestamp) -> bool {
+    let holding = state.ledger.holding(id).expect("who was asked holds something");
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     let whole = job.phase != Phase::Active;
     let below_min = !job.spec.is_met_by(asked.iter().map(|task| task.place.task).chain(holding.done()));
     if whole && (below_min || asked.len() < holding.holding_tasks().len()) {
         return false;
     }
-    !is_fixed_beyond(state, &job.spec, asked)
+    !is_fixed_beyond(state, &job.spec, asked, now)
         && asked.iter().all(|task| is_free(state, &task.place, asked, job.spec.trust))
         && asked.iter().all(|task| {
             let room = state.ledger.rooms().get(task.place.node);
@@ -177,14 +178,14 @@ pub(super) fn all_may_stay(state: &State, id: JobId, holding: &Holding, asked: &
 }
 
 /// True when these tasks may not borrow, and would pass a guarantee together with what does not leave.
-fn is_fixed_beyond(state: &State, spec: &Spec, asked: &[&HeldTask]) -> bool {
+fn is_fixed_beyond(state: &State, spec: &Spec, asked: &[&HeldTask], now: Timestamp) -> bool {
     let (policy, key) = (state.tenants.policy(), KindKey::of(spec));
     if !lines::is_fixed(&lines::standing_of(&key), policy) {
         return false;
     }
     let tree = Tree::resolve(policy, state);
     let none = Amounts::new();
-    let mut draft = Draft::on(state, policy, &tree, &none, Timestamp(0));
+    let mut draft = Draft::on(state, policy, &tree, &none, now);
     let places: Vec<Placement> = asked.iter().map(|task| task.place).collect();
     let ask = groups::of_places(draft.desk(), &key, spec, &places);
     ask.is_some_and(|ask| lines::fixed_beyond(&mut draft, &ask).is_some())

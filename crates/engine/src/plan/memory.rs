@@ -10,7 +10,9 @@ use core::cell::RefCell;
 use crate::plan::Plan;
 use crate::plan::best::Worths;
 use crate::plan::lines::Pass;
+use crate::plan::order::Candidate;
 use crate::plan::reserve::Looked;
+use crate::policy::Order;
 use crate::state::State;
 use crate::tree::Amounts;
 use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
@@ -124,9 +126,12 @@ impl Refusal {
 
     /// The same, as long as nobody joins the kind and the order inside the tenant stays as it is.
     #[must_use]
-    pub(super) fn while_in_order(mut self, state: &State, kind: KindId, tenant: TenantId) -> Self {
+    pub(super) fn while_in_order(mut self, state: &State, kind: KindId, by: &Candidate<'_>) -> Self {
         self.watches.push(Watch::Newest { kind, job: newest(state, kind) });
-        self.watches.push(Watch::Learned { tenant, stamp: state.attained.learned(tenant) });
+        let tenant = by.key.tenant;
+        if state.tenants.policy().orders.of(by.key.class).order == Order::Learned {
+            self.watches.push(Watch::Learned { tenant, stamp: state.attained.learned(tenant) });
+        }
         self
     }
 

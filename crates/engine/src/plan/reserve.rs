@@ -6,11 +6,13 @@
 //! one never delays an earlier one.
 
 mod borrowed;
+mod holders;
 mod horizon;
+mod places;
 mod promise;
 mod unpromised;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -24,10 +26,10 @@ use crate::plan::lines::{self, Line, Pass};
 use crate::plan::place::{Ask, Fit};
 use crate::policy::Amount;
 use crate::reservations::{Dropped, Reservation};
-use crate::rooms::Room;
 use crate::state::State;
-use crate::units::{GpuUnits, JobId, Millis, NodeId, Timestamp};
+use crate::units::{GpuUnits, JobId, Millis, Timestamp};
 
+pub(super) use holders::{InTheWay, in_the_way, is_free};
 pub(super) use horizon::Horizon;
 pub use horizon::ends_at;
 pub use promise::Looked;
@@ -43,17 +45,6 @@ pub(super) struct Reserved<'a> {
     pub(super) kept: Vec<(JobId, &'a Reservation)>,
     /// Those that do not.
     pub(super) dropped: Vec<(JobId, Dropped)>,
-}
-
-/// Who is in the way of a promised start.
-#[derive(Default)]
-pub(super) struct InTheWay {
-    /// They came to its places, and may be asked to leave for it.
-    pub(super) fillers: BTreeSet<JobId>,
-    /// They were there before, borrow, and are asked in time.
-    pub(super) borrowers: BTreeSet<JobId>,
-    /// They may not be asked; they are to be over in time.
-    pub(super) others: BTreeSet<JobId>,
 }
 
 /// Which promised starts still hold.
@@ -181,7 +172,9 @@ fn before(draft: &Draft<'_>, all: &[(JobId, &Reservation)], spec: &Spec, start: 
         if state.promises.of(job).is_some() {
             continue;
         }
-        before.leaving.extend(of.fillers.iter().chain(&of.borrowers));
+        before
+            .leaving
+            .extend(holders::on_gpus_of(state, &of.fillers, &of.tasks).chain(of.borrowers.iter().copied()));
         let other = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
         if other.tenant == spec.tenant {
             let amount = draft.tree.charge_of(|task| other.resources_of(task), of.tasks.iter());
@@ -212,142 +205,6 @@ fn is_entitled(
             Amount::Of(line) => used.saturating_sub(below[meter] + over[meter]) <= line,
         }
     })
-}
-
-/// Who holds places that were promised, and was not told to leave.
-pub(super) fn in_the_way(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    spec: &Spec,
-    reservation: &Reservation,
-) -> InTheWay {
-    let mut way = InTheWay::default();
-    let fillers = fillers(draft, spec, reservation);
-    for id in holders(draft, spec, reservation, &fillers) {
-        if fillers.contains(&id) {
-            way.fillers.insert(id);
-        } else if reservation.borrowers.contains(&id) {
-            way.borrowers.insert(id);
-        } else {
-            way.others.insert(id);
-        }
-    }
-    // Who borrowed when the start was promised may no longer do so.
-    for id in borrowed::no_longer(draft, ask, &way.borrowers) {
-        way.borrowers.remove(&id);
-        way.others.insert(id);
-    }
-    way
-}
-
-/// Who has to be gone before all of a job's places are free: whoever holds a GPU of which all is promised, and of the others
-/// on the node as many as it takes, first those who are over in time, then those who may be asked.
-fn holders(
-    draft: &Draft<'_>,
-    spec: &Spec,
-    reservation: &Reservation,
-    fillers: &BTreeSet<JobId>,
-) -> BTreeSet<JobId> {
-    let state = draft.state;
-    let order = |job: JobId| {
-        let over = ends_at(state, job, draft.now).is_some_and(|end| end <= reservation.start);
-        (!over, !fillers.contains(&job), !reservation.borrowers.contains(&job))
-    };
-    let mut holders = BTreeSet::new();
-    let mut rooms: BTreeMap<NodeId, Room> = BTreeMap::new();
-    for step in steps(state, spec, reservation) {
-        let place = &step.place;
-        let Some(known) = state.ledger.rooms().get(place.node) else { continue };
-        let room = rooms.entry(place.node).or_insert_with(|| without_set_aside(state, known, place.node));
-        let is_whole = place.slice.is_none() && place.units_each == GpuUnits::WHOLE;
-        let mut here: Vec<_> = Vec::new();
-        for (job, task) in state.ledger.tasks_on(place.node) {
-            let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
-            let Some(held) = held.filter(|held| held.stays()) else { continue };
-            let overlaps = held.place.gpus.overlaps(place.gpus);
-            if !overlaps || !is_whole {
-                here.push((!overlaps, job));
-            } else if holders.insert(job) {
-                leave_node(state, job, place.node, room);
-            }
-        }
-        let has_gpus = |room: &Room| is_whole || has_gpus(room, &step);
-        if has_gpus(room) && has_rest(room, &step) {
-            room.take(place, step.resources, step.trust);
-            continue;
-        }
-        let mut here: Vec<_> = here.into_iter().map(|(apart, job)| (apart, order(job), job)).collect();
-        here.sort_unstable();
-        for (apart, _, job) in here {
-            let in_the_way = !has_rest(room, &step) || (!apart && !has_gpus(room));
-            if in_the_way && holders.insert(job) {
-                leave_node(state, job, place.node, room);
-            }
-        }
-        room.take(place, step.resources, step.trust);
-    }
-    holders
-}
-
-/// A node without what is set aside there: with that the promise was reckoned when it was made, or it is given up.
-fn without_set_aside(state: &State, known: &Room, node: NodeId) -> Room {
-    let mut room = known.clone();
-    for (job, promise) in state.promises.iter() {
-        let Some(job) = state.jobs.get(job) else { continue };
-        for place in promise.tasks.iter().filter(|place| place.node == node) {
-            room.give_back(place, job.spec.resources_of(place.task));
-        }
-    }
-    room
-}
-
-/// A job gives back all that it holds of a node.
-fn leave_node(state: &State, job: JobId, node: NodeId, room: &mut Room) {
-    let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else { return };
-    for task in holding.staying().filter(|task| task.place.node == node) {
-        room.give_back(&task.place, charge.resources_of(task.place.task));
-    }
-}
-
-/// True when all that a task takes of a node is free.
-pub(super) fn is_free(room: &Room, step: &Step) -> bool {
-    has_gpus(room, step) && has_rest(room, step)
-}
-
-fn has_rest(room: &Room, step: &Step) -> bool {
-    room.free().covers(&step.resources)
-}
-
-fn has_gpus(room: &Room, step: &Step) -> bool {
-    let place = &step.place;
-    let has = |at: usize| {
-        let gpu = room.gpus.get(at);
-        gpu.is_some_and(|gpu| match place.slice {
-            Some(slice) => {
-                let layout = gpu.open_layout();
-                room.mig.is_some_and(|mig| layout.is_some_and(|layout| layout.allows(mig, slice)))
-            }
-            None => gpu.free_for_share(step.trust, place.time_sliced) >= place.units_each,
-        })
-    };
-    place.gpus.indexes().all(has)
-}
-
-/// Who came to a node of which something was promised and may be asked to leave it again.
-fn fillers(draft: &mut Draft<'_>, promised: &Spec, reservation: &Reservation) -> BTreeSet<JobId> {
-    let ids = reservation.fillers.iter().copied();
-    ids.filter(|&id| draft.state.jobs.get(id).is_some_and(|job| gives_way(draft, id, job, promised)))
-        .collect()
-}
-
-fn gives_way(draft: &mut Draft<'_>, id: JobId, job: &Job, promised: &Spec) -> bool {
-    if !job.spec.preemptible || job.spec.class == Class::Inference {
-        return false;
-    }
-    if job.spec.tenant == promised.tenant {
-        return is_behind(&KindKey::of(&job.spec), promised);
-    }
-    is_above_guarantee(draft, id, job)
 }
 
 /// True when a job of the same tenant is not served before another by class or priority.

@@ -252,7 +252,9 @@ impl<'a> Served<'a> {
         let group = self.queue.get(at).group;
         for (ask, pass) in asks {
             if takes_landing_room(&self.draft, &group, &ask, pass) {
-                obstacles.add(ask.pool(), pass, None);
+                for part in ask.parts() {
+                    obstacles.add(part.pool(), pass, None);
+                }
                 beyond.push(ask);
                 continue;
             }
@@ -359,8 +361,7 @@ impl<'a> Served<'a> {
         let state = self.draft.state;
         let refusal = Refusal::new(state, candidate.key.tenant, obstacles, self.shares, retry_at);
         // Who comes later may stand before those who were refused.
-        let refusal =
-            if ordered { refusal.while_in_order(state, kind, candidate.key.tenant) } else { refusal };
+        let refusal = if ordered { refusal.while_in_order(state, kind, candidate) } else { refusal };
         match self.refusals.get_mut(&kind) {
             Some(known) => known.add(refusal),
             None => {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use wharf_controller::disk::Term;
+use wharf_controller::turn::PLANS_MAX;
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::Event;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
@@ -15,8 +16,6 @@ use wharf_sim::fleet::SimFleet;
 
 /// When every life begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000);
-/// As many plans of one turn as a controller makes.
-const PLANS_MAX: usize = 4;
 /// There is one leader for ever.
 const TERM: Term = 1;
 

@@ -413,31 +413,37 @@ fn time_to_leave(state: &State, job: JobId) -> Millis {
 pub(super) fn first_fit(
     state: &State,
     ask: &Ask<'_>,
-    slots: impl Iterator<Item = Slot>,
+    slots: &[Slot],
     mut content: impl FnMut(Timestamp, &BTreeSet<NodeId>) -> bool,
 ) -> Option<(Timestamp, BTreeSet<NodeId>)> {
     let parts: Vec<&Ask<'_>> = ask.parts().collect();
+    let mut touched: BTreeSet<Option<u32>> = BTreeSet::new();
     let mut domains: BTreeMap<Option<u32>, (Vec<u64>, Vec<NodeId>)> = BTreeMap::new();
-    for slot in slots {
+    for (index, slot) in slots.iter().enumerate() {
         let key = parts[slot.part].key;
-        if !state.fleet.set_has_node(key.shape.nodes, slot.node) {
+        let domain = match key.topology.gang_within {
+            None => Some(None),
+            Some(level) => domain_of(state, slot.node, level).map(Some),
+        };
+        if let Some(domain) = domain.filter(|_| state.fleet.set_has_node(key.shape.nodes, slot.node)) {
+            let nobody = || (alloc::vec![0; parts.len()], Vec::new());
+            let (tasks, nodes) = domains.entry(domain).or_insert_with(nobody);
+            tasks[slot.part] += u64::from(slot.tasks);
+            nodes.push(slot.node);
+            touched.insert(domain);
+        }
+        // Groups are tried with all that is free at a moment; of tasks alike the first nodes that suffice will do.
+        let more = slots.get(index + 1).is_some_and(|next| next.at == slot.at);
+        if more && parts.len() > 1 {
             continue;
         }
-        let domain = match key.topology.gang_within {
-            None => None,
-            Some(level) => match domain_of(state, slot.node, level) {
-                None => continue,
-                domain => domain,
-            },
-        };
-        let nobody = || (alloc::vec![0; parts.len()], Vec::new());
-        let (tasks, nodes) = domains.entry(domain).or_insert_with(nobody);
-        tasks[slot.part] += u64::from(slot.tasks);
-        nodes.push(slot.node);
-        if tasks.iter().zip(&parts).all(|(tasks, part)| *tasks >= u64::from(part.tasks)) {
-            let nodes = nodes.iter().copied().collect();
-            if content(slot.at, &nodes) {
-                return Some((slot.at, nodes));
+        for domain in core::mem::take(&mut touched) {
+            let (tasks, nodes) = &domains[&domain];
+            if tasks.iter().zip(&parts).all(|(tasks, part)| *tasks >= u64::from(part.tasks)) {
+                let nodes = nodes.iter().copied().collect();
+                if content(slot.at, &nodes) {
+                    return Some((slot.at, nodes));
+                }
             }
         }
     }

@@ -4,7 +4,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::borrowed::{self, Askable};
-use super::horizon::{Ends, Held, Horizon, Slot, by_itself, ends_if_started, first_fit};
+use super::holders::{self, on_gpus_of};
+use super::horizon::{Held, Horizon, Slot, by_itself, ends_if_started};
+use super::places::is_near;
 use super::{Reserved, ask_of, before, blocks, is_entitled};
 use crate::event::Placement;
 use crate::job::Spec;
@@ -15,7 +17,7 @@ use crate::plan::draft::Draft;
 use crate::plan::groups;
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
-use crate::plan::place::{Ask, place_on};
+use crate::plan::place::Ask;
 use crate::plan::serve::Settled;
 use crate::plan::victims::Unit;
 use crate::policy::Amount;
@@ -30,8 +32,6 @@ const EARLIER_MIN: Millis = Millis::from_secs(60);
 const SOON: Millis = Millis::from_secs(1);
 /// So many ends of a tenant's own work are looked at until it is within its fair share.
 const ENDS_MAX: usize = 64;
-/// So many moments are tried at which each group of a job would fit by itself.
-const TOGETHER_MAX: u32 = 16;
 /// For so many jobs of a plan it is worked out whom they could ask to leave.
 const BORROWED_MAX: usize = 8;
 
@@ -59,7 +59,7 @@ pub(super) struct Making<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
     pub(super) horizon: &'m mut Horizon,
     pub(super) reserved: &'m Reserved<'a>,
-    settled: &'m Settled,
+    pub(super) settled: &'m Settled,
     made: Vec<(JobId, Reservation)>,
     borrowed_tries: usize,
 }
@@ -179,7 +179,7 @@ impl<'m, 'a> Making<'m, 'a> {
     }
 
     /// True while a promise is neither kept on this draft nor on its way.
-    fn stands(&self, job: JobId) -> bool {
+    pub(super) fn stands(&self, job: JobId) -> bool {
         !self.settled.given.contains(&job) && self.draft.state.promises.of(job).is_none()
     }
 
@@ -203,7 +203,7 @@ impl<'m, 'a> Making<'m, 'a> {
         }
     }
 
-    fn hold(&mut self, spec: &Spec, reservation: &Reservation, more: bool) {
+    pub(super) fn hold(&mut self, spec: &Spec, reservation: &Reservation, more: bool) {
         for step in blocks(self.draft.state, spec, reservation) {
             if more { self.draft.take(step) } else { self.draft.give_back(step) }
         }
@@ -242,8 +242,8 @@ impl<'m, 'a> Making<'m, 'a> {
         beside: &[Slot],
     ) -> Option<Reservation> {
         let (state, now) = (self.draft.state, self.draft.now);
-        let mut may_be_asked = super::fillers(self.draft, spec, known);
-        may_be_asked.retain(|&job| self.is_on(job, &known.tasks));
+        let fillers = holders::fillers(self.draft, spec, known);
+        let may_be_asked: BTreeSet<JobId> = on_gpus_of(state, &fillers, &known.tasks).collect();
         let ends = |held: &Held| {
             if may_be_asked.contains(&held.job) {
                 let leave = now + state.time_to_leave(&state.jobs.get(held.job)?.spec);
@@ -266,16 +266,16 @@ impl<'m, 'a> Making<'m, 'a> {
         let start = start.max(now + SOON);
         let tasks = self.places_at(ask, start, &nodes, &ends)?;
         // Who has a GPU that was not promised before was there first.
-        let fills = |job: &JobId| {
-            self.is_near(*job, &tasks) && (self.is_on(*job, &known.tasks) || !self.is_on(*job, &tasks))
-        };
+        let filled: BTreeSet<JobId> = on_gpus_of(state, &known.fillers, &known.tasks).collect();
+        let new: BTreeSet<JobId> = on_gpus_of(state, &known.fillers, &tasks).collect();
+        let fills =
+            |job: &JobId| is_near(state, *job, &tasks) && (filled.contains(job) || !new.contains(job));
         let fillers: BTreeSet<JobId> = known.fillers.iter().copied().filter(fills).collect();
-        let borrows = |job: &JobId| self.is_on(*job, &tasks);
-        let borrowers: BTreeSet<JobId> = known.borrowers.iter().copied().filter(borrows).collect();
+        let borrowers: BTreeSet<JobId> = on_gpus_of(state, &known.borrowers, &tasks).collect();
         let others: Vec<(JobId, &Reservation)> =
             self.current().into_iter().filter(|(_, of)| !core::ptr::eq(*of, known)).collect();
         let mut before = before(self.draft, &others, spec, start);
-        before.leaving.extend(fillers.iter().chain(&borrowers));
+        before.leaving.extend(on_gpus_of(state, &fillers, &tasks).chain(borrowers.iter().copied()));
         is_entitled(self.draft, self.horizon, ask, start, &before).then(|| Reservation {
             tasks,
             start,
@@ -284,59 +284,6 @@ impl<'m, 'a> Making<'m, 'a> {
             fillers,
             borrowers,
         })
-    }
-
-    /// True when a job holds one of these GPUs.
-    fn is_on(&self, job: JobId, places: &[Placement]) -> bool {
-        self.holds(job)
-            .any(|held| places.iter().any(|place| place.node == held.node && place.gpus.overlaps(held.gpus)))
-    }
-
-    /// True when a job holds something of one of these nodes.
-    fn is_near(&self, job: JobId, places: &[Placement]) -> bool {
-        self.holds(job).any(|held| places.iter().any(|place| place.node == held.node))
-    }
-
-    fn holds(&self, job: JobId) -> impl Iterator<Item = Placement> {
-        let holding = self.draft.state.ledger.holding(job).into_iter();
-        holding.flat_map(crate::event::Holding::staying).map(|task| task.place)
-    }
-
-    /// When an ask fits these slots, and on which nodes. Groups that fit each by itself may be in each other's way, and only a
-    /// try tells.
-    pub(super) fn first_fit(
-        &mut self,
-        ask: &Ask<'_>,
-        slots: &[Slot],
-        ends: Ends<'_>,
-    ) -> Option<(Timestamp, BTreeSet<NodeId>)> {
-        let (state, mut tries) = (self.draft.state, 0);
-        first_fit(state, ask, slots.iter().copied(), |at, nodes| {
-            tries += 1;
-            ask.beside.is_none() || tries > TOGETHER_MAX || self.places_at(ask, at, nodes, ends).is_some()
-        })
-    }
-
-    /// Where the tasks of an ask go on these nodes when everybody has left who has by then.
-    fn places_at(
-        &mut self,
-        ask: &Ask<'_>,
-        start: Timestamp,
-        nodes: &BTreeSet<NodeId>,
-        ends: Ends<'_>,
-    ) -> Option<Vec<Placement>> {
-        let mark = self.draft.mark();
-        for &node in nodes {
-            for held in self.horizon.held_on(self.draft, node) {
-                let stays = self.settled.leaving.contains(&held.job);
-                if !stays && ends(&held).is_some_and(|end| end <= start) {
-                    self.draft.drain(held.step);
-                }
-            }
-        }
-        let placed = place_on(self.draft, ask, nodes);
-        self.draft.roll_back(mark);
-        placed.map(|placed| placed.tasks)
     }
 
     fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, looked: &mut Looked) {
@@ -405,8 +352,7 @@ impl<'m, 'a> Making<'m, 'a> {
                     Amount::Of(line) => endless[meter] + total[meter] <= line,
                 }
             });
-            let slots = self.horizon.slots_at_last(self.draft, &ask);
-            if entitled && first_fit(self.draft.state, &ask, slots.into_iter(), |_, _| true).is_some() {
+            if entitled && self.fits_at_last(&ask) {
                 pools.extend(ask.parts().map(Ask::pool));
             }
         }
@@ -423,7 +369,8 @@ impl<'m, 'a> Making<'m, 'a> {
         let start = start.max(self.draft.now + SOON);
         let start = self.entitled_from(ask, &job.spec, start)?;
         let tasks = self.places_at(ask, start, nodes, &by_itself)?;
-        Some(Found { start, tasks, borrowers: BTreeSet::new() })
+        let free = self.in_the_way(&job.spec, &tasks, start, BTreeSet::new()).is_empty();
+        free.then_some(Found { start, tasks, borrowers: BTreeSet::new() })
     }
 
     /// The first moment from `start` on at which the tenant is within its fair share with the ask: then, or when more of its
@@ -477,16 +424,13 @@ impl<'m, 'a> Making<'m, 'a> {
             return None;
         }
         let tasks = self.places_at(ask, start, &nodes, &ends)?;
-        let is_needed = |one: &&Askable| {
-            let over = super::ends_at(self.draft.state, one.unit.job, self.draft.now);
-            gone_at.contains_key(&one.unit.job)
-                && over.is_none_or(|end| end > start)
-                && self.is_on(one.unit.job, &tasks)
-        };
+        let in_the_way = self.in_the_way(&job.spec, &tasks, start, gone_at.keys().copied().collect());
+        let is_needed =
+            |one: &&Askable| gone_at.contains_key(&one.unit.job) && in_the_way.contains(&one.unit.job);
         let units: Vec<&Unit> = askable.iter().filter(is_needed).map(|one| &one.unit).collect();
         let borrowers: BTreeSet<JobId> = units.iter().map(|unit| unit.job).collect();
         let allowed = borrowed::together(self.draft, ask, units.iter().copied()) == borrowers;
-        if !allowed || !borrowed::is_worth_it(self.draft, ask, &units) {
+        if in_the_way != borrowers || !allowed || !borrowed::is_worth_it(self.draft, ask, &units) {
             return None;
         }
         let mut before = before(self.draft, &self.current(), &job.spec, start);

@@ -50,7 +50,8 @@ impl<'a> Served<'a> {
             return Vec::new();
         }
         // Where no GPU is free, nothing has to be kept from somebody who asks for one.
-        let only_free = which == Held::Free && open.iter().all(|(ask, _)| ask.units().parts() > 0);
+        let only_free = which == Held::Free
+            && open.iter().all(|(ask, _)| ask.parts().all(|part| part.way.need.units().parts() > 0));
         if only_free && self.free_promised.is_none() {
             self.free_promised = Some(self.promises_with_room());
         }
@@ -155,7 +156,7 @@ impl<'a> Served<'a> {
                 jobs.retain(|other| !self.settled.leaving.contains(other));
             }
             if others.is_empty() && borrowers.is_empty() {
-                self.claim(job, &ask, reservation, &fillers);
+                self.claim(job, (key, &ask), reservation, &fillers);
                 continue;
             }
             let in_time = fillers.iter().chain(&borrowers).copied();
@@ -190,8 +191,13 @@ impl<'a> Served<'a> {
     }
 
     /// Gives a job the places that it was promised, if they are free without those who fill them.
-    fn claim(&mut self, job: JobId, ask: &Ask<'a>, reservation: &Reservation, fillers: &BTreeSet<JobId>) {
-        let key: &'a KindKey = ask.key;
+    fn claim(
+        &mut self,
+        job: JobId,
+        (key, ask): (&'a KindKey, &Ask<'a>),
+        reservation: &Reservation,
+        fillers: &BTreeSet<JobId>,
+    ) {
         let units: Vec<Unit> =
             fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
         let beyond = lines::limit_passed(&self.draft, ask).or(lines::fixed_beyond(&mut self.draft, ask));
