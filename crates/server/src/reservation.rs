@@ -41,6 +41,7 @@ pub(crate) fn unpromised(state: &State, id: JobId, now: Timestamp) -> Option<Unp
         Unpromised::NoKnownEnd { holders } => ("no_known_end", holders),
         Unpromised::AboveShare => ("above_share", Vec::new()),
         Unpromised::OthersFirst => ("others_first", Vec::new()),
+        Unpromised::Off => ("off", Vec::new()),
     };
     let holders = jobs.into_iter().filter_map(|job| holder(state, job, None, now)).collect();
     Some(UnpromisedView { why: why.to_owned(), holders })

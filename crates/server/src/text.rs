@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wharf_engine::event::{Next, Outcome};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
 use wharf_engine::units::{BookingId, JobId, Millis, Timestamp};
@@ -120,10 +120,23 @@ pub(crate) fn span(span: Millis) -> String {
 }
 
 fn running(state: &State, job: JobId, now: Timestamp) -> String {
+    let rest = lacking(state, job).unwrap_or_default();
     match state.limit_at(job) {
-        Some(at) => format!("it runs; its time limit is up in {} s", seconds(at, now)),
-        None => "it runs".to_owned(),
+        Some(at) => format!("it runs{rest}; its time limit is up in {} s", seconds(at, now)),
+        None => format!("it runs{rest}"),
     }
+}
+
+/// `; 2 of 6 tasks wait: …`: what keeps a job that runs from the next of the tasks that it wants. Groups say for themselves how many
+/// of their copies stand.
+fn lacking(state: &State, id: JobId) -> Option<String> {
+    let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
+    let has = u32::try_from(holding.alive().count()).unwrap_or(u32::MAX);
+    let lacks = job.wanted().checked_sub(has).filter(|&lacks| lacks > 0 && !job.spec.has_groups())?;
+    let one = KindKey { tasks: 1, min: 1, ..KindKey::of(&job.spec) };
+    let shortfall = state.funnel(&one, state.tenants.policy()).shortfall()?;
+    let short = short(state, shortfall, None);
+    Some(format!("; {lacks} of {} tasks wait: for one more {short}", job.wanted()))
 }
 
 fn leaving(state: &State, id: JobId) -> String {

@@ -25,7 +25,7 @@ pub fn parse_extension(file: &str, text: &str) -> Result<Extension, FileError> {
 /// Reads how many replicas of a service are wanted: `replicas: 5`.
 pub fn parse_scale(file: &str, text: &str) -> Result<u32, FileError> {
     document(file, text, |root| {
-        Map::root(root, &["replicas"])?.need("replicas", "{replicas: 5}")?.whole(1..=TASKS_MAX)
+        Map::root(root, &["replicas"])?.need("replicas", "{replicas: 5}")?.whole(0..=TASKS_MAX)
     })
 }
 
@@ -61,7 +61,8 @@ mod tests {
         let read = |text| parse_scale("request body", text).map_err(|error| error.to_string());
         assert_eq!(read("{\"replicas\": 5}"), Ok(5));
         assert!(read("{}").unwrap_err().contains("replicas"));
-        assert!(read("replicas: 0").unwrap_err().contains("a whole number from 1"));
+        assert_eq!(read("replicas: 0"), Ok(0), "whether so few may be is the service's to say");
+        assert!(read("replicas: -1").unwrap_err().contains("a whole number from 0"));
         assert!(read("replicas: many").unwrap_err().contains("replicas is \"many\""));
     }
 

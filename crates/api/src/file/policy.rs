@@ -41,6 +41,8 @@ const FILES: &[&str] = &[
 ];
 /// Files of the design that have no content yet.
 const PLANNED: &[&str] = &["idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+/// Starts that are promised in a pool where queue.yaml says nothing.
+const RESERVATIONS: u32 = 8;
 /// The most starts of one pool that may be promised: each is looked at by every plan.
 const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
@@ -172,7 +174,7 @@ impl Draft {
 fn draft(dir: &str, files: &[PolicyFile]) -> Draft {
     let path = |name: &str| format!("{}/{name}", dir.trim_end_matches('/'));
     let mut draft = Draft {
-        policy: Policy { digest: digest(files), ..Policy::default() },
+        policy: Policy { digest: digest(files), reservations_max: RESERVATIONS, ..Policy::default() },
         unreadable: Vec::new(),
         book: Book::default(),
         book_path: path(TENANTS),

@@ -193,6 +193,7 @@ fn why_no_start(unpromised: &UnpromisedView) -> String {
             )
         }
         "above_share" => "its tenant would be above its fair share".to_owned(),
+        "off" => "the policy promises none (reservations in queue.yaml)".to_owned(),
         "others_first" => "others come first (wharf get reservations)".to_owned(),
         other => other.replace('_', " "),
     };

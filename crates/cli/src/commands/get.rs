@@ -152,7 +152,7 @@ fn list_reservations(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let names = answer.reservations.iter().map(name).collect();
     let now = if for_people(args.output) { world_now(client) } else { None };
     let table = reservations::table(&answer.reservations, now);
-    let empty = "no start is promised: nobody waits, or nobody in the way says when it ends".into();
+    let empty = "no start is promised; why not, of a job that waits: wharf explain job/NAME".into();
     show(args, &List { answer: &answer, names, table, empty })
 }
 

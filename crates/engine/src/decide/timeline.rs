@@ -26,6 +26,8 @@ use crate::state::State;
 use crate::tree::{Amounts, Meter, Tree};
 use crate::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp};
 
+/// A begin that is suggested can still be booked after so long.
+const READ_WITHIN: Millis = Millis::from_secs(60);
 /// The most moments that are tried for the nearest begin: each costs a placement of all that is booked then.
 const TRIES_MAX: usize = 256;
 
@@ -129,7 +131,9 @@ impl Timeline<'_> {
         // In whole seconds, as people write it: what is printed can be booked.
         let after = |at: Timestamp| Timestamp(at.0.div_ceil(1000).saturating_mul(1000));
         let before = |at: u64| Timestamp(at / 1000 * 1000);
-        let mut tries = alloc::vec![after(self.first()), before(self.last().0), after(from)];
+        // Whoever reads it needs a moment to type it.
+        let soonest = after(self.first() + READ_WITHIN);
+        let mut tries = alloc::vec![soonest, before(self.last().0), after(from)];
         tries.extend(self.fixed().filter_map(|(_, _, over)| over).map(after));
         for (_, booking) in self.state.bookings.iter() {
             tries.push(after(booking.until));

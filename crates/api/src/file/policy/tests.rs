@@ -45,6 +45,14 @@ fn the_default_files_are_a_policy_for_32_gpus() {
     assert_eq!(policy.retry_backoff_max, built_in.retry_backoff_max);
     assert_eq!(policy.history_keep, built_in.history_keep);
     assert_eq!((policy.preemption, policy.gangs), (built_in.preemption, built_in.gangs));
+    let without: Vec<_> =
+        default_policy_files().iter().copied().filter(|(name, _)| *name != "queue.yaml").collect();
+    let without = compile("p", &files(&without)).unwrap();
+    assert_eq!(
+        (policy.reservations_max, without.reservations_max),
+        (8, 8),
+        "what the manual calls the default"
+    );
 }
 
 #[test]

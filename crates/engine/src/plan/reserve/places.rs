@@ -3,10 +3,10 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::ends_at;
 use super::holders::holders;
 use super::horizon::{Ends, Slot, first_fit};
 use super::promise::Making;
-use super::ends_at;
 use crate::event::{Holding, Placement};
 use crate::job::Spec;
 use crate::plan::draft::Step;

@@ -344,19 +344,21 @@ impl<'m, 'a> Making<'m, 'a> {
         let key = KindKey::of(&job.spec);
         let mut pools = Vec::new();
         for ask in asks(self.draft, &key, open) {
-            let endless = self.horizon.endless(self.draft, key.tenant);
-            let total = ask.total();
-            let entitled = lines::asked(&ask).all(|meter| {
-                match lines::line(self.draft, key.tenant, meter, Line::Entitled) {
-                    Amount::Unlimited => true,
-                    Amount::Of(line) => endless[meter] + total[meter] <= line,
-                }
-            });
-            if entitled && self.fits_at_last(&ask) {
+            if self.is_entitled_at_last(&ask) && self.fits_at_last(&ask) {
                 pools.extend(ask.parts().map(Ask::pool));
             }
         }
         pools
+    }
+
+    /// True when the share of its tenant is large enough for an ask beside work without a known end.
+    pub(super) fn is_entitled_at_last(&mut self, ask: &Ask<'_>) -> bool {
+        let tenant = ask.key.tenant;
+        let endless = self.horizon.endless(self.draft, tenant);
+        lines::asked(ask).all(|meter| match lines::line(self.draft, tenant, meter, Line::Entitled) {
+            Amount::Unlimited => true,
+            Amount::Of(line) => endless[meter] + ask.amount(meter) <= line,
+        })
     }
 
     fn when_all_are_over(

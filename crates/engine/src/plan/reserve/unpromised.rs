@@ -25,6 +25,8 @@ pub enum Unpromised {
     },
     /// Its tenant would be above its fair share.
     AboveShare,
+    /// The policy promises no starts.
+    Off,
     /// As many starts are promised in its pools as the policy allows, or on the places that it needs.
     OthersFirst,
 }
@@ -35,8 +37,11 @@ impl State {
         let open = |job: &&Job| job.phase == Phase::Waiting && job.spec.booking.is_none();
         let job = self.jobs.get(id).filter(open)?;
         let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
-        if policy.reservations_max == 0 || has {
+        if has {
             return None;
+        }
+        if policy.reservations_max == 0 {
+            return Some(Unpromised::Off);
         }
         let tree = Tree::resolve(policy, self);
         let shares = tree.shares_of(self);
@@ -74,7 +79,8 @@ impl Making<'_, '_> {
                 }
                 // What is left of the fleet may be too little for it; the verdict says so.
                 None if self.reserved.kept.is_empty() => {}
-                None => why = Some(Unpromised::OthersFirst),
+                None if self.is_entitled_at_last(&ask) => why = Some(Unpromised::OthersFirst),
+                None => why = why.or(Some(Unpromised::AboveShare)),
             }
         }
         if unknown.is_empty() {
