@@ -125,6 +125,10 @@ fn refused(state: &State, fault: BookingFault) -> Problem {
             Code::BookingTooFarAhead,
             format!("a window begins at most {} from now", text::span(max)),
         ),
+        BookingFault::TooMany { max: 0 } => {
+            Problem::new(Code::BookingsFull, "the policy lets tenants have no bookings")
+                .hint("have bookings_max raised (windows.yaml)")
+        }
         BookingFault::TooMany { max } => Problem::new(
             Code::BookingsFull,
             format!("the tenant has {max} bookings already, which is the most"),

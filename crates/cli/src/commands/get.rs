@@ -167,8 +167,9 @@ fn list_bookings(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let names = answer.bookings.iter().map(|booking| format!("booking/{}", booking.name)).collect();
     let now = if for_people(args.output) { world_now(client) } else { None };
     let table = bookings::table(&answer.bookings, now);
-    let empty = "nothing is booked; book something: wharf book --tenant lab/nlp --gpus 8 --from +2h --for 1h";
-    show(args, &List { answer: &answer, names, table, empty: empty.into() })
+    let whom = args.tenant.as_ref().map_or_else(String::new, |path| format!(" by {path} or below it"));
+    let next = "book something: wharf book --tenant lab/nlp --gpus 8 --from +2h --for 1h";
+    show(args, &List { answer: &answer, names, table, empty: format!("nothing is booked{whom}; {next}") })
 }
 
 fn list_tenants(client: &Client, args: &GetArgs) -> anyhow::Result<()> {

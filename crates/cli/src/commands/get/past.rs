@@ -6,7 +6,7 @@
 use serde_json::Value;
 use wharf_api::v1::{HistoryView, PolicyView};
 
-use crate::numbers::{age, span};
+use crate::numbers::{age, moment, span};
 use crate::output::Tone;
 use crate::table::{Cell, Column, Table};
 
@@ -26,6 +26,9 @@ const FIRST: [&str; 2] = ["outcome", "what"];
 /// Keys that say nothing to people.
 const HIDDEN: [&str; 8] =
     ["uid", "beneficiary_uid", "stood", "labels", "submitted_at", "first_start", "ended_at", "gpu_parts"];
+
+/// Keys whose numbers are moments.
+const MOMENTS: [&str; 3] = ["from_ms", "until_ms", "deadline"];
 
 /// One row per fact.
 pub(in crate::commands) fn history_table(rows: &[HistoryView], now: Option<u64>) -> Table {
@@ -69,6 +72,7 @@ fn told(body: &Value) -> String {
 
 fn value(key: &str, value: &Value) -> String {
     match (value, value.as_u64()) {
+        (_, Some(millis)) if MOMENTS.contains(&key) => moment(millis),
         (_, Some(millis)) if key.ends_with("_ms") => span(millis),
         (Value::String(text), _) => text.clone(),
         (Value::Array(items), _) => {
@@ -96,5 +100,11 @@ mod tests {
         let evicted =
             json!({"what": "evicted", "why": "guarantee", "below_line": null, "cost_gpu_ms": 240_000});
         assert_eq!(told(&evicted), "evicted cost_gpu=4m why=guarantee");
+        let booked = json!({"what": "booking", "from_ms": 1_794_980_784_000_u64, "tasks": 1});
+        let told = told(&booked);
+        assert!(
+            told.contains("from=2026-11-18") && told.ends_with(" tasks=1"),
+            "a moment, not a span: {told}"
+        );
     }
 }
