@@ -92,6 +92,8 @@ pub enum Over {
     Cancelled,
     /// Nobody came.
     NoShow,
+    /// The policy no longer knows its tenant: nobody could come.
+    TenantGone,
 }
 
 /// What happens to bookings.
@@ -264,7 +266,7 @@ impl PlaceLost {
 
 impl Over {
     /// Every reason.
-    pub const ALL: [Self; 3] = [Self::TimeUp, Self::Cancelled, Self::NoShow];
+    pub const ALL: [Self; 4] = [Self::TimeUp, Self::Cancelled, Self::NoShow, Self::TenantGone];
 
     /// The word used in API and receipts.
     pub fn word(self) -> &'static str {
@@ -272,6 +274,7 @@ impl Over {
             Self::TimeUp => "time_up",
             Self::Cancelled => "cancelled",
             Self::NoShow => "no_show",
+            Self::TenantGone => "tenant_gone",
         }
     }
 }

@@ -156,7 +156,7 @@ fn ended_by(event: &Event) -> Option<BookingId> {
     }
 }
 
-/// Windows whose time is up, or to which nobody came.
+/// Windows whose time is up, or to which nobody came, or could come.
 fn over(state: &State, now: Timestamp) -> Vec<Event> {
     let no_show = state.tenants.policy().windows.no_show;
     let over = |(booking, known): (BookingId, &Booking)| {
@@ -165,6 +165,10 @@ fn over(state: &State, now: Timestamp) -> Vec<Event> {
             Over::TimeUp
         } else if !known.used && now >= known.from + no_show && !comes() {
             Over::NoShow
+        } else if state.tenants.in_policy(state.tenants.path(known.spec.tenant)).is_none()
+            && state.jobs_of_booking(booking).next().is_none()
+        {
+            Over::TenantGone
         } else {
             return None;
         };

@@ -57,6 +57,7 @@ impl Story {
                     Over::TimeUp => "its time is up",
                     Over::Cancelled => "cancelled",
                     Over::NoShow => "nobody came",
+                    Over::TenantGone => "its tenant is gone",
                 };
                 Some(format!("booking {name} is over: {why}"))
             }
