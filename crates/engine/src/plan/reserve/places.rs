@@ -92,20 +92,24 @@ impl Making<'_, '_> {
         all
     }
 
-    /// Who would be in these places at a start: neither over by then nor told to leave; `borrowers` are asked before others.
-    pub(super) fn in_the_way(
+    /// A promise that is not made yet, to places to which nobody came since.
+    pub(super) fn trial(
         &self,
-        spec: &Spec,
         tasks: &[Placement],
         start: Timestamp,
-        borrowers: BTreeSet<JobId>,
-    ) -> BTreeSet<JobId> {
+        borrowers: impl Iterator<Item = JobId>,
+    ) -> Reservation {
+        let (tasks, at) = (tasks.to_vec(), self.draft.now);
+        let (fillers, borrowers) = (BTreeSet::new(), borrowers.collect());
+        Reservation { tasks, start, policy: self.draft.state.tenants.version(), at, fillers, borrowers }
+    }
+
+    /// Who is in the way of a promise and neither over by its start nor told to leave: they would have to be asked.
+    pub(super) fn late_for(&self, spec: &Spec, of: &Reservation) -> BTreeSet<JobId> {
         let (state, now) = (self.draft.state, self.draft.now);
-        let (tasks, fillers) = (tasks.to_vec(), BTreeSet::new());
-        let trial = Reservation { tasks, start, policy: 0, at: now, fillers, borrowers };
-        let mut late = holders(self.draft, spec, &trial, &trial.fillers);
+        let mut late = holders(self.draft, spec, of, &of.fillers);
         late.retain(|&job| {
-            let over = ends_at(state, job, now).is_some_and(|end| end <= start);
+            let over = ends_at(state, job, now).is_some_and(|end| end <= of.start);
             !over && !self.settled.leaving.contains(&job)
         });
         late

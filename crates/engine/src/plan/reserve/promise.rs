@@ -271,19 +271,19 @@ impl<'m, 'a> Making<'m, 'a> {
         let fills =
             |job: &JobId| is_near(state, *job, &tasks) && (filled.contains(job) || !new.contains(job));
         let fillers: BTreeSet<JobId> = known.fillers.iter().copied().filter(fills).collect();
-        let borrowers: BTreeSet<JobId> = on_gpus_of(state, &known.borrowers, &tasks).collect();
+        let borrowers = known.borrowers.iter().copied().filter(|&job| is_near(state, job, &tasks)).collect();
+        let mut better =
+            Reservation { tasks, start, policy: state.tenants.version(), at: now, fillers, borrowers };
+        let late = self.late_for(spec, &better);
+        better.borrowers.retain(|job| late.contains(job));
+        if !late.iter().all(|job| better.borrowers.contains(job) || better.fillers.contains(job)) {
+            return None;
+        }
         let others: Vec<(JobId, &Reservation)> =
             self.current().into_iter().filter(|(_, of)| !core::ptr::eq(*of, known)).collect();
         let mut before = before(self.draft, &others, spec, start);
-        before.leaving.extend(on_gpus_of(state, &fillers, &tasks).chain(borrowers.iter().copied()));
-        is_entitled(self.draft, self.horizon, ask, start, &before).then(|| Reservation {
-            tasks,
-            start,
-            policy: state.tenants.version(),
-            at: now,
-            fillers,
-            borrowers,
-        })
+        before.leaving.extend(late);
+        is_entitled(self.draft, self.horizon, ask, start, &before).then_some(better)
     }
 
     fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, looked: &mut Looked) {
@@ -371,8 +371,8 @@ impl<'m, 'a> Making<'m, 'a> {
         let start = start.max(self.draft.now + SOON);
         let start = self.entitled_from(ask, &job.spec, start)?;
         let tasks = self.places_at(ask, start, nodes, &by_itself)?;
-        let free = self.in_the_way(&job.spec, &tasks, start, BTreeSet::new()).is_empty();
-        free.then_some(Found { start, tasks, borrowers: BTreeSet::new() })
+        let late = self.late_for(&job.spec, &self.trial(&tasks, start, core::iter::empty()));
+        late.is_empty().then_some(Found { start, tasks, borrowers: BTreeSet::new() })
     }
 
     /// The first moment from `start` on at which the tenant is within its fair share with the ask: then, or when more of its
@@ -426,13 +426,12 @@ impl<'m, 'a> Making<'m, 'a> {
             return None;
         }
         let tasks = self.places_at(ask, start, &nodes, &ends)?;
-        let in_the_way = self.in_the_way(&job.spec, &tasks, start, gone_at.keys().copied().collect());
-        let is_needed =
-            |one: &&Askable| gone_at.contains_key(&one.unit.job) && in_the_way.contains(&one.unit.job);
+        let late = self.late_for(&job.spec, &self.trial(&tasks, start, gone_at.keys().copied()));
+        let is_needed = |one: &&Askable| gone_at.contains_key(&one.unit.job) && late.contains(&one.unit.job);
         let units: Vec<&Unit> = askable.iter().filter(is_needed).map(|one| &one.unit).collect();
         let borrowers: BTreeSet<JobId> = units.iter().map(|unit| unit.job).collect();
         let allowed = borrowed::together(self.draft, ask, units.iter().copied()) == borrowers;
-        if in_the_way != borrowers || !allowed || !borrowed::is_worth_it(self.draft, ask, &units) {
+        if late != borrowers || !allowed || !borrowed::is_worth_it(self.draft, ask, &units) {
             return None;
         }
         let mut before = before(self.draft, &self.current(), &job.spec, start);
