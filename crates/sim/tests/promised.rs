@@ -105,6 +105,11 @@ impl Life {
         if random.random_ratio(1, 8) {
             spec.shape.gpus = GpuAsk::Share(GpuUnits::from_parts(1500));
         }
+        // A node has 128 cores: they run out too, also where a GPU is free.
+        spec.shape.resources.cpu_milli = [0, 0, 0, 40_000, 90_000][random.random_range(0..5)];
+        if random.random_ratio(1, 10) {
+            spec.shape.gpus = GpuAsk::Whole(0);
+        }
         spec.tasks = [1, 1, 1, 2, 3][random.random_range(0..5)];
         spec.min = spec.tasks;
         spec.time_limit = Some(limit);

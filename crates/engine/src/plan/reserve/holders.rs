@@ -14,7 +14,7 @@ use crate::reservations::Reservation;
 use crate::rooms::Room;
 use crate::state::State;
 use crate::tree::Tree;
-use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Timestamp};
+use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Resources, Timestamp};
 
 /// Who is in the way of a promised start.
 #[derive(Default)]
@@ -70,32 +70,54 @@ pub(super) fn holders(
     let mut rooms = rooms_of(state, &steps);
     let mut holders = BTreeSet::new();
     for step in steps.iter().filter(|step| is_whole(&step.place)) {
-        let Some(room) = rooms.get_mut(&step.place.node) else { continue };
         for (job, held) in staying_on(state, step.place.node) {
             if held.gpus.overlaps(step.place.gpus) && holders.insert(job) {
-                leave_node(state, job, held.node, room);
+                leave(state, job, &mut rooms);
             }
         }
     }
     for step in &steps {
         let place = &step.place;
-        let Some(room) = rooms.get_mut(&place.node) else { continue };
         // Whoever had one of its GPUs, where all of it is promised, is gone by now.
         let has_gpus = |room: &Room| is_whole(place) || has_gpus(room, step);
+        let Some(room) = rooms.get(&place.node) else { continue };
         if !has_gpus(room) || !has_rest(room, step) {
             let apart = |held: &Placement| !held.gpus.overlaps(place.gpus);
-            let here = staying_on(state, place.node).map(|(job, held)| (apart(&held), order(job), job));
+            let here = staying_on(state, place.node).map(|(job, held)| (order(job), apart(&held), job));
             let here: BTreeSet<_> = here.collect();
-            for (apart, _, job) in here {
-                let in_the_way = !has_rest(room, step) || (!apart && !has_gpus(room));
+            for (_, apart, job) in here {
+                let room = &rooms[&place.node];
+                let in_the_way = has_what_lacks(state, job, room, step) || (!apart && !has_gpus(room));
                 if in_the_way && holders.insert(job) {
-                    leave_node(state, job, place.node, room);
+                    leave(state, job, &mut rooms);
                 }
             }
         }
-        room.take(place, step.resources, step.trust);
+        if let Some(room) = rooms.get_mut(&place.node) {
+            room.take(place, step.resources, step.trust);
+        }
     }
     holders
+}
+
+/// True when a job holds something of a node beside GPUs of which too little is free.
+fn has_what_lacks(state: &State, job: JobId, room: &Room, step: &Step) -> bool {
+    let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
+        return false;
+    };
+    let here = holding.staying().filter(|task| task.place.node == step.place.node);
+    let held = here.map(|task| charge.resources_of(task.place.task));
+    let held = held.fold(Resources::default(), |sum, each| sum + each);
+    let (free, asked) = (room.free(), step.resources);
+    [
+        (free.cpu_milli, asked.cpu_milli, held.cpu_milli),
+        (free.memory, asked.memory, held.memory),
+        (free.storage, asked.storage, held.storage),
+        (free.pods, asked.pods, held.pods),
+        (free.nics, asked.nics, held.nics),
+    ]
+    .into_iter()
+    .any(|(free, asked, held)| free < asked && held > 0)
 }
 
 fn is_whole(place: &Placement) -> bool {
@@ -143,11 +165,13 @@ pub(super) fn on_gpus_of<'a>(
     jobs.iter().copied().filter(is_on)
 }
 
-/// A job gives back all that it holds of a node.
-fn leave_node(state: &State, job: JobId, node: NodeId, room: &mut Room) {
+/// A job gives back all that it holds of these nodes.
+fn leave(state: &State, job: JobId, rooms: &mut BTreeMap<NodeId, Room>) {
     let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else { return };
-    for task in holding.staying().filter(|task| task.place.node == node) {
-        room.give_back(&task.place, charge.resources_of(task.place.task));
+    for task in holding.staying() {
+        if let Some(room) = rooms.get_mut(&task.place.node) {
+            room.give_back(&task.place, charge.resources_of(task.place.task));
+        }
     }
 }
 
