@@ -1,6 +1,8 @@
 //! Serving the queue on a draft: the passes of rule 3, and what each candidate is given.
 
 mod booked;
+mod outcome;
+mod record;
 mod reserved;
 
 use alloc::boxed::Box;
@@ -9,8 +11,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::event::{Chosen, Eviction, Placement, Why};
-use crate::jobs::{KindKey, More};
-use crate::need::Need;
+use crate::jobs::KindKey;
 use crate::plan::best::Worths;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::groups;
@@ -18,17 +19,16 @@ use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
-use crate::plan::place::{Ask, Placed, domain_of, place, place_where_best};
+use crate::plan::place::{Ask, Placed, place, place_where_best};
 use crate::plan::rank::{claim, just_evicted, takes_landing_room};
 use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
 use crate::plan::reserve::{self, Horizon, Looked, Others, Reserved};
 use crate::plan::victims::{Unit, Victims};
-use crate::plan::{Evicted, Plan, Start};
 use crate::policy::{Policy, Within};
 use crate::reservations::Reservation;
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
-use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, TenantId, Timestamp};
+use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, Timestamp};
 use reserved::Held;
 
 /// A draft on which everybody had their turn.
@@ -457,139 +457,6 @@ impl<'a> Served<'a> {
         Asker { job, pass, surplus: candidate.is_surplus(), fair_share, claim, grows }
     }
 
-    /// Writes down what a candidate was given; returns the tenants whose use changed because of it.
-    fn record(&mut self, at: usize, met: Met<'a>) -> Vec<TenantId> {
-        let candidate = self.queue.get(at);
-        let (key, more, (age, job)) = (candidate.key, candidate.more, candidate.first);
-        let need = met.ask.way.need;
-        let pool = met.tasks.first().map(|place| place.pool).expect("an ask has tasks");
-        let touched = self.record_leaving(job, &met);
-        let how = if more.is_some() { How::Grows } else { How::Starts };
-        let node = met.tasks.first().map(|place| place.node).expect("an ask has tasks");
-        if !self.begun.contains_key(&job) {
-            self.order.push(job);
-        }
-        let begun = self.begun.entry(job).or_insert_with(|| Begun {
-            tasks: Vec::new(),
-            together: met.tasks.len(),
-            pieces: Vec::new(),
-            how,
-            chosen: met.chosen,
-        });
-        if !key.groups.is_empty() && !begun.tasks.is_empty() {
-            begun.pieces.push(met.tasks.len());
-        }
-        begun.tasks.extend(met.tasks);
-        self.settled.given.insert(job);
-        self.queue.served(at);
-        let state = self.draft.state;
-        let holding = state.ledger.holding(job).filter(|_| more.is_some());
-        let done = holding.map_or(0, |holding| holding.exits(crate::input::Exit::Succeeded));
-        let staying = holding.map_or(0, |holding| holding.staying().count());
-        if !key.groups.is_empty() {
-            self.grow_groups(key, (age, job), node);
-            return touched;
-        }
-        let has = u32::try_from(staying + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
-        // A job of which tasks have finished is repaired, but not grown any more.
-        if done == 0 && has < key.tasks {
-            let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
-            let more = Some(More { tasks: 1, repair: false, pool, need, domain, of: None });
-            let candidate = Candidate::of_job(&self.draft, key, more, (age, job));
-            if let Some(candidate) = candidate {
-                self.queue.add(state, candidate);
-            }
-        }
-        touched
-    }
-
-    /// A job with groups was given something; what else it lacks it may have in this plan too.
-    fn grow_groups(&mut self, key: &'a KindKey, job: (Timestamp, JobId), node: NodeId) {
-        let state = self.draft.state;
-        let holding = state.ledger.holding(job.1);
-        if holding.is_some_and(|holding| holding.done().next().is_some()) {
-            return;
-        }
-        let begun = &self.begun[&job.1];
-        let Some(first) = begun.tasks.first() else { return };
-        let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
-        let (pool, need, of) = (first.pool, Need::held(first), Some(job.1));
-        let more = More { tasks: 1, repair: false, pool, need, domain, of };
-        let candidate = Candidate::of_groups(&self.draft, None, key, more, job, &begun.tasks);
-        if let Some(candidate) = candidate {
-            self.queue.add(state, candidate);
-        }
-    }
-
-    fn record_leaving(&mut self, job: JobId, met: &Met<'_>) -> Vec<TenantId> {
-        let units: Vec<Unit> = met.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
-        let ask = &met.ask;
-        let bound = |why: Why, unit: &Unit| (why != Why::Guarantee).then(|| unit.clone());
-        let bound: Vec<Unit> =
-            met.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
-        let gained = gain(&self.draft, ask, &bound.iter().collect::<Vec<_>>());
-        let started = ask.units().parts();
-        let for_share = met.taken.iter().zip(&units).filter(|(taken, _)| taken.why.is_judged_by_idle());
-        let freed: Vec<Step> = for_share.flat_map(|(_, unit)| unit.steps.iter().copied()).collect();
-        if !freed.is_empty() {
-            self.reclaims.push(Reclaim { job, started, freed });
-        }
-        let mut touched = Vec::new();
-        for (taken, unit) in met.taken.iter().zip(units) {
-            touched.push(unit.standing.tenant);
-            if !unit.surplus {
-                self.withdraw(unit.job);
-            }
-            let gain = (taken.why != Why::Guarantee).then_some(gained);
-            self.leaves(unit, taken.why, job, gain, taken.straddles);
-        }
-        let moving: Vec<&Unit> = met.moved.iter().map(|moved| &moved.unit).collect();
-        let gained = gain(&self.draft, ask, &moving);
-        for moved in &met.moved {
-            let unit = moved.unit.clone();
-            touched.push(unit.standing.tenant);
-            self.withdraw(unit.job);
-            let begun = Begun {
-                tasks: moved.tasks.clone(),
-                together: moved.tasks.len(),
-                pieces: Vec::new(),
-                how: How::Moves,
-                chosen: None,
-            };
-            self.begun.insert(unit.job, begun);
-            self.settled.given.insert(unit.job);
-            self.order.push(unit.job);
-            self.leaves(unit, Why::Move, job, Some(gained), None);
-        }
-        touched
-    }
-
-    /// Who has to leave is neither grown nor repaired; another place is all it may be given.
-    fn withdraw(&mut self, job: JobId) {
-        if self.draft.state.jobs.get(job).is_some_and(|job| job.more.is_some()) {
-            self.queue.withdraw(job);
-        }
-    }
-
-    fn leaves(
-        &mut self,
-        unit: Unit,
-        why: Why,
-        beneficiary: JobId,
-        gain: Option<u64>,
-        straddles: Option<crate::event::Straddle>,
-    ) {
-        let (lost, cost) = (unit.lost, unit.cost);
-        let policy = self.draft.state.tenants.version();
-        let asker = self.draft.state.jobs.get(beneficiary).filter(|_| why == Why::Booking);
-        let booking = asker.and_then(|job| job.spec.booking);
-        let receipt =
-            Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy, booking };
-        self.settled.leaving.insert(unit.job);
-        self.free_promised = None;
-        self.evictions.push(Leaving { unit, receipt });
-    }
-
     /// Who has to leave and finds room elsewhere is moved there.
     fn place_evicted_again(&mut self) {
         let whole: Vec<JobId> = self
@@ -643,85 +510,6 @@ impl<'a> Served<'a> {
         let wasteful = |reclaim: &&Reclaim| idle(&self.draft, &reclaim.freed) > reclaim.started;
         self.reclaims.iter().find(wasteful).map(|reclaim| reclaim.job)
     }
-
-    fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
-        let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
-        let amount = self.draft.tree.charge_of(|task| spec.resources_of(task), tasks.iter());
-        self.draft.tree.count_within_limits(used, spec.tenant, &amount)
-    }
-
-    /// Pieces of groups that can start with the minimum. What comes after one that cannot may need it.
-    fn first_pieces(
-        &self,
-        job: JobId,
-        begun: &Begun,
-        clear: &dyn Fn(&Placement) -> bool,
-        used: &mut Amounts,
-    ) -> Vec<Placement> {
-        let mut started = Vec::new();
-        let mut rest = &begun.tasks[begun.together..];
-        for &count in &begun.pieces {
-            let (piece, after) = rest.split_at(count);
-            if !piece.iter().all(clear) || !self.passes_no_limit(job, piece, used) {
-                break;
-            }
-            started.extend_from_slice(piece);
-            rest = after;
-        }
-        started
-    }
-
-    /// The difference between the state and the end of the draft.
-    pub(super) fn into_plan(self) -> Plan {
-        let state = self.draft.state;
-        let mut plan = Plan { basis: state.index(), ..Plan::default() };
-        let tree = self.draft.tree;
-        // Who leaves still counts towards a limit until it is gone.
-        let mut used_now = tree.subtree_use(&tree.own_use(state));
-        for job in &self.order {
-            let begun = &self.begun[job];
-            let clear =
-                |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
-            let (together, rest) = begun.tasks.split_at(begun.together);
-            let (job, mut tasks, chosen) = (*job, begun.tasks.clone(), begun.chosen);
-            if begun.how != How::Moves
-                && together.iter().all(clear)
-                && self.passes_no_limit(job, together, &mut used_now)
-            {
-                // Tasks beyond the minimum that cannot start yet come with the next plan.
-                tasks.truncate(begun.together);
-                if begun.pieces.is_empty() {
-                    let startable = |place: &&Placement| {
-                        clear(place) && self.passes_no_limit(job, &[**place], &mut used_now)
-                    };
-                    tasks.extend(rest.iter().filter(startable));
-                } else {
-                    tasks.extend(self.first_pieces(job, begun, &clear, &mut used_now));
-                }
-                let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks: in_order(begun, tasks), chosen });
-                continue;
-            }
-            plan.promises.push(Start { job, tasks: in_order(begun, tasks), chosen });
-        }
-        let (promised, held): (Vec<Leaving>, Vec<Leaving>) =
-            self.evictions.into_iter().partition(|leaving| leaving.unit.promised);
-        plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
-        plan.evictions = evicted(held);
-        plan.refusals = self.refusals.into_iter().collect();
-        plan.dropped = self.reserved.dropped;
-        plan.reserved = self.made;
-        plan.looked = self.looked;
-        plan
-    }
-}
-
-/// Tasks by number: groups grow one after the other.
-fn in_order(begun: &Begun, mut tasks: Vec<Placement>) -> Vec<Placement> {
-    if !begun.pieces.is_empty() {
-        tasks.sort_unstable_by_key(|place| place.task);
-    }
-    tasks
 }
 
 /// So much of what was freed is held by nobody, in 1/3000 of a GPU.
@@ -738,27 +526,4 @@ pub(super) fn idle(draft: &Draft<'_>, freed: &[Step]) -> u64 {
         free.min(freed)
     });
     left.sum()
-}
-
-/// One entry per job: its surplus tasks, or all of it.
-fn evicted(leaving: Vec<Leaving>) -> Vec<Evicted> {
-    let mut evicted: Vec<Evicted> = Vec::new();
-    let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
-    for Leaving { unit, receipt } in leaving {
-        let tasks = unit.steps.iter().map(|step| step.place.task);
-        if let Some(&at) = listed.get(&unit.job) {
-            let known: &mut Evicted = &mut evicted[at];
-            known.tasks.extend(tasks);
-            let cost = known.receipt.cost.saturating_add(receipt.cost);
-            let whole = known.receipt.whole || receipt.whole;
-            known.receipt = Eviction { whole, cost, ..receipt };
-        } else {
-            listed.insert(unit.job, evicted.len());
-            evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt });
-        }
-    }
-    for evicted in &mut evicted {
-        evicted.tasks.sort_unstable();
-    }
-    evicted
 }

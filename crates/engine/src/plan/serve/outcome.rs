@@ -1,0 +1,114 @@
+//! The plan that comes of a draft on which everybody had their turn.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{Begun, How, Leaving, Served};
+use crate::event::{Eviction, Placement};
+use crate::plan::{Evicted, Plan, Start};
+use crate::tree::Amounts;
+use crate::units::JobId;
+
+impl Served<'_> {
+    fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
+        let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
+        let amount = self.draft.tree.charge_of(|task| spec.resources_of(task), tasks.iter());
+        self.draft.tree.count_within_limits(used, spec.tenant, &amount)
+    }
+
+    /// Pieces of groups that can start with the minimum. What comes after one that cannot may need it.
+    fn first_pieces(
+        &self,
+        job: JobId,
+        begun: &Begun,
+        clear: &dyn Fn(&Placement) -> bool,
+        used: &mut Amounts,
+    ) -> Vec<Placement> {
+        let mut started = Vec::new();
+        let mut rest = &begun.tasks[begun.together..];
+        for &count in &begun.pieces {
+            let (piece, after) = rest.split_at(count);
+            if !piece.iter().all(clear) || !self.passes_no_limit(job, piece, used) {
+                break;
+            }
+            started.extend_from_slice(piece);
+            rest = after;
+        }
+        started
+    }
+
+    /// The difference between the state and the end of the draft.
+    pub(in crate::plan) fn into_plan(self) -> Plan {
+        let state = self.draft.state;
+        let mut plan = Plan { basis: state.index(), ..Plan::default() };
+        let tree = self.draft.tree;
+        // Who leaves still counts towards a limit until it is gone.
+        let mut used_now = tree.subtree_use(&tree.own_use(state));
+        for job in &self.order {
+            let begun = &self.begun[job];
+            let clear =
+                |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
+            let (together, rest) = begun.tasks.split_at(begun.together);
+            let (job, mut tasks, chosen) = (*job, begun.tasks.clone(), begun.chosen);
+            if begun.how != How::Moves
+                && together.iter().all(clear)
+                && self.passes_no_limit(job, together, &mut used_now)
+            {
+                // Tasks beyond the minimum that cannot start yet come with the next plan.
+                tasks.truncate(begun.together);
+                if begun.pieces.is_empty() {
+                    let startable = |place: &&Placement| {
+                        clear(place) && self.passes_no_limit(job, &[**place], &mut used_now)
+                    };
+                    tasks.extend(rest.iter().filter(startable));
+                } else {
+                    tasks.extend(self.first_pieces(job, begun, &clear, &mut used_now));
+                }
+                let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
+                list.push(Start { job, tasks: in_order(begun, tasks), chosen });
+                continue;
+            }
+            plan.promises.push(Start { job, tasks: in_order(begun, tasks), chosen });
+        }
+        let (promised, held): (Vec<Leaving>, Vec<Leaving>) =
+            self.evictions.into_iter().partition(|leaving| leaving.unit.promised);
+        plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
+        plan.evictions = evicted(held);
+        plan.refusals = self.refusals.into_iter().collect();
+        plan.dropped = self.reserved.dropped;
+        plan.reserved = self.made;
+        plan.looked = self.looked;
+        plan
+    }
+}
+
+/// Tasks by number: groups grow one after the other.
+fn in_order(begun: &Begun, mut tasks: Vec<Placement>) -> Vec<Placement> {
+    if !begun.pieces.is_empty() {
+        tasks.sort_unstable_by_key(|place| place.task);
+    }
+    tasks
+}
+
+/// One entry per job: its surplus tasks, or all of it.
+fn evicted(leaving: Vec<Leaving>) -> Vec<Evicted> {
+    let mut evicted: Vec<Evicted> = Vec::new();
+    let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
+    for Leaving { unit, receipt } in leaving {
+        let tasks = unit.steps.iter().map(|step| step.place.task);
+        if let Some(&at) = listed.get(&unit.job) {
+            let known: &mut Evicted = &mut evicted[at];
+            known.tasks.extend(tasks);
+            let cost = known.receipt.cost.saturating_add(receipt.cost);
+            let whole = known.receipt.whole || receipt.whole;
+            known.receipt = Eviction { whole, cost, ..receipt };
+        } else {
+            listed.insert(unit.job, evicted.len());
+            evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt });
+        }
+    }
+    for evicted in &mut evicted {
+        evicted.tasks.sort_unstable();
+    }
+    evicted
+}
