@@ -10,10 +10,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::NodeSelector;
 use wharf_engine::input::{Input, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, Millis, Resources, Timestamp, Uid};
 use wharf_server::desk::Desk;
 
 /// How often the stream looks whether more is wanted, by the wall.
@@ -164,29 +164,17 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
     let resources =
         Resources { cpu_milli: cores * 1000, memory: (cores * 8) << 30, pods: 1, ..Resources::default() };
     let spec = Spec {
-        name: format!("{}-{:06x}", habit.word, uid.0 & 0xff_ffff),
-        tenant: TenantId(0),
         class: habit.class,
-        priority: 0,
         tasks,
         min: tasks,
-        shape: Shape::of(gpus, resources),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
         checkpoint: (habit.class == Class::Batch).then_some(Checkpoint {
             every: Millis::from_secs(1800),
             grace: Millis::from_secs(60),
             on_request: false,
         }),
-        booking: None,
         retries: 2,
-        labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{duration_ms},"sm_active_milli":{sm_active_milli}}}"#),
+        ..Spec::of(format!("{}-{:06x}", habit.word, uid.0 & 0xff_ffff), Shape::of(gpus, resources))
     };
     let nodes = NodeSelector::default().source();
     let (devices, any_of_devices) = (String::new(), Vec::new());

@@ -249,30 +249,13 @@ pub fn run_time(gpu_ms: u64, parts: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{GpuAsk, Shape, Topology};
-    use crate::units::{Resources, TrustId};
+    use crate::job::{GpuAsk, Shape};
+    use crate::units::Resources;
 
     fn spec(label: Option<&str>) -> Spec {
         Spec {
-            name: String::from("job"),
-            tenant: TenantId(0),
-            class: Class::Batch,
-            priority: 0,
-            tasks: 1,
-            min: 1,
-            shape: Shape::of(GpuAsk::Whole(2), Resources::default()),
-            groups: Vec::new(),
-            topology: Topology::default(),
-            preemptible: true,
-            trust: TrustId(0),
-            time_limit: None,
-            service: None,
-            estimate: None,
-            checkpoint: None,
-            booking: None,
-            retries: 0,
             labels: label.map(|value| (String::from("app"), String::from(value))).into_iter().collect(),
-            payload: String::new(),
+            ..Spec::of(String::from("job"), Shape::of(GpuAsk::Whole(2), Resources::default()))
         }
     }
 

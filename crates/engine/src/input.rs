@@ -126,6 +126,24 @@ pub struct Submission {
     pub spec: Spec,
 }
 
+impl Submission {
+    /// A job that may go anywhere.
+    pub fn of(uid: Uid, tenant: impl Into<String>, spec: Spec) -> Self {
+        Self {
+            uid,
+            tenant: tenant.into(),
+            trust: None,
+            nodes: String::new(),
+            devices: String::new(),
+            any_of_devices: Vec::new(),
+            groups: Vec::new(),
+            gang_within: None,
+            booking: None,
+            spec,
+        }
+    }
+}
+
 /// Source texts of the selectors of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSelectors {

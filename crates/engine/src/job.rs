@@ -277,6 +277,31 @@ pub struct Service {
 }
 
 impl Spec {
+    /// A batch job of one such task that says nothing else of itself.
+    pub fn of(name: impl Into<String>, shape: Shape) -> Self {
+        Self {
+            name: name.into(),
+            tenant: TenantId(0),
+            class: Class::Batch,
+            priority: 0,
+            tasks: 1,
+            min: 1,
+            shape,
+            groups: Vec::new(),
+            topology: Topology::default(),
+            preemptible: true,
+            trust: TrustId(0),
+            time_limit: None,
+            estimate: None,
+            service: None,
+            checkpoint: None,
+            booking: None,
+            retries: 0,
+            labels: Vec::new(),
+            payload: String::new(),
+        }
+    }
+
     /// How long it needs to save its work when asked.
     pub fn grace(&self) -> Millis {
         self.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)

@@ -295,16 +295,8 @@ impl CaseJob {
             payload: r#"{"duration_ms":1000000000000}"#.to_owned(),
         };
         Ok(Submission {
-            uid: Uid(number),
-            tenant: self.tenant.clone(),
             trust: Some("all".to_owned()),
-            nodes: String::new(),
-            any_of_devices: Vec::new(),
-            groups: Vec::new(),
-            devices: String::new(),
-            gang_within: None,
-            booking: None,
-            spec,
+            ..Submission::of(Uid(number), self.tenant.clone(), spec)
         })
     }
 }

@@ -16,9 +16,9 @@ use wharf_controller::turn::{Controller, Evictions, Fault, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::Outcome;
 use wharf_engine::input::{Input, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec};
 use wharf_engine::policy::Policy;
-use wharf_engine::units::{Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{Millis, Resources, Timestamp, Uid};
 
 use crate::direct::DirectWorld;
 use crate::fleet::SimFleet;
@@ -212,29 +212,19 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
     let models = if job.model.is_empty() { Vec::new() } else { vec![job.model.clone()] };
     let devices = DeviceSelector { models, memory_gb_min: None };
     let spec = Spec {
-        name: job.id.clone(),
-        tenant: TenantId(0),
         class: job.class,
         priority: job.priority,
         tasks: job.tasks,
         min: job.min,
-        shape: Shape::of(job.gpus, Resources { pods: 1, ..Resources::default() }),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
         time_limit: job.limit,
         estimate: job.estimate,
-        service: None,
         checkpoint: job.contract.map(|Contract { every, grace, on_request, .. }| Checkpoint {
             every,
             grace,
             on_request,
         }),
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
         payload: payload(job),
+        ..Spec::of(job.id.clone(), Shape::of(job.gpus, Resources { pods: 1, ..Resources::default() }))
     };
     let devices = if job.model.is_empty() { String::new() } else { devices.source() };
     let nodes = NodeSelector::default().source();

@@ -15,9 +15,9 @@ use wharf_engine::catalogue::{self, mig::ProfileName};
 use wharf_engine::event::{Event, JobsEvent, LedgerEvent, Outcome};
 use wharf_engine::geometry::Slice;
 use wharf_engine::input::{Exit, Input, ObservedGpu, ObservedNode, ObservedTask, Submission, TaskStatus};
-use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Class, GpuAsk, Shape, Spec};
 use wharf_engine::policy::{Mode, Policy, SharingRules, Tenant};
-use wharf_engine::units::{GpuUnits, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::{Device, SimFleet};
 
@@ -59,38 +59,18 @@ fn job(rng: &mut ChaCha8Rng, number: u64) -> Input {
     let resources = Resources { cpu_milli: 100, memory: 1 << 20, pods: 1, ..Resources::default() };
     let duration_ms = rng.random_range(1_000..120_000);
     let spec = Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
         class,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape { time_slicing: class == Class::Interactive, ..Shape::of(gpus, resources) },
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
-        checkpoint: None,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{duration_ms}}}"#),
+        ..Spec::of(
+            format!("j{number}"),
+            Shape { time_slicing: class == Class::Interactive, ..Shape::of(gpus, resources) },
+        )
     };
-    Input::Submit(Box::new(Submission {
-        uid: Uid(u128::from(number) + 1),
-        tenant: TENANTS[rng.random_range(0..TENANTS.len())].into(),
-        trust: None,
-        nodes: String::new(),
-        devices: String::new(),
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: None,
-        booking: None,
+    Input::Submit(Box::new(Submission::of(
+        Uid(u128::from(number) + 1),
+        TENANTS[rng.random_range(0..TENANTS.len())],
         spec,
-    }))
+    )))
 }
 
 struct Life {

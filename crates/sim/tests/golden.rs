@@ -30,9 +30,7 @@ use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, 
 use wharf_engine::policy::{Amount, GpuQuota, Mode, Order, OrderRules, Policy, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
-use wharf_engine::units::{
-    DeviceSetId, GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{DeviceSetId, GpuUnits, JobId, Millis, NodeId, PoolId, Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
 
@@ -673,29 +671,20 @@ fn policy() -> Policy {
 fn job(number: u128, name: &str, payload: &str) -> Input {
     let resources = Resources { cpu_milli: 1000, memory: 1 << 30, storage: 0, pods: 1, nics: 1 };
     let spec = Spec {
-        name: name.into(),
-        tenant: TenantId(0),
-        class: Class::Batch,
         priority: 3,
         tasks: 2,
-        min: 1,
-        shape: Shape::of(GpuAsk::Whole(1), resources),
-        groups: Vec::new(),
         topology: Topology { task_on_island: true, gang_within: None },
-        preemptible: true,
-        trust: TrustId(0),
         time_limit: Some(Millis::from_secs(86_400)),
-        service: None,
         estimate: Some(Millis::from_secs(60)),
         checkpoint: Some(Checkpoint {
             every: Millis::from_secs(600),
             grace: Millis::from_secs(30),
             on_request: false,
         }),
-        booking: None,
         retries: 1,
         labels: vec![("experiment".into(), "e42".into())],
         payload: payload.into(),
+        ..Spec::of(name, Shape::of(GpuAsk::Whole(1), resources))
     };
     let nodes = NodeSelector {
         labels: [("zone".to_owned(), vec!["a".to_owned()])].into(),

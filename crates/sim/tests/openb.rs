@@ -4,11 +4,11 @@
 
 use wharf_controller::market::{Pricer, Summary};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
-use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{GpuAsk, Shape, Spec};
 use wharf_engine::policy::{GpuQuota, Policy as Rules, Quota, Tenant};
 use wharf_engine::prices::{Prices, WORTH_MAX};
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuUnits, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, Resources, Timestamp, Uid};
 use wharf_sim::openb::{Node, Pod, Policy, Trace, run};
 
 /// Sixty nodes and pods of the shapes that make sharing hard.
@@ -90,40 +90,14 @@ fn state(shapes: &[(GpuAsk, u64)], rounds: u32) -> State {
     let all = (0..rounds).flat_map(|_| shapes);
     for (number, &(gpus, cpu_milli)) in (1u128..).zip(all) {
         let resources = Resources { cpu_milli, memory: 1, ..Resources::default() };
-        let spec = Spec {
-            name: format!("j{number}"),
-            tenant: TenantId(0),
-            class: Class::Batch,
-            priority: 0,
-            tasks: 1,
-            min: 1,
-            shape: Shape::of(gpus, resources),
-            groups: Vec::new(),
-            topology: Topology::default(),
-            preemptible: true,
-            trust: TrustId(0),
-            time_limit: None,
-            estimate: None,
-            service: None,
-            checkpoint: None,
-            booking: None,
-            retries: 0,
-            labels: Vec::new(),
-            payload: String::new(),
-        };
+        let spec = Spec::of(format!("j{number}"), Shape::of(gpus, resources));
         let (uid, tenant) = (Uid(number), "all".to_owned());
         let (trust, nodes, devices) = (None, String::new(), String::new());
         give(&Input::Submit(Box::new(Submission {
-            uid,
-            tenant,
             trust,
             nodes,
             devices,
-            any_of_devices: Vec::new(),
-            groups: Vec::new(),
-            gang_within: None,
-            booking: None,
-            spec,
+            ..Submission::of(uid, tenant, spec)
         })));
     }
     state

@@ -7,10 +7,10 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::TaskPhase;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Replacement, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
 
@@ -36,29 +36,15 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
     let service = (class == Class::Inference).then_some(Service { max: PROMISED, replicas: 1 });
     let resources = Resources { cpu_milli: 500, pods: 1, ..Resources::default() };
     let spec = Spec {
-        name: format!("j{uid}"),
-        tenant: TenantId(0),
         class,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(GpuAsk::Whole(1), resources),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
         service,
         checkpoint: Some(Checkpoint {
             every: Millis::from_secs(600),
             grace: Millis::from_secs(30),
             on_request: false,
         }),
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
         payload: r#"{"duration_ms":360000000,"checkpoint_ms":1000}"#.into(),
+        ..Spec::of(format!("j{uid}"), Shape::of(GpuAsk::Whole(1), resources))
     };
     let (nodes, devices) = (String::new(), String::new());
     let (trust, gang_within, any_of_devices) = (None, None, Vec::new());

@@ -9,14 +9,14 @@ use wharf_engine::catalogue;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::Placement;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
-use wharf_engine::job::{Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::job::{GpuAsk, Least, Shape, Spec};
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
 use wharf_engine::prices::Prices;
 use wharf_engine::state::State;
 use wharf_engine::stranded::{Asked, OfPool, stranded};
 use wharf_engine::units::{GpuUnits, PoolId};
-use wharf_engine::units::{NodeId, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{NodeId, Resources, Timestamp, Uid};
 
 /// A part of a GPU that a task takes: how much, whose, and where on the axis where it is a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -211,27 +211,8 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         pods: 1,
         ..Resources::default()
     };
-    let spec = Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(ask(random), resources),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: false,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
-        checkpoint: None,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
-        payload: String::new(),
-    };
+    let spec =
+        Spec { preemptible: false, ..Spec::of(format!("j{number}"), Shape::of(ask(random), resources)) };
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
     let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
     let (uid, tenant) = (Uid(number), "all".to_owned());

@@ -10,9 +10,9 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, GpuAsk, Shape, Spec};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
-use wharf_engine::units::{Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{Millis, Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
 
@@ -103,38 +103,16 @@ impl Crowd {
         self.number += 1;
         let runs = self.random.random_range(minutes.0..=minutes.1) * 60_000;
         let spec = Spec {
-            name: format!("j{}", self.number),
-            tenant: TenantId(0),
-            class: Class::Batch,
-            priority: 0,
             tasks,
             min: tasks,
-            shape: Shape::of(GpuAsk::Whole(gpus), Resources { pods: 1, ..Resources::default() }),
-            topology: Topology::default(),
-            preemptible: true,
-            trust: TrustId(0),
-            time_limit: None,
-            estimate: None,
-            booking: None,
-            groups: Vec::new(),
-            service: None,
             checkpoint: Some(Checkpoint { every: Millis(600_000), grace: Millis(60_000), on_request: false }),
-            retries: 0,
-            labels: Vec::new(),
             payload: format!(r#"{{"duration_ms":{runs},"checkpoint_ms":5000}}"#),
+            ..Spec::of(
+                format!("j{}", self.number),
+                Shape::of(GpuAsk::Whole(gpus), Resources { pods: 1, ..Resources::default() }),
+            )
         };
-        Input::Submit(Box::new(Submission {
-            uid: Uid(self.number),
-            tenant: team.name.into(),
-            trust: None,
-            nodes: String::new(),
-            devices: String::new(),
-            any_of_devices: Vec::new(),
-            groups: Vec::new(),
-            gang_within: None,
-            booking: None,
-            spec,
-        }))
+        Input::Submit(Box::new(Submission::of(Uid(self.number), team.name, spec)))
     }
 
     /// What a team asks for in this minute of the week, when so many of its jobs wait.

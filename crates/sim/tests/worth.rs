@@ -8,13 +8,13 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_engine::event::{Event, Placement};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
-use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{GpuAsk, Shape, Spec};
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::rooms::{Drains, Room};
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuUnits, JobId, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, JobId, NodeId, PoolId, Resources, Timestamp, Uid};
 
 const BUCKET: i64 = 3000;
 
@@ -187,27 +187,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         memory: random.random_range(1..12) << 30,
         ..Resources::default()
     };
-    let spec = Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(gpus, resources),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: false,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
-        checkpoint: None,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
-        payload: String::new(),
-    };
+    let spec = Spec { preemptible: false, ..Spec::of(format!("j{number}"), Shape::of(gpus, resources)) };
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
     let (uid, tenant) = (Uid(number), "all".to_owned());
     let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());

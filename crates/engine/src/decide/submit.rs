@@ -258,10 +258,9 @@ pub(super) fn after(job: JobId) -> JobId {
 #[cfg(test)]
 mod tests {
     use alloc::vec;
-    use alloc::vec::Vec;
 
     use super::*;
-    use crate::units::{Resources, TenantId, TrustId};
+    use crate::units::Resources;
 
     fn group(name: &str) -> Group {
         let resources = Resources { cpu_milli: 1000, ..Resources::default() };
@@ -271,25 +270,11 @@ mod tests {
 
     fn fault(change: impl FnOnce(&mut Spec)) -> Option<SpecFault> {
         let mut spec = Spec {
-            name: "j".into(),
-            tenant: TenantId(0),
             class: Class::Inference,
-            priority: 0,
             tasks: 0,
             min: 0,
-            shape: Shape::of(GpuAsk::Whole(0), Resources::default()),
             groups: vec![group("a"), group("b")],
-            topology: Topology::default(),
-            preemptible: true,
-            trust: TrustId(0),
-            time_limit: None,
-            estimate: None,
-            booking: None,
-            service: None,
-            checkpoint: None,
-            retries: 0,
-            labels: Vec::new(),
-            payload: String::new(),
+            ..Spec::of("j", Shape::of(GpuAsk::Whole(0), Resources::default()))
         };
         change(&mut spec);
         check_spec(&spec).err()

@@ -4,8 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::job::{Class, GpuAsk, Topology};
-use crate::units::{TenantId, TrustId};
+use crate::job::GpuAsk;
 
 fn group(name: &str, (min, tasks): (u32, u32), (min_copies, copies): (u32, u32), gpus: u32) -> Group {
     let shape = Shape::of(GpuAsk::Whole(gpus), Resources { cpu_milli: 1000, ..Resources::default() });
@@ -15,27 +14,8 @@ fn group(name: &str, (min, tasks): (u32, u32), (min_copies, copies): (u32, u32),
 /// A head, and two of three copies of two tasks, of which one each is enough: slots 0, 1-2, 3-4, 5-6.
 fn job() -> Spec {
     let groups = vec![group("head", (1, 1), (1, 1), 0), group("worker", (1, 2), (2, 3), 8)];
-    let mut spec = Spec {
-        name: "j".into(),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks: 0,
-        min: 0,
-        shape: Shape::of(GpuAsk::Whole(0), Resources::default()),
-        groups,
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        booking: None,
-        service: None,
-        checkpoint: None,
-        retries: 0,
-        labels: Vec::new(),
-        payload: String::new(),
-    };
+    let mut spec =
+        Spec { tasks: 0, min: 0, groups, ..Spec::of("j", Shape::of(GpuAsk::Whole(0), Resources::default())) };
     spec.derive_from_groups();
     spec
 }

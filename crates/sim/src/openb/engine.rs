@@ -12,12 +12,12 @@ use wharf_controller::selectors::DeviceSelector;
 use wharf_engine::input::{
     Input, ObservedGpu, ObservedNode, Report, Scope, SetDefinition, SetMembers, Submission,
 };
-use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{GpuAsk, Shape, Spec};
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
 use wharf_engine::prices::Prices;
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuUnits, JobId, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, JobId, Resources, Timestamp, Uid};
 
 use super::{Place, Pod, Trace};
 
@@ -144,37 +144,6 @@ fn submission(uid: u128, pod: &Pod) -> Submission {
         Resources { cpu_milli: pod.cpu_milli, memory: pod.memory_mib << 20, ..Resources::default() };
     // Which model its GPUs are of is no matter to a pod that asks for none.
     let devices = if pod.gpus == 0 { String::new() } else { source(&pod.models) };
-    let spec = Spec {
-        name: format!("pod-{uid}"),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(gpus, resources),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: false,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
-        checkpoint: None,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
-        payload: String::new(),
-    };
-    Submission {
-        uid: Uid(uid),
-        tenant: TENANT.to_owned(),
-        trust: None,
-        nodes: String::new(),
-        devices,
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: None,
-        booking: None,
-        spec,
-    }
+    let spec = Spec { preemptible: false, ..Spec::of(format!("pod-{uid}"), Shape::of(gpus, resources)) };
+    Submission { devices, ..Submission::of(Uid(uid), TENANT.to_owned(), spec) }
 }

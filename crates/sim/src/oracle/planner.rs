@@ -4,11 +4,11 @@ use wharf_engine::event::Why;
 use wharf_engine::input::{
     Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef, TaskStatus,
 };
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec};
 use wharf_engine::plan::{Evicted, Memory, plan};
 use wharf_engine::policy::{self, Amount, GpuQuota, Policy, Preemption, Quota};
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 
 use super::facts::{Facts, Set};
 use super::{Instance, Running};
@@ -167,40 +167,20 @@ fn pending(instance: &Instance, uid: Uid) -> Submission {
 fn submission(uid: Uid, tenant: &str, spec: Spec) -> Submission {
     let (nodes, devices) = (String::new(), String::new());
     Submission {
-        uid,
-        tenant: tenant.to_owned(),
         trust: Some("all".to_owned()),
         nodes,
         devices,
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: None,
-        booking: None,
-        spec,
+        ..Submission::of(uid, tenant.to_owned(), spec)
     }
 }
 
 fn spec(name: &str, class: Class, gpus: u64) -> Spec {
     Spec {
-        name: name.to_owned(),
-        tenant: TenantId(0),
         class,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(GpuAsk::Whole(u32::try_from(gpus).expect("a task is small")), Resources::default()),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
-        checkpoint: None,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
-        payload: String::new(),
+        ..Spec::of(
+            name.to_owned(),
+            Shape::of(GpuAsk::Whole(u32::try_from(gpus).expect("a task is small")), Resources::default()),
+        )
     }
 }
 

@@ -12,9 +12,7 @@ use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, 
 use wharf_engine::policy::{
     Amount, GpuQuota, Mode, Order, OrderRules, Orders, Policy, Quota, Sharing, Tenant, Windows,
 };
-use wharf_engine::units::{
-    DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, Timestamp, Uid};
 
 const MODELS: [&str; 2] = ["h100", "l4"];
 
@@ -188,29 +186,28 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let mut asks = any_of.iter().map(|other| other.gpus).chain([gpus]);
     let whole = asks.all(|gpus| matches!(gpus, GpuAsk::Whole(1..)));
     let spec = Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
         class,
         priority: rng.random_range(0..3),
         tasks,
         min,
-        shape: Shape {
-            time_slicing: rng.random_ratio(1, 3),
-            any_of,
-            ..Shape::of(gpus, Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() })
-        },
-        groups: Vec::new(),
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 5), gang_within: None },
         preemptible: rng.random_ratio(4, 5),
-        trust: TrustId(0),
         time_limit: rng.random_ratio(1, 4).then(|| Millis::from_secs(rng.random_range(5..900))),
-        estimate: None,
         service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
-        booking: None,
         retries: rng.random_range(0..3),
-        labels: Vec::new(),
         payload: payload(rng),
+        ..Spec::of(
+            format!("j{number}"),
+            Shape {
+                time_slicing: rng.random_ratio(1, 3),
+                any_of,
+                ..Shape::of(
+                    gpus,
+                    Resources { cpu_milli: 500, memory: 1 << 20, pods: 1, ..Resources::default() },
+                )
+            },
+        )
     };
     let gang_within = rng.random_ratio(1, 8).then(|| "leaf".to_owned());
     let mut spec = spec;

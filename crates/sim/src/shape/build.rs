@@ -11,9 +11,9 @@ use wharf_engine::input::{
     Exit, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef,
     TaskStatus,
 };
-use wharf_engine::job::{Service, Shape as TaskShape, Spec, Topology};
+use wharf_engine::job::{Service, Shape as TaskShape, Spec};
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Millis, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 
 use super::floor::{Floor, Walk, units_each};
 use super::{BadShape, JobGroup, Shape};
@@ -225,37 +225,20 @@ impl Built {
     fn submission(&mut self, list: &str, group: &JobGroup) -> Result<Submission, BadShape> {
         let (uid, name) = self.next_job(list);
         let spec = Spec {
-            name,
-            tenant: TenantId(0),
             class: group.class,
             priority: group.priority,
             tasks: group.tasks,
             min: group.min(),
-            shape: TaskShape::of(group.ask()?, group.resources()),
-            groups: Vec::new(),
-            topology: Topology::default(),
             preemptible: group.preemptible,
-            trust: TrustId(0),
             time_limit: group.limit_s.map(Millis::from_secs),
-            estimate: None,
             service: group.replicas_max.map(|max| Service { max, replicas: group.tasks }),
-            checkpoint: None,
-            booking: None,
-            retries: 0,
-            labels: Vec::new(),
-            payload: String::new(),
+            ..Spec::of(name, TaskShape::of(group.ask()?, group.resources()))
         };
         Ok(Submission {
-            uid,
-            tenant: group.tenant.clone(),
             trust: Some(TRUST.to_owned()),
             nodes: nodes_source(group),
             devices: devices_source(group),
-            any_of_devices: Vec::new(),
-            groups: Vec::new(),
-            gang_within: None,
-            booking: None,
-            spec,
+            ..Submission::of(uid, group.tenant.clone(), spec)
         })
     }
 

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use wharf_engine::input::{Exit, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
-use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
+use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources, Uid};
 
 use super::life::{Life, Step};
 
@@ -246,25 +246,18 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
     let class = *pick(rng, &[Class::Inference, Class::Interactive, Class::Batch, Class::Batch]);
     let is_service = class == Class::Inference && rng.random();
     let spec = Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
         class,
         priority: rng.random_range(0..3),
         tasks,
         min: rng.random_range(1..=tasks),
-        shape: Shape::of(gpus, resources),
-        groups: Vec::new(),
         topology: Topology { task_on_island: whole && rng.random_ratio(1, 6), gang_within: None },
         preemptible: rng.random_ratio(7, 8),
-        trust: TrustId(0),
         time_limit: rng.random_ratio(1, 4).then_some(Millis(600_000)),
         estimate: rng.random_ratio(1, 4).then_some(Millis(90_000)),
         service: is_service.then_some(Service { max: tasks + 2, replicas: tasks }),
         checkpoint,
-        booking: None,
         retries: 2,
-        labels: Vec::new(),
-        payload: String::new(),
+        ..Spec::of(format!("j{number}"), Shape::of(gpus, resources))
     };
     Submission {
         uid: Uid(u128::from(number)),

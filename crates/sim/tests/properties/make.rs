@@ -8,9 +8,9 @@ use wharf_controller::world::NodeReport;
 use wharf_engine::bookings::Booker;
 use wharf_engine::group::Group;
 use wharf_engine::input::{BookingRequest, Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
-use wharf_engine::units::{GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, Millis, Resources, Timestamp, Uid};
 
 /// One to four nodes of one model.
 pub(crate) fn nodes(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
@@ -160,40 +160,9 @@ pub(crate) fn of_the_window(number: u64) -> Input {
 
 fn one_gpu(name: &str, gpus: GpuAsk) -> Spec {
     let resources = Resources { cpu_milli: 500, memory: 1 << 20, ..Resources::default() };
-    Spec {
-        name: name.into(),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(gpus, resources),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
-        checkpoint: None,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
-        payload: String::new(),
-    }
+    Spec::of(name, Shape::of(gpus, resources))
 }
 
 fn submit(number: u64, tenant: &str, spec: Spec) -> Input {
-    Input::Submit(Box::new(Submission {
-        uid: Uid(u128::from(number) + 1),
-        tenant: tenant.into(),
-        trust: None,
-        nodes: String::new(),
-        devices: String::new(),
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: None,
-        booking: None,
-        spec,
-    }))
+    Input::Submit(Box::new(Submission::of(Uid(u128::from(number) + 1), tenant, spec)))
 }

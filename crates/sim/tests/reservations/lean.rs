@@ -8,10 +8,10 @@ use wharf_controller::turn::PLANS_MAX;
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::Event;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
-use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{GpuAsk, Shape, Spec};
 use wharf_engine::plan::{Memory, Plan, plan};
 use wharf_engine::state::State;
-use wharf_engine::units::{Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{Millis, Resources, Timestamp, Uid};
 use wharf_sim::fleet::SimFleet;
 
 /// When every life begins.
@@ -122,40 +122,15 @@ pub(crate) fn nodes(gpus: impl IntoIterator<Item = usize>) -> Vec<NodeReport> {
 /// A batch job of one task with one GPU, which runs for so long.
 pub(crate) fn spec(number: u128, runs: Millis) -> Spec {
     Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(GpuAsk::Whole(1), Resources { pods: 1, ..Resources::default() }),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        booking: None,
-        groups: Vec::new(),
-        service: None,
-        checkpoint: None,
-        retries: 0,
-        labels: Vec::new(),
         payload: format!(r#"{{"duration_ms":{},"checkpoint_ms":3000}}"#, runs.0),
+        ..Spec::of(
+            format!("j{number}"),
+            Shape::of(GpuAsk::Whole(1), Resources { pods: 1, ..Resources::default() }),
+        )
     }
 }
 
 /// Asks for it.
 pub(crate) fn submit(number: u128, tenant: &str, spec: Spec) -> Input {
-    Input::Submit(Box::new(Submission {
-        uid: Uid(number),
-        tenant: tenant.into(),
-        trust: None,
-        nodes: String::new(),
-        devices: String::new(),
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: None,
-        booking: None,
-        spec,
-    }))
+    Input::Submit(Box::new(Submission::of(Uid(number), tenant, spec)))
 }

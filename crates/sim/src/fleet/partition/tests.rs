@@ -4,8 +4,8 @@ use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::geometry::Slice;
 use wharf_engine::input::{ObservedGpu, ObservedNode, ObservedTask, Submission, TaskStatus};
-use wharf_engine::job::{Class, GpuAsk, Shape, Spec, Topology};
-use wharf_engine::units::{GpuMask, GpuUnits, Resources, TenantId, TrustId, Uid};
+use wharf_engine::job::{GpuAsk, Shape, Spec};
+use wharf_engine::units::{GpuMask, GpuUnits, Resources, Uid};
 
 use super::super::Saved;
 use super::super::device::Step;
@@ -28,40 +28,12 @@ fn fleet(seed: u64) -> SimFleet {
 
 fn job(number: u128, payload: &str) -> Submission {
     let spec = Spec {
-        name: format!("j{number}"),
-        tenant: TenantId(0),
-        class: Class::Batch,
-        priority: 0,
-        tasks: 1,
-        min: 1,
-        shape: Shape::of(GpuAsk::Whole(1), Resources::default()),
-        groups: Vec::new(),
-        topology: Topology::default(),
-        preemptible: true,
-        trust: TrustId(0),
-        time_limit: None,
-        estimate: None,
-        service: None,
-        checkpoint: None,
-        booking: None,
-        retries: 0,
-        labels: Vec::new(),
         payload: payload.to_owned(),
+        ..Spec::of(format!("j{number}"), Shape::of(GpuAsk::Whole(1), Resources::default()))
     };
     let (nodes, devices) = (String::new(), String::new());
     let tenant = "lab".to_owned();
-    Submission {
-        uid: Uid(number),
-        tenant,
-        trust: None,
-        nodes,
-        devices,
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: None,
-        booking: None,
-        spec,
-    }
+    Submission { nodes, devices, ..Submission::of(Uid(number), tenant, spec) }
 }
 
 fn place(gpu: usize, enforced: Mode, parts: u64, slice: Option<(u8, u8)>) -> StartTask {
