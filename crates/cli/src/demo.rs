@@ -176,20 +176,5 @@ fn job(rng: &mut ChaCha8Rng, tenants: &[String]) -> Submission {
         payload: format!(r#"{{"duration_ms":{duration_ms},"sm_active_milli":{sm_active_milli}}}"#),
         ..Spec::of(format!("{}-{:06x}", habit.word, uid.0 & 0xff_ffff), Shape::of(gpus, resources))
     };
-    let nodes = NodeSelector::default().source();
-    let (devices, any_of_devices) = (String::new(), Vec::new());
-    let groups = Vec::new();
-    let (gang_within, booking) = (None, None);
-    Submission {
-        uid,
-        tenant,
-        trust: None,
-        nodes,
-        devices,
-        any_of_devices,
-        groups,
-        gang_within,
-        booking,
-        spec,
-    }
+    Submission { nodes: NodeSelector::default().source(), ..Submission::of(uid, tenant, spec) }
 }

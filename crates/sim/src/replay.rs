@@ -228,21 +228,7 @@ fn submission(job: &TraceJob, uid: Uid) -> Submission {
     };
     let devices = if job.model.is_empty() { String::new() } else { devices.source() };
     let nodes = NodeSelector::default().source();
-    let (tenant, any_of_devices) = (job.tenant.clone(), Vec::new());
-    let groups = Vec::new();
-    let (gang_within, booking) = (None, None);
-    Submission {
-        uid,
-        tenant,
-        trust: None,
-        nodes,
-        devices,
-        any_of_devices,
-        groups,
-        gang_within,
-        booking,
-        spec,
-    }
+    Submission { nodes, devices, ..Submission::of(uid, job.tenant.clone(), spec) }
 }
 
 /// What the simulated fleet is told of a job, and nobody else.

@@ -214,19 +214,8 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let with_groups = !is_service && rng.random_ratio(1, 5);
     let groups = if with_groups { make_groups(rng, &mut spec) } else { Vec::new() };
     let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
-    let (uid, nodes, any_of_devices) = (Uid(rng.random()), nodes.source(), Vec::new());
-    Submission {
-        uid,
-        tenant,
-        trust,
-        nodes,
-        devices,
-        any_of_devices,
-        groups,
-        gang_within,
-        booking: None,
-        spec,
-    }
+    let (uid, nodes) = (Uid(rng.random()), nodes.source());
+    Submission { trust, nodes, devices, groups, gang_within, ..Submission::of(uid, tenant, spec) }
 }
 
 /// Makes it a job of up to three groups; returns their selectors.

@@ -314,23 +314,9 @@ impl Reader {
             any_of_devices: Vec::new(),
         };
         let groups = wish.groups.iter().map(|(_, tasks)| selectors(tasks)).collect();
-        let (trust, devices, any_of_devices) = (wish.trust, wish.own.devices(), Vec::new());
-        let booking = wish.booking;
-        Ok((
-            Submission {
-                uid,
-                tenant,
-                trust,
-                nodes,
-                devices,
-                any_of_devices,
-                groups,
-                gang_within,
-                booking,
-                spec,
-            },
-            wish.places,
-        ))
+        let (trust, devices, booking) = (wish.trust, wish.own.devices(), wish.booking);
+        let job = Submission::of(uid, tenant, spec);
+        Ok((Submission { trust, nodes, devices, groups, gang_within, booking, ..job }, wish.places))
     }
 
     fn option(&self, word: &str, words: &mut Words<'_>, wish: &mut Wish) -> Result<(), String> {
