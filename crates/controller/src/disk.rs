@@ -11,6 +11,17 @@ pub type Term = u64;
 /// The position of a record in the journal, dense from 0.
 pub type Index = u64;
 
+/// How far a journal has come: under which term, and the next free index. A leader gives its orders as of here, and a
+/// world remembers the furthest it obeyed. The term decides first: after a restore the index may be lower and the
+/// reign is later all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Standing {
+    /// The reign.
+    pub term: Term,
+    /// The next free index.
+    pub next: Index,
+}
+
 /// One event as it stands in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -156,6 +167,9 @@ pub enum DiskFault {
 
 /// A durable place for one control plane's journal, snapshots and history.
 pub trait Disk {
+    /// How far the journal has come.
+    fn standing(&mut self) -> Result<Standing, DiskFault>;
+
     /// Starts a new reign, later than `above`, and fences every earlier one. `above` is what the world has obeyed: a
     /// disk that was lost and begun anew must not be older than that.
     fn take_term(&mut self, above: Term) -> Result<Term, DiskFault>;

@@ -6,7 +6,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::disk::{Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Term};
+use crate::disk::{
+    Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
+};
 
 /// On which side of an operation's effect a simulated crash falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +142,11 @@ impl Contents {
 }
 
 impl Disk for MemoryDisk {
+    fn standing(&mut self) -> Result<Standing, DiskFault> {
+        // No operation that could crash: it comes right after one that reads.
+        self.with(|contents| Ok(Standing { term: contents.term, next: contents.next() }))
+    }
+
     fn take_term(&mut self, above: Term) -> Result<Term, DiskFault> {
         self.operate(|contents| {
             contents.term = contents.term.max(above) + 1;

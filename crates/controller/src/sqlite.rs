@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use crate::checkpoints::Checkpoints;
-use crate::disk::{Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Term};
+use crate::disk::{
+    Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
+};
 use fault::Cause;
 
 /// What a process wants of a data directory.
@@ -111,6 +113,10 @@ impl SqliteDisk {
 }
 
 impl Disk for SqliteDisk {
+    fn standing(&mut self) -> Result<Standing, DiskFault> {
+        self.attempt("cannot read how far the journal has come", journal::standing)
+    }
+
     fn take_term(&mut self, above: Term) -> Result<Term, DiskFault> {
         self.attempt("cannot start a new term", |connection| leader::take(connection, above))
     }

@@ -17,7 +17,7 @@ use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
 
 use crate::codec;
-use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Term};
+use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Standing, Term};
 use crate::history;
 use crate::selectors::Strings;
 use crate::sent::Sent;
@@ -160,7 +160,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         // Everything is read before anything is written: a damaged disk is left as it was found. What another
         // leader wrote in between is read after it has been fenced.
         let (mut state, mut now) = recover(&mut disk)?;
-        let term = disk.take_term(world.term())?;
+        let term = disk.take_term(world.obeyed().term)?;
         replay(&mut disk, &mut state, &mut now)?;
         let snapshot_at = state.index() + settings.snapshot_after;
         let mut controller = Self {
@@ -364,7 +364,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.commit()?;
         let due = self.sent.new_ones(self.state.actions_due(), self.now, self.settings.resend_after);
         if !due.is_empty() {
-            self.world.act(self.term, &due)?;
+            self.world.act(Standing { term: self.term, next: self.state.index() }, &due)?;
         }
         if self.state.index() >= self.snapshot_at {
             self.snapshot()?;

@@ -12,7 +12,7 @@ use wharf_engine::action::Action;
 use wharf_engine::input::{ObservedNode, Report, TaskRef};
 use wharf_engine::units::{Timestamp, Uid};
 
-use crate::disk::Term;
+use crate::disk::Standing;
 
 /// A node with the strings that stop at the edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,8 +93,8 @@ pub trait World {
     /// The world's clock.
     fn now(&self) -> Timestamp;
 
-    /// The highest term it has obeyed.
-    fn term(&self) -> Term;
+    /// The furthest standing of a journal whose orders it has obeyed. A journal that has not come so far has gone back.
+    fn obeyed(&self) -> Standing;
 
     /// Everything there is.
     fn list(&mut self) -> Result<WorldReport, WorldFault>;
@@ -102,8 +102,9 @@ pub trait World {
     /// What changed since the last report, in the order in which it arrived here.
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault>;
 
-    /// Carries out actions of a leader. Repeating one is harmless; those of an older term are refused.
-    fn act(&mut self, term: Term, actions: &[Action]) -> Result<(), WorldFault>;
+    /// Carries out actions of a leader whose journal has come so far. Repeating one is harmless; those of an older term
+    /// are refused.
+    fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault>;
 
     /// When it will next have something to say by itself, if it knows.
     fn next_change(&self) -> Option<Timestamp>;

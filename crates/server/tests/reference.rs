@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use wharf_api::file::job::parse_job;
 use wharf_api::file::policy::default_policy_files;
 use wharf_api::v1::Code;
-use wharf_controller::disk::Term;
+use wharf_controller::disk::Standing;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::{NodeReport, Sample, Samples, TaskSample, World, WorldFault, WorldReport};
@@ -152,8 +152,8 @@ impl World for OneGpu {
         Timestamp(1)
     }
 
-    fn term(&self) -> Term {
-        0
+    fn obeyed(&self) -> Standing {
+        Standing::default()
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
@@ -174,7 +174,7 @@ impl World for OneGpu {
         Ok(Vec::new())
     }
 
-    fn act(&mut self, _: Term, _: &[Action]) -> Result<(), WorldFault> {
+    fn act(&mut self, _: Standing, _: &[Action]) -> Result<(), WorldFault> {
         Ok(())
     }
 

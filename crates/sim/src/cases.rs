@@ -9,6 +9,7 @@ mod devices;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
@@ -356,7 +357,8 @@ impl Run {
     fn start(&mut self, job: &CaseJob, number: u128, tasks: Vec<StartTask>) -> Result<(), BadCase> {
         let submission = job.submission(number)?;
         if !tasks.is_empty() {
-            self.fleet.act(0, &Action::Start { attempt: 1, job: Box::new(submission), tasks });
+            self.fleet
+                .act(Standing::default(), &Action::Start { attempt: 1, job: Box::new(submission), tasks });
         }
         self.fleet.advance(Timestamp(self.fleet.now().0 + 1000));
         Ok(())
@@ -403,7 +405,7 @@ impl Run {
             let events = made.events(&self.state, self.fleet.now());
             self.state.apply_all(&events);
             for action in self.state.actions_due() {
-                self.fleet.act(1, &action);
+                self.fleet.act(Standing { term: 1, next: 0 }, &action);
             }
             self.fleet.advance(Timestamp(self.fleet.now().0 + 1000));
             let observed = self.observe(false).is_ok() && self.give(&Input::Tick).is_ok();

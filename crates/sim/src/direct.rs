@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use wharf_controller::disk::Term;
+use wharf_controller::disk::Standing;
 use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
 use wharf_engine::units::Timestamp;
@@ -36,8 +36,8 @@ impl World for DirectWorld {
         self.with(|fleet| fleet.now())
     }
 
-    fn term(&self) -> Term {
-        self.with(|fleet| fleet.term())
+    fn obeyed(&self) -> Standing {
+        self.with(|fleet| fleet.obeyed())
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
@@ -48,11 +48,11 @@ impl World for DirectWorld {
         Ok(self.with(SimFleet::changes).into_iter().collect())
     }
 
-    fn act(&mut self, term: Term, actions: &[Action]) -> Result<(), WorldFault> {
+    fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault> {
         self.with(|fleet| {
             for action in actions {
                 // A leader that is over is not told so by the world: its next append tells it.
-                fleet.act(term, action);
+                fleet.act(by, action);
             }
         });
         Ok(())

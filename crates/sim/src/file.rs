@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use wharf_controller::checkpoints::Checkpoints;
-use wharf_controller::disk::Term;
+use wharf_controller::disk::Standing;
 use wharf_controller::world::{NodeReport, Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
 use wharf_engine::input::TaskRef;
@@ -146,9 +146,10 @@ impl FileWorld {
             let known = self.fleet.node(name).map(|_| json(&self.fleet.devices(name)));
             put(&saving, "device", name, known)?;
         }
-        let (generation, term) = (self.fleet.generation(), self.fleet.term());
+        let (generation, Standing { term, next }) = (self.fleet.generation(), self.fleet.obeyed());
         let Clock { wall_ms, world, speed } = self.clock;
-        let marks = [("generation", generation), ("term", term), ("now", self.fleet.now().0)];
+        let marks =
+            [("generation", generation), ("term", term), ("obeyed", next), ("now", self.fleet.now().0)];
         let clock = [("clock_wall_ms", wall_ms), ("clock_world_ms", world.0), ("clock_speed", speed)];
         for (key, value) in marks.into_iter().chain(clock) {
             put(&saving, "meta", key, Some(value.to_string()))?;
@@ -168,8 +169,8 @@ impl World for FileWorld {
         self.clock.now()
     }
 
-    fn term(&self) -> Term {
-        self.fleet.term()
+    fn obeyed(&self) -> Standing {
+        self.fleet.obeyed()
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
@@ -186,10 +187,10 @@ impl World for FileWorld {
         }
     }
 
-    fn act(&mut self, term: Term, actions: &[Action]) -> Result<(), WorldFault> {
+    fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault> {
         self.fleet.advance(self.clock.now());
         for action in actions {
-            self.fleet.act(term, action);
+            self.fleet.act(by, action);
         }
         self.saved("acting on the simulated fleet", ())
     }
@@ -277,7 +278,8 @@ fn load(file: &Connection) -> Result<Option<(Saved, Clock)>, Anything> {
     let saved = Saved {
         id,
         generation: number("generation")?,
-        term: number("term")?,
+        // A file from before the index was kept says only under which term it obeyed.
+        obeyed: Standing { term: number("term")?, next: number("obeyed").unwrap_or_default() },
         now: Timestamp(number("now")?),
         nodes: nodes.into_values().collect(),
         tasks,

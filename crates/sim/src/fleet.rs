@@ -15,7 +15,7 @@ mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_controller::disk::Term;
+use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Exit, Submission, TaskRef, TaskStatus};
@@ -41,7 +41,7 @@ const OVER_LEN_MIN: usize = 4096;
 pub struct SimFleet {
     id: u64,
     generation: u64,
-    term: Term,
+    obeyed: Standing,
     now: Timestamp,
     nodes: BTreeMap<String, NodeReport>,
     tasks: BTreeMap<TaskRef, SimTask>,
@@ -83,7 +83,7 @@ impl Changes {
 pub(crate) struct Saved {
     pub(crate) id: u64,
     pub(crate) generation: u64,
-    pub(crate) term: Term,
+    pub(crate) obeyed: Standing,
     pub(crate) now: Timestamp,
     pub(crate) nodes: Vec<NodeReport>,
     pub(crate) tasks: BTreeMap<TaskRef, SimTask>,
@@ -102,7 +102,7 @@ impl SimFleet {
         Self {
             id,
             generation: 0,
-            term: 0,
+            obeyed: Standing::default(),
             now,
             nodes,
             tasks: BTreeMap::new(),
@@ -122,9 +122,9 @@ impl SimFleet {
 
     /// A fleet as it was saved.
     pub(crate) fn restore(saved: Saved) -> Self {
-        let Saved { id, generation, term, now, nodes, tasks, progress, devices, devices_seed } = saved;
+        let Saved { id, generation, obeyed, now, nodes, tasks, progress, devices, devices_seed } = saved;
         let mut fleet = Self::new(id, nodes, now);
-        (fleet.generation, fleet.term, fleet.progress) = (generation, term, progress);
+        (fleet.generation, fleet.obeyed, fleet.progress) = (generation, obeyed, progress);
         let ooms = fleet.progress.iter().filter(|(_, progress)| progress.ooms > 0);
         fleet.ooms = ooms.map(|(&uid, progress)| (uid, progress.ooms)).collect();
         (fleet.unsaved, fleet.unreported) = (Changes::default(), Changes::default());
@@ -169,9 +169,9 @@ impl SimFleet {
         self.generation = self.generation.saturating_add(count);
     }
 
-    /// The highest term it has obeyed.
-    pub fn term(&self) -> Term {
-        self.term
+    /// The furthest standing of a journal whose orders it has obeyed.
+    pub fn obeyed(&self) -> Standing {
+        self.obeyed
     }
 
     /// Its time.
@@ -244,11 +244,12 @@ impl SimFleet {
     }
 
     /// Carries out an action of a leader; one of an older term is refused.
-    pub fn act(&mut self, term: Term, action: &Action) -> bool {
-        if term < self.term {
+    pub fn act(&mut self, by: Standing, action: &Action) -> bool {
+        if by.term < self.obeyed.term {
             return false;
         }
-        self.term = term;
+        // Orders of one leader may arrive out of order.
+        self.obeyed = self.obeyed.max(by);
         match action {
             Action::Start { attempt, job, tasks } => {
                 for task in tasks {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use wharf_controller::disk::Term;
+use wharf_controller::disk::Standing;
 use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
 use wharf_engine::units::Timestamp;
@@ -23,7 +23,7 @@ struct Net {
     fleet: SimFleet,
     faulty: bool,
     rng: ChaCha8Rng,
-    to_world: Vec<(Timestamp, Term, Action)>,
+    to_world: Vec<(Timestamp, Standing, Action)>,
     to_leader: Vec<(Timestamp, WorldReport)>,
     faults: u64,
 }
@@ -75,8 +75,8 @@ impl Net {
             std::mem::take(&mut self.to_world).into_iter().partition(|&(at, _, _)| at <= now);
         self.to_world = waiting;
         arrived.sort_by_key(|&(at, _, _)| at);
-        for (_, term, action) in arrived {
-            self.fleet.act(term, &action);
+        for (_, by, action) in arrived {
+            self.fleet.act(by, &action);
         }
         if let Some(report) = self.fleet.changes() {
             for at in self.arrivals(now) {
@@ -110,8 +110,8 @@ impl World for NetWorld {
         self.0.borrow().fleet.now()
     }
 
-    fn term(&self) -> Term {
-        self.0.borrow().fleet.term()
+    fn obeyed(&self) -> Standing {
+        self.0.borrow().fleet.obeyed()
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
@@ -129,12 +129,12 @@ impl World for NetWorld {
         Ok(arrived.into_iter().map(|(_, report)| report).collect())
     }
 
-    fn act(&mut self, term: Term, actions: &[Action]) -> Result<(), WorldFault> {
+    fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault> {
         let mut net = self.0.borrow_mut();
         let now = net.fleet.now();
         for action in actions {
             for at in net.arrivals(now) {
-                net.to_world.push((at, term, action.clone()));
+                net.to_world.push((at, by, action.clone()));
             }
         }
         net.deliver(now);

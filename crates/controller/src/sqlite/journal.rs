@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::fault::Cause;
 use super::{history, leader, signed, unsigned};
-use crate::disk::{Batch, DiskFault, Index, Record, Term};
+use crate::disk::{Batch, DiskFault, Index, Record, Standing, Term};
 
 /// A place between two records: the index of the one after it, the checksum of the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,11 @@ impl Mark {
         hasher.update(body);
         Self { index: self.index + 1, chain: hasher.finalize() }
     }
+}
+
+pub(super) fn standing(connection: &mut Connection) -> Result<Standing, Cause> {
+    let view = connection.transaction()?;
+    Ok(Standing { term: leader::current(&view)?, next: Mark::load(&view, End::Next)?.index })
 }
 
 pub(super) fn append(connection: &mut Connection, batch: Batch<'_>) -> Result<(), Cause> {

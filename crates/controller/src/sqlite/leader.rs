@@ -26,6 +26,6 @@ pub(super) fn write(connection: &mut Connection, held: Term) -> Result<Transacti
     Ok(work)
 }
 
-fn current(work: &Transaction<'_>) -> Result<Term, Cause> {
+pub(super) fn current(work: &Transaction<'_>) -> Result<Term, Cause> {
     Ok(work.prepare_cached("SELECT term FROM leader")?.query_row([], |row| unsigned(row, 0))?)
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use wharf_controller::disk::{
-    Batch, Disk, DiskFault, HistoryKind, HistoryQuery, HistoryRow, Index, Record, Snapshot, Term,
+    Batch, Disk, DiskFault, HistoryKind, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
 };
 
 /// A disk that shows what is written to it.
@@ -16,6 +16,10 @@ pub(super) struct Tapped<'a, D> {
 }
 
 impl<D: Disk> Disk for Tapped<'_, D> {
+    fn standing(&mut self) -> Result<Standing, DiskFault> {
+        self.disk.standing()
+    }
+
     fn take_term(&mut self, above: Term) -> Result<Term, DiskFault> {
         self.disk.take_term(above)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wharf_controller::disk::DiskFault;
+use wharf_controller::disk::{DiskFault, Standing};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Fault, Reply, Settings, recover};
 use wharf_controller::world::World;
@@ -85,7 +85,7 @@ impl Run {
         let mut fleet = SimFleet::new(1, scenario.nodes.clone(), START);
         for running in &scenario.running {
             let (job, tasks) = (Box::new(running.job.clone()), running.tasks.clone());
-            fleet.act(0, &Action::Start { attempt: 1, job, tasks });
+            fleet.act(Standing::default(), &Action::Start { attempt: 1, job, tasks });
         }
         let (disk, world) = (MemoryDisk::new(), DirectWorld::new(fleet));
         let leader = Controller::open(disk.clone(), world.clone(), Settings::default())?;

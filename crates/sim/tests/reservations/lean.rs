@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use wharf_controller::disk::Term;
+use wharf_controller::disk::Standing;
 use wharf_controller::turn::PLANS_MAX;
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::Event;
@@ -17,7 +17,7 @@ use wharf_sim::fleet::SimFleet;
 /// When every life begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000);
 /// There is one leader for ever.
-const TERM: Term = 1;
+const LEADER: Standing = Standing { term: 1, next: 0 };
 
 /// A control plane over a simulated fleet.
 pub(crate) struct Lean {
@@ -73,7 +73,7 @@ impl Lean {
             }
         }
         for action in self.state.actions_due() {
-            self.fleet.act(TERM, &action);
+            self.fleet.act(LEADER, &action);
         }
         events
     }

@@ -1,5 +1,6 @@
 //! A fleet with a model of devices, told what to do by hand.
 
+use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::geometry::Slice;
@@ -59,12 +60,12 @@ fn start(fleet: &mut SimFleet, number: u128, place: StartTask) {
 
 fn start_with(fleet: &mut SimFleet, number: u128, place: StartTask, payload: &str) {
     let job = Box::new(job(number, payload));
-    assert!(fleet.act(1, &Action::Start { attempt: 1, job, tasks: vec![place] }));
+    assert!(fleet.act(Standing { term: 1, next: 0 }, &Action::Start { attempt: 1, job, tasks: vec![place] }));
 }
 
 fn stop(fleet: &mut SimFleet, number: u128) {
     let task = TaskRef { uid: Uid(number), task: 0, attempt: 1 };
-    fleet.act(1, &Action::Stop { tasks: vec![task], deadline: Timestamp(0) });
+    fleet.act(Standing { term: 1, next: 0 }, &Action::Stop { tasks: vec![task], deadline: Timestamp(0) });
 }
 
 fn seen(fleet: &mut SimFleet, number: u128) -> ObservedTask {
@@ -209,7 +210,7 @@ fn saved(fleet: &SimFleet) -> Saved {
     Saved {
         id: fleet.id,
         generation: fleet.generation,
-        term: fleet.term,
+        obeyed: fleet.obeyed,
         now: fleet.now,
         nodes: fleet.nodes.values().cloned().collect(),
         tasks: fleet.tasks.clone(),
