@@ -8,17 +8,17 @@
 mod bookings;
 #[path = "golden/groups.rs"]
 mod groups;
+#[path = "golden/play.rs"]
+mod play;
 #[path = "golden/stories.rs"]
 mod stories;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use wharf_controller::codec::{self, VERSION};
-use wharf_controller::disk::{Disk, Record};
-use wharf_controller::memory::MemoryDisk;
+use wharf_controller::disk::Record;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
-use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
@@ -30,9 +30,9 @@ use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, 
 use wharf_engine::policy::{Amount, GpuQuota, Mode, Order, OrderRules, Policy, Quota, Tenant};
 use wharf_engine::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
-use wharf_engine::units::{DeviceSetId, GpuUnits, JobId, Millis, NodeId, PoolId, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeId, PoolId, Resources, Uid};
+
+use play::Play;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -234,83 +234,49 @@ fn write_story(name: &str, story: fn() -> Vec<Event>) {
 
 /// Somebody has to leave for a guarantee, may stay after all, shrinks, grows, is moved and is repaired.
 fn story_of_the_rules() -> Vec<Event> {
-    let world = DirectWorld::new(SimFleet::new(78, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        for _ in 0..wait_s {
-            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
-            leader.turn(&[]).unwrap();
-        }
-        let live = leader.state().jobs.iter();
-        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
-    };
+    let mut play = Play::on(78, &["n1", "n2"], 1);
     let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
-    play(&[Input::ApplyPolicy(rules_policy())], 1);
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
     // b borrows everything: an elastic job of four, and two of two that go whole.
-    play(&[rules_job(1, "elastic", "org/b", (4, 2), forever)], 5);
-    play(&[rules_job(6, "other", "org/b", (2, 2), forever)], 5);
-    play(&[rules_job(2, "whole", "org/b", (2, 2), forever)], 300);
+    play.go(&[rules_job(1, "elastic", "org/b", (4, 2), forever)], 5);
+    play.go(&[rules_job(6, "other", "org/b", (2, 2), forever)], 5);
+    play.go(&[rules_job(2, "whole", "org/b", (2, 2), forever)], 300);
     // It has to leave, and may stay: who wanted its place is gone.
-    let jobs = play(&[rules_job(3, "regrets", "org/a", (4, 4), forever)], 1);
-    play(&[Input::Cancel { job: jobs["regrets"] }], 10);
+    let jobs = play.go(&[rules_job(3, "regrets", "org/a", (4, 4), forever)], 1);
+    play.go(&[Input::Cancel { job: jobs["regrets"] }], 10);
     // Its place is cordoned before it can start; then it starts elsewhere or waits.
-    let jobs = play(&[rules_job(4, "owner", "org/a", (1, 1), forever)], 1);
-    play(&[Input::Cordon { node: "n1".into(), on: true }, Input::Cordon { node: "n2".into(), on: true }], 1);
-    play(
+    let jobs = play.go(&[rules_job(4, "owner", "org/a", (1, 1), forever)], 1);
+    play.go(
+        &[Input::Cordon { node: "n1".into(), on: true }, Input::Cordon { node: "n2".into(), on: true }],
+        1,
+    );
+    play.go(
         &[Input::Cordon { node: "n1".into(), on: false }, Input::Cordon { node: "n2".into(), on: false }],
         60,
     );
-    play(&[Input::Cancel { job: jobs["owner"] }], 60);
-    play(&[rules_job(5, "gang", "org/a", (4, 4), forever)], 60);
-    world.with(|fleet| fleet.fail_node("n1", false));
-    play(&[], 5);
-    world.with(|fleet| fleet.heal_node("n1"));
-    play(&[], 30);
-    let mut events = Vec::new();
-    disk.read(0, &mut |_, record| {
-        events.push(codec::decode(&record, "story")?);
-        Ok(())
-    })
-    .unwrap();
-    events
+    play.go(&[Input::Cancel { job: jobs["owner"] }], 60);
+    play.go(&[rules_job(5, "gang", "org/a", (4, 4), forever)], 60);
+    play.world.with(|fleet| fleet.fail_node("n1", false));
+    play.go(&[], 5);
+    play.world.with(|fleet| fleet.heal_node("n1"));
+    play.go(&[], 30);
+    play.written()
 }
 
 /// Who was served for long leaves for who was not; a snapshot in the middle knows how long each was served, and how long
 /// those took that are over.
 fn story_of_an_order() -> Vec<Event> {
-    let world = DirectWorld::new(SimFleet::new(80, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        for _ in 0..wait_s {
-            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
-            leader.turn(&[]).unwrap();
-        }
-        (leader.state().snapshot(), leader.state().index())
-    };
+    let mut play = Play::on(80, &["n1", "n2"], 1);
     let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let short = r#"{"duration_ms":60000,"checkpoint_ms":5000}"#;
-    play(&[Input::ApplyPolicy(order_policy())], 1);
-    play(&[rules_job(1, "old", "org/a", (8, 8), forever)], 400);
-    play(&[rules_job(2, "new", "org/a", (2, 2), short)], 30);
-    play(&[rules_job(3, "wide", "org/a", (8, 8), short)], 120);
-    let (mut events, first_life) = play(&[rules_job(4, "late", "org/a", (1, 1), short)], 400);
-    play(&[rules_job(5, "last", "org/a", (8, 8), short)], 400);
-    disk.read(0, &mut |index, record| {
-        if index >= first_life {
-            events.push(codec::decode(&record, "story")?);
-        }
-        Ok(())
-    })
-    .unwrap();
-    events
+    play.go(&[Input::ApplyPolicy(order_policy())], 1);
+    play.go(&[rules_job(1, "old", "org/a", (8, 8), forever)], 400);
+    play.go(&[rules_job(2, "new", "org/a", (2, 2), short)], 30);
+    play.go(&[rules_job(3, "wide", "org/a", (8, 8), short)], 120);
+    play.go(&[rules_job(4, "late", "org/a", (1, 1), short)], 400);
+    play.snapshot();
+    play.go(&[rules_job(5, "last", "org/a", (8, 8), short)], 400);
+    play.written()
 }
 
 fn order_policy() -> Policy {
@@ -331,37 +297,23 @@ fn order_policy() -> Policy {
 
 /// Slices, shares that are met in every way, alternatives and prices; a snapshot in the middle.
 fn story_of_devices() -> Vec<Event> {
-    let world = DirectWorld::new(SimFleet::new(79, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
-        leader.turn(&[]).unwrap();
-        leader.state().clone()
-    };
+    let mut play = Play::on(79, &["n1", "n2"], 0);
     let share = |parts| GpuAsk::Share(GpuUnits::from_parts(parts));
     let least = |memory_mib, compute| GpuAsk::AtLeast(Least { memory_mib, compute, compute_of: 7 });
     let slice = |name| GpuAsk::Slice(ProfileName::parse(name).unwrap());
-    play(&[Input::ApplyPolicy(sharing_policy())], 1);
-    play(&[device_job(1, "before-prices", slice("3g.40gb"), None)], 5);
-    play(&[Input::Prices(prices())], 1);
-    play(
+    play.go(&[Input::ApplyPolicy(sharing_policy())], 1);
+    play.go(&[device_job(1, "before-prices", slice("3g.40gb"), None)], 5);
+    play.go(&[Input::Prices(prices())], 1);
+    play.go(
         &[device_job(2, "one", slice("1g.10gb+me"), None), device_job(3, "some", least(20_000, 2), None)],
         5,
     );
-    play(&[device_job(4, "side", share(750), None), device_job(5, "apart", share(900), Some("vendor"))], 5);
-    let mut events = play(&[], 1).snapshot();
-    let first_life = leader.state().index();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
-        leader.turn(&[]).unwrap();
-    };
+    play.go(
+        &[device_job(4, "side", share(750), None), device_job(5, "apart", share(900), Some("vendor"))],
+        5,
+    );
+    play.go(&[], 1);
+    play.snapshot();
     let Input::Submit(mut choosy) = device_job(6, "choosy", slice("7g.80gb"), None) else {
         unreachable!("a job is submitted")
     };
@@ -369,33 +321,15 @@ fn story_of_devices() -> Vec<Event> {
     choosy.spec.shape.time_slicing = true;
     choosy.spec.shape.any_of = vec![Alternative { gpus: share(1500), devices: DeviceSetId(0) }];
     choosy.any_of_devices = vec![String::new()];
-    play(&[Input::Submit(choosy), device_job(7, "four", GpuAsk::Whole(4), None)], 10);
+    play.go(&[Input::Submit(choosy), device_job(7, "four", GpuAsk::Whole(4), None)], 10);
     let changed = Prices { blocks: Vec::new(), ..prices() };
-    play(&[Input::Prices(changed), device_job(8, "last", GpuAsk::Whole(1), None)], 3700);
-    disk.read(0, &mut |index, record| {
-        if index >= first_life {
-            events.push(codec::decode(&record, "story")?);
-        }
-        Ok(())
-    })
-    .unwrap();
-    events
+    play.go(&[Input::Prices(changed), device_job(8, "last", GpuAsk::Whole(1), None)], 3700);
+    play.written()
 }
 
 /// A gang is promised a start, loses a node of it and is promised another; a snapshot in the middle.
 fn story_of_reservations() -> Vec<Event> {
-    let nodes = ["n1", "n2", "n3"].map(node);
-    let world = DirectWorld::new(SimFleet::new(80, nodes.into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
-        leader.turn(&[]).unwrap();
-        (leader.state().snapshot(), leader.state().index())
-    };
+    let mut play = Play::on(80, &["n1", "n2", "n3"], 0);
     let four = |number: u128, name: &str, tasks: u32, minutes: u64| {
         let payload = format!(r#"{{"duration_ms":{}}}"#, minutes * 60_000);
         let Input::Submit(mut submission) = rules_job(number, name, "org/a", (tasks, tasks), &payload) else {
@@ -409,39 +343,20 @@ fn story_of_reservations() -> Vec<Event> {
     };
     let mut policy = rules_policy();
     (policy.digest, policy.reservations_max) = ("golden reservations".into(), 4);
-    play(&[Input::ApplyPolicy(policy)], 1);
-    play(&[four(1, "a", 1, 30), four(2, "b", 1, 60), four(3, "c", 1, 90)], 10);
-    play(&[four(4, "gang", 2, 30)], 60);
-    play(&[Input::Cordon { node: "n2".into(), on: true }], 1);
-    let (mut events, first_life) = play(&[], 1);
-    play(&[Input::Cordon { node: "n1".into(), on: true }], 1);
-    play(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 8000);
-    disk.read(0, &mut |index, record| {
-        if index >= first_life {
-            events.push(codec::decode(&record, "story")?);
-        }
-        Ok(())
-    })
-    .unwrap();
-    events
+    play.go(&[Input::ApplyPolicy(policy)], 1);
+    play.go(&[four(1, "a", 1, 30), four(2, "b", 1, 60), four(3, "c", 1, 90)], 10);
+    play.go(&[four(4, "gang", 2, 30)], 60);
+    play.go(&[Input::Cordon { node: "n2".into(), on: true }], 1);
+    play.go(&[], 1);
+    play.snapshot();
+    play.go(&[Input::Cordon { node: "n1".into(), on: true }], 1);
+    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 8000);
+    play.written()
 }
 
 /// Jobs that run into their limits, one by a default of the policy; one is extended in time, one after it was asked.
 fn story_of_time() -> Vec<Event> {
-    let world = DirectWorld::new(SimFleet::new(80, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        for _ in 0..wait_s {
-            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
-            leader.turn(&[]).unwrap();
-        }
-        let live = leader.state().jobs.iter();
-        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
-    };
+    let mut play = Play::on(80, &["n1", "n2"], 1);
     let forever = r#"{"duration_ms":360000000,"checkpoint_ms":20000}"#;
     let limited = |uid, name: &str, limit_s: Option<u64>| {
         let Input::Submit(mut job) = rules_job(uid, name, "org/b", (1, 1), forever) else {
@@ -453,39 +368,20 @@ fn story_of_time() -> Vec<Event> {
     let mut policy = rules_policy();
     policy.limits.max = [None, None, Some(Millis::from_secs(3600))];
     policy.limits.default = [None, None, Some(Millis::from_secs(100))];
-    play(&[Input::ApplyPolicy(policy)], 1);
-    let jobs = play(
+    play.go(&[Input::ApplyPolicy(policy)], 1);
+    let jobs = play.go(
         &[limited(1, "plain", None), limited(2, "longer", Some(200)), limited(3, "asked", Some(200))],
         150,
     );
-    play(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
-    play(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
-    play(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
-    let mut events = Vec::new();
-    disk.read(0, &mut |_, record| {
-        events.push(codec::decode(&record, "story")?);
-        Ok(())
-    })
-    .unwrap();
-    events
+    play.go(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
+    play.go(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
+    play.go(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
+    play.written()
 }
 
 /// A service grows, takes from a borrower, shrinks, and loses a replica; replicas of another fail.
 fn story_of_services() -> Vec<Event> {
-    let world = DirectWorld::new(SimFleet::new(81, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        for _ in 0..wait_s {
-            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 1000)));
-            leader.turn(&[]).unwrap();
-        }
-        let live = leader.state().jobs.iter();
-        live.map(|(id, job)| (job.spec.name.clone(), id)).collect::<BTreeMap<String, JobId>>()
-    };
+    let mut play = Play::on(81, &["n1", "n2"], 1);
     let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let service = |uid, name: &str, payload: &str| {
         let Input::Submit(mut job) = rules_job(uid, name, "org/a", (1, 1), payload) else {
@@ -495,24 +391,18 @@ fn story_of_services() -> Vec<Event> {
         job.spec.service = Some(Service { max: 4, replicas: 1 });
         Input::Submit(job)
     };
-    play(&[Input::ApplyPolicy(rules_policy())], 1);
-    let jobs = play(&[service(1, "serves", forever)], 5);
-    play(&[rules_job(2, "borrows", "org/b", (7, 1), forever)], 60);
-    play(&[Input::Scale { job: jobs["serves"], tasks: 3 }], 60);
-    play(&[Input::Scale { job: jobs["serves"], tasks: 2 }], 60);
-    world.with(|fleet| fleet.fail_node("n1", false));
-    play(&[], 5);
-    world.with(|fleet| fleet.heal_node("n1"));
-    play(&[], 30);
-    let jobs = play(&[service(3, "fails", r#"{"duration_ms":360000000,"fail_after_ms":20000}"#)], 2);
-    play(&[Input::Scale { job: jobs["fails"], tasks: 2 }], 120);
-    let mut events = Vec::new();
-    disk.read(0, &mut |_, record| {
-        events.push(codec::decode(&record, "story")?);
-        Ok(())
-    })
-    .unwrap();
-    events
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
+    let jobs = play.go(&[service(1, "serves", forever)], 5);
+    play.go(&[rules_job(2, "borrows", "org/b", (7, 1), forever)], 60);
+    play.go(&[Input::Scale { job: jobs["serves"], tasks: 3 }], 60);
+    play.go(&[Input::Scale { job: jobs["serves"], tasks: 2 }], 60);
+    play.world.with(|fleet| fleet.fail_node("n1", false));
+    play.go(&[], 5);
+    play.world.with(|fleet| fleet.heal_node("n1"));
+    play.go(&[], 30);
+    let jobs = play.go(&[service(3, "fails", r#"{"duration_ms":360000000,"fail_after_ms":20000}"#)], 2);
+    play.go(&[Input::Scale { job: jobs["fails"], tasks: 2 }], 120);
+    play.written()
 }
 
 fn prices() -> Prices {
@@ -568,62 +458,31 @@ fn rules_job(number: u128, name: &str, tenant: &str, (tasks, min): (u32, u32), p
 
 /// A snapshot of a first life, then a second life in which everything happens.
 fn story() -> Vec<Event> {
-    let world = DirectWorld::new(SimFleet::new(77, ["n1", "n2"].map(node).into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
-        leader.turn(&[]).unwrap();
-        leader.state().clone()
-    };
-    play(&[Input::ApplyPolicy(policy())], 1);
-    play(&[job(1, "fails", r#"{"duration_ms":60000,"fail_after_ms":2000}"#)], 3);
-    play(&[job(6, "early", r#"{"duration_ms":1000}"#)], 5);
-    play(&[job(2, "stays", r#"{"duration_ms":3600000}"#)], 30);
-    let mut events = play(&[Input::Cordon { node: "n2".into(), on: true }], 1).snapshot();
-    let first_life = leader.state().index();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + wait_s * 1000)));
-        leader.turn(&[]).unwrap();
-        leader
-            .state()
-            .jobs
-            .iter()
-            .map(|(id, job)| (job.spec.name.clone(), id))
-            .collect::<Vec<(String, JobId)>>()
-    };
-    let named =
-        |jobs: &[(String, JobId)], name: &str| jobs.iter().find(|(known, _)| known == name).unwrap().1;
-    let jobs = play(&[Input::Cordon { node: "n2".into(), on: false }], 1);
+    let mut play = Play::on(77, &["n1", "n2"], 0);
+    play.go(&[Input::ApplyPolicy(policy())], 1);
+    play.go(&[job(1, "fails", r#"{"duration_ms":60000,"fail_after_ms":2000}"#)], 3);
+    play.go(&[job(6, "early", r#"{"duration_ms":1000}"#)], 5);
+    play.go(&[job(2, "stays", r#"{"duration_ms":3600000}"#)], 30);
+    play.go(&[Input::Cordon { node: "n2".into(), on: true }], 1);
+    play.snapshot();
+    let jobs = play.go(&[Input::Cordon { node: "n2".into(), on: false }], 1);
     let evict = |job| Input::Evict { job, by: "golden".into() };
-    play(&[evict(named(&jobs, "stays"))], 10);
-    let jobs = play(&[job(3, "cannot-save", r#"{"duration_ms":3600000,"checkpoint":"fail"}"#)], 2);
-    play(&[evict(named(&jobs, "cannot-save"))], 60);
-    play(&[job(4, "cancelled", r#"{"duration_ms":3600000}"#)], 1);
-    let jobs = play(&[job(5, "short", r#"{"duration_ms":1000}"#)], 5);
-    play(&[Input::Cancel { job: named(&jobs, "cancelled") }], 1);
+    play.go(&[evict(jobs["stays"])], 10);
+    let jobs = play.go(&[job(3, "cannot-save", r#"{"duration_ms":3600000,"checkpoint":"fail"}"#)], 2);
+    play.go(&[evict(jobs["cannot-save"])], 60);
+    play.go(&[job(4, "cancelled", r#"{"duration_ms":3600000}"#)], 1);
+    let jobs = play.go(&[job(5, "short", r#"{"duration_ms":1000}"#)], 5);
+    play.go(&[Input::Cancel { job: jobs["cancelled"] }], 1);
     for node in ["n1", "n2"] {
-        world.with(|fleet| fleet.fail_node(node, false));
+        play.world.with(|fleet| fleet.fail_node(node, false));
     }
-    play(&[], 5);
+    play.go(&[], 5);
     for node in ["n1", "n2"] {
-        world.with(|fleet| fleet.heal_node(node));
+        play.world.with(|fleet| fleet.heal_node(node));
     }
-    play(&[], 5);
-    play(&[], 5);
-    disk.read(0, &mut |index, record| {
-        if index >= first_life {
-            events.push(codec::decode(&record, "story")?);
-        }
-        Ok(())
-    })
-    .unwrap();
+    play.go(&[], 5);
+    play.go(&[], 5);
+    let mut events = play.written();
     let state = State::resume(&events, 0);
     let node = state.fleet.next_node();
     let mut facts = state.fleet.node(NodeId(0)).unwrap().facts.clone();

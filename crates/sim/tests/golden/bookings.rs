@@ -1,35 +1,17 @@
 //! The story of the golden journal of booked windows.
 
-use wharf_controller::codec;
-use wharf_controller::disk::Disk;
-use wharf_controller::memory::MemoryDisk;
-use wharf_controller::turn::{Controller, Settings};
 use wharf_engine::bookings::Booker;
 use wharf_engine::event::Event;
 use wharf_engine::input::{BookingRequest, Input};
 use wharf_engine::job::{GpuAsk, Topology};
 use wharf_engine::units::{Millis, Timestamp};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
 
-use crate::{node, rules_job, rules_policy};
+use crate::play::Play;
+use crate::{rules_job, rules_policy};
 
 /// A window takes back what was lent, loses a node and is used; another is cancelled, one is given up. A snapshot in the middle.
 pub(crate) fn story() -> Vec<Event> {
-    let nodes = ["n1", "n2", "n3"].map(node);
-    let world = DirectWorld::new(SimFleet::new(81, nodes.into(), Timestamp(1_000_000)));
-    let mut disk = MemoryDisk::new();
-    let mut leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
-    let mut play = |inputs: &[Input], wait_s: u64| {
-        for reply in leader.turn(inputs).unwrap() {
-            reply.unwrap();
-        }
-        for _ in 0..wait_s / 5 {
-            world.with(|fleet| fleet.advance(Timestamp(fleet.now().0 + 5000)));
-            leader.turn(&[]).unwrap();
-        }
-        (leader.state().snapshot(), leader.state().index())
-    };
+    let mut play = Play::on(81, &["n1", "n2", "n3"], 5);
     let forever = r#"{"duration_ms":360000000,"checkpoint_ms":2000}"#;
     let whole = |number: u128, name: &str, tenant: &str, booking: Option<&str>| {
         let Input::Submit(mut submission) = rules_job(number, name, tenant, (1, 1), forever) else {
@@ -51,10 +33,10 @@ pub(crate) fn story() -> Vec<Event> {
     policy.digest = "golden bookings".into();
     policy.windows.lead = Millis::from_secs(300);
     policy.windows.no_show = Millis::from_secs(60);
-    play(&[Input::ApplyPolicy(policy)], 5);
+    play.go(&[Input::ApplyPolicy(policy)], 5);
     let lent = [1, 2, 3].map(|number| submit(whole(number, &format!("lent{number}"), "org/b", None)));
-    play(&lent, 60);
-    play(
+    play.go(&lent, 60);
+    play.go(
         &[
             book(10, "used", Booker::Operator, 500, 300),
             book(11, "unwanted", Booker::Operator, 5000, 60),
@@ -63,19 +45,13 @@ pub(crate) fn story() -> Vec<Event> {
         ],
         200,
     );
-    play(&[Input::Unbook { name: "unwanted".into() }], 60);
-    play(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true }), 5);
-    play(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 5);
-    let (mut events, first_life) = play(&[], 230);
-    play(&[Input::Cordon { node: "n3".into(), on: true }], 900);
+    play.go(&[Input::Unbook { name: "unwanted".into() }], 60);
+    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true }), 5);
+    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 5);
+    play.go(&[], 230);
+    play.snapshot();
+    play.go(&[Input::Cordon { node: "n3".into(), on: true }], 900);
     // The window that nobody comes to loses the node that it has.
-    play(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true }), 600);
-    disk.read(0, &mut |index, record| {
-        if index >= first_life {
-            events.push(codec::decode(&record, "story")?);
-        }
-        Ok(())
-    })
-    .unwrap();
-    events
+    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true }), 600);
+    play.written()
 }
