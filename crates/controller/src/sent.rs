@@ -1,63 +1,118 @@
-//! Which of the actions that are due were sent already. Lost at a restart without harm: every action may be
-//! repeated.
+//! Which of the actions that are due the world was told already, task by task. Lost at a restart without harm: every
+//! action may be repeated.
+//!
+//! A start and a stop say something of each of their tasks, so each task is remembered by itself and only those that
+//! are new go out. An ask says who is asked together (the coordinator of a job that leaves whole speaks for all
+//! ranks), so it is remembered, and repeated, as one.
 
 use std::collections::BTreeMap;
 
-use wharf_engine::action::Action;
+use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
-/// What makes two actions the same.
+/// What something was said about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    Start(Uid, u32, (u32, usize)),
-    Ask(Uid, u32, (u32, usize), Timestamp),
-    Stop(TaskRef, usize),
+enum About {
+    Start(TaskRef),
+    Ask(Uid, u32),
+    Stop(TaskRef),
 }
 
-/// When each action was last sent.
+/// What was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Start(StartTask),
+    Ask { tasks: Vec<u32>, deadline: Timestamp },
+    Stop { deadline: Timestamp },
+}
+
+/// What was said last, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
-    at: BTreeMap<Key, Timestamp>,
+    at: BTreeMap<About, (Said, Timestamp)>,
     acknowledged: u64,
 }
 
 impl Sent {
-    /// Those that were not sent, or so long ago that they may be lost.
-    pub(crate) fn new_ones(&mut self, due: Vec<Action>, now: Timestamp, resend: Millis) -> Vec<Action> {
-        let mut kept = BTreeMap::new();
-        let fresh = due.into_iter().filter(|action| self.is_new(action, now, resend, &mut kept)).collect();
-        self.at = kept;
-        fresh
+    /// What the world was not told, or so long ago that it may be lost. Forgets what is no longer due. Nothing counts
+    /// as sent before it is [marked](Self::mark).
+    pub(crate) fn unsent(&mut self, due: Vec<Action>, now: Timestamp, resend: Millis) -> Vec<Action> {
+        let mut before = core::mem::take(&mut self.at);
+        let mut is_unsent = |about: About, same: &dyn Fn(&Said) -> bool| match before.remove(&about) {
+            Some((said, at)) if same(&said) => {
+                self.at.insert(about, (said, at));
+                now >= at + resend
+            }
+            Some(_) | None => true,
+        };
+        let mut unsent = Vec::new();
+        for action in due {
+            match action {
+                Action::Start { attempt, job, mut tasks } => {
+                    tasks.retain(|start| {
+                        let task = TaskRef { uid: job.uid, task: start.task, attempt };
+                        is_unsent(
+                            About::Start(task),
+                            &|said| matches!(said, Said::Start(before) if before == start),
+                        )
+                    });
+                    if !tasks.is_empty() {
+                        unsent.push(Action::Start { attempt, job, tasks });
+                    }
+                }
+                Action::AskCheckpoint { uid, attempt, tasks, deadline } => {
+                    let said = Said::Ask { tasks: tasks.clone(), deadline };
+                    if is_unsent(About::Ask(uid, attempt), &|before| *before == said) {
+                        unsent.push(Action::AskCheckpoint { uid, attempt, tasks, deadline });
+                    }
+                }
+                Action::Stop { mut tasks, deadline } => {
+                    let said = Said::Stop { deadline };
+                    tasks.retain(|&task| is_unsent(About::Stop(task), &|before| *before == said));
+                    if !tasks.is_empty() {
+                        unsent.push(Action::Stop { tasks, deadline });
+                    }
+                }
+                Action::Acknowledge { generation } => {
+                    if generation != self.acknowledged {
+                        unsent.push(action);
+                    }
+                }
+            }
+        }
+        unsent
     }
 
-    fn is_new(
-        &mut self,
-        action: &Action,
-        now: Timestamp,
-        resend: Millis,
-        kept: &mut BTreeMap<Key, Timestamp>,
-    ) -> bool {
-        let key = match action {
-            Action::Start { attempt, job, tasks } => {
-                Key::Start(job.uid, *attempt, (tasks[0].task, tasks.len()))
+    /// The world has taken these.
+    pub(crate) fn mark(&mut self, actions: &[Action], now: Timestamp) {
+        for action in actions {
+            match action {
+                Action::Start { attempt, job, tasks } => {
+                    for start in tasks {
+                        let task = TaskRef { uid: job.uid, task: start.task, attempt: *attempt };
+                        self.at.insert(About::Start(task), (Said::Start(start.clone()), now));
+                    }
+                }
+                Action::AskCheckpoint { uid, attempt, tasks, deadline } => {
+                    let said = Said::Ask { tasks: tasks.clone(), deadline: *deadline };
+                    self.at.insert(About::Ask(*uid, *attempt), (said, now));
+                }
+                Action::Stop { tasks, deadline } => {
+                    for &task in tasks {
+                        self.at.insert(About::Stop(task), (Said::Stop { deadline: *deadline }, now));
+                    }
+                }
+                Action::Acknowledge { generation } => self.acknowledged = *generation,
             }
-            Action::AskCheckpoint { uid, attempt, tasks, deadline } => {
-                Key::Ask(*uid, *attempt, (tasks[0], tasks.len()), *deadline)
-            }
-            Action::Stop { tasks, .. } => Key::Stop(tasks[0], tasks.len()),
-            Action::Acknowledge { generation } => {
-                return core::mem::replace(&mut self.acknowledged, *generation) != *generation;
-            }
-        };
-        let before = self.at.get(&key).copied();
-        let fresh = before.is_none_or(|sent| now >= sent + resend);
-        kept.insert(key, if fresh { now } else { before.unwrap_or(now) });
-        fresh
+        }
     }
 
     /// When the first of them is sent again.
     pub(crate) fn next_resend(&self, resend: Millis) -> Option<Timestamp> {
-        self.at.values().min().map(|&sent| sent + resend)
+        self.at.values().map(|&(_, sent)| sent + resend).min()
     }
 }
+
+#[cfg(test)]
+mod tests;

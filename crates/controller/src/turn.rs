@@ -362,9 +362,10 @@ impl<D: Disk, W: World> Controller<D, W> {
             }
         }
         self.commit()?;
-        let due = self.sent.new_ones(self.state.actions_due(), self.now, self.settings.resend_after);
+        let due = self.sent.unsent(self.state.actions_due(), self.now, self.settings.resend_after);
         if !due.is_empty() {
             self.world.act(Standing { term: self.term, next: self.state.index() }, &due)?;
+            self.sent.mark(&due, self.now);
         }
         if self.state.index() >= self.snapshot_at {
             self.snapshot()?;
