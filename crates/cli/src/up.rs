@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::net::TcpListener;
@@ -12,6 +13,7 @@ use wharf_api::file::policy::{default_policy_for, load_policy};
 use wharf_controller::disk::Disk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::{Controller, Settings};
+use wharf_controller::world::{World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
 use wharf_server::desk::{Desk, Running};
@@ -20,6 +22,11 @@ use wharf_sim::file::{FileWorld, Founding};
 
 use crate::args::UpArgs;
 use crate::demo;
+
+/// How often the world is tried before a start is given up.
+const MEET_TRIES: u32 = 5;
+/// The pause between two tries.
+const MEET_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs until somebody stops it.
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
@@ -49,7 +56,8 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     })?;
     let (world, fleet) = open_world(&args, first_start)?;
     let policy_dir = args.policy.clone().unwrap_or_else(|| args.data.join("policy"));
-    let (desk, running) = Desk::open(move || Controller::open(journal, world, Settings::default()))?;
+    let (desk, running) =
+        Desk::open(move || Controller::open(journal, answering(world)?, Settings::default()))?;
     let status = PolicyStatus::default();
     let outcome = match first_policy(&desk, &policy_dir, args.policy.is_none(), &fleet).await {
         Ok(()) => serve(args, listener, &desk, status, policy_dir, &fleet).await,
@@ -104,6 +112,18 @@ fn open_world(args: &UpArgs, first_start: bool) -> anyhow::Result<(FileWorld, St
     };
     let name = founding.name.clone();
     Ok((FileWorld::open(&file, founding, args.speed)?, name))
+}
+
+/// A world that answers, after a few tries. Nothing is served before the world was met, so there is nobody to keep
+/// waiting; a world that does not answer for longer needs somebody to look at it.
+fn answering<W: World>(mut world: W) -> Result<W, WorldFault> {
+    for tried in 1..MEET_TRIES {
+        let Err(fault) = world.list() else { return Ok(world) };
+        tracing::warn!("the fleet does not answer: {fault}; tried {tried} of {MEET_TRIES} times");
+        std::thread::sleep(MEET_PAUSE);
+    }
+    world.list()?;
+    Ok(world)
 }
 
 /// A journal that was cut to nothing beside a fleet that is not is damage, and no first start.
@@ -184,7 +204,7 @@ async fn wait_for_the_end(desk: &Desk) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let ended = async {
         while !desk.has_stopped() {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
     tokio::select! {

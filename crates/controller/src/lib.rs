@@ -9,6 +9,7 @@ pub mod disk;
 pub mod history;
 pub mod market;
 pub mod memory;
+pub mod outage;
 pub mod selectors;
 mod sent;
 pub mod sqlite;

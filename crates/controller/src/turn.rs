@@ -5,6 +5,8 @@
 //! again. Replies and actions have not left by then. Woken by a request, by the world, by the clock or by a
 //! restart, the code is the same.
 
+mod hear;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -17,8 +19,9 @@ use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
 
 use crate::codec;
-use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Standing, Term};
+use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Term};
 use crate::history;
+use crate::outage::{Outage, Reach, WorldFaults};
 use crate::selectors::Strings;
 use crate::sent::Sent;
 use crate::world::{World, WorldFault, WorldReport};
@@ -81,6 +84,8 @@ pub struct Figures {
     pub snapshots: u64,
     /// Evictions by the rules.
     pub evictions: Evictions,
+    /// How often the world did not answer.
+    pub world_faults: WorldFaults,
 }
 
 /// How often the rules evicted, by rule.
@@ -126,6 +131,7 @@ pub struct Controller<D, W> {
     now: Timestamp,
     strings: Strings,
     sent: Sent,
+    reach: Reach,
     settings: Settings,
     snapshot_at: u64,
     records: Vec<Record>,
@@ -145,6 +151,8 @@ pub struct Glance<'a> {
     pub term: Term,
     /// Figures of the controller's life.
     pub figures: Figures,
+    /// What is wrong with the world, while it does not answer.
+    pub outage: Option<&'a Outage>,
     /// For history.
     pub disk: &'a mut dyn Disk,
     /// For samples.
@@ -172,6 +180,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             now,
             strings: Strings::default(),
             sent: Sent::default(),
+            reach: Reach::default(),
             settings,
             snapshot_at,
             records: Vec::new(),
@@ -180,7 +189,9 @@ impl<D: Disk, W: World> Controller<D, W> {
         };
         controller.now = controller.now.max(controller.world.now());
         controller.meet()?;
-        controller.finish_turn()?;
+        controller.decide_and_commit()?;
+        controller.act();
+        controller.keep_house()?;
         Ok(controller)
     }
 
@@ -201,17 +212,23 @@ impl<D: Disk, W: World> Controller<D, W> {
 
     /// Figures of its life.
     pub fn figures(&self) -> Figures {
-        self.figures
+        Figures { world_faults: self.reach.faults, ..self.figures }
+    }
+
+    /// What is wrong with the world, while it does not answer.
+    pub fn outage(&self) -> Option<&Outage> {
+        self.reach.outage.as_ref()
     }
 
     /// The parts that answers are made of.
     pub fn glance(&mut self) -> Glance<'_> {
         Glance {
+            figures: self.figures(),
             state: &self.state,
             strings: &self.strings,
             now: self.now,
             term: self.term,
-            figures: self.figures,
+            outage: self.reach.outage.as_ref(),
             disk: &mut self.disk,
             world: &self.world,
         }
@@ -224,20 +241,26 @@ impl<D: Disk, W: World> Controller<D, W> {
 
     /// The earliest moment at which there is something to do without anybody asking.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        let resend = self.sent.next_resend(self.settings.resend_after);
-        let due = [self.state.next_deadline(self.now), self.memory.wake(), self.world.next_change(), resend];
-        due.into_iter().flatten().min()
+        let of_world = match &self.reach.outage {
+            Some(outage) => [Some(outage.retry_at), None],
+            None => [self.world.next_change(), self.sent.next_resend(self.settings.resend_after)],
+        };
+        let due = [self.state.next_deadline(self.now), self.memory.wake()];
+        due.into_iter().chain(of_world).flatten().min()
     }
 
-    /// One turn. The replies are in the order of the inputs.
+    /// One turn. The replies are in the order of the inputs. A world that does not answer costs its own part of the
+    /// turn only: see [`Self::outage`].
     pub fn turn(&mut self, inputs: &[Input]) -> Result<Vec<Reply>, Fault> {
         self.now = self.now.max(self.world.now());
         self.figures.turns += 1;
-        for report in self.world.changes()? {
-            self.observe(report)?;
-        }
+        let heard = self.hear();
         let replies = inputs.iter().map(|input| self.answer(input)).collect();
-        self.finish_turn()?;
+        self.decide_and_commit()?;
+        if heard {
+            self.act();
+        }
+        self.keep_house()?;
         Ok(replies)
     }
 
@@ -268,15 +291,6 @@ impl<D: Disk, W: World> Controller<D, W> {
             self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
         }
         self.take(listed).map_err(|_| Fault::WorldBehind)?;
-        Ok(())
-    }
-
-    fn observe(&mut self, report: WorldReport) -> Result<(), Fault> {
-        if let Err(Rejection::Gap { .. }) = self.take(report) {
-            self.figures.gaps += 1;
-            let listed = self.world.list()?;
-            self.take(listed).map_err(|_| Fault::WorldBehind)?;
-        }
         Ok(())
     }
 
@@ -339,7 +353,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.records.push(codec::encode(event, self.now.0));
     }
 
-    fn finish_turn(&mut self) -> Result<(), Fault> {
+    fn decide_and_commit(&mut self) -> Result<(), Fault> {
         let promised = self.state.promises.len();
         self.settle(&Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
@@ -361,16 +375,11 @@ impl<D: Disk, W: World> Controller<D, W> {
                 self.follow_plan();
             }
         }
-        self.commit()?;
-        let due = self.sent.unsent(self.state.actions_due(), self.now, self.settings.resend_after);
-        if !due.is_empty() {
-            self.world.act(Standing { term: self.term, next: self.state.index() }, &due)?;
-            self.sent.mark(&due, self.now);
-        }
-        if self.state.index() >= self.snapshot_at {
-            self.snapshot()?;
-        }
-        Ok(())
+        self.commit()
+    }
+
+    fn keep_house(&mut self) -> Result<(), Fault> {
+        if self.state.index() >= self.snapshot_at { self.snapshot() } else { Ok(()) }
     }
 
     /// Makes a plan and what follows from it; true when somebody loses places that were set aside.

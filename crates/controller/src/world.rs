@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wharf_engine::action::Action;
 use wharf_engine::input::{ObservedNode, Report, TaskRef};
-use wharf_engine::units::{Timestamp, Uid};
+use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use crate::disk::Standing;
 
@@ -78,7 +78,8 @@ pub struct Samples {
     pub ooms: Option<BTreeMap<Uid, u32>>,
 }
 
-/// A world that did not answer. The next turn tries again.
+/// A world that did not answer. Whatever was asked of it may have happened or not, and news may be lost: the caller
+/// repeats its actions and asks for a full list.
 #[derive(Debug, thiserror::Error)]
 #[error("{attempted}: {source}")]
 pub struct WorldFault {
@@ -113,6 +114,11 @@ pub trait World {
     fn wall_until(&self, at: Timestamp) -> Duration {
         let _ = at;
         Duration::ZERO
+    }
+
+    /// What its clock will show after so long by the wall.
+    fn at_wall(&self, after: Duration) -> Timestamp {
+        self.now() + Millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// What the devices and tasks really do now.

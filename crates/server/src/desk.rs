@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tokio::sync::oneshot;
+use tracing::{info, warn};
 use wharf_controller::disk::Disk;
 use wharf_controller::turn::{Controller, Fault, Glance, Reply};
 use wharf_controller::world::World;
 use wharf_engine::input::Input;
-use wharf_engine::units::JobId;
+use wharf_engine::units::{JobId, Timestamp};
 
 use crate::pricing::Pricing;
+use crate::text;
 
 /// The most requests that wait for the desk. At a millisecond a turn and many to a turn this is well under a
 /// second of work; more would only hide an overload.
@@ -186,6 +188,7 @@ fn work<D: Disk, W: World>(
     decisions: &Decisions,
 ) -> Result<(), Fault> {
     let mut pricing = Pricing::new();
+    let mut answers = Answers::default();
     loop {
         let Some(batch) = gather(waiting, controller.sleep()) else {
             return controller.snapshot();
@@ -194,6 +197,7 @@ fn work<D: Disk, W: World>(
         let mut inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
         inputs.extend(pricing.ready(controller.state()));
         let replies = controller.turn(&inputs)?;
+        answers.look(&controller);
         for ((_, since, after), reply) in batch.inputs.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
             decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
@@ -206,6 +210,29 @@ fn work<D: Disk, W: World>(
             return controller.snapshot();
         }
         pricing.begin(controller.state());
+    }
+}
+
+/// Whether the world answers, for the log: the beginning and the end of an outage are told, not every try.
+#[derive(Default)]
+struct Answers {
+    since: Option<Timestamp>,
+}
+
+impl Answers {
+    fn look<D: Disk, W: World>(&mut self, controller: &Controller<D, W>) {
+        let now = controller.now();
+        match (controller.outage(), self.since) {
+            (Some(outage), None) => {
+                warn!("{}", text::outage(outage, now));
+                self.since = Some(outage.since);
+            }
+            (None, Some(since)) => {
+                info!("the fleet answers again, after {}", text::span(now - since));
+                self.since = None;
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
     }
 }
 

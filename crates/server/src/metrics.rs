@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use wharf_api::v1::Rule;
+use wharf_controller::outage::Operation;
 use wharf_controller::turn::{Evictions, Glance};
 use wharf_controller::world::Samples;
 use wharf_engine::job::Class;
@@ -54,6 +55,10 @@ pub enum Metric {
     Turns,
     /// Gaps in the world's reports.
     WorldGaps,
+    /// Calls that the world did not answer.
+    WorldFaults,
+    /// How long the world has not answered.
+    WorldUnreachable,
     /// Plans that panicked.
     PlanPanics,
     /// Policy version.
@@ -92,7 +97,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::GpusTotal,
         Self::GpusHealthy,
         Self::GpusAllocated,
@@ -107,6 +112,8 @@ impl Metric {
         Self::Snapshots,
         Self::Turns,
         Self::WorldGaps,
+        Self::WorldFaults,
+        Self::WorldUnreachable,
         Self::PlanPanics,
         Self::PolicyVersion,
         Self::PolicyError,
@@ -143,6 +150,8 @@ impl Metric {
             Self::Snapshots => "wharf_journal_snapshots",
             Self::Turns => "wharf_turns",
             Self::WorldGaps => "wharf_world_gaps",
+            Self::WorldFaults => "wharf_world_faults",
+            Self::WorldUnreachable => "wharf_world_unreachable_seconds",
             Self::PlanPanics => "wharf_plan_panics",
             Self::PolicyVersion => "wharf_policy_version",
             Self::PolicyError => "wharf_policy_error",
@@ -184,6 +193,12 @@ impl Metric {
             Self::Snapshots => "Snapshots written since start",
             Self::Turns => "Turns taken since start",
             Self::WorldGaps => "Reports of the world that needed a full list, since start",
+            Self::WorldFaults => {
+                "Calls that the fleet did not answer, by operation: list, changes, act; since start"
+            }
+            Self::WorldUnreachable => {
+                "For how long the fleet has not answered, in seconds of its own time; 0 while it does"
+            }
             Self::PlanPanics => "Plans that failed by a bug and were skipped, since start",
             Self::PolicyVersion => "Version of the policy in force",
             Self::PolicyError => {
@@ -242,6 +257,11 @@ struct ByRule {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOperation {
+    operation: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfTenant {
     tenant: String,
     resource: String,
@@ -267,6 +287,7 @@ pub fn render(glance: &Glance<'_>, decisions: &Decisions, policy_error: bool) ->
     evictions(&mut registry, glance);
     lines(&mut registry, glance);
     journal(&mut registry, glance, policy_error);
+    world(&mut registry, glance);
     latency(&mut registry, decisions);
     let mut text = String::new();
     encode(&mut text, &registry).expect("writing to a string does not fail");
@@ -388,6 +409,18 @@ fn journal(registry: &mut Registry, glance: &Glance<'_>, policy_error: bool) {
     for (metric, value) in counters {
         registry.register(metric.name(), metric.help(), ConstCounter::new(value));
     }
+}
+
+fn world(registry: &mut Registry, glance: &Glance<'_>) {
+    let faults = Family::<ByOperation, Counter>::default();
+    for operation in Operation::ALL {
+        let label = ByOperation { operation: operation.word() };
+        faults.get_or_create(&label).inc_by(glance.figures.world_faults.of(operation));
+    }
+    registry.register(Metric::WorldFaults.name(), Metric::WorldFaults.help(), faults);
+    let millis = glance.outage.map_or(0, |outage| (glance.now - outage.since).0);
+    let metric = Metric::WorldUnreachable;
+    registry.register(metric.name(), metric.help(), ConstGauge::new(millis / 1000));
 }
 
 fn latency(registry: &mut Registry, decisions: &Decisions) {

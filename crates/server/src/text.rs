@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use wharf_controller::outage::Outage;
 use wharf_engine::event::{Next, Outcome};
 use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::need::Refused;
@@ -10,6 +11,17 @@ use wharf_engine::units::{BookingId, JobId, Millis, Timestamp};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
 
 use crate::leaving::in_the_way;
+
+/// One line that says what a fleet that does not answer means.
+pub(crate) fn outage(outage: &Outage, now: Timestamp) -> String {
+    let Outage { what, since, tries, retry_at } = outage;
+    format!(
+        "the fleet has not answered for {} ({what}); tried {tries} times, next in {}. Requests are decided and kept; \
+         nothing is started or stopped until it answers",
+        span(whole_seconds(now - *since)),
+        span(whole_seconds(*retry_at - now)),
+    )
+}
 
 /// One sentence that says why.
 pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp) -> String {
@@ -147,6 +159,11 @@ fn leaving(state: &State, id: JobId) -> String {
         }
         None => "it is letting go of its places".to_owned(),
     }
+}
+
+/// What is told of a span while it passes: nobody reads its milliseconds.
+fn whole_seconds(span: Millis) -> Millis {
+    Millis(span.0.div_ceil(1000) * 1000)
 }
 
 fn seconds(until: Timestamp, now: Timestamp) -> u64 {

@@ -6,23 +6,38 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use rand_chacha::ChaCha8Rng;
 use wharf_controller::disk::Standing;
 use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
 use wharf_engine::units::Timestamp;
 
+use crate::flaky::Flaky;
 use crate::fleet::SimFleet;
 
 /// A [`World`] in memory.
 #[derive(Clone, Debug)]
 pub struct DirectWorld {
     fleet: Rc<RefCell<SimFleet>>,
+    calls: Rc<RefCell<Flaky>>,
 }
 
 impl DirectWorld {
     /// The world of a fleet.
     pub fn new(fleet: SimFleet) -> Self {
-        Self { fleet: Rc::new(RefCell::new(fleet)) }
+        Self { fleet: Rc::new(RefCell::new(fleet)), calls: Rc::new(RefCell::new(Flaky::never())) }
+    }
+
+    /// From now on some calls are lost, or their answers.
+    pub fn lose_calls(&self, rng: ChaCha8Rng) {
+        *self.calls.borrow_mut() = Flaky::new(rng, true);
+    }
+
+    /// How many calls were lost so far; from now on every call is answered.
+    pub fn repair(&self) -> u64 {
+        let mut calls = self.calls.borrow_mut();
+        calls.repair();
+        calls.faults()
     }
 
     /// Looks at the fleet, or lets something happen to it.
@@ -41,21 +56,19 @@ impl World for DirectWorld {
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
-        Ok(self.with(SimFleet::list))
+        self.calls.borrow_mut().call("listing the fleet", || self.with(SimFleet::list))
     }
 
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
-        Ok(self.with(SimFleet::changes).into_iter().collect())
+        let looked = || self.with(SimFleet::changes).into_iter().collect();
+        self.calls.borrow_mut().call("looking at the fleet", looked)
     }
 
     fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault> {
-        self.with(|fleet| {
-            for action in actions {
-                // A leader that is over is not told so by the world: its next append tells it.
-                fleet.act(by, action);
-            }
-        });
-        Ok(())
+        self.calls.borrow_mut().send(actions, |action| {
+            // A leader that is over is not told so by the world: its next append tells it.
+            self.with(|fleet| fleet.act(by, action));
+        })
     }
 
     fn next_change(&self) -> Option<Timestamp> {

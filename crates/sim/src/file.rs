@@ -16,10 +16,14 @@ use wharf_engine::action::Action;
 use wharf_engine::input::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
-use crate::fleet::{Device, Progress, Saved, SimFleet, SimTask};
+use crate::fleet::{Changes, Device, Progress, Saved, SimFleet, SimTask};
 
 /// Far more reports than a process makes in its life.
 const GENERATIONS_PER_LIFE: u64 = 1 << 32;
+
+/// The longest a turn waits for somebody else's lock on the file. While it waits nobody is answered, so it is short:
+/// the controller tries again. At the opening, when there is nobody to answer yet, the library's five seconds hold.
+const BUSY_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// A fleet with a file.
 pub struct FileWorld {
@@ -119,6 +123,7 @@ impl FileWorld {
         // A machine that lost its power may have lost the last of what was saved, and somebody has heard of it.
         opened.fleet.skip_generations(GENERATIONS_PER_LIFE);
         opened.save().map_err(fail)?;
+        opened.file.busy_timeout(BUSY_TIME_MAX).map_err(fail)?;
         Ok(opened)
     }
 
@@ -127,8 +132,17 @@ impl FileWorld {
         self.clock.speed
     }
 
+    /// What could not be saved is saved with what comes next.
     fn save(&mut self) -> rusqlite::Result<()> {
         let changed = self.fleet.take_unsaved();
+        let saved = self.write(&changed);
+        if saved.is_err() {
+            self.fleet.keep_unsaved(changed);
+        }
+        saved
+    }
+
+    fn write(&mut self, changed: &Changes) -> rusqlite::Result<()> {
         let saving = self.file.transaction()?;
         for name in &changed.nodes {
             let body = self.fleet.node(name).map(json);
@@ -201,6 +215,11 @@ impl World for FileWorld {
 
     fn wall_until(&self, at: Timestamp) -> Duration {
         Duration::from_millis((at - self.clock.now()).0.div_ceil(self.clock.speed))
+    }
+
+    fn at_wall(&self, after: Duration) -> Timestamp {
+        let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        self.clock.now() + Millis(millis.saturating_mul(self.clock.speed))
     }
 
     fn samples(&self) -> Samples {

@@ -149,6 +149,15 @@ impl SimFleet {
         std::mem::take(&mut self.unsaved)
     }
 
+    /// What was taken could not be saved.
+    pub(crate) fn keep_unsaved(&mut self, changes: Changes) {
+        let Changes { nodes, tasks, progress, devices } = changes;
+        self.unsaved.nodes.extend(nodes);
+        self.unsaved.tasks.extend(tasks);
+        self.unsaved.progress.extend(progress);
+        self.unsaved.devices.extend(devices);
+    }
+
     /// A node, for saving.
     pub(crate) fn node(&self, name: &str) -> Option<&NodeReport> {
         self.nodes.get(name)

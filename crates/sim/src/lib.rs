@@ -5,6 +5,7 @@ pub mod behaviour;
 pub mod cases;
 pub mod direct;
 pub mod file;
+mod flaky;
 pub mod fleet;
 pub mod mig;
 pub mod net;

@@ -1,15 +1,16 @@
-//! A simulated fleet behind a network that delays, reorders and repeats what is sent over it.
+//! A simulated fleet behind a network that delays, reorders and repeats what is sent over it, and loses calls.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::disk::Standing;
 use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
 use wharf_engine::units::Timestamp;
 
+use crate::flaky::Flaky;
 use crate::fleet::SimFleet;
 
 /// The longest a message takes, in milliseconds of world time.
@@ -23,6 +24,7 @@ struct Net {
     fleet: SimFleet,
     faulty: bool,
     rng: ChaCha8Rng,
+    calls: Flaky,
     to_world: Vec<(Timestamp, Standing, Action)>,
     to_leader: Vec<(Timestamp, WorldReport)>,
     faults: u64,
@@ -30,9 +32,10 @@ struct Net {
 
 impl NetWorld {
     /// A network before a fleet.
-    pub fn new(fleet: SimFleet, rng: ChaCha8Rng, faulty: bool) -> Self {
+    pub fn new(fleet: SimFleet, mut rng: ChaCha8Rng, faulty: bool) -> Self {
         let (to_world, to_leader) = (Vec::new(), Vec::new());
-        Self(Rc::new(RefCell::new(Net { fleet, faulty, rng, to_world, to_leader, faults: 0 })))
+        let calls = Flaky::new(ChaCha8Rng::seed_from_u64(rng.random()), faulty);
+        Self(Rc::new(RefCell::new(Net { fleet, faulty, rng, calls, to_world, to_leader, faults: 0 })))
     }
 
     /// Looks at or changes the fleet itself.
@@ -40,14 +43,17 @@ impl NetWorld {
         how(&mut self.0.borrow_mut().fleet)
     }
 
-    /// From now on messages arrive once, at once and in order.
+    /// From now on messages arrive once, at once and in order, and calls are answered.
     pub fn repair(&self) {
-        self.0.borrow_mut().faulty = false;
+        let mut net = self.0.borrow_mut();
+        net.faulty = false;
+        net.calls.repair();
     }
 
-    /// How many messages were delayed or repeated.
+    /// How many messages were delayed or repeated, and calls lost.
     pub fn faults(&self) -> u64 {
-        self.0.borrow().faults
+        let net = self.0.borrow();
+        net.faults + net.calls.faults()
     }
 
     /// Lets time pass, message by message.
@@ -115,30 +121,36 @@ impl World for NetWorld {
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
-        Ok(self.0.borrow_mut().fleet.list())
+        let Net { fleet, calls, .. } = &mut *self.0.borrow_mut();
+        calls.call("listing the fleet", || fleet.list())
     }
 
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
         let mut net = self.0.borrow_mut();
         let now = net.fleet.now();
         net.deliver(now);
-        let (mut arrived, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut net.to_leader).into_iter().partition(|&(at, _)| at <= now);
-        net.to_leader = waiting;
-        arrived.sort_by_key(|&(at, _)| at);
-        Ok(arrived.into_iter().map(|(_, report)| report).collect())
+        let Net { to_leader, calls, .. } = &mut *net;
+        calls.call("looking at the fleet", || {
+            let (mut arrived, waiting): (Vec<_>, Vec<_>) =
+                std::mem::take(to_leader).into_iter().partition(|&(at, _)| at <= now);
+            *to_leader = waiting;
+            arrived.sort_by_key(|&(at, _)| at);
+            arrived.into_iter().map(|(_, report)| report).collect()
+        })
     }
 
     fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault> {
         let mut net = self.0.borrow_mut();
         let now = net.fleet.now();
-        for action in actions {
+        let mut arrived = Vec::new();
+        let sent = net.calls.send(actions, |action| arrived.push(action.clone()));
+        for action in arrived {
             for at in net.arrivals(now) {
                 net.to_world.push((at, by, action.clone()));
             }
         }
         net.deliver(now);
-        Ok(())
+        sent
     }
 
     fn next_change(&self) -> Option<Timestamp> {

@@ -207,6 +207,8 @@ impl Run {
             match Controller::open(self.disk.clone(), self.world.clone(), settings) {
                 Ok(leader) => self.leader = Some(leader),
                 Err(Fault::Disk(DiskFault::Io { .. })) => self.report.crashes += 1,
+                // The world did not answer; it is met before anything is served.
+                Err(Fault::World(_)) => {}
                 Err(fault) => panic!("a leader cannot open: {fault}"),
             }
         }

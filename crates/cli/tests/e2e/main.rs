@@ -12,3 +12,4 @@ mod reservations;
 mod server;
 mod services;
 mod use_it;
+mod world;

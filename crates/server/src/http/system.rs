@@ -13,6 +13,7 @@ use wharf_controller::disk;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::metrics;
 use crate::rejection::closed;
+use crate::text;
 
 /// A desk that takes longer than this to answer is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
@@ -81,11 +82,18 @@ pub(super) async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
 }
 
 pub(super) async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
-    let asked = shared.desk.ask(|glance| glance.state.tenants.version() > 0);
+    let asked = shared.desk.ask(|glance| {
+        let outage = glance.outage.map(|outage| text::outage(outage, glance.now));
+        (glance.state.tenants.version() > 0, outage)
+    });
+    let not_ready = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
     match tokio::time::timeout(READY_WITHIN, asked).await {
-        Ok(Ok(true)) => (StatusCode::OK, "ready\n"),
-        Ok(Ok(false)) => (StatusCode::SERVICE_UNAVAILABLE, "no policy yet\n"),
-        Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "the control plane does not take requests\n"),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the control plane does not answer\n"),
+        // Requests are still decided and kept. Whoever took us out of service for the fleet's sake would lose the
+        // answers and mend nothing, so this is a line to read and a metric to alert on.
+        Ok(Ok((true, Some(outage)))) => (StatusCode::OK, format!("ready\n{outage}\n")),
+        Ok(Ok((true, None))) => (StatusCode::OK, "ready\n".to_owned()),
+        Ok(Ok((false, _))) => not_ready("no policy yet"),
+        Ok(Err(_)) => not_ready("the control plane does not take requests"),
+        Err(_) => not_ready("the control plane does not answer"),
     }
 }
