@@ -18,7 +18,9 @@ pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
     PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
 };
-pub(crate) use sim::{PhillyArgs, SimArgs, TraceFormat, TraceOrder};
+pub(crate) use sim::{
+    GenerateArgs, PhillyArgs, SimArgs, TraceArgs, TraceCommand, TraceFormat, TraceKind, TraceOrder,
+};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\
@@ -53,6 +55,7 @@ Control plane
   up         Run everything in one process
   policy     Lint a policy directory: what is wrong, how to mend it, how soon each guarantee is back
   sim        Replay traces, run cases, or play at random with a simulated fleet
+  trace      Write a synthetic stand-in for a published trace
   check      Check the invariants of saved data
   bench      Measure what is promised
 
@@ -116,6 +119,8 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     /// Replay traces, run cases, or play at random with a simulated fleet
     Sim(SimArgs),
+    /// Write a synthetic stand-in for a published trace
+    Trace(TraceArgs),
     /// Check the invariants of saved data
     Check(CheckArgs),
     /// Measure what is promised
@@ -138,7 +143,7 @@ impl Command {
             Self::Replace(args) => args.output,
             Self::Cordon(args) | Self::Uncordon(args) => args.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
-            Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Completions(_) => Format::Text,
+            Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Trace(_) | Self::Completions(_) => Format::Text,
             Self::Policy(PolicyArgs { command: PolicyCommand::Lint(args) }) => args.output,
             Self::Sim(args) => args.output,
             Self::Check(args) => args.output,

@@ -17,6 +17,7 @@ mod process;
 mod sim;
 mod table;
 mod top;
+mod trace;
 mod up;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Up(args) => up::run(args),
         Command::Policy(args) => commands::policy::run(args),
         Command::Sim(args) => sim::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Check(args) => check::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => commands::completions::run(&args),

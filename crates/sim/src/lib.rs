@@ -18,3 +18,4 @@ pub mod reference;
 pub mod replay;
 pub mod scenario;
 pub mod shape;
+pub mod synthetic;

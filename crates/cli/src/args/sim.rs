@@ -1,8 +1,8 @@
-//! Arguments of `wharf sim`.
+//! Arguments of `wharf sim` and `wharf trace`.
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use wharf_engine::units::Millis;
 use wharf_sim::philly::Estimates;
 use wharf_sim::replay::Contract;
@@ -127,6 +127,57 @@ pub(crate) enum TraceOrder {
     Static,
     /// All of them, side by side
     All,
+}
+
+/// `wharf trace`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  wharf trace generate philly --out traces
+  wharf trace generate openb --seed 7 --out traces")]
+pub(crate) struct TraceArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: TraceCommand,
+}
+
+/// What `wharf trace` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Write a synthetic stand-in for a published trace
+    Generate(GenerateArgs),
+}
+
+/// `wharf trace generate`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The same seed gives the same bytes on every machine. Figures measured on a stand-in are not comparable with figures
+measured on the published trace; docs/traces.md says where those are to be had, and under which licence.
+
+Examples:
+  wharf trace generate philly --out traces
+  wharf sim --trace traces/philly_jobs.csv --format philly --gpus 1840 --order all
+  wharf trace generate openb --out traces
+  wharf bench placement --traces traces --columns all")]
+pub(crate) struct GenerateArgs {
+    /// Which one
+    #[arg(value_enum, value_name = "TRACE")]
+    pub(crate) kind: TraceKind,
+    /// The directory that it is written to
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Seed of everything that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// A published trace that has a stand-in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TraceKind {
+    /// Two months of a training cluster: `philly_jobs.csv`, `philly_vcs.csv`
+    Philly,
+    /// Pods on a cluster of shared GPUs: `openb_nodes_gpu.csv`, `openb_pods/`, `fgd-arrival-orders/`
+    Openb,
 }
 
 fn gpus(word: &str) -> Result<u32, String> {

@@ -36,8 +36,8 @@ pub(super) fn inputs(args: &PlacementArgs) -> anyhow::Result<Vec<Input>> {
     let of_name = |name: &str| Input {
         name: name.to_owned(),
         nodes: nodes.clone(),
-        pods: args.pods.clone().unwrap_or_else(|| pods.join(format!("{name}.csv.gz"))),
-        arrivals: args.arrivals.clone().unwrap_or_else(|| arrivals.join(format!("{name}.csv.gz"))),
+        pods: args.pods.clone().unwrap_or_else(|| compressed_or_not(&pods, name)),
+        arrivals: args.arrivals.clone().unwrap_or_else(|| compressed_or_not(&arrivals, name)),
     };
     let inputs: Vec<Input> = match (&args.pods, args.trace.as_str()) {
         (Some(given), _) => vec![of_name(&stem(given))],
@@ -47,10 +47,16 @@ pub(super) fn inputs(args: &PlacementArgs) -> anyhow::Result<Vec<Input>> {
     let there = |input: &Input| [&input.nodes, &input.pods, &input.arrivals].iter().all(|path| path.exists());
     if inputs.is_empty() || !inputs.iter().all(there) {
         let what = format!("the traces are not in {}", dir.display());
-        let next = "give --nodes, --pods and --arrivals, or --traces DIR".to_owned();
+        let next = "docs/traces.md says where they are to be had; a stand-in: wharf trace generate openb --out DIR, then --traces DIR".to_owned();
         return Err(Usage { what, next }.into());
     }
     Ok(inputs)
+}
+
+/// `NAME.csv` where that is there, else `NAME.csv.gz`.
+fn compressed_or_not(dir: &Path, name: &str) -> PathBuf {
+    let plain = dir.join(format!("{name}.csv"));
+    if plain.exists() { plain } else { dir.join(format!("{name}.csv.gz")) }
 }
 
 fn stem(path: &Path) -> String {
