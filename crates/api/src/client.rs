@@ -12,10 +12,10 @@ use ureq::{Agent, Body};
 use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, Booked, BookingList, BookingReply, EvictionList, EvictionReply, Explanation, ExtendRequest,
-    GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList, NodeReply, PlanView,
-    PolicyView, Problem, ReplaceRequest, ReservationList, ScaleRequest, StrandedList, Submitted, Summary,
-    TenantList,
+    Answer, Booked, BookingList, BookingReply, EndedList, EndedReply, EndedState, EvictionList,
+    EvictionReply, Explanation, ExtendRequest, GpuList, HistoryKind, HistoryList, JobList, JobReply,
+    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList,
+    ScaleRequest, StrandedList, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -54,6 +54,23 @@ pub struct HistoryFilter {
     pub name: Option<String>,
     /// At most so many.
     pub limit: Option<u32>,
+}
+
+/// Which jobs that are over are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct EndedFilter {
+    /// Of this tenant and those below it.
+    pub tenant: Option<String>,
+    /// That ended like this.
+    pub state: Option<EndedState>,
+    /// With this name.
+    pub name: Option<String>,
+    /// With these labels, as `key=value` or a bare key; several with commas.
+    pub labels: Option<String>,
+    /// At most so many.
+    pub limit: Option<u32>,
+    /// Those that follow an earlier answer.
+    pub before: Option<u64>,
 }
 
 /// Which evictions are asked for.
@@ -265,6 +282,26 @@ impl Client {
             ("limit", limit.as_deref()),
         ];
         self.get(&query("/v1/history", &pairs))
+    }
+
+    /// Jobs that are over, newest first.
+    pub fn ended(&self, filter: &EndedFilter) -> Result<EndedList, ClientError> {
+        let EndedFilter { tenant, state, name, labels, limit, before } = filter;
+        let (limit, before) = (limit.map(|limit| limit.to_string()), before.map(|before| before.to_string()));
+        let pairs = [
+            ("tenant", tenant.as_deref()),
+            ("state", state.map(EndedState::word)),
+            ("name", name.as_deref()),
+            ("labels", labels.as_deref()),
+            ("limit", limit.as_deref()),
+            ("before", before.as_deref()),
+        ];
+        self.get(&query("/v1/ended", &pairs))
+    }
+
+    /// The life of the newest job of that name that is over; named as a live one is.
+    pub fn ended_job(&self, job: &str) -> Result<EndedReply, ClientError> {
+        self.get(&format!("/v1/ended/{}", encoded(job)))
     }
 
     /// Who had to leave for whom, newest first.

@@ -5,6 +5,7 @@
 //! What is not known is `null`, never 0. Nothing here computes a decision: the server fills these from the state.
 
 mod booking;
+mod ended;
 mod eviction;
 mod fleet;
 mod job;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 use wharf_engine::units::GpuUnits;
 
 pub use booking::{Booked, BookingList, BookingReply, BookingState, BookingView, LostPlacesView};
+pub use ended::{EndedAs, EndedJobView, EndedList, EndedReply, EndedState, TimelineView};
 pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
 };
@@ -74,6 +76,8 @@ answers! {
     BookingList = "wharf.v1.bookings";
     Summary = "wharf.v1.summary";
     HistoryList = "wharf.v1.history";
+    EndedList = "wharf.v1.ended";
+    EndedReply = "wharf.v1.ended-job";
     EvictionReply = "wharf.v1.eviction";
     EvictionList = "wharf.v1.evictions";
     PolicyView = "wharf.v1.policy";

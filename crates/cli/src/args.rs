@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
-use wharf_api::v1::{HistoryKind, JobState};
+use wharf_api::v1::{EndedState, HistoryKind, JobState};
 
 pub(crate) use book::BookArgs;
 pub(crate) use local::{
@@ -397,7 +397,7 @@ pub(crate) struct NodeNameArgs {
 /// What `wharf get` can list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Listed {
-    /// Live jobs
+    /// Live jobs; with --state done, failed, cancelled or all also those that are over
     #[value(alias = "job")]
     Jobs,
     /// Nodes, with what is handed out and what is really used
@@ -434,6 +434,7 @@ pub(crate) enum Listed {
 #[command(after_long_help = "\
 Examples:
   wharf get jobs --tenant lab/nlp --state waiting
+  wharf get jobs --state failed        jobs that are over, the newest first, with the reason
   wharf get nodes -o wide
   wharf get gpus n1                    how each GPU is divided, and what is left of it
   wharf get stranded                   what is free and of no use, and why
@@ -459,19 +460,20 @@ pub(crate) struct GetArgs {
     /// Only of this tenant and those below it (jobs, tenants, evictions, history)
     #[arg(long, value_name = "PATH")]
     pub(crate) tenant: Option<String>,
-    /// Only in this state (jobs)
+    /// Only in this state (jobs): waiting, starting, running or leaving; done, failed or cancelled for jobs that are
+    /// over; all for every job, live or over
     #[arg(long, value_parser = state)]
-    pub(crate) state: Option<JobState>,
+    pub(crate) state: Option<StateFilter>,
     /// Only of this job, by NAME or TENANT/NAME (evictions)
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<String>,
-    /// Only rows of this kind: job, receipt or eviction (history)
+    /// Only rows of this kind: job, receipt, eviction or usage (history)
     #[arg(long, value_parser = kind)]
     pub(crate) kind: Option<HistoryKind>,
     /// Only of jobs with this name (history)
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// At most so many rows (evictions, history)
+    /// At most so many rows (jobs that are over, evictions, history)
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u32>,
     /// Leave the line of headers out
@@ -479,10 +481,24 @@ pub(crate) struct GetArgs {
     pub(crate) no_headers: bool,
 }
 
-fn state(word: &str) -> Result<JobState, String> {
-    let words = JobState::ALL.map(JobState::word).join(", ");
-    let known = JobState::ALL.into_iter().find(|state| state.word() == word);
-    known.ok_or_else(|| format!("a state is one of: {words}"))
+/// Which jobs are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StateFilter {
+    /// Live ones in this state.
+    Live(JobState),
+    /// Those that are over and ended like this.
+    Ended(EndedState),
+    /// Live ones, then those that are over.
+    All,
+}
+
+fn state(word: &str) -> Result<StateFilter, String> {
+    let live = JobState::ALL.into_iter().map(|state| (state.word(), StateFilter::Live(state)));
+    let ended = EndedState::ALL.into_iter().map(|state| (state.word(), StateFilter::Ended(state)));
+    let all: Vec<(&str, StateFilter)> = live.chain(ended).chain([("all", StateFilter::All)]).collect();
+    let known = all.iter().find(|(known, _)| *known == word).map(|(_, state)| *state);
+    let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
+    known.ok_or_else(|| format!("a state is one of: {}", words.join(", ")))
 }
 
 fn kind(word: &str) -> Result<HistoryKind, String> {

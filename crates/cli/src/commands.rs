@@ -16,6 +16,7 @@ pub(crate) mod submit;
 mod ask;
 mod axis;
 mod beside;
+mod ended;
 mod eviction;
 mod verdict;
 

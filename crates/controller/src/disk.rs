@@ -57,6 +57,8 @@ pub enum HistoryKind {
     Receipt,
     /// Why something had to leave for another job.
     Eviction,
+    /// GPU time that a job was given.
+    Usage,
 }
 
 /// A fact about the past, kept beside the journal: state holds live things only.
@@ -87,6 +89,10 @@ pub struct HistoryQuery {
     pub name: Option<String>,
     /// Only the row that was projected from this event.
     pub index: Option<Index>,
+    /// Only rows that were projected from earlier events than this.
+    pub before: Option<Index>,
+    /// Only rows from this moment on, in world time.
+    pub since: Option<u64>,
     /// At most this many.
     pub limit: usize,
 }

@@ -1,213 +1,206 @@
-//! What history learns from events: finished jobs and receipts. State holds live things only.
+//! What history learns from events: finished jobs, receipts and GPU time. State holds live things only.
+//!
+//! The projection is one exhaustive match with typed rows: a new event does not compile until somebody has decided
+//! what history keeps of it.
 
 mod booking;
 mod eviction;
+mod finished;
+mod receipt;
+mod usage;
 
-use serde::{Deserialize, Serialize};
-use wharf_engine::event::{Asker, Event, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy};
+use serde::Serialize;
+use wharf_engine::event::{Asker, Event, JobsEvent, LedgerEvent, Next, Outcome, Placement};
+use wharf_engine::input::{Exit, ExitDetail};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Timestamp};
+use wharf_engine::units::{JobId, NodeId, Timestamp};
 
 use crate::disk::{HistoryKind, HistoryRow, Index};
 
 pub use booking::BookingReceipt;
 pub use eviction::{EvictionReceipt, Resource, Stood};
+pub use finished::{EndReason, FinishedJob};
+pub use receipt::Receipt;
+pub use usage::{Segment, Usage, gpu_ms, held_now};
 
-/// The body of a row about a finished job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FinishedJob {
-    /// Identity, in hexadecimal.
-    pub uid: String,
-    /// Class word.
-    pub class: String,
-    /// Wanted tasks.
-    pub tasks: u32,
-    /// GPUs of one task, in 1/3000.
-    pub gpu_parts: u64,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// World time in milliseconds.
-    pub submitted_at: u64,
-    /// World time in milliseconds.
-    pub first_start: Option<u64>,
-    /// World time in milliseconds.
-    pub ended_at: u64,
-    /// How long all attempts ran.
-    pub ran_ms: u64,
-    /// How long they might have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_limit_ms: Option<u64>,
-    /// How often it was started.
-    pub attempts: u32,
-    /// How often it was evicted.
-    pub evictions: u32,
-    /// How often a task of it failed.
-    pub failures: u32,
-    /// Trace labels.
-    pub labels: Vec<(String, String)>,
-}
-
-/// The body of a receipt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "what", rename_all = "snake_case")]
-pub enum Receipt {
-    /// A gang got its places.
-    Placed {
-        /// Identity, in hexadecimal.
-        uid: String,
-        /// Which try.
-        attempt: u32,
-        /// Node names in task order.
-        nodes: Vec<String>,
-        /// The policy it was decided by; 0 when it was adopted.
-        policy: u32,
-    },
-    /// A job was asked to leave.
-    Asked {
-        /// Identity, in hexadecimal.
-        uid: String,
-        /// On whose behalf.
-        by: String,
-        /// World time in milliseconds.
-        deadline: u64,
-    },
-    /// The rules took a job, or tasks of it, for another.
-    Evicted(Box<EvictionReceipt>),
-    /// A job may run longer.
-    Extended {
-        /// Identity, in hexadecimal.
-        uid: String,
-        /// In all, in milliseconds.
-        limit_ms: u64,
-        /// Before that.
-        before_ms: Option<u64>,
-    },
-    /// Another number of replicas of a service is wanted.
-    Scaled {
-        /// Identity, in hexadecimal.
-        uid: String,
-        /// So many.
-        replicas: u32,
-        /// Before that.
-        before: u32,
-    },
-    /// Something happened to a booked window; the row has its name.
-    Booking(BookingReceipt),
-    /// A job waits again.
-    Requeued {
-        /// Identity, in hexadecimal.
-        uid: String,
-        /// Why.
-        why: RequeueWhy,
-        /// How long the attempt ran.
-        ran_ms: u64,
-    },
-}
-
-impl EvictionReceipt {
-    /// The receipt in a row about an eviction; `None` for every other row.
-    pub fn of(row: &HistoryRow) -> Option<Self> {
-        match serde_json::from_str(&row.body) {
-            Ok(Receipt::Evicted(receipt)) => Some(*receipt),
-            Ok(
-                Receipt::Placed { .. }
-                | Receipt::Asked { .. }
-                | Receipt::Extended { .. }
-                | Receipt::Scaled { .. }
-                | Receipt::Booking(_)
-                | Receipt::Requeued { .. },
-            )
-            | Err(_) => None,
-        }
-    }
-}
-
-/// The row that an event adds to history, seen from the state before it.
-pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Option<HistoryRow> {
-    let (id, kind, body) = match event {
-        Event::Jobs(JobsEvent::Ended { job, outcome, at }) => {
-            (*job, HistoryKind::Job, json(&finished(state, *job, *outcome, *at)?))
-        }
-        Event::Ledger(LedgerEvent::Started { job, attempt, tasks, policy, .. }) => {
-            let name =
-                |node| state.fleet.node(node).map_or_else(|| "?".to_owned(), |node| node.facts.name.clone());
-            let nodes = tasks.iter().map(|task| name(task.node)).collect();
-            let uid = uid(state.jobs.get(*job)?);
-            (
-                *job,
-                HistoryKind::Receipt,
-                json(&Receipt::Placed { uid, attempt: *attempt, nodes, policy: *policy }),
-            )
-        }
-        Event::Ledger(LedgerEvent::Asked { job, by, deadline, .. }) => {
-            let uid = uid(state.jobs.get(*job)?);
-            let by = match by {
-                Asker::Lever { who } => who.clone(),
-                Asker::Rules { why, .. } => why.word().to_owned(),
-                Asker::Limit => "time_limit".to_owned(),
-                Asker::Scale => "scale".to_owned(),
-                Asker::Booking { .. } => "booking".to_owned(),
-                Asker::Replace => "replace".to_owned(),
-            };
-            (*job, HistoryKind::Receipt, json(&Receipt::Asked { uid, by, deadline: deadline.0 }))
-        }
-        Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, .. }) => {
-            let body = eviction::receipt(state, *job, tasks, receipt)?;
-            (*job, HistoryKind::Eviction, json(&Receipt::Evicted(Box::new(body))))
-        }
-        Event::Jobs(JobsEvent::Extended { job, limit, .. }) => {
-            let known = state.jobs.get(*job)?;
-            let before_ms = known.time_limit().map(|limit| limit.0);
-            let body = Receipt::Extended { uid: uid(known), limit_ms: limit.0, before_ms };
-            (*job, HistoryKind::Receipt, json(&body))
-        }
-        Event::Jobs(JobsEvent::Scaled { job, tasks, .. }) => {
-            let known = state.jobs.get(*job)?;
-            let body = Receipt::Scaled { uid: uid(known), replicas: *tasks, before: known.spec.tasks };
-            (*job, HistoryKind::Receipt, json(&body))
-        }
-        Event::Jobs(JobsEvent::Requeued { job, at, .. }) => {
-            let known = state.jobs.get(*job)?;
-            let Phase::Leaving(Next::Requeue(why)) = known.phase else { return None };
-            let ran_ms = state.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
-            (*job, HistoryKind::Receipt, json(&Receipt::Requeued { uid: uid(known), why, ran_ms }))
-        }
-        Event::Bookings(event) => return booking::row(state, event, index, now),
+/// The rows that an event adds to history, seen from the state before it.
+pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Vec<HistoryRow> {
+    match event {
+        Event::Jobs(event) => of_jobs(state, event, index, now),
+        Event::Ledger(event) => of_ledger(state, event, index, now),
+        Event::Bookings(event) => booking::row(state, event, index, now).into_iter().collect(),
         Event::Fleet(_)
         | Event::Tenants(_)
-        | Event::Jobs(_)
-        | Event::Ledger(_)
         | Event::Promises(_)
         | Event::Demand(_)
         | Event::Reservations(_)
         | Event::Attained(_)
-        | Event::Past(_) => return None,
-    };
-    let job = state.jobs.get(id)?;
-    let tenant = state.tenants.path(job.spec.tenant).to_owned();
-    Some(HistoryRow { index, kind, at: now.0, tenant, name: job.spec.name.clone(), body })
+        | Event::Past(_) => Vec::new(),
+    }
 }
 
-fn finished(state: &State, id: JobId, outcome: Outcome, at: Timestamp) -> Option<FinishedJob> {
-    let job = state.jobs.get(id)?;
-    let last_attempt = state.ledger.holding(id).map_or(0, |holding| holding.ran(at));
-    Some(FinishedJob {
-        uid: uid(job),
-        class: job.spec.class.word().to_owned(),
-        tasks: job.spec.tasks,
-        gpu_parts: job.spec.shape.gpus.units().parts(),
-        outcome,
-        submitted_at: job.submitted_at.0,
-        first_start: job.past.first_start.map(|at| at.0),
-        ended_at: at.0,
-        ran_ms: job.past.ran_ms + last_attempt,
-        time_limit_ms: job.time_limit().map(|limit| limit.0),
-        attempts: job.past.attempts,
-        evictions: job.past.evictions,
-        failures: job.past.failures,
-        labels: job.spec.labels.clone(),
-    })
+fn of_jobs(state: &State, event: &JobsEvent, index: Index, now: Timestamp) -> Vec<HistoryRow> {
+    let write = |job: JobId| Writer { state, job, index, now };
+    match event {
+        JobsEvent::Ended { job, outcome, at, by } => {
+            let body = finished::finished(state, *job, *outcome, by.as_ref(), *at);
+            let usage = usage::of_attempt(state, *job, Some(*outcome), now);
+            let of_job = body.and_then(|body| write(*job).row(HistoryKind::Job, &body));
+            write(*job).usage(usage).into_iter().chain(of_job).collect()
+        }
+        JobsEvent::Requeued { job, at, .. } => {
+            let known = state.jobs.get(*job).map(|known| known.phase);
+            let Some(Phase::Leaving(Next::Requeue(why))) = known else { return Vec::new() };
+            let ran_ms = state.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
+            let waits = write(*job).receipt(|uid| Receipt::Requeued { uid, why, ran_ms });
+            let usage = usage::of_attempt(state, *job, None, now);
+            write(*job).usage(usage).into_iter().chain(waits).collect()
+        }
+        JobsEvent::Leaving { job, next: Next::End(Outcome::Cancelled), by, .. } => {
+            write(*job).receipt(|uid| Receipt::Cancelled { uid, by: by.clone() }).into_iter().collect()
+        }
+        JobsEvent::Extended { job, limit, .. } => {
+            let before_ms = state.jobs.get(*job).and_then(Job::time_limit).map(|limit| limit.0);
+            let extended = |uid| Receipt::Extended { uid, limit_ms: limit.0, before_ms };
+            write(*job).receipt(extended).into_iter().collect()
+        }
+        JobsEvent::Scaled { job, tasks, .. } => {
+            let before = state.jobs.get(*job).map_or(0, Job::wanted);
+            let scaled = |uid| Receipt::Scaled { uid, replicas: *tasks, before };
+            write(*job).receipt(scaled).into_iter().collect()
+        }
+        // What a replacement does to replicas is told replica by replica.
+        JobsEvent::Rolled { .. }
+        | JobsEvent::Queued { .. }
+        | JobsEvent::Leaving { .. }
+        | JobsEvent::Stays { .. }
+        | JobsEvent::ReplicaFailed { .. }
+        | JobsEvent::Carried { .. }
+        | JobsEvent::CarriedEnded { .. }
+        | JobsEvent::CarriedJob { .. } => Vec::new(),
+    }
+}
+
+fn of_ledger(state: &State, event: &LedgerEvent, index: Index, now: Timestamp) -> Vec<HistoryRow> {
+    let write = |job: JobId| Writer { state, job, index, now };
+    let one = |job: JobId, receipt: &dyn Fn(String) -> Receipt| {
+        write(job).receipt(receipt).into_iter().collect::<Vec<HistoryRow>>()
+    };
+    match event {
+        LedgerEvent::Started { job, attempt, tasks, policy, .. } => one(*job, &|uid| {
+            let (nodes, gpu_parts) = (nodes(state, tasks), parts(tasks));
+            Receipt::Placed { uid, attempt: *attempt, nodes, policy: *policy, gpu_parts }
+        }),
+        LedgerEvent::Grown { job, tasks, .. } => {
+            let numbers = tasks.iter().map(|place| place.task).collect();
+            let (nodes, gpu_parts) = (nodes(state, tasks), parts(tasks));
+            let grown = write(*job).receipt(|uid| Receipt::Grown { uid, tasks: numbers, nodes, gpu_parts });
+            let replaced = usage::of_replaced(state, *job, now);
+            write(*job).usage(replaced).into_iter().chain(grown).collect()
+        }
+        LedgerEvent::Shed { job, task, at, exit, detail } => {
+            let ended = ended(state, *job, *task, *exit, *detail);
+            let ended = ended.and_then(|ended| write(*job).receipt(|_| ended));
+            let usage = usage::of_task(state, *job, *task, *at);
+            write(*job).usage(usage).into_iter().chain(ended).collect()
+        }
+        LedgerEvent::Gone { job, task, exit, detail, .. } => match exit {
+            Exit::Failed | Exit::Lost => {
+                let ended = ended(state, *job, *task, Some(*exit), *detail);
+                ended.and_then(|ended| write(*job).receipt(|_| ended)).into_iter().collect()
+            }
+            // Of those that end as they should, the row of the attempt tells.
+            Exit::Succeeded | Exit::Stopped => Vec::new(),
+        },
+        LedgerEvent::Asked { job, tasks, by, deadline, .. } => one(*job, &|uid| Receipt::Asked {
+            uid,
+            by: asker(by),
+            deadline: deadline.0,
+            tasks: tasks.clone(),
+        }),
+        LedgerEvent::Acked { job, tasks, checkpoint_at } => {
+            let saved_at = checkpoint_at.0;
+            one(*job, &|uid| Receipt::Saved { uid, tasks: tasks.clone(), saved_at })
+        }
+        LedgerEvent::AskFailed { job, tasks } => {
+            one(*job, &|uid| Receipt::SaveFailed { uid, tasks: tasks.clone() })
+        }
+        LedgerEvent::Withdrawn { job, tasks, .. } => {
+            one(*job, &|uid| Receipt::Withdrawn { uid, tasks: tasks.clone() })
+        }
+        LedgerEvent::Broken { job, deadline, .. } => {
+            one(*job, &|uid| Receipt::Broken { uid, deadline: deadline.0 })
+        }
+        LedgerEvent::Evicted { job, tasks, receipt, .. } => {
+            let body = eviction::receipt(state, *job, tasks, receipt);
+            let body = body.map(|body| Receipt::Evicted(Box::new(body)));
+            body.and_then(|body| write(*job).row(HistoryKind::Eviction, &body)).into_iter().collect()
+        }
+        LedgerEvent::Running { .. }
+        | LedgerEvent::Stopping { .. }
+        | LedgerEvent::OrphanSeen { .. }
+        | LedgerEvent::OrphanGone { .. }
+        | LedgerEvent::Carried { .. } => Vec::new(),
+    }
+}
+
+/// Writes rows about one job.
+struct Writer<'a> {
+    state: &'a State,
+    job: JobId,
+    index: Index,
+    now: Timestamp,
+}
+
+impl Writer<'_> {
+    fn row(&self, kind: HistoryKind, body: &impl Serialize) -> Option<HistoryRow> {
+        let job = self.state.jobs.get(self.job)?;
+        let tenant = self.state.tenants.path(job.spec.tenant).to_owned();
+        let (name, body) = (job.spec.name.clone(), json(body));
+        Some(HistoryRow { index: self.index, kind, at: self.now.0, tenant, name, body })
+    }
+
+    fn receipt(&self, receipt: impl FnOnce(String) -> Receipt) -> Option<HistoryRow> {
+        let uid = uid(self.state.jobs.get(self.job)?);
+        self.row(HistoryKind::Receipt, &receipt(uid))
+    }
+
+    fn usage(&self, usage: Option<Usage>) -> Option<HistoryRow> {
+        // Work without GPUs has no GPU time.
+        let usage = usage.filter(|usage| !usage.segments.is_empty())?;
+        self.row(HistoryKind::Usage, &usage)
+    }
+}
+
+fn ended(state: &State, id: JobId, task: u32, exit: Option<Exit>, detail: ExitDetail) -> Option<Receipt> {
+    let uid = uid(state.jobs.get(id)?);
+    let held = state.ledger.holding(id).and_then(|holding| holding.task(task))?;
+    let node = node_name(state, held.place.node);
+    Some(Receipt::TaskEnded { uid, task, node, exit, detail })
+}
+
+fn asker(by: &Asker) -> String {
+    match by {
+        Asker::Lever { who } => who.clone(),
+        Asker::Rules { why, .. } => why.word().to_owned(),
+        Asker::Limit => "time_limit".to_owned(),
+        Asker::Scale => "scale".to_owned(),
+        Asker::Booking { .. } => "booking".to_owned(),
+        Asker::Replace => "replace".to_owned(),
+    }
+}
+
+fn nodes(state: &State, tasks: &[Placement]) -> Vec<String> {
+    tasks.iter().map(|task| node_name(state, task.node)).collect()
+}
+
+fn parts(tasks: &[Placement]) -> u64 {
+    tasks.iter().map(|place| place.units_each.times(place.gpus.count()).parts()).sum()
+}
+
+fn node_name(state: &State, node: NodeId) -> String {
+    state.fleet.node(node).map_or_else(|| "?".to_owned(), |node| node.facts.name.clone())
 }
 
 fn uid(job: &Job) -> String {

@@ -197,12 +197,14 @@ impl Disk for MemoryDisk {
 }
 
 fn is_asked_for(row: &HistoryRow, query: &HistoryQuery) -> bool {
-    let HistoryQuery { kind, tenant, name, index, limit: _ } = query;
+    let HistoryQuery { kind, tenant, name, index, before, since, limit: _ } = query;
     let kind_fits = kind.is_none_or(|kind| row.kind == kind);
     let tenant_fits = tenant.as_ref().is_none_or(|path| is_within(&row.tenant, path));
     let name_fits = name.as_ref().is_none_or(|name| row.name == *name);
     let index_fits = index.is_none_or(|index| row.index == index);
-    kind_fits && tenant_fits && name_fits && index_fits
+    let time_fits =
+        before.is_none_or(|before| row.index < before) && since.is_none_or(|since| row.at >= since);
+    kind_fits && tenant_fits && name_fits && index_fits && time_fits
 }
 
 /// True for the path itself and for what lies below it, not for a sibling whose name begins alike.

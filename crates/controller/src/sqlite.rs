@@ -118,7 +118,9 @@ impl Disk for SqliteDisk {
     }
 
     fn take_term(&mut self, above: Term) -> Result<Term, DiskFault> {
-        self.attempt("cannot start a new term", |connection| leader::take(connection, above))
+        let term = self.attempt("cannot start a new term", |connection| leader::take(connection, above))?;
+        self.attempt("cannot index the history", history::index)?;
+        Ok(term)
     }
 
     fn snapshot(&mut self) -> Result<Option<Snapshot>, DiskFault> {

@@ -15,8 +15,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{
-    Asker, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome, PastEvent,
-    PromisesEvent, RequeueWhy, TaskPhase, TenantsEvent,
+    Asker, Canceller, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome,
+    PastEvent, PromisesEvent, RequeueWhy, TaskPhase, TenantsEvent,
 };
 use crate::fleet::Fleet;
 use crate::input::{Input, Rejection, SetDefinition, SetMembers};
@@ -47,7 +47,7 @@ impl State {
     pub fn decide(&self, input: &Input, now: Timestamp) -> Result<Decision, Rejection> {
         match input {
             Input::Submit(submission) => submit::submit(self, submission, now),
-            Input::Cancel { job } => self.cancel(*job, now),
+            Input::Cancel { job, by } => self.cancel(*job, by.as_ref(), now),
             Input::Evict { job, by } => self.evict(*job, by, now),
             Input::Extend { job, to } => limits::extend(self, *job, *to, now),
             Input::Scale { job, tasks } => services::scale(self, *job, *tasks, now),
@@ -64,14 +64,17 @@ impl State {
         }
     }
 
-    fn cancel(&self, id: JobId, now: Timestamp) -> Result<Decision, Rejection> {
+    fn cancel(&self, id: JobId, who: Option<&String>, now: Timestamp) -> Result<Decision, Rejection> {
         let job = self.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
-        let next = Next::End(Outcome::Cancelled);
+        let by = who.map(|who| Canceller::Person { who: who.clone() });
         let events = match job.phase {
             Phase::Waiting => {
-                alloc::vec![Event::Jobs(JobsEvent::Ended { job: id, outcome: Outcome::Cancelled, at: now })]
+                let outcome = Outcome::Cancelled;
+                alloc::vec![Event::Jobs(JobsEvent::Ended { job: id, outcome, at: now, by })]
             }
-            Phase::Active | Phase::Leaving(Next::Requeue(_)) => self.leave_at_once(id, next, now),
+            Phase::Active | Phase::Leaving(Next::Requeue(_)) => {
+                self.leave_at_once(id, Next::End(Outcome::Cancelled), by, now)
+            }
             Phase::Leaving(Next::End(_)) => return Err(Rejection::NothingToDo),
         };
         Ok(Decision { events, job: Some(id) })
@@ -91,7 +94,7 @@ impl State {
         let all_run = held.all(|task| task.phase == TaskPhase::Running);
         let events = match job.spec.checkpoint {
             Some(checkpoint) if all_run => alloc::vec![
-                Event::Jobs(JobsEvent::Leaving { job: id, next, at: now }),
+                Event::Jobs(JobsEvent::Leaving { job: id, next, at: now, by: None }),
                 Event::Ledger(LedgerEvent::Asked {
                     job: id,
                     tasks: holding.holding_tasks(),
@@ -100,15 +103,15 @@ impl State {
                     at: now,
                 }),
             ],
-            Some(_) | None => self.leave_at_once(id, next, now),
+            Some(_) | None => self.leave_at_once(id, next, None, now),
         };
         Ok(Decision { events, job: Some(id) })
     }
 
     /// Everything it holds is told to stop.
-    fn leave_at_once(&self, job: JobId, next: Next, now: Timestamp) -> Vec<Event> {
+    fn leave_at_once(&self, job: JobId, next: Next, by: Option<Canceller>, now: Timestamp) -> Vec<Event> {
         let tasks = self.ledger.holding(job).map(crate::event::Holding::holding_tasks).unwrap_or_default();
-        alloc::vec![Event::Jobs(JobsEvent::Leaving { job, next, at: now }), self.stop(job, tasks, now)]
+        alloc::vec![Event::Jobs(JobsEvent::Leaving { job, next, at: now, by }), self.stop(job, tasks, now)]
     }
 
     fn cordon(&self, name: &str, on: bool) -> Result<Decision, Rejection> {
@@ -237,7 +240,7 @@ impl State {
             return if broken.is_empty() { Vec::new() } else { alloc::vec![self.stop(job, broken, now)] };
         }
         if unrepaired {
-            return self.leave_at_once(job, Next::Requeue(RequeueWhy::NodeLost), now);
+            return self.leave_at_once(job, Next::Requeue(RequeueWhy::NodeLost), None, now);
         }
         let asked =
             |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline <= now);
@@ -274,7 +277,7 @@ impl State {
             let broken = Event::Ledger(LedgerEvent::Broken { job, deadline, at: now });
             return alloc::vec![self.stop(job, tasks, now), broken];
         }
-        self.leave_at_once(job, Next::Requeue(RequeueWhy::StartStuck), now)
+        self.leave_at_once(job, Next::Requeue(RequeueWhy::StartStuck), None, now)
     }
 
     fn is_service(&self, job: JobId) -> bool {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::attained::AttainedEvent;
 pub use crate::bookings::BookingsEvent;
 pub use crate::demand::DemandEvent;
-use crate::input::ObservedGpu;
+use crate::input::{ExitDetail, ObservedGpu};
 use crate::job::Spec;
 use crate::jobs::Rolling;
 pub use crate::past::PastEvent;
@@ -193,6 +193,9 @@ pub enum JobsEvent {
         next: Next,
         /// When.
         at: Timestamp,
+        /// Who cancelled it, where somebody did and is known.
+        #[serde(default, skip_serializing_if = "is_default")]
+        by: Option<Canceller>,
     },
     /// It need not leave after all.
     Stays {
@@ -254,6 +257,9 @@ pub enum JobsEvent {
         outcome: Outcome,
         /// When.
         at: Timestamp,
+        /// Who cancelled it while it waited, where somebody did and is known.
+        #[serde(default, skip_serializing_if = "is_default")]
+        by: Option<Canceller>,
     },
     /// What history left behind, in a snapshot: the next id and a job's past.
     Carried {
@@ -297,6 +303,40 @@ pub struct Past {
     /// The longest it may run, where that was extended.
     #[serde(default, skip_serializing_if = "is_default")]
     pub extended: Option<Millis>,
+    /// How often a task of it was killed because it used more memory than it may.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ooms: u32,
+    /// The most memory of one GPU that a task of it used, in MiB, where that is known.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub memory_peak_mib: Option<u32>,
+    /// The last of its tasks that failed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub last_failure: Option<Failure>,
+}
+
+/// A task that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which task.
+    pub task: u32,
+    /// Where it ran.
+    pub node: NodeId,
+    /// What is known of its end.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub detail: ExitDetail,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Who cancelled a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Canceller {
+    /// A person, as the client named them.
+    Person {
+        /// The name.
+        who: String,
+    },
 }
 
 /// What follows when a leaving job has let go.

@@ -76,6 +76,7 @@ impl Holding {
             next_task: 0,
             first_since: None,
             chosen,
+            saved_at: None,
             tasks,
         }
     }
@@ -114,6 +115,10 @@ impl Holding {
             }
             LedgerEvent::Acked { tasks, checkpoint_at, .. } => {
                 self.set_phase(tasks, TaskPhase::Acked { checkpoint_at: *checkpoint_at });
+                // A task that leaves alone speaks for itself.
+                if self.staying().next().is_none() {
+                    self.saved_at = Some(*checkpoint_at);
+                }
             }
             LedgerEvent::AskFailed { tasks, .. } => {
                 for &task in tasks {

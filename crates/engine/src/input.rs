@@ -25,6 +25,8 @@ pub enum Input {
     Cancel {
         /// Which job.
         job: JobId,
+        /// Who says so, as the caller names itself.
+        by: Option<String>,
     },
     /// Somebody asks it to save its work, leave and wait again.
     Evict {
@@ -312,7 +314,47 @@ pub enum TaskStatus {
         exit: Exit,
         /// When.
         at: Timestamp,
+        /// What else is known of its end.
+        #[serde(default, skip_serializing_if = "crate::event::is_default")]
+        detail: ExitDetail,
     },
+}
+
+/// What is known of a task's end beyond its [`Exit`]. A world that knows nothing says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ExitDetail {
+    /// Why it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<ExitCause>,
+    /// The most memory of one GPU that it used, in MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_mib: Option<u32>,
+}
+
+impl From<ExitCause> for ExitDetail {
+    fn from(cause: ExitCause) -> Self {
+        Self { cause: Some(cause), memory_peak_mib: None }
+    }
+}
+
+/// Why a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitCause {
+    /// Its process exited with this code.
+    Code(i32),
+    /// A signal ended its process.
+    Signal(u8),
+    /// It was killed because it used more memory than it may.
+    OutOfMemory,
+    /// Its node went away.
+    NodeLost,
+    /// One of its GPUs went away or failed.
+    DeviceLost,
+    /// Its node did not start it.
+    StartRefused,
+    /// The world no longer knows it.
+    Missing,
 }
 
 /// How a task ended.

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, HeldTask, JobsEvent, Next, Outcome, Past, RequeueWhy};
+use crate::event::{Canceller, Event, Failure, HeldTask, JobsEvent, Next, Outcome, Past, RequeueWhy};
 use crate::group::Group;
+use crate::input::{ExitCause, ExitDetail};
 use crate::job::{Class, GpuAsk, Shape, Spec, Topology};
 use crate::need::Need;
 use crate::units::{BookingId, JobId, KindId, Millis, PoolId, TenantId, Timestamp, TrustId, Uid};
@@ -62,6 +63,8 @@ pub struct Job {
     pub wrap_up_at: Option<Timestamp>,
     /// How its replicas are being replaced, while they are.
     pub rolling: Option<Rolling>,
+    /// Who cancelled it, while it leaves because of that.
+    pub cancelled_by: Option<Canceller>,
 }
 
 /// How replicas of a service are being replaced by fresh ones.
@@ -369,10 +372,11 @@ impl Jobs {
     pub(crate) fn apply(&mut self, event: &JobsEvent) {
         match event {
             JobsEvent::Queued { job, uid, spec, at } => self.queue(*job, *uid, spec, *at),
-            JobsEvent::Leaving { job, next, at: _ } => {
-                let phase = &mut self.live_mut(*job).phase;
-                assert!(*phase != Phase::Waiting, "a waiting job has nothing to leave");
-                *phase = Phase::Leaving(*next);
+            JobsEvent::Leaving { job, next, at: _, by } => {
+                let live = self.live_mut(*job);
+                assert!(live.phase != Phase::Waiting, "a waiting job has nothing to leave");
+                live.phase = Phase::Leaving(*next);
+                live.cancelled_by.clone_from(by);
             }
             JobsEvent::Stays { job, at: _ } => self.live_mut(*job).phase = Phase::Active,
             JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
@@ -388,7 +392,7 @@ impl Jobs {
                 (live.spec.tasks, live.rolling) = (*tasks, *rolling);
             }
             JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
-            JobsEvent::Ended { job, outcome: _, at } => self.end(*job, *at),
+            JobsEvent::Ended { job, outcome: _, at, by: _ } => self.end(*job, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
             JobsEvent::Carried { next_job } => self.next = *next_job,
             JobsEvent::CarriedJob { job, past, not_before } => {
@@ -483,6 +487,14 @@ impl Jobs {
         self.booked.remove(&job);
     }
 
+    /// A task of it is over.
+    pub(crate) fn note_exit(&mut self, job: JobId, detail: ExitDetail, failure: Option<Failure>) {
+        let past = &mut self.live_mut(job).past;
+        past.ooms += u32::from(detail.cause == Some(ExitCause::OutOfMemory));
+        past.memory_peak_mib = past.memory_peak_mib.max(detail.memory_peak_mib);
+        past.last_failure = failure.or(past.last_failure);
+    }
+
     /// An attempt of it is over after so long.
     pub(crate) fn ran(&mut self, job: JobId, millis: u64) {
         self.live_mut(job).past.ran_ms += millis;
@@ -507,6 +519,7 @@ impl Jobs {
             more: None,
             wrap_up_at: None,
             rolling: None,
+            cancelled_by: None,
         };
         if job.spec.service.is_some() {
             self.services.insert(id);
@@ -647,7 +660,8 @@ impl Jobs {
     pub(crate) fn snapshot_leaving(&self, into: &mut Vec<Event>) {
         for (&job, live) in &self.live {
             if let Phase::Leaving(next) = live.phase {
-                into.push(Event::Jobs(JobsEvent::Leaving { job, next, at: Timestamp(0) }));
+                let (at, by) = (Timestamp(0), live.cancelled_by.clone());
+                into.push(Event::Jobs(JobsEvent::Leaving { job, next, at, by }));
             }
         }
     }

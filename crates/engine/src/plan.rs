@@ -175,7 +175,7 @@ impl Evicted {
         events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks: tasks.clone(), receipt, at: now }));
         if whole {
             let next = Next::Requeue(RequeueWhy::Evicted);
-            events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+            events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now, by: None }));
         }
         let policy = state.tenants.policy();
         if let Some(checkpoint) = spec.checkpoint.filter(|_| !asked.is_empty()) {

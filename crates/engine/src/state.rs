@@ -10,12 +10,12 @@ use crate::attained::{Attained, Learned};
 use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
-    BookingsEvent, DemandEvent, Event, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, Placement,
+    BookingsEvent, DemandEvent, Event, Failure, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, Placement,
     PromisesEvent, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::group::{Group, Lacks};
-use crate::input::Exit;
+use crate::input::{Exit, ExitDetail};
 use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Use, Want};
@@ -275,12 +275,14 @@ impl State {
                 self.changed(*job);
                 self.count_past(*job, *at);
             }
-            LedgerEvent::Shed { job, at, .. } => {
+            LedgerEvent::Shed { job, task, at, exit, detail } => {
+                self.note_exit(*job, *task, *exit, *detail, *at);
                 self.apply_and_count_served(*job, event, *at);
                 self.changed(*job);
                 self.count_past(*job, *at);
             }
-            LedgerEvent::Gone { job, at, .. } => {
+            LedgerEvent::Gone { job, task, exit, at, detail } => {
+                self.note_exit(*job, *task, Some(*exit), *detail, *at);
                 self.ledger.apply(event);
                 self.changed(*job);
                 self.count_past(*job, *at);
@@ -307,6 +309,15 @@ impl State {
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
         }
+    }
+
+    /// How a task ended stays with its job.
+    fn note_exit(&mut self, job: JobId, task: u32, exit: Option<Exit>, detail: ExitDetail, at: Timestamp) {
+        let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
+        // Journals of before causes were told keep their hash.
+        let failed = held.filter(|_| exit == Some(Exit::Failed) && detail.cause.is_some());
+        let failure = failed.map(|held| Failure { task, node: held.place.node, detail, at });
+        self.jobs.note_exit(job, detail, failure);
     }
 
     fn start(&mut self, job: JobId, holding: Holding, tasks: &[Placement]) {

@@ -4,6 +4,7 @@
 //! read, and the number of open connections is bounded. What is not HTTP gets a 400 from the parser.
 
 mod bookings;
+mod ended;
 mod evictions;
 mod fleet;
 mod jobs;
@@ -132,6 +133,8 @@ fn router(shared: Shared) -> Router {
         .route("/v1/tenants", get(fleet::tenant_list))
         .route("/v1/summary", get(fleet::summary))
         .route("/v1/history", get(system::history))
+        .route("/v1/ended", get(ended::list))
+        .route("/v1/ended/{job}", get(ended::one))
         .route("/v1/evictions", get(evictions::list))
         .route("/v1/evictions/{eviction}", get(evictions::one))
         .route("/v1/policy", get(system::policy))

@@ -5,6 +5,7 @@
 
 mod booking;
 pub mod desk;
+mod ended;
 mod eviction;
 mod http;
 mod leaving;

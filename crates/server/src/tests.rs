@@ -83,8 +83,8 @@ fn every_eviction_of_the_journal_has_a_receipt_with_sentences() {
     let mut state = State::default();
     let mut told: Vec<EvictionView> = Vec::new();
     for (index, event) in (0..).zip(journal()) {
-        let row = project(&state, &event, index, Timestamp(7));
-        told.extend(row.filter(|row| row.kind == HistoryKind::Eviction).and_then(eviction::view));
+        let rows = project(&state, &event, index, Timestamp(7)).into_iter();
+        told.extend(rows.filter(|row| row.kind == HistoryKind::Eviction).filter_map(eviction::view));
         state.apply(&event);
     }
     let is_eviction = |event: &&Event| matches!(event, Event::Ledger(LedgerEvent::Evicted { .. }));

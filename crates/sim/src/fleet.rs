@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
-use wharf_engine::input::{Exit, Submission, TaskRef, TaskStatus};
+use wharf_engine::input::{Exit, ExitCause, ExitDetail, Submission, TaskRef, TaskStatus};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
@@ -293,7 +293,9 @@ impl SimFleet {
         let node_up = self.nodes.get(&place.node).is_some_and(|node| node.node.up);
         let refused = late || !node_up || !self.has_room(place);
         let exit = if late { Exit::Stopped } else { Exit::Lost };
-        let status = if refused { TaskStatus::Ended { exit, at: self.now } } else { TaskStatus::Running };
+        let detail = if late { ExitDetail::default() } else { ExitCause::StartRefused.into() };
+        let ended = TaskStatus::Ended { exit, at: self.now, detail };
+        let status = if refused { ended } else { TaskStatus::Running };
         let started = SimTask {
             node: place.node.clone(),
             gpus: place.gpus,
@@ -415,7 +417,7 @@ impl SimFleet {
             enforced: Mode::Whole,
             memory_mib: None,
             since: None,
-            status: TaskStatus::Ended { exit: Exit::Stopped, at: self.now },
+            status: TaskStatus::Ended { exit: Exit::Stopped, at: self.now, detail: ExitDetail::default() },
             ends: None,
             answers: None,
             reported_in: 0,
@@ -431,9 +433,16 @@ impl SimFleet {
     }
 
     fn end(&mut self, task: TaskRef, exit: Exit, at: Timestamp) {
+        self.end_because(task, exit, None, at);
+    }
+
+    /// A task ends, for a reason of which it knows nothing itself.
+    fn end_because(&mut self, task: TaskRef, exit: Exit, cause: Option<ExitCause>, at: Timestamp) {
         let mut known = self.tasks.remove(&task).expect("what ends was running");
         self.hold(&known, false);
-        known.status = TaskStatus::Ended { exit, at };
+        let cause = cause.or_else(|| known.cause_of(exit));
+        let memory_peak_mib = known.since.and_then(|_| known.memory_used_mib(task));
+        known.status = TaskStatus::Ended { exit, at, detail: ExitDetail { cause, memory_peak_mib } };
         if known.runs_out && exit == Exit::Failed {
             self.count_oom(task.uid);
         }

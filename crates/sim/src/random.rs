@@ -177,7 +177,7 @@ impl Run {
             0..40 => self.submit(),
             66..69 => self.book(),
             69..70 => self.unbook(),
-            70..76 => self.on_a_job(|job| Input::Cancel { job }),
+            70..76 => self.on_a_job(|job| Input::Cancel { job, by: None }),
             76..82 => self.on_a_job(|job| Input::Evict { job, by: "the simulator".to_owned() }),
             82..84 => {
                 let by = Millis::from_secs(self.rng.random_range(1..300));
@@ -421,8 +421,8 @@ impl Run {
         // Services do not end by themselves.
         for job in self.leader().state().jobs.services().clone() {
             // A crash that was armed and not used up strikes here once.
-            if self.give(Input::Cancel { job }).is_none() {
-                self.give(Input::Cancel { job });
+            if self.give(Input::Cancel { job, by: None }).is_none() {
+                self.give(Input::Cancel { job, by: None });
             }
         }
         for _ in 0..SETTLE_ROUNDS {

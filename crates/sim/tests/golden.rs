@@ -243,7 +243,7 @@ fn story_of_the_rules() -> Vec<Event> {
     play.go(&[rules_job(2, "whole", "org/b", (2, 2), forever)], 300);
     // It has to leave, and may stay: who wanted its place is gone.
     let jobs = play.go(&[rules_job(3, "regrets", "org/a", (4, 4), forever)], 1);
-    play.go(&[Input::Cancel { job: jobs["regrets"] }], 10);
+    play.go(&[Input::Cancel { job: jobs["regrets"], by: None }], 10);
     // Its place is cordoned before it can start; then it starts elsewhere or waits.
     let jobs = play.go(&[rules_job(4, "owner", "org/a", (1, 1), forever)], 1);
     play.go(
@@ -254,7 +254,7 @@ fn story_of_the_rules() -> Vec<Event> {
         &[Input::Cordon { node: "n1".into(), on: false }, Input::Cordon { node: "n2".into(), on: false }],
         60,
     );
-    play.go(&[Input::Cancel { job: jobs["owner"] }], 60);
+    play.go(&[Input::Cancel { job: jobs["owner"], by: None }], 60);
     play.go(&[rules_job(5, "gang", "org/a", (4, 4), forever)], 60);
     play.world.with(|fleet| fleet.fail_node("n1", false));
     play.go(&[], 5);
@@ -472,7 +472,7 @@ fn story() -> Vec<Event> {
     play.go(&[evict(jobs["cannot-save"])], 60);
     play.go(&[job(4, "cancelled", r#"{"duration_ms":3600000}"#)], 1);
     let jobs = play.go(&[job(5, "short", r#"{"duration_ms":1000}"#)], 5);
-    play.go(&[Input::Cancel { job: jobs["cancelled"] }], 1);
+    play.go(&[Input::Cancel { job: jobs["cancelled"], by: None }], 1);
     for node in ["n1", "n2"] {
         play.world.with(|fleet| fleet.fail_node(node, false));
     }

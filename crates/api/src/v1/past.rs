@@ -27,11 +27,13 @@ pub enum HistoryKind {
     Receipt,
     /// Why something had to leave for another job.
     Eviction,
+    /// GPU time that a job was given, written when it lets go.
+    Usage,
 }
 
 impl HistoryKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Job, Self::Receipt, Self::Eviction];
+    pub const ALL: [Self; 4] = [Self::Job, Self::Receipt, Self::Eviction, Self::Usage];
 
     /// The word used in API and flags.
     pub fn word(self) -> &'static str {
@@ -39,6 +41,7 @@ impl HistoryKind {
             Self::Job => "job",
             Self::Receipt => "receipt",
             Self::Eviction => "eviction",
+            Self::Usage => "usage",
         }
     }
 }

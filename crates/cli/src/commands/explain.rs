@@ -5,16 +5,16 @@
 
 use std::process::ExitCode;
 
-use wharf_api::client::Client;
+use wharf_api::client::{Client, ClientError};
 use wharf_api::file::duration_text;
 use wharf_api::v1::{
-    ChosenView, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView, LeavingStep,
+    ChosenView, Code, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView, LeavingStep,
     LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView, UnpromisedView,
 };
 
 use super::get::reservations;
 use super::verdict::{self, Need};
-use super::{beside, booking, eviction, fact, job_name, next_line, place, place_lines, world_now};
+use super::{beside, booking, ended, eviction, fact, job_name, next_line, place, place_lines, world_now};
 use crate::args::{ExplainArgs, Format};
 use crate::numbers::{UNKNOWN, age, counted, mib, number, percent_or_unknown, span};
 use crate::output::{self, Paint, Tone};
@@ -85,7 +85,15 @@ fn subject(what: &str) -> Result<Subject<'_>, Usage> {
 }
 
 fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()> {
-    let explanation = client.explain(name)?;
+    let explanation = match client.explain(name) {
+        Ok(explanation) => explanation,
+        Err(ClientError::Problem(problem)) if problem.code == Code::NoSuchJob => {
+            // It may be over; what is said then is about that.
+            let Ok(reply) = client.ended_job(name) else { return Err(ClientError::Problem(problem).into()) };
+            return ended::explain(client, &reply, format);
+        }
+        Err(error) => return Err(error.into()),
+    };
     match format {
         Format::Text => output::print(&text(&explanation, world_now(client), Paint::stdout())),
         Format::Json => output::print_json(&explanation),

@@ -12,12 +12,12 @@ pub(super) mod tenants;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use wharf_api::client::{Client, EvictionFilter, HistoryFilter, JobFilter};
-use wharf_api::v1::{Code, TenantList, TenantView};
+use wharf_api::client::{Client, EndedFilter, EvictionFilter, HistoryFilter, JobFilter};
+use wharf_api::v1::{Code, EndedJobView, EndedState, JobView, TenantList, TenantView};
 
 use super::models::ModelList;
 use super::{missing, without_kind, world_now};
-use crate::args::{GetArgs, ListFormat, Listed};
+use crate::args::{GetArgs, ListFormat, Listed, StateFilter};
 use crate::output::{self, Paint};
 use crate::problem::Usage;
 use crate::table::{Look, Table};
@@ -67,6 +67,7 @@ fn list_models(args: &GetArgs) -> anyhow::Result<()> {
 /// A filter that would be ignored is an error: nobody should read a whole list as a filtered one.
 fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
     let (what, allowed): (&str, &[&str]) = match args.what {
+        Listed::Jobs if looks_back(args) => ("jobs", &["--tenant", "--state", "--name", "--limit"]),
         Listed::Jobs => ("jobs", &["--tenant", "--state"]),
         Listed::Nodes => ("nodes", &[]),
         Listed::Gpus => ("gpus", &["NODE"]),
@@ -101,12 +102,59 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
     }
 }
 
+/// True when jobs that are over are asked for.
+fn looks_back(args: &GetArgs) -> bool {
+    matches!(args.state, Some(StateFilter::Ended(_) | StateFilter::All))
+}
+
+fn list_ended(client: &Client, args: &GetArgs, state: Option<EndedState>) -> anyhow::Result<()> {
+    let filter = EndedFilter {
+        tenant: args.tenant.clone(),
+        state,
+        name: args.name.clone(),
+        limit: args.limit,
+        ..EndedFilter::default()
+    };
+    let ended = client.ended(&filter)?;
+    let live = if state.is_some() {
+        Vec::new()
+    } else {
+        client.jobs(&JobFilter { tenant: args.tenant.clone(), state: None })?.jobs
+    };
+    let live: Vec<JobView> =
+        live.into_iter().filter(|job| args.name.as_ref().is_none_or(|name| job.name == *name)).collect();
+    let now = if for_people(args.output) { world_now(client) } else { None };
+    let table = jobs::all_table(&live, &ended.jobs, now);
+    let name = |job: &EndedJobView| format!("job/{}/{}", job.tenant, job.name);
+    let names = live.iter().map(super::job_name).chain(ended.jobs.iter().map(name)).collect();
+    let empty = "no job is like that; what is kept how long is `keep` of history.yaml".into();
+    if state.is_some() {
+        return show(args, &List { answer: &ended, names, table, empty });
+    }
+    let answer = AllJobs { schema: "wharf.v1.all-jobs", live: &live, ended: &ended.jobs };
+    show(args, &List { answer: &answer, names, table, empty })
+}
+
+/// Live jobs, and those that are over.
+#[derive(Serialize)]
+struct AllJobs<'a> {
+    schema: &'static str,
+    live: &'a [JobView],
+    ended: &'a [EndedJobView],
+}
+
 fn list_jobs(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
-    let filter = JobFilter { tenant: args.tenant.clone(), state: args.state };
+    let state = match args.state {
+        None => None,
+        Some(StateFilter::Live(state)) => Some(state),
+        Some(StateFilter::Ended(state)) => return list_ended(client, args, Some(state)),
+        Some(StateFilter::All) => return list_ended(client, args, None),
+    };
+    let filter = JobFilter { tenant: args.tenant.clone(), state };
     let filtered = filter.tenant.is_some() || filter.state.is_some();
     let answer = client.jobs(&filter)?;
     let empty = if filtered {
-        "no live job is like that; all of them: wharf get jobs, what is over: wharf get history"
+        "no live job is like that; all of them: wharf get jobs, also those that are over: wharf get jobs --state all"
     } else {
         "no live jobs; hand one in: wharf submit --name hello --tenant lab/nlp --gpus 1"
     };
@@ -269,6 +317,7 @@ mod tests {
         let text = rejected("wharf get jobs --limit 3").unwrap();
         assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state");
         assert_eq!(rejected("wharf get jobs --tenant lab --state waiting"), None);
+        assert_eq!(rejected("wharf get jobs --state failed --name a --limit 3"), None);
         assert_eq!(rejected("wharf get history --kind eviction --limit 3"), None);
         assert_eq!(rejected("wharf get gpus n1"), None);
         let text = rejected("wharf get nodes n1").unwrap();

@@ -4,6 +4,7 @@
 mod abuse;
 mod bookings;
 mod devices;
+mod ended;
 mod evictions;
 mod laboratory;
 mod outage;

@@ -52,6 +52,7 @@ CREATE INDEX history_name ON history (name);
 CREATE INDEX history_tenant ON history (tenant);
 CREATE INDEX history_at ON history (at);
 CREATE INDEX history_eviction ON history (idx) WHERE kind = 2;
+CREATE INDEX history_kind ON history (kind, idx);
 ";
 
 pub(super) struct Opened {

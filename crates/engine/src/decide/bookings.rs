@@ -359,7 +359,7 @@ impl<'a> Round<'a> {
         };
         let next = Next::Requeue(RequeueWhy::Evicted);
         self.events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: now }));
-        self.events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+        self.events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now, by: None }));
         if !asked.is_empty() {
             let (by, deadline) = (Asker::Booking { booking }, now + spec.grace());
             let tasks = numbers(asked);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{limits, services};
 use crate::event::{Event, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
 use crate::holding::Presence;
-use crate::input::Exit;
+use crate::input::{Exit, ExitDetail};
 use crate::jobs::{Job, Phase};
 use crate::state::State;
 use crate::units::{JobId, Millis, Timestamp};
@@ -20,7 +20,7 @@ pub(super) enum Learnt {
     /// It could not.
     SaveFailed,
     /// It is over.
-    Over { exit: Exit, at: Timestamp },
+    Over { exit: Exit, at: Timestamp, detail: ExitDetail },
 }
 
 /// The events that follow for one job from what was learnt of its tasks.
@@ -59,14 +59,16 @@ fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: Learnt) -> 
         Learnt::SaveFailed if matches!(held.phase, TaskPhase::Asked { failed: false, .. }) => {
             Some(LedgerEvent::AskFailed { job, tasks: spoken_for(holding) })
         }
-        Learnt::Over { exit, at } if shrinks && exit != Exit::Succeeded => {
-            Some(LedgerEvent::Shed { job, task, at })
+        Learnt::Over { exit, at, detail } if shrinks && exit != Exit::Succeeded => {
+            Some(LedgerEvent::Shed { job, task, at, exit: Some(exit), detail })
         }
         // The other replicas of a service go on, and it is replaced.
-        Learnt::Over { at, .. } if held.holds() && services::goes_on(live, holding) => {
-            Some(LedgerEvent::Shed { job, task, at })
+        Learnt::Over { exit, at, detail } if held.holds() && services::goes_on(live, holding) => {
+            Some(LedgerEvent::Shed { job, task, at, exit: Some(exit), detail })
         }
-        Learnt::Over { exit, at } if held.holds() => Some(LedgerEvent::Gone { job, task, exit, at }),
+        Learnt::Over { exit, at, detail } if held.holds() => {
+            Some(LedgerEvent::Gone { job, task, exit, at, detail })
+        }
         Learnt::Runs { .. } | Learnt::Saved { .. } | Learnt::SaveFailed | Learnt::Over { .. } => None,
     }
 }
@@ -155,7 +157,7 @@ fn start_leaving(
     events: &mut Vec<Event>,
     now: Timestamp,
 ) {
-    events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now }));
+    events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now, by: None }));
     if !left.is_empty() {
         let deadline = now + state.tenants.policy().stop_grace;
         let tasks = left.to_vec();
@@ -169,9 +171,9 @@ fn finish(state: &State, id: JobId, job: &Job, holding: &Holding, next: Next, no
     Event::Jobs(match next {
         // Without time left it would wait for a start that it cannot use.
         Next::Requeue(_) if limits::is_used_up(job, holding.ran(now)) => {
-            JobsEvent::Ended { job: id, outcome: Outcome::TimedOut, at: holding.ended_at(now) }
+            JobsEvent::Ended { job: id, outcome: Outcome::TimedOut, at: holding.ended_at(now), by: None }
         }
-        Next::End(outcome) => JobsEvent::Ended { job: id, outcome, at: holding.ended_at(now) },
+        Next::End(outcome) => JobsEvent::Ended { job: id, outcome, at: holding.ended_at(now), by: None },
         Next::Requeue(RequeueWhy::TaskFailed) => {
             let wait = policy.backoff(job.past.failures + 1);
             JobsEvent::Requeued { job: id, not_before: now + wait, at: now }

@@ -80,7 +80,7 @@ fn wrap_up(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
         | TaskPhase::Stopping { .. }
         | TaskPhase::Gone { .. } => false,
     });
-    let mut events = alloc::vec![Event::Jobs(JobsEvent::Leaving { job: id, next: OVER, at: now })];
+    let mut events = alloc::vec![Event::Jobs(JobsEvent::Leaving { job: id, next: OVER, at: now, by: None })];
     if !to_ask.is_empty() {
         let (by, deadline) = (Asker::Limit, limit_at);
         events.push(Event::Ledger(LedgerEvent::Asked { job: id, tasks: to_ask, by, deadline, at: now }));
@@ -97,7 +97,7 @@ fn stop_rest(state: &State, id: JobId, holding: &Holding, now: Timestamp) -> Vec
         TaskPhase::Bound | TaskPhase::Running | TaskPhase::Asked { .. } | TaskPhase::Acked { .. } => true,
         TaskPhase::Stopping { .. } | TaskPhase::Gone { .. } => false,
     });
-    let mut events = alloc::vec![Event::Jobs(JobsEvent::Leaving { job: id, next: OVER, at: now })];
+    let mut events = alloc::vec![Event::Jobs(JobsEvent::Leaving { job: id, next: OVER, at: now, by: None })];
     if !rest.is_empty() {
         events.push(state.stop(id, rest, now));
     }

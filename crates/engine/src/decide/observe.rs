@@ -14,7 +14,9 @@ use crate::catalogue::{self, Mig};
 use crate::event::{Event, FleetEvent, JobsEvent, LedgerEvent, NodeFacts, Placement};
 use crate::fleet::Fleet;
 use crate::geometry::{Layout, Slice, units_of};
-use crate::input::{Exit, ObservedNode, ObservedTask, Rejection, Report, Scope, TaskRef, TaskStatus};
+use crate::input::{
+    Exit, ExitCause, ObservedNode, ObservedTask, Rejection, Report, Scope, TaskRef, TaskStatus,
+};
 use crate::job::Spec;
 use crate::state::State;
 use crate::units::{GpuMask, GpuUnits, JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
@@ -203,7 +205,7 @@ impl TaskChanges {
             }
         }
         if report.since.is_none() {
-            self.missing(state, report);
+            self.missing(state, report, nodes);
         }
     }
 
@@ -216,7 +218,7 @@ impl TaskChanges {
             TaskStatus::Running => return,
             TaskStatus::Saved { at } => Learnt::Saved { at },
             TaskStatus::SaveFailed => Learnt::SaveFailed,
-            TaskStatus::Ended { exit, at } => Learnt::Over { exit, at },
+            TaskStatus::Ended { exit, at, detail } => Learnt::Over { exit, at, detail },
         };
         learnt.push((observed.task.task, status));
     }
@@ -252,13 +254,15 @@ impl TaskChanges {
 
     /// What a full list does not name and the world had told us of is gone. What was never told of may still
     /// be on its way: its start stays due.
-    fn missing(&mut self, state: &State, report: &Report) {
+    fn missing(&mut self, state: &State, report: &Report, nodes: &NodeChanges<'_>) {
         for (job, holding) in state.ledger.holdings() {
             let uid = state.jobs.get(job).expect("what is held belongs to a live job").uid;
             for task in holding.tasks.iter().filter(|task| task.holds() && task.since.is_some()) {
                 let task_ref = TaskRef { uid, task: task.place.task, attempt: holding.attempt };
                 if !self.named.contains(&task_ref) {
-                    let lost = Learnt::Over { exit: Exit::Lost, at: Timestamp(0) };
+                    let node_lost = nodes.lost.contains(&task.place.node);
+                    let cause = if node_lost { ExitCause::NodeLost } else { ExitCause::Missing };
+                    let lost = lost(cause, Timestamp(0));
                     self.learnt.entry(job).or_default().push((task.place.task, lost));
                 }
             }
@@ -274,8 +278,7 @@ impl TaskChanges {
     fn lose(&mut self, state: &State, nodes: &NodeChanges<'_>, now: Timestamp) {
         for &node in &nodes.lost {
             for (job, task) in state.ledger.tasks_on(node) {
-                let lost = Learnt::Over { exit: Exit::Lost, at: now };
-                self.learnt.entry(job).or_default().push((task, lost));
+                self.learnt.entry(job).or_default().push((task, lost(ExitCause::NodeLost, now)));
             }
             for task in state.ledger.orphans_on(node).collect::<Vec<_>>() {
                 self.orphan_gone(state, task);
@@ -298,14 +301,16 @@ impl TaskChanges {
             for (job, task) in state.ledger.tasks_on(node) {
                 let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
                 if held.is_some_and(|held| held.place.gpus.indexes().any(|gpu| gpu >= gpus)) {
-                    self.learnt
-                        .entry(job)
-                        .or_default()
-                        .push((task, Learnt::Over { exit: Exit::Lost, at: now }));
+                    self.learnt.entry(job).or_default().push((task, lost(ExitCause::DeviceLost, now)));
                 }
             }
         }
     }
+}
+
+/// The task did not end by itself.
+fn lost(cause: ExitCause, at: Timestamp) -> Learnt {
+    Learnt::Over { exit: Exit::Lost, at, detail: cause.into() }
 }
 
 /// The job whose present attempt this is.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::is_default;
 use crate::geometry::Slice;
-use crate::input::{Exit, TaskRef};
+use crate::input::{Exit, ExitDetail, TaskRef};
 use crate::policy::Mode;
 use crate::units::{
     BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp,
@@ -89,6 +89,12 @@ pub enum LedgerEvent {
         task: u32,
         /// When.
         at: Timestamp,
+        /// How it ended; older journals do not say.
+        #[serde(default, skip_serializing_if = "is_default")]
+        exit: Option<Exit>,
+        /// What else is known of its end.
+        #[serde(default, skip_serializing_if = "is_default")]
+        detail: ExitDetail,
     },
     /// Tasks are asked to save their work and leave.
     Asked {
@@ -140,6 +146,9 @@ pub enum LedgerEvent {
         exit: Exit,
         /// When.
         at: Timestamp,
+        /// What else is known of its end.
+        #[serde(default, skip_serializing_if = "is_default")]
+        detail: ExitDetail,
     },
     /// Something runs that should not: an old attempt, or a job we let go.
     OrphanSeen {
@@ -376,6 +385,9 @@ pub struct Holding {
     /// Why its first task is where it is, where places had prices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chosen: Option<Chosen>,
+    /// When all of it last saved its work because it was asked to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub saved_at: Option<Timestamp>,
     /// Its tasks.
     pub tasks: Vec<HeldTask>,
 }

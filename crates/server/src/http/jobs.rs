@@ -12,7 +12,6 @@ use wharf_api::v1::{
     schema_of,
 };
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
-use wharf_controller::history::FinishedJob;
 use wharf_controller::turn::{Glance, WhatIf, what_if};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::state::State as Engine;
@@ -22,7 +21,7 @@ use super::{Refused, Shared, evictions};
 use crate::desk::Turned;
 use crate::rejection::{bad_file, closed, problem};
 use crate::view::{Verdicts, placements, verdict_view};
-use crate::{eviction, leaving, text};
+use crate::{ended, eviction, leaving, text};
 
 type Answer<T> = Result<Json<T>, Refused>;
 
@@ -132,7 +131,7 @@ async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
 }
 
 pub(super) async fn cancel(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
-    act(&shared, name, |job| Input::Cancel { job }).await
+    act(&shared, name, |job| Input::Cancel { job, by: None }).await
 }
 
 pub(super) async fn evict(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
@@ -216,7 +215,7 @@ fn find(glance: &mut Glance<'_>, reference: &str) -> Result<JobId, Problem> {
     }
 }
 
-fn parse_uid(text: &str) -> Option<Uid> {
+pub(super) fn parse_uid(text: &str) -> Option<Uid> {
     let hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     hex.then(|| u128::from_str_radix(text, 16).ok().map(Uid)).flatten()
 }
@@ -227,17 +226,14 @@ fn missing(glance: &mut Glance<'_>, reference: &str) -> Problem {
     let kind = Some(HistoryKind::Job);
     let query = HistoryQuery { kind, name: Some(name.to_owned()), limit: 1, ..HistoryQuery::default() };
     let past = glance.disk.history(&query).ok().and_then(|mut rows| rows.pop());
-    let ended = past.and_then(|row| serde_json::from_str::<FinishedJob>(&row.body).ok());
     let problem = Problem::new(Code::NoSuchJob, format!("there is no live job {reference:?}"));
-    match ended {
-        Some(ended) => {
-            let outcome = serde_json::to_string(&ended.outcome).unwrap_or_default();
-            let outcome = outcome.trim_matches('"').to_owned();
-            problem.hint(format!(
-                "a job of that name ended: {outcome} after {} s; see: wharf get history",
-                ended.ran_ms / 1000
-            ))
-        }
+    match past.as_ref().and_then(ended::view) {
+        Some(job) => problem.hint(format!(
+            "a job of that name ended ({}): wharf explain job/{}/{}",
+            job.outcome.word().replace('_', " "),
+            job.tenant,
+            job.name
+        )),
         None => problem.hint("wharf get jobs"),
     }
 }

@@ -35,10 +35,11 @@ pub(super) async fn history(
         HistoryKind::Job => disk::HistoryKind::Job,
         HistoryKind::Receipt => disk::HistoryKind::Receipt,
         HistoryKind::Eviction => disk::HistoryKind::Eviction,
+        HistoryKind::Usage => disk::HistoryKind::Usage,
     });
     let limit = filter.limit.unwrap_or(ROWS_DEFAULT).min(ROWS_MAX);
     let HistoryFilter { tenant, name, .. } = filter;
-    let query = disk::HistoryQuery { kind, tenant, name, index: None, limit };
+    let query = disk::HistoryQuery { kind, tenant, name, limit, ..disk::HistoryQuery::default() };
     let rows = shared.desk.ask(move |glance| glance.disk.history(&query).map_err(|fault| fault.to_string()));
     let rows = rows.await.map_err(closed)?.map_err(|fault| Problem::new(Code::Internal, fault))?;
     let shown = rows.into_iter().map(|row| HistoryView {
@@ -47,6 +48,7 @@ pub(super) async fn history(
             disk::HistoryKind::Job => HistoryKind::Job,
             disk::HistoryKind::Receipt => HistoryKind::Receipt,
             disk::HistoryKind::Eviction => HistoryKind::Eviction,
+            disk::HistoryKind::Usage => HistoryKind::Usage,
         },
         tenant: row.tenant,
         name: row.name,

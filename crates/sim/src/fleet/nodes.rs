@@ -1,7 +1,7 @@
 //! What happens to nodes: they fail, hang, heal, change, leave and join.
 
 use wharf_controller::world::NodeReport;
-use wharf_engine::input::Exit;
+use wharf_engine::input::{Exit, ExitCause};
 
 use super::occupancy::Occupancy;
 use super::{SimFleet, SimTask};
@@ -13,7 +13,7 @@ impl SimFleet {
         node.node.up = false;
         self.node_changed(name);
         if tasks_die {
-            self.kill(|task| task.node == name);
+            self.kill(ExitCause::NodeLost, |task| task.node == name);
             self.restart_devices(name);
         }
     }
@@ -38,7 +38,8 @@ impl SimFleet {
         let Some(node) = self.nodes.get_mut(name) else { return };
         how(node);
         let gpus = node.node.gpus.len();
-        self.kill(|task| task.node == name && task.gpus.indexes().any(|gpu| gpu >= gpus));
+        let on_gone = |task: &SimTask| task.node == name && task.gpus.indexes().any(|gpu| gpu >= gpus);
+        self.kill(ExitCause::DeviceLost, on_gone);
         self.occupied.entry(name.to_owned()).or_default().resize(gpus, Occupancy::default());
         self.fit_devices(name);
         self.node_changed(name);
@@ -46,7 +47,7 @@ impl SimFleet {
 
     /// A node leaves, with everything on it.
     pub fn remove_node(&mut self, name: &str) {
-        self.kill(|task| task.node == name);
+        self.kill(ExitCause::NodeLost, |task| task.node == name);
         if self.nodes.remove(name).is_some() {
             self.occupied.remove(name);
             self.fit_devices(name);
@@ -63,10 +64,10 @@ impl SimFleet {
         self.node_changed(&name);
     }
 
-    fn kill(&mut self, which: impl Fn(&SimTask) -> bool) {
+    fn kill(&mut self, cause: ExitCause, which: impl Fn(&SimTask) -> bool) {
         let doomed = self.tasks.iter().filter(|(_, task)| !task.is_over() && which(task));
         for task in doomed.map(|(task, _)| *task).collect::<Vec<_>>() {
-            self.end(task, Exit::Lost, self.now);
+            self.end_because(task, Exit::Lost, Some(cause), self.now);
         }
     }
 

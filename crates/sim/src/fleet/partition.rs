@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_engine::catalogue::{self, Mig};
-use wharf_engine::input::{Exit, TaskRef};
+use wharf_engine::input::{Exit, ExitCause, TaskRef};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::Timestamp;
 
@@ -212,7 +212,7 @@ impl SimFleet {
             Progressed::Failed(task) => {
                 let alive = task.filter(|task| self.tasks.get(task).is_some_and(|known| !known.is_over()));
                 if let Some(task) = alive {
-                    self.end(task, Exit::Lost, at);
+                    self.end_because(task, Exit::Lost, Some(ExitCause::DeviceLost), at);
                 }
             }
         }

@@ -62,7 +62,7 @@ impl SimFleet {
 
 impl SimTask {
     /// What it uses of each of its GPUs. Who wants more than it may has all of it until it is killed.
-    fn memory_used_mib(&self, task: TaskRef) -> Option<u32> {
+    pub(super) fn memory_used_mib(&self, task: TaskRef) -> Option<u32> {
         if self.gpus.count() == 0 {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::geometry::Slice;
-use wharf_engine::input::{Exit, Submission, TaskRef, TaskStatus};
+use wharf_engine::input::{Exit, ExitCause, Submission, TaskRef, TaskStatus};
 use wharf_engine::policy::Mode;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp};
 
@@ -64,6 +64,15 @@ impl SimTask {
         let dies = self.behaviour.out_of_memory(task, self.memory_mib).map(|after| since + after);
         if let Some(at) = dies.filter(|&at| self.ends.is_none_or(|(ends, _)| at < ends)) {
             (self.ends, self.runs_out) = (Some((at, Exit::Failed)), true);
+        }
+    }
+
+    /// Why it ends by itself in that way.
+    pub(super) fn cause_of(&self, exit: Exit) -> Option<ExitCause> {
+        match exit {
+            Exit::Failed if self.runs_out => Some(ExitCause::OutOfMemory),
+            Exit::Failed => Some(ExitCause::Code(1)),
+            Exit::Succeeded | Exit::Stopped | Exit::Lost => None,
         }
     }
 

@@ -200,7 +200,7 @@ impl Run {
         };
         let input = |ask: &Ask| match ask {
             Ask::Submit(submission) => Input::Submit(submission.clone()),
-            Ask::Cancel { job } => Input::Cancel { job: id(job) },
+            Ask::Cancel { job } => Input::Cancel { job: id(job), by: None },
             Ask::Evict { job, by } => Input::Evict { job: id(job), by: by.clone() },
             Ask::Extend { job, to } => Input::Extend { job: id(job), to: *to },
             Ask::Scale { job, tasks } => Input::Scale { job: id(job), tasks: *tasks },

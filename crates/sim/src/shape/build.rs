@@ -8,8 +8,8 @@ use wharf_controller::selectors::{DeviceSelector, NodeSelector, Strings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::event::{Event, HeldTask, JobsEvent, TaskPhase};
 use wharf_engine::input::{
-    Exit, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef,
-    TaskStatus,
+    Exit, ExitDetail, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission,
+    TaskRef, TaskStatus,
 };
 use wharf_engine::job::{Service, Shape as TaskShape, Spec};
 use wharf_engine::state::State;
@@ -117,7 +117,7 @@ impl Built {
             let attempt = self.state.ledger.holding(*job).map_or(0, |holding| holding.attempt);
             (uid, attempt, task.clone())
         });
-        let status = TaskStatus::Ended { exit, at: self.now };
+        let status = TaskStatus::Ended { exit, at: self.now, detail: ExitDetail::default() };
         let observed = |(uid, attempt, task): (Uid, u32, HeldTask)| ObservedTask {
             task: TaskRef { uid, task: task.place.task, attempt },
             node: self

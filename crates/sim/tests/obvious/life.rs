@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use wharf_engine::event::{Event, HeldTask, PastEvent, TaskPhase};
 use wharf_engine::input::{
-    Exit, Input, ObservedNode, ObservedTask, Report, SetDefinition, SetMembers, Submission, TaskRef,
-    TaskStatus,
+    Exit, ExitDetail, Input, ObservedNode, ObservedTask, Report, SetDefinition, SetMembers, Submission,
+    TaskRef, TaskStatus,
 };
 use wharf_engine::past::{Borrowed, CarriedPast};
 use wharf_engine::plan::{Memory, Plan, plan};
@@ -188,7 +188,7 @@ impl Play {
             Step::Submit(job) => self.give(&Input::Submit(job.clone())),
             Step::Cancel { job } => {
                 if let Some(job) = self.state.jobs.with_uid(Uid(u128::from(*job))) {
-                    self.give(&Input::Cancel { job });
+                    self.give(&Input::Cancel { job, by: None });
                 }
             }
             Step::Plan => return self.plan(),
@@ -198,7 +198,8 @@ impl Play {
                 self.report(tasks);
             }
             Step::Leave { every } => {
-                let stopped = TaskStatus::Ended { exit: Exit::Stopped, at: self.now };
+                let stopped =
+                    TaskStatus::Ended { exit: Exit::Stopped, at: self.now, detail: ExitDetail::default() };
                 let leaving = self.tasks(|task| task.holds() && !task.stays(), stopped);
                 self.report(leaving.into_iter().step_by(*every).collect());
             }
@@ -208,7 +209,7 @@ impl Play {
                 self.report(tasks);
             }
             Step::Finish { job, exit } => {
-                let over = TaskStatus::Ended { exit: *exit, at: self.now };
+                let over = TaskStatus::Ended { exit: *exit, at: self.now, detail: ExitDetail::default() };
                 let mut tasks = self.tasks(|task| task.phase == TaskPhase::Running, over);
                 tasks.retain(|task| task.task.uid == Uid(u128::from(*job)));
                 self.report(tasks.into_iter().take(1).collect());

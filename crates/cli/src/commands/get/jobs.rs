@@ -1,6 +1,6 @@
 //! Live jobs as a table.
 
-use wharf_api::v1::{GroupView, JobState, JobView, VerdictWord};
+use wharf_api::v1::{EndedJobView, GroupView, JobState, JobView, VerdictWord};
 
 use crate::numbers::{age, number};
 use crate::output::Tone;
@@ -30,6 +30,37 @@ pub(in crate::commands) fn table(jobs: &[JobView], now: Option<u64>) -> Table {
         table.row(row(job, now));
     }
     table
+}
+
+/// Live jobs first, then those that are over.
+pub(in crate::commands) fn all_table(live: &[JobView], ended: &[EndedJobView], now: Option<u64>) -> Table {
+    let mut table = Table::new(&COLUMNS);
+    for job in live {
+        table.row(row(job, now));
+    }
+    for job in ended {
+        table.row(row_of_ended(job, now));
+    }
+    table
+}
+
+fn row_of_ended(job: &EndedJobView, now: Option<u64>) -> Vec<Cell> {
+    vec![
+        Cell::new(job.name.clone()),
+        Cell::new(job.tenant.clone()),
+        Cell::new(job.class.clone()),
+        Cell::new(job.outcome.word()).tone(super::super::ended::tone(job.outcome)),
+        Cell::new(number(f64::from(job.tasks) * job.gpus_per_task)),
+        Cell::new(age(job.submitted_at_ms, now)).plain(&job.submitted_at_ms),
+        Cell::new(job.reason.clone().unwrap_or_default()),
+        Cell::new(String::new()),
+        Cell::new(job.tasks.to_string()),
+        Cell::new(job.attempts.to_string()),
+        Cell::new(job.evictions.to_string()),
+        Cell::new(job.failures.to_string()),
+        Cell::new(String::new()),
+        Cell::new(job.uid.clone()),
+    ]
 }
 
 fn row(job: &JobView, now: Option<u64>) -> Vec<Cell> {
