@@ -24,7 +24,7 @@ use crate::history;
 use crate::outage::{Outage, Reach, WorldFaults};
 use crate::selectors::Strings;
 use crate::sent::Sent;
-use crate::world::{World, WorldFault, WorldReport};
+use crate::world::{ClockSteps, World, WorldFault, WorldReport};
 
 /// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
 pub const PLANS_MAX: usize = 4;
@@ -218,6 +218,11 @@ impl<D: Disk, W: World> Controller<D, W> {
     /// What is wrong with the world, while it does not answer.
     pub fn outage(&self) -> Option<&Outage> {
         self.reach.outage.as_ref()
+    }
+
+    /// How often the wall clock was found to be set.
+    pub fn clock_steps(&self) -> ClockSteps {
+        self.world.clock_steps()
     }
 
     /// The parts that answers are made of.

@@ -78,6 +78,15 @@ pub struct Samples {
     pub ooms: Option<BTreeMap<Uid, u32>>,
 }
 
+/// How often the wall clock was found to be set. A world's own clock goes on as before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClockSteps {
+    /// How often.
+    pub count: u64,
+    /// What was found last.
+    pub last: Option<String>,
+}
+
 /// A world that did not answer. Whatever was asked of it may have happened or not, and news may be lost: the caller
 /// repeats its actions and asks for a full list.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +128,11 @@ pub trait World {
     /// What its clock will show after so long by the wall.
     fn at_wall(&self, after: Duration) -> Timestamp {
         self.now() + Millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// How often the wall clock was found to be set, for a world whose clock does not follow it.
+    fn clock_steps(&self) -> ClockSteps {
+        ClockSteps::default()
     }
 
     /// What the devices and tasks really do now.

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 use wharf_controller::disk::Disk;
 use wharf_controller::turn::{Controller, Fault, Glance, Reply};
-use wharf_controller::world::World;
+use wharf_controller::world::{ClockSteps, World};
 use wharf_engine::input::Input;
 use wharf_engine::units::{JobId, Timestamp};
 
@@ -188,7 +188,8 @@ fn work<D: Disk, W: World>(
     decisions: &Decisions,
 ) -> Result<(), Fault> {
     let mut pricing = Pricing::new();
-    let mut answers = Answers::default();
+    let mut told = Told::default();
+    told.look(&controller);
     loop {
         let Some(batch) = gather(waiting, controller.sleep()) else {
             return controller.snapshot();
@@ -197,7 +198,7 @@ fn work<D: Disk, W: World>(
         let mut inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
         inputs.extend(pricing.ready(controller.state()));
         let replies = controller.turn(&inputs)?;
-        answers.look(&controller);
+        told.look(&controller);
         for ((_, since, after), reply) in batch.inputs.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
             decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
@@ -213,15 +214,21 @@ fn work<D: Disk, W: World>(
     }
 }
 
-/// Whether the world answers, for the log: the beginning and the end of an outage are told, not every try.
+/// What the log tells of the world: the beginning and the end of an outage, not every try; a clock that was set.
 #[derive(Default)]
-struct Answers {
+struct Told {
     since: Option<Timestamp>,
+    clock_steps: u64,
 }
 
-impl Answers {
+impl Told {
     fn look<D: Disk, W: World>(&mut self, controller: &Controller<D, W>) {
         let now = controller.now();
+        let ClockSteps { count, last } = controller.clock_steps();
+        if let Some(step) = last.filter(|_| count > self.clock_steps) {
+            warn!("{step}");
+        }
+        self.clock_steps = count;
         match (controller.outage(), self.since) {
             (Some(outage), None) => {
                 warn!("{}", text::outage(outage, now));

@@ -59,6 +59,8 @@ pub enum Metric {
     WorldFaults,
     /// How long the world has not answered.
     WorldUnreachable,
+    /// Times that the wall clock was set.
+    ClockSteps,
     /// Plans that panicked.
     PlanPanics,
     /// Policy version.
@@ -97,7 +99,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::GpusTotal,
         Self::GpusHealthy,
         Self::GpusAllocated,
@@ -114,6 +116,7 @@ impl Metric {
         Self::WorldGaps,
         Self::WorldFaults,
         Self::WorldUnreachable,
+        Self::ClockSteps,
         Self::PlanPanics,
         Self::PolicyVersion,
         Self::PolicyError,
@@ -152,6 +155,7 @@ impl Metric {
             Self::WorldGaps => "wharf_world_gaps",
             Self::WorldFaults => "wharf_world_faults",
             Self::WorldUnreachable => "wharf_world_unreachable_seconds",
+            Self::ClockSteps => "wharf_clock_steps",
             Self::PlanPanics => "wharf_plan_panics",
             Self::PolicyVersion => "wharf_policy_version",
             Self::PolicyError => "wharf_policy_error",
@@ -198,6 +202,9 @@ impl Metric {
             }
             Self::WorldUnreachable => {
                 "For how long the fleet has not answered, in seconds of its own time; 0 while it does"
+            }
+            Self::ClockSteps => {
+                "Times that the wall clock was found to be set, since start; the fleet's own goes on as before"
             }
             Self::PlanPanics => "Plans that failed by a bug and were skipped, since start",
             Self::PolicyVersion => "Version of the policy in force",
@@ -419,6 +426,8 @@ fn world(registry: &mut Registry, glance: &Glance<'_>) {
     }
     registry.register(Metric::WorldFaults.name(), Metric::WorldFaults.help(), faults);
     let millis = glance.outage.map_or(0, |outage| (glance.now - outage.since).0);
+    let steps = ConstCounter::new(glance.world.clock_steps().count);
+    registry.register(Metric::ClockSteps.name(), Metric::ClockSteps.help(), steps);
     let metric = Metric::WorldUnreachable;
     registry.register(metric.name(), metric.help(), ConstGauge::new(millis / 1000));
 }

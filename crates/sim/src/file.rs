@@ -1,21 +1,24 @@
 //! The simulated fleet of `wharf up`: a file and a clock of its own.
 //!
-//! The clock runs by the wall, times a speed, whether or not anybody looks; the file remembers where it stood.
+//! The [clock](clock) runs by the machine's, times a speed, whether or not anybody looks; the file remembers where it stood.
 //! A control plane that comes back finds what ended meanwhile, each at its own moment. What is reported is
 //! saved first, so that a generation that somebody saw is never used again.
 
+pub mod clock;
+
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use wharf_controller::checkpoints::Checkpoints;
 use wharf_controller::disk::Standing;
-use wharf_controller::world::{NodeReport, Samples, World, WorldFault, WorldReport};
+use wharf_controller::world::{ClockSteps, NodeReport, Samples, World, WorldFault, WorldReport};
 use wharf_engine::action::Action;
 use wharf_engine::input::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
+use self::clock::{Clock, Remembered, Source, Step};
 use crate::fleet::{Changes, Device, Progress, Saved, SimFleet, SimTask};
 
 /// Far more reports than a process makes in its life.
@@ -25,32 +28,18 @@ const GENERATIONS_PER_LIFE: u64 = 1 << 32;
 /// the controller tries again. At the opening, when there is nobody to answer yet, the library's five seconds hold.
 const BUSY_TIME_MAX: Duration = Duration::from_millis(100);
 
+/// How often the file learns the time where nothing else is saved: so much of it is lost at most by a power cut.
+const CLOCK_SAVED_EVERY: Millis = Millis::from_secs(5);
+
 /// A fleet with a file.
 pub struct FileWorld {
     fleet: SimFleet,
     _checkpoints: Checkpoints,
     file: Connection,
     clock: Clock,
-}
-
-/// World time by the wall.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    wall_ms: u64,
-    world: Timestamp,
-    speed: u64,
-}
-
-impl Clock {
-    fn now(&self) -> Timestamp {
-        // A wall clock that is set back makes time stand still, never go back.
-        self.world + Millis(wall_ms().saturating_sub(self.wall_ms).saturating_mul(self.speed))
-    }
-}
-
-fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    /// What the steady clock showed when the file last learnt the time.
+    clock_saved: Millis,
+    steps: ClockSteps,
 }
 
 /// Which nodes a fleet has when its file is made.
@@ -99,6 +88,11 @@ impl FileWorld {
 
     /// Opens the fleet of a file, or founds it. Time goes on from where it stood, at this speed.
     pub fn open(path: &Path, founding: Founding, speed: u64) -> Result<Self, FileFault> {
+        Self::open_by(path, founding, speed, clock::machine())
+    }
+
+    /// The same by other clocks than this machine's.
+    pub fn open_by(path: &Path, founding: Founding, speed: u64, source: Source) -> Result<Self, FileFault> {
         let fail = |source: rusqlite::Error| unusable(path, source);
         let mut file = open(path).map_err(fail)?;
         let held =
@@ -108,18 +102,20 @@ impl FileWorld {
         }
         let saved =
             load(&file).map_err(|source| FileFault::Unusable { file: path.display().to_string(), source })?;
-        let wall_ms = wall_ms();
-        let (fleet, world) = if let Some((saved, clock)) = saved {
-            (SimFleet::restore(saved), clock.now())
+        let (fleet, clock, step) = if let Some((saved, remembered)) = saved {
+            let (clock, step) = Clock::resume(source, speed, remembered);
+            (SimFleet::restore(saved), clock, step)
         } else {
-            found(&mut file, &founding.name, wall_ms).map_err(fail)?;
-            let fleet = SimFleet::new(wall_ms, founding.nodes, Timestamp(wall_ms));
-            (fleet.with_devices(wall_ms), Timestamp(wall_ms))
+            let clock = Clock::begin(source, speed);
+            let begin = clock.now();
+            found(&mut file, &founding.name, begin.0).map_err(fail)?;
+            (SimFleet::new(begin.0, founding.nodes, begin).with_devices(begin.0), clock, None)
         };
         let checkpoints = Checkpoints::beside(&file, path).map_err(fail)?;
-        let mut opened =
-            Self { fleet, _checkpoints: checkpoints, file, clock: Clock { wall_ms, world, speed } };
-        opened.fleet.advance(world);
+        let (clock_saved, steps) = (clock.looked_at(), ClockSteps::default());
+        let mut opened = Self { fleet, _checkpoints: checkpoints, file, clock, clock_saved, steps };
+        opened.note(step);
+        opened.fleet.advance(opened.clock.now());
         // A machine that lost its power may have lost the last of what was saved, and somebody has heard of it.
         opened.fleet.skip_generations(GENERATIONS_PER_LIFE);
         opened.save().map_err(fail)?;
@@ -129,15 +125,31 @@ impl FileWorld {
 
     /// How much faster than the wall its time runs.
     pub fn speed(&self) -> u64 {
-        self.clock.speed
+        self.clock.speed()
+    }
+
+    fn note(&mut self, step: Option<Step>) {
+        if let Some(step) = step {
+            self.steps.count += 1;
+            self.steps.last = Some(step.to_string());
+        }
+    }
+
+    /// Lets the time pass that has passed; whether the file should learn it by now.
+    fn catch_up(&mut self) -> bool {
+        let step = self.clock.look();
+        self.note(step);
+        self.fleet.advance(self.clock.now());
+        step.is_some() || self.clock.looked_at().0 >= self.clock_saved.0 + CLOCK_SAVED_EVERY.0
     }
 
     /// What could not be saved is saved with what comes next.
     fn save(&mut self) -> rusqlite::Result<()> {
         let changed = self.fleet.take_unsaved();
         let saved = self.write(&changed);
-        if saved.is_err() {
-            self.fleet.keep_unsaved(changed);
+        match &saved {
+            Ok(()) => self.clock_saved = self.clock.looked_at(),
+            Err(_) => self.fleet.keep_unsaved(changed),
         }
         saved
     }
@@ -161,13 +173,15 @@ impl FileWorld {
             put(&saving, "device", name, known)?;
         }
         let (generation, Standing { term, next }) = (self.fleet.generation(), self.fleet.obeyed());
-        let Clock { wall_ms, world, speed } = self.clock;
+        let Remembered { world, speed, wall_ms, steady } = self.clock.remembered();
         let marks =
             [("generation", generation), ("term", term), ("obeyed", next), ("now", self.fleet.now().0)];
         let clock = [("clock_wall_ms", wall_ms), ("clock_world_ms", world.0), ("clock_speed", speed)];
         for (key, value) in marks.into_iter().chain(clock) {
             put(&saving, "meta", key, Some(value.to_string()))?;
         }
+        put(&saving, "meta", "clock_boot", steady.map(|(boot, _)| boot.to_string()))?;
+        put(&saving, "meta", "clock_steady_ms", steady.map(|(_, at)| at.to_string()))?;
         saving.commit()
     }
 
@@ -188,21 +202,22 @@ impl World for FileWorld {
     }
 
     fn list(&mut self) -> Result<WorldReport, WorldFault> {
-        self.fleet.advance(self.clock.now());
+        self.catch_up();
         let listed = self.fleet.list();
         self.saved("listing the simulated fleet", listed)
     }
 
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
-        self.fleet.advance(self.clock.now());
-        match self.fleet.changes() {
-            None => Ok(Vec::new()),
-            Some(report) => self.saved("looking at the simulated fleet", vec![report]),
+        let time_to_save = self.catch_up();
+        let changes: Vec<WorldReport> = self.fleet.changes().into_iter().collect();
+        if changes.is_empty() && !time_to_save {
+            return Ok(changes);
         }
+        self.saved("looking at the simulated fleet", changes)
     }
 
     fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault> {
-        self.fleet.advance(self.clock.now());
+        self.catch_up();
         for action in actions {
             self.fleet.act(by, action);
         }
@@ -214,12 +229,16 @@ impl World for FileWorld {
     }
 
     fn wall_until(&self, at: Timestamp) -> Duration {
-        Duration::from_millis((at - self.clock.now()).0.div_ceil(self.clock.speed))
+        Duration::from_millis((at - self.clock.now()).0.div_ceil(self.clock.speed()))
     }
 
     fn at_wall(&self, after: Duration) -> Timestamp {
         let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        self.clock.now() + Millis(millis.saturating_mul(self.clock.speed))
+        self.clock.now() + Millis(millis.saturating_mul(self.clock.speed()))
+    }
+
+    fn clock_steps(&self) -> ClockSteps {
+        self.steps.clone()
     }
 
     fn samples(&self) -> Samples {
@@ -276,7 +295,7 @@ fn json(value: &impl serde::Serialize) -> String {
 
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 
-fn load(file: &Connection) -> Result<Option<(Saved, Clock)>, Anything> {
+fn load(file: &Connection) -> Result<Option<(Saved, Remembered)>, Anything> {
     let number = |key: &str| -> Result<u64, Anything> {
         let text = meta(file, key)?.ok_or_else(|| format!("it has no `{key}`"))?;
         Ok(text.parse()?)
@@ -284,10 +303,15 @@ fn load(file: &Connection) -> Result<Option<(Saved, Clock)>, Anything> {
     if meta(file, "generation")?.is_none() {
         return Ok(None);
     }
-    let clock = Clock {
+    let steady = match meta(file, "clock_boot")? {
+        Some(boot) => Some((boot.parse()?, number("clock_steady_ms")?)),
+        None => None,
+    };
+    let clock = Remembered {
         wall_ms: number("clock_wall_ms")?,
         world: Timestamp(number("clock_world_ms")?),
         speed: number("clock_speed")?,
+        steady,
     };
     let nodes: BTreeMap<String, NodeReport> = rows(file, "node", |key| Ok(key.to_owned()))?;
     let tasks: BTreeMap<TaskRef, SimTask> = rows(file, "task", |key| Ok(serde_json::from_str(key)?))?;
