@@ -13,9 +13,9 @@ use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
 use crate::v1::{
     Answer, Booked, BookingList, BookingReply, EndedList, EndedReply, EndedState, EvictionList,
-    EvictionReply, Explanation, ExtendRequest, GpuList, HistoryKind, HistoryList, JobList, JobReply,
-    JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList,
-    ScaleRequest, StrandedList, Submitted, Summary, TenantList,
+    EvictionReply, Explanation, ExtendRequest, FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList,
+    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest,
+    ReservationList, ScaleRequest, StrandedList, Submitted, Summary, TenantList,
 };
 
 /// Where a control plane listens unless told otherwise.
@@ -196,6 +196,13 @@ impl Client {
     /// Keeps new work off a node.
     pub fn cordon(&self, node: &str) -> Result<NodeReply, ClientError> {
         self.read(self.agent.post(self.cordon_url(node)).send_empty())
+    }
+
+    /// Lets something happen to a simulated fleet.
+    pub fn fault(&self, request: &FaultRequest) -> Result<FaultReply, ClientError> {
+        let body = serde_json::to_string(request).expect("words and numbers are always a document");
+        let request = self.agent.post(self.url("/v1/sim/faults"));
+        self.read(request.content_type("application/json").send(body.as_str()))
     }
 
     /// Lets new work come to a node again.

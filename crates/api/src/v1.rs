@@ -24,7 +24,10 @@ pub use ended::{EndedAs, EndedJobView, EndedList, EndedReply, EndedState, Timeli
 pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
 };
-pub use fleet::{GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply, NodeView};
+pub use fleet::{
+    FailureView, FaultReply, FaultRequest, GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply,
+    NodeView,
+};
 pub use job::{
     BlockerView, ChosenView, EstimateView, Explanation, ExtendRequest, FunnelStage, GroupView, JobList,
     JobReply, JobState, JobView, LearnedView, LeavingStep, LeavingView, OrderView, PlacementView, PlanView,
@@ -68,6 +71,7 @@ answers! {
     NodeReply = "wharf.v1.node";
     NodeList = "wharf.v1.nodes";
     GpuList = "wharf.v1.gpus";
+    FaultReply = "wharf.v1.fault";
     StrandedList = "wharf.v1.stranded";
     TenantList = "wharf.v1.tenants";
     ReservationList = "wharf.v1.reservations";

@@ -6,6 +6,8 @@
 mod cells;
 #[path = "catalogue/mig.rs"]
 mod mig;
+#[path = "catalogue/xid.rs"]
+mod xid;
 
 use std::path::{Path, PathBuf};
 

@@ -19,7 +19,8 @@ pub(crate) use local::{
     PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
 };
 pub(crate) use sim::{
-    GenerateArgs, PhillyArgs, SimArgs, TraceArgs, TraceCommand, TraceFormat, TraceKind, TraceOrder,
+    GenerateArgs, PhillyArgs, SimArgs, SimFaultArgs, TraceArgs, TraceCommand, TraceFormat, TraceKind,
+    TraceOrder,
 };
 
 /// What `wharf` alone says. A test holds it to the list of commands.
@@ -56,6 +57,7 @@ Control plane
   policy     Lint a policy directory: what is wrong, how to mend it, how soon each guarantee is back
   sim        Replay traces, run cases, or play at random with a simulated fleet
   trace      Write a synthetic stand-in for a published trace
+  sim-fault  Let something go wrong in a simulated fleet: a GPU, a node
   check      Check the invariants of saved data
   bench      Measure what is promised
 
@@ -121,6 +123,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Write a synthetic stand-in for a published trace
     Trace(TraceArgs),
+    /// Let something go wrong in a simulated fleet
+    SimFault(SimFaultArgs),
     /// Check the invariants of saved data
     Check(CheckArgs),
     /// Measure what is promised
@@ -146,6 +150,7 @@ impl Command {
             Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Trace(_) | Self::Completions(_) => Format::Text,
             Self::Policy(PolicyArgs { command: PolicyCommand::Lint(args) }) => args.output,
             Self::Sim(args) => args.output,
+            Self::SimFault(args) => args.output,
             Self::Check(args) => args.output,
             Self::Bench(args) => args.output,
         }

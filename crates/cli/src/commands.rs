@@ -11,6 +11,7 @@ pub(crate) mod levers;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod policy;
+pub(crate) mod sim_fault;
 pub(crate) mod submit;
 
 mod ask;

@@ -64,6 +64,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Replace(args) => commands::levers::replace(&client()?, &args),
         Command::Cordon(args) => commands::levers::cordon(&client()?, &args),
         Command::Uncordon(args) => commands::levers::uncordon(&client()?, &args),
+        Command::SimFault(args) => commands::sim_fault::run(&client()?, &args),
         Command::Get(args) if args.what == Listed::Models => commands::get::models(&args),
         Command::Get(args) => commands::get::run(&client()?, &args),
         Command::Top(args) => top::run(&client()?, &args),

@@ -24,7 +24,7 @@ use crate::history;
 use crate::outage::{Outage, Reach, WorldFaults};
 use crate::selectors::Strings;
 use crate::sent::Sent;
-use crate::world::{ClockSteps, World, WorldFault, WorldReport};
+use crate::world::{ClockSteps, Happened, Happening, Impossible, World, WorldFault, WorldReport};
 
 /// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
 pub const PLANS_MAX: usize = 4;
@@ -254,6 +254,11 @@ impl<D: Disk, W: World> Controller<D, W> {
         due.into_iter().chain(of_world).flatten().min()
     }
 
+    /// Lets something happen to a simulated world; the next turn learns of it like of anything else.
+    pub fn happen(&mut self, what: &Happening) -> Result<Happened, Impossible> {
+        self.world.happen(what)
+    }
+
     /// One turn. The replies are in the order of the inputs. A world that does not answer costs its own part of the
     /// turn only: see [`Self::outage`].
     pub fn turn(&mut self, inputs: &[Input]) -> Result<Vec<Reply>, Fault> {
@@ -295,7 +300,12 @@ impl<D: Disk, W: World> Controller<D, W> {
             let missing = missing_sets(&self.state, &self.strings, job);
             self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
         }
-        self.take(listed).map_err(|_| Fault::WorldBehind)?;
+        // Work that is adopted with a device that has failed is lost by a second look, like any other.
+        let any_failed = listed.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy);
+        let again = any_failed.then(|| listed.clone());
+        for listed in [Some(listed), again].into_iter().flatten() {
+            self.take(listed).map_err(|_| Fault::WorldBehind)?;
+        }
         Ok(())
     }
 

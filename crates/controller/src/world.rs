@@ -98,6 +98,73 @@ pub struct WorldFault {
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
+/// What somebody lets happen to a simulated world, to see what follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A GPU reports an error.
+    GpuError {
+        /// Name of its node.
+        node: String,
+        /// Its index there.
+        gpu: usize,
+        /// Number of the error.
+        xid: u16,
+    },
+    /// A GPU can be used again.
+    GpuHealed {
+        /// Name of its node.
+        node: String,
+        /// Its index there.
+        gpu: usize,
+    },
+    /// A node fails, with everything on it.
+    NodeDown(String),
+    /// A node is there again.
+    NodeHealed(String),
+    /// From now on these are the nodes that there are.
+    Fleet(Vec<NodeReport>),
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Happened {
+    /// Jobs that lost tasks by it, as `tenant/name`, each once.
+    pub jobs: Vec<String>,
+    /// Nodes that joined.
+    pub joined: Vec<String>,
+    /// Nodes that left.
+    pub left: Vec<String>,
+    /// Nodes that are not as they were.
+    pub changed: Vec<String>,
+}
+
+/// Why something cannot happen.
+#[derive(Debug, thiserror::Error)]
+pub enum Impossible {
+    /// The world is a real one.
+    #[error("this fleet is not simulated: faults are made in a simulated fleet only")]
+    NotSimulated,
+    /// There is no such node.
+    #[error("there is no node {0}")]
+    NoSuchNode(String),
+    /// The node has no such GPU.
+    #[error("{node} has {gpus} GPUs, counted from 0: there is no GPU {gpu}")]
+    NoSuchGpu {
+        /// The node.
+        node: String,
+        /// The index.
+        gpu: usize,
+        /// How many it has.
+        gpus: usize,
+    },
+    /// No driver reports such an error.
+    #[error("no driver reports an XID {0}")]
+    NoSuchXid(u16),
+    /// The world did not answer.
+    #[error(transparent)]
+    Fault(#[from] WorldFault),
+}
+
 /// Where jobs run.
 pub trait World {
     /// The world's clock.
@@ -133,6 +200,12 @@ pub trait World {
     /// How often the wall clock was found to be set, for a world whose clock does not follow it.
     fn clock_steps(&self) -> ClockSteps {
         ClockSteps::default()
+    }
+
+    /// Lets something happen, in a simulated world.
+    fn happen(&mut self, what: &Happening) -> Result<Happened, Impossible> {
+        let _ = what;
+        Err(Impossible::NotSimulated)
     }
 
     /// What the devices and tasks really do now.

@@ -4,8 +4,10 @@
 //! collected hardware tables where those are present; what nobody has seen on hardware is marked as such.
 
 pub mod mig;
+pub mod xid;
 
 pub use mig::{Media, Mig, Profile};
+pub use xid::{Recovery, Xid, xid};
 
 /// What is known of a GPU model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -52,6 +52,15 @@ pub enum Finding {
         /// Which task.
         task: u32,
     },
+    /// I4: a task is held on a GPU that is gone or has failed.
+    HeldOnLostGpu {
+        /// Which job.
+        job: u64,
+        /// Which task.
+        task: u32,
+        /// Which GPU of its node.
+        gpu: usize,
+    },
     /// I5: a tenant passed a limit by a start under the policy in force.
     LimitPassed {
         /// Which tenant.
@@ -270,8 +279,14 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
     check_topology(state, findings);
     for (job, task) in (Tasks { state }).held() {
         let node = state.fleet.node(task.place.node);
-        if !node.is_some_and(|node| node.facts.up) {
-            findings.push(Finding::HeldOnLostNode { job: job.0, task: task.place.task });
+        let (job, number) = (job.0, task.place.task);
+        let Some(node) = node.filter(|node| node.facts.up) else {
+            findings.push(Finding::HeldOnLostNode { job, task: number });
+            continue;
+        };
+        let is_lost = |gpu: &usize| !node.facts.gpus.get(*gpu).is_some_and(|gpu| gpu.healthy);
+        if let Some(gpu) = task.place.gpus.indexes().find(is_lost) {
+            findings.push(Finding::HeldOnLostGpu { job, task: number, gpu });
         }
     }
 }

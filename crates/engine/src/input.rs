@@ -260,6 +260,9 @@ pub struct ObservedGpu {
     /// How it is divided now. It stays so when nobody is on it, until work comes that needs it otherwise.
     #[serde(default, skip_serializing_if = "crate::event::is_default")]
     pub mode: Mode,
+    /// Number of the error that it is not healthy by, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xid: Option<u16>,
 }
 
 /// One attempt at one task of one job: what actions and observations are about.

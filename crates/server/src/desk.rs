@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 use wharf_controller::disk::Disk;
 use wharf_controller::turn::{Controller, Fault, Glance, Reply};
-use wharf_controller::world::{ClockSteps, World};
+use wharf_controller::world::{ClockSteps, Happened, Happening, Impossible, World};
 use wharf_engine::input::Input;
 use wharf_engine::units::{JobId, Timestamp};
 
@@ -44,9 +44,13 @@ type After = Box<dyn FnOnce(Reply, Turned<'_>) + Send>;
 /// A question, answered between turns.
 type Question = Box<dyn FnOnce(Glance<'_>) + Send>;
 
+/// What happens at the desk after the turn that learnt of a happening.
+type Witness = Box<dyn FnOnce(Result<Happened, Impossible>, Glance<'_>) + Send>;
+
 enum Request {
     Input { input: Box<Input>, since: Instant, after: After },
     Question(Question),
+    Happening { what: Happening, after: Witness },
     Stop,
 }
 
@@ -153,6 +157,20 @@ impl Desk {
         answered.await.map_err(|_| Closed::Stopped)
     }
 
+    /// Lets something happen to a simulated world; `after` runs once the control plane has learnt of it.
+    pub async fn happen<T: Send + 'static>(
+        &self,
+        what: Happening,
+        after: impl FnOnce(Result<Happened, Impossible>, Glance<'_>) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (answer, answered) = oneshot::channel();
+        let after: Witness = Box::new(move |happened, glance| {
+            let _ = answer.send(after(happened, glance));
+        });
+        self.send(Request::Happening { what, after })?;
+        answered.await.map_err(|_| Closed::Stopped)
+    }
+
     /// Gives an input and does not wait for what comes of it.
     pub fn post(&self, input: Input, after: impl FnOnce(Reply) + Send + 'static) -> Result<(), Closed> {
         let after: After = Box::new(move |reply, _| after(reply));
@@ -197,12 +215,17 @@ fn work<D: Disk, W: World>(
         let next_job_before = controller.state().jobs.next();
         let mut inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
         inputs.extend(pricing.ready(controller.state()));
+        let happened: Vec<_> =
+            batch.happenings.into_iter().map(|(what, after)| (controller.happen(&what), after)).collect();
         let replies = controller.turn(&inputs)?;
         told.look(&controller);
         for ((_, since, after), reply) in batch.inputs.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
             decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
             guarded(|| after(reply, Turned { glance: controller.glance(), next_job_before }));
+        }
+        for (happened, after) in happened {
+            guarded(|| after(happened, controller.glance()));
         }
         for question in batch.questions {
             guarded(|| question(controller.glance()));
@@ -260,6 +283,7 @@ impl Drop for Gone {
 struct Gathered {
     inputs: Vec<(Box<Input>, Instant, After)>,
     questions: Vec<Question>,
+    happenings: Vec<(Happening, Witness)>,
     stop: bool,
 }
 
@@ -275,10 +299,12 @@ fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gather
         match request {
             Request::Input { input, since, after } => gathered.inputs.push((input, since, after)),
             Request::Question(question) => gathered.questions.push(question),
+            Request::Happening { what, after } => gathered.happenings.push((what, after)),
             Request::Stop => gathered.stop = true,
         }
         let full = gathered.inputs.len() >= INPUTS_PER_TURN_MAX
             || gathered.questions.len() >= QUESTIONS_PER_TURN_MAX
+            || gathered.happenings.len() >= QUESTIONS_PER_TURN_MAX
             || gathered.stop;
         next = if full { None } else { waiting.try_recv().ok() };
     }

@@ -6,6 +6,7 @@
 mod bookings;
 mod ended;
 mod evictions;
+mod faults;
 mod fleet;
 mod jobs;
 mod system;
@@ -126,6 +127,7 @@ fn router(shared: Shared) -> Router {
         .route("/v1/nodes", get(fleet::nodes))
         .route("/v1/nodes/{node}/cordon", post(fleet::cordon).delete(fleet::uncordon))
         .route("/v1/gpus", get(fleet::gpus))
+        .route("/v1/sim/faults", post(faults::fault))
         .route("/v1/stranded", get(fleet::stranded))
         .route("/v1/reservations", get(fleet::reservations))
         .route("/v1/bookings", get(bookings::list).post(bookings::book))

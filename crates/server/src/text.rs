@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use wharf_controller::outage::Outage;
+use wharf_engine::catalogue::{Recovery, Xid};
 use wharf_engine::event::{Next, Outcome};
 use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::need::Refused;
@@ -12,14 +13,31 @@ use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
 
 use crate::leaving::in_the_way;
 
+/// An error that a GPU reports: `XID 79 (GPU has fallen off the bus)`.
+pub(crate) fn error(error: &Xid) -> String {
+    format!("XID {} ({})", error.number, error.meaning)
+}
+
+/// An error that costs a GPU, and for how long.
+pub(crate) fn failure(known: &Xid) -> String {
+    let until = match known.recovery {
+        Recovery::Nothing | Recovery::Job => return error(known),
+        Recovery::Reset => "it is reset and returns by itself",
+        Recovery::RestartNode => "it returns when its node has been restarted",
+        Recovery::Service => "it returns when somebody has looked at it",
+    };
+    format!("{}: {until}", error(known))
+}
+
 /// One line that says what a fleet that does not answer means.
 pub(crate) fn outage(outage: &Outage, now: Timestamp) -> String {
     let Outage { what, since, tries, retry_at } = outage;
     format!(
-        "the fleet has not answered for {} ({what}); tried {tries} times, next in {}. Requests are decided and kept; \
-         nothing is started or stopped until it answers",
-        span(whole_seconds(now - *since)),
-        span(whole_seconds(*retry_at - now)),
+        "the fleet has not answered for {} ({what}); tried {}, next in {}. Requests are decided and kept; nothing is \
+         started or stopped until it answers",
+        passed(now - *since),
+        if *tries == 1 { "once".to_owned() } else { format!("{tries} times") },
+        passed(*retry_at - now),
     )
 }
 
@@ -161,9 +179,9 @@ fn leaving(state: &State, id: JobId) -> String {
     }
 }
 
-/// What is told of a span while it passes: nobody reads its milliseconds.
-fn whole_seconds(span: Millis) -> Millis {
-    Millis(span.0.div_ceil(1000) * 1000)
+/// A span that passes or has passed: nobody reads its milliseconds.
+pub(crate) fn passed(time: Millis) -> String {
+    span(Millis(time.0.div_ceil(1000) * 1000))
 }
 
 fn seconds(until: Timestamp, now: Timestamp) -> u64 {

@@ -13,7 +13,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, params};
 use wharf_controller::checkpoints::Checkpoints;
 use wharf_controller::disk::Standing;
-use wharf_controller::world::{ClockSteps, NodeReport, Samples, World, WorldFault, WorldReport};
+use wharf_controller::world::{
+    ClockSteps, Happened, Happening, Impossible, NodeReport, Samples, World, WorldFault, WorldReport,
+};
 use wharf_engine::action::Action;
 use wharf_engine::input::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
@@ -235,6 +237,12 @@ impl World for FileWorld {
     fn at_wall(&self, after: Duration) -> Timestamp {
         let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         self.clock.now() + Millis(millis.saturating_mul(self.clock.speed()))
+    }
+
+    fn happen(&mut self, what: &Happening) -> Result<Happened, Impossible> {
+        self.catch_up();
+        let happened = self.fleet.happen(what)?;
+        Ok(self.saved("changing the simulated fleet", happened)?)
     }
 
     fn clock_steps(&self) -> ClockSteps {

@@ -5,6 +5,8 @@
 //! noticed, so an outage of the control plane changes nobody's run time. What ended is kept until acknowledged.
 
 mod device;
+mod errors;
+mod happen;
 mod nodes;
 mod occupancy;
 mod partition;
@@ -59,6 +61,8 @@ pub struct SimFleet {
     ooms: BTreeMap<Uid, u32>,
     /// Nodes that are up and start nothing.
     hung: BTreeSet<String>,
+    /// When GPUs that are being reset return.
+    resets: BTreeSet<(Timestamp, String, usize)>,
     unreported: Changes,
     unsaved: Changes,
 }
@@ -115,6 +119,7 @@ impl SimFleet {
             partition: Partition::default(),
             ooms: BTreeMap::new(),
             hung: BTreeSet::new(),
+            resets: BTreeSet::new(),
             unreported: Changes { nodes: names.clone(), ..Changes::default() },
             unsaved: Changes { nodes: names, ..Changes::default() },
         }
@@ -137,6 +142,7 @@ impl SimFleet {
             fleet.tasks.insert(task, known);
             fleet.set_timer(task);
         }
+        fleet.resume_resets();
         fleet.partition.devices = devices;
         match devices_seed {
             Some(seed) => fleet.with_devices(seed),
@@ -198,6 +204,11 @@ impl SimFleet {
         self.nodes.keys().map(String::as_str)
     }
 
+    /// How many GPUs a node has.
+    pub fn gpus_of(&self, node: &str) -> usize {
+        self.nodes.get(node).map_or(0, |node| node.node.gpus.len())
+    }
+
     /// When something next happens by itself.
     pub fn next_change(&self) -> Option<Timestamp> {
         if !self.unreported.is_empty() {
@@ -208,14 +219,16 @@ impl SimFleet {
 
     fn next_timer(&self) -> Option<Timestamp> {
         let of_tasks = self.timers.first().map(|&(at, _)| at);
-        [of_tasks, self.next_device_timer()].into_iter().flatten().min()
+        [of_tasks, self.next_device_timer(), self.next_reset()].into_iter().flatten().min()
     }
 
     /// Lets time pass: what is due happens at its own moment.
     pub fn advance(&mut self, to: Timestamp) {
         while let Some(at) = self.next_timer().filter(|&at| at <= to) {
             self.now = self.now.max(at);
-            if self.next_device_timer().is_some_and(|of_device| of_device <= at) {
+            if self.next_reset().is_some_and(|of_reset| of_reset <= at) {
+                self.reset_is_over();
+            } else if self.next_device_timer().is_some_and(|of_device| of_device <= at) {
                 self.device_timer();
             } else if let Some((at, task)) = self.timers.pop_first() {
                 self.timer(task, at);
@@ -349,7 +362,8 @@ impl SimFleet {
         let gpus = &self.occupied[&place.node];
         let one_if_sliced = place.slice.is_none() || place.gpus.count() == 1;
         let allows = |gpu: usize| gpus.get(gpu).is_some_and(|gpu| gpu.allows(place, mig));
-        one_if_sliced && place.gpus.indexes().all(allows)
+        let healthy = |gpu: usize| self.nodes[&place.node].node.gpus.get(gpu).is_some_and(|gpu| gpu.healthy);
+        one_if_sliced && place.gpus.indexes().all(|gpu| allows(gpu) && healthy(gpu))
     }
 
     fn hold(&mut self, task: &SimTask, more: bool) {

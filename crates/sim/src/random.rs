@@ -14,6 +14,7 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
+use wharf_engine::catalogue::xid::XIDS;
 use wharf_engine::event::Why;
 use wharf_engine::input::{Extension, Input, Replacement};
 use wharf_engine::jobs::Phase;
@@ -304,7 +305,9 @@ impl Run {
         let node = self.some_node();
         let joining = make::node(&mut self.rng, self.nodes_made);
         let last = self.world.with(|fleet| fleet.node_names().count()) == 1;
-        self.world.with(|fleet| match self.rng.random_range(0..9) {
+        let gpus = self.world.with(|fleet| fleet.gpus_of(&node)).max(1);
+        let (gpu, error) = (self.rng.random_range(0..gpus), &XIDS[self.rng.random_range(0..XIDS.len())]);
+        self.world.with(|fleet| match self.rng.random_range(0..11) {
             0 => fleet.fail_node(&node, true),
             1 => fleet.fail_node(&node, false),
             2..4 => fleet.heal_node(&node),
@@ -319,6 +322,9 @@ impl Run {
                 known.node.gpus.pop();
             }),
             7 if !last => fleet.remove_node(&node),
+            8..10 => {
+                fleet.gpu_error(&node, gpu, error);
+            }
             _ => {
                 self.nodes_made += 1;
                 fleet.add_node(joining);
@@ -413,7 +419,7 @@ impl Run {
             self.world.with(|fleet| {
                 fleet.heal_node(&node);
                 fleet.change_node(&node, |known| {
-                    known.node.gpus.iter_mut().for_each(|gpu| gpu.healthy = true);
+                    known.node.gpus.iter_mut().for_each(|gpu| (gpu.healthy, gpu.xid) = (true, None));
                 });
             });
             self.give(Input::Cordon { node, on: false });

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::StartTask;
+use wharf_engine::catalogue::Xid;
 use wharf_engine::input::{BookingRequest, Extension, Replacement, Submission};
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
@@ -124,6 +125,9 @@ enum Fate {
     /// It is there and starts nothing.
     Hangs,
     Returns,
+    /// One of its GPUs reports an error.
+    GpuError(usize, &'static Xid),
+    GpuReturns(usize),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
-//! Bodies of requests that change a live job: small documents, read by the same rules as files.
+//! Bodies of requests that change a live job or a simulated fleet: small documents, read by the same rules as files.
 
+use wharf_controller::world::Happening;
 use wharf_engine::input::{Extension, Replacement};
 use wharf_engine::job::TASKS_MAX;
 use wharf_engine::units::Millis;
@@ -41,9 +42,72 @@ pub fn parse_replacement(file: &str, text: &str) -> Result<Option<Replacement>, 
     })
 }
 
+/// Reads what is to happen to a simulated fleet: `target: gpu/n1:3, xid: 79`, `target: node/n1, down: true`, or
+/// `heal: true` of either.
+pub fn parse_fault(file: &str, text: &str) -> Result<Happening, FileError> {
+    const EXAMPLE: &str = "{target: gpu/n1:3, xid: 79}";
+    document(file, text, |root| {
+        let keys = Map::root(root, &["target", "xid", "down", "heal"])?;
+        let target = keys.need("target", EXAMPLE)?;
+        let is_set = |key: &str| keys.get(key)?.map_or(Ok(false), |field| field.truth());
+        let xid = keys.get("xid")?.map(|field| field.whole(0..=u16::MAX.into())).transpose()?;
+        let xid = xid.and_then(|number| u16::try_from(number).ok());
+        let (kind, name) = target.text()?.split_once('/').unwrap_or_default();
+        match (kind, name.rsplit_once([':', '/']), xid, is_set("down")?, is_set("heal")?) {
+            ("node", _, None, true, false) => Ok(Happening::NodeDown(name.to_owned())),
+            ("node", _, None, false, true) => Ok(Happening::NodeHealed(name.to_owned())),
+            ("gpu", Some((node, index)), xid, false, heal) if xid.is_some() != heal => {
+                let node = node.to_owned();
+                let gpu = index.parse().map_err(|_| target.wrong("gpu/NODE:INDEX, such as gpu/n1:3"))?;
+                Ok(match xid {
+                    Some(xid) => Happening::GpuError { node, gpu, xid },
+                    None => Happening::GpuHealed { node, gpu },
+                })
+            }
+            ("node", ..) => {
+                Err(target.fault("is a node, to which one thing happens").allowed("down or heal"))
+            }
+            ("gpu", Some(_), ..) => {
+                Err(target.fault("is a GPU, to which one thing happens").allowed("xid or heal"))
+            }
+            _ => Err(target.wrong("gpu/NODE:INDEX or node/NODE")),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_is_of_a_gpu_or_of_a_node() {
+        let read = |text| parse_fault("request body", text).map_err(|error| error.to_string());
+        let node = || "n1".to_owned();
+        assert_eq!(
+            read("{target: gpu/n1:3, xid: 79}"),
+            Ok(Happening::GpuError { node: node(), gpu: 3, xid: 79 })
+        );
+        assert_eq!(read("{target: gpu/n1:3, heal: true}"), Ok(Happening::GpuHealed { node: node(), gpu: 3 }));
+        assert_eq!(read("{target: node/n1, down: true}"), Ok(Happening::NodeDown(node())));
+        assert_eq!(read("{target: node/n1, heal: true}"), Ok(Happening::NodeHealed(node())));
+        for wrong in [
+            "{}",
+            "{target: n1, down: true}",
+            "{target: job/a, heal: true}",
+            "{target: gpu/n1, xid: 79}",
+            "{target: gpu/n1:x, xid: 79}",
+            "{target: gpu/n1:3}",
+            "{target: gpu/n1:3, xid: 79, heal: true}",
+            "{target: gpu/n1:3, xid: 70000}",
+            "{target: gpu/n1:3, down: true}",
+            "{target: node/n1}",
+            "{target: node/n1, xid: 79}",
+            "{target: node/n1, down: true, heal: true}",
+            "{target: node/n1, dwon: true}",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}: {:?}", read(wrong));
+        }
+    }
 
     #[test]
     fn replicas_are_replaced_one_by_one_unless_it_says_otherwise() {

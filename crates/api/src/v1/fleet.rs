@@ -54,6 +54,9 @@ pub struct GpuView {
     pub island: u32,
     /// Whether it can be used.
     pub health: Health,
+    /// The error that it failed by, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureView>,
     /// How much of it is handed out, from 0 to 1.
     pub allocated: f64,
     /// Names of the jobs on it, as `tenant/name`.
@@ -81,6 +84,42 @@ pub struct GpuView {
     /// Its memory, in MiB; `null` for a model that is not in the catalogue.
     #[serde(default)]
     pub memory_mib: Option<u32>,
+}
+
+/// An error that a GPU failed by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureView {
+    /// Its number.
+    pub xid: u16,
+    /// What it means, and when the GPU can be used again.
+    pub text: String,
+}
+
+/// What is to happen to a simulated fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultRequest {
+    /// `gpu/NODE:INDEX` or `node/NODE`.
+    pub target: String,
+    /// The GPU reports this error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xid: Option<u16>,
+    /// The node fails, with everything on it.
+    #[serde(default)]
+    pub down: bool,
+    /// It can be used again.
+    #[serde(default)]
+    pub heal: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultReply {
+    /// `wharf.v1.fault`.
+    pub schema: String,
+    /// What happened, in a sentence.
+    pub text: String,
+    /// Jobs that lost tasks by it, as `tenant/name`.
+    pub jobs: Vec<String>,
 }
 
 /// A slice that is handed out.

@@ -144,6 +144,10 @@ codes! {
     NoSuchJob = "no_such_job", 404, 4, "No such job";
     /// No such node.
     NoSuchNode = "no_such_node", 404, 4, "No such node";
+    /// No such GPU.
+    NoSuchGpu = "no_such_gpu", 404, 4, "No such GPU";
+    /// Faults are made in a simulated fleet only.
+    NotSimulated = "not_simulated", 409, 5, "The fleet is not simulated";
     /// No eviction with that id in history.
     NoSuchEviction = "no_such_eviction", 404, 4, "No such eviction";
     /// No model of that name in the catalogue.

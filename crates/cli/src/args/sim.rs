@@ -9,6 +9,36 @@ use wharf_sim::replay::Contract;
 
 use super::Format;
 
+/// `wharf sim-fault`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Something goes wrong in the simulated fleet of a control plane, so that you can see what Wharf does about it. A GPU reports an
+error of the driver by its number (XID): one of an application, such as 13 or 31, fails what runs there and costs no GPU;
+one that asks for a reset, such as 95, costs the GPU for a minute; 79 costs it until its node was restarted.
+
+Examples:
+  wharf sim-fault gpu/n1:3 --xid 79
+  wharf sim-fault gpu/n1:3 --heal
+  wharf sim-fault node/n1 --down
+  wharf sim-fault node/n1 --heal")]
+pub(crate) struct SimFaultArgs {
+    /// gpu/NODE:INDEX or node/NODE
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+    /// The GPU reports this error
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) xid: Option<u16>,
+    /// The node fails, with everything on it
+    #[arg(long)]
+    pub(crate) down: bool,
+    /// It can be used again
+    #[arg(long)]
+    pub(crate) heal: bool,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
 /// `wharf sim`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("work").required(true).args(["random", "cases", "trace"]), after_long_help = "\

@@ -110,7 +110,10 @@ fn gpu_text(gpu: &GpuView, paint: Paint) -> String {
     let memory = gpu.memory_gb.map_or_else(|| "memory ?".to_owned(), |gb| format!("{gb} GB"));
     let health = match gpu.health {
         Health::Healthy => "healthy",
-        Health::Failed => "failed: nothing is placed on it",
+        Health::Failed => match &gpu.failure {
+            Some(failure) => &format!("failed by {}; nothing is placed on it", failure.text),
+            None => "failed: nothing is placed on it",
+        },
         Health::Unknown => "unknown: its node is down",
     };
     let what = format!("{}, {memory}, island {}", gpu.model, gpu.island);

@@ -25,6 +25,7 @@ pub(crate) fn placed(task: u32, node: &str, gpus: &[u32], share: f64) -> Placeme
 /// A GPU that one job has whole.
 pub(crate) fn gpu(index: u32, sm_active: Option<f64>) -> GpuView {
     GpuView {
+        failure: None,
         node: "n1".into(),
         index,
         model: "h100".into(),

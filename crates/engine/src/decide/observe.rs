@@ -36,6 +36,7 @@ pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<
     for (job, learnt) in &tasks.learnt {
         events.extend(conclude(state, *job, learnt, now));
     }
+    events.extend(tasks.left);
     let mut sites = Sites { state, places: nodes.places, pools: nodes.pools, cut: tasks.cut };
     events.extend(adopt(&tasks.strangers, &mut sites, now));
     let mark = state.fleet.world();
@@ -68,8 +69,8 @@ struct NodeChanges<'a> {
     next_node: NodeId,
     /// Where each reported or known name is after this report.
     places: BTreeMap<String, (NodeId, PoolId)>,
-    /// How many GPUs each reported node has.
-    gpus: BTreeMap<NodeId, usize>,
+    /// What devices each reported node has.
+    devices: BTreeMap<NodeId, Devices>,
     /// Nodes whose tasks are lost.
     lost: BTreeSet<NodeId>,
     events: Vec<Event>,
@@ -83,7 +84,7 @@ impl<'a> NodeChanges<'a> {
             levels: fleet.levels().to_vec(),
             next_node: fleet.next_node(),
             places: BTreeMap::new(),
-            gpus: BTreeMap::new(),
+            devices: BTreeMap::new(),
             lost: BTreeSet::new(),
             events: Vec::new(),
         }
@@ -124,7 +125,7 @@ impl<'a> NodeChanges<'a> {
             node
         });
         self.places.insert(observed.name.clone(), (node, facts.pool));
-        self.gpus.insert(node, facts.gpus.len());
+        self.devices.insert(node, Devices::of(&facts));
         if !facts.up {
             self.lost.insert(node);
         }
@@ -180,11 +181,29 @@ impl<'a> NodeChanges<'a> {
     }
 }
 
+/// The devices of a node.
+struct Devices {
+    count: usize,
+    healthy: GpuMask,
+}
+
+impl Devices {
+    fn of(facts: &NodeFacts) -> Self {
+        let mut healthy = GpuMask::default();
+        for (at, _) in facts.gpus.iter().enumerate().filter(|(_, gpu)| gpu.healthy) {
+            healthy.insert(at);
+        }
+        Self { count: facts.gpus.len(), healthy }
+    }
+}
+
 /// What is new of tasks.
 #[derive(Default)]
 struct TaskChanges {
     learnt: BTreeMap<JobId, Vec<(u32, Learnt)>>,
     orphans: Vec<Event>,
+    /// Tasks that are lost to their jobs and may still run; they are orphans after their jobs have let go of them.
+    left: Vec<Event>,
     orphans_seen: BTreeSet<TaskRef>,
     orphans_gone: BTreeSet<TaskRef>,
     strangers: BTreeMap<Uid, Vec<ObservedTask>>,
@@ -284,7 +303,7 @@ impl TaskChanges {
                 self.orphan_gone(state, task);
             }
         }
-        self.lose_vanished(state, nodes, now);
+        self.lose_on_devices(state, nodes, now);
         // A task that is only missing ended some time before now; nobody can say when.
         for (_, learnt) in self.learnt.values_mut().flatten() {
             if let Learnt::Over { at, .. } = learnt {
@@ -295,13 +314,28 @@ impl TaskChanges {
 }
 
 impl TaskChanges {
-    /// What ran on a device that its node no longer has is lost.
-    fn lose_vanished(&mut self, state: &State, nodes: &NodeChanges<'_>, now: Timestamp) {
-        for (&node, &gpus) in &nodes.gpus {
-            for (job, task) in state.ledger.tasks_on(node) {
-                let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
-                if held.is_some_and(|held| held.place.gpus.indexes().any(|gpu| gpu >= gpus)) {
-                    self.learnt.entry(job).or_default().push((task, lost(ExitCause::DeviceLost, now)));
+    /// What ran on a device that its node no longer has, or that has failed, is lost: it is not the job's own failure. A
+    /// task that still runs on a failed device does nothing of use there and is stopped like any orphan.
+    fn lose_on_devices(&mut self, state: &State, nodes: &NodeChanges<'_>, now: Timestamp) {
+        for (&node, devices) in nodes.devices.iter().filter(|(node, _)| !nodes.lost.contains(node)) {
+            for (id, number) in state.ledger.tasks_on(node) {
+                let job = state.jobs.get(id).expect("what is held belongs to a live job");
+                let holding = state.ledger.holding(id).expect("what is on a node is held");
+                let held = holding.task(number).expect("what is on a node is held");
+                let gpus = held.place.gpus;
+                if gpus.indexes().all(|gpu| devices.healthy.contains(gpu)) {
+                    continue;
+                }
+                let learnt = self.learnt.entry(id).or_default();
+                let said_over =
+                    |&(task, what): &(u32, Learnt)| task == number && matches!(what, Learnt::Over { .. });
+                let is_over = learnt.iter().any(said_over);
+                learnt.push((number, lost(ExitCause::DeviceLost, now)));
+                let may_run = held.since.is_some() && gpus.indexes().all(|gpu| gpu < devices.count);
+                if may_run && !is_over {
+                    let task = TaskRef { uid: job.uid, task: number, attempt: holding.attempt };
+                    let (place, resources) = (held.place, job.spec.resources_of(number));
+                    self.left.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources }));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_api::v1::{GpuView, Health, HeldSliceView, SliceView, TaskUseView, gpus, thousandths};
+use wharf_api::v1::{FailureView, GpuView, Health, HeldSliceView, SliceView, TaskUseView, gpus, thousandths};
 use wharf_controller::world::Samples;
 use wharf_engine::catalogue::{self, Model};
 use wharf_engine::event::Holding;
@@ -15,6 +15,7 @@ use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, NodeId, PoolId};
 
 use super::count;
+use crate::text;
 
 /// Who is on one GPU.
 #[derive(Default)]
@@ -80,6 +81,7 @@ fn view(
         memory_gb: model.map(|model| model.memory_gb),
         island: gpu.island,
         health: health(node, gpu.healthy),
+        failure: gpu.xid.filter(|_| !gpu.healthy).map(failure),
         allocated: gpus(held),
         sm_active: sample.and_then(|sample| sample.sm_active_milli).map(|milli| thousandths(milli.into())),
         mode: gpu.mode,
@@ -104,6 +106,11 @@ fn health(node: &Node, healthy: bool) -> Health {
         (true, true) => Health::Healthy,
         (true, false) => Health::Failed,
     }
+}
+
+fn failure(number: u16) -> FailureView {
+    let text = catalogue::xid(number).map_or_else(|| format!("XID {number}"), text::failure);
+    FailureView { xid: number, text }
 }
 
 /// The memory of a GPU: as the vendor counts it, or what its largest slice has where that is more.

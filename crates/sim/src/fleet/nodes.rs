@@ -1,6 +1,7 @@
 //! What happens to nodes: they fail, hang, heal, change, leave and join.
 
 use wharf_controller::world::NodeReport;
+use wharf_engine::catalogue::Recovery;
 use wharf_engine::input::{Exit, ExitCause};
 
 use super::occupancy::Occupancy;
@@ -13,8 +14,9 @@ impl SimFleet {
         node.node.up = false;
         self.node_changed(name);
         if tasks_die {
-            self.kill(ExitCause::NodeLost, |task| task.node == name);
+            self.kill(Exit::Lost, ExitCause::NodeLost, |task| task.node == name);
             self.restart_devices(name);
+            self.recover_gpus(name, &[Recovery::Reset, Recovery::RestartNode]);
         }
     }
 
@@ -39,7 +41,7 @@ impl SimFleet {
         how(node);
         let gpus = node.node.gpus.len();
         let on_gone = |task: &SimTask| task.node == name && task.gpus.indexes().any(|gpu| gpu >= gpus);
-        self.kill(ExitCause::DeviceLost, on_gone);
+        self.kill(Exit::Lost, ExitCause::DeviceLost, on_gone);
         self.occupied.entry(name.to_owned()).or_default().resize(gpus, Occupancy::default());
         self.fit_devices(name);
         self.node_changed(name);
@@ -47,7 +49,7 @@ impl SimFleet {
 
     /// A node leaves, with everything on it.
     pub fn remove_node(&mut self, name: &str) {
-        self.kill(ExitCause::NodeLost, |task| task.node == name);
+        self.kill(Exit::Lost, ExitCause::NodeLost, |task| task.node == name);
         if self.nodes.remove(name).is_some() {
             self.occupied.remove(name);
             self.fit_devices(name);
@@ -64,10 +66,10 @@ impl SimFleet {
         self.node_changed(&name);
     }
 
-    fn kill(&mut self, cause: ExitCause, which: impl Fn(&SimTask) -> bool) {
+    pub(super) fn kill(&mut self, exit: Exit, cause: ExitCause, which: impl Fn(&SimTask) -> bool) {
         let doomed = self.tasks.iter().filter(|(_, task)| !task.is_over() && which(task));
         for task in doomed.map(|(task, _)| *task).collect::<Vec<_>>() {
-            self.end_because(task, Exit::Lost, Some(cause), self.now);
+            self.end_because(task, exit, Some(cause), self.now);
         }
     }
 

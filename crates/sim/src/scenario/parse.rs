@@ -9,6 +9,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wharf_engine::catalogue::xid;
 use wharf_engine::input::{Extension, Replacement};
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
@@ -18,9 +19,9 @@ use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 20] = [
+const WORDS: [&str; 21] = [
     "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "scale",
-    "replace", "book", "cordon", "uncordon", "node", "restart", "lose", "stale", "expect",
+    "replace", "book", "cordon", "uncordon", "node", "gpu", "restart", "lose", "stale", "expect",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -88,6 +89,7 @@ impl Reader {
                 Step::Ask(Ask::Cordon { node: self.node(&mut words)?, on: word == "cordon" })
             }
             "node" => self.node_step(&mut words)?,
+            "gpu" => self.gpu_step(&mut words)?,
             "plan" => Step::Act(Act::Plan),
             "after" => Step::Act(Act::After(span(words.need("how long, like 5m")?)?)),
             "restart" => Step::Act(Act::Restart(away(&mut words)?)),
@@ -151,6 +153,25 @@ impl Reader {
             "hangs" => Fate::Hangs,
             "returns" => Fate::Returns,
             other => return Err(unknown("a node", other, &["fails", "unreachable", "hangs", "returns"])),
+        };
+        Ok(Step::Node { name, fate })
+    }
+
+    fn gpu_step(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let name = self.node(words)?;
+        let gpu: usize = words.number("which of its GPUs")?;
+        let known = self.scenario.nodes.iter().find(|report| report.node.name == name);
+        let gpus = known.map_or(0, |report| report.node.gpus.len());
+        if gpu >= gpus {
+            return Err(format!("{name} has no GPU {gpu}: it has {gpus}, counted from 0"));
+        }
+        let fate = match words.need("what happens to the GPU")? {
+            "returns" => Fate::GpuReturns(gpu),
+            "xid" => {
+                let number = words.number("the number of an error, like 79")?;
+                Fate::GpuError(gpu, xid(number).ok_or_else(|| format!("there is no XID {number} in use"))?)
+            }
+            other => return Err(unknown("a GPU", other, &["xid", "returns"])),
         };
         Ok(Step::Node { name, fate })
     }

@@ -103,6 +103,12 @@ impl Run {
             Fate::Unreachable => fleet.fail_node(node, false),
             Fate::Hangs => fleet.hang_node(node),
             Fate::Returns => fleet.heal_node(node),
+            Fate::GpuError(gpu, error) => {
+                fleet.gpu_error(node, gpu, error);
+            }
+            Fate::GpuReturns(gpu) => {
+                fleet.heal_gpu(node, gpu);
+            }
         });
     }
 

@@ -35,8 +35,8 @@ pub(super) struct Story {
     nodes: BTreeMap<NodeId, String>,
     models: BTreeMap<PoolId, String>,
     tenants: BTreeMap<TenantId, String>,
-    /// Whether each node was up when it was last told of.
-    up: BTreeMap<String, bool>,
+    /// Whether each node was up, and each of its GPUs healthy, when it was last told of.
+    health: BTreeMap<String, (bool, Vec<bool>)>,
     /// Why each waiting job waits, as it was last told.
     waits: BTreeMap<String, String>,
     bookings: BTreeMap<BookingId, windows::Known>,
@@ -75,7 +75,7 @@ impl Story {
             nodes: BTreeMap::new(),
             models: BTreeMap::new(),
             tenants: BTreeMap::new(),
-            up: BTreeMap::new(),
+            health: BTreeMap::new(),
             waits: BTreeMap::new(),
             bookings: BTreeMap::new(),
             lines: Vec::new(),
@@ -176,9 +176,16 @@ impl Story {
         match event {
             FleetEvent::NodeSeen { node, facts } => {
                 self.nodes.insert(node, facts.name.clone());
-                let before = self.up.insert(facts.name.clone(), facts.up);
-                let turned = before.is_some_and(|before| before != facts.up);
-                turned.then(|| format!("{} {}", facts.name, if facts.up { "up" } else { "down" }))
+                let gpus: Vec<bool> = facts.gpus.iter().map(|gpu| gpu.healthy).collect();
+                let (up, before) = self.health.insert(facts.name.clone(), (facts.up, gpus))?;
+                let turned = (up != facts.up).then(|| if facts.up { "up" } else { "down" }.to_owned());
+                let told = facts.gpus.iter().zip(before).enumerate().filter_map(|(at, (gpu, healthy))| {
+                    let why = gpu.xid.map_or_else(String::new, |xid| format!(" by XID {xid}"));
+                    let now = if gpu.healthy { "healthy".to_owned() } else { format!("failed{why}") };
+                    (gpu.healthy != healthy).then(|| format!("GPU {at} {now}"))
+                });
+                let told: Vec<String> = turned.into_iter().chain(told).collect();
+                (!told.is_empty()).then(|| format!("{} {}", facts.name, told.join(", ")))
             }
             FleetEvent::NodeRemoved { node } => Some(format!("{} is gone", self.node(node))),
             FleetEvent::Cordoned { node, on: true } => Some(format!("{} cordoned", self.node(node))),
@@ -250,7 +257,7 @@ impl Story {
                 let known = self.known(job);
                 let why = match known.next {
                     Some(Next::Requeue(RequeueWhy::TaskFailed)) => "a task failed",
-                    Some(Next::Requeue(RequeueWhy::NodeLost)) => "its node was lost",
+                    Some(Next::Requeue(RequeueWhy::NodeLost)) => "its place was lost",
                     Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
                     Some(Next::Requeue(RequeueWhy::StartStuck)) => "it did not start in time",
                     Some(Next::End(_)) | None => "nobody knows why",

@@ -78,6 +78,10 @@ pub(in crate::commands) fn gpus_table(gpus: &[GpuView]) -> Table {
     let mut table = Table::new(&GPU_COLUMNS);
     for gpu in gpus {
         let (health, tone) = health(gpu.health);
+        let health = match &gpu.failure {
+            Some(failure) => format!("{health}, XID {}", failure.xid),
+            None => health.to_owned(),
+        };
         let nominal = gpu.memory_gb.map_or_else(|| UNKNOWN.to_owned(), |gb| format!("{gb}GB"));
         let used = format!("{}/{}", mib(gpu.memory_used_mib), mib(gpu.memory_mib));
         table.row(vec![

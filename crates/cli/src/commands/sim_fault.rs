@@ -1,0 +1,59 @@
+//! `wharf sim-fault`: something goes wrong in a simulated fleet, to see what follows.
+
+use std::process::ExitCode;
+
+use wharf_api::client::Client;
+use wharf_api::v1::{FaultReply, FaultRequest};
+
+use super::next_line;
+use crate::args::{Format, SimFaultArgs};
+use crate::output::{self, Paint, Tone};
+
+/// Lets it happen.
+pub(crate) fn run(client: &Client, args: &SimFaultArgs) -> anyhow::Result<ExitCode> {
+    let SimFaultArgs { target, xid, down, heal, output } = args;
+    let request = FaultRequest { target: target.clone(), xid: *xid, down: *down, heal: *heal };
+    let reply = client.fault(&request)?;
+    match output {
+        Format::Text => output::print(&text(&request, &reply, Paint::stdout()))?,
+        Format::Json => output::print_json(&reply)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(request: &FaultRequest, reply: &FaultReply, paint: Paint) -> String {
+    let mut lines = vec![paint.tone(Tone::Strong, &reply.text)];
+    lines.extend(reply.jobs.iter().map(|job| format!("  job/{job} lost tasks by it")));
+    if !request.heal {
+        let target = &request.target;
+        lines.push(next_line(paint, "undo:", &format!("wharf sim-fault {target} --heal")));
+    }
+    lines.push(next_line(
+        paint,
+        "next:",
+        &match reply.jobs.first() {
+            Some(job) => format!("wharf explain job/{job}"),
+            None => format!("wharf explain {}", request.target),
+        },
+    ));
+    output::lines(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_is_named_with_the_undo() {
+        let request = FaultRequest { target: "gpu/n1:3".into(), xid: Some(79), ..FaultRequest::default() };
+        let reply = FaultReply {
+            schema: String::new(),
+            text: "gpu/n1:3 has failed".into(),
+            jobs: vec!["lab/a".into()],
+        };
+        let told = text(&request, &reply, Paint::OFF);
+        assert!(told.contains("job/lab/a lost tasks by it"), "{told}");
+        assert!(told.contains("wharf sim-fault gpu/n1:3 --heal"), "{told}");
+        assert!(told.contains("wharf explain job/lab/a"), "{told}");
+    }
+}
