@@ -1,5 +1,7 @@
 //! All in one: control plane, world and API in this process.
 
+mod declared;
+
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,20 +10,23 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use wharf_api::file::fleet::{Fleet, load_fleet};
+use wharf_api::file::fleet::describe;
 use wharf_api::file::policy::{default_policy_for, load_policy};
 use wharf_controller::disk::Disk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
-use wharf_controller::turn::{Controller, Settings};
-use wharf_controller::world::{World, WorldFault};
+use wharf_controller::turn::{Controller, Glance, Settings};
+use wharf_controller::world::{Happening, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
 use wharf_server::desk::{Desk, Running};
+use wharf_server::fleet_file::{self, FleetStatus};
 use wharf_server::policy::{PolicyStatus, errors_text, watch};
 use wharf_sim::file::{FileWorld, Founding};
 
 use crate::args::UpArgs;
 use crate::demo;
+
+use declared::Declared;
 
 /// How often the world is tried before a start is given up.
 const MEET_TRIES: u32 = 5;
@@ -59,8 +64,8 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     let (desk, running) =
         Desk::open(move || Controller::open(journal, answering(world)?, Settings::default()))?;
     let status = PolicyStatus::default();
-    let outcome = match first_policy(&desk, &policy_dir, args.policy.is_none(), &fleet).await {
-        Ok(()) => serve(args, listener, &desk, status, policy_dir, &fleet).await,
+    let outcome = match first_policy(&desk, &policy_dir, args.policy.is_none()).await {
+        Ok(()) => serve(args, listener, &desk, status, policy_dir, fleet).await,
         Err(error) => Err(error),
     };
     close(&desk, running).await?;
@@ -74,14 +79,17 @@ async fn serve(
     desk: &Desk,
     status: PolicyStatus,
     policy_dir: PathBuf,
-    fleet: &str,
+    fleet: Declared,
 ) -> anyhow::Result<()> {
     watch(policy_dir.clone(), desk.clone(), status.clone());
-    let serving = wharf_server::serve(listener, desk.clone(), status)?;
-    let standing = desk.ask(|glance| (glance.state.index(), glance.term, glance.state.jobs.len())).await?;
-    greet(&args, &serving.address.to_string(), fleet, &policy_dir, standing);
+    let fleet_status = FleetStatus::default();
+    fleet.write_example()?;
+    fleet_file::watch(fleet.file.clone(), fleet.nodes.clone(), desk.clone(), fleet_status.clone());
+    let serving = wharf_server::serve(listener, desk.clone(), status, fleet_status)?;
+    let standing = desk.ask(|glance| Standing::of(&glance)).await?;
+    greet(&args, &serving.address.to_string(), &fleet, &policy_dir, &standing);
     if args.demo {
-        demo::start(desk.clone(), standing.0);
+        demo::start(desk.clone(), standing.index);
     }
     wait_for_the_end(desk).await?;
     serving.stop().await;
@@ -95,23 +103,24 @@ async fn close(desk: &Desk, running: Running) -> anyhow::Result<()> {
     joined.context("the control plane stopped; running jobs go on")
 }
 
-/// The fleet that is asked for, or the one that the data directory holds, or a small one.
-fn open_world(args: &UpArgs, first_start: bool) -> anyhow::Result<(FileWorld, String)> {
+/// The fleet that is asked for, or the one that the data directory holds, or a small one; as its file says by now.
+fn open_world(args: &UpArgs, first_start: bool) -> anyhow::Result<(FileWorld, Declared)> {
     let file = args.data.join("fleet.sqlite");
     let held = FileWorld::held(&file)?;
-    let founding = match (&args.fleet, &held) {
-        (None, Some(name)) => Founding { name: name.clone(), nodes: Vec::new() },
-        (None, None) if !first_start => bail!(
+    if args.fleet.is_none() && held.is_none() && !first_start {
+        bail!(
             "{} has a journal and no fleet (fleet.sqlite is missing); put it back, or say which fleet it is with --fleet",
             args.data.display()
-        ),
-        (asked, _) => {
-            let Fleet { name, nodes, .. } = load_fleet(asked.as_deref().unwrap_or("lab"))?;
-            Founding { name, nodes }
-        }
-    };
-    let name = founding.name.clone();
-    Ok((FileWorld::open(&file, founding, args.speed)?, name))
+        );
+    }
+    let declared = Declared::read(args.fleet.as_deref(), held.as_deref(), &args.data)?;
+    let founding =
+        Founding { name: declared.name.clone(), nodes: declared.nodes.clone().unwrap_or_default() };
+    let mut world = FileWorld::open(&file, founding, args.speed)?;
+    if let Some(nodes) = &declared.nodes {
+        fleet_file::tell(&world.happen(&Happening::Fleet(nodes.clone()))?);
+    }
+    Ok((world, declared))
 }
 
 /// A world that answers, after a few tries. Nothing is served before the world was met, so there is nobody to keep
@@ -141,9 +150,8 @@ fn not_emptied(data: &Path) -> anyhow::Result<()> {
 }
 
 /// Example files for the operator to edit, where no policy is in force and none was written.
-fn write_examples(dir: &Path, fleet: &str) -> anyhow::Result<()> {
+fn write_examples(dir: &Path, gpus: usize) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let gpus: usize = load_fleet(fleet)?.nodes.iter().map(|node| node.node.gpus.len()).sum();
     for (name, text) in default_policy_for(u64::try_from(gpus)?) {
         let file = dir.join(name);
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -152,10 +160,14 @@ fn write_examples(dir: &Path, fleet: &str) -> anyhow::Result<()> {
 }
 
 /// A policy in error is fatal only when there is none in force.
-async fn first_policy(desk: &Desk, dir: &Path, may_write: bool, fleet: &str) -> anyhow::Result<()> {
-    let in_force = desk.ask(|glance| glance.state.tenants.version() > 0).await?;
+async fn first_policy(desk: &Desk, dir: &Path, may_write: bool) -> anyhow::Result<()> {
+    let asked = desk.ask(|glance| {
+        let gpus = glance.state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
+        (glance.state.tenants.version() > 0, gpus)
+    });
+    let (in_force, gpus) = asked.await?;
     if may_write && !in_force && !dir.exists() {
-        write_examples(dir, fleet)?;
+        write_examples(dir, gpus)?;
     }
     let policy: Policy = match load_policy(dir) {
         Ok(policy) => policy,
@@ -173,8 +185,28 @@ async fn first_policy(desk: &Desk, dir: &Path, may_write: bool, fleet: &str) -> 
     }
 }
 
-fn greet(args: &UpArgs, address: &str, fleet: &str, policy: &Path, (index, term, jobs): (u64, u64, usize)) {
-    let description = load_fleet(fleet).map(|fleet| fleet.description).unwrap_or_default();
+/// How things stand when it is up.
+struct Standing {
+    index: u64,
+    term: u64,
+    jobs: usize,
+    /// The fleet that is really there.
+    fleet: String,
+}
+
+impl Standing {
+    fn of(glance: &Glance<'_>) -> Self {
+        let state = glance.state;
+        let nodes = state.fleet.nodes();
+        let sizes = nodes.map(|(_, node)| (state.fleet.model(node.facts.pool), node.facts.gpus.len()));
+        let (index, term, jobs) = (state.index(), glance.term, state.jobs.len());
+        Self { index, term, jobs, fleet: describe(sizes) }
+    }
+}
+
+fn greet(args: &UpArgs, address: &str, fleet: &Declared, policy: &Path, standing: &Standing) {
+    let Standing { index, term, jobs, fleet: description } = standing;
+    let (fleet, file) = (&fleet.name, fleet.file.display());
     let wharf = std::env::args().next().unwrap_or_else(|| "wharf".to_owned());
     let server =
         if address == "127.0.0.1:8470" { String::new() } else { format!(" --server http://{address}") };
@@ -184,6 +216,7 @@ fn greet(args: &UpArgs, address: &str, fleet: &str, policy: &Path, (index, term,
     let greeting = format!(
         "wharf is up at http://{address}
   fleet    {fleet}: {description}, simulated, {speed} s of its time a second
+           {file} (edit it: nodes join and leave when it changes)
   data     {data} (journal index {index}, term {term}, {jobs} live jobs)
   policy   {policy} (edit it: it is read again when it changes)
 

@@ -5,6 +5,7 @@
 //! again. Replies and actions have not left by then. Woken by a request, by the world, by the clock or by a
 //! restart, the code is the same.
 
+mod figures;
 mod hear;
 
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use wharf_engine::decide::Decision;
-use wharf_engine::event::{Event, LedgerEvent, Why};
+use wharf_engine::event::{Event, LedgerEvent};
 use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
@@ -21,10 +22,12 @@ use wharf_engine::units::{JobId, Millis, Timestamp};
 use crate::codec;
 use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Term};
 use crate::history;
-use crate::outage::{Outage, Reach, WorldFaults};
+use crate::outage::{Outage, Reach};
 use crate::selectors::Strings;
 use crate::sent::Sent;
 use crate::world::{ClockSteps, Happened, Happening, Impossible, World, WorldFault, WorldReport};
+
+pub use figures::{Evictions, Figures};
 
 /// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
 pub const PLANS_MAX: usize = 4;
@@ -69,56 +72,6 @@ pub enum Fault {
         /// Where.
         index: u64,
     },
-}
-
-/// Figures of a controller's life, for `/metrics`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    /// Turns taken.
-    pub turns: u64,
-    /// Plans that panicked and were skipped.
-    pub plan_panics: u64,
-    /// Reports that built on something unknown, answered by a full list.
-    pub gaps: u64,
-    /// Snapshots written.
-    pub snapshots: u64,
-    /// Evictions by the rules.
-    pub evictions: Evictions,
-    /// How often the world did not answer.
-    pub world_faults: WorldFaults,
-}
-
-/// How often the rules evicted, by rule.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Evictions {
-    /// For a guarantee.
-    pub guarantee: u64,
-    /// For a fair share.
-    pub fair_share: u64,
-    /// For a higher class or priority.
-    pub preempt: u64,
-    /// To make room in one piece.
-    pub moved: u64,
-    /// For a promised start.
-    pub reservation: u64,
-    /// For a job of the same tenant that was served less.
-    pub order: u64,
-    /// For a booked window, or at the end of one.
-    pub booking: u64,
-}
-
-impl Evictions {
-    fn count(&mut self, why: Why) {
-        match why {
-            Why::Guarantee => self.guarantee += 1,
-            Why::FairShare => self.fair_share += 1,
-            Why::Preempt => self.preempt += 1,
-            Why::Move => self.moved += 1,
-            Why::Reservation => self.reservation += 1,
-            Why::Order => self.order += 1,
-            Why::Booking => self.booking += 1,
-        }
-    }
 }
 
 /// One control plane over one disk and one world.

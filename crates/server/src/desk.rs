@@ -171,6 +171,15 @@ impl Desk {
         answered.await.map_err(|_| Closed::Stopped)
     }
 
+    /// The same without waiting.
+    pub fn let_happen(
+        &self,
+        what: Happening,
+        after: impl FnOnce(Result<Happened, Impossible>) + Send + 'static,
+    ) -> Result<(), Closed> {
+        self.send(Request::Happening { what, after: Box::new(move |happened, _| after(happened)) })
+    }
+
     /// Gives an input and does not wait for what comes of it.
     pub fn post(&self, input: Input, after: impl FnOnce(Reply) + Send + 'static) -> Result<(), Closed> {
         let after: After = Box::new(move |reply, _| after(reply));
@@ -258,7 +267,7 @@ impl Told {
                 self.since = Some(outage.since);
             }
             (None, Some(since)) => {
-                info!("the fleet answers again, after {}", text::span(now - since));
+                info!("the fleet answers again, after {}", text::passed(now - since));
                 self.since = None;
             }
             (Some(_), Some(_)) | (None, None) => {}

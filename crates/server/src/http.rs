@@ -31,6 +31,7 @@ use tower_http::timeout::TimeoutLayer;
 use wharf_api::v1::{Code, Problem};
 
 use crate::desk::Desk;
+use crate::fleet_file::FleetStatus;
 use crate::policy::PolicyStatus;
 
 /// The largest body that is read; a job file is a few hundred bytes.
@@ -54,6 +55,7 @@ const ROWS_MAX: usize = 10_000;
 pub(crate) struct Shared {
     pub(crate) desk: Desk,
     pub(crate) policy: PolicyStatus,
+    pub(crate) fleet: FleetStatus,
 }
 
 /// A server that listens.
@@ -73,10 +75,15 @@ impl Serving {
 }
 
 /// Serves the API on a listener.
-pub fn serve(listener: TcpListener, desk: Desk, policy: PolicyStatus) -> std::io::Result<Serving> {
+pub fn serve(
+    listener: TcpListener,
+    desk: Desk,
+    policy: PolicyStatus,
+    fleet: FleetStatus,
+) -> std::io::Result<Serving> {
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    let router = router(Shared { desk, policy });
+    let router = router(Shared { desk, policy, fleet });
     let done = tokio::spawn(accept(listener, router, stopped));
     Ok(Serving { address, stop, done })
 }

@@ -7,6 +7,7 @@ mod booking;
 pub mod desk;
 mod ended;
 mod eviction;
+pub mod fleet_file;
 mod http;
 mod leaving;
 pub mod metrics;

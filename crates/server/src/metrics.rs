@@ -67,6 +67,8 @@ pub enum Metric {
     PolicyVersion,
     /// Policy directory in error.
     PolicyError,
+    /// Fleet file in error.
+    FleetFileError,
     /// Tasks that run and should not.
     Orphans,
     /// Evictions by the rules.
@@ -99,7 +101,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::GpusTotal,
         Self::GpusHealthy,
         Self::GpusAllocated,
@@ -120,6 +122,7 @@ impl Metric {
         Self::PlanPanics,
         Self::PolicyVersion,
         Self::PolicyError,
+        Self::FleetFileError,
         Self::Orphans,
         Self::Evictions,
         Self::Promises,
@@ -159,6 +162,7 @@ impl Metric {
             Self::PlanPanics => "wharf_plan_panics",
             Self::PolicyVersion => "wharf_policy_version",
             Self::PolicyError => "wharf_policy_error",
+            Self::FleetFileError => "wharf_fleet_file_error",
             Self::Orphans => "wharf_orphans",
             Self::Evictions => "wharf_evictions",
             Self::Promises => "wharf_promises",
@@ -211,6 +215,7 @@ impl Metric {
             Self::PolicyError => {
                 "1 while the policy directory has an error and the policy before it stays in force"
             }
+            Self::FleetFileError => "1 while the fleet file has an error and the fleet stays as it is",
             Self::Orphans => "Tasks that run and should not, and are being stopped",
             Self::Evictions => "Jobs, or surplus tasks of one, that a rule made leave since start, by rule",
             Self::Promises => "Jobs whose places are set aside until those who leave them are gone",
@@ -282,8 +287,17 @@ struct Quantile {
 
 type Floats<L> = Family<L, Gauge<f64, std::sync::atomic::AtomicU64>>;
 
+/// Which of the files that are watched have an error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileErrors {
+    /// The policy directory.
+    pub policy: bool,
+    /// The fleet file.
+    pub fleet: bool,
+}
+
 /// The text of `/metrics`.
-pub fn render(glance: &Glance<'_>, decisions: &Decisions, policy_error: bool) -> String {
+pub fn render(glance: &Glance<'_>, decisions: &Decisions, errors: FileErrors) -> String {
     let mut registry = Registry::default();
     let samples = glance.world.samples();
     fleet(&mut registry, glance, &samples);
@@ -293,7 +307,7 @@ pub fn render(glance: &Glance<'_>, decisions: &Decisions, policy_error: bool) ->
     jobs(&mut registry, glance);
     evictions(&mut registry, glance);
     lines(&mut registry, glance);
-    journal(&mut registry, glance, policy_error);
+    journal(&mut registry, glance, errors);
     world(&mut registry, glance);
     latency(&mut registry, decisions);
     let mut text = String::new();
@@ -394,14 +408,15 @@ fn lines(registry: &mut Registry, glance: &Glance<'_>) {
     registry.register(Metric::TenantGpus.name(), Metric::TenantGpus.help(), family);
 }
 
-fn journal(registry: &mut Registry, glance: &Glance<'_>, policy_error: bool) {
+fn journal(registry: &mut Registry, glance: &Glance<'_>, errors: FileErrors) {
     let figures = glance.figures;
     let orphans = u64::try_from(glance.state.ledger.orphans().len()).unwrap_or(u64::MAX);
     let gauges = [
         (Metric::JournalIndex, glance.state.index()),
         (Metric::JournalTerm, glance.term),
         (Metric::PolicyVersion, glance.state.tenants.version().into()),
-        (Metric::PolicyError, policy_error.into()),
+        (Metric::PolicyError, errors.policy.into()),
+        (Metric::FleetFileError, errors.fleet.into()),
         (Metric::Orphans, orphans),
     ];
     for (metric, value) in gauges {

@@ -21,7 +21,7 @@ use wharf_engine::input::{Input, ObservedGpu, ObservedNode, TaskRef};
 use wharf_engine::policy::{Policy, Tenant};
 use wharf_engine::units::{Resources, Timestamp, Uid};
 use wharf_server::desk::Decisions;
-use wharf_server::metrics::{Metric, render};
+use wharf_server::metrics::{FileErrors, Metric, render};
 
 /// A file of the repository.
 fn text(path: &str) -> String {
@@ -139,7 +139,7 @@ fn rendered() -> String {
     let mut times = Histogram::new(3).unwrap();
     times.record(1).unwrap();
     let decisions: Decisions = Arc::new(Mutex::new(times));
-    render(&controller.glance(), &decisions, false)
+    render(&controller.glance(), &decisions, FileErrors::default())
 }
 
 const JOB: Uid = Uid(7);

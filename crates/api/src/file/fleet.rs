@@ -54,6 +54,11 @@ pub fn presets() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
+/// The file of a fleet that needs none, as an example to edit.
+pub fn preset_text(name: &str) -> Option<&'static str> {
+    PRESETS.iter().find(|(preset, _)| *preset == name).map(|(_, text)| *text)
+}
+
 /// A preset by its name, or a fleet file by its path.
 pub fn load_fleet(name: &str) -> Result<Fleet, FileError> {
     if let Some((name, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
@@ -72,7 +77,8 @@ pub fn load_fleet(name: &str) -> Result<Fleet, FileError> {
 /// Reads a fleet from the text of a file.
 pub fn parse_fleet(file: &str, text: &str) -> Result<Fleet, FileError> {
     let nodes = document(file, text, fleet)?;
-    Ok(Fleet { name: file.to_owned(), description: description(&nodes), nodes })
+    let sizes = nodes.iter().map(|report| (report.node.model.as_str(), report.node.gpus.len()));
+    Ok(Fleet { name: file.to_owned(), description: describe(sizes), nodes })
 }
 
 fn fleet(root: &Node) -> Result<Vec<NodeReport>, Fault> {
@@ -313,12 +319,13 @@ fn others(keys: &Map<'_>, capacity: &Resources, gpus: u32) -> Result<(Resources,
     Err(field.fault("use more than the node has").allowed("cpu and memory of at most the node's own"))
 }
 
-/// `4 nodes × 8 H100, 2 without GPUs (32 GPUs)`: neighbours alike are one part.
-fn description(nodes: &[NodeReport]) -> String {
+/// Nodes in one line, by model and number of GPUs: `4 nodes × 8 H100 (32 GPUs)`.
+pub fn describe<'a>(nodes: impl Iterator<Item = (&'a str, usize)>) -> String {
     const PARTS_MAX: usize = 4;
     let mut parts: Vec<(&str, usize, usize)> = Vec::new();
-    for report in nodes {
-        let (model, gpus) = (report.node.model.as_str(), report.node.gpus.len());
+    let mut total = 0;
+    for (model, gpus) in nodes {
+        total += gpus;
         match parts.iter_mut().find(|part| (part.0, part.1) == (model, gpus)) {
             Some(part) => part.2 += 1,
             None => parts.push((model, gpus, 1)),
@@ -340,7 +347,6 @@ fn description(nodes: &[NodeReport]) -> String {
     if parts.len() > PARTS_MAX {
         texts.push("…".to_owned());
     }
-    let total: usize = nodes.iter().map(|report| report.node.gpus.len()).sum();
     format!("{} ({total} GPU{})", texts.join(", "), if total == 1 { "" } else { "s" })
 }
 

@@ -11,8 +11,11 @@ use wharf_api::file::job::JobFlags;
 use wharf_api::v1::HistoryKind;
 
 use crate::server::{Server, eventually, wharf};
+use crate::world::lock;
 
 const KILLS: u64 = 100;
+/// Before one kill in so many the fleet's file is locked.
+const LOCKED_EVERY: u64 = 7;
 const JOBS: u64 = 60;
 const SPEED: &str = "60";
 
@@ -79,10 +82,13 @@ fn run_with_kills(data: &Path) -> BTreeMap<String, u64> {
         }
     });
     let mut moment = 12_345u64;
-    for _ in 0..KILLS {
+    for kill in 0..KILLS {
         moment = moment.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Now and then the fleet does not answer, and the server dies in the middle of that.
+        let locked = kill.is_multiple_of(LOCKED_EVERY).then(|| lock(data));
         std::thread::sleep(Duration::from_millis((moment >> 33) % 120));
         server.kill();
+        drop(locked);
         server = Server::start(data, &["--speed", SPEED]);
         address.lock().unwrap().clone_from(&server.address);
     }

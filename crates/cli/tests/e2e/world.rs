@@ -9,7 +9,7 @@ use crate::abuse::send;
 use crate::server::{Server, eventually};
 
 /// Somebody else's lock on the fleet's file, for as long as this lives.
-fn lock(data: &Path) -> Connection {
+pub(crate) fn lock(data: &Path) -> Connection {
     let file = Connection::open(data.join("fleet.sqlite")).unwrap();
     eventually("the lock on the fleet", || file.execute_batch("BEGIN EXCLUSIVE").ok());
     file
@@ -64,4 +64,108 @@ fn a_fleet_that_is_locked_for_seconds_costs_nobody_an_answer() {
     });
     assert_eq!(get(&server, "/readyz"), (200, "ready\n".to_owned()));
     assert!(metric(&server, "wharf_world_unreachable_seconds") < 1.0);
+}
+
+fn submit(server: &Server, name: &str, gpus: &str) {
+    server.json(&["submit", "--tenant", "lab/nlp", "--gpus", gpus, "--name", name, "--duration", "10h"]);
+    eventually("it runs", || {
+        let jobs = server.json(&["get", "jobs"]);
+        jobs["jobs"]
+            .as_array()?
+            .iter()
+            .any(|job| job["name"] == name && job["state"] == "running")
+            .then_some(())
+    });
+}
+
+fn node_of(server: &Server, name: &str) -> Option<String> {
+    let jobs = server.json(&["get", "jobs"]);
+    let job = jobs["jobs"].as_array()?.iter().find(|job| job["name"] == name)?.clone();
+    Some(job["placements"][0]["node"].as_str()?.to_owned())
+}
+
+#[test]
+fn a_gpu_that_fails_is_left_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    submit(&server, "a", "8");
+    let node = node_of(&server, "a").unwrap();
+    let target = format!("gpu/{node}:3");
+    let told = server.json(&["sim-fault", &target, "--xid", "79"]);
+    assert_eq!(told["jobs"], serde_json::json!(["lab/nlp/a"]), "{told}");
+    let elsewhere = eventually("it runs elsewhere", || node_of(&server, "a").filter(|other| *other != node));
+    let gpu = server.json(&["explain", &target])["gpus"][0].clone();
+    assert_eq!((gpu["health"].as_str(), gpu["failure"]["xid"].as_u64()), (Some("failed"), Some(79)), "{gpu}");
+    let text = String::from_utf8(server.run(&["explain", &target]).stdout).unwrap();
+    assert!(text.contains("has fallen off the bus") && text.contains("restarted"), "{text}");
+    // An error of its own fails the job and costs no GPU.
+    let told = server.json(&["sim-fault", &format!("gpu/{elsewhere}:0"), "--xid", "13"]);
+    assert_eq!(told["jobs"], serde_json::json!(["lab/nlp/a"]), "{told}");
+    let gpus = server.json(&["get", "gpus"]);
+    let failed = gpus["gpus"].as_array().unwrap().iter().filter(|gpu| gpu["health"] == "failed").count();
+    assert_eq!(failed, 1);
+    server.json(&["sim-fault", &target, "--heal"]);
+    let gpu = server.json(&["explain", &target])["gpus"][0].clone();
+    assert_eq!((gpu["health"].as_str(), gpu.get("failure")), (Some("healthy"), None), "{gpu}");
+    for (wrong, code) in [
+        (&["sim-fault", "gpu/n9:0", "--xid", "79"][..], "no_such_node"),
+        (&["sim-fault", "gpu/n1:8", "--xid", "79"], "no_such_gpu"),
+        (&["sim-fault", "gpu/n1:0", "--xid", "1"], "bad_request"),
+        (&["sim-fault", "gpu/n1:0"], "bad_request"),
+        (&["sim-fault", "n1", "--down"], "bad_request"),
+    ] {
+        let output = server.run(wrong);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(code), "{wrong:?}: {said}");
+    }
+}
+
+#[test]
+fn nodes_join_and_leave_with_the_fleet_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let file = dir.path().join("fleet.yaml");
+    let path = file.to_str().unwrap();
+    let write = |names: &str| {
+        let text = format!("nodes: [{{names: {names}, gpus: 8, model: h100, cpu: 128, memory: 2TiB}}]\n");
+        std::fs::write(&file, text).unwrap();
+    };
+    let nodes = |server: &Server| server.json(&["get", "nodes"])["nodes"].as_array().unwrap().len();
+    write("\"n{1..2}\"");
+    let server = Server::start(&data, &["--fleet", path]);
+    assert!(server.greeting.contains("2 nodes × 8 H100 (16 GPUs)"), "{}", server.greeting);
+    submit(&server, "a", "8");
+    submit(&server, "b", "8");
+    write("\"n{1..3}\"");
+    eventually("a third node", || (nodes(&server) == 3).then_some(()));
+    std::fs::write(&file, "nodes: [{name: n1, gpus: many}]\n").unwrap();
+    eventually("an error that is told", || (metric(&server, "wharf_fleet_file_error") > 0.0).then_some(()));
+    assert_eq!(nodes(&server), 3, "the fleet stays as it is");
+    // The node of the second job leaves.
+    let other = node_of(&server, "a").unwrap();
+    let entry = |name: &str| format!("  - {{name: {name}, gpus: 8, model: h100, cpu: 128, memory: 2TiB}}\n");
+    std::fs::write(&file, format!("nodes:\n{}{}", entry(&other), entry("n3"))).unwrap();
+    eventually("it runs on what is left", || node_of(&server, "b").filter(|node| node == "n3"));
+    assert_eq!(nodes(&server), 2);
+    assert_eq!(node_of(&server, "a").unwrap(), other, "nobody else was disturbed");
+    server.kill();
+    // What is edited meanwhile counts at the next start; the path need not be the same word.
+    std::fs::write(&file, format!("nodes:\n{}{}{}", entry(&other), entry("n3"), entry("n4"))).unwrap();
+    let server = Server::start(&data, &[]);
+    assert!(server.greeting.contains("3 nodes × 8 H100 (24 GPUs)"), "{}", server.greeting);
+    assert_eq!(nodes(&server), 3);
+}
+
+#[test]
+fn a_fleet_that_was_started_by_name_has_a_file_to_edit() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let file = dir.path().join("fleet-lab.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(server.greeting.contains("fleet-lab.yaml"), "{}", server.greeting);
+    let more = format!("{text}\n  - {{name: extra, gpus: 4, model: l4, cpu: 32, memory: 256GiB}}\n");
+    std::fs::write(&file, more).unwrap();
+    eventually("a fifth node", || {
+        (server.json(&["get", "nodes"])["nodes"].as_array()?.len() == 5).then_some(())
+    });
 }

@@ -1,3 +1,5 @@
+//! What is sent, beside a list of everything that was ever said.
+
 use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};

@@ -11,7 +11,7 @@ use wharf_api::v1::{Code, HistoryKind, HistoryList, HistoryView, PolicyView, Pro
 use wharf_controller::disk;
 
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
-use crate::metrics;
+use crate::metrics::{self, FileErrors};
 use crate::rejection::closed;
 use crate::text;
 
@@ -69,8 +69,9 @@ pub(super) async fn policy(State(shared): State<Shared>) -> Result<Json<PolicyVi
 
 pub(super) async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, Refused> {
     let decisions = shared.desk.decisions().clone();
-    let policy_error = shared.policy.error().is_some();
-    let asked = shared.desk.ask(move |glance| metrics::render(&glance, &decisions, policy_error));
+    let errors =
+        FileErrors { policy: shared.policy.error().is_some(), fleet: shared.fleet.error().is_some() };
+    let asked = shared.desk.ask(move |glance| metrics::render(&glance, &decisions, errors));
     let text = asked.await.map_err(closed)?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
 }

@@ -1,3 +1,5 @@
+//! The clock against machines whose clocks are set, stopped and started by hand.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

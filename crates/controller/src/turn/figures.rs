@@ -1,0 +1,55 @@
+//! What a controller counts while it lives.
+
+use wharf_engine::event::Why;
+
+use crate::outage::WorldFaults;
+
+/// Figures of a controller's life, for `/metrics`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Turns taken.
+    pub turns: u64,
+    /// Plans that panicked and were skipped.
+    pub plan_panics: u64,
+    /// Reports that built on something unknown, answered by a full list.
+    pub gaps: u64,
+    /// Snapshots written.
+    pub snapshots: u64,
+    /// Evictions by the rules.
+    pub evictions: Evictions,
+    /// How often the world did not answer.
+    pub world_faults: WorldFaults,
+}
+
+/// How often the rules evicted, by rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evictions {
+    /// For a guarantee.
+    pub guarantee: u64,
+    /// For a fair share.
+    pub fair_share: u64,
+    /// For a higher class or priority.
+    pub preempt: u64,
+    /// To make room in one piece.
+    pub moved: u64,
+    /// For a promised start.
+    pub reservation: u64,
+    /// For a job of the same tenant that was served less.
+    pub order: u64,
+    /// For a booked window, or at the end of one.
+    pub booking: u64,
+}
+
+impl Evictions {
+    pub(super) fn count(&mut self, why: Why) {
+        match why {
+            Why::Guarantee => self.guarantee += 1,
+            Why::FairShare => self.fair_share += 1,
+            Why::Preempt => self.preempt += 1,
+            Why::Move => self.moved += 1,
+            Why::Reservation => self.reservation += 1,
+            Why::Order => self.order += 1,
+            Why::Booking => self.booking += 1,
+        }
+    }
+}
