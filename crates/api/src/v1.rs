@@ -38,7 +38,7 @@ pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};
 pub use reservation::{HolderView, MissedView, ReservationList, ReservationView, UnpromisedView};
 pub use stranded::{StrandedList, StrandedShapeView, StrandedView};
-pub use summary::{DecisionTimes, JobCount, JournalView, ModeCounts, PoolView, QueueRow, Summary};
+pub use summary::{ActiveRow, DecisionTimes, JobCount, JournalView, ModeCounts, PoolView, QueueRow, Summary};
 pub use tenant::{LineView, TenantList, TenantView};
 
 /// A whole answer of the API.

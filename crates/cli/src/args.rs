@@ -515,7 +515,7 @@ fn kind(word: &str) -> Result<HistoryKind, String> {
 /// `wharf top`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Keys: q or Esc quits; arrows, PageUp, PageDown, Home and End move through the queue.
+Keys: q or Esc quits; arrows, PageUp, PageDown, Home and End move through a list of jobs, Tab chooses the other list.
 
 Examples:
   wharf top

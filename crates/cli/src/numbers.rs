@@ -17,6 +17,32 @@ pub(crate) fn tenths(value: f64) -> String {
     number((value * 10.0).round() / 10.0)
 }
 
+/// Numbers of one column, filled up on the right so that their decimal points are below each other. Words stay.
+pub(crate) fn at_the_point(cells: &[String]) -> Vec<String> {
+    let is_number = |cell: &String| cell.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let decimals = |cell: &String| cell.split_once('.').map_or(0, |(_, decimals)| decimals.len() + 1);
+    let most = cells.iter().filter(|cell| is_number(cell)).map(decimals).max().unwrap_or_default();
+    let filled = |cell: &String| match is_number(cell) {
+        true => format!("{cell}{}", " ".repeat(most - decimals(cell))),
+        false => cell.clone(),
+    };
+    cells.iter().map(filled).collect()
+}
+
+/// A sentence that has at most `width` characters, cut after a word.
+pub(crate) fn fitted(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let Some(room) = width.checked_sub(1) else { return String::new() };
+    let ends = text.char_indices().map(|(at, _)| at).take(room + 1);
+    let end = ends.filter(|&at| text[at..].starts_with([' ', ',', ';', ':'])).last().unwrap_or_default();
+    let whole = text[..end].trim_end_matches([' ', ',', ';', ':', '.']);
+    // A first word that is too long is better cut than not told.
+    let shown: String = if whole.is_empty() { text.chars().take(room).collect() } else { whole.to_owned() };
+    shown + "…"
+}
+
 /// A share of 1 as `37%`.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
@@ -114,6 +140,15 @@ pub(crate) fn bar(share: f64, width: u16) -> String {
     if text.is_empty() && share > 0.0 { "▏".to_owned() } else { text }
 }
 
+/// `1 GPU`, `0.25 GPU`, `8 GPUs`.
+pub(crate) fn gpus(count: f64) -> String {
+    if count > 1.0 || count <= 0.0 {
+        format!("{} GPUs", number(count))
+    } else {
+        format!("{} GPU", number(count))
+    }
+}
+
 /// `1 job`, `2 jobs`.
 pub(crate) fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
@@ -132,6 +167,27 @@ mod tests {
         assert_eq!(tenths(211.44), "211.4");
         assert_eq!([0.0, 0.374, 1.0].map(percent), ["0%", "37%", "100%"]);
         assert_eq!(percent_or_unknown(None), "?");
+    }
+
+    #[test]
+    fn numbers_of_a_column_are_aligned_at_the_point() {
+        let cells = ["336.5", "8", "0.25", "unlimited", "?"].map(str::to_owned);
+        assert_eq!(at_the_point(&cells), ["336.5 ", "8   ", "0.25", "unlimited", "?"]);
+        assert_eq!(at_the_point(&["8".to_owned(), "16".to_owned()]), ["8", "16"]);
+        assert_eq!(at_the_point(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn a_sentence_is_cut_after_a_word() {
+        let text = "it needs 24 GPUs; 14 GPUs are free";
+        assert_eq!(fitted(text, 34), text);
+        assert_eq!(fitted(text, 33), "it needs 24 GPUs; 14 GPUs are…");
+        assert_eq!(fitted(text, 18), "it needs 24 GPUs…");
+        assert_eq!(fitted(text, 17), "it needs 24 GPUs…");
+        assert_eq!(fitted(text, 3), "it…");
+        assert_eq!(fitted("WaitingForCapacity", 8), "Waiting…");
+        assert_eq!([fitted(text, 1), fitted(text, 0), fitted("", 0)], ["…", "", ""]);
+        assert_eq!(fitted("schöne größe", 8), "schöne…");
     }
 
     #[test]

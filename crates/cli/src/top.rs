@@ -4,6 +4,7 @@
 //! or lost control plane never freezes the screen. What is drawn is a pure function of the answer and the size, in
 //! [`screen`].
 
+mod lists;
 mod parts;
 mod screen;
 
@@ -24,7 +25,7 @@ use wharf_api::v1::Summary;
 use crate::args::TopArgs;
 use crate::numbers::span;
 use crate::output;
-use screen::{View, frame};
+use screen::{Scroll, View, frame};
 
 /// How often the control plane is asked.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -58,7 +59,7 @@ pub(crate) fn run(client: &Client, args: &TopArgs) -> anyhow::Result<ExitCode> {
 
 /// One frame as plain text, as high as it needs to be.
 fn once(server: &str, summary: &Summary, columns: u16) -> String {
-    let view = View { server, summary: Some(summary), trouble: None, scroll: 0, live: false };
+    let view = View { server, summary: Some(summary), trouble: None, scroll: Scroll::START, live: false };
     let size = Size { width: columns.max(screen::SIZE_MIN.width), height: screen::height_wanted(summary) };
     text(&frame(&view, size))
 }
@@ -97,6 +98,7 @@ enum Wish {
     Down(usize),
     First,
     Last,
+    OtherList,
 }
 
 fn wish(key: KeyEvent, page: usize) -> Option<Wish> {
@@ -112,6 +114,7 @@ fn wish(key: KeyEvent, page: usize) -> Option<Wish> {
         KeyCode::PageDown | KeyCode::Char(' ') => Some(Wish::Down(page)),
         KeyCode::Home => Some(Wish::First),
         KeyCode::End => Some(Wish::Last),
+        KeyCode::Tab | KeyCode::BackTab => Some(Wish::OtherList),
         _ => None,
     }
 }
@@ -124,12 +127,12 @@ struct Live<'a> {
     good_at: Instant,
     /// Why there was none since.
     error: Option<String>,
-    scroll: usize,
+    scroll: Scroll,
 }
 
 impl<'a> Live<'a> {
     fn new(server: &'a str) -> Self {
-        Self { server, summary: None, good_at: Instant::now(), error: None, scroll: 0 }
+        Self { server, summary: None, good_at: Instant::now(), error: None, scroll: Scroll::START }
     }
 
     fn run(&mut self, terminal: &mut DefaultTerminal, news: &Receiver<News>) -> anyhow::Result<()> {
@@ -149,7 +152,7 @@ impl<'a> Live<'a> {
                     scroll: self.scroll,
                     live: true,
                 };
-                page = screen::queue_rows(&view, size).max(1);
+                page = screen::focused_rows(&view, size).max(1);
                 let drawn = frame(&view, size);
                 to.buffer_mut().merge(&if colour { drawn } else { without_colour(drawn) });
             });
@@ -190,16 +193,21 @@ impl<'a> Live<'a> {
     }
 
     fn move_by(&mut self, wish: Wish, page: usize) {
-        let queue_len = self.summary.as_ref().map_or(0, |summary| summary.queue.len());
-        let last = queue_len.saturating_sub(page);
+        let length = self.summary.as_ref().map_or(0, |summary| self.scroll.focus.len(summary));
+        let last = length.saturating_sub(page);
+        let above = self.scroll.focused();
         let to = match wish {
-            Wish::Quit => self.scroll,
-            Wish::Up(rows) => self.scroll.saturating_sub(rows),
-            Wish::Down(rows) => self.scroll.saturating_add(rows),
+            Wish::Quit => *above,
+            Wish::Up(rows) => above.saturating_sub(rows),
+            Wish::Down(rows) => above.saturating_add(rows),
             Wish::First => 0,
             Wish::Last => last,
+            Wish::OtherList => {
+                self.scroll.focus = self.scroll.focus.other();
+                return;
+            }
         };
-        self.scroll = to.min(last);
+        *above = to.min(last);
     }
 }
 

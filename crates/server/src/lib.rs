@@ -3,6 +3,7 @@
 //! One thread, the [`desk`], owns the controller: it takes inputs in turns and answers questions between them, so
 //! that nobody ever sees a state that is not committed. HTTP handlers translate and wait.
 
+mod active;
 mod booking;
 pub mod desk;
 mod ended;

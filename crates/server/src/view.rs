@@ -68,7 +68,8 @@ impl<'a> Verdicts<'a> {
         }
     }
 
-    fn verdict(&mut self, id: JobId, job: &Job) -> VerdictView {
+    /// Why a job is where it is.
+    pub(crate) fn verdict(&mut self, id: JobId, job: &Job) -> VerdictView {
         let funnel = || {
             let known = self.funnels.entry(KindKey::of(&job.spec));
             known.or_insert_with_key(|key| self.state.funnel(key, self.state.tenants.policy())).clone()

@@ -18,6 +18,9 @@ pub struct Summary {
     pub tenants: Vec<TenantView>,
     /// The jobs that wait, oldest first; a long queue is cut.
     pub queue: Vec<QueueRow>,
+    /// The jobs that hold places, the largest first; a long list is cut.
+    #[serde(default)]
+    pub active: Vec<ActiveRow>,
     /// Live jobs by class and state; pairs without jobs are left out.
     pub jobs: Vec<JobCount>,
     /// Where the journal stands.
@@ -90,6 +93,33 @@ pub struct QueueRow {
     /// Why, as a token.
     pub reason: Option<String>,
     /// Why, in one sentence.
+    pub text: String,
+}
+
+/// A job that holds places, in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ActiveRow {
+    /// Its identity.
+    pub uid: String,
+    /// Its name.
+    pub name: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// Its class.
+    pub class: Class,
+    /// Whether it starts, runs or leaves.
+    pub state: JobState,
+    /// GPUs that it holds.
+    pub gpus: f64,
+    /// How busy what it holds really is, from 0 to 1; `null` where that is not known.
+    pub sm_active: Option<f64>,
+    /// Since when this attempt runs; `null` until it does.
+    pub since_ms: Option<u64>,
+    /// The nodes that it is on: the first few.
+    pub nodes: Vec<String>,
+    /// How many nodes it is on.
+    pub node_count: u32,
+    /// How it does, in one sentence.
     pub text: String,
 }
 

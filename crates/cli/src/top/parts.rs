@@ -5,11 +5,11 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row, Table, Widget};
-use wharf_api::v1::{JobState, LineView, ModeCounts, PoolView, QueueRow, Summary, TenantView, VerdictWord};
+use wharf_api::v1::{JobState, LineView, ModeCounts, PoolView, Summary, TenantView};
 use wharf_engine::job::Class;
 
 use super::screen::style;
-use crate::numbers::{UNKNOWN, UNLIMITED, age, float, number, percent, percent_or_unknown, tenths};
+use crate::numbers::{UNKNOWN, UNLIMITED, at_the_point, float, number, percent, percent_or_unknown, tenths};
 use crate::output::Tone;
 
 /// Resources that are no GPUs, as the wire names them: the screen is about GPUs.
@@ -98,7 +98,7 @@ pub(super) fn fleet(summary: &Summary, area: Rect, buffer: &mut Buffer) {
     let [title, bars] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     rule("FLEET", legend.map(|(text, tone)| Span::styled(text, style(tone))).to_vec(), title, buffer);
     let with_sharing = area.width >= SHARING_WIDTH_MIN;
-    let told: Vec<[String; 5]> = pools(summary).map(pool_told).collect();
+    let told = pools_told(summary);
     let longest =
         |column: usize| told.iter().map(|told| told[column].chars().count()).max().unwrap_or_default();
     let shown = if with_sharing { 0..5 } else { 0..4 };
@@ -111,21 +111,34 @@ pub(super) fn fleet(summary: &Summary, area: Rect, buffer: &mut Buffer) {
     Table::new(rows, columns).render(bars, buffer);
 }
 
-/// Model, what is handed out, what is used, what is broken, and how it is shared.
-fn pool_told(pool: &PoolView) -> [String; 5] {
-    let gpus = f64::from(pool.gpus);
-    let broken = pool.gpus.saturating_sub(pool.healthy);
-    let allocated = percent(pool.allocated / gpus);
-    [
-        format!(" {}", pool.model),
-        format!("{}/{} alloc {allocated:>4}", tenths(pool.allocated), pool.gpus),
-        pool.used_sm.map_or_else(
-            || format!("used {UNKNOWN}"),
-            |used| format!("used {} {:>4}", tenths(used), percent(used / gpus)),
-        ),
-        if broken > 0 { format!("{broken} broken") } else { String::new() },
-        sharing(pool),
-    ]
+/// Of each pool: model, what is handed out, what is used, what is broken, and how it is shared. Numbers of one kind are
+/// below each other.
+fn pools_told(summary: &Summary) -> Vec<[String; 5]> {
+    let numbers = |part: &dyn Fn(&PoolView) -> String| right(&pools(summary).map(part).collect::<Vec<_>>());
+    let allocated = numbers(&|pool| tenths(pool.allocated));
+    let all = numbers(&|pool| pool.gpus.to_string());
+    let used = numbers(&|pool| pool.used_sm.map_or_else(|| UNKNOWN.to_owned(), tenths));
+    let parts = pools(summary).zip(allocated).zip(all).zip(used);
+    let told = parts.map(|(((pool, allocated), all), used)| {
+        let of_pool = |part: f64| percent(part / f64::from(pool.gpus));
+        let busy = pool.used_sm.map_or_else(String::new, of_pool);
+        let broken = pool.gpus.saturating_sub(pool.healthy);
+        [
+            format!(" {}", pool.model),
+            format!("{allocated}/{all} alloc {:>4}", of_pool(pool.allocated)),
+            format!("used {used} {busy:>4}"),
+            if broken > 0 { format!("{broken} broken") } else { String::new() },
+            sharing(pool),
+        ]
+    });
+    told.collect()
+}
+
+/// Numbers of one column, aligned at the point and at the right.
+fn right(cells: &[String]) -> Vec<String> {
+    let cells = at_the_point(cells);
+    let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or_default();
+    cells.iter().map(|cell| format!("{cell:>width$}")).collect()
 }
 
 /// `mem 41% mig 12 (31 slices) mps 4 tax 3%`; what nobody does is left out.
@@ -204,88 +217,54 @@ pub(super) fn tenants(summary: &Summary, area: Rect, buffer: &mut Buffer) {
     let titles = ["guaranteed", "used", "fair", "limit", "running", "waiting"];
     let titles = titles.map(|title| number_cell(title, Style::new()));
     let head = [Cell::from(" tenant"), Cell::from("resource")].into_iter().chain(titles);
-    let rows = lines(summary).take(room).map(|(tenant, line)| tenant_row(tenant, line, name_width));
+    let shown: Vec<(&TenantView, &LineView)> = lines(summary).take(room).collect();
+    let amounts = amounts(&shown);
+    let rows = shown.iter().zip(&amounts).map(|(line, amounts)| tenant_row(line, amounts, name_width));
     let widths = widths.map(|width| if width == 0 { Constraint::Fill(1) } else { Constraint::Length(width) });
     Table::new(rows, widths).header(Row::new(head).style(style(Tone::Faint))).render(list, buffer);
 }
 
-fn tenant_row(tenant: &TenantView, line: &LineView, name_width: usize) -> Row<'static> {
-    let LineView { resource, guaranteed, limit, fair_share, used, borrowed: _, lent: _, demand: _, past: _ } =
-        line;
-    let owed = guaranteed.is_some_and(|guaranteed| *used < guaranteed) && tenant.waiting > 0;
-    let borrows = guaranteed.is_some_and(|guaranteed| *used > guaranteed);
+/// What each line is guaranteed, uses, would have as its fair share and may use, with the points below each other.
+fn amounts(lines: &[(&TenantView, &LineView)]) -> Vec<[String; 4]> {
+    let bound = |amount: Option<f64>| amount.map_or_else(|| UNLIMITED.to_owned(), tenths);
+    let column = |part: &dyn Fn(&LineView) -> String| {
+        at_the_point(&lines.iter().map(|(_, line)| part(line)).collect::<Vec<_>>())
+    };
+    let guaranteed = column(&|line| bound(line.guaranteed));
+    let used = column(&|line| tenths(line.used));
+    let fair = column(&|line| tenths(line.fair_share));
+    let limit = column(&|line| bound(line.limit));
+    let amounts = guaranteed.into_iter().zip(used).zip(fair).zip(limit);
+    amounts.map(|(((guaranteed, used), fair), limit)| [guaranteed, used, fair, limit]).collect()
+}
+
+fn tenant_row(
+    (tenant, line): &(&TenantView, &LineView),
+    [guaranteed, used, fair, limit]: &[String; 4],
+    name_width: usize,
+) -> Row<'static> {
+    let owed = line.guaranteed.is_some_and(|guaranteed| line.used < guaranteed) && tenant.waiting > 0;
+    let borrows = line.guaranteed.is_some_and(|guaranteed| line.used > guaranteed);
     let tone = match (owed, borrows) {
         (true, _) => Tone::Bad,
         (false, true) => Tone::Accent,
         (false, false) => Tone::Plain,
     };
-    let bound = |amount: &Option<f64>| amount.map_or_else(|| UNLIMITED.to_owned(), tenths);
     let waiting = style(if tenant.waiting > 0 { Tone::Warn } else { Tone::Faint });
     Row::new([
         Cell::from(shortened(&format!(" {}", tenant.path), name_width)),
-        Cell::from(resource.clone()),
-        number_cell(&bound(guaranteed), Style::new()),
-        number_cell(&tenths(*used), style(tone)),
-        number_cell(&tenths(*fair_share), Style::new()),
-        number_cell(&bound(limit), Style::new()),
+        Cell::from(line.resource.clone()),
+        number_cell(guaranteed, Style::new()),
+        number_cell(used, style(tone)),
+        number_cell(fair, Style::new()),
+        number_cell(limit, Style::new()),
         number_cell(&tenant.running.to_string(), Style::new()),
         number_cell(&tenant.waiting.to_string(), waiting),
     ])
 }
 
-/// Jobs that wait, in the order in which they are served.
-pub(super) fn queue(summary: &Summary, scroll: usize, area: Rect, buffer: &mut Buffer) {
-    let [title, list] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let waiting = summary.jobs.iter().filter(|count| count.state == JobState::Waiting);
-    let waiting: u32 = waiting.map(|count| count.count).sum();
-    rule("QUEUE", vec![Span::styled(format!("{waiting} waiting"), style(Tone::Faint))], title, buffer);
-    if summary.queue.is_empty() {
-        return Line::from(" nobody waits").style(style(Tone::Good)).render(list, buffer);
-    }
-    let lengths = summary.queue.iter().map(|row| row.tenant.chars().count() + row.name.chars().count() + 2);
-    let name_width = u16::try_from(lengths.max().unwrap_or_default()).unwrap_or(u16::MAX);
-    let name_width = name_width.clamp(8, area.width / 3);
-    let widths = [
-        Constraint::Length(name_width),
-        Constraint::Length(11),
-        Constraint::Length(6),
-        Constraint::Length(6),
-        Constraint::Fill(1),
-    ];
-    let head = [
-        Cell::from(" job"),
-        Cell::from("class"),
-        number_cell("gpus", Style::new()),
-        number_cell("age", Style::new()),
-        Cell::from("why"),
-    ];
-    let rows = summary.queue.iter().skip(scroll).map(|row| queue_row(row, summary.now_ms, name_width.into()));
-    let rows = rows.take(usize::from(list.height));
-    Table::new(rows, widths).header(Row::new(head).style(style(Tone::Faint))).render(list, buffer);
-}
-
-fn queue_row(row: &QueueRow, now: u64, name_width: usize) -> Row<'static> {
-    let tone = match row.verdict {
-        VerdictWord::Never | VerdictWord::Denied => Tone::Bad,
-        VerdictWord::Waits | VerdictWord::Leaving => Tone::Warn,
-        VerdictWord::RunnableNow | VerdictWord::Running | VerdictWord::Starting => Tone::Good,
-    };
-    let reason = row.reason.clone().unwrap_or_else(|| UNKNOWN.to_owned());
-    let why = Line::from(vec![
-        Span::styled(reason, style(tone)),
-        Span::styled(format!("  {}", row.text), style(Tone::Faint)),
-    ]);
-    Row::new([
-        Cell::from(shortened(&format!(" {}/{}", row.tenant, row.name), name_width)),
-        Cell::from(row.class.word()),
-        number_cell(&number(row.gpus), Style::new()),
-        number_cell(&age(row.since_ms, Some(now)), Style::new()),
-        Cell::from(why),
-    ])
-}
-
 /// A line across the screen that says what is below it.
-fn rule(name: &'static str, beside: Vec<Span<'static>>, area: Rect, buffer: &mut Buffer) {
+pub(super) fn rule(name: &'static str, beside: Vec<Span<'static>>, area: Rect, buffer: &mut Buffer) {
     Line::from("─".repeat(usize::from(area.width))).style(style(Tone::Faint)).render(area, buffer);
     // The name is not as faint as the line it stands on.
     let name = Span::styled(name, style(Tone::Strong).fg(Color::Reset));
@@ -298,12 +277,12 @@ fn rule(name: &'static str, beside: Vec<Span<'static>>, area: Rect, buffer: &mut
     Line::from(line).render(Rect { x: area.x + 1, width: area.width.saturating_sub(1), ..area }, buffer);
 }
 
-fn number_cell(text: &str, look: Style) -> Cell<'static> {
+pub(super) fn number_cell(text: &str, look: Style) -> Cell<'static> {
     Cell::from(Line::from(text.to_owned()).alignment(Alignment::Right)).style(look)
 }
 
 /// A path without its beginning, where it is too long: the end tells more.
-fn shortened(path: &str, width: usize) -> String {
+pub(super) fn shortened(path: &str, width: usize) -> String {
     let long_by = path.chars().count().saturating_sub(width);
     if long_by == 0 {
         return path.to_owned();

@@ -1,8 +1,8 @@
 //! The screen as a pure function of the answer and the size.
 //!
 //! From top to bottom: a title (or a banner, when nobody answers), jobs and control plane, the fleet, tenants, the
-//! queue. What does not fit is cut from the tenants first, because they are few and slow; the queue takes what is
-//! left and scrolls.
+//! jobs that run, the queue. What does not fit is cut from the tenants first, because they are few and slow; the two
+//! lists of jobs divide what is left and scroll.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Margin, Rect, Size};
@@ -11,6 +11,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 use wharf_api::v1::Summary;
 
+use super::lists::{self, List, rows_in};
 use super::parts;
 use crate::numbers::moment;
 use crate::output::Tone;
@@ -18,14 +19,12 @@ use crate::output::Tone;
 /// The smallest size that holds everything.
 pub(super) const SIZE_MIN: Size = Size { width: 80, height: 24 };
 /// The most rows of a frame that nobody scrolls.
-const HEIGHT_MAX: u16 = 400;
+const HEIGHT_MAX: u16 = 2000;
 /// Title, jobs and control plane.
 const TITLE_ROWS: u16 = 1;
 const HEAD_ROWS: u16 = 4;
-/// Rule and titles of columns above a list.
-const LIST_HEAD_ROWS: u16 = 2;
-/// The least rows of the queue, with its head, as long as others can give.
-const QUEUE_ROWS_MIN: u16 = LIST_HEAD_ROWS + 4;
+/// The least rows of a list of jobs, with its head, as long as others can give.
+const LIST_ROWS_MIN: u16 = lists::HEAD_ROWS + 3;
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +35,34 @@ pub(super) struct View<'a> {
     pub(super) summary: Option<&'a Summary>,
     /// Why that answer is old.
     pub(super) trouble: Option<&'a str>,
-    /// Rows of the queue that are above the screen.
-    pub(super) scroll: usize,
+    /// How far the lists are scrolled.
+    pub(super) scroll: Scroll,
     /// Whether somebody can press keys.
     pub(super) live: bool,
+}
+
+/// How far each list is scrolled, and which one the keys move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scroll {
+    /// Running jobs above the screen.
+    pub(super) running: usize,
+    /// Waiting jobs above the screen.
+    pub(super) queue: usize,
+    /// The list that the keys move.
+    pub(super) focus: List,
+}
+
+impl Scroll {
+    /// Both lists from their beginning.
+    pub(super) const START: Self = Self { running: 0, queue: 0, focus: List::Queue };
+
+    /// What is above the screen in the list that the keys move.
+    pub(super) fn focused(&mut self) -> &mut usize {
+        match self.focus {
+            List::Running => &mut self.running,
+            List::Queue => &mut self.queue,
+        }
+    }
 }
 
 /// How a tone looks here.
@@ -63,29 +86,35 @@ pub(super) fn frame(view: &View<'_>, size: Size) -> Buffer {
     let Some(summary) = view.summary else {
         let text = Line::from("waiting for the first answer …").style(style(Tone::Faint));
         text.render(areas.head.inner(Margin::new(1, 1)), &mut buffer);
-        footer(view, areas.foot, &Shown { first: 0, count: 0 }, &mut buffer);
+        footer(view, areas.foot, &mut buffer);
         return buffer;
     };
-    let count = list_rows(areas.queue);
-    // The queue may have become shorter since somebody scrolled.
-    let shown = Shown { first: view.scroll.min(summary.queue.len().saturating_sub(count)), count };
+    // A list may have become shorter since somebody scrolled.
+    let first =
+        |list: List, above: usize, area: Rect| above.min(list.len(summary).saturating_sub(rows_in(area)));
+    let Scroll { running, queue, focus: _ } = view.scroll;
     parts::head(summary, areas.head, &mut buffer);
     parts::fleet(summary, areas.fleet, &mut buffer);
     parts::tenants(summary, areas.tenants, &mut buffer);
-    parts::queue(summary, shown.first, areas.queue, &mut buffer);
-    footer(view, areas.foot, &shown, &mut buffer);
+    lists::running(summary, first(List::Running, running, areas.running), areas.running, &mut buffer);
+    lists::queue(summary, first(List::Queue, queue, areas.queue), areas.queue, &mut buffer);
+    footer(view, areas.foot, &mut buffer);
     buffer
 }
 
-/// How many jobs of the queue are on the screen.
-pub(super) fn queue_rows(view: &View<'_>, size: Size) -> usize {
-    list_rows(areas(view, Rect::new(0, 0, size.width, size.height)).queue)
+/// How many jobs of the list that the keys move are on the screen.
+pub(super) fn focused_rows(view: &View<'_>, size: Size) -> usize {
+    let areas = areas(view, Rect::new(0, 0, size.width, size.height));
+    match view.scroll.focus {
+        List::Running => rows_in(areas.running),
+        List::Queue => rows_in(areas.queue),
+    }
 }
 
 /// The rows that show everything.
 pub(super) fn height_wanted(summary: &Summary) -> u16 {
-    let Wanted { fleet, tenants, queue } = Wanted::by(summary);
-    let lists = fleet.saturating_add(tenants).saturating_add(queue);
+    let Wanted { fleet, tenants, running, queue } = Wanted::by(summary);
+    let lists = fleet.saturating_add(tenants).saturating_add(running).saturating_add(queue);
     lists.saturating_add(TITLE_ROWS + HEAD_ROWS).min(HEIGHT_MAX)
 }
 
@@ -94,16 +123,18 @@ pub(super) fn height_wanted(summary: &Summary) -> u16 {
 struct Wanted {
     fleet: u16,
     tenants: u16,
+    running: u16,
     queue: u16,
 }
 
 impl Wanted {
     fn by(summary: &Summary) -> Self {
-        let list = |count: usize| if count == 0 { 0 } else { rows(count) + LIST_HEAD_ROWS };
+        let list = |count: usize| if count == 0 { 0 } else { rows(count) + lists::HEAD_ROWS };
         Self {
             fleet: 1 + rows(parts::pools(summary).count()),
             tenants: list(parts::lines(summary).count()),
-            queue: list(summary.queue.len()).max(LIST_HEAD_ROWS),
+            running: list(summary.active.len()).max(lists::HEAD_ROWS),
+            queue: list(summary.queue.len()).max(lists::HEAD_ROWS),
         }
     }
 }
@@ -114,6 +145,7 @@ struct Areas {
     head: Rect,
     fleet: Rect,
     tenants: Rect,
+    running: Rect,
     queue: Rect,
     foot: Rect,
 }
@@ -121,21 +153,26 @@ struct Areas {
 fn areas(view: &View<'_>, area: Rect) -> Areas {
     let wanted = view.summary.map(Wanted::by).unwrap_or_default();
     let foot = u16::from(view.live);
-    let taken = TITLE_ROWS + HEAD_ROWS + foot + wanted.queue.min(QUEUE_ROWS_MIN);
-    let spare = area.height.saturating_sub(taken);
+    let fixed = TITLE_ROWS + HEAD_ROWS + foot;
+    let lists = wanted.running.min(LIST_ROWS_MIN) + wanted.queue.min(LIST_ROWS_MIN);
+    let spare = area.height.saturating_sub(fixed + lists);
     // Where not all fits, the fleet has half: a fleet of many models is read in `wharf get nodes`.
     let fleet = wanted.fleet.min(spare.saturating_sub(wanted.tenants).max(spare / 2));
     let tenants = wanted.tenants.min(spare.saturating_sub(fleet));
-    let [title, head, fleet, tenants, queue, foot] = Layout::vertical([
+    let left = area.height.saturating_sub(fixed + fleet + tenants);
+    // Each list has half, and what the other does not need.
+    let running = wanted.running.min(left.saturating_sub(wanted.queue).max(left / 2));
+    let [title, head, fleet, tenants, running, queue, foot] = Layout::vertical([
         Constraint::Length(TITLE_ROWS),
         Constraint::Length(HEAD_ROWS),
         Constraint::Length(fleet),
         Constraint::Length(tenants),
+        Constraint::Length(running),
         Constraint::Fill(1),
         Constraint::Length(foot),
     ])
     .areas(area);
-    Areas { title, head, fleet, tenants, queue, foot }
+    Areas { title, head, fleet, tenants, running, queue, foot }
 }
 
 fn title(view: &View<'_>, area: Rect, buffer: &mut Buffer) {
@@ -153,24 +190,13 @@ fn title(view: &View<'_>, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Which rows of the queue are on the screen.
-struct Shown {
-    first: usize,
-    count: usize,
-}
-
-fn footer(view: &View<'_>, area: Rect, shown: &Shown, buffer: &mut Buffer) {
-    let faint = style(Tone::Faint);
-    Line::from(" q quit   ↑ ↓ PgUp PgDn Home End move through the queue").style(faint).render(area, buffer);
-    let queue_len = view.summary.map_or(0, |summary| summary.queue.len());
-    if queue_len > shown.count {
-        let range = format!("{}-{} of {queue_len} ", shown.first + 1, shown.first + shown.count);
-        Line::from(range).style(faint).alignment(Alignment::Right).render(area, buffer);
-    }
-}
-
-fn list_rows(area: Rect) -> usize {
-    usize::from(area.height.saturating_sub(LIST_HEAD_ROWS))
+fn footer(view: &View<'_>, area: Rect, buffer: &mut Buffer) {
+    let (moved, other) = match view.scroll.focus {
+        List::Running => ("the running jobs", "the queue"),
+        List::Queue => ("the queue", "the running jobs"),
+    };
+    let keys = format!(" q quit   ↑ ↓ PgUp PgDn Home End move through {moved}   Tab {other}");
+    Line::from(keys).style(style(Tone::Faint)).render(area, buffer);
 }
 
 fn rows(count: usize) -> u16 {

@@ -6,8 +6,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 use wharf_api::v1::{
-    DecisionTimes, JobCount, JobState, JournalView, LineView, ModeCounts, PoolView, QueueRow, TenantView,
-    VerdictWord, schema_of,
+    ActiveRow, DecisionTimes, JobCount, JobState, JournalView, LineView, ModeCounts, PoolView, QueueRow,
+    TenantView, VerdictWord, schema_of,
 };
 use wharf_engine::job::Class;
 
@@ -64,6 +64,22 @@ fn row(number: u64) -> QueueRow {
     }
 }
 
+fn active(number: u32) -> ActiveRow {
+    ActiveRow {
+        uid: format!("{number:032x}"),
+        name: format!("train-{number}"),
+        tenant: "lab/vision".into(),
+        class: Class::Batch,
+        state: if number == 2 { JobState::Leaving } else { JobState::Running },
+        gpus: [64.0, 8.0, 0.25][usize::try_from(number % 3).unwrap()],
+        sm_active: (number != 1).then_some(0.38),
+        since_ms: (number != 3).then_some(1_763_250_301_000 - u64::from(number) * 3_600_000),
+        nodes: vec![format!("n{number}")],
+        node_count: if number == 0 { 8 } else { 1 },
+        text: "it runs; its time limit is up in 1h30m".into(),
+    }
+}
+
 fn summary() -> Summary {
     let count = |class, state, count| JobCount { class, state, count };
     Summary {
@@ -89,6 +105,7 @@ fn summary() -> Summary {
             tenant("lab/a-tenant-with-quite-a-long-name", Some(8.0), 4.0, None, 0),
         ],
         queue: (0..13).map(row).collect(),
+        active: (0..8).map(active).collect(),
         jobs: vec![
             count(Class::Inference, JobState::Running, 12),
             count(Class::Batch, JobState::Running, 33),
@@ -99,7 +116,8 @@ fn summary() -> Summary {
     }
 }
 
-fn view<'a>(summary: Option<&'a Summary>, trouble: Option<&'a str>, scroll: usize) -> View<'a> {
+fn view<'a>(summary: Option<&'a Summary>, trouble: Option<&'a str>, queue: usize) -> View<'a> {
+    let scroll = Scroll { queue, ..Scroll::START };
     View { server: "http://127.0.0.1:8470", summary, trouble, scroll, live: true }
 }
 
@@ -150,7 +168,7 @@ fn once_shows_everything_and_no_keys() {
 fn what_is_unknown_is_a_question_mark() {
     let summary = Summary { decision_ms: None, ..summary() };
     let text = once("s", &summary, 100);
-    assert!(text.contains("used ?"), "{text}");
+    assert!(text.lines().any(|line| line.contains("l40s") && line.ends_with("used    ?")), "{text}");
     assert!(text.contains("128.2 used + ? of 64"), "an unknown pool is no zero: {text}");
     assert!(text.contains("decides ?, none yet"), "{text}");
 }
@@ -177,27 +195,48 @@ fn before_the_first_answer_and_in_a_tiny_window_it_says_so() {
 }
 
 #[test]
-fn an_idle_fleet_says_that_nobody_waits() {
-    let summary = Summary { queue: vec![], jobs: vec![], pools: vec![], tenants: vec![], ..summary() };
+fn an_idle_fleet_says_that_nothing_runs_or_waits() {
+    let summary =
+        Summary { queue: vec![], active: vec![], jobs: vec![], pools: vec![], tenants: vec![], ..summary() };
     let text = text(&drawn(&view(Some(&summary), None, 0), 80, 24));
-    assert!(text.contains("nobody waits"), "{text}");
+    assert!(text.contains("nothing waits") && text.contains("nothing runs"), "{text}");
 }
 
 #[test]
-fn the_queue_scrolls_to_its_end_and_no_further() {
+fn each_list_scrolls_to_its_end_and_no_further() {
     let mut live = Live::new("s");
     live.summary = Some(summary());
     live.move_by(Wish::Down(5), 6);
-    assert_eq!(live.scroll, 5);
+    assert_eq!(live.scroll.queue, 5);
     live.move_by(Wish::Down(50), 6);
-    assert_eq!(live.scroll, 7);
+    assert_eq!(live.scroll.queue, 7);
     live.move_by(Wish::Up(50), 6);
-    assert_eq!(live.scroll, 0);
+    assert_eq!(live.scroll.queue, 0);
     live.move_by(Wish::Last, 6);
-    assert_eq!(live.scroll, 7);
+    live.move_by(Wish::OtherList, 6);
+    live.move_by(Wish::Down(50), 6);
+    assert_eq!((live.scroll.running, live.scroll.queue), (2, 7));
     let summary = summary();
-    let text = text(&drawn(&view(Some(&summary), None, 7), 80, 24));
-    assert!(!text.contains("sweep-6 ") && text.contains("sweep-7 ") && text.contains("8-13 of 13"), "{text}");
+    let text = text(&drawn(&view(Some(&summary), None, 12), 80, 24));
+    assert!(!text.contains("sweep-9 ") && text.contains("sweep-10 "), "{text}");
+    assert!(text.contains("11-13 of 13") && text.contains("1-3 of 8"), "{text}");
+}
+
+#[test]
+fn a_sentence_is_never_cut_inside_a_word() {
+    let why = "it needs 24 GPUs; only 3 can be had together, in its shape";
+    let queue = (0..9).map(|number| QueueRow { text: why.into(), ..row(number) }).collect();
+    let summary = Summary { queue, ..summary() };
+    for width in 80..200 {
+        let text = text(&drawn(&view(Some(&summary), None, 0), width, 24));
+        for line in text.lines().filter(|line| line.contains("WaitingForCapacity")) {
+            let (_, said) = line.split_once("WaitingForCapacity  ").unwrap();
+            let cut = said.trim_end_matches('…');
+            let at_the_end_of_a_word =
+                why.starts_with(cut) && !why[cut.len()..].starts_with(char::is_alphanumeric);
+            assert!(at_the_end_of_a_word, "{width}: {line}");
+        }
+    }
 }
 
 #[test]
@@ -207,6 +246,7 @@ fn keys_do_what_the_footer_says() {
     assert_eq!(key(KeyCode::Esc), Some(Wish::Quit));
     assert_eq!(key(KeyCode::PageDown), Some(Wish::Down(9)));
     assert_eq!(key(KeyCode::Up), Some(Wish::Up(1)));
+    assert_eq!(key(KeyCode::Tab), Some(Wish::OtherList));
     assert_eq!(key(KeyCode::Char('c')), None);
     assert_eq!(wish(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 9), Some(Wish::Quit));
 }
@@ -235,12 +275,12 @@ fn without_colour_the_picture_is_the_same() {
 }
 
 #[test]
-fn many_pools_and_tenants_leave_the_queue_its_rows() {
+fn many_pools_and_tenants_leave_the_lists_their_rows() {
     let pools = (0..30).map(|number| pool(&format!("model-{number}"), 8, 8, 4.0, None)).collect();
     let tenants = (0..30).map(|number| tenant(&format!("t{number}"), None, 1.0, None, 0)).collect();
     let summary = Summary { pools, tenants, ..summary() };
     let text = text(&drawn(&view(Some(&summary), None, 0), 80, 24));
-    assert!(text.contains("sweep-3 ") && text.contains("model-4 "), "{text}");
+    assert!(text.contains("sweep-2 ") && text.contains("train-2 ") && text.contains("model-2 "), "{text}");
     assert!(text.contains(" more: wharf get tenants"), "{text}");
     assert!(once("s", &summary, 80).contains("model-29 "));
 }

@@ -19,6 +19,7 @@ use wharf_engine::state::State as Engine;
 use wharf_engine::units::{GpuUnits, PoolId};
 
 use super::{Refused, Shared};
+use crate::active;
 use crate::desk::Desk;
 use crate::rejection::{closed, problem};
 use crate::reservation;
@@ -126,6 +127,7 @@ fn summarise(glance: &Glance<'_>, samples: &Samples, decision_ms: Option<Decisio
         pools: pools(state, samples),
         tenants: tenants::all(state),
         queue,
+        active: active::rows(state, &mut verdicts, samples),
         jobs: jobs.into_iter().map(|((class, state), count)| JobCount { class, state, count }).collect(),
         journal: JournalView { index: state.index(), term: glance.term },
         decision_ms,
