@@ -29,6 +29,9 @@ use tree::Node;
 /// mistake does not fill the memory.
 pub const BYTES_MAX: usize = 1 << 20;
 
+/// The most words that are listed beside one that was perhaps meant.
+const LISTED_MAX: usize = 10;
+
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
@@ -39,26 +42,32 @@ pub struct FileError {
     /// The column, counted from 1.
     pub column: Option<u64>,
     /// What is wrong.
-    pub what: String,
+    pub what: Box<str>,
     /// The word that was perhaps meant.
     pub near: Option<Box<str>>,
     /// What is allowed instead.
     pub allowed: Option<Box<str>>,
+    /// The same in the right form.
+    pub instead: Option<Box<str>>,
 }
 
 impl fmt::Display for FileError {
     /// `job.yaml:3: unknown key "gpu_count"; did you mean "gpus"? Allowed here: name, tenant`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, column: _, what, near, allowed } = self;
+        let Self { file, line, column: _, what, near, allowed, instead } = self;
         match line {
             Some(line) => write!(f, "{file}:{line}: {what}")?,
             None => write!(f, "{file}: {what}")?,
         }
         match (near, allowed) {
-            (None, None) => Ok(()),
-            (None, Some(allowed)) => write!(f, "; allowed here: {allowed}"),
-            (Some(near), None) => write!(f, "; did you mean {near:?}?"),
-            (Some(near), Some(allowed)) => write!(f, "; did you mean {near:?}? Allowed here: {allowed}"),
+            (None, None) => {}
+            (None, Some(allowed)) => write!(f, "; allowed here: {allowed}")?,
+            (Some(near), None) => write!(f, "; did you mean {near:?}?")?,
+            (Some(near), Some(allowed)) => write!(f, "; did you mean {near:?}? Allowed here: {allowed}")?,
+        }
+        match instead {
+            Some(instead) => write!(f, "; write {instead}"),
+            None => Ok(()),
         }
     }
 }
@@ -79,20 +88,28 @@ struct Fault {
     what: String,
     near: Option<Box<str>>,
     allowed: Option<Box<str>>,
+    instead: Option<Box<str>>,
 }
 
 impl Fault {
     fn new(at: Option<At>, what: impl Into<String>) -> Self {
-        Self { at, what: what.into(), near: None, allowed: None }
+        Self { at, what: what.into(), near: None, allowed: None, instead: None }
     }
 
     fn allowed(self, allowed: impl Into<Box<str>>) -> Self {
         Self { allowed: Some(allowed.into()), ..self }
     }
 
-    /// Lists the words that are allowed, and the one that was perhaps meant.
+    /// Shows the right form.
+    fn instead(self, instead: impl Into<Box<str>>) -> Self {
+        Self { instead: Some(instead.into()), ..self }
+    }
+
+    /// Names the word that was perhaps meant, and lists those that are allowed unless that would bury it.
     fn one_of(self, given: &str, words: &[&str]) -> Self {
-        Self { near: nearest(given, words).map(Box::from), ..self }.allowed(words.join(", "))
+        let near = nearest(given, words);
+        let told = Self { near: near.map(Box::from), ..self };
+        if near.is_some() && words.len() > LISTED_MAX { told } else { told.allowed(words.join(", ")) }
     }
 
     fn in_file(self, file: &str) -> FileError {
@@ -100,9 +117,10 @@ impl Fault {
             file: file.to_owned(),
             line: self.at.map(|at| at.line),
             column: self.at.map(|at| at.column),
-            what: self.what,
+            what: self.what.into(),
             near: self.near,
             allowed: self.allowed,
+            instead: self.instead,
         }
     }
 }
@@ -151,6 +169,13 @@ pub fn nearest<'a>(given: &str, words: &[&'a str]) -> Option<&'a str> {
 /// A span as files have it: `1h30m`.
 pub fn duration_text(millis: u64) -> String {
     text::duration_text(millis)
+}
+
+/// A span as a sentence has it, rounded up to what matters: `1m30s`, `3h13m`, `2d4h`.
+pub fn span_text(millis: u64) -> String {
+    const UNITS: [(u64, u64); 4] = [(86_400_000, 3_600_000), (3_600_000, 60_000), (60_000, 1000), (0, 1000)];
+    let step = UNITS.into_iter().find(|&(from, _)| millis >= from).map_or(1000, |(_, step)| step);
+    text::duration_text(millis.div_ceil(step).saturating_mul(step))
 }
 
 /// The whole text of a file, or what keeps it from being one.
@@ -212,6 +237,12 @@ mod tests {
         assert_eq!(nearest("level", &words), None);
         assert_eq!(nearest("", &words), None);
         assert_eq!(nearest("x", &[]), None);
+    }
+
+    #[test]
+    fn spans_in_sentences_have_two_units_at_most() {
+        let spans = [0, 1, 90_000, 3_599_001, 11_565_000, 190_000_000];
+        assert_eq!(spans.map(span_text), ["0s", "1s", "1m30s", "1h", "3h13m", "2d5h"]);
     }
 
     #[test]

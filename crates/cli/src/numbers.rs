@@ -22,10 +22,8 @@ pub(crate) fn at_the_point(cells: &[String]) -> Vec<String> {
     let is_number = |cell: &String| cell.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let decimals = |cell: &String| cell.split_once('.').map_or(0, |(_, decimals)| decimals.len() + 1);
     let most = cells.iter().filter(|cell| is_number(cell)).map(decimals).max().unwrap_or_default();
-    let filled = |cell: &String| match is_number(cell) {
-        true => format!("{cell}{}", " ".repeat(most - decimals(cell))),
-        false => cell.clone(),
-    };
+    let missing = |cell: &String| if is_number(cell) { most - decimals(cell) } else { 0 };
+    let filled = |cell: &String| format!("{cell}{}", " ".repeat(missing(cell)));
     cells.iter().map(filled).collect()
 }
 

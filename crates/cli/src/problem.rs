@@ -85,12 +85,13 @@ fn of_client(error: &ClientError) -> Problem {
 }
 
 fn of_file(error: &FileError) -> Problem {
-    let FileError { file, line, column: _, what, near, allowed } = error;
+    let FileError { file, line, column: _, what, near, allowed, instead } = error;
     let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
     let problem = titled(Code::BadRequest, "It cannot be read", format!("{place}: {what}"));
     let near = near.as_ref().map(|near| format!("did you mean {near:?}?"));
     let allowed = allowed.as_ref().map(|allowed| format!("allowed here: {allowed}"));
-    let hints: Vec<String> = near.into_iter().chain(allowed).collect();
+    let instead = instead.as_ref().map(|instead| format!("write {instead}"));
+    let hints: Vec<String> = near.into_iter().chain(allowed).chain(instead).collect();
     if hints.is_empty() { problem } else { problem.hint(hints.join(" ")) }
 }
 
@@ -156,6 +157,7 @@ mod tests {
             what: "unknown key \"gpu\"".into(),
             near: Some("gpus".into()),
             allowed: None,
+            instead: None,
         };
         let (text, code) = shown(error);
         assert_eq!(code, 64);

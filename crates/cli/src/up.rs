@@ -210,12 +210,15 @@ fn greet(args: &UpArgs, address: &str, fleet: &Declared, policy: &Path, standing
     let wharf = std::env::args().next().unwrap_or_else(|| "wharf".to_owned());
     let server =
         if address == "127.0.0.1:8470" { String::new() } else { format!(" --server http://{address}") };
-    let speed = args.speed;
+    let speed = match args.speed {
+        1 => "as fast as the clock".to_owned(),
+        speed => format!("{speed} times as fast as the clock"),
+    };
     let data = args.data.display();
     let policy = policy.display();
     let greeting = format!(
         "wharf is up at http://{address}
-  fleet    {fleet}: {description}, simulated, {speed} s of its time a second
+  fleet    {fleet}: {description}, simulated, {speed}
            {file} (edit it: nodes join and leave when it changes)
   data     {data} (journal index {index}, term {term}, {jobs} live jobs)
   policy   {policy} (edit it: it is read again when it changes)

@@ -274,11 +274,11 @@ fn a_policy_is_linted_without_a_control_plane() {
     let expected = format!(
         "\
 TENANT       GUARANTEED  BACK WITHIN
-lab          28 GPUs     311 s
-lab/nlp      8 GPUs      311 s
-lab/vision   8 GPUs      311 s
-lab/eval     4 GPUs      311 s
-lab/serving  8 GPUs      311 s
+lab          28 GPUs     5m11s
+lab/nlp      8 GPUs      5m11s
+lab/vision   8 GPUs      5m11s
+lab/eval     4 GPUs      5m11s
+lab/serving  8 GPUs      5m11s
 
 {path}: nothing found
 "

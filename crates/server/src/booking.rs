@@ -136,8 +136,9 @@ fn refused(state: &State, fault: BookingFault) -> Problem {
         .hint("give one up: wharf get bookings, wharf cancel booking/NAME"),
         BookingFault::BeyondGuarantee { tenant, need, have } => {
             let what = format!(
-                "{} would have booked {need} GPUs of that time and is guaranteed {have}",
-                path(tenant)
+                "{} would have booked {} of that time and is guaranteed {have}",
+                path(tenant),
+                text::gpus(need)
             );
             Problem::new(Code::BookingBeyondGuarantee, what)
                 .hint("ask for less, or ask an operator, who may book more with --by operator")
@@ -149,7 +150,10 @@ fn refused(state: &State, fault: BookingFault) -> Problem {
         .hint("ask for less, or have the limit raised (tenants.yaml)"),
         BookingFault::TakesFromGuarantees { need, have } => Problem::new(
             Code::BookingTakesFromOthers,
-            format!("it takes {need} GPUs, and guarantees and other bookings leave {have} of that time"),
+            format!(
+                "it takes {}, and guarantees and other bookings leave {have} of that time",
+                text::gpus(need)
+            ),
         )
         .hint("ask for less"),
         BookingFault::NoRoom => Problem::new(

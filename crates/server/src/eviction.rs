@@ -10,6 +10,7 @@ use wharf_engine::tree::Meter;
 use wharf_engine::units::GpuUnits;
 
 use crate::tenants::{ANY_GPU, CPU, MEMORY, metered};
+use crate::text::gpus as gpus_text;
 
 /// In which order work of one tenant has to leave.
 const ORDER: &str = "the lower class leaves first, then the lower priority, surplus before whole jobs, the cheaper, the newer";
@@ -147,8 +148,8 @@ fn above_line(receipt: &EvictionReceipt, tenant: &str) -> String {
         let more = stood.tenant_used_parts.checked_sub(guaranteed).filter(|&more| more > 0)?;
         let shown = |parts: u64| GpuUnits::from_parts(parts);
         Some(format!(
-            "{tenant} held {} GPUs, {} more than its guarantee of {}",
-            shown(stood.tenant_used_parts),
+            "{tenant} held {}, {} more than its guarantee of {}",
+            gpus_text(shown(stood.tenant_used_parts)),
             shown(more),
             shown(guaranteed)
         ))

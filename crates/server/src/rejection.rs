@@ -1,6 +1,6 @@
 //! Refusals as problems: every [`Rejection`] has a code, a status and a next step.
 
-use wharf_api::file::FileError;
+use wharf_api::file::{FileError, nearest, span_text};
 use wharf_api::v1::{Code, Problem};
 use wharf_engine::input::{GroupFault, Rejection, SpecFault};
 use wharf_engine::job::GpuAsk;
@@ -15,10 +15,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
     let name =
         |job| state.jobs.get(job).map_or("?", |known: &wharf_engine::jobs::Job| known.spec.name.as_str());
     match rejection {
-        Rejection::UnknownTenant { path } => {
-            Problem::new(Code::UnknownTenant, format!("there is no tenant {path:?}"))
-                .hint(nearest_tenant(state, path))
-        }
+        Rejection::UnknownTenant { path } => unknown_tenant(state, path),
         Rejection::TenantHasChildren { path, children } => Problem::new(
             Code::TenantHasChildren,
             format!("{path} is divided further and takes no jobs itself"),
@@ -41,9 +38,11 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             .hint("ask for a slice or a whole GPU, or have sharing.tax_max of the class raised (trust.yaml)"),
         Rejection::BadSpec(fault) => Problem::new(Code::BadSpec, spec_fault(*fault)),
         Rejection::UnknownLevel { level, known } => {
-            Problem::new(Code::UnknownLevel, format!("this fleet has no level {level:?}")).hint(format!(
-                "its levels are: {}",
-                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            Problem::new(Code::UnknownLevel, format!("this fleet has no level {level:?}")).hint(suggestion(
+                level,
+                &known,
+                "its levels are",
             ))
         }
         Rejection::UnknownSelector { source } => {
@@ -72,9 +71,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         | Rejection::BookingNameInUse { .. }
         | Rejection::NoSuchBooking { .. }
         | Rejection::NotOfBooking { .. } => booking::problem(state, rejection),
-        Rejection::NoSuchNode { name } => {
-            Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint("wharf get nodes")
-        }
+        Rejection::NoSuchNode { name } => no_such_node(state, name),
         Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
         Rejection::BadPrices | Rejection::Gap { .. } | Rejection::Stale => internal(rejection),
     }
@@ -95,7 +92,7 @@ fn life_problem(rejection: &Rejection) -> Problem {
         Rejection::QueueFull { limit, retry_after_ms } => {
             Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
                 .retry_after_ms(*retry_after_ms)
-                .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
+                .hint(format!("try again in {}", span_text(*retry_after_ms)))
         }
         Rejection::NoSuchJob => {
             Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
@@ -209,18 +206,50 @@ fn nearest_tenant(state: &State, path: &str) -> String {
         .filter(|path| state.tenants.children(path).is_empty())
         .collect();
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let near = leaves
+    let related = leaves
         .iter()
         .find(|leaf| last(leaf) == last(path) || leaf.starts_with(path) || path.starts_with(**leaf));
-    match near {
+    // Somebody who has the last name nearly right has often left the first one out.
+    let lasts: Vec<String> = leaves.iter().map(|leaf| last(leaf)).collect();
+    let lasts: Vec<&str> = lasts.iter().map(String::as_str).collect();
+    let by_last = || {
+        let near = nearest(&last(path), &lasts)?;
+        leaves.get(lasts.iter().position(|last| *last == near)?)
+    };
+    match related.copied().or_else(|| nearest(path, &leaves)).or_else(|| by_last().copied()) {
         Some(near) => format!("did you mean {near}? Tenants that take jobs: {}", some_of(&leaves)),
         None => format!("tenants that take jobs: {}", some_of(&leaves)),
     }
 }
 
+/// No tenant of that path, with the one that was perhaps meant.
+pub(crate) fn unknown_tenant(state: &State, path: &str) -> Problem {
+    Problem::new(Code::UnknownTenant, format!("there is no tenant {path:?}"))
+        .hint(nearest_tenant(state, path))
+}
+
+/// No node of that name, with the one that was perhaps meant.
+pub(crate) fn no_such_node(state: &State, name: &str) -> Problem {
+    let known: Vec<&str> = state.fleet.nodes().map(|(_, node)| node.facts.name.as_str()).collect();
+    let hint = match nearest(name, &known) {
+        Some(near) => format!("did you mean {near}? All of them: wharf get nodes"),
+        None => "list them with: wharf get nodes".to_owned(),
+    };
+    Problem::new(Code::NoSuchNode, format!("there is no node {name:?}")).hint(hint)
+}
+
+/// `did you mean leaf? its levels are: leaf, rack`
+fn suggestion(given: &str, known: &[&str], label: &str) -> String {
+    let all = if known.is_empty() { "none".to_owned() } else { some_of(known) };
+    match nearest(given, known) {
+        Some(near) => format!("did you mean {near}? {label}: {all}"),
+        None => format!("{label}: {all}"),
+    }
+}
+
 fn some_of(names: &[&str]) -> String {
     let shown = names.iter().take(12).copied().collect::<Vec<_>>().join(", ");
-    if names.len() > 12 { format!("{shown}, … (wharf get tenants)") } else { shown }
+    if names.len() > 12 { format!("{shown}, …") } else { shown }
 }
 
 /// A body that is no job.

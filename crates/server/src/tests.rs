@@ -71,7 +71,7 @@ fn a_gang_below_its_minimum_says_until_when() {
             let verdict = state.verdict(job, state.tenants.policy(), until).unwrap();
             let shown = view::verdict_view(state, job, &verdict, Timestamp(until.0 - 90_000));
             assert_eq!(shown.until_ms, Some(until.0));
-            assert!(shown.text.contains("within 90 s, it ends and waits whole"), "{}", shown.text);
+            assert!(shown.text.contains("within 1m30s, it ends and waits whole"), "{}", shown.text);
             seen += 1;
         }
     });

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use wharf_api::file::span_text;
 use wharf_controller::outage::Outage;
 use wharf_engine::catalogue::{Recovery, Xid};
 use wharf_engine::event::{Next, Outcome};
 use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
-use wharf_engine::units::{BookingId, JobId, Millis, Timestamp};
+use wharf_engine::units::{BookingId, GpuUnits, JobId, Millis, Timestamp};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
 
 use crate::leaving::in_the_way;
@@ -53,30 +54,31 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             state.tenants.path(tenant)
         ),
         Reason::LandingRoom { kept } => {
-            format!("it was evicted before, and the last {kept} free GPUs are left to work that is new")
+            let kept = amount(Quantity::Gpus(GpuUnits::whole(u32::try_from(kept).unwrap_or(u32::MAX))));
+            format!("it was evicted before, and the last {kept} that would be free stay free for new work")
         }
         Reason::Sharing(refused) => sharing(refused),
         Reason::Leaving => leaving(state, job),
         Reason::Startable => "it can start with the next decision".to_owned(),
         Reason::Reserved { job, start } => format!(
-            "what is free is promised to {}, which starts within {} s; it could not be gone by then",
+            "what is free is promised to {}, which starts within {}; it could not be gone by then",
             state.jobs.get(job).map_or("another job", |job| &job.spec.name),
-            seconds(start, now)
+            left(start, now)
         ),
         Reason::Window { booking, from } => window(state, booking, from, now),
         Reason::Booked { booking, from } => {
             let name = state.bookings.get(booking).map_or("?", |known| known.spec.name.as_str());
             if now < from {
-                let begins = seconds(from, now);
+                let begins = left(from, now);
                 format!(
-                    "what is free is in booking/{name}, which begins in {begins} s; it could not be gone by then"
+                    "what is free is in booking/{name}, which begins in {begins}; it could not be gone by then"
                 )
             } else {
                 format!("what is free is in booking/{name}, which has begun")
             }
         }
         Reason::BackingOff { until } => {
-            format!("a task of it failed; it is tried again in {} s", seconds(until, now))
+            format!("a task of it failed; it is tried again in {}", left(until, now))
         }
         Reason::Short(shortfall) => {
             let groups = state.jobs.get(job).map(|job| &job.spec.groups);
@@ -89,14 +91,14 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
 fn repairing(state: &State, id: JobId, reason: Reason, now: Timestamp) -> String {
     let (job, holding) = (state.jobs.get(id), state.ledger.holding(id));
     let stands = job.zip(holding).is_some_and(|(job, holding)| job.spec.is_met_by(holding.alive()));
-    let within = until(state, id, reason).map(|until| seconds(until, now));
+    let within = until(state, id, reason).map(|until| left(until, now));
     // Of a job with groups one copy may be short while enough others stand.
     let (what, else_) = if stands {
         ("it runs; a copy of one of its groups lost tasks", "that copy lets go and the job goes on")
     } else {
         ("it lost tasks, is below its minimum", "it ends and waits whole")
     };
-    let end = within.map(|secs| format!("; unless it is within {secs} s, {else_}")).unwrap_or_default();
+    let end = within.map(|span| format!("; unless it is within {span}, {else_}")).unwrap_or_default();
     format!("{what} and waits to be repaired{end}")
 }
 
@@ -128,7 +130,7 @@ fn window(state: &State, booking: BookingId, from: Timestamp, now: Timestamp) ->
         short => format!("; the window is short of {short} of its {} places", known.spec.tasks),
     };
     if now < from {
-        return format!("it waits for booking/{name}, which begins in {} s{short}", seconds(from, now));
+        return format!("it waits for booking/{name}, which begins in {}{short}", left(from, now));
     }
     format!("booking/{name} has begun and has no room for it, or ends too soon{short}")
 }
@@ -152,7 +154,7 @@ pub(crate) fn span(span: Millis) -> String {
 fn running(state: &State, job: JobId, now: Timestamp) -> String {
     let rest = lacking(state, job).unwrap_or_default();
     match state.limit_at(job) {
-        Some(at) => format!("it runs{rest}; its time limit is up in {} s", seconds(at, now)),
+        Some(at) => format!("it runs{rest}; its time limit is up in {}", left(at, now)),
         None => format!("it runs{rest}"),
     }
 }
@@ -181,11 +183,12 @@ fn leaving(state: &State, id: JobId) -> String {
 
 /// A span that passes or has passed: nobody reads its milliseconds.
 pub(crate) fn passed(time: Millis) -> String {
-    span(Millis(time.0.div_ceil(1000) * 1000))
+    span_text(time.0)
 }
 
-fn seconds(until: Timestamp, now: Timestamp) -> u64 {
-    (until - now).0.div_ceil(1000)
+/// How long it is until then, in words.
+fn left(until: Timestamp, now: Timestamp) -> String {
+    passed(until - now)
 }
 
 fn promised(state: &State, job: JobId) -> String {
@@ -236,9 +239,13 @@ pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) ->
 
 fn amount(quantity: Quantity) -> String {
     match quantity {
-        Quantity::Gpus(units) if units.parts() == 3000 => "1 GPU".to_owned(),
-        Quantity::Gpus(units) => format!("{units} GPUs"),
+        Quantity::Gpus(units) => gpus(units),
         Quantity::Tasks(1) => "room for 1 task".to_owned(),
         Quantity::Tasks(tasks) => format!("room for {tasks} tasks"),
     }
+}
+
+/// `1 GPU`, `8 GPUs`.
+pub(crate) fn gpus(units: GpuUnits) -> String {
+    if units == GpuUnits::WHOLE { "1 GPU".to_owned() } else { format!("{units} GPUs") }
 }

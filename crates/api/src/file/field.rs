@@ -75,7 +75,7 @@ pub(super) fn not_yet(node: &Node, planned: &[(&str, &str)]) -> Result<(), Fault
         |entry: &Entry| planned.iter().find(|(key, _)| *key == entry.key).map(|(_, instead)| *instead);
     match entries.iter().find_map(|entry| Some((entry, instead(entry)?))) {
         Some((entry, instead)) => {
-            Err(Fault::new(entry.at, format!("{} is not supported yet", entry.key)).allowed(instead))
+            Err(Fault::new(entry.at, format!("{} is not supported yet", entry.key)).instead(instead))
         }
         None => Ok(()),
     }
@@ -138,6 +138,25 @@ impl<'a> Field<'a> {
     /// A map with these keys.
     pub(super) fn map(&self, keys: &[&str]) -> Result<Map<'a>, Fault> {
         Map::of(self.path.clone(), self.at, self.node, keys)
+    }
+
+    /// A map with these keys. What is one value instead is shown in the right shape: `{}` in the example stands for it.
+    pub(super) fn shaped(&self, keys: &[&str], example: &str) -> Result<Map<'a>, Fault> {
+        let given = match &self.node.value {
+            Value::Map(_) | Value::Null => return self.map(keys),
+            Value::Scalar(text) => cut(text),
+            Value::List(items) => {
+                let words = items.iter().map(|item| match &item.value {
+                    Value::Scalar(text) => Some(cut(text)),
+                    Value::Null | Value::List(_) | Value::Map(_) => None,
+                });
+                match words.collect::<Option<Vec<String>>>() {
+                    Some(words) => format!("[{}]", words.join(", ")),
+                    None => return self.map(keys),
+                }
+            }
+        };
+        Err(self.fault(&format!("is {}", shown(self.node))).instead(example.replace("{}", &given)))
     }
 
     /// A map whose keys are names of the user's own.

@@ -3,6 +3,7 @@
 //! The same text is the body of `POST /v1/jobs`. What the simulated world should do with the job
 //! (`simulate`) travels as an opaque payload, because the planner must not know how long a job really runs.
 
+mod foreign;
 mod groups;
 mod wire;
 
@@ -57,7 +58,11 @@ const KEYS: &[&str] = &[
     "payload",
 ];
 /// Keys of the design that are still to come, with what does today.
-const PLANNED: &[(&str, &str)] = &[("prefer", "topology, which is required")];
+const PLANNED: &[(&str, &str)] = &[(
+    "prefer",
+    "topology: {task: island} for the GPUs of a task, or topology: {gang: LEVEL} for the whole gang; both are required, \
+     not preferred",
+)];
 const RETRIES_DEFAULT: u32 = 2;
 const RETRIES_MAX: u32 = 100;
 const NICS_MAX: u32 = 64;
@@ -248,7 +253,10 @@ pub(super) fn entry(key: &str, node: Node) -> Entry {
 
 /// Reads a job from the text of a file or a request.
 pub fn parse_job(file: &str, text: &str) -> Result<JobFile, FileError> {
-    document(file, text, job)
+    if let Some(fault) = foreign::script(text) {
+        return Err(fault.in_file(file));
+    }
+    document(file, foreign::first_of_many(text).unwrap_or(text), job)
 }
 
 /// Reads a job from a file.
@@ -257,6 +265,9 @@ pub fn load_job(path: &std::path::Path) -> Result<JobFile, FileError> {
 }
 
 pub(super) fn job(root: &Node) -> Result<JobFile, Fault> {
+    if let Some(fault) = foreign::document(root) {
+        return Err(fault);
+    }
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
     let class = optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch);
@@ -336,7 +347,7 @@ fn tasks(keys: &Map<'_>, class: Class) -> Result<Count, Fault> {
         let what = format!("is for jobs of class inference; this one is {}", class.word());
         return Err(field.fault(&what).allowed("class: inference, or tasks and min in place of service"));
     }
-    let inner = field.map(&["min", "max", "replicas"])?;
+    let inner = field.shaped(&["min", "max", "replicas"], "service: {min: 1, max: {}}")?;
     let max = inner.need("max", "service: {min: 2, max: 8}")?.whole(1..=TASKS_MAX)?;
     let min = optional(&inner, "min", |field| field.whole(1..=max))?.unwrap_or(1);
     let tasks = optional(&inner, "replicas", |field| field.whole(min..=max))?.unwrap_or(min);
@@ -437,7 +448,14 @@ fn time_slicing(keys: &Map<'_>, gpus: GpuAsk) -> Result<bool, Fault> {
 }
 
 fn gpus(field: &Field<'_>) -> Result<GpuAsk, Fault> {
-    let parts = text::gpu_parts(field.text()?).ok_or_else(|| field.wrong(GPUS_ALLOWED))?;
+    let given = field.text()?;
+    let parts = text::gpu_parts(given).ok_or_else(|| match model_in(given) {
+        Some((model, None)) => field.wrong(GPUS_ALLOWED).instead(format!("gpus: 1, gpu: {{model: {model}}}")),
+        Some((model, Some(count))) => {
+            field.fault(&format!("is {given:?}")).instead(format!("gpus: {count}, gpu: {{model: {model}}}"))
+        }
+        None => field.wrong(GPUS_ALLOWED),
+    })?;
     let whole = GpuUnits::WHOLE.parts();
     if parts > 0 && parts < whole {
         return Ok(GpuAsk::Share(GpuUnits::from_parts(parts)));
@@ -446,6 +464,16 @@ fn gpus(field: &Field<'_>) -> Result<GpuAsk, Fault> {
         Ok(count) if parts.is_multiple_of(whole) && count <= GPUS_PER_TASK_MAX => Ok(GpuAsk::Whole(count)),
         Ok(_) | Err(_) => Err(field.wrong(GPUS_ALLOWED)),
     }
+}
+
+/// `h100` or `h100:8`: a model where a number belongs, and the number that stands beside it.
+fn model_in(given: &str) -> Option<(&str, Option<u64>)> {
+    let (word, count) = match given.split_once(':') {
+        Some((word, count)) => (word, Some(text::whole(count)?)),
+        None => (given, None),
+    };
+    let known = MODELS.iter().find(|model| model.name.eq_ignore_ascii_case(word))?;
+    Some((known.name, count))
 }
 
 fn least(field: &Field<'_>, tasks: u32) -> Result<u32, Fault> {
@@ -464,14 +492,20 @@ fn devices(keys: &Map<'_>, gpus: GpuAsk) -> Result<Devices, Fault> {
     if gpus == GpuAsk::Whole(0) {
         return Err(field.fault("is given, but gpus is 0").allowed("gpu only together with gpus"));
     }
-    let inner = field.map(&["model", "memory"])?;
+    let inner = field.shaped(&["model", "memory"], device_example(&field))?;
     let models = optional(&inner, "model", |field| field.one_or_more())?.unwrap_or_default();
     let models = models.iter().map(|model| model.name(NAME_MAX)).collect::<Result<_, _>>()?;
     Ok(Devices { models, memory: optional(&inner, "memory", |field| field.bytes())? })
 }
 
+/// A number where a model belongs is a number of GPUs.
+fn device_example(field: &Field<'_>) -> &'static str {
+    let is_number = field.text().is_ok_and(|given| text::gpu_parts(given).is_some());
+    if is_number { "gpus: {}" } else { "gpu: {model: {}}" }
+}
+
 fn nodes(field: &Field<'_>) -> Result<NodeSelector, Fault> {
-    let keys = field.map(&["labels", "tolerations"])?;
+    let keys = field.shaped(&["labels", "tolerations"], "nodes: {labels: {KEY: {}}}")?;
     let mut selector = NodeSelector::default();
     if let Some(labels) = keys.get("labels")? {
         for (key, values) in labels.label_fields()? {
@@ -497,8 +531,8 @@ fn topology(keys: &Map<'_>, asks: &[GpuAsk]) -> Result<(bool, Option<String>), F
     let Some(field) = keys.get("topology")? else {
         return Ok((false, None));
     };
-    field.not_yet(&[("prefer", "task and gang, which are required")])?;
-    let inner = field.map(&["task", "gang"])?;
+    field.not_yet(PLANNED)?;
+    let inner = field.shaped(&["task", "gang"], topology_example(&field))?;
     let mut on_island = false;
     if let Some(task) = inner.get("task")? {
         task.word(&["island"])?;
@@ -511,11 +545,20 @@ fn topology(keys: &Map<'_>, asks: &[GpuAsk]) -> Result<(bool, Option<String>), F
     Ok((on_island, optional(&inner, "gang", |field| field.name(NAME_MAX))?))
 }
 
+/// An island is what a task may ask for; every other level is one of the gang.
+fn topology_example(field: &Field<'_>) -> &'static str {
+    if field.text().is_ok_and(|given| given == "island") {
+        "topology: {task: {}}"
+    } else {
+        "topology: {gang: {}}"
+    }
+}
+
 fn times(keys: &Map<'_>) -> Result<(Option<Millis>, Option<Millis>), Fault> {
     let Some(field) = keys.get("time")? else {
         return Ok((None, None));
     };
-    let inner = field.map(&["limit", "estimate"])?;
+    let inner = field.shaped(&["limit", "estimate"], "time: {limit: {}}")?;
     let limit = optional(&inner, "limit", |field| field.duration(Millis::from_secs(1)))?;
     let Some(field) = inner.get("estimate")? else {
         return Ok((limit, None));
@@ -529,7 +572,7 @@ fn times(keys: &Map<'_>) -> Result<(Option<Millis>, Option<Millis>), Fault> {
 }
 
 fn checkpoint(field: &Field<'_>) -> Result<Checkpoint, Fault> {
-    let keys = field.map(&["every", "grace", "on_request"])?;
+    let keys = field.shaped(&["every", "grace", "on_request"], "checkpoint: {every: {}, grace: 5m}")?;
     let example = "checkpoint: {every: 30m, grace: 5m}";
     let every = keys.need("every", example)?.duration(Millis::from_secs(1))?;
     let grace = keys.need("grace", example)?.duration(Millis(0))?;
@@ -546,7 +589,10 @@ fn work(keys: &Map<'_>) -> Result<Work, Fault> {
     if let Some(payload) = payload {
         return Err(payload.fault("is given together with simulate").allowed("one of the two"));
     }
-    let inner = simulate.map(&["duration", "sm_active", "fail_after", "checkpoint", "memory"])?;
+    let inner = simulate.shaped(
+        &["duration", "sm_active", "fail_after", "checkpoint", "memory"],
+        "simulate: {duration: {}}",
+    )?;
     let busy =
         |field: Field<'_>| field.thousandths(0..=1000, "a number from 0 to 1 with at most three decimals");
     let saves = |field: Field<'_>| Ok([Saves::Ok, Saves::Fail][field.word(&["ok", "fail"])?]);

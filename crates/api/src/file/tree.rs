@@ -187,13 +187,32 @@ fn fault(error: &Error, text: &str) -> Fault {
         Error::Budget { .. } => {
             Fault::new(place, format!("nested deeper than {DEPTH_MAX} levels, or too many values or aliases"))
         }
-        other => {
-            let shown = other.to_string();
-            let short = shown.rsplit_once(" at line ").map_or(shown.as_str(), |(short, _)| short);
-            let line = short.lines().next().unwrap_or("cannot be read");
-            Fault::new(place, format!("not valid YAML: {line}"))
+        Error::UnknownAnchor { .. } => {
+            Fault::new(place, "an alias (*NAME) refers to an anchor (&NAME) that is not there")
         }
+        other => Fault::new(place, format!("not valid YAML: {}", in_our_words(&other.to_string()))),
     }
+}
+
+/// What the parser stumbled over, for people who know YAML by example. Each is recognised by what the parser says.
+const STUMBLES: &[(&str, &str)] = &[
+    ("quote", "a quote is opened and not closed"),
+    ("mapping values", "a colon where no key can be; quote a text that has one, or check the indentation"),
+    ("tab", "a tab in the indentation; use spaces"),
+    ("alias", "an alias (*NAME) refers to an anchor (&NAME) that is not there"),
+    ("anchor", "an alias (*NAME) refers to an anchor (&NAME) that is not there"),
+    ("flow", "a list or map in brackets is not closed, or a comma is missing in it"),
+    ("',' or", "a list or map in brackets is not closed, or a comma is missing in it"),
+    ("':'", "a key without a colon, or a line that is indented wrongly"),
+    ("simple key", "a key without a colon, or a line that is indented wrongly"),
+    ("indent", "a line is indented otherwise than those around it"),
+    ("block", "a line is indented otherwise than those around it"),
+];
+
+fn in_our_words(said: &str) -> &'static str {
+    let said = said.to_lowercase();
+    let known = STUMBLES.iter().find(|(word, _)| said.contains(word));
+    known.map_or("a character or word that cannot be here", |(_, ours)| ours)
 }
 
 #[cfg(test)]
@@ -250,10 +269,26 @@ mod tests {
         );
         assert_eq!(
             error("a: 1\n b: [\n"),
-            "f:2: not valid YAML: mapping values are not allowed in this context"
+            "f:2: not valid YAML: a colon where no key can be; quote a text that has one, or check the indentation"
         );
-        assert_eq!(error("a: \"abc"), "f:1: not valid YAML: unclosed quote");
-        assert_eq!(error("a: *x"), "f:1: not valid YAML: alias references unknown anchor");
+        assert_eq!(error("a: \"abc"), "f:1: not valid YAML: a quote is opened and not closed");
+        assert_eq!(error("a: *x"), "f:1: an alias (*NAME) refers to an anchor (&NAME) that is not there");
+        for strange in [
+            "a: [1, 2",
+            "a: {b: 1",
+            "\ta: 1",
+            "a:\n- b\n c",
+            "a: !!x\nb",
+            "%YAML 9",
+            "@",
+            "a: `x`",
+            "? a\n? b\n- c",
+        ] {
+            let Err(fault) = parse(strange) else { continue };
+            let shown = fault.in_file("f").to_string();
+            let ours = STUMBLES.iter().any(|(_, ours)| shown.contains(ours));
+            assert!(ours || shown.contains("cannot be here"), "{strange:?}: {shown}");
+        }
         assert_eq!(error(""), "f: the file is empty; allowed here: a map of keys and values");
         assert_eq!(
             error("# only a comment\n"),

@@ -79,9 +79,10 @@ fn mix(word: &str, mig: &Mig) -> anyhow::Result<Mix> {
         file: word.into(),
         line: line.and_then(|line| u64::try_from(line).ok()),
         column: None,
-        what,
+        what: what.into(),
         near: None,
         allowed: allowed.map(Into::into),
+        instead: None,
     };
     let names = || "small, mixed, large, or a file of PROFILE,SHARE lines".to_owned();
     let text = read(word).map_err(|error| fault(None, format!("cannot be read: {error}"), Some(names())))?;

@@ -13,7 +13,7 @@ use wharf_api::v1::{Booked, BookingReply, BookingState, BookingView, HolderView,
 use super::get::bookings;
 use super::{fact, next_line, place_lines, without_kind, world_now};
 use crate::args::{BookArgs, Format, JobNameArgs};
-use crate::numbers::{age, counted, moment, number, span};
+use crate::numbers::{age, counted, gpus, moment, span};
 use crate::output::{self, Paint, Tone};
 use crate::problem::Usage;
 
@@ -84,10 +84,10 @@ fn title(booking: &BookingView) -> String {
 
 /// `4 x 8 GPUs of lab/nlp, 2026-11-20 08:00:00Z for 8h00m`
 fn shape(booking: &BookingView) -> String {
-    let each = number(booking.gpus_per_task);
+    let each = gpus(booking.gpus_per_task);
     let lasts = span(booking.until_ms.saturating_sub(booking.from_ms));
     let begin = moment(booking.from_ms);
-    format!("{} x {each} GPUs of {}, {begin} for {lasts}", booking.tasks, booking.tenant)
+    format!("{} x {each} of {}, {begin} for {lasts}", booking.tasks, booking.tenant)
 }
 
 fn text(booked: &Booked, now: Option<u64>, paint: Paint) -> String {

@@ -16,7 +16,7 @@ use super::get::reservations;
 use super::verdict::{self, Need};
 use super::{beside, booking, ended, eviction, fact, job_name, next_line, place, place_lines, world_now};
 use crate::args::{ExplainArgs, Format};
-use crate::numbers::{UNKNOWN, age, counted, mib, number, percent_or_unknown, span};
+use crate::numbers::{UNKNOWN, age, counted, gpus, mib, percent_or_unknown, span};
 use crate::output::{self, Paint, Tone};
 use crate::problem::Usage;
 
@@ -302,10 +302,9 @@ fn evicted(evictions: &[u64]) -> Option<String> {
 fn shape(job: &JobView) -> String {
     let tasks = counted(u64::from(job.tasks), "task");
     if let Some(max) = job.replicas_max {
-        let gpus = number(job.gpus_per_task);
         let replicas = counted(job.tasks.into(), "replica");
-        let between = format!("{} to {max}", job.min);
-        return format!("service, {replicas} ({between}) of {gpus} GPUs, priority {}", job.priority);
+        let (between, gpus) = (format!("{} to {max}", job.min), of_gpus(job.gpus_per_task));
+        return format!("service, {replicas} ({between}) {gpus}, priority {}", job.priority);
     }
     let least = if job.min < job.tasks { format!(" (at least {})", job.min) } else { String::new() };
     if !job.groups.is_empty() {
@@ -316,11 +315,10 @@ fn shape(job: &JobView) -> String {
     format!("{}, {tasks}{least} {gpus}, priority {}", job.class.word(), job.priority)
 }
 
-fn of_gpus(gpus: f64) -> String {
-    match gpus {
-        gpus if gpus <= 0.0 => "without GPU".to_owned(),
-        gpus if gpus <= 1.0 => format!("of {} GPU", number(gpus)),
-        gpus => format!("of {} GPUs", number(gpus)),
+fn of_gpus(each: f64) -> String {
+    match each {
+        none if none <= 0.0 => "without GPU".to_owned(),
+        some => format!("of {}", gpus(some)),
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use wharf_api::file::fleet::load_fleet;
 use wharf_api::file::policy::lint::{Finding, Lint, Recovery, Severity, TenantRecovery, lint_policy};
+use wharf_api::file::span_text;
 
 use super::next_line;
 use crate::args::{Format, LintArgs, PolicyArgs, PolicyCommand};
@@ -128,7 +129,7 @@ fn table(tenants: &[TenantRecovery]) -> Table {
     let mut table = Table::new(&columns);
     for TenantRecovery { tenant, guaranteed, recovery } in tenants {
         let back = match recovery {
-            Recovery::Within(bound) => Cell::new(format!("{} s", seconds(bound.0))),
+            Recovery::Within(bound) => Cell::new(span_text(bound.0)),
             Recovery::NothingPromised => Cell::new("nothing promised").tone(Tone::Faint),
             Recovery::NotMetered => Cell::new("not metered").tone(Tone::Faint),
             Recovery::NoBound => {
@@ -194,7 +195,7 @@ p: 1 warning
         let tenants = ("tenants.yaml", "tenants: {a: {guaranteed: 8}, b: {guaranteed: unlimited}}");
         let found = linted(&[tenants, ("queue.yaml", "stop_grace: 10s1ms")]);
         let shown = text(Path::new("p"), None, &found, Paint::OFF);
-        assert!(shown.contains("\na       8 GPUs      312 s\nb       unlimited   not metered\n"), "{shown}");
+        assert!(shown.contains("\na       8 GPUs      5m12s\nb       unlimited   not metered\n"), "{shown}");
         assert!(shown.ends_with("can a fleet keep it? wharf policy lint p --fleet NAME|FILE\n"), "{shown}");
         let json = serde_json::to_value(document(Path::new("p"), None, &found)).unwrap();
         assert_eq!(json["tenants"][0]["bound_s"], 312);

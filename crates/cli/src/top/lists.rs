@@ -85,7 +85,7 @@ pub(super) fn running(summary: &Summary, scroll: usize, area: Rect, buffer: &mut
             Cell::from(fitted(&row.text, rest.into())).style(style(tone)),
         ]))
     });
-    let titles = first.titles("for").into_iter().chain([
+    let titles = FirstColumns::titles("for").into_iter().chain([
         number_cell("sm", Style::new()),
         Cell::from("where"),
         Cell::from("how"),
@@ -119,7 +119,7 @@ pub(super) fn queue(summary: &Summary, scroll: usize, area: Rect, buffer: &mut B
         let cells = first.cells(&row.tenant, &row.name, row.class, [gpus, &waited]);
         Row::new(cells.into_iter().chain([Cell::from(why(row, first.rest.into()))]))
     });
-    let titles = first.titles("age").into_iter().chain([Cell::from("why")]);
+    let titles = FirstColumns::titles("age").into_iter().chain([Cell::from("why")]);
     let widths = first.widths().into_iter().chain([Constraint::Length(first.rest)]);
     Table::new(rows, widths).header(Row::new(titles).style(style(Tone::Faint))).render(list, buffer);
 }
@@ -181,7 +181,7 @@ impl FirstColumns {
         [self.name_width, CLASS_WIDTH, GPUS_WIDTH, AGE_WIDTH].map(Constraint::Length)
     }
 
-    fn titles(&self, age: &str) -> [Cell<'static>; 4] {
+    fn titles(age: &str) -> [Cell<'static>; 4] {
         let number = |title: &str| number_cell(title, Style::new());
         [Cell::from(" job"), Cell::from("class"), number("gpus"), number(age)]
     }

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use wharf_api::file::job::{JobFile, parse_job};
 use wharf_api::file::lever::{parse_extension, parse_replacement, parse_scale};
+use wharf_api::file::nearest;
 use wharf_api::v1::{
     Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, VerdictWord,
     schema_of,
@@ -14,6 +15,7 @@ use wharf_api::v1::{
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::turn::{Glance, WhatIf, what_if};
 use wharf_engine::input::{Input, Rejection};
+use wharf_engine::jobs::Job;
 use wharf_engine::state::State as Engine;
 use wharf_engine::units::{JobId, Uid};
 
@@ -25,6 +27,8 @@ use crate::{ended, eviction, leaving, text};
 
 type Answer<T> = Result<Json<T>, Refused>;
 
+/// Live jobs whose names are compared with one that is not there: enough for a team, cheap for a queue of 100,000.
+const NAMES_COMPARED_MAX: usize = 10_000;
 /// Longer than any identifier that somebody would choose for a key.
 const KEY_BYTES_MAX: usize = 256;
 
@@ -234,7 +238,20 @@ fn missing(glance: &mut Glance<'_>, reference: &str) -> Problem {
             job.tenant,
             job.name
         )),
-        None => problem.hint("wharf get jobs"),
+        None => problem.hint(nearest_job(glance.state, reference)),
+    }
+}
+
+/// The live job that was perhaps meant.
+fn nearest_job(state: &Engine, reference: &str) -> String {
+    let path = |job: &Job| format!("{}/{}", state.tenants.path(job.spec.tenant), job.spec.name);
+    let jobs = || state.jobs.iter().take(NAMES_COMPARED_MAX).map(|(_, job)| job);
+    let names: Vec<&str> = jobs().map(|job| job.spec.name.as_str()).collect();
+    let last = reference.rsplit('/').next().unwrap_or(reference);
+    let near = nearest(last, &names).and_then(|near| jobs().find(|job| job.spec.name == near));
+    match near {
+        Some(near) => format!("did you mean {}? All of them: wharf get jobs", path(near)),
+        None => "list them with: wharf get jobs".to_owned(),
     }
 }
 

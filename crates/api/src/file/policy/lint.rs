@@ -225,15 +225,16 @@ impl Page<'_> {
 
 /// An error of a file as a finding.
 fn of_error(error: FileError) -> Finding {
-    let FileError { file, line, column, what, near, allowed } = error;
+    let FileError { file, line, column, what, near, allowed, instead } = error;
     let fix = match (near, allowed) {
         (Some(near), Some(allowed)) => format!("perhaps {near:?} was meant; allowed here: {allowed}"),
         (Some(near), None) => format!("perhaps {near:?} was meant"),
         (None, Some(allowed)) => format!("allowed here: {allowed}"),
         (None, None) => "correct it, or take it out of the directory".to_owned(),
     };
+    let fix = instead.map_or(fix, |instead| format!("write {instead}"));
     let why = "a policy with an error in one file is refused whole: the one in force stays".to_owned();
-    Finding { severity: Severity::Error, file, line, column, what, why, fix }
+    Finding { severity: Severity::Error, file, line, column, what: what.into(), why, fix }
 }
 
 fn recoveries(book: &Book, policy: &Policy) -> Vec<TenantRecovery> {
