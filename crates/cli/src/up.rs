@@ -2,6 +2,7 @@
 
 mod declared;
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,13 +16,13 @@ use wharf_api::file::policy::{default_policy_for, load_policy};
 use wharf_controller::disk::Disk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::{Controller, Glance, Settings};
-use wharf_controller::world::{Happening, World, WorldFault};
+use wharf_controller::world::{Happening, Impossible, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
 use wharf_server::desk::{Desk, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
 use wharf_server::policy::{PolicyStatus, errors_text, watch};
-use wharf_sim::file::{FileWorld, Founding};
+use wharf_sim::file::{FileFault, FileWorld, Founding};
 
 use crate::args::UpArgs;
 use crate::demo;
@@ -59,7 +60,11 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(&args.listen).await.with_context(|| {
         format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
     })?;
-    let (world, fleet) = open_world(&args, first_start)?;
+    let may_pass = |error: &anyhow::Error| {
+        let is_locked = error.downcast_ref().is_some_and(FileFault::may_pass);
+        is_locked || matches!(error.downcast_ref(), Some(Impossible::Fault(_)))
+    };
+    let (world, fleet) = persistently(|| open_world(&args, first_start), may_pass)?;
     let policy_dir = args.policy.clone().unwrap_or_else(|| args.data.join("policy"));
     let (desk, running) =
         Desk::open(move || Controller::open(journal, answering(world)?, Settings::default()))?;
@@ -123,16 +128,28 @@ fn open_world(args: &UpArgs, first_start: bool) -> anyhow::Result<(FileWorld, De
     Ok((world, declared))
 }
 
-/// A world that answers, after a few tries. Nothing is served before the world was met, so there is nobody to keep
-/// waiting; a world that does not answer for longer needs somebody to look at it.
+/// A world that answers.
 fn answering<W: World>(mut world: W) -> Result<W, WorldFault> {
-    for tried in 1..MEET_TRIES {
-        let Err(fault) = world.list() else { return Ok(world) };
-        tracing::warn!("the fleet does not answer: {fault}; tried {tried} of {MEET_TRIES} times");
-        std::thread::sleep(MEET_PAUSE);
-    }
-    world.list()?;
+    persistently(|| world.list(), |_| true)?;
     Ok(world)
+}
+
+/// Tries a few times what may pass by itself. Nothing is served before the world was met, so there is nobody to keep
+/// waiting; a world that does not answer for longer needs somebody to look at it.
+fn persistently<T, E: Display>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+    may_pass: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    for tried in 1..MEET_TRIES {
+        match attempt() {
+            Err(fault) if may_pass(&fault) => {
+                tracing::warn!("the fleet does not answer: {fault}; tried {tried} of {MEET_TRIES} times");
+                std::thread::sleep(MEET_PAUSE);
+            }
+            done => return done,
+        }
+    }
+    attempt()
 }
 
 /// A journal that was cut to nothing beside a fleet that is not is damage, and no first start.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use wharf_controller::checkpoints::Checkpoints;
 use wharf_controller::disk::Standing;
 use wharf_controller::world::{
@@ -73,6 +73,16 @@ pub enum FileFault {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl FileFault {
+    /// Whether it may pass by itself: somebody holds a lock, or the disk is full.
+    pub fn may_pass(&self) -> bool {
+        let Self::Unusable { source, .. } = self else { return false };
+        let code = source.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
+        let passing = [ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked, ErrorCode::DiskFull];
+        code.is_some_and(|code| passing.contains(&code))
+    }
 }
 
 impl FileWorld {

@@ -65,11 +65,11 @@ pub fn parse_fault(file: &str, text: &str) -> Result<Happening, FileError> {
                 })
             }
             ("node", ..) => {
-                Err(target.fault("is a node, to which one thing happens").allowed("down or heal"))
+                Err(target.fault("is a node: it fails or is healed").allowed("down: true or heal: true"))
             }
-            ("gpu", Some(_), ..) => {
-                Err(target.fault("is a GPU, to which one thing happens").allowed("xid or heal"))
-            }
+            ("gpu", Some(_), ..) => Err(target
+                .fault("is a GPU: it reports an error or is healed")
+                .allowed("xid: 79 or heal: true")),
             _ => Err(target.wrong("gpu/NODE:INDEX or node/NODE")),
         }
     })

@@ -21,6 +21,7 @@ Examples:
   wharf sim-fault gpu/n1:3 --heal
   wharf sim-fault node/n1 --down
   wharf sim-fault node/n1 --heal")]
+#[command(group = ArgGroup::new("happening").required(true).args(["xid", "down", "heal"]))]
 pub(crate) struct SimFaultArgs {
     /// gpu/NODE:INDEX or node/NODE
     #[arg(value_name = "TARGET")]

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use wharf_api::client::Client;
 use wharf_api::v1::{FaultReply, FaultRequest};
+use wharf_engine::catalogue::xid;
 
 use super::next_line;
 use crate::args::{Format, SimFaultArgs};
@@ -24,7 +25,9 @@ pub(crate) fn run(client: &Client, args: &SimFaultArgs) -> anyhow::Result<ExitCo
 fn text(request: &FaultRequest, reply: &FaultReply, paint: Paint) -> String {
     let mut lines = vec![paint.tone(Tone::Strong, &reply.text)];
     lines.extend(reply.jobs.iter().map(|job| format!("  job/{job} lost tasks by it")));
-    if !request.heal {
+    // An error that costs no device leaves nothing to undo.
+    let costs = request.xid.and_then(xid).is_none_or(|known| known.recovery.costs_device());
+    if costs && !request.heal {
         let target = &request.target;
         lines.push(next_line(paint, "undo:", &format!("wharf sim-fault {target} --heal")));
     }
@@ -55,5 +58,7 @@ mod tests {
         assert!(told.contains("job/lab/a lost tasks by it"), "{told}");
         assert!(told.contains("wharf sim-fault gpu/n1:3 --heal"), "{told}");
         assert!(told.contains("wharf explain job/lab/a"), "{told}");
+        let told = text(&FaultRequest { xid: Some(13), ..request }, &reply, Paint::OFF);
+        assert!(!told.contains("undo"), "an application's error costs nothing that could return: {told}");
     }
 }

@@ -111,7 +111,8 @@ fn a_gpu_that_fails_is_left_and_comes_back() {
         (&["sim-fault", "gpu/n9:0", "--xid", "79"][..], "no_such_node"),
         (&["sim-fault", "gpu/n1:8", "--xid", "79"], "no_such_gpu"),
         (&["sim-fault", "gpu/n1:0", "--xid", "1"], "bad_request"),
-        (&["sim-fault", "gpu/n1:0"], "bad_request"),
+        (&["sim-fault", "gpu/n1:0", "--down"], "bad_request"),
+        (&["sim-fault", "gpu/n1:0"], "required"),
         (&["sim-fault", "n1", "--down"], "bad_request"),
     ] {
         let output = server.run(wrong);
@@ -168,4 +169,19 @@ fn a_fleet_that_was_started_by_name_has_a_file_to_edit() {
     eventually("a fifth node", || {
         (server.json(&["get", "nodes"])["nodes"].as_array()?.len() == 5).then_some(())
     });
+}
+
+#[test]
+fn a_start_waits_for_a_fleet_that_is_locked_for_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    Server::start(dir.path(), &[]).kill();
+    let locked = lock(dir.path());
+    let letting_go = std::thread::spawn(move || {
+        // Longer than the library waits by itself.
+        std::thread::sleep(Duration::from_secs(7));
+        drop(locked);
+    });
+    let server = Server::start(dir.path(), &[]);
+    letting_go.join().unwrap();
+    assert_eq!(get(&server, "/readyz"), (200, "ready\n".to_owned()));
 }
