@@ -172,6 +172,11 @@ impl Client {
         self.read(self.agent.post(self.job_url(job, "/evict")).send_empty())
     }
 
+    /// Lets a held job wait for its start again.
+    pub fn release(&self, job: &str) -> Result<JobReply, ClientError> {
+        self.read(self.agent.post(self.job_url(job, "/release")).send_empty())
+    }
+
     /// Lets a job run longer.
     pub fn extend(&self, job: &str, request: &ExtendRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(request).expect("two strings are always a document");

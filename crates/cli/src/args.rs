@@ -41,6 +41,7 @@ Jobs
   explain    Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
   cancel     Take a job back, or give a booking up
   evict      Ask a job to save its work, leave and wait again
+  release    Let a held job be started: after a restore, once you know that it did not run
   extend     Let a job run longer than its time limit
   scale      Want another number of replicas of a service
   book       Book places for a time: from then on they are a tenant's own
@@ -101,6 +102,8 @@ pub(crate) enum Command {
     Cancel(JobNameArgs),
     /// Ask a job to save its work, leave and wait again
     Evict(JobNameArgs),
+    /// Let a held job be started: after a restore, once you know that it did not run
+    Release(JobNameArgs),
     /// Let a job run longer than its time limit
     Extend(ExtendArgs),
     /// Want another number of replicas of a service
@@ -140,7 +143,7 @@ impl Command {
             Self::Submit(args) => args.output,
             Self::Plan(args) => args.output,
             Self::Explain(args) => args.output,
-            Self::Cancel(args) | Self::Evict(args) => args.output,
+            Self::Cancel(args) | Self::Evict(args) | Self::Release(args) => args.output,
             Self::Extend(args) => args.output,
             Self::Scale(args) => args.output,
             Self::Book(args) => args.output,

@@ -59,6 +59,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Cancel(args) => commands::levers::cancel(&client()?, &args),
         Command::Evict(args) => commands::levers::evict(&client()?, &args),
+        Command::Release(args) => commands::levers::release(&client()?, &args),
         Command::Extend(args) => commands::levers::extend(&client()?, &args),
         Command::Scale(args) => commands::levers::scale(&client()?, &args),
         Command::Replace(args) => commands::levers::replace(&client()?, &args),

@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use wharf_api::client::ClientError;
 use wharf_api::file::FileError;
 use wharf_api::v1::{Code, Problem};
+use wharf_controller::disk::DiskFault;
+use wharf_controller::turn::Fault;
+use wharf_sim::file::FileFault;
 
 use crate::args::Format;
 use crate::numbers::span;
@@ -44,6 +47,11 @@ pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// What to do about an error, where that is known.
+pub(crate) fn next(error: &anyhow::Error) -> Option<&'static str> {
+    error.chain().find_map(of_storage).and_then(|(_, next)| next)
+}
+
 /// An error as a problem with its exit code.
 fn understood(error: &anyhow::Error) -> (Problem, u8) {
     if let Some(error) = error.downcast_ref::<ClientError>() {
@@ -60,9 +68,27 @@ fn understood(error: &anyhow::Error) -> (Problem, u8) {
     if let Some(problem) = error.downcast_ref::<Problem>() {
         return (problem.clone(), problem.code.exit_code());
     }
+    if let Some((fault, next)) = error.chain().find_map(of_storage) {
+        // A sentence of ours before it says what came of it.
+        let before = error.chain().map(ToString::to_string).take_while(|said| *said != fault);
+        let detail = before.chain([fault.clone()]).collect::<Vec<_>>().join(": ");
+        let problem = Problem::new(Code::Storage, detail);
+        return (next.map_or(problem.clone(), |next| problem.hint(next)), EXIT_FAILED);
+    }
     let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
     let why = if causes.is_empty() { "The command failed".to_owned() } else { causes.join(": ") };
     (titled(Code::Internal, &why, error.to_string()), EXIT_FAILED)
+}
+
+/// A fault of the disk or of a file, with what to do about it.
+fn of_storage(error: &(dyn std::error::Error + 'static)) -> Option<(String, Option<&'static str>)> {
+    if let Some(fault) = error.downcast_ref::<Fault>() {
+        return Some((fault.to_string(), fault.next()));
+    }
+    if let Some(fault) = error.downcast_ref::<FileFault>() {
+        return Some((fault.to_string(), Some(fault.next())));
+    }
+    error.downcast_ref::<DiskFault>().map(|fault| (fault.to_string(), fault.next()))
 }
 
 fn of_client(error: &ClientError) -> Problem {
@@ -140,6 +166,22 @@ mod tests {
         assert_eq!(shown(ClientError::Address { server: "x".into(), what: "no" }).1, 64);
         assert_eq!(shown(ClientError::Protocol { server: "x".into(), what: "no".into() }).1, 69);
         assert_eq!(shown(anyhow!("disk full").context("cannot write")).1, 1);
+    }
+
+    /// A full disk was told of three times in one sentence, as "internal" and without a next step.
+    #[test]
+    fn a_fault_of_the_disk_is_told_once_with_what_to_do() {
+        let fault = DiskFault::Io {
+            attempted: "cannot append to the journal".into(),
+            why: "database or disk is full".into(),
+            next: Some("free space"),
+        };
+        let error =
+            anyhow::Error::new(Fault::Disk(fault)).context("the control plane stopped; running jobs go on");
+        let (text, code) = shown(error);
+        let expected = "error: the control plane stopped; running jobs go on: cannot append to the journal: database or disk is full\n  \
+            why: The data directory cannot be used as it is (storage)\n next: free space\n";
+        assert_eq!((text.as_str(), code), (expected, 1));
     }
 
     #[test]

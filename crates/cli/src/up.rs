@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use wharf_api::file::fleet::describe;
 use wharf_api::file::policy::{default_policy_for, load_policy};
-use wharf_controller::disk::Disk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
-use wharf_controller::turn::{Controller, Glance, Settings};
+use wharf_controller::turn::{Glance, Recovered, Settings};
 use wharf_controller::world::{Happening, Impossible, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
@@ -53,29 +52,69 @@ fn log_filter() -> tracing_subscriber::EnvFilter {
 async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     // The lock on the data directory comes first: nothing of another process's is touched, and the same command
     // twice is told the reason and not only that the address is taken.
-    not_emptied(&args.data)?;
-    let mut journal = SqliteDisk::open(&args.data, Mode::Own)?;
-    // A start that failed half way has left a journal without an event: that is still a first start.
-    let first_start = journal.snapshot()?.is_none() && journal.read(0, &mut |_, _| Ok(()))? == 0;
+    let mode = if args.restore { Mode::Restore } else { Mode::Own };
+    let journal = Recovered::read(SqliteDisk::open(&args.data, mode)?)?;
     let listener = TcpListener::bind(&args.listen).await.with_context(|| {
         format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
     })?;
-    let may_pass = |error: &anyhow::Error| {
-        let is_locked = error.downcast_ref().is_some_and(FileFault::may_pass);
-        is_locked || matches!(error.downcast_ref(), Some(Impossible::Fault(_)))
-    };
-    let (world, fleet) = persistently(|| open_world(&args, first_start), may_pass)?;
+    // A start that failed half way has left a journal without an event: that is still a first start.
+    let first_start = journal.state().index() == 0;
+    let may_pass = |error: &anyhow::Error| error.downcast_ref().is_some_and(FileFault::may_pass);
+    let (mut world, fleet) = persistently(|| open_world(&args, first_start), may_pass)?;
     let policy_dir = args.policy.clone().unwrap_or_else(|| args.data.join("policy"));
-    let (desk, running) =
-        Desk::open(move || Controller::open(journal, answering(world)?, Settings::default()))?;
+    let in_force = journal.state().tenants.version() > 0;
+    let writes_examples = args.policy.is_none() && !in_force && !policy_dir.exists();
+    if !in_force && !writes_examples {
+        read_policy(&policy_dir)?;
+    }
+    let restores = args.restore && journal.is_behind(&world);
+    if !restores {
+        journal.check(&world)?;
+    }
+    // Everything was read and nothing was written. A start that fails up to here leaves everything as it was.
+    if let Some(nodes) = &fleet.nodes {
+        let edited = Happening::Fleet(nodes.clone());
+        let is_fault = |why: &Impossible| matches!(why, Impossible::Fault(_));
+        fleet_file::tell(&persistently(|| world.happen(&edited), is_fault)?);
+    }
+    let (desk, running) = Desk::open(move || {
+        let (world, settings) = (answering(world)?, Settings::default());
+        if restores { journal.restore(world, settings) } else { journal.open(world, settings) }
+    })?;
     let status = PolicyStatus::default();
-    let outcome = match first_policy(&desk, &policy_dir, args.policy.is_none()).await {
-        Ok(()) => serve(args, listener, &desk, status, policy_dir, fleet).await,
+    let outcome = match first_policy(&desk, &policy_dir, writes_examples).await {
+        Ok(()) => {
+            tell_restored(&desk, &args, restores).await?;
+            serve(args, listener, &desk, status, policy_dir, fleet).await
+        }
         Err(error) => Err(error),
     };
     close(&desk, running).await?;
     outcome?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a restore came to, or that there was nothing to restore.
+async fn tell_restored(desk: &Desk, args: &UpArgs, restores: bool) -> anyhow::Result<()> {
+    if args.restore && !restores {
+        tracing::info!(
+            "--restore: the journal has everything that was acknowledged, nothing was to be restored"
+        );
+    }
+    if !restores {
+        return Ok(());
+    }
+    let (running, held) = desk
+        .ask(|glance| {
+            let held = glance.state.jobs.iter().filter(|(_, job)| job.held.is_some()).count();
+            (glance.state.ledger.holdings().count(), held)
+        })
+        .await?;
+    tracing::warn!(
+        "the journal was behind what was acknowledged and is restored: {running} jobs run as the fleet has them, {held} \
+         jobs are held because nobody knows what became of them; see wharf get jobs, then wharf release JOB or wharf cancel JOB"
+    );
+    Ok(())
 }
 
 async fn serve(
@@ -121,11 +160,7 @@ fn open_world(args: &UpArgs, first_start: bool) -> anyhow::Result<(FileWorld, De
     let declared = Declared::read(args.fleet.as_deref(), held.as_deref(), &args.data)?;
     let founding =
         Founding { name: declared.name.clone(), nodes: declared.nodes.clone().unwrap_or_default() };
-    let mut world = FileWorld::open(&file, founding, args.speed)?;
-    if let Some(nodes) = &declared.nodes {
-        fleet_file::tell(&world.happen(&Happening::Fleet(nodes.clone()))?);
-    }
-    Ok((world, declared))
+    Ok((FileWorld::open(&file, founding, args.speed)?, declared))
 }
 
 /// A world that answers.
@@ -152,20 +187,6 @@ fn persistently<T, E: Display>(
     attempt()
 }
 
-/// A journal that was cut to nothing beside a fleet that is not is damage, and no first start.
-fn not_emptied(data: &Path) -> anyhow::Result<()> {
-    let journal = data.join("journal.sqlite");
-    let emptied = std::fs::metadata(&journal).is_ok_and(|known| known.len() == 0);
-    if emptied && data.join("fleet.sqlite").exists() {
-        bail!(
-            "{} is damaged: it is empty. Nothing was changed; restore a copy, or remove it: what runs is then adopted, \
-             what waited is lost",
-            journal.display()
-        );
-    }
-    Ok(())
-}
-
 /// Example files for the operator to edit, where no policy is in force and none was written.
 fn write_examples(dir: &Path, gpus: usize) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -176,25 +197,25 @@ fn write_examples(dir: &Path, gpus: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn read_policy(dir: &Path) -> anyhow::Result<Policy> {
+    load_policy(dir).map_err(|errors| anyhow!("{}", errors_text(&errors)))
+}
+
 /// A policy in error is fatal only when there is none in force.
-async fn first_policy(desk: &Desk, dir: &Path, may_write: bool) -> anyhow::Result<()> {
+async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow::Result<()> {
     let asked = desk.ask(|glance| {
         let gpus = glance.state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
         (glance.state.tenants.version() > 0, gpus)
     });
     let (in_force, gpus) = asked.await?;
-    if may_write && !in_force && !dir.exists() {
+    if writes_examples {
         write_examples(dir, gpus)?;
     }
-    let policy: Policy = match load_policy(dir) {
+    let policy = match read_policy(dir) {
         Ok(policy) => policy,
-        Err(errors) => {
-            if in_force {
-                // The watcher says so, and goes on saying it where it can be seen.
-                return Ok(());
-            }
-            bail!("{}", errors_text(&errors));
-        }
+        // The watcher says so, and goes on saying it where it can be seen.
+        Err(_) if in_force => return Ok(()),
+        Err(error) => return Err(error),
     };
     match desk.give(Input::ApplyPolicy(policy), |reply, _| reply).await? {
         Ok(_) | Err(Rejection::NothingToDo) => Ok(()),

@@ -130,9 +130,7 @@ pub enum DiskFault {
         actual: Index,
     },
     /// Another process has the data directory.
-    #[error(
-        "the data directory {dir} is in use by another process{holder}; stop it, or choose another with --data DIR"
-    )]
+    #[error("the data directory {dir} is in use by another process{holder}")]
     InUse {
         /// The directory.
         dir: String,
@@ -140,9 +138,7 @@ pub enum DiskFault {
         holder: String,
     },
     /// Written by a later version of Wharf.
-    #[error(
-        "{file} has format {found}, this program knows up to {known}; run a newer wharf. Nothing was changed"
-    )]
+    #[error("{file} has format {found}, this program knows up to {known}. Nothing was changed")]
     Newer {
         /// The file.
         file: String,
@@ -152,29 +148,67 @@ pub enum DiskFault {
         known: i64,
     },
     /// Not what was written.
-    #[error(
-        "{file} is damaged: {what}. Nothing was changed; restore a copy, or keep the file and start with another --data DIR"
-    )]
+    #[error("{file} is damaged: {what}. Nothing was changed")]
     Damaged {
         /// The file.
         file: String,
         /// What was found.
         what: String,
     },
+    /// Something that was acknowledged is not in the journal any more.
+    #[error("the journal in {dir} is behind what was acknowledged: {what}. Nothing was changed")]
+    Behind {
+        /// The data directory.
+        dir: String,
+        /// What is missing.
+        what: String,
+    },
     /// The operating system or SQLite refused.
-    #[error("{attempted}: {source}")]
+    #[error("{attempted}: {why}")]
     Io {
         /// What was attempted.
         attempted: String,
-        /// Why it failed.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        /// Why it failed, in the words of the system.
+        why: String,
+        /// What to do about it, where that is known.
+        next: Option<&'static str>,
     },
 }
+
+impl DiskFault {
+    /// What to do about it, where that is known.
+    pub fn next(&self) -> Option<&'static str> {
+        match self {
+            Self::Fenced { .. } | Self::UnexpectedIndex { .. } => None,
+            Self::InUse { .. } => Some("stop it, or choose another directory with --data DIR"),
+            Self::Newer { .. } => Some("run a newer wharf"),
+            Self::Damaged { .. } => {
+                Some("restore a copy, or keep the file and start with another --data DIR")
+            }
+            Self::Behind { .. } => Some(RESTORE),
+            Self::Io { next, .. } => *next,
+        }
+    }
+}
+
+/// What to do about a journal that is behind.
+pub(crate) const RESTORE: &str = "put the right files back, or accept the loss and run the same command with --restore: \
+    what runs is adopted, nothing is stopped";
 
 /// A durable place for one control plane's journal, snapshots and history.
 pub trait Disk {
     /// How far the journal has come.
     fn standing(&mut self) -> Result<Standing, DiskFault>;
+
+    /// True when it lacks something that was acknowledged, and was opened all the same.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    /// A restore begins: until the next append the journal counts as behind, also when this process dies before it.
+    fn begin_restore(&mut self) -> Result<(), DiskFault> {
+        Ok(())
+    }
 
     /// Starts a new reign, later than `above`, and fences every earlier one. `above` is what the world has obeyed: a
     /// disk that was lost and begun anew must not be older than that.

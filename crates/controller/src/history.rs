@@ -76,6 +76,8 @@ fn of_jobs(state: &State, event: &JobsEvent, index: Index, now: Timestamp) -> Ve
         | JobsEvent::Leaving { .. }
         | JobsEvent::Stays { .. }
         | JobsEvent::ReplicaFailed { .. }
+        | JobsEvent::Held { .. }
+        | JobsEvent::Released { .. }
         | JobsEvent::Carried { .. }
         | JobsEvent::CarriedEnded { .. }
         | JobsEvent::CarriedJob { .. } => Vec::new(),

@@ -7,6 +7,7 @@ pub mod checkpoints;
 pub mod codec;
 pub mod disk;
 pub mod history;
+pub mod look;
 pub mod market;
 pub mod memory;
 pub mod outage;

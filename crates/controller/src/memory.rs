@@ -25,7 +25,7 @@ pub struct MemoryDisk {
     contents: Arc<Mutex<Contents>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     term: Term,
     /// Index of `records[0]`.
@@ -37,7 +37,7 @@ struct Contents {
     crash: Option<Crash>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Crash {
     operation: u64,
     point: CrashPoint,
@@ -47,6 +47,11 @@ impl MemoryDisk {
     /// An empty disk.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A disk of its own with the same contents, as a backup would have them.
+    pub fn backup(&self) -> Self {
+        Self { contents: Arc::new(Mutex::new(self.with(|contents| contents.clone()))) }
     }
 
     /// Makes the `count`-th operation from now fail, the next being 1, whichever handle asks for it. The ones
@@ -84,8 +89,8 @@ impl MemoryDisk {
                     "after"
                 }
             };
-            let source = format!("{side} operation {operation} took effect").into();
-            Err(DiskFault::Io { attempted: "simulated crash".to_owned(), source })
+            let why = format!("{side} operation {operation} took effect");
+            Err(DiskFault::Io { attempted: "simulated crash".to_owned(), why, next: None })
         })
     }
 }

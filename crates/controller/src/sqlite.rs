@@ -6,10 +6,15 @@
 //! would not notice. A process that owns the directory holds an operating system lock on `DIR/lock`, which
 //! falls with the process however it ends.
 //!
+//! How far the journal had come when replies last left is noted beside it, in `DIR/acknowledged`, because everything inside
+//! the file can go back together. A journal that lacks something of that is behind: it is refused, or opened
+//! on request as a restore. Nothing is written before the first new term, so a refused directory is as it was found.
+//!
 //! Deliberately absent: repair. A file that is not what was written is refused and left as it is, because a
 //! journal with a hole rebuilds a state that never was. There is no retry either; `SQLite` waits
 //! a few seconds for a foreign lock, anything longer is the caller's next turn.
 
+mod acknowledged;
 mod fault;
 mod file;
 mod history;
@@ -19,7 +24,7 @@ mod snapshots;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -28,6 +33,10 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::{
     Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
 };
+use crate::look;
+pub use file::is_owned;
+
+use acknowledged::{Acknowledged, Found, Noted};
 use fault::Cause;
 
 /// What a process wants of a data directory.
@@ -35,11 +44,13 @@ use fault::Cause;
 pub enum Mode {
     /// A server: creates what is absent, keeps every other owner out, and syncs each commit.
     Own,
-    /// Like [`Mode::Own`] without syncing. For benchmarks that write a journal and then read it: a power
-    /// failure may cost the whole file.
+    /// Like [`Mode::Own`], and a journal that is behind what was acknowledged is opened all the same.
+    Restore,
+    /// Like [`Mode::Own`] without syncing, and without a note of what was acknowledged. For benchmarks that write a
+    /// journal and then read it: a power failure may cost the whole file.
     Bulk,
-    /// A look at a directory that a server may be using: takes no lock, creates nothing, refuses all writes.
-    /// One exception: beside a copied write-ahead log that came without its index, `SQLite` makes a new one.
+    /// A look at a directory that a server may be using: takes no lock, creates nothing, refuses all writes. Whether
+    /// the journal is behind is told by [`Disk::is_behind`].
     ReadOnly,
 }
 
@@ -51,7 +62,15 @@ pub struct SqliteDisk {
     _checkpoints: Option<Checkpoints>,
     connection: Connection,
     _lock: Option<File>,
+    dir: PathBuf,
     file: String,
+    mode: Mode,
+    /// False while the connection is a look that leaves everything as it is.
+    writes: bool,
+    acknowledged: Acknowledged,
+    /// What the journal lacks of what was acknowledged.
+    lacks: Option<String>,
+    restoring: bool,
     identity: Option<Identity>,
     looked_at: Instant,
 }
@@ -68,25 +87,78 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 impl SqliteDisk {
-    /// Opens the journal in `dir`. A file that this program must not touch is refused before anything is
-    /// written to it.
+    /// Opens the journal in `dir`. Nothing is written yet: a file that this program must not touch, or that is
+    /// behind what was acknowledged, is left as it was found.
     pub fn open(dir: &Path, mode: Mode) -> Result<Self, DiskFault> {
-        let file::Opened { connection, lock } = match mode {
-            Mode::Own => file::own(dir, file::Sync::Full),
-            Mode::Bulk => file::own(dir, file::Sync::Off),
-            Mode::ReadOnly => file::read_only(dir),
-        }?;
+        let lock = if mode == Mode::ReadOnly { None } else { Some(file::own(dir)?) };
+        // Noted after each commit, so what is read first can only be older than the journal beside it.
+        let acknowledged = Acknowledged::load(dir)?;
+        let connection = if mode == Mode::ReadOnly { file::read_beside(dir) } else { file::read(dir) }?;
         let path = file::path(dir);
-        let checkpoints = match mode {
-            Mode::Own => Some(Checkpoints::beside(&connection, &path)),
-            Mode::Bulk | Mode::ReadOnly => None,
+        let mut disk = Self {
+            _checkpoints: None,
+            connection,
+            _lock: lock,
+            dir: dir.to_owned(),
+            file: path.display().to_string(),
+            mode,
+            writes: false,
+            acknowledged,
+            lacks: None,
+            restoring: false,
+            identity: None,
+            looked_at: Instant::now(),
         };
-        let file = path.display().to_string();
-        let checkpoints = checkpoints.transpose().map_err(|error| {
-            Cause::Sqlite(error).into_fault(&file, "cannot set the length of the write-ahead log")
-        })?;
-        let (identity, looked_at) = (identity(&path), Instant::now());
-        Ok(Self { _checkpoints: checkpoints, connection, _lock: lock, file, identity, looked_at })
+        let found = disk.acknowledged.found;
+        disk.lacks =
+            disk.attempt("cannot read where the journal ends", |journal| journal::lacks(journal, found))?;
+        match &disk.lacks {
+            Some(what) if mode == Mode::Own => {
+                let (dir, what) = (dir.display().to_string(), what.clone());
+                Err(DiskFault::Behind { dir, what })
+            }
+            Some(_) | None => Ok(disk),
+        }
+    }
+
+    /// The first page that is not as `SQLite` wrote it, if there is one. Reads the whole file.
+    pub fn first_fault(&mut self) -> Result<Option<String>, DiskFault> {
+        self.attempt("cannot read every page", |connection| Ok(look::first_fault(connection)?))
+    }
+
+    /// What the journal lacks of what was acknowledged, in words.
+    pub fn lacks(&self) -> Option<&str> {
+        self.lacks.as_deref()
+    }
+
+    /// From a look to a connection that writes.
+    fn begin_to_write(&mut self) -> Result<(), DiskFault> {
+        if self.writes || self.mode == Mode::ReadOnly {
+            return Ok(());
+        }
+        let sync = if self.mode == Mode::Bulk { file::Sync::Off } else { file::Sync::Full };
+        // The look may have the file for itself.
+        let idle =
+            Connection::open_in_memory().map_err(|error| self.fault("cannot open the journal", error))?;
+        drop(std::mem::replace(&mut self.connection, idle));
+        self.connection = file::write(&self.dir, sync)?;
+        let path = file::path(&self.dir);
+        if self.mode != Mode::Bulk {
+            let moved = Checkpoints::beside(&self.connection, &path);
+            let attempted = "cannot set the length of the write-ahead log";
+            self._checkpoints = Some(moved.map_err(|error| self.fault(attempted, error))?);
+        }
+        (self.identity, self.looked_at, self.writes) = (identity(&path), Instant::now(), true);
+        Ok(())
+    }
+
+    fn fault(&self, attempted: &str, error: rusqlite::Error) -> DiskFault {
+        Cause::Sqlite(error).into_fault(&self.file, attempted)
+    }
+
+    /// Notes beside the journal how far it has come; only then may anybody hear of it.
+    fn note(&mut self, noted: Noted) -> Result<(), DiskFault> {
+        if self.mode == Mode::Bulk { Ok(()) } else { self.acknowledged.note(noted) }
     }
 
     /// A file that was removed or replaced takes every write and keeps none: better to stop than to acknowledge it.
@@ -95,6 +167,7 @@ impl SqliteDisk {
             return Ok(());
         }
         self.looked_at = Instant::now();
+        self.acknowledged.make_sure();
         if identity(Path::new(&self.file)) == self.identity {
             return Ok(());
         }
@@ -114,12 +187,39 @@ impl SqliteDisk {
 
 impl Disk for SqliteDisk {
     fn standing(&mut self) -> Result<Standing, DiskFault> {
-        self.attempt("cannot read how far the journal has come", journal::standing)
+        let noted = self.attempt("cannot read how far the journal has come", journal::noted)?;
+        Ok(noted.standing)
+    }
+
+    fn is_behind(&self) -> bool {
+        self.lacks.is_some()
+    }
+
+    fn begin_restore(&mut self) -> Result<(), DiskFault> {
+        self.restoring = true;
+        let next = self.standing()?.next;
+        let noted = match self.acknowledged.found {
+            Found::Noted(noted) if noted.standing.next > next => return Ok(()),
+            Found::Noted(noted) => noted.standing,
+            Found::Absent | Found::Unreadable => Standing::default(),
+        };
+        // More than the journal holds, whatever its chain: it stays behind until the restore is written.
+        self.note(Noted { standing: Standing { next: next + 1, ..noted }, chain: 0 })
     }
 
     fn take_term(&mut self, above: Term) -> Result<Term, DiskFault> {
+        self.begin_to_write()?;
+        let above = match self.acknowledged.found {
+            Found::Noted(noted) => above.max(noted.standing.term),
+            Found::Absent | Found::Unreadable => above,
+        };
         let term = self.attempt("cannot start a new term", |connection| leader::take(connection, above))?;
         self.attempt("cannot index the history", history::index)?;
+        if self.mode != Mode::Bulk && !self.restoring {
+            let noted = self.attempt("cannot read how far the journal has come", journal::noted)?;
+            self.note(noted)?;
+            self.attempt("cannot start a new term", journal::note_outside)?;
+        }
         Ok(term)
     }
 
@@ -136,11 +236,20 @@ impl Disk for SqliteDisk {
     }
 
     fn append(&mut self, batch: Batch<'_>) -> Result<(), DiskFault> {
+        self.begin_to_write()?;
         self.still_there()?;
-        self.attempt("cannot append to the journal", |connection| journal::append(connection, batch))
+        let noted =
+            self.attempt("cannot append to the journal", |connection| journal::append(connection, batch))?;
+        self.note(noted)?;
+        if std::mem::take(&mut self.restoring) {
+            self.lacks = None;
+            self.attempt("cannot finish the restore", journal::note_outside)?;
+        }
+        Ok(())
     }
 
     fn put_snapshot(&mut self, term: Term, snapshot: &Snapshot) -> Result<(), DiskFault> {
+        self.begin_to_write()?;
         self.attempt("cannot store a snapshot", |connection| snapshots::put(connection, term, snapshot))
     }
 
@@ -149,6 +258,7 @@ impl Disk for SqliteDisk {
     }
 
     fn trim_history(&mut self, term: Term, before: u64) -> Result<(), DiskFault> {
+        self.begin_to_write()?;
         self.attempt("cannot trim the history", |connection| history::trim(connection, term, before))
     }
 }

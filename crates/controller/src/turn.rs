@@ -7,6 +7,8 @@
 
 mod figures;
 mod hear;
+mod open;
+mod snapshot;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +22,7 @@ use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
 
 use crate::codec;
-use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Term};
+use crate::disk::{Batch, Disk, DiskFault, HistoryRow, RESTORE, Record, Term};
 use crate::history;
 use crate::outage::{Outage, Reach};
 use crate::selectors::Strings;
@@ -28,6 +30,11 @@ use crate::sent::Sent;
 use crate::world::{ClockSteps, Happened, Happening, Impossible, World, WorldFault, WorldReport};
 
 pub use figures::{Evictions, Figures};
+
+use snapshot::Snapshots;
+
+pub use open::{Recovered, recover};
+pub use snapshot::SnapshotFault;
 
 /// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
 pub const PLANS_MAX: usize = 4;
@@ -57,21 +64,46 @@ pub enum Fault {
     #[error(transparent)]
     World(#[from] WorldFault),
     /// The world is older than what the journal has heard of it.
-    #[error(
-        "the fleet is older than what the journal knows of it, as if an old copy had been put back; put the right one back, or remove the journal: what runs is then adopted"
-    )]
+    #[error("the fleet is older than what the journal knows of it, as if an old copy had been put back")]
     WorldBehind,
+    /// The fleet has obeyed a later journal than this one.
+    #[error(
+        "the journal is behind the fleet: it stands at index {journal} of term {term}, and the fleet has obeyed index {obeyed} of term {obeyed_term}, as if an old copy had been put back. Nothing was changed"
+    )]
+    JournalBehind {
+        /// How far the journal has come.
+        journal: u64,
+        /// Under which term.
+        term: Term,
+        /// What the fleet has obeyed.
+        obeyed: u64,
+        /// Under which term.
+        obeyed_term: Term,
+    },
     /// A bug stopped the control plane.
-    #[error("the control plane failed by a bug; running jobs go on. Keep the data directory and report it")]
+    #[error("the control plane failed by a bug; running jobs go on")]
     Panicked,
     /// The snapshot rebuilds another state than the one it was taken of.
-    #[error(
-        "the snapshot at index {index} does not rebuild the state it was taken of; keep the data directory and report it"
-    )]
+    #[error("the snapshot at index {index} does not rebuild the state it was taken of")]
     HashDiffers {
         /// Where.
         index: u64,
     },
+}
+
+impl Fault {
+    /// What to do about it, where that is known.
+    pub fn next(&self) -> Option<&'static str> {
+        match self {
+            Self::Disk(fault) => fault.next(),
+            Self::World(_) => None,
+            Self::WorldBehind => Some(
+                "put the right fleet back, or move the journal away and start with --restore: what runs is then adopted",
+            ),
+            Self::JournalBehind { .. } => Some(RESTORE),
+            Self::Panicked | Self::HashDiffers { .. } => Some("keep the data directory and report it"),
+        }
+    }
 }
 
 /// One control plane over one disk and one world.
@@ -86,7 +118,7 @@ pub struct Controller<D, W> {
     sent: Sent,
     reach: Reach,
     settings: Settings,
-    snapshot_at: u64,
+    snapshots: Snapshots,
     records: Vec<Record>,
     rows: Vec<HistoryRow>,
     figures: Figures,
@@ -106,6 +138,8 @@ pub struct Glance<'a> {
     pub figures: Figures,
     /// What is wrong with the world, while it does not answer.
     pub outage: Option<&'a Outage>,
+    /// Why the last snapshot could not be written, while none has been since.
+    pub snapshot_fault: Option<&'a SnapshotFault>,
     /// For history.
     pub disk: &'a mut dyn Disk,
     /// For samples.
@@ -116,38 +150,6 @@ pub struct Glance<'a> {
 pub type Reply = Result<Option<JobId>, Rejection>;
 
 impl<D: Disk, W: World> Controller<D, W> {
-    /// Takes the term, rebuilds the state and meets the world.
-    pub fn open(mut disk: D, world: W, settings: Settings) -> Result<Self, Fault> {
-        // Everything is read before anything is written: a damaged disk is left as it was found. What another
-        // leader wrote in between is read after it has been fenced.
-        let (mut state, mut now) = recover(&mut disk)?;
-        let term = disk.take_term(world.obeyed().term)?;
-        replay(&mut disk, &mut state, &mut now)?;
-        let snapshot_at = state.index() + settings.snapshot_after;
-        let mut controller = Self {
-            state,
-            memory: Memory::default(),
-            disk,
-            world,
-            term,
-            now,
-            strings: Strings::default(),
-            sent: Sent::default(),
-            reach: Reach::default(),
-            settings,
-            snapshot_at,
-            records: Vec::new(),
-            rows: Vec::new(),
-            figures: Figures::default(),
-        };
-        controller.now = controller.now.max(controller.world.now());
-        controller.meet()?;
-        controller.decide_and_commit()?;
-        controller.act();
-        controller.keep_house()?;
-        Ok(controller)
-    }
-
     /// The state after the last commit.
     pub fn state(&self) -> &State {
         &self.state
@@ -187,6 +189,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             now: self.now,
             term: self.term,
             outage: self.reach.outage.as_ref(),
+            snapshot_fault: self.snapshots.fault.as_ref(),
             disk: &mut self.disk,
             world: &self.world,
         }
@@ -223,28 +226,24 @@ impl<D: Disk, W: World> Controller<D, W> {
         if heard {
             self.act();
         }
-        self.keep_house()?;
+        self.snapshot_if_due()?;
         Ok(replies)
-    }
-
-    /// Writes a snapshot and cuts the journal before it.
-    pub fn snapshot(&mut self) -> Result<(), Fault> {
-        let events = self.state.snapshot();
-        let body = codec::encode_all(&events);
-        let state_hash = *blake3::hash(&body).as_bytes();
-        let (next, at, version) = (self.state.index(), self.now.0, codec::VERSION);
-        self.disk.put_snapshot(self.term, &Snapshot { next, at, version, state_hash, body })?;
-        let keep = self.state.tenants.policy().history_keep;
-        self.disk.trim_history(self.term, self.now.0.saturating_sub(keep.0))?;
-        let held = u64::try_from(events.len()).unwrap_or(u64::MAX / 2);
-        self.snapshot_at = next + self.settings.snapshot_after.max(2 * held);
-        self.figures.snapshots += 1;
-        Ok(())
     }
 
     /// Nodes first, so that the selectors of work that already runs can be compiled before it is adopted.
     fn meet(&mut self) -> Result<(), Fault> {
         let listed = self.world.list()?;
+        self.meet_nodes(&listed)?;
+        // Work that is adopted with a device that has failed is lost by a second look, like any other.
+        let any_failed = listed.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy);
+        let again = any_failed.then(|| listed.clone());
+        for listed in [Some(listed), again].into_iter().flatten() {
+            self.take(listed).map_err(|_| Fault::WorldBehind)?;
+        }
+        Ok(())
+    }
+
+    fn meet_nodes(&mut self, listed: &WorldReport) -> Result<(), Fault> {
         let mut nodes = listed.clone();
         nodes.report.scope = Scope::Nodes;
         nodes.report.tasks.clear();
@@ -252,12 +251,6 @@ impl<D: Disk, W: World> Controller<D, W> {
         for job in listed.report.tasks.iter().filter_map(|task| task.job.as_ref()) {
             let missing = missing_sets(&self.state, &self.strings, job);
             self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
-        }
-        // Work that is adopted with a device that has failed is lost by a second look, like any other.
-        let any_failed = listed.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy);
-        let again = any_failed.then(|| listed.clone());
-        for listed in [Some(listed), again].into_iter().flatten() {
-            self.take(listed).map_err(|_| Fault::WorldBehind)?;
         }
         Ok(())
     }
@@ -346,10 +339,6 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.commit()
     }
 
-    fn keep_house(&mut self) -> Result<(), Fault> {
-        if self.state.index() >= self.snapshot_at { self.snapshot() } else { Ok(()) }
-    }
-
     /// Makes a plan and what follows from it; true when somebody loses places that were set aside.
     fn follow_plan(&mut self) -> bool {
         let made = self.plan();
@@ -383,33 +372,6 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.rows.clear();
         Ok(())
     }
-}
-
-/// The state that a disk holds, and the time of its last event.
-pub fn recover(disk: &mut impl Disk) -> Result<(State, Timestamp), Fault> {
-    let mut now = Timestamp(0);
-    let mut state = State::default();
-    if let Some(snapshot) = disk.snapshot()? {
-        let events = codec::decode_all(snapshot.version, &snapshot.body)?;
-        state = State::resume(&events, snapshot.next);
-        now = Timestamp(snapshot.at);
-        if codec::state_hash(&state) != snapshot.state_hash {
-            return Err(Fault::HashDiffers { index: snapshot.next });
-        }
-    }
-    replay(disk, &mut state, &mut now)?;
-    Ok((state, now))
-}
-
-/// Applies what the journal holds beyond the state.
-fn replay(disk: &mut impl Disk, state: &mut State, now: &mut Timestamp) -> Result<(), DiskFault> {
-    disk.read(state.index(), &mut |index, record| {
-        let event = codec::decode(&record, &format!("journal index {index}"))?;
-        state.apply(&event);
-        *now = (*now).max(Timestamp(record.at));
-        Ok(())
-    })?;
-    Ok(())
 }
 
 /// The selectors of a submission that the state does not know yet.

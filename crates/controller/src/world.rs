@@ -170,11 +170,22 @@ pub trait World {
     /// The world's clock.
     fn now(&self) -> Timestamp;
 
+    /// Which world it is and the generation of its last report, where it can tell without being asked for a list.
+    fn heard(&self) -> Option<(u64, u64)> {
+        None
+    }
+
     /// The furthest standing of a journal whose orders it has obeyed. A journal that has not come so far has gone back.
     fn obeyed(&self) -> Standing;
 
     /// Everything there is.
     fn list(&mut self) -> Result<WorldReport, WorldFault>;
+
+    /// Everything there is, and what ended and was acknowledged since, for as far back as it remembers. For a control
+    /// plane whose journal has gone back.
+    fn recall(&mut self) -> Result<WorldReport, WorldFault> {
+        self.list()
+    }
 
     /// What changed since the last report, in the order in which it arrived here.
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault>;

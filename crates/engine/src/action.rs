@@ -85,7 +85,7 @@ impl State {
             }
             add_stop(job, holding.attempt, &holding.tasks, &mut due);
         }
-        for &task in self.ledger.orphans().keys() {
+        for (&task, _) in self.ledger.orphans().iter().filter(|(_, orphan)| !orphan.kept) {
             due.push(Action::Stop { tasks: alloc::vec![task], deadline: Timestamp(0) });
         }
         if let Some(mark) = self.fleet.world() {

@@ -48,6 +48,7 @@ impl State {
         match input {
             Input::Submit(submission) => submit::submit(self, submission, now),
             Input::Cancel { job, by } => self.cancel(*job, by.as_ref(), now),
+            Input::Release { job } => self.release_held(*job, now),
             Input::Evict { job, by } => self.evict(*job, by, now),
             Input::Extend { job, to } => limits::extend(self, *job, *to, now),
             Input::Scale { job, tasks } => services::scale(self, *job, *tasks, now),
@@ -59,6 +60,7 @@ impl State {
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
             Input::Observe(report) => observe::observe(self, report, now),
+            Input::Restore(report) => observe::restore::restore(self, report, now),
             Input::Prices(prices) => self.price(prices),
             Input::Tick => Ok(self.due(now).into()),
         }
@@ -78,6 +80,17 @@ impl State {
             Phase::Leaving(Next::End(_)) => return Err(Rejection::NothingToDo),
         };
         Ok(Decision { events, job: Some(id) })
+    }
+
+    fn release_held(&self, id: JobId, now: Timestamp) -> Result<Decision, Rejection> {
+        let job = self.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
+        if job.held.is_none() {
+            return Err(Rejection::NothingToDo);
+        }
+        Ok(Decision {
+            events: alloc::vec![Event::Jobs(JobsEvent::Released { job: id, at: now })],
+            job: Some(id),
+        })
     }
 
     fn evict(&self, id: JobId, by: &str, now: Timestamp) -> Result<Decision, Rejection> {

@@ -249,6 +249,22 @@ pub enum JobsEvent {
         /// When.
         at: Timestamp,
     },
+    /// It is not to be started until somebody says so. It holds nothing.
+    Held {
+        /// Which.
+        job: JobId,
+        /// Why.
+        why: HeldWhy,
+        /// When.
+        at: Timestamp,
+    },
+    /// Somebody said so: it waits like any other.
+    Released {
+        /// Which.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
     /// It is over and leaves the state.
     Ended {
         /// Which.
@@ -361,6 +377,15 @@ pub enum RequeueWhy {
     Evicted,
     /// Not every task ran in time.
     StartStuck,
+}
+
+/// Why a job is not to be started until somebody says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldWhy {
+    /// The journal was restored from an older one, and nobody knows what became of the job meanwhile: it may have
+    /// run, ended, or been cancelled.
+    Restored,
 }
 
 /// How a job ended.

@@ -28,6 +28,11 @@ pub enum Input {
         /// Who says so, as the caller names itself.
         by: Option<String>,
     },
+    /// Somebody says that a held job may be started.
+    Release {
+        /// Which job.
+        job: JobId,
+    },
     /// Somebody asks it to save its work, leave and wait again.
     Evict {
         /// Which job.
@@ -76,6 +81,8 @@ pub enum Input {
     DefineSets(Vec<SetDefinition>),
     /// A world reports.
     Observe(Report),
+    /// A world that is ahead of the journal tells everything it knows, with what ended and was acknowledged.
+    Restore(Report),
     /// The edge worked out what places are worth.
     Prices(Prices),
     /// Time passed.

@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Canceller, Event, Failure, HeldTask, JobsEvent, Next, Outcome, Past, RequeueWhy};
+use crate::event::{
+    Canceller, Event, Failure, HeldTask, HeldWhy, JobsEvent, Next, Outcome, Past, RequeueWhy,
+};
 use crate::group::Group;
 use crate::input::{ExitCause, ExitDetail};
 use crate::job::{Class, GpuAsk, Shape, Spec, Topology};
@@ -65,6 +67,8 @@ pub struct Job {
     pub rolling: Option<Rolling>,
     /// Who cancelled it, while it leaves because of that.
     pub cancelled_by: Option<Canceller>,
+    /// Why it is not to be started until somebody says so, and since when.
+    pub held: Option<(HeldWhy, Timestamp)>,
 }
 
 /// How replicas of a service are being replaced by fresh ones.
@@ -391,6 +395,8 @@ impl Jobs {
                 let live = self.live_mut(*job);
                 (live.spec.tasks, live.rolling) = (*tasks, *rolling);
             }
+            JobsEvent::Held { job, why, at } => self.hold(*job, *why, *at),
+            JobsEvent::Released { job, at: _ } => self.let_wait(*job),
             JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
             JobsEvent::Ended { job, outcome: _, at, by: _ } => self.end(*job, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
@@ -408,21 +414,39 @@ impl Jobs {
 
     /// Its places are set aside: it waits for them alone.
     pub(crate) fn set_aside(&mut self, job: JobId) {
-        if self.live_mut(job).phase == Phase::Waiting {
+        if self.is_listed(job) {
             self.stop_waiting(job);
         }
     }
 
     /// They no longer are: it waits as before.
     pub(crate) fn no_longer_aside(&mut self, job: JobId) {
-        let live = self.live_mut(job);
-        let (phase, not_before) = (live.phase, live.not_before);
-        if phase == Phase::Waiting {
+        let not_before = self.live[&job].not_before;
+        if self.is_listed(job) {
             self.start_waiting(job);
             if not_before.0 > 0 {
                 self.backing_off.insert((not_before, job));
             }
         }
+    }
+
+    /// True for a job that waits and may be started.
+    fn is_listed(&self, job: JobId) -> bool {
+        let live = &self.live[&job];
+        live.phase == Phase::Waiting && live.held.is_none()
+    }
+
+    /// What is held is no demand, and no plan looks at it.
+    fn hold(&mut self, job: JobId, why: HeldWhy, at: Timestamp) {
+        assert!(self.is_listed(job), "a job that waits is held once");
+        self.stop_waiting(job);
+        self.live_mut(job).held = Some((why, at));
+    }
+
+    fn let_wait(&mut self, job: JobId) {
+        let held = self.live_mut(job).held.take();
+        assert!(held.is_some(), "what is released was held");
+        self.no_longer_aside(job);
     }
 
     /// The rules took it, other than for a guarantee, within a window of so long.
@@ -520,6 +544,7 @@ impl Jobs {
             wrap_up_at: None,
             rolling: None,
             cancelled_by: None,
+            held: None,
         };
         if job.spec.service.is_some() {
             self.services.insert(id);
@@ -564,7 +589,7 @@ impl Jobs {
     }
 
     fn end(&mut self, id: JobId, at: Timestamp) {
-        if self.live_mut(id).phase == Phase::Waiting {
+        if self.is_listed(id) {
             self.stop_waiting(id);
         }
         let job = self.live.remove(&id).expect("a job ends once");
@@ -644,6 +669,9 @@ impl Jobs {
             if live.past != Past::default() || live.not_before.0 > 0 {
                 let (past, not_before) = (live.past.clone(), live.not_before);
                 into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
+            }
+            if let Some((why, at)) = live.held {
+                into.push(Event::Jobs(JobsEvent::Held { job, why, at }));
             }
             if let Some(rolling) = live.rolling {
                 let (tasks, at) = (live.spec.tasks, rolling.since);

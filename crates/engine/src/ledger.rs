@@ -159,6 +159,8 @@ pub struct Orphan {
     pub place: Placement,
     /// Beside GPUs.
     pub resources: Resources,
+    /// It is left alone.
+    pub kept: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -488,8 +490,8 @@ impl Ledger {
             }
             LedgerEvent::Broken { job, .. } => self.change(*job, &[], event),
             LedgerEvent::Evicted { .. } => {}
-            LedgerEvent::OrphanSeen { task, place, resources } => {
-                self.orphans.insert(*task, Orphan { place: *place, resources: *resources });
+            LedgerEvent::OrphanSeen { task, place, resources, kept } => {
+                self.orphans.insert(*task, Orphan { place: *place, resources: *resources, kept: *kept });
                 self.by_node.entry(place.node).or_default().insert(Holder::Orphan(*task));
                 self.rooms.take(place, *resources, NOBODY);
             }
@@ -608,8 +610,8 @@ impl Ledger {
             into.push(Event::Ledger(LedgerEvent::Carried { job, holding }));
         }
         for (&task, orphan) in &self.orphans {
-            let (place, resources) = (orphan.place, orphan.resources);
-            into.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources }));
+            let Orphan { place, resources, kept } = *orphan;
+            into.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources, kept }));
         }
     }
 }

@@ -177,6 +177,16 @@ impl State {
             }
             JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => self.scale(*job, event),
             JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
+            JobsEvent::Held { job, .. } => {
+                self.release(*job);
+                self.reservations.forget(*job);
+                self.jobs.apply(event);
+                self.refresh(*job);
+            }
+            JobsEvent::Released { job, .. } => {
+                self.jobs.apply(event);
+                self.refresh(*job);
+            }
             JobsEvent::Extended { job, .. } => {
                 self.jobs.apply(event);
                 self.refresh_limit(*job);

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Mig;
-use crate::event::TaskPhase;
+use crate::event::{HeldWhy, TaskPhase};
 use crate::fleet::Node;
 use crate::geometry::Layout;
 use crate::jobs::{Job, KindKey, Phase};
@@ -157,6 +157,13 @@ pub enum Reason {
         /// So many.
         kept: u64,
     },
+    /// It is not to be started until somebody says so.
+    Held {
+        /// Why.
+        why: HeldWhy,
+        /// Since when.
+        since: Timestamp,
+    },
     /// It may start with the next turn.
     Startable,
     /// A task of it failed; it waits a little before the next try.
@@ -183,6 +190,7 @@ impl Reason {
             Self::LandingRoom { .. } => "WaitingForLandingRoom",
             Self::Window { .. } => "WaitingForBooking",
             Self::Booked { .. } => "WaitingForBookedPlaces",
+            Self::Held { why: HeldWhy::Restored, .. } => "HeldAfterRestore",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {
@@ -229,6 +237,10 @@ impl State {
         now: Timestamp,
     ) -> Option<Verdict> {
         let job = self.jobs.get(id)?;
+        if let Some((why, since)) = job.held {
+            let (reason, policy) = (Reason::Held { why, since }, self.tenants.version());
+            return Some(Verdict { reason, funnel: None, ahead: 0, policy, basis: self.index() });
+        }
         let (reason, funnel) = match job.phase {
             Phase::Active => (self.active_reason(id), None),
             Phase::Leaving(_) => (Reason::Leaving, None),

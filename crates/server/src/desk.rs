@@ -15,7 +15,7 @@ use hdrhistogram::Histogram;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 use wharf_controller::disk::Disk;
-use wharf_controller::turn::{Controller, Fault, Glance, Reply};
+use wharf_controller::turn::{Controller, Fault, Glance, Reply, SnapshotFault};
 use wharf_controller::world::{ClockSteps, Happened, Happening, Impossible, World};
 use wharf_engine::input::Input;
 use wharf_engine::units::{JobId, Timestamp};
@@ -217,9 +217,10 @@ fn work<D: Disk, W: World>(
     let mut pricing = Pricing::new();
     let mut told = Told::default();
     told.look(&controller);
+    let mut faults_told = 0;
     loop {
         let Some(batch) = gather(waiting, controller.sleep()) else {
-            return controller.snapshot();
+            return close(controller);
         };
         let next_job_before = controller.state().jobs.next();
         let mut inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
@@ -239,8 +240,9 @@ fn work<D: Disk, W: World>(
         for question in batch.questions {
             guarded(|| question(controller.glance()));
         }
+        faults_told = tell_snapshot_faults(&controller.glance(), faults_told);
         if batch.stop {
-            return controller.snapshot();
+            return close(controller);
         }
         pricing.begin(controller.state());
     }
@@ -273,6 +275,22 @@ impl Told {
             (Some(_), Some(_)) | (None, None) => {}
         }
     }
+}
+
+fn close<D: Disk, W: World>(mut controller: Controller<D, W>) -> Result<(), Fault> {
+    let faults_told = controller.figures().snapshot_faults;
+    controller.close()?;
+    tell_snapshot_faults(&controller.glance(), faults_told);
+    Ok(())
+}
+
+/// Says in the log that a snapshot could not be written, once for each try.
+fn tell_snapshot_faults(glance: &Glance<'_>, told: u64) -> u64 {
+    if let Some(fault) = glance.snapshot_fault.filter(|_| glance.figures.snapshot_faults > told) {
+        let SnapshotFault { what, times, .. } = fault;
+        warn!("a snapshot could not be written ({times} in a row): {what}; the journal is whole and grows");
+    }
+    glance.figures.snapshot_faults
 }
 
 /// Answers only read. One that panics costs its caller an answer and nobody else anything.

@@ -127,6 +127,7 @@ fn router(shared: Shared) -> Router {
         .route("/v1/jobs/{job}", get(jobs::one).delete(jobs::cancel))
         .route("/v1/jobs/{job}/explain", get(jobs::explain))
         .route("/v1/jobs/{job}/evict", post(jobs::evict))
+        .route("/v1/jobs/{job}/release", post(jobs::release))
         .route("/v1/jobs/{job}/extend", post(jobs::extend))
         .route("/v1/jobs/{job}/scale", post(jobs::scale))
         .route("/v1/jobs/{job}/replace", post(jobs::replace))

@@ -51,6 +51,8 @@ pub enum Metric {
     JournalTerm,
     /// Snapshots.
     Snapshots,
+    /// Snapshots that failed.
+    SnapshotFaults,
     /// Turns.
     Turns,
     /// Gaps in the world's reports.
@@ -101,7 +103,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::GpusTotal,
         Self::GpusHealthy,
         Self::GpusAllocated,
@@ -114,6 +116,7 @@ impl Metric {
         Self::JournalIndex,
         Self::JournalTerm,
         Self::Snapshots,
+        Self::SnapshotFaults,
         Self::Turns,
         Self::WorldGaps,
         Self::WorldFaults,
@@ -154,6 +157,7 @@ impl Metric {
             Self::JournalIndex => "wharf_journal_index",
             Self::JournalTerm => "wharf_journal_term",
             Self::Snapshots => "wharf_journal_snapshots",
+            Self::SnapshotFaults => "wharf_journal_snapshot_faults",
             Self::Turns => "wharf_turns",
             Self::WorldGaps => "wharf_world_gaps",
             Self::WorldFaults => "wharf_world_faults",
@@ -199,6 +203,7 @@ impl Metric {
             Self::JournalIndex => "Events in the journal since its beginning",
             Self::JournalTerm => "Term of this leader",
             Self::Snapshots => "Snapshots written since start",
+            Self::SnapshotFaults => "Snapshots that could not be written since start",
             Self::Turns => "Turns taken since start",
             Self::WorldGaps => "Reports of the world that needed a full list, since start",
             Self::WorldFaults => {
@@ -424,6 +429,7 @@ fn journal(registry: &mut Registry, glance: &Glance<'_>, errors: FileErrors) {
     }
     let counters = [
         (Metric::Snapshots, figures.snapshots),
+        (Metric::SnapshotFaults, figures.snapshot_faults),
         (Metric::Turns, figures.turns),
         (Metric::WorldGaps, figures.gaps),
         (Metric::PlanPanics, figures.plan_panics),

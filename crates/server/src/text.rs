@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wharf_api::file::span_text;
 use wharf_controller::outage::Outage;
 use wharf_engine::catalogue::{Recovery, Xid};
-use wharf_engine::event::{Next, Outcome};
+use wharf_engine::event::{HeldWhy, Next, Outcome};
 use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
@@ -59,6 +59,11 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
         }
         Reason::Sharing(refused) => sharing(refused),
         Reason::Leaving => leaving(state, job),
+        Reason::Held { why: HeldWhy::Restored, .. } => {
+            "it is held: the journal was restored from an older copy, and the \
+            fleet does not know the job; it may have run, ended or been cancelled meanwhile"
+                .to_owned()
+        }
         Reason::Startable => "it can start with the next decision".to_owned(),
         Reason::Reserved { job, start } => format!(
             "what is free is promised to {}, which starts within {}; it could not be gone by then",
@@ -114,6 +119,7 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::Fixed { .. }
         | Reason::LandingRoom { .. }
         | Reason::Sharing(_)
+        | Reason::Held { .. }
         | Reason::Startable
         | Reason::Short(_) => None,
         Reason::Reserved { start, .. } => Some(start),

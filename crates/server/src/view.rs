@@ -195,6 +195,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         | Reason::Booked { .. }
         | Reason::Fixed { .. }
         | Reason::LandingRoom { .. }
+        | Reason::Held { .. }
         | Reason::Sharing(_) => VerdictWord::Waits,
     };
     let short = match verdict.reason {

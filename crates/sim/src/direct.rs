@@ -59,6 +59,10 @@ impl World for DirectWorld {
         self.calls.borrow_mut().call("listing the fleet", || self.with(SimFleet::list))
     }
 
+    fn recall(&mut self) -> Result<WorldReport, WorldFault> {
+        Ok(self.with(SimFleet::recall))
+    }
+
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
         let looked = || self.with(SimFleet::changes).into_iter().collect();
         self.calls.borrow_mut().call("looking at the fleet", looked)

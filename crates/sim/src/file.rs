@@ -2,17 +2,19 @@
 //!
 //! The [clock](clock) runs by the machine's, times a speed, whether or not anybody looks; the file remembers where it stood.
 //! A control plane that comes back finds what ended meanwhile, each at its own moment. What is reported is
-//! saved first, so that a generation that somebody saw is never used again.
+//! saved first, so that a generation that somebody saw is never used again. Opening only reads: the file is written, and
+//! founded, when something is first saved, so that a start that is refused leaves it as it was.
 
 pub mod clock;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use wharf_controller::checkpoints::Checkpoints;
 use wharf_controller::disk::Standing;
+use wharf_controller::look;
 use wharf_controller::world::{
     ClockSteps, Happened, Happening, Impossible, NodeReport, Samples, World, WorldFault, WorldReport,
 };
@@ -21,7 +23,7 @@ use wharf_engine::input::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use self::clock::{Clock, Remembered, Source, Step};
-use crate::fleet::{Changes, Device, Progress, Saved, SimFleet, SimTask};
+use crate::fleet::{Changes, Device, End, Progress, Saved, SimFleet, SimTask};
 
 /// Far more reports than a process makes in its life.
 const GENERATIONS_PER_LIFE: u64 = 1 << 32;
@@ -36,12 +38,35 @@ const CLOCK_SAVED_EVERY: Millis = Millis::from_secs(5);
 /// A fleet with a file.
 pub struct FileWorld {
     fleet: SimFleet,
-    _checkpoints: Checkpoints,
-    file: Connection,
+    store: Store,
     clock: Clock,
     /// What the steady clock showed when the file last learnt the time.
     clock_saved: Millis,
     steps: ClockSteps,
+}
+
+/// The file, opened when something is first saved.
+struct Store {
+    path: PathBuf,
+    /// The name of a fleet that is not in the file yet.
+    founds: Option<(String, u64)>,
+    open: Option<(Checkpoints, Connection)>,
+}
+
+impl Store {
+    fn writer(&mut self) -> rusqlite::Result<&mut Connection> {
+        if self.open.is_none() {
+            let mut file = open(&self.path)?;
+            if let Some((name, id)) = &self.founds {
+                found(&mut file, name, *id)?;
+                self.founds = None;
+            }
+            let checkpoints = Checkpoints::beside(&file, &self.path)?;
+            file.busy_timeout(BUSY_TIME_MAX)?;
+            self.open = Some((checkpoints, file));
+        }
+        Ok(&mut self.open.as_mut().expect("it was just opened").1)
+    }
 }
 
 /// Which nodes a fleet has when its file is made.
@@ -56,9 +81,7 @@ pub struct Founding {
 #[derive(Debug, thiserror::Error)]
 pub enum FileFault {
     /// The file holds another fleet.
-    #[error(
-        "the data directory holds the fleet `{held}`, not `{asked}`; leave out --fleet, or choose another --data DIR"
-    )]
+    #[error("the data directory holds the fleet `{held}`, not `{asked}`")]
     OtherFleet {
         /// What the file holds.
         held: String,
@@ -66,72 +89,95 @@ pub enum FileFault {
         asked: String,
     },
     /// It cannot be read or written.
-    #[error("the simulated fleet's file {file}: {source}")]
+    #[error("the simulated fleet's file {file} cannot be used: {why}. Nothing was changed")]
     Unusable {
         /// The file.
         file: String,
         /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        why: String,
+        /// Whether it may pass by itself: somebody holds a lock, or the disk is full.
+        may_pass: bool,
     },
 }
 
 impl FileFault {
     /// Whether it may pass by itself: somebody holds a lock, or the disk is full.
     pub fn may_pass(&self) -> bool {
-        let Self::Unusable { source, .. } = self else { return false };
-        let code = source.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
-        let passing = [ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked, ErrorCode::DiskFull];
-        code.is_some_and(|code| passing.contains(&code))
+        matches!(self, Self::Unusable { may_pass: true, .. })
     }
+
+    /// What to do about it.
+    pub fn next(&self) -> &'static str {
+        match self {
+            Self::OtherFleet { .. } => "leave out --fleet, or choose another directory with --data DIR",
+            Self::Unusable { may_pass: true, .. } => {
+                "close whatever has the file open, or make room on the disk"
+            }
+            Self::Unusable { may_pass: false, .. } => {
+                "restore a copy, or move the file and those beside it away and say which fleet it is with --fleet: what ran is then lost"
+            }
+        }
+    }
+}
+
+/// What a fleet's file says of itself.
+pub struct Inspected {
+    /// The name of its fleet; none while it was begun and not finished.
+    pub name: Option<String>,
+    /// How far the journal had come that it last obeyed.
+    pub obeyed: Standing,
 }
 
 impl FileWorld {
     /// The name of the fleet that a data directory holds, if it holds one.
     pub fn held(path: &Path) -> Result<Option<String>, FileFault> {
-        if !path.exists() {
-            return Ok(None);
-        }
-        let unusable = |source: rusqlite::Error| unusable(path, source);
-        let file = open(path).map_err(unusable)?;
-        // A file that was begun and not finished holds nothing yet.
-        let whole = meta(&file, "generation").map_err(unusable)?.is_some();
-        Ok(meta(&file, "name").map_err(unusable)?.filter(|_| whole))
+        let Some(file) = look_at(path).map_err(|error| unusable(path, error))? else { return Ok(None) };
+        held(&file).map_err(|error| unusable(path, error))
     }
 
-    /// Opens the fleet of a file, or founds it. Time goes on from where it stood, at this speed.
+    /// Reads every page and every row of a fleet's file, and changes nothing. A server may be using it.
+    pub fn inspect(path: &Path, in_use: bool) -> Result<Inspected, FileFault> {
+        let opened = if in_use { look::open_beside_a_writer(path) } else { look::open(path) };
+        let file = opened.map_err(|error| unusable(path, error.into()))?;
+        if let Some(what) = look::first_fault(&file).map_err(|error| unusable(path, error.into()))? {
+            return Err(unusable(path, what.into()));
+        }
+        let loaded = load(&file).map_err(|error| unusable(path, error))?;
+        let name = held(&file).map_err(|error| unusable(path, error))?;
+        let obeyed = loaded.map(|(saved, _)| saved.obeyed).unwrap_or_default();
+        Ok(Inspected { name, obeyed })
+    }
+
+    /// Reads the fleet of a file, or founds one. Time goes on from where it stood, at this speed. Nothing is written yet.
     pub fn open(path: &Path, founding: Founding, speed: u64) -> Result<Self, FileFault> {
         Self::open_by(path, founding, speed, clock::machine())
     }
 
     /// The same by other clocks than this machine's.
     pub fn open_by(path: &Path, founding: Founding, speed: u64, source: Source) -> Result<Self, FileFault> {
-        let fail = |source: rusqlite::Error| unusable(path, source);
-        let mut file = open(path).map_err(fail)?;
-        let held =
-            if meta(&file, "generation").map_err(fail)?.is_some() { meta(&file, "name") } else { Ok(None) };
-        if let Some(held) = held.map_err(fail)?.filter(|held| *held != founding.name) {
+        let fail = |source| unusable(path, source);
+        let file = look_at(path).map_err(fail)?;
+        let name = file.as_ref().map(held).transpose().map_err(fail)?.flatten();
+        if let Some(held) = name.filter(|held| *held != founding.name) {
             return Err(FileFault::OtherFleet { held, asked: founding.name });
         }
-        let saved =
-            load(&file).map_err(|source| FileFault::Unusable { file: path.display().to_string(), source })?;
-        let (fleet, clock, step) = if let Some((saved, remembered)) = saved {
+        let saved = file.as_ref().map(load).transpose().map_err(fail)?.flatten();
+        let (fleet, clock, step, founds) = if let Some((saved, remembered)) = saved {
             let (clock, step) = Clock::resume(source, speed, remembered);
-            (SimFleet::restore(saved), clock, step)
+            (SimFleet::restore(saved), clock, step, None)
         } else {
             let clock = Clock::begin(source, speed);
             let begin = clock.now();
-            found(&mut file, &founding.name, begin.0).map_err(fail)?;
-            (SimFleet::new(begin.0, founding.nodes, begin).with_devices(begin.0), clock, None)
+            let fleet = SimFleet::new(begin.0, founding.nodes, begin).with_devices(begin.0);
+            (fleet, clock, None, Some((founding.name, begin.0)))
         };
-        let checkpoints = Checkpoints::beside(&file, path).map_err(fail)?;
+        let store = Store { path: path.to_owned(), founds, open: None };
         let (clock_saved, steps) = (clock.looked_at(), ClockSteps::default());
-        let mut opened = Self { fleet, _checkpoints: checkpoints, file, clock, clock_saved, steps };
+        let mut opened = Self { fleet, store, clock, clock_saved, steps };
         opened.note(step);
         opened.fleet.advance(opened.clock.now());
         // A machine that lost its power may have lost the last of what was saved, and somebody has heard of it.
         opened.fleet.skip_generations(GENERATIONS_PER_LIFE);
-        opened.save().map_err(fail)?;
-        opened.file.busy_timeout(BUSY_TIME_MAX).map_err(fail)?;
         Ok(opened)
     }
 
@@ -167,7 +213,7 @@ impl FileWorld {
     }
 
     fn write(&mut self, changed: &Changes) -> rusqlite::Result<()> {
-        let saving = self.file.transaction()?;
+        let saving = self.store.writer()?.transaction()?;
         for name in &changed.nodes {
             let body = self.fleet.node(name).map(json);
             put(&saving, "node", name, body)?;
@@ -183,6 +229,10 @@ impl FileWorld {
         for name in &changed.devices {
             let known = self.fleet.node(name).map(|_| json(&self.fleet.devices(name)));
             put(&saving, "device", name, known)?;
+        }
+        for &task in &changed.remembered {
+            let body = self.fleet.remembered(task).map(json);
+            put(&saving, "ended", &json(&task), body)?;
         }
         let (generation, Standing { term, next }) = (self.fleet.generation(), self.fleet.obeyed());
         let Remembered { world, speed, wall_ms, steady } = self.clock.remembered();
@@ -209,6 +259,10 @@ impl World for FileWorld {
         self.clock.now()
     }
 
+    fn heard(&self) -> Option<(u64, u64)> {
+        Some((self.fleet.id(), self.fleet.generation()))
+    }
+
     fn obeyed(&self) -> Standing {
         self.fleet.obeyed()
     }
@@ -217,6 +271,12 @@ impl World for FileWorld {
         self.catch_up();
         let listed = self.fleet.list();
         self.saved("listing the simulated fleet", listed)
+    }
+
+    fn recall(&mut self) -> Result<WorldReport, WorldFault> {
+        self.catch_up();
+        let recalled = self.fleet.recall();
+        self.saved("recalling the simulated fleet", recalled)
     }
 
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
@@ -264,8 +324,32 @@ impl World for FileWorld {
     }
 }
 
-fn unusable(path: &Path, source: rusqlite::Error) -> FileFault {
-    FileFault::Unusable { file: path.display().to_string(), source: source.into() }
+fn unusable(path: &Path, source: Anything) -> FileFault {
+    let code = source.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
+    let passing = [ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked, ErrorCode::DiskFull];
+    let may_pass = code.is_some_and(|code| passing.contains(&code));
+    FileFault::Unusable { file: path.display().to_string(), why: source.to_string(), may_pass }
+}
+
+/// The file, for reading; none where there is none yet.
+fn look_at(path: &Path) -> Result<Option<Connection>, Anything> {
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |known| known.len());
+    match (size(path), size(&look::beside(path, "-wal"))) {
+        (0, 0) => Ok(None),
+        (0, _) => Err("the file is gone or empty, yet its write-ahead log is not".into()),
+        (_, _) => Ok(Some(look::open(path)?)),
+    }
+}
+
+/// A file that was begun and not finished holds nothing yet.
+fn held(file: &Connection) -> Result<Option<String>, Anything> {
+    let whole = has_table(file, "meta")? && meta(file, "generation")?.is_some();
+    if whole { Ok(meta(file, "name")?) } else { Ok(None) }
+}
+
+fn has_table(file: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let known = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1)";
+    file.query_row(known, [table], |row| row.get(0))
 }
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
@@ -274,7 +358,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     // The fleet survives the death of a process, which is what it is there to show; the power cut of a real
     // machine takes a simulated fleet with it.
     file.pragma_update(None, "synchronous", "NORMAL")?;
-    for table in ["meta", "node", "task", "progress", "device"] {
+    for table in ["meta", "node", "task", "progress", "device", "ended"] {
         file.execute(
             &format!("CREATE TABLE IF NOT EXISTS {table} (key TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID"),
             [],
@@ -318,7 +402,7 @@ fn load(file: &Connection) -> Result<Option<(Saved, Remembered)>, Anything> {
         let text = meta(file, key)?.ok_or_else(|| format!("it has no `{key}`"))?;
         Ok(text.parse()?)
     };
-    if meta(file, "generation")?.is_none() {
+    if held(file)?.is_none() {
         return Ok(None);
     }
     let steady = match meta(file, "clock_boot")? {
@@ -335,12 +419,14 @@ fn load(file: &Connection) -> Result<Option<(Saved, Remembered)>, Anything> {
     let tasks: BTreeMap<TaskRef, SimTask> = rows(file, "task", |key| Ok(serde_json::from_str(key)?))?;
     let progress: BTreeMap<Uid, Progress> = rows(file, "progress", |key| Ok(serde_json::from_str(key)?))?;
     let devices: BTreeMap<String, Vec<Device>> = rows(file, "device", |key| Ok(key.to_owned()))?;
+    let remembered: BTreeMap<TaskRef, End> = rows(file, "ended", |key| Ok(serde_json::from_str(key)?))?;
     let id = number("id")?;
+    let says_index = meta(file, "obeyed")?.is_some();
     let saved = Saved {
         id,
         generation: number("generation")?,
         // A file from before the index was kept says only under which term it obeyed.
-        obeyed: Standing { term: number("term")?, next: number("obeyed").unwrap_or_default() },
+        obeyed: Standing { term: number("term")?, next: if says_index { number("obeyed")? } else { 0 } },
         now: Timestamp(number("now")?),
         nodes: nodes.into_values().collect(),
         tasks,
@@ -348,6 +434,7 @@ fn load(file: &Connection) -> Result<Option<(Saved, Remembered)>, Anything> {
         devices,
         // A file from before devices were simulated becomes one with: they are as what runs needs them.
         devices_seed: Some(id),
+        remembered,
     };
     Ok(Some((saved, clock)))
 }
@@ -357,8 +444,12 @@ fn rows<K: Ord, V: serde::de::DeserializeOwned>(
     table: &str,
     key: impl Fn(&str) -> Result<K, Anything>,
 ) -> Result<BTreeMap<K, V>, Anything> {
-    let mut all = file.prepare(&format!("SELECT key, body FROM {table}"))?;
     let mut found = BTreeMap::new();
+    // A file of an older version lacks what is newer than it.
+    if !has_table(file, table)? {
+        return Ok(found);
+    }
+    let mut all = file.prepare(&format!("SELECT key, body FROM {table}"))?;
     let mut rows = all.query([])?;
     while let Some(row) = rows.next()? {
         let (name, body): (String, String) = (row.get(0)?, row.get(1)?);

@@ -5,6 +5,7 @@
 //! noticed, so an outage of the control plane changes nobody's run time. What ended is kept until acknowledged.
 
 mod device;
+mod ended;
 mod errors;
 mod happen;
 mod nodes;
@@ -26,6 +27,8 @@ use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
 use crate::behaviour::Behaviour;
 
+pub(crate) use ended::End;
+use ended::Ended;
 use occupancy::Occupancy;
 use partition::Partition;
 
@@ -63,6 +66,7 @@ pub struct SimFleet {
     hung: BTreeSet<String>,
     /// When GPUs that are being reset return.
     resets: BTreeSet<(Timestamp, String, usize)>,
+    remembered: Ended,
     unreported: Changes,
     unsaved: Changes,
 }
@@ -75,6 +79,8 @@ pub(crate) struct Changes {
     pub(crate) progress: BTreeSet<Uid>,
     /// Nodes whose devices changed; that alone is nothing to report.
     pub(crate) devices: BTreeSet<String>,
+    /// Ends that were acknowledged, or forgotten since.
+    pub(crate) remembered: BTreeSet<TaskRef>,
 }
 
 impl Changes {
@@ -94,6 +100,7 @@ pub(crate) struct Saved {
     pub(crate) progress: BTreeMap<Uid, Progress>,
     pub(crate) devices: BTreeMap<String, Vec<Device>>,
     pub(crate) devices_seed: Option<u64>,
+    pub(crate) remembered: BTreeMap<TaskRef, End>,
 }
 
 impl SimFleet {
@@ -120,6 +127,7 @@ impl SimFleet {
             ooms: BTreeMap::new(),
             hung: BTreeSet::new(),
             resets: BTreeSet::new(),
+            remembered: Ended::default(),
             unreported: Changes { nodes: names.clone(), ..Changes::default() },
             unsaved: Changes { nodes: names, ..Changes::default() },
         }
@@ -127,7 +135,8 @@ impl SimFleet {
 
     /// A fleet as it was saved.
     pub(crate) fn restore(saved: Saved) -> Self {
-        let Saved { id, generation, obeyed, now, nodes, tasks, progress, devices, devices_seed } = saved;
+        let Saved { id, generation, obeyed, now, nodes, tasks, progress, devices, devices_seed, remembered } =
+            saved;
         let mut fleet = Self::new(id, nodes, now);
         (fleet.generation, fleet.obeyed, fleet.progress) = (generation, obeyed, progress);
         let ooms = fleet.progress.iter().filter(|(_, progress)| progress.ooms > 0);
@@ -144,6 +153,7 @@ impl SimFleet {
         }
         fleet.resume_resets();
         fleet.partition.devices = devices;
+        fleet.remembered = Ended::of(remembered);
         match devices_seed {
             Some(seed) => fleet.with_devices(seed),
             None => fleet,
@@ -157,11 +167,12 @@ impl SimFleet {
 
     /// What was taken could not be saved.
     pub(crate) fn keep_unsaved(&mut self, changes: Changes) {
-        let Changes { nodes, tasks, progress, devices } = changes;
+        let Changes { nodes, tasks, progress, devices, remembered } = changes;
         self.unsaved.nodes.extend(nodes);
         self.unsaved.tasks.extend(tasks);
         self.unsaved.progress.extend(progress);
         self.unsaved.devices.extend(devices);
+        self.unsaved.remembered.extend(remembered);
     }
 
     /// A node, for saving.
@@ -172,6 +183,11 @@ impl SimFleet {
     /// A task, for saving.
     pub(crate) fn task(&self, task: TaskRef) -> Option<&SimTask> {
         self.tasks.get(&task)
+    }
+
+    /// Which fleet it is.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The generation of its last report.
@@ -483,6 +499,7 @@ impl SimFleet {
         };
         let forgotten: Vec<TaskRef> = self.ended.iter().filter(told).copied().collect();
         for task in forgotten {
+            self.remember(task);
             self.ended.remove(&task);
             self.tasks.remove(&task);
             self.unsaved.tasks.insert(task);

@@ -125,6 +125,10 @@ impl World for NetWorld {
         calls.call("listing the fleet", || fleet.list())
     }
 
+    fn recall(&mut self) -> Result<WorldReport, WorldFault> {
+        Ok(self.0.borrow_mut().fleet.recall())
+    }
+
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
         let mut net = self.0.borrow_mut();
         let now = net.fleet.now();

@@ -67,6 +67,7 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-groups"),
     (1, "journal-v1-past"),
     (1, "journal-v1-replace"),
+    (1, "journal-v1-restore"),
 ];
 
 #[test]
@@ -141,6 +142,8 @@ const KINDS: &[&str] = &[
     "Stepped",
     "PastCarried",
     "Rolled",
+    "Held",
+    "JobReleased",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -202,6 +205,8 @@ fn kind(event: &Event) -> &'static str {
         Event::Past(PastEvent::Stepped { .. }) => "Stepped",
         Event::Past(PastEvent::Carried { .. }) => "PastCarried",
         Event::Jobs(JobsEvent::Rolled { .. }) => "Rolled",
+        Event::Jobs(JobsEvent::Held { .. }) => "Held",
+        Event::Jobs(JobsEvent::Released { .. }) => "JobReleased",
     }
 }
 
@@ -217,6 +222,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-groups"), groups::story);
     write_story(&format!("journal-v{VERSION}-past"), stories::of_the_past);
     write_story(&format!("journal-v{VERSION}-replace"), stories::of_a_replacement);
+    write_story(&format!("journal-v{VERSION}-restore"), stories::of_a_restore);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {

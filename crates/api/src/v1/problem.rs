@@ -200,6 +200,8 @@ codes! {
     BookingTakesFromOthers = "booking_takes_from_others", 409, 5, "The booking would take from guarantees of others";
     /// There are no such places beside the other bookings of that time.
     BookingNoRoom = "booking_no_room", 409, 5, "There is no room beside other bookings";
+    /// The disk, a data directory or a file in it.
+    Storage = "storage", 500, 1, "The data directory cannot be used as it is";
     /// Everything is already as asked.
     NothingToDo = "nothing_to_do", 409, 5, "Nothing would change";
     /// Jobs go to the leaves of the tenant tree.

@@ -28,6 +28,9 @@ pub(crate) struct UpArgs {
     /// The directory of the policy, read again when it changes [default: DATA/policy]
     #[arg(long, value_name = "DIR")]
     pub(crate) policy: Option<PathBuf>,
+    /// Open a journal that is behind what was acknowledged: adopt what runs, stop nothing, hold what nobody can decide
+    #[arg(long)]
+    pub(crate) restore: bool,
     /// Submit work that tells a story
     #[arg(long)]
     pub(crate) demo: bool,
@@ -89,6 +92,9 @@ pub(crate) struct CheckArgs {
     /// Where journal and history are kept
     #[arg(long, value_name = "DIR", default_value = "./wharf-data")]
     pub(crate) data: PathBuf,
+    /// Ask whether `wharf up --restore` would take it, as of a backup
+    #[arg(long)]
+    pub(crate) restore: bool,
     /// How the findings are written
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "json")]
     pub(crate) output: Format,

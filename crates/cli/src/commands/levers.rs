@@ -1,4 +1,4 @@
-//! `wharf cancel`, `evict`, `extend`, `scale`, `replace`, `cordon`, `uncordon`: what an operator pulls, each with its undo.
+//! `wharf cancel`, `evict`, `release`, `extend`, `scale`, `replace`, `cordon`, `uncordon`: what an operator pulls, each with its undo.
 
 use std::process::ExitCode;
 
@@ -21,6 +21,12 @@ pub(crate) fn cancel(client: &Client, args: &JobNameArgs) -> anyhow::Result<Exit
 pub(crate) fn evict(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
     let reply = client.evict(without_kind(&args.job, "job"))?;
     say_job(&reply, args.output, evicted)
+}
+
+/// Lets a held job be started.
+pub(crate) fn release(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
+    let reply = client.release(without_kind(&args.job, "job"))?;
+    say_job(&reply, args.output, released)
 }
 
 /// Lets a job run longer.
@@ -97,6 +103,15 @@ fn evicted(job: &JobView, paint: Paint) -> String {
             paint.tone(Tone::Strong, &name)
         ),
         next_line(paint, "undo:", "none is needed: it waits again and starts by itself"),
+        next_line(paint, "next:", &format!("wharf explain {name}")),
+    ])
+}
+
+fn released(job: &JobView, paint: Paint) -> String {
+    let name = job_name(job);
+    output::lines(&[
+        format!("{} is released and waits for its start like any other", paint.tone(Tone::Strong, &name)),
+        next_line(paint, "undo:", &format!("none; wharf cancel {name} takes it back")),
         next_line(paint, "next:", &format!("wharf explain {name}")),
     ])
 }

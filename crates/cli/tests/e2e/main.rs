@@ -3,6 +3,7 @@
 
 mod abuse;
 mod bookings;
+mod damage;
 mod devices;
 mod ended;
 mod evictions;

@@ -148,7 +148,10 @@ fn a_lost_journal_adopts_what_runs() {
     for file in ["journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm"] {
         let _ = std::fs::remove_file(dir.path().join(file));
     }
-    let server = Server::start(dir.path(), &[]);
+    // It was acknowledged, so that it is gone is not passed over; who accepts it says so.
+    let refused = Server::try_start(dir.path(), &[]).err().expect("a lost journal is no first start");
+    assert!(refused.contains("behind") && refused.contains("--restore"), "{refused}");
+    let server = Server::start(dir.path(), &["--restore"]);
     let job = server.json(&["get", "jobs"])["jobs"][0].clone();
     assert_eq!((job["name"].as_str(), job["state"].as_str()), (Some("kept"), Some("running")));
     assert_eq!(job["placements"], before);

@@ -218,6 +218,12 @@ fn a_first_start_that_failed_leaves_no_trap() {
     assert!(text(&failed.stderr).contains("cannot listen"), "{}", text(&failed.stderr));
     assert!(Server::try_start(&data, &["--fleet", "labb"]).is_err());
     assert!(Server::try_start(&data, &["--policy", "nowhere"]).is_err());
+    let left: Vec<_> = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["lock"], "nothing is written before everything was read");
+    // Nor is the fleet pinned: another one may still be chosen.
+    let other = dir.path().join("other");
+    assert!(Server::try_start(&other, &["--policy", "nowhere"]).is_err());
+    Server::start(&other, &["--fleet", "pod"]).kill();
     let server = Server::start(&data, &[]);
     server.json(&["submit", "--tenant", "lab/nlp", "--gpus", "1", "--name", "a"]);
     // Without its policy directory a later start goes on with the policy in the journal, and does not write another.
@@ -233,12 +239,12 @@ fn a_first_start_that_failed_leaves_no_trap() {
 }
 
 #[test]
-fn an_emptied_journal_is_damage() {
+fn an_emptied_journal_is_no_first_start() {
     let dir = tempfile::tempdir().unwrap();
     Server::start(dir.path(), &[]).signal("-TERM");
     std::fs::write(dir.path().join("journal.sqlite"), "").unwrap();
     let refused = Server::try_start(dir.path(), &[]).err().expect("not a first start");
-    assert!(refused.contains("damaged") && refused.contains("empty"), "{refused}");
+    assert!(refused.contains("behind what was acknowledged") && refused.contains("--restore"), "{refused}");
 }
 
 #[test]

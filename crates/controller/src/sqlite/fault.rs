@@ -4,6 +4,7 @@
 //! condition on their values is checked before they run. So an unknown table, a broken constraint or a value
 //! of the wrong type can only come from a file that is not as we left it.
 
+use rusqlite::ffi::SQLITE_IOERR_SHORT_READ;
 use rusqlite::{Error, ErrorCode};
 
 use crate::disk::{DiskFault, Index};
@@ -38,10 +39,7 @@ impl Cause {
             }
             Self::Sqlite(error) => {
                 let attempted = format!("{attempted} in {file}");
-                match hint(&error) {
-                    Some(hint) => io(attempted, Hinted { source: error, hint }),
-                    None => io(attempted, error),
-                }
+                DiskFault::Io { attempted, why: error.to_string(), next: hint(&error) }
             }
         }
     }
@@ -59,23 +57,26 @@ impl From<DiskFault> for Cause {
     }
 }
 
-/// An error of `SQLite` with what to do about it.
-#[derive(Debug, thiserror::Error)]
-#[error("{source}; {hint}")]
-struct Hinted {
-    source: Error,
-    hint: &'static str,
+/// A refusal of the operating system.
+pub(super) fn io(attempted: String, error: std::io::Error) -> DiskFault {
+    let next = match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Some(MAKE_ROOM),
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => Some(LET_WRITE),
+        std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
+            Some("name a directory with --data DIR")
+        }
+        _ => None,
+    };
+    DiskFault::Io { attempted, why: error.to_string(), next }
 }
 
-pub(super) fn io(
-    attempted: String,
-    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> DiskFault {
-    DiskFault::Io { attempted, source: source.into() }
-}
+const MAKE_ROOM: &str = "free space on the disk that holds the data directory";
+const LET_WRITE: &str = "check that this user may write the data directory and the files in it";
 
 fn is_damage(error: &Error) -> bool {
     match error {
+        // A page that the file should have and has not.
+        Error::SqliteFailure(failure, _) if failure.extended_code == SQLITE_IOERR_SHORT_READ => true,
         Error::SqliteFailure(failure, _) => matches!(
             failure.code,
             ErrorCode::DatabaseCorrupt
@@ -96,10 +97,8 @@ fn is_damage(error: &Error) -> bool {
 
 fn hint(error: &Error) -> Option<&'static str> {
     match error.sqlite_error_code()? {
-        ErrorCode::DiskFull => Some("free space on the disk that holds the data directory"),
-        ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => {
-            Some("check that this user may write the data directory and the files in it")
-        }
+        ErrorCode::DiskFull => Some(MAKE_ROOM),
+        ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen => Some(LET_WRITE),
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
             Some("another program has the file open for writing; close it")
         }

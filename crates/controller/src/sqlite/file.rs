@@ -3,21 +3,26 @@
 //! A new file is made under another name and renamed when it is complete, so a file with the right name is
 //! always a whole one. An existing file is looked at twice: first its raw header, without `SQLite`, since
 //! `SQLite` would leave its side files beside a database that is none of our business; then through `SQLite`,
-//! because the header in force may still be in the write-ahead log.
+//! because the header in force may still be in the write-ahead log. Until the first write everything goes through a
+//! [`look`] that changes nothing, so that a file can still be refused.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction};
 
 use super::fault::{Cause, io};
 use crate::disk::DiskFault;
+use crate::look::{self, beside};
 
-/// The format this program writes and the newest it reads.
+/// The format that a new file has. What an older program reads it still reads.
 const FORMAT: i32 = 1;
+
+/// The format of a file with a snapshot in pieces, which an older program would take for a damaged one; and the newest
+/// that this program reads.
+pub(super) const FORMAT_IN_PIECES: i32 = 2;
 
 /// Tells our files from other programs' `SQLite` databases.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Whrf");
@@ -55,11 +60,6 @@ CREATE INDEX history_eviction ON history (idx) WHERE kind = 2;
 CREATE INDEX history_kind ON history (kind, idx);
 ";
 
-pub(super) struct Opened {
-    pub(super) connection: Connection,
-    pub(super) lock: Option<File>,
-}
-
 #[derive(Clone, Copy)]
 pub(super) enum Sync {
     Full,
@@ -70,31 +70,55 @@ pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join("journal.sqlite")
 }
 
-/// Opens for the one owner of the directory.
-pub(super) fn own(dir: &Path, sync: Sync) -> Result<Opened, DiskFault> {
+/// Takes the directory for its one owner. Creates the directory, and nothing else.
+pub(super) fn own(dir: &Path) -> Result<File, DiskFault> {
     fs::create_dir_all(dir)
         .map_err(|error| io(format!("cannot create the data directory {}", dir.display()), error))?;
-    let lock = lock(dir)?;
+    lock(dir)
+}
+
+/// Opens the journal to write it, which creates one where there is none.
+pub(super) fn write(dir: &Path, sync: Sync) -> Result<Connection, DiskFault> {
     let path = path(dir);
     if is_new(&path)? {
         create(dir, &path)?;
     }
     check_header(&path)?;
-    let connection = connect_to_own(&path, sync).map_err(|cause| failed_open(&path, cause))?;
-    Ok(Opened { connection, lock: Some(lock) })
+    connect_to_write(&path, sync).map_err(|cause| failed_open(&path, cause))
 }
 
-/// Opens for a look.
-pub(super) fn read_only(dir: &Path) -> Result<Opened, DiskFault> {
+/// Opens the journal to read it; an empty one where there is none.
+pub(super) fn read(dir: &Path) -> Result<Connection, DiskFault> {
+    let path = path(dir);
+    if is_new(&path)? {
+        return empty().map_err(|cause| failed_open(&path, cause));
+    }
+    check_header(&path)?;
+    let opened = look::open(&path).map_err(Cause::Sqlite);
+    opened.and_then(|connection| looked(&path, connection)).map_err(|cause| failed_open(&path, cause))
+}
+
+/// Opens the journal to read it, beside a server if one runs. There must be one.
+pub(super) fn read_beside(dir: &Path) -> Result<Connection, DiskFault> {
     let path = path(dir);
     let attempted = || format!("cannot open {} to read it", path.display());
     let size = fs::metadata(&path).map_err(|error| io(attempted(), error))?.len();
-    if size == 0 {
-        return Err(io(attempted(), "it is empty; no server has used this data directory yet"));
+    if size == 0 && self::size(&beside(&path, "-wal"))? == 0 {
+        let why = "it is empty; no server has used this data directory yet".to_owned();
+        return Err(DiskFault::Io { attempted: attempted(), why, next: None });
+    }
+    if !is_owned(dir) {
+        return read(dir);
     }
     check_header(&path)?;
-    let connection = connect_to_read(&path).map_err(|cause| failed_open(&path, cause))?;
-    Ok(Opened { connection, lock: None })
+    let opened = look::open_beside_a_writer(&path).map_err(Cause::Sqlite);
+    opened.and_then(|connection| looked(&path, connection)).map_err(|cause| failed_open(&path, cause))
+}
+
+/// True while a server has the directory.
+pub fn is_owned(dir: &Path) -> bool {
+    let lock = File::open(dir.join("lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Takes the directory, or says who has it.
@@ -150,13 +174,6 @@ fn size(path: &Path) -> Result<u64, DiskFault> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
         Err(error) => Err(io(format!("cannot look at {}", path.display()), error)),
     }
-}
-
-/// A file that `SQLite`, or we, keep next to the journal.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 /// Makes an empty journal, whole or not at all.
@@ -222,11 +239,11 @@ fn check_identity(path: &Path, identity: Identity) -> Result<(), DiskFault> {
             &format!("it is the database of another program (application id {application_id:#x})"),
         ));
     }
-    if format > FORMAT {
+    if format > FORMAT_IN_PIECES {
         return Err(DiskFault::Newer {
             file: path.display().to_string(),
             found: format.into(),
-            known: FORMAT.into(),
+            known: FORMAT_IN_PIECES.into(),
         });
     }
     if format < FORMAT {
@@ -235,13 +252,8 @@ fn check_identity(path: &Path, identity: Identity) -> Result<(), DiskFault> {
     Ok(())
 }
 
-fn connect_to_own(path: &Path, sync: Sync) -> Result<Connection, Cause> {
+fn connect_to_write(path: &Path, sync: Sync) -> Result<Connection, Cause> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // A crashed newer program may have left its header in the log only; closing the last connection would
-    // copy it to the file, and refusing must not change the file.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    check_connected(path, &connection)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     use_log(&connection)?;
     connection.pragma_update(
         None,
@@ -255,43 +267,31 @@ fn connect_to_own(path: &Path, sync: Sync) -> Result<Connection, Cause> {
     Ok(connection)
 }
 
-fn connect_to_read(path: &Path) -> Result<Connection, Cause> {
-    let log = beside(path, "-wal");
-    let has_log = log
-        .try_exists()
-        .map_err(|error| Cause::Fault(io(format!("cannot look at {}", log.display()), error)))?;
-    let connection = if has_log {
-        // A server runs or has crashed. SQLite then needs its index of the log, which a server left there
-        // too; only for a copy made without it does SQLite make one.
-        connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?
-    } else {
-        // A server keeps its log until it closes the file, so none is running and the file is complete. An
-        // ordinary connection would create the log, or fail where the directory is not ours to write.
-        let uri = immutable_uri(path);
-        connect(Path::new(&uri), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)?
-    };
+fn looked(path: &Path, connection: Connection) -> Result<Connection, Cause> {
+    prepare(&connection)?;
     check_connected(path, &connection)?;
+    Ok(connection)
+}
+
+/// A journal in which nothing was written yet.
+fn empty() -> Result<Connection, Cause> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(SCHEMA)?;
+    prepare(&connection)?;
     Ok(connection)
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Cause> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    prepare(&connection)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     Ok(connection)
 }
 
-/// The path as a URI that tells `SQLite` nobody writes the file.
-fn immutable_uri(path: &Path) -> String {
-    let escaped = path.as_os_str().as_encoded_bytes().iter().map(|&byte| {
-        if byte.is_ascii_alphanumeric() || b"/-._".contains(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
-    });
-    format!("file:{}?immutable=1", escaped.collect::<String>())
+fn prepare(connection: &Connection) -> Result<(), Cause> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(())
 }
 
 fn check_connected(path: &Path, connection: &Connection) -> Result<(), Cause> {
@@ -308,8 +308,9 @@ fn use_log(connection: &Connection) -> Result<(), Cause> {
         return Ok(());
     }
     let attempted = "cannot switch the journal to a write-ahead log".to_owned();
-    let hint = format!("SQLite stays in mode {mode}; is the data directory on a network file system?");
-    Err(Cause::Fault(io(attempted, hint)))
+    let why = format!("SQLite stays in mode {mode}");
+    let next = Some("put the data directory on a local disk: a network file system cannot hold it");
+    Err(Cause::Fault(DiskFault::Io { attempted, why, next }))
 }
 
 fn damaged(path: &Path, what: &str) -> DiskFault {

@@ -13,6 +13,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
+use super::acknowledged::{Found, Noted};
 use super::fault::Cause;
 use super::{history, leader, signed, unsigned};
 use crate::disk::{Batch, DiskFault, Index, Record, Standing, Term};
@@ -21,7 +22,7 @@ use crate::disk::{Batch, DiskFault, Index, Record, Standing, Term};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) index: Index,
-    chain: u32,
+    pub(super) chain: u32,
 }
 
 /// Which of the journal's ends a mark stands at.
@@ -89,12 +90,50 @@ impl Mark {
     }
 }
 
-pub(super) fn standing(connection: &mut Connection) -> Result<Standing, Cause> {
+/// How far the journal has come, as it is noted outside of it.
+pub(super) fn noted(connection: &mut Connection) -> Result<Noted, Cause> {
     let view = connection.transaction()?;
-    Ok(Standing { term: leader::current(&view)?, next: Mark::load(&view, End::Next)?.index })
+    let Mark { index: next, chain } = Mark::load(&view, End::Next)?;
+    Ok(Noted { standing: Standing { term: leader::current(&view)?, next }, chain })
 }
 
-pub(super) fn append(connection: &mut Connection, batch: Batch<'_>) -> Result<(), Cause> {
+/// What the journal lacks of what was acknowledged, in words, if it lacks something.
+pub(super) fn lacks(connection: &mut Connection, found: Found) -> Result<Option<String>, Cause> {
+    let view = connection.transaction()?;
+    let (first, next) = (Mark::load(&view, End::First)?, Mark::load(&view, End::Next)?);
+    let noted = match found {
+        Found::Noted(noted) => noted,
+        Found::Unreadable => return Ok(Some(String::from("what was acknowledged cannot be read"))),
+        // A directory from before this file was kept, or one in which nothing was written yet.
+        Found::Absent if next.index == 0 || !is_noted_outside(&view)? => return Ok(None),
+        Found::Absent => return Ok(Some(String::from("what was acknowledged is not known"))),
+    };
+    let acknowledged = noted.standing.next;
+    if acknowledged > next.index {
+        let what = format!("the journal ends at index {}, and {acknowledged} was acknowledged", next.index);
+        return Ok(Some(what));
+    }
+    // What lies before the first record is in the snapshot, which an older program may have written.
+    if acknowledged < first.index || Mark::before(&view, first, acknowledged)?.chain == noted.chain {
+        return Ok(None);
+    }
+    Ok(Some(format!("the journal up to index {acknowledged} is another one than was acknowledged")))
+}
+
+/// Whether a file of its own says what was acknowledged of this journal.
+fn is_noted_outside(view: &Transaction<'_>) -> Result<bool, Cause> {
+    let mut select = view.prepare_cached("SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'noted')")?;
+    Ok(select.query_row([], |row| row.get(0))?)
+}
+
+/// From now on it does.
+pub(super) fn note_outside(connection: &mut Connection) -> Result<(), Cause> {
+    connection.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('noted', 1)", [])?;
+    Ok(())
+}
+
+/// Writes the records of one turn; returns how far the journal has come with them.
+pub(super) fn append(connection: &mut Connection, batch: Batch<'_>) -> Result<Noted, Cause> {
     let Batch { term, expected, records, history } = batch;
     let work = leader::write(connection, term)?;
     let mut mark = Mark::load(&work, End::Next)?;
@@ -114,7 +153,8 @@ pub(super) fn append(connection: &mut Connection, batch: Batch<'_>) -> Result<()
     drop(insert);
     mark.store(&work, End::Next)?;
     history::add(&work, history)?;
-    Ok(work.commit()?)
+    work.commit()?;
+    Ok(Noted { standing: Standing { term, next: mark.index }, chain: mark.chain })
 }
 
 pub(super) fn read(

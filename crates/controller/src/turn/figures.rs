@@ -15,6 +15,8 @@ pub struct Figures {
     pub gaps: u64,
     /// Snapshots written.
     pub snapshots: u64,
+    /// Snapshots that could not be written.
+    pub snapshot_faults: u64,
     /// Evictions by the rules.
     pub evictions: Evictions,
     /// How often the world did not answer.

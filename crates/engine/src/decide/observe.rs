@@ -4,6 +4,8 @@
 //! runs and we have never heard of is adopted when we meet that world for the first time; later it is an orphan,
 //! because whatever we let go must not come back by a late message.
 
+pub(super) mod restore;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -260,7 +262,12 @@ impl TaskChanges {
                 let live = state.jobs.with_uid(task.uid).and_then(|job| state.jobs.get(job));
                 let spec = observed.job.as_ref().map(|job| &job.spec).or(live.map(|job| &job.spec));
                 let resources = spec.map_or(Resources::default(), |spec| spec.resources_of(task.task));
-                self.orphans.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources }));
+                self.orphans.push(Event::Ledger(LedgerEvent::OrphanSeen {
+                    task,
+                    place,
+                    resources,
+                    kept: false,
+                }));
             }
         }
     }
@@ -335,7 +342,12 @@ impl TaskChanges {
                 if may_run && !is_over {
                     let task = TaskRef { uid: job.uid, task: number, attempt: holding.attempt };
                     let (place, resources) = (held.place, job.spec.resources_of(number));
-                    self.left.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources }));
+                    self.left.push(Event::Ledger(LedgerEvent::OrphanSeen {
+                        task,
+                        place,
+                        resources,
+                        kept: false,
+                    }));
                 }
             }
         }
@@ -377,7 +389,7 @@ fn adopt(strangers: &BTreeMap<Uid, Vec<ObservedTask>>, sites: &mut Sites<'_>, no
             }
             Some(Err(_)) | None => orphans.extend(newest),
         }
-        adopted.extend(orphans.into_iter().map(|task| orphan_of(task, sites)));
+        adopted.extend(orphans.into_iter().map(|task| orphan_of(task, false, sites)));
     }
     let mut events = names.events;
     events.extend(adopted);
@@ -392,28 +404,43 @@ fn adopt_one(
     now: Timestamp,
     into: &mut Vec<Event>,
 ) {
-    let (uid, attempt) = (tasks[0].task.uid, tasks[0].task.attempt);
-    let mut running: Vec<(Placement, Timestamp)> =
-        tasks.iter().filter_map(|task| Some((sites.placement(task), running_since(task)?))).collect();
-    running.sort_by_key(|(place, _)| place.task);
-    let at = running.iter().map(|&(_, since)| since).min().unwrap_or(now);
-    let held: Vec<Placement> = running.iter().map(|&(place, _)| place).collect();
+    let at = tasks.iter().filter_map(|task| running_since(task)).min().unwrap_or(now);
+    into.push(Event::Jobs(JobsEvent::Queued { job, uid: tasks[0].task.uid, spec: spec.clone(), at }));
+    run(sites, job, &spec, tasks, now, into);
+}
+
+/// A job that holds nothing gets the places where its tasks are already.
+fn run(
+    sites: &mut Sites<'_>,
+    job: JobId,
+    spec: &Spec,
+    tasks: &[&ObservedTask],
+    now: Timestamp,
+    into: &mut Vec<Event>,
+) {
+    let attempt = tasks[0].task.attempt;
+    let mut placed: Vec<(Placement, Option<Timestamp>)> =
+        tasks.iter().map(|task| (sites.placement(task), running_since(task))).collect();
+    placed.sort_by_key(|(place, _)| place.task);
+    let at = placed.iter().filter_map(|&(_, since)| since).min().unwrap_or(now);
+    let held: Vec<Placement> = placed.iter().map(|&(place, _)| place).collect();
     let broken = spec.is_broken_with(held.iter().map(|place| place.task));
-    into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
     into.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks: held, policy: 0, at, chosen: None }));
-    for (place, since) in running {
-        into.push(Event::Ledger(LedgerEvent::Running { job, task: place.task, since }));
-    }
+    into.extend(placed.into_iter().filter_map(|(place, since)| runs(job, place.task, since)));
     if broken {
         let deadline = repair_deadline(sites.state, now);
         into.push(Event::Ledger(LedgerEvent::Broken { job, deadline, at: now }));
     }
 }
 
-fn orphan_of(task: &ObservedTask, sites: &mut Sites<'_>) -> Event {
+fn runs(job: JobId, task: u32, since: Option<Timestamp>) -> Option<Event> {
+    since.map(|since| Event::Ledger(LedgerEvent::Running { job, task, since }))
+}
+
+fn orphan_of(task: &ObservedTask, kept: bool, sites: &mut Sites<'_>) -> Event {
     let spec = task.job.as_ref().map(|job| &job.spec);
     let resources = spec.map_or(Resources::default(), |spec| spec.resources_of(task.task.task));
-    Event::Ledger(LedgerEvent::OrphanSeen { task: task.task, place: sites.placement(task), resources })
+    Event::Ledger(LedgerEvent::OrphanSeen { task: task.task, place: sites.placement(task), resources, kept })
 }
 
 fn running_since(task: &ObservedTask) -> Option<Timestamp> {

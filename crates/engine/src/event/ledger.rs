@@ -158,6 +158,9 @@ pub enum LedgerEvent {
         place: Placement,
         /// Beside GPUs.
         resources: Resources,
+        /// Found by a restore and not understood: it is left alone, because nobody can say that it should not run.
+        #[serde(default, skip_serializing_if = "is_default")]
+        kept: bool,
     },
     /// It no longer runs.
     OrphanGone {

@@ -142,6 +142,10 @@ pub(super) async fn evict(State(shared): State<Shared>, Path(name): Path<String>
     act(&shared, name, |job| Input::Evict { job, by: "operator".to_owned() }).await
 }
 
+pub(super) async fn release(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
+    act(&shared, name, |job| Input::Release { job }).await
+}
+
 pub(super) async fn extend(
     State(shared): State<Shared>,
     Path(name): Path<String>,

@@ -87,14 +87,17 @@ pub(super) async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
 pub(super) async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
     let asked = shared.desk.ask(|glance| {
         let outage = glance.outage.map(|outage| text::outage(outage, glance.now));
-        (glance.state.tenants.version() > 0, outage)
+        let snapshot =
+            glance.snapshot_fault.map(|fault| format!("snapshots cannot be written: {}", fault.what));
+        let faults: String = outage.into_iter().chain(snapshot).map(|line| line + "\n").collect();
+        (glance.state.tenants.version() > 0, faults)
     });
     let not_ready = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
     match tokio::time::timeout(READY_WITHIN, asked).await {
         // Requests are still decided and kept. Whoever took us out of service for the fleet's sake would lose the
-        // answers and mend nothing, so this is a line to read and a metric to alert on.
-        Ok(Ok((true, Some(outage)))) => (StatusCode::OK, format!("ready\n{outage}\n")),
-        Ok(Ok((true, None))) => (StatusCode::OK, "ready\n".to_owned()),
+        // answers and mend nothing, so this is a line to read and a metric to alert on. Likewise the journal is whole
+        // without a snapshot.
+        Ok(Ok((true, faults))) => (StatusCode::OK, format!("ready\n{faults}")),
         Ok(Ok((false, _))) => not_ready("no policy yet"),
         Ok(Err(_)) => not_ready("the control plane does not take requests"),
         Err(_) => not_ready("the control plane does not answer"),

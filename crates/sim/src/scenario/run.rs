@@ -168,7 +168,7 @@ impl Run {
     fn lose_journal(&mut self) -> Result<(), Fault> {
         let known: Vec<String> = live_names(self.leader.state());
         self.disk = MemoryDisk::new();
-        self.leader = Controller::open(self.disk.clone(), self.world.clone(), Settings::default())?;
+        self.leader = Controller::restore(self.disk.clone(), self.world.clone(), Settings::default())?;
         self.story.begin_journal();
         self.asks.insert(0, Ask::Quota(Box::new(self.policy.clone())));
         self.look()?;

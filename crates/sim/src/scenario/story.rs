@@ -11,8 +11,8 @@ use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
 use wharf_engine::catalogue;
 use wharf_engine::event::{
-    Asker, Event, Eviction, FleetEvent, JobsEvent, LedgerEvent, Next, Outcome, Placement, PromisesEvent,
-    RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
+    Asker, Event, Eviction, FleetEvent, HeldWhy, JobsEvent, LedgerEvent, Next, Outcome, Placement,
+    PromisesEvent, RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::need::Refused;
@@ -164,6 +164,7 @@ impl Story {
             }
             Reason::LandingRoom { kept } => format!("{token} ({kept} kept)"),
             Reason::Running
+            | Reason::Held { .. }
             | Reason::Starting
             | Reason::Repairing
             | Reason::Leaving
@@ -253,6 +254,10 @@ impl Story {
             JobsEvent::Extended { job, limit, .. } => {
                 Some(format!("{} may run {} in all", self.known(job).name, span_text(limit)))
             }
+            JobsEvent::Held { job, why: HeldWhy::Restored, .. } => {
+                Some(format!("{} is held: nobody knows what became of it", self.known(job).name))
+            }
+            JobsEvent::Released { job, .. } => Some(format!("{} is released", self.known(job).name)),
             JobsEvent::Requeued { job, .. } => {
                 let known = self.known(job);
                 let why = match known.next {

@@ -50,6 +50,17 @@ impl Play {
         live.map(|(id, job)| (job.spec.name.clone(), id)).collect()
     }
 
+    /// A copy of the journal as it is now.
+    pub(crate) fn backup(&self) -> MemoryDisk {
+        self.disk.backup()
+    }
+
+    /// An older copy is put in place of the journal.
+    pub(crate) fn restore(&mut self, copy: &MemoryDisk) {
+        self.disk = copy.clone();
+        self.leader = Controller::restore(copy.clone(), self.world.clone(), Settings::default()).unwrap();
+    }
+
     /// What was written so far stands there as a snapshot.
     pub(crate) fn snapshot(&mut self) {
         self.events = self.leader.state().snapshot();

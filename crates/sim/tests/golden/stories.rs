@@ -42,3 +42,23 @@ pub(super) fn of_a_replacement() -> Vec<Event> {
     play.go(&[Input::Scale { job: jobs["serves"], tasks: 2 }], 60);
     play.written()
 }
+
+/// An older journal is put back: one job has ended meanwhile, one is new, and of two that waited nobody knows.
+pub(super) fn of_a_restore() -> Vec<Event> {
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let mut play = Play::on(84, &["n1", "n2"], 1);
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
+    play.go(&[rules_job(1, "runs", "org/a", (2, 2), forever)], 5);
+    play.go(&[rules_job(2, "ends", "org/a", (2, 2), r#"{"duration_ms":60000}"#)], 5);
+    play.go(&[rules_job(3, "unknown", "org/b", (8, 8), forever)], 5);
+    play.go(&[rules_job(4, "unsure", "org/b", (7, 7), forever)], 5);
+    let copy = play.backup();
+    play.go(&[], 100);
+    play.go(&[rules_job(5, "new", "org/a", (1, 1), forever)], 10);
+    play.restore(&copy);
+    let jobs = play.go(&[], 5);
+    play.go(&[Input::Release { job: jobs["unknown"] }], 5);
+    play.go(&[Input::Cancel { job: jobs["unsure"], by: None }], 5);
+    play.go(&[rules_job(6, "last", "org/b", (1, 1), forever)], 5);
+    play.written()
+}

@@ -211,6 +211,7 @@ fn saved(fleet: &SimFleet) -> Saved {
         id: fleet.id,
         generation: fleet.generation,
         obeyed: fleet.obeyed,
+        remembered: BTreeMap::new(),
         now: fleet.now,
         nodes: fleet.nodes.values().cloned().collect(),
         tasks: fleet.tasks.clone(),
