@@ -9,7 +9,7 @@ use wharf_sim::philly::Row;
 use wharf_sim::synthetic;
 
 use crate::args::{GenerateArgs, TraceArgs, TraceCommand, TraceKind};
-use crate::output::print;
+use crate::output;
 use crate::problem::Usage;
 
 /// Orders of arrival of the openb stand-in, named like the published ones.
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<ExitCode> {
         TraceKind::Openb => openb(args.seed),
     };
     write(&args.out, &files)?;
-    print(&told(args, &files))?;
+    output::print(&told(args, &files))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -30,39 +30,31 @@ pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<ExitCode> {
 type File = (&'static str, String);
 
 fn philly(seed: u64) -> Vec<File> {
-    let rows = synthetic::philly::jobs(seed);
-    let mut jobs = String::from("job_id,vc,submit_s,submit_vc_s,num_gpu,duration_s\n");
-    for Row { id, vc, submit, gpus, duration } in &rows {
+    let jobs = synthetic::philly::jobs(seed);
+    let jobs = jobs.iter().map(|Row { id, vc, submit, gpus, duration }| {
         let (submit, duration) = (submit.0 / 1000, duration.0 / 1000);
         // The trace's clock is one for all virtual clusters here.
-        jobs += &format!("{id},{vc},{submit},{submit},{gpus},{duration}\n");
-    }
-    let mut sizes = String::from("vc,helios_nodes_8gpu\n");
-    for (vc, nodes) in synthetic::philly::clusters() {
-        sizes += &format!("{vc},{nodes}\n");
-    }
-    vec![("philly_jobs.csv", jobs), ("philly_vcs.csv", sizes)]
+        format!("{id},{vc},{submit},{submit},{gpus},{duration}")
+    });
+    let sizes = synthetic::philly::clusters().map(|(vc, nodes)| format!("{vc},{nodes}"));
+    vec![
+        ("philly_jobs.csv", table("job_id,vc,submit_s,submit_vc_s,num_gpu,duration_s", jobs)),
+        ("philly_vcs.csv", table("vc,helios_nodes_8gpu", sizes)),
+    ]
 }
 
 fn openb(seed: u64) -> Vec<File> {
     let trace = synthetic::openb::trace(seed);
-    let Trace { nodes, pods } = &trace;
-    let mut cluster = String::from("sn,cpu_milli,memory_mib,gpu,model\n");
-    for node in nodes {
-        cluster +=
-            &format!("{},{},{},{},{}\n", node.name, node.cpu_milli, node.memory_mib, node.gpus, node.model);
-    }
-    let mut shapes = String::from("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n");
-    for (at, pod) in pods.iter().enumerate() {
+    let nodes = trace.nodes.iter().map(|node| {
+        format!("{},{},{},{},{}", node.name, node.cpu_milli, node.memory_mib, node.gpus, node.model)
+    });
+    let pods = trace.pods.iter().enumerate().map(|(at, pod)| {
         let models = pod.models.join("|");
-        shapes += &format!(
-            "pod-{at:04},{},{},{},{},{models}\n",
-            pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli
-        );
-    }
+        format!("pod-{at:04},{},{},{},{},{models}", pod.cpu_milli, pod.memory_mib, pod.gpus, pod.gpu_milli)
+    });
     vec![
-        ("openb_nodes_gpu.csv", cluster),
-        ("openb_pods/default.csv", shapes),
+        ("openb_nodes_gpu.csv", table("sn,cpu_milli,memory_mib,gpu,model", nodes)),
+        ("openb_pods/default.csv", table("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec", pods)),
         ("fgd-arrival-orders/default.csv", orders(&trace)),
     ]
 }
@@ -70,11 +62,17 @@ fn openb(seed: u64) -> Vec<File> {
 /// One column for each order; a shorter one ends in blanks.
 fn orders(trace: &Trace) -> String {
     let columns = ORDERS.map(|(_, seed)| synthetic::openb::arrivals(trace, seed));
-    let mut text = ORDERS.map(|(name, _)| name).join(",") + "\n";
     let longest = columns.iter().map(Vec::len).max().unwrap_or_default();
-    for row in 0..longest {
-        let cells = columns.each_ref().map(|column| column.get(row).map_or(String::new(), usize::to_string));
-        text += &(cells.join(",") + "\n");
+    let cell = |column: &Vec<usize>, row| column.get(row).map_or(String::new(), usize::to_string);
+    let rows = (0..longest).map(|row| columns.each_ref().map(|column| cell(column, row)).join(","));
+    table(&ORDERS.map(|(name, _)| name).join(","), rows)
+}
+
+fn table(header: &str, rows: impl Iterator<Item = String>) -> String {
+    let mut text = format!("{header}\n");
+    for row in rows {
+        text.push_str(&row);
+        text.push('\n');
     }
     text
 }
@@ -96,17 +94,16 @@ fn write(out: &Path, files: &[File]) -> anyhow::Result<()> {
 
 fn told(args: &GenerateArgs, files: &[File]) -> String {
     let dir = args.out.display();
-    let mut text = String::new();
-    for (name, body) in files {
-        text += &format!("{dir}/{name}: {} rows\n", body.lines().count() - 1);
-    }
-    text += &match args.kind {
+    let rows = |body: &str| body.lines().count() - 1;
+    let mut lines: Vec<String> =
+        files.iter().map(|(name, body)| format!("{dir}/{name}: {} rows", rows(body))).collect();
+    lines.push(match args.kind {
         TraceKind::Philly => {
-            format!("next: wharf sim --trace {dir}/philly_jobs.csv --format philly --gpus 1840 --order all\n")
+            format!("next: wharf sim --trace {dir}/philly_jobs.csv --format philly --gpus 1840 --order all")
         }
-        TraceKind::Openb => format!("next: wharf bench placement --traces {dir} --columns all\n"),
-    };
-    text
+        TraceKind::Openb => format!("next: wharf bench placement --traces {dir} --columns all"),
+    });
+    output::lines(&lines)
 }
 
 #[cfg(test)]
