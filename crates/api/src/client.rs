@@ -210,10 +210,26 @@ impl Client {
         self.read(self.agent.delete(self.cordon_url(node)).call())
     }
 
-    /// Live jobs.
+    /// Live jobs, all of them: the pages of the list are followed to the end.
     pub fn jobs(&self, filter: &JobFilter) -> Result<JobList, ClientError> {
+        let mut list = self.jobs_page(filter, None)?;
+        while let Some(token) = list.next.take() {
+            let JobList { schema: _, jobs, next } = self.jobs_page(filter, Some(&token))?;
+            if next.as_ref() == Some(&token) {
+                return Err(self.strange(format!("the list of jobs does not go on after {token:?}")));
+            }
+            list.jobs.extend(jobs);
+            list.next = next;
+        }
+        Ok(list)
+    }
+
+    /// One page of the live jobs: the first, or the one after a page that came with `token`.
+    pub fn jobs_page(&self, filter: &JobFilter, token: Option<&str>) -> Result<JobList, ClientError> {
         let JobFilter { tenant, state } = filter;
-        self.get(&query("/v1/jobs", &[("tenant", tenant.as_deref()), ("state", state.map(JobState::word))]))
+        let pairs =
+            [("tenant", tenant.as_deref()), ("state", state.map(JobState::word)), ("continue", token)];
+        self.get(&query("/v1/jobs", &pairs))
     }
 
     /// One job.

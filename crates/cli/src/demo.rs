@@ -31,7 +31,7 @@ const WAITING_MIN: usize = 40;
 pub(crate) fn start(desk: Desk, seed: u64) {
     let stream = move || {
         let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("a small runtime can be made");
+            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a small runtime can be made");
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         while !desk.has_stopped() {
             std::thread::sleep(BEAT);

@@ -18,7 +18,7 @@ use wharf_controller::turn::{Controller, Glance, Settings};
 use wharf_controller::world::{Happening, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
-use wharf_server::desk::{Desk, Running};
+use wharf_server::desk::{Desk, Patience, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
 use wharf_server::policy::{PolicyStatus, errors_text, watch};
 use wharf_sim::file::{FileWorld, Founding};
@@ -62,7 +62,7 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     let (world, fleet) = open_world(&args, first_start)?;
     let policy_dir = args.policy.clone().unwrap_or_else(|| args.data.join("policy"));
     let (desk, running) =
-        Desk::open(move || Controller::open(journal, answering(world)?, Settings::default()))?;
+        Desk::open(Patience::default(), move || Controller::open(journal, answering(world)?, Settings::default()))?;
     let status = PolicyStatus::default();
     let outcome = match first_policy(&desk, &policy_dir, args.policy.is_none()).await {
         Ok(()) => serve(args, listener, &desk, status, policy_dir, fleet).await,

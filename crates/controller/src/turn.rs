@@ -18,6 +18,7 @@ use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::verdict::Answers;
 
 use crate::codec;
 use crate::disk::{Batch, Disk, DiskFault, HistoryRow, Record, Snapshot, Term};
@@ -90,6 +91,7 @@ pub struct Controller<D, W> {
     records: Vec<Record>,
     rows: Vec<HistoryRow>,
     figures: Figures,
+    answers: Answers,
 }
 
 /// The parts that answers are made of, after a commit.
@@ -106,6 +108,8 @@ pub struct Glance<'a> {
     pub figures: Figures,
     /// What is wrong with the world, while it does not answer.
     pub outage: Option<&'a Outage>,
+    /// What verdicts on this state have in common.
+    pub answers: &'a mut Answers,
     /// For history.
     pub disk: &'a mut dyn Disk,
     /// For samples.
@@ -139,6 +143,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             records: Vec::new(),
             rows: Vec::new(),
             figures: Figures::default(),
+            answers: Answers::default(),
         };
         controller.now = controller.now.max(controller.world.now());
         controller.meet()?;
@@ -187,6 +192,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             now: self.now,
             term: self.term,
             outage: self.reach.outage.as_ref(),
+            answers: &mut self.answers,
             disk: &mut self.disk,
             world: &self.world,
         }

@@ -288,6 +288,11 @@ impl Jobs {
         self.live.iter().map(|(&id, job)| (id, job))
     }
 
+    /// The live jobs from an id on, in id order.
+    pub fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Job)> {
+        self.live.range(first..).map(|(&id, job)| (id, job))
+    }
+
     /// How many live jobs there are.
     pub fn len(&self) -> usize {
         self.live.len()

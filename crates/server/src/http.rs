@@ -8,7 +8,10 @@ mod ended;
 mod evictions;
 mod faults;
 mod fleet;
+mod intake;
 mod jobs;
+mod listing;
+mod params;
 mod system;
 
 pub(crate) use fleet::pools;
@@ -19,6 +22,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,18 +30,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::limit::RequestBodyLimitLayer;
-use tower_http::timeout::TimeoutLayer;
 use wharf_api::v1::{Code, Problem};
 
+use self::intake::Intake;
 use crate::desk::Desk;
 use crate::fleet_file::FleetStatus;
 use crate::policy::PolicyStatus;
 
-/// The largest body that is read; a job file is a few hundred bytes.
-const BODY_BYTES_MAX: usize = 1 << 20;
-/// The longest a request may take, its body included.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 /// The longest a client may take to send its request's head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The pause after a connection could not be taken.
@@ -123,7 +122,7 @@ async fn accept(listener: TcpListener, router: Router, mut stopped: watch::Recei
 
 fn router(shared: Shared) -> Router {
     Router::new()
-        .route("/v1/jobs", get(jobs::list).post(jobs::submit))
+        .route("/v1/jobs", get(listing::list).post(jobs::submit))
         .route("/v1/jobs/{job}", get(jobs::one).delete(jobs::cancel))
         .route("/v1/jobs/{job}/explain", get(jobs::explain))
         .route("/v1/jobs/{job}/evict", post(jobs::evict))
@@ -150,6 +149,8 @@ fn router(shared: Shared) -> Router {
         .route("/metrics", get(system::metrics))
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
+        .route_layer(from_fn_with_state(Intake::new(), intake::read))
+        .route_layer(from_fn(params::check))
         .fallback(async || Refused(Problem::new(Code::NotFound, "there is nothing at this path")))
         .method_not_allowed_fallback(async || {
             Refused(Problem::new(Code::MethodNotAllowed, "this path does not take this method"))
@@ -157,28 +158,17 @@ fn router(shared: Shared) -> Router {
         .layer(CatchPanicLayer::custom(|_| {
             Refused(Problem::new(Code::Internal, "a bug of ours; the control plane goes on")).into_response()
         }))
-        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME_MAX))
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
-        .layer(axum::middleware::map_response(in_our_words))
+        .layer(map_response(in_our_words))
         .with_state(shared)
 }
 
-/// What the limits say, as a problem like every other.
+/// What the router says of a path that is not UTF-8, as a problem like every other.
 async fn in_our_words(response: Response) -> Response {
-    match response.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let most = format!("a request has at most {BODY_BYTES_MAX} bytes");
-            Refused(Problem::new(Code::TooLarge, most)).into_response()
-        }
-        StatusCode::REQUEST_TIMEOUT => {
-            Refused(Problem::new(Code::RequestTimeout, "the request did not come to an answer in time"))
-                .into_response()
-        }
-        StatusCode::BAD_REQUEST if !is_problem(&response) => {
-            Refused(Problem::new(Code::BadRequest, "the path or the query cannot be read")).into_response()
-        }
-        _ => response,
+    if response.status() == StatusCode::BAD_REQUEST && !is_problem(&response) {
+        let what = "the path of the URL is not UTF-8 when its %XX are read";
+        return Refused(Problem::new(Code::BadRequest, what)).into_response();
     }
+    response
 }
 
 fn is_problem(response: &Response) -> bool {

@@ -228,11 +228,18 @@ pub(crate) fn bad_file(error: &FileError) -> Problem {
     Problem::new(Code::BadRequest, error.to_string())
 }
 
-/// A desk that does not answer.
+/// A desk that does not answer. What is said to have taken no effect has taken none.
 pub(crate) fn closed(closed: Closed) -> Problem {
-    let problem = Problem::new(Code::Unavailable, closed.to_string()).hint("try again");
+    let problem = |code| Problem::new(code, closed.to_string());
     match closed {
-        Closed::Busy => problem.retry_after_ms(1000),
-        Closed::Stopped => problem,
+        Closed::Busy => problem(Code::Unavailable).retry_after_ms(1000).hint("try again after Retry-After"),
+        Closed::Slow => problem(Code::Unavailable).retry_after_ms(5000).hint("try again after Retry-After"),
+        Closed::Stopped => problem(Code::Unavailable).hint("start it again: wharf up"),
+        Closed::Withdrawn => {
+            problem(Code::Withdrawn).retry_after_ms(5000).hint("try again after Retry-After")
+        }
+        Closed::Unknown => problem(Code::OutcomeUnknown).hint(
+            "look before you repeat it; a submission with the same Idempotency-Key is never taken twice",
+        ),
     }
 }

@@ -220,6 +220,10 @@ codes! {
     UnknownLevel = "unknown_level", 422, 2, "No such level in this fleet";
     /// The control plane is starting, stopping or has lost its term.
     Unavailable = "unavailable", 503, 69, "The control plane cannot answer now";
+    /// The control plane did not come to the request in time, and it did not take effect.
+    Withdrawn = "withdrawn", 503, 69, "The request was not decided in time and did not take effect";
+    /// The control plane took the request and did not say what came of it.
+    OutcomeUnknown = "outcome_unknown", 504, 69, "The request may have taken effect";
     /// A bug or a fault of ours.
     Internal = "internal", 500, 69, "The control plane failed";
 }

@@ -8,6 +8,7 @@ mod ended;
 mod evictions;
 mod laboratory;
 mod outage;
+mod readers;
 mod readme;
 mod reservations;
 mod server;

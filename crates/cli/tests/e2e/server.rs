@@ -54,6 +54,11 @@ impl Server {
         Ok(Self { child, address, greeting })
     }
 
+    /// Its address as the `Host` of a request.
+    pub(crate) fn host(&self) -> &str {
+        self.address.strip_prefix("http://").unwrap()
+    }
+
     /// Runs a client command against it.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         wharf().env("WHARF_SERVER", &self.address).args(args).output().unwrap()

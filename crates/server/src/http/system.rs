@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use serde::Deserialize;
 use wharf_api::v1::{Code, HistoryKind, HistoryList, HistoryView, PolicyView, Problem, schema_of};
 use wharf_controller::disk;
 
+use super::params::Params;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::metrics::{self, FileErrors};
 use crate::rejection::closed;
@@ -18,27 +18,18 @@ use crate::text;
 /// A desk that takes longer than this to answer is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Deserialize)]
-pub(super) struct HistoryFilter {
-    kind: Option<HistoryKind>,
-    tenant: Option<String>,
-    name: Option<String>,
-    limit: Option<usize>,
-}
-
 pub(super) async fn history(
     State(shared): State<Shared>,
-    filter: Result<Query<HistoryFilter>, axum::extract::rejection::QueryRejection>,
+    params: Params,
 ) -> Result<Json<HistoryList>, Refused> {
-    let Query(filter) = filter.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
-    let kind = filter.kind.map(|kind| match kind {
+    let kind = params.one_of("kind", &HistoryKind::ALL, HistoryKind::word)?.map(|kind| match kind {
         HistoryKind::Job => disk::HistoryKind::Job,
         HistoryKind::Receipt => disk::HistoryKind::Receipt,
         HistoryKind::Eviction => disk::HistoryKind::Eviction,
         HistoryKind::Usage => disk::HistoryKind::Usage,
     });
-    let limit = filter.limit.unwrap_or(ROWS_DEFAULT).min(ROWS_MAX);
-    let HistoryFilter { tenant, name, .. } = filter;
+    let limit = params.limit(ROWS_DEFAULT, 0..=ROWS_MAX)?;
+    let [tenant, name] = ["tenant", "name"].map(|key| params.text(key).map(str::to_owned));
     let query = disk::HistoryQuery { kind, tenant, name, limit, ..disk::HistoryQuery::default() };
     let rows = shared.desk.ask(move |glance| glance.disk.history(&query).map_err(|fault| fault.to_string()));
     let rows = rows.await.map_err(closed)?.map_err(|fault| Problem::new(Code::Internal, fault))?;
@@ -85,7 +76,7 @@ pub(super) async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
 }
 
 pub(super) async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
-    let asked = shared.desk.ask(|glance| {
+    let asked = shared.desk.ask_first(|glance| {
         let outage = glance.outage.map(|outage| text::outage(outage, glance.now));
         (glance.state.tenants.version() > 0, outage)
     });
