@@ -3,6 +3,7 @@
 mod declared;
 
 use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::warn;
 use wharf_api::file::fleet::describe;
 use wharf_api::file::policy::{default_policy_for, load_policy};
 use wharf_controller::disk::Disk;
@@ -18,6 +20,7 @@ use wharf_controller::turn::{Controller, Glance, Settings};
 use wharf_controller::world::{Happening, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
+use wharf_server::Hosts;
 use wharf_server::desk::{Desk, Patience, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
 use wharf_server::policy::{PolicyStatus, errors_text, watch};
@@ -25,6 +28,7 @@ use wharf_sim::file::{FileWorld, Founding};
 
 use crate::args::UpArgs;
 use crate::demo;
+use crate::process;
 
 use declared::Declared;
 
@@ -41,6 +45,7 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
+    process::allow_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(up(args))
 }
@@ -85,9 +90,17 @@ async fn serve(
     let fleet_status = FleetStatus::default();
     fleet.write_example()?;
     fleet_file::watch(fleet.file.clone(), fleet.nodes.clone(), desk.clone(), fleet_status.clone());
-    let serving = wharf_server::serve(listener, desk.clone(), status, fleet_status)?;
+    let hosts = Hosts::new(args.allow_host.clone());
+    let serving = wharf_server::serve(listener, desk.clone(), status, fleet_status, hosts)?;
+    if !serving.address.ip().is_loopback() {
+        warn!(
+            "listening on {}: there is no authentication yet, so whoever reaches this address can submit, cancel, evict and cordon; \
+             put something in front of it that authenticates, or listen on 127.0.0.1",
+            serving.address
+        );
+    }
     let standing = desk.ask(|glance| Standing::of(&glance)).await?;
-    greet(&args, &serving.address.to_string(), &fleet, &policy_dir, &standing);
+    greet(&args, &address_for_clients(serving.address), &fleet, &policy_dir, &standing);
     if args.demo {
         demo::start(desk.clone(), standing.index);
     }
@@ -202,6 +215,16 @@ impl Standing {
         let (index, term, jobs) = (state.index(), glance.term, state.jobs.len());
         Self { index, term, jobs, fleet: describe(sizes) }
     }
+}
+
+/// An address at which a client on this machine finds us.
+fn address_for_clients(listening: SocketAddr) -> String {
+    let loopback = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(loopback, listening.port()).to_string()
 }
 
 fn greet(args: &UpArgs, address: &str, fleet: &Declared, policy: &Path, standing: &Standing) {

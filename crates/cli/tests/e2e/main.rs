@@ -3,6 +3,7 @@
 
 mod abuse;
 mod bookings;
+mod browsers;
 mod devices;
 mod ended;
 mod evictions;

@@ -8,7 +8,7 @@ use wharf_api::client::{Client, JobFilter};
 use wharf_api::file::job::{JobFile, JobFlags};
 use wharf_api::v1::JobState;
 
-use crate::abuse::send;
+use crate::abuse::get;
 use crate::server::Server;
 
 /// Waiting jobs of one tenant. Before, one list of so many took half a second of the thread that decides.
@@ -75,11 +75,7 @@ fn readers_hold_up_nobody(server: &Server) {
         let client = Client::new(&server.address).unwrap();
         let slowest = (0..ROUNDS).map(|round| {
             let begin = Instant::now();
-            let ready = send(
-                server,
-                format!("GET /readyz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.host())
-                    .as_bytes(),
-            );
+            let ready = get(server, "/readyz");
             let submitted = client.submit(&job(format!("late{round}")), &format!("late{round}"));
             (begin.elapsed(), ready, submitted)
         });
@@ -109,13 +105,6 @@ fn pages_are_the_list(server: &Server) {
     );
     assert_eq!(server.json(&["get", "jobs"])["jobs"].as_array().unwrap().len(), JOBS + 1);
 
-    let get = |query: &str| {
-        let host = server.host();
-        send(
-            server,
-            format!("GET /v1/{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").as_bytes(),
-        )
-    };
     for (query, said) in [
         ("jobs?limit=0", "limit: \\\"0\\\" is not a number from 1 to 1000"),
         ("jobs?limit=1001", "from 1 to 1000"),
@@ -129,9 +118,9 @@ fn pages_are_the_list(server: &Server) {
         ("evictions?tenants=lab", "did you mean tenant?"),
         ("summary?x=%ff", "there is no query parameter"),
     ] {
-        let answer = get(query);
+        let answer = get(server, &format!("/v1/{query}"));
         assert!(answer.starts_with("HTTP/1.1 4") && answer.contains(said), "{query} got {answer}");
         assert!(answer.contains("application/problem+json"), "{answer}");
     }
-    assert!(get("jobs?limit=2&tenant=lab").starts_with("HTTP/1.1 200"));
+    assert!(get(server, "/v1/jobs?limit=2&tenant=lab").starts_with("HTTP/1.1 200"));
 }
