@@ -13,17 +13,17 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
 use wharf_api::file::fleet::describe;
-use wharf_api::file::policy::{default_policy_for, load_policy};
+use wharf_api::file::policy::default_policy_for;
+use wharf_api::file::policy::lint::Inventory;
 use wharf_controller::disk::Disk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::{Controller, Glance, Settings};
 use wharf_controller::world::{Happening, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
-use wharf_engine::policy::Policy;
 use wharf_server::Hosts;
 use wharf_server::desk::{Desk, Patience, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
-use wharf_server::policy::{PolicyStatus, errors_text, watch};
+use wharf_server::policy::{PolicyStatus, Reviewed, inventory, review, watch};
 use wharf_sim::file::{FileWorld, Founding};
 
 use crate::args::UpArgs;
@@ -66,8 +66,9 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     })?;
     let (world, fleet) = open_world(&args, first_start)?;
     let policy_dir = args.policy.clone().unwrap_or_else(|| args.data.join("policy"));
-    let (desk, running) =
-        Desk::open(Patience::default(), move || Controller::open(journal, answering(world)?, Settings::default()))?;
+    let (desk, running) = Desk::open(Patience::default(), move || {
+        Controller::open(journal, answering(world)?, Settings::default())
+    })?;
     let status = PolicyStatus::default();
     let outcome = match first_policy(&desk, &policy_dir, args.policy.is_none()).await {
         Ok(()) => serve(args, listener, &desk, status, policy_dir, fleet).await,
@@ -163,38 +164,34 @@ fn not_emptied(data: &Path) -> anyhow::Result<()> {
 }
 
 /// Example files for the operator to edit, where no policy is in force and none was written.
-fn write_examples(dir: &Path, gpus: usize) -> anyhow::Result<()> {
+fn write_examples(dir: &Path, fleet: &Inventory) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    for (name, text) in default_policy_for(u64::try_from(gpus)?) {
+    for (name, text) in default_policy_for(fleet) {
         let file = dir.join(name);
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
 
-/// A policy in error is fatal only when there is none in force.
+/// A policy in error, or that promises more than the fleet has, is fatal only when there is none in force.
 async fn first_policy(desk: &Desk, dir: &Path, may_write: bool) -> anyhow::Result<()> {
     let asked = desk.ask(|glance| {
-        let gpus = glance.state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
-        (glance.state.tenants.version() > 0, gpus)
+        let tenants = &glance.state.tenants;
+        (tenants.version() > 0, inventory(glance.state), tenants.policy().digest.clone())
     });
-    let (in_force, gpus) = asked.await?;
+    let (in_force, inventory, digest) = asked.await?;
     if may_write && !in_force && !dir.exists() {
-        write_examples(dir, gpus)?;
+        write_examples(dir, &inventory)?;
     }
-    let policy: Policy = match load_policy(dir) {
-        Ok(policy) => policy,
-        Err(errors) => {
-            if in_force {
-                // The watcher says so, and goes on saying it where it can be seen.
-                return Ok(());
-            }
-            bail!("{}", errors_text(&errors));
-        }
-    };
-    match desk.give(Input::ApplyPolicy(policy), |reply, _| reply).await? {
-        Ok(_) | Err(Rejection::NothingToDo) => Ok(()),
-        Err(rejection) => bail!("the policy was refused: {rejection:?}"),
+    let Reviewed { policy, remarks } = review(dir, &inventory, &digest);
+    match (policy, remarks.error) {
+        (Some(policy), _) => match desk.give(Input::ApplyPolicy(policy), |reply, _| reply).await? {
+            Ok(_) | Err(Rejection::NothingToDo) => Ok(()),
+            Err(rejection) => bail!("the policy was refused: {rejection:?}"),
+        },
+        // The watcher says so, and goes on saying it where it can be seen.
+        (None, _) if in_force => Ok(()),
+        (None, error) => bail!("{}", error.unwrap_or_else(|| "the policy cannot be applied".to_owned())),
     }
 }
 

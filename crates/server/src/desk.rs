@@ -240,6 +240,22 @@ impl Desk {
         self.put(question, Request::First).await
     }
 
+    /// The same for a thread of its own, which may wait.
+    pub fn ask_blocking<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (answer, answered) = sync_channel(1);
+        let question: Question = Box::new(move |glance| {
+            let _ = answer.send(question(glance));
+        });
+        self.send(Request::First(question))?;
+        answered.recv_timeout(self.patience.answer).map_err(|failed| match failed {
+            RecvTimeoutError::Timeout => Closed::Slow,
+            RecvTimeoutError::Disconnected => Closed::Stopped,
+        })
+    }
+
     async fn put<T: Send + 'static>(
         &self,
         question: impl FnOnce(Glance<'_>) -> T + Send + 'static,

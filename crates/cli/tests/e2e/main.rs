@@ -9,6 +9,7 @@ mod ended;
 mod evictions;
 mod laboratory;
 mod outage;
+mod policies;
 mod readers;
 mod readme;
 mod reservations;

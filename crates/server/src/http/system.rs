@@ -12,6 +12,7 @@ use wharf_controller::disk;
 use super::params::Params;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::metrics::{self, FileErrors};
+use crate::policy::Remarks;
 use crate::rejection::closed;
 use crate::text;
 
@@ -54,8 +55,8 @@ pub(super) async fn policy(State(shared): State<Shared>) -> Result<Json<PolicyVi
         (tenants.version(), tenants.policy().digest.clone())
     });
     let (version, digest) = asked.await.map_err(closed)?;
-    let error = shared.policy.error();
-    Ok(Json(PolicyView { schema: schema_of::<PolicyView>(), version, digest, error }))
+    let Remarks { error, warnings } = shared.policy.remarks();
+    Ok(Json(PolicyView { schema: schema_of::<PolicyView>(), version, digest, error, warnings }))
 }
 
 pub(super) async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, Refused> {

@@ -2,6 +2,8 @@
 
 use wharf_engine::policy::{Amount, GpuQuota, Quota, Tenant};
 
+use super::super::fleet::{load_fleet, presets};
+use super::lint::Inventory;
 use super::*;
 
 fn files(files: &[(&str, &str)]) -> Vec<PolicyFile> {
@@ -289,7 +291,7 @@ fn the_digest_follows_content_and_names_but_not_order() {
 #[test]
 fn the_example_fits_a_fleet_of_any_size() {
     for gpus in [1, 8, 32, 88, 256, 100_000] {
-        let scaled = default_policy_for(gpus);
+        let scaled = scaled_to(gpus);
         let files: Vec<PolicyFile> = scaled
             .into_iter()
             .map(|(name, text)| PolicyFile { name: name.to_owned(), content: text.into_bytes() })
@@ -305,4 +307,32 @@ fn the_example_fits_a_fleet_of_any_size() {
             "{gpus} GPUs"
         );
     }
+}
+
+#[test]
+fn the_example_is_clean_on_every_fleet_that_is_built_in() {
+    for name in presets() {
+        let fleet = Inventory::of(&load_fleet(name).unwrap());
+        let files: Vec<PolicyFile> = default_policy_for(&fleet)
+            .into_iter()
+            .map(|(name, text)| PolicyFile { name: name.to_owned(), content: text.into_bytes() })
+            .collect();
+        let found = lint::lint("p", &files, Some(&fleet)).findings;
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+}
+
+/// Where a file or a key is left out, what the example says holds, so that the example can be read as the manual.
+#[test]
+fn what_the_example_says_is_what_holds_without_it() {
+    let whole = compile("p", &files(default_policy_files())).unwrap();
+    let bare: Vec<(&str, &str)> = default_policy_files()
+        .iter()
+        .map(|&(name, text)| (name, text))
+        .filter(|(name, _)| ["tenants.yaml", "pools.yaml"].contains(name))
+        .collect();
+    let bare = compile("p", &files(&bare)).unwrap();
+    assert_eq!(Policy { digest: String::new(), ..whole.clone() }, Policy { digest: String::new(), ..bare });
+    assert_eq!(whole.half_life, Some(Millis::from_secs(86_400)), "yesterday counts");
+    assert!(whole.estimates.learned && whole.reservations_max > 0 && !whole.no_backfill, "starts are promised");
 }
