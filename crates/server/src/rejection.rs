@@ -57,8 +57,10 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             ),
         )
         .hint("ask for less, or for another model, or have the limit raised"),
+        Rejection::QueueFull { .. } | Rejection::JobTooLarge { .. } | Rejection::BytesFull { .. } => {
+            full_problem(rejection)
+        }
         Rejection::NoSuchJob
-        | Rejection::QueueFull { .. }
         | Rejection::NotRunning
         | Rejection::NotPreemptible
         | Rejection::LimitAboveMax { .. }
@@ -89,14 +91,39 @@ fn internal(rejection: &Rejection) -> Problem {
     Problem::new(Code::Internal, what)
 }
 
+/// More jobs, or more of their text, than there may be.
+fn full_problem(rejection: &Rejection) -> Problem {
+    let later = |problem: Problem, retry_after_ms: u64| {
+        let secs = retry_after_ms.div_ceil(1000);
+        problem.retry_after_ms(retry_after_ms).hint(format!("try again in {secs} s"))
+    };
+    match rejection {
+        Rejection::QueueFull { limit, retry_after_ms } => {
+            let what = format!("{limit} jobs wait already, which is the most");
+            later(Problem::new(Code::QueueFull, what), *retry_after_ms)
+        }
+        Rejection::JobTooLarge { bytes, limit } => Problem::new(
+            Code::TooLarge,
+            format!(
+                "the job has {bytes} bytes of payload, labels, selectors and names; a job has at most {limit}"
+            ),
+        )
+        .hint("keep data elsewhere and name it in the job, or have bytes_max.job raised (queue.yaml)"),
+        Rejection::BytesFull { tenant, used, bytes, limit, retry_after_ms } => {
+            let whose = tenant.as_ref().map_or("all tenants".to_owned(), Clone::clone);
+            let what = format!(
+                "the live jobs of {whose} have {used} bytes of payload, labels and names; with {bytes} more they would pass the \
+                 {limit} that they may have together"
+            );
+            later(Problem::new(Code::QueueBytesFull, what), *retry_after_ms)
+        }
+        _ => Problem::new(Code::Internal, "a refusal of another kind"),
+    }
+}
+
 /// How long a job may run, or with how many replicas.
 fn life_problem(rejection: &Rejection) -> Problem {
     match rejection {
-        Rejection::QueueFull { limit, retry_after_ms } => {
-            Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
-                .retry_after_ms(*retry_after_ms)
-                .hint(format!("try again in {} s", retry_after_ms.div_ceil(1000)))
-        }
         Rejection::NoSuchJob => {
             Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
         }

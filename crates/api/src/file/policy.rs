@@ -16,7 +16,7 @@ mod windows;
 use std::path::Path;
 
 use wharf_engine::job::Class;
-use wharf_engine::policy::{Estimates, Policy};
+use wharf_engine::policy::{BytesMax, Estimates, Policy};
 use wharf_engine::units::Millis;
 
 use lint::Inventory;
@@ -52,6 +52,12 @@ const HALF_LIFE: Millis = Millis::from_secs(24 * 3600);
 const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
 const QUEUE_LEN_MAX: u32 = 1_000_000;
+/// The least bound on the text of a job: a name and a few labels.
+const JOB_BYTES_MIN: u64 = 1 << 10;
+/// The largest: no request has a larger body.
+const JOB_BYTES_MAX: u64 = 1 << 20;
+/// The most text of all jobs: all of it is in memory, and is written with every snapshot.
+const JOBS_BYTES_MAX: u64 = 1 << 30;
 /// The most pools that may be given a worth.
 const POOLS_MAX: usize = 1000;
 
@@ -295,6 +301,7 @@ fn check_name(key: &str, field: &Field<'_>) -> Result<(), Fault> {
 fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
     let known = [
         "max",
+        "bytes_max",
         "limit_max",
         "limit_default",
         "retry_backoff",
@@ -306,6 +313,9 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
     let keys = Map::root(root, &known)?;
     if let Some(field) = keys.get("max")? {
         policy.queue_len_max = field.whole(1..=QUEUE_LEN_MAX)?;
+    }
+    if let Some(field) = keys.get("bytes_max")? {
+        policy.bytes_max = bytes_max(&field)?;
     }
     limits(&keys, policy)?;
     if let Some(field) = keys.get("retry_backoff")? {
@@ -331,6 +341,32 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
         return Err(Fault::new(at, what).allowed(format!("retry_backoff of at most {longest}")));
     }
     Ok(())
+}
+
+/// How much text jobs may have.
+fn bytes_max(field: &Field<'_>) -> Result<BytesMax, Fault> {
+    let keys = field.map(&["job", "tenant", "all"])?;
+    let BytesMax { mut job, mut tenant, mut all } = BytesMax::default();
+    for (key, value, most) in [
+        ("job", &mut job, JOB_BYTES_MAX),
+        ("tenant", &mut tenant, JOBS_BYTES_MAX),
+        ("all", &mut all, JOBS_BYTES_MAX),
+    ] {
+        if let Some(field) = keys.get(key)? {
+            let given = field.bytes()?;
+            if !(JOB_BYTES_MIN..=most).contains(&given) {
+                let most = if most == JOB_BYTES_MAX { "1MiB" } else { "1GiB" };
+                return Err(field.wrong(format!("a size from 1KiB to {most}")));
+            }
+            *value = given;
+        }
+    }
+    if job > tenant || tenant > all {
+        return Err(field
+            .fault("lets one job have more than a tenant, or a tenant more than all")
+            .allowed("job of at most tenant, tenant of at most all"));
+    }
+    Ok(BytesMax { job, tenant, all })
 }
 
 /// How long jobs may run, by class.

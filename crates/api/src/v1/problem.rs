@@ -218,6 +218,8 @@ codes! {
     NotPreemptible = "not_preemptible", 409, 3, "The job may not be evicted";
     /// Too many jobs wait.
     QueueFull = "queue_full", 429, 3, "Too many jobs wait";
+    /// Live jobs have as much text as they may have together.
+    QueueBytesFull = "queue_bytes_full", 429, 3, "Jobs have too much text together";
     /// Refused by policy.
     Denied = "denied", 403, 3, "Refused by policy";
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.

@@ -334,5 +334,28 @@ fn what_the_example_says_is_what_holds_without_it() {
     let bare = compile("p", &files(&bare)).unwrap();
     assert_eq!(Policy { digest: String::new(), ..whole.clone() }, Policy { digest: String::new(), ..bare });
     assert_eq!(whole.half_life, Some(Millis::from_secs(86_400)), "yesterday counts");
-    assert!(whole.estimates.learned && whole.reservations_max > 0 && !whole.no_backfill, "starts are promised");
+    assert!(
+        whole.estimates.learned && whole.reservations_max > 0 && !whole.no_backfill,
+        "starts are promised"
+    );
+}
+
+#[test]
+fn bounds_on_text_are_read_and_have_an_order() {
+    let with = |queue: &str| {
+        compile("p", &files(&[("tenants.yaml", "tenants: {a: {}}"), ("queue.yaml", queue)]))
+            .map(|policy| policy.bytes_max)
+            .map_err(|errors| errors[0].to_string())
+    };
+    let read = with("bytes_max: {job: 4KiB, tenant: 1MiB}\n").unwrap();
+    assert_eq!((read.job, read.tenant, read.all), (4096, 1 << 20, 256 << 20));
+    for (wrong, said) in [
+        ("bytes_max: {job: 2MiB}", "a size from 1KiB to 1MiB"),
+        ("bytes_max: {all: 100}", "a size from 1KiB to 1GiB"),
+        ("bytes_max: {tenant: 300MiB}", "job of at most tenant, tenant of at most all"),
+        ("bytes_max: {tenants: 300MiB}", "did you mean \"tenant\"?"),
+    ] {
+        let error = with(wrong).unwrap_err();
+        assert!(error.starts_with("p/queue.yaml:1: ") && error.contains(said), "{wrong}: {error}");
+    }
 }
