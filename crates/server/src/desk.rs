@@ -65,7 +65,10 @@ enum Request {
     /// Asked before something is done, or to know whether we are alive: it waits behind no reader.
     First(Question),
     Question(Question),
-    Happening { what: Happening, after: Witness },
+    Happening {
+        what: Happening,
+        after: Witness,
+    },
     Stop,
 }
 
