@@ -27,6 +27,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// The longest answer that is read: a list of a million GPUs.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
+/// What every request that changes something has for a type: a browser would ask before it sends it to another site.
+const JSON: &str = "application/json";
+
 /// A connection to one control plane.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -153,13 +156,13 @@ impl Client {
     /// Submits a job. The same key makes a repeated request the same request.
     pub fn submit(&self, job: &JobFile, idempotency_key: &str) -> Result<Submitted, ClientError> {
         let request = self.agent.post(self.url("/v1/jobs")).header("Idempotency-Key", idempotency_key);
-        self.read(request.content_type("application/json").send(body(job).as_str()))
+        self.read(request.content_type(JSON).send(body(job).as_str()))
     }
 
     /// What would happen to a job if it were submitted now.
     pub fn plan(&self, job: &JobFile) -> Result<PlanView, ClientError> {
         let request = self.agent.post(self.url("/v1/plan"));
-        self.read(request.content_type("application/json").send(body(job).as_str()))
+        self.read(request.content_type(JSON).send(body(job).as_str()))
     }
 
     /// Cancels a job, named as `tenant/path/name`, by its bare name, or by its uid.
@@ -169,7 +172,7 @@ impl Client {
 
     /// Asks a job to save its work, leave and wait again.
     pub fn evict(&self, job: &str) -> Result<JobReply, ClientError> {
-        self.read(self.agent.post(self.job_url(job, "/evict")).send_empty())
+        self.read(self.agent.post(self.job_url(job, "/evict")).content_type(JSON).send_empty())
     }
 
     /// Lets a held job wait for its start again.
@@ -181,26 +184,26 @@ impl Client {
     pub fn extend(&self, job: &str, request: &ExtendRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(request).expect("two strings are always a document");
         let request = self.agent.post(self.job_url(job, "/extend"));
-        self.read(request.content_type("application/json").send(body.as_str()))
+        self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Wants another number of replicas of a service.
     pub fn scale(&self, job: &str, request: ScaleRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(&request).expect("a number is always a document");
         let request = self.agent.post(self.job_url(job, "/scale"));
-        self.read(request.content_type("application/json").send(body.as_str()))
+        self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Wants every replica of a service replaced by a fresh one, or no longer.
     pub fn replace(&self, job: &str, request: ReplaceRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(&request).expect("numbers are always a document");
         let request = self.agent.post(self.job_url(job, "/replace"));
-        self.read(request.content_type("application/json").send(body.as_str()))
+        self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Keeps new work off a node.
     pub fn cordon(&self, node: &str) -> Result<NodeReply, ClientError> {
-        self.read(self.agent.post(self.cordon_url(node)).send_empty())
+        self.read(self.agent.post(self.cordon_url(node)).content_type(JSON).send_empty())
     }
 
     /// Lets something happen to a simulated fleet.
@@ -215,10 +218,26 @@ impl Client {
         self.read(self.agent.delete(self.cordon_url(node)).call())
     }
 
-    /// Live jobs.
+    /// Live jobs, all of them: the pages of the list are followed to the end.
     pub fn jobs(&self, filter: &JobFilter) -> Result<JobList, ClientError> {
+        let mut list = self.jobs_page(filter, None)?;
+        while let Some(token) = list.next.take() {
+            let JobList { schema: _, jobs, next } = self.jobs_page(filter, Some(&token))?;
+            if next.as_ref() == Some(&token) {
+                return Err(self.strange(format!("the list of jobs does not go on after {token:?}")));
+            }
+            list.jobs.extend(jobs);
+            list.next = next;
+        }
+        Ok(list)
+    }
+
+    /// One page of the live jobs: the first, or the one after a page that came with `token`.
+    pub fn jobs_page(&self, filter: &JobFilter, token: Option<&str>) -> Result<JobList, ClientError> {
         let JobFilter { tenant, state } = filter;
-        self.get(&query("/v1/jobs", &[("tenant", tenant.as_deref()), ("state", state.map(JobState::word))]))
+        let pairs =
+            [("tenant", tenant.as_deref()), ("state", state.map(JobState::word)), ("continue", token)];
+        self.get(&query("/v1/jobs", &pairs))
     }
 
     /// One job.
@@ -255,7 +274,7 @@ impl Client {
     pub fn book(&self, booking: &BookingFile) -> Result<Booked, ClientError> {
         let request = self.agent.post(self.url("/v1/bookings"));
         let body = serde_json::to_string(booking).expect("a booking is always a document");
-        self.read(request.content_type("application/json").send(body.as_str()))
+        self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Windows that are booked and not over.

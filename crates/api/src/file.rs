@@ -19,7 +19,7 @@ mod text;
 mod tree;
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
 
@@ -193,6 +193,35 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     // One byte more than allowed is enough to know, whatever the file claims its size to be.
     opened.take(limit).read_to_end(&mut bytes).map_err(|error| fault(format!("cannot be read: {error}")))?;
     Ok(bytes)
+}
+
+/// The same of a regular file only: whoever opens a pipe waits until somebody writes into it, perhaps for ever.
+fn read_regular(path: &Path) -> Result<Vec<u8>, FileError> {
+    let fault = |what: String| Fault::new(None, what).in_file(&path.display().to_string());
+    let known = std::fs::metadata(path).map_err(|error| fault(format!("cannot be opened: {error}")))?;
+    if !known.is_file() {
+        return Err(Fault::new(None, format!("is {} and no regular file", kind_of(&known)))
+            .allowed("a regular file, or a link to one")
+            .in_file(&path.display().to_string()));
+    }
+    read_bytes(path)
+}
+
+#[cfg(unix)]
+fn kind_of(known: &Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = known.file_type();
+    match (kind.is_dir(), kind.is_fifo(), kind.is_socket()) {
+        (true, _, _) => "a directory",
+        (_, true, _) => "a named pipe",
+        (_, _, true) => "a socket",
+        _ => "a device",
+    }
+}
+
+#[cfg(not(unix))]
+fn kind_of(known: &Metadata) -> &'static str {
+    if known.is_dir() { "a directory" } else { "a device" }
 }
 
 /// Bytes of a file as text, if they are not too many and UTF-8.

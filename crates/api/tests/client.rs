@@ -111,6 +111,8 @@ fn every_call_has_its_method_and_path() {
         assert_eq!(error.exit_code(), 4, "{line}: {error}");
         let request = handle.join().unwrap();
         assert!(request.starts_with(&format!("{line} HTTP/1.1\r\n")), "{line}: {request}");
+        let typed = request.to_ascii_lowercase().contains("content-type: application/json\r\n");
+        assert_eq!(typed, line.starts_with("POST"), "{line}: {request}");
     }
 }
 

@@ -30,13 +30,12 @@ const WAITING_MIN: usize = 40;
 /// Starts the stream; it ends with the desk.
 pub(crate) fn start(desk: Desk, seed: u64) {
     let stream = move || {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().build().expect("a small runtime can be made");
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         while !desk.has_stopped() {
             std::thread::sleep(BEAT);
-            let Ok(mut load) = runtime.block_on(desk.ask(|glance| Load::of(glance.state, glance.now))) else {
-                return;
+            // A desk that has no time now is asked again at the next beat.
+            let Ok(mut load) = desk.ask_blocking(|glance| Load::of(glance.state, glance.now)) else {
+                continue;
             };
             for _ in 0..PER_BEAT_MAX {
                 if load.tenants.is_empty() || load.wanted_parts >= load.target_parts {

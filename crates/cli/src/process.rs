@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
+
+/// Files and connections that a server has open at most, with room to spare.
+const OPEN_FILES: u64 = 4096;
 
 /// CPU time of this process so far; `None` where the system does not say.
 pub(crate) fn cpu_seconds() -> Option<f64> {
@@ -30,4 +34,15 @@ pub(crate) fn memory_peak_of(pid: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Raises the bound on open files to what a server needs, as far as the system lets us. Many systems allow 1024, which
+/// is less than the connections that we take.
+pub(crate) fn allow_open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if current.is_some_and(|current| current < wanted) {
+        // Where that fails we go on with fewer: connections are then refused by the system, not by us.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
 }

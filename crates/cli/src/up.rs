@@ -4,6 +4,7 @@ mod declared;
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,20 +12,24 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::warn;
 use wharf_api::file::fleet::describe;
-use wharf_api::file::policy::{default_policy_for, load_policy};
+use wharf_api::file::policy::default_policy_for;
+use wharf_api::file::policy::lint::Inventory;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::{Glance, Recovered, Settings};
 use wharf_controller::world::{Happening, Impossible, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
-use wharf_server::desk::{Desk, Running};
+use wharf_server::Hosts;
+use wharf_server::desk::{Desk, Patience, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
-use wharf_server::policy::{PolicyStatus, errors_text, watch};
+use wharf_server::policy::{PolicyStatus, Reviewed, inventory, review, watch};
 use wharf_sim::file::{FileFault, FileWorld, Founding};
 
 use crate::args::UpArgs;
 use crate::demo;
+use crate::process;
 
 use declared::Declared;
 
@@ -41,6 +46,7 @@ pub(crate) fn run(args: UpArgs) -> anyhow::Result<ExitCode> {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
+    process::allow_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(up(args))
 }
@@ -65,7 +71,8 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     let in_force = journal.state().tenants.version() > 0;
     let writes_examples = args.policy.is_none() && !in_force && !policy_dir.exists();
     if !in_force && !writes_examples {
-        read_policy(&policy_dir)?;
+        let nodes = fleet.nodes.as_deref().unwrap_or_default();
+        applicable(review(&policy_dir, &Inventory::of_nodes(&fleet.name, nodes), ""))?;
     }
     let restores = args.restore && journal.is_behind(&world);
     if !restores {
@@ -77,7 +84,7 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
         let is_fault = |why: &Impossible| matches!(why, Impossible::Fault(_));
         fleet_file::tell(&persistently(|| world.happen(&edited), is_fault)?);
     }
-    let (desk, running) = Desk::open(move || {
+    let (desk, running) = Desk::open(Patience::default(), move || {
         let (world, settings) = (answering(world)?, Settings::default());
         if restores { journal.restore(world, settings) } else { journal.open(world, settings) }
     })?;
@@ -129,9 +136,17 @@ async fn serve(
     let fleet_status = FleetStatus::default();
     fleet.write_example()?;
     fleet_file::watch(fleet.file.clone(), fleet.nodes.clone(), desk.clone(), fleet_status.clone());
-    let serving = wharf_server::serve(listener, desk.clone(), status, fleet_status)?;
+    let hosts = Hosts::new(args.allow_host.clone());
+    let serving = wharf_server::serve(listener, desk.clone(), status, fleet_status, hosts)?;
+    if !serving.address.ip().is_loopback() {
+        warn!(
+            "listening on {}: there is no authentication yet, so whoever reaches this address can submit, cancel, evict and cordon; \
+             put something in front of it that authenticates, or listen on 127.0.0.1",
+            serving.address
+        );
+    }
     let standing = desk.ask(|glance| Standing::of(&glance)).await?;
-    greet(&args, &serving.address.to_string(), &fleet, &policy_dir, &standing);
+    greet(&args, &address_for_clients(serving.address), &fleet, &policy_dir, &standing);
     if args.demo {
         demo::start(desk.clone(), standing.index);
     }
@@ -188,30 +203,26 @@ fn persistently<T, E: Display>(
 }
 
 /// Example files for the operator to edit, where no policy is in force and none was written.
-fn write_examples(dir: &Path, gpus: usize) -> anyhow::Result<()> {
+fn write_examples(dir: &Path, fleet: &Inventory) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    for (name, text) in default_policy_for(u64::try_from(gpus)?) {
+    for (name, text) in default_policy_for(fleet) {
         let file = dir.join(name);
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
 
-fn read_policy(dir: &Path) -> anyhow::Result<Policy> {
-    load_policy(dir).map_err(|errors| anyhow!("{}", errors_text(&errors)))
-}
-
-/// A policy in error is fatal only when there is none in force.
+/// A policy in error, or that promises more than the fleet has, is fatal only when there is none in force.
 async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow::Result<()> {
     let asked = desk.ask(|glance| {
-        let gpus = glance.state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
-        (glance.state.tenants.version() > 0, gpus)
+        let tenants = &glance.state.tenants;
+        (tenants.version() > 0, inventory(glance.state), tenants.policy().digest.clone())
     });
-    let (in_force, gpus) = asked.await?;
+    let (in_force, inventory, digest) = asked.await?;
     if writes_examples {
-        write_examples(dir, gpus)?;
+        write_examples(dir, &inventory)?;
     }
-    let policy = match read_policy(dir) {
+    let policy = match applicable(review(dir, &inventory, &digest)) {
         Ok(policy) => policy,
         // The watcher says so, and goes on saying it where it can be seen.
         Err(_) if in_force => return Ok(()),
@@ -221,6 +232,11 @@ async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow:
         Ok(_) | Err(Rejection::NothingToDo) => Ok(()),
         Err(rejection) => bail!("the policy was refused: {rejection:?}"),
     }
+}
+
+fn applicable(reviewed: Reviewed) -> anyhow::Result<Policy> {
+    let Reviewed { policy, remarks } = reviewed;
+    policy.ok_or_else(|| anyhow!("{}", remarks.error.unwrap_or_else(|| "the policy cannot be applied".to_owned())))
 }
 
 /// How things stand when it is up.
@@ -240,6 +256,16 @@ impl Standing {
         let (index, term, jobs) = (state.index(), glance.term, state.jobs.len());
         Self { index, term, jobs, fleet: describe(sizes) }
     }
+}
+
+/// An address at which a client on this machine finds us.
+fn address_for_clients(listening: SocketAddr) -> String {
+    let loopback = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(loopback, listening.port()).to_string()
 }
 
 fn greet(args: &UpArgs, address: &str, fleet: &Declared, policy: &Path, standing: &Standing) {

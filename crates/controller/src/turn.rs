@@ -20,6 +20,7 @@ use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::verdict::Answers;
 
 use crate::codec;
 use crate::disk::{Batch, Disk, DiskFault, HistoryRow, RESTORE, Record, Term};
@@ -122,6 +123,7 @@ pub struct Controller<D, W> {
     records: Vec<Record>,
     rows: Vec<HistoryRow>,
     figures: Figures,
+    answers: Answers,
 }
 
 /// The parts that answers are made of, after a commit.
@@ -140,6 +142,8 @@ pub struct Glance<'a> {
     pub outage: Option<&'a Outage>,
     /// Why the last snapshot could not be written, while none has been since.
     pub snapshot_fault: Option<&'a SnapshotFault>,
+    /// What verdicts on this state have in common.
+    pub answers: &'a mut Answers,
     /// For history.
     pub disk: &'a mut dyn Disk,
     /// For samples.
@@ -190,6 +194,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             term: self.term,
             outage: self.reach.outage.as_ref(),
             snapshot_fault: self.snapshots.fault.as_ref(),
+            answers: &mut self.answers,
             disk: &mut self.disk,
             world: &self.world,
         }

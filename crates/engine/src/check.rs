@@ -167,6 +167,7 @@ impl State {
         windows::check_windows(self, &mut findings);
         check_fixed(self, self.tenants.policy(), &mut findings);
         check_indexes(self, &mut findings);
+        check_bytes(self, &mut findings);
         findings
     }
 
@@ -476,6 +477,22 @@ fn check_fixed(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
         let held = held.div_ceil(1000);
         if all_under_it && held > guaranteed {
             findings.push(Finding::FixedBeyondGuarantee { tenant: tenant.path.clone(), held, guaranteed });
+        }
+    }
+}
+
+/// Counts the text of live jobs anew, letter by letter.
+fn check_bytes(state: &State, findings: &mut Vec<Finding>) {
+    for tenant in state.tenants.ids() {
+        let mut bytes = 0;
+        for (_, job) in state.jobs.iter().filter(|(_, job)| job.spec.tenant == tenant) {
+            let mut texts = alloc::vec![&job.spec.name, &job.spec.payload];
+            texts.extend(job.spec.groups.iter().map(|group| &group.name));
+            texts.extend(job.spec.labels.iter().flat_map(|(key, value)| [key, value]));
+            bytes += texts.into_iter().map(|text| text.bytes().count()).sum::<usize>();
+        }
+        if u64::try_from(bytes) != Ok(state.jobs.bytes_of(tenant)) {
+            findings.push(Finding::IndexWrong { index: "bytes by tenant".to_string() });
         }
     }
 }

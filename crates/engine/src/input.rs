@@ -153,6 +153,19 @@ impl Submission {
     }
 }
 
+impl Submission {
+    /// Bytes of everything in it whose length its owner chooses, with the selectors.
+    pub fn bytes(&self) -> u64 {
+        let own = [&self.nodes, &self.devices].into_iter().chain(&self.any_of_devices);
+        let of_groups = self.groups.iter().flat_map(|group| {
+            let GroupSelectors { nodes, devices, any_of_devices } = group;
+            [nodes, devices].into_iter().chain(any_of_devices)
+        });
+        let selectors = own.chain(of_groups).map(String::len).sum::<usize>();
+        self.spec.bytes().saturating_add(u64::try_from(selectors).unwrap_or(u64::MAX))
+    }
+}
+
 /// Source texts of the selectors of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSelectors {
@@ -430,6 +443,26 @@ pub enum Rejection {
         shortfall: Shortfall,
         /// Name of the group that is short, where one is.
         group: Option<String>,
+    },
+    /// The job has more text than one may have.
+    JobTooLarge {
+        /// So many bytes.
+        bytes: u64,
+        /// The most.
+        limit: u64,
+    },
+    /// The live jobs of a tenant, or of all, would have more text than they may have together.
+    BytesFull {
+        /// Whose bound it is; `None` for the bound of all tenants together.
+        tenant: Option<String>,
+        /// What they have.
+        used: u64,
+        /// What the job would add.
+        bytes: u64,
+        /// The most.
+        limit: u64,
+        /// When it is worth another try.
+        retry_after_ms: u64,
     },
     /// Too many jobs wait.
     QueueFull {

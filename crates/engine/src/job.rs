@@ -277,6 +277,14 @@ pub struct Service {
 }
 
 impl Spec {
+    /// Bytes of everything in it whose length its owner chooses: what it adds to the memory, the journal and every snapshot.
+    pub fn bytes(&self) -> u64 {
+        let Self { name, labels, payload, groups, .. } = self;
+        let labels = labels.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        let groups = groups.iter().map(|group| group.name.len()).sum::<usize>();
+        u64::try_from(name.len() + labels + payload.len() + groups).unwrap_or(u64::MAX)
+    }
+
     /// A batch job of one such task that says nothing else of itself.
     pub fn of(name: impl Into<String>, shape: Shape) -> Self {
         Self {

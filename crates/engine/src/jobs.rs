@@ -32,6 +32,8 @@ pub struct Jobs {
     demand: BTreeMap<TenantId, BTreeMap<Shape, u64>>,
     next_kind: u32,
     waiting_len: u32,
+    /// Bytes of text of the live jobs of each tenant.
+    bytes: BTreeMap<TenantId, u64>,
     backing_off: BTreeSet<(Timestamp, JobId)>,
     services: BTreeSet<JobId>,
     /// Jobs that use a booked window.
@@ -292,6 +294,11 @@ impl Jobs {
         self.live.iter().map(|(&id, job)| (id, job))
     }
 
+    /// The live jobs from an id on, in id order.
+    pub fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Job)> {
+        self.live.range(first..).map(|(&id, job)| (id, job))
+    }
+
     /// How many live jobs there are.
     pub fn len(&self) -> usize {
         self.live.len()
@@ -345,6 +352,16 @@ impl Jobs {
     /// How many jobs wait.
     pub fn waiting_len(&self) -> u32 {
         self.waiting_len
+    }
+
+    /// Bytes of text of a tenant's live jobs.
+    pub fn bytes_of(&self, tenant: TenantId) -> u64 {
+        self.bytes.get(&tenant).copied().unwrap_or_default()
+    }
+
+    /// Bytes of text of all live jobs.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.values().sum()
     }
 
     /// The id that the next job gets.
@@ -552,6 +569,7 @@ impl Jobs {
         if job.spec.booking.is_some() {
             self.booked.insert(id);
         }
+        *self.bytes.entry(job.spec.tenant).or_default() += job.spec.bytes();
         self.live.insert(id, job);
         self.start_waiting(id);
     }
@@ -597,6 +615,11 @@ impl Jobs {
         self.services.remove(&id);
         self.booked.remove(&id);
         self.note_ended(job.uid, at);
+        let bytes = self.bytes.get_mut(&job.spec.tenant).expect("a live job's tenant is counted");
+        *bytes -= job.spec.bytes();
+        if *bytes == 0 {
+            self.bytes.remove(&job.spec.tenant);
+        }
         self.by_name.remove(&(job.spec.tenant, job.spec.name));
     }
 

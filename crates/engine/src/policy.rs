@@ -111,6 +111,9 @@ pub struct Policy {
     pub quantum: GpuUnits,
     /// The most jobs that may wait.
     pub queue_len_max: u32,
+    /// How much text jobs may have.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bytes_max: BytesMax,
     /// The first wait after a task failure; it doubles with every further one.
     pub retry_backoff: Millis,
     /// The longest wait after a task failure.
@@ -159,6 +162,25 @@ pub struct Estimates {
     /// Work that carries this label is taken to last as long as other work with the same value of it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub label: Option<String>,
+}
+
+/// How many bytes of text jobs may have: payload, labels, names and, of one job, selectors. All of it is held in memory and
+/// written with every snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BytesMax {
+    /// One job.
+    pub job: u64,
+    /// The live jobs of one tenant.
+    pub tenant: u64,
+    /// All live jobs.
+    pub all: u64,
+}
+
+impl Default for BytesMax {
+    /// A quarter of a MiB is a long script. A thousandth of that is usual, so that these let 10,000 jobs wait many times over.
+    fn default() -> Self {
+        Self { job: 256 << 10, tenant: 64 << 20, all: 256 << 20 }
+    }
 }
 
 /// What is as built in need not be written: what an older version wrote keeps its hash.
@@ -355,6 +377,7 @@ impl Default for Policy {
             normal_milli: Vec::new(),
             quantum: GpuUnits::WHOLE,
             queue_len_max: 10_000,
+            bytes_max: BytesMax::default(),
             retry_backoff: Millis::from_secs(10),
             retry_backoff_max: Millis::from_secs(600),
             stop_grace: Millis::from_secs(10),

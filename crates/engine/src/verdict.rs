@@ -4,6 +4,7 @@
 //! stage that leaves less than the job's minimum. The same funnel on the declared fleet, healthy and empty,
 //! tells what can never run (rule 16).
 
+mod answers;
 mod together;
 
 use alloc::collections::BTreeMap;
@@ -12,23 +13,21 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Mig;
-use crate::event::{HeldWhy, TaskPhase};
+use crate::event::HeldWhy;
 use crate::fleet::Node;
 use crate::geometry::Layout;
-use crate::jobs::{Job, KindKey, Phase};
+use crate::jobs::KindKey;
 use crate::need::{Need, Refused, Way, ways};
-use crate::plan::booked;
 use crate::plan::draft::Draft;
-use crate::plan::groups::{self, Desk};
 use crate::plan::lines;
 use crate::plan::place::{Ask, domain_of, tasks_beside_gpus, tasks_that_fit, ways_of};
-use crate::plan::rank;
-use crate::plan::reserve;
 use crate::policy::{Amount, Policy};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
 use crate::tree::{Amounts, Tree};
 use crate::units::{BookingId, GpuUnits, JobId, PoolId, TenantId, Timestamp};
+
+pub use answers::Answers;
 
 /// A question a job puts to the fleet. Each narrows what the one before left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -222,91 +221,6 @@ pub struct Verdict {
 }
 
 impl State {
-    /// The answer for a live job.
-    pub fn verdict(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Verdict> {
-        let job = self.jobs.get(id)?;
-        self.verdict_with(id, || self.funnel(&KindKey::of(&job.spec), policy), now)
-    }
-
-    /// The answer for a live job, with the funnel of its kind where it waits: a list of jobs asks for each kind's
-    /// funnel once.
-    pub fn verdict_with(
-        &self,
-        id: JobId,
-        funnel: impl FnOnce() -> Funnel,
-        now: Timestamp,
-    ) -> Option<Verdict> {
-        let job = self.jobs.get(id)?;
-        if let Some((why, since)) = job.held {
-            let (reason, policy) = (Reason::Held { why, since }, self.tenants.version());
-            return Some(Verdict { reason, funnel: None, ahead: 0, policy, basis: self.index() });
-        }
-        let (reason, funnel) = match job.phase {
-            Phase::Active => (self.active_reason(id), None),
-            Phase::Leaving(_) => (Reason::Leaving, None),
-            Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
-            Phase::Waiting if job.spec.booking.is_some() => {
-                (self.window_reason(id, job, now), Some(funnel()))
-            }
-            Phase::Waiting => {
-                let funnel = funnel();
-                let mut reason = self.waiting_reason(id, job, &funnel, now);
-                if let Some((job, start)) = self.held_back(id, reason, now) {
-                    reason = Reason::Reserved { job, start };
-                }
-                if let Some((booking, from)) = self.booked_away(id, reason, now) {
-                    reason = Reason::Booked { booking, from };
-                }
-                let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
-                let reason = fixed.map_or(reason, |tenant| Reason::Fixed { tenant });
-                let domain = self.tenants.trust(job.spec.trust);
-                let refused = self.sharing_refused(&KindKey::of(&job.spec), domain, self.tenants.policy());
-                (refused.map_or(reason, Reason::Sharing), Some(funnel))
-            }
-        };
-        let ahead = if job.phase == Phase::Waiting { self.ahead(id, job, now) } else { 0 };
-        Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
-    }
-
-    /// To whom what is free is promised, where nothing else keeps a job from starting.
-    fn held_back(&self, id: JobId, reason: Reason, now: Timestamp) -> Option<(JobId, Timestamp)> {
-        if reason != Reason::Startable || self.reservations.is_empty() {
-            return None;
-        }
-        let policy = self.tenants.policy();
-        let tree = Tree::resolve(policy, self);
-        let shares = tree.shares_of(self);
-        reserve::held_back(&mut Draft::on(self, policy, &tree, &shares, now), id)
-    }
-
-    /// The window that has what is free, where nothing else keeps a job from starting.
-    fn booked_away(&self, id: JobId, reason: Reason, now: Timestamp) -> Option<(BookingId, Timestamp)> {
-        if reason != Reason::Startable || self.bookings.is_empty() {
-            return None;
-        }
-        let policy = self.tenants.policy();
-        let tree = Tree::resolve(policy, self);
-        let shares = tree.shares_of(self);
-        booked::held_back(&mut Draft::on(self, policy, &tree, &shares, now), id)
-    }
-
-    /// A job of a window waits for that, and for nothing else.
-    fn window_reason(&self, id: JobId, job: &Job, now: Timestamp) -> Reason {
-        let known = job.spec.booking.and_then(|booking| Some((booking, self.bookings.get(booking)?)));
-        let (booking, window) = known.expect("a job names a window that is to come or lasts");
-        if job.not_before > now {
-            return Reason::BackingOff { until: job.not_before };
-        }
-        let policy = self.tenants.policy();
-        let tree = Tree::resolve(policy, self);
-        let shares = tree.shares_of(self);
-        let mut draft = Draft::on(self, policy, &tree, &shares, now);
-        if booked::may_start_in(&mut draft, id, window) {
-            return Reason::Startable;
-        }
-        Reason::Window { booking, from: window.from }
-    }
-
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.
     pub fn sharing_refused(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Refused> {
         if !key.groups.is_empty() {
@@ -322,30 +236,6 @@ impl State {
         refused
     }
 
-    fn active_reason(&self, job: JobId) -> Reason {
-        let holding = self.ledger.holding(job).expect("an active job holds something");
-        let starting = holding.tasks.iter().any(|task| task.phase == TaskPhase::Bound);
-        if holding.repair_by.is_some() {
-            Reason::Repairing
-        } else if starting {
-            Reason::Starting
-        } else {
-            Reason::Running
-        }
-    }
-
-    /// Whose guarantee keeps work that may not borrow from starting, if one does in every pool it may use.
-    fn beyond_guarantee(&self, key: &KindKey, policy: &Policy) -> Option<TenantId> {
-        if !lines::is_fixed(&lines::standing_of(key), policy) {
-            return None;
-        }
-        let tree = Tree::resolve(policy, self);
-        let asks = groups::minimum(Desk::new(self, policy, &tree), key);
-        let beyond = asks.iter().map(|ask| self.fixed_beyond(policy, &tree, ask));
-        let beyond: Option<Vec<TenantId>> = beyond.collect();
-        beyond?.first().copied()
-    }
-
     fn fixed_beyond(&self, policy: &Policy, tree: &Tree, ask: &Ask<'_>) -> Option<TenantId> {
         if !lines::is_fixed(&lines::standing_of(ask.key), policy) {
             return None;
@@ -353,34 +243,6 @@ impl State {
         let none = Amounts::new();
         let mut draft = Draft::on(self, policy, tree, &none, Timestamp(0));
         lines::fixed_beyond(&mut draft, ask)
-    }
-
-    fn waiting_reason(&self, id: JobId, job: &Job, funnel: &Funnel, now: Timestamp) -> Reason {
-        if let Some(shortfall) = funnel.shortfall() {
-            return Reason::Short(shortfall);
-        }
-        if job.not_before > now {
-            return Reason::BackingOff { until: job.not_before };
-        }
-        let kept = rank::kept_for_newcomers(self, id, job, now);
-        kept.map_or(Reason::Startable, |kept| Reason::LandingRoom { kept })
-    }
-
-    fn ahead(&self, id: JobId, job: &Job, now: Timestamp) -> u32 {
-        let policy = self.tenants.policy();
-        let in_order = |key: &KindKey, id: JobId| {
-            policy.orders.beyond_age(key.class)?;
-            self.jobs.get(id).map(|job| rank::rank(self, policy, id, job, now))
-        };
-        let rank = |key: &KindKey, at: Timestamp, id: JobId| {
-            (key.class, core::cmp::Reverse(key.priority), in_order(key, id), at, id)
-        };
-        let key = KindKey::of(&job.spec);
-        let own = rank(&key, job.submitted_at, id);
-        let rivals = self.jobs.waiting().values().filter(|kind| kind.key.tenant == key.tenant);
-        let before =
-            rivals.map(|kind| kind.jobs.iter().filter(|&&(at, id)| rank(&kind.key, at, id) < own).count());
-        u32::try_from(before.sum::<usize>()).unwrap_or(u32::MAX)
     }
 
     /// What is left of the fleet for a kind, question by question, as things are.

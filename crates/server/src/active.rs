@@ -8,9 +8,10 @@ use wharf_engine::event::{HeldTask, Holding};
 use wharf_engine::input::TaskRef;
 use wharf_engine::jobs::Job;
 use wharf_engine::state::State;
-use wharf_engine::units::{GpuUnits, JobId};
+use wharf_engine::units::{GpuUnits, JobId, Timestamp};
+use wharf_engine::verdict::Answers;
 
-use crate::view::{self, Verdicts};
+use crate::view;
 
 /// Jobs on the page; the list has them all.
 const ROWS_MAX: usize = 500;
@@ -18,7 +19,12 @@ const ROWS_MAX: usize = 500;
 const NODES_MAX: usize = 4;
 
 /// The jobs that hold the most, largest first; among equals those that came first.
-pub(crate) fn rows(state: &State, verdicts: &mut Verdicts<'_>, samples: &Samples) -> Vec<ActiveRow> {
+pub(crate) fn rows(
+    state: &State,
+    now: Timestamp,
+    answers: &mut Answers,
+    samples: &Samples,
+) -> Vec<ActiveRow> {
     let mut held: Vec<(Reverse<GpuUnits>, JobId)> = state
         .ledger
         .holdings()
@@ -32,7 +38,8 @@ pub(crate) fn rows(state: &State, verdicts: &mut Verdicts<'_>, samples: &Samples
     let shown = held.iter().take(ROWS_MAX).filter_map(known);
     shown
         .map(|(id, units, job, holding)| {
-            let text = verdicts.verdict(id, job).text;
+            let verdict = state.verdict_among(id, now, answers).expect("a live job has a verdict");
+            let text = view::verdict_view(state, id, &verdict, now).text;
             row(state, job, holding, samples, (units, text))
         })
         .collect()

@@ -1,9 +1,15 @@
 //! The desk: one thread that owns the controller.
 //!
 //! Requests that are waiting when a turn begins share it, and its one commit. A question is answered between
-//! turns, from committed state. Everything that waits for the desk waits in one bounded queue; when that is full
-//! the caller is told so at once.
+//! turns, from committed state, and only for a short while: inputs do not wait behind a line of readers. Both wait in
+//! bounded numbers, and a caller is told when there are too many. What nobody waits for any more is dropped: a question
+//! is not computed, and an input does not take effect ([`claim`]).
 
+mod claim;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -12,7 +18,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 use tracing::{info, warn};
 use wharf_controller::disk::Disk;
 use wharf_controller::turn::{Controller, Fault, Glance, Reply, SnapshotFault};
@@ -20,14 +27,20 @@ use wharf_controller::world::{ClockSteps, Happened, Happening, Impossible, World
 use wharf_engine::input::Input;
 use wharf_engine::units::{JobId, Timestamp};
 
+use self::claim::Claim;
 use crate::pricing::Pricing;
 use crate::text;
 
 /// The most requests that wait for the desk. At a millisecond a turn and many to a turn this is well under a
 /// second of work; more would only hide an overload.
 const QUEUE_MAX: usize = 4096;
-/// The most questions between two turns, for the same reason.
-const QUESTIONS_PER_TURN_MAX: usize = 32;
+/// The most questions that wait for the desk. Others wait for their place in line, each for a bounded time.
+const QUESTIONS_MAX: usize = 64;
+/// Questions are answered for so long between two turns, and at least one is: long enough that a turn of nothing does
+/// not cost more than the answers, short enough that a submission hardly notices.
+const QUESTIONS_TIME: Duration = Duration::from_millis(20);
+/// The most happenings of a simulated world in one turn, for the same reason.
+const HAPPENINGS_PER_TURN_MAX: usize = 32;
 /// The most inputs in one turn, so that a flood of submissions does not starve the world's reports.
 const INPUTS_PER_TURN_MAX: usize = 256;
 /// The longest the desk sleeps: a world may have news that it could not announce.
@@ -48,10 +61,44 @@ type Question = Box<dyn FnOnce(Glance<'_>) + Send>;
 type Witness = Box<dyn FnOnce(Result<Happened, Impossible>, Glance<'_>) + Send>;
 
 enum Request {
-    Input { input: Box<Input>, since: Instant, after: After },
+    Input(Given),
+    /// Asked before something is done, or to know whether we are alive: it waits behind no reader.
+    First(Question),
     Question(Question),
-    Happening { what: Happening, after: Witness },
+    Happening {
+        what: Happening,
+        after: Witness,
+    },
     Stop,
+}
+
+/// An input as it waits.
+struct Given {
+    input: Input,
+    since: Instant,
+    claim: Claim,
+    after: After,
+}
+
+/// How long callers wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For a place in the line of questions.
+    pub line: Duration,
+    /// For the answer to a question.
+    pub answer: Duration,
+    /// Until an input that no turn has taken is withdrawn.
+    pub turn: Duration,
+    /// For the end of the turn that has taken it.
+    pub commit: Duration,
+}
+
+impl Default for Patience {
+    /// Together less than the minute for which our own client waits.
+    fn default() -> Self {
+        let [line, answer, turn, commit] = [5, 10, 20, 15].map(Duration::from_secs);
+        Self { line, answer, turn, commit }
+    }
 }
 
 /// What an input's turn left behind.
@@ -69,6 +116,8 @@ pub type Decisions = Arc<Mutex<Histogram<u64>>>;
 #[derive(Clone)]
 pub struct Desk {
     requests: SyncSender<Request>,
+    line: Arc<Semaphore>,
+    patience: Patience,
     decisions: Decisions,
     failed: Arc<AtomicBool>,
 }
@@ -76,11 +125,22 @@ pub struct Desk {
 /// Why the desk did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Closed {
-    /// Its queue is full.
-    #[error("the control plane has more requests than it can take")]
+    /// It has more requests than it can take; nothing was done.
+    #[error("the control plane has more requests than it can take; nothing was changed")]
     Busy,
-    /// It has stopped.
-    #[error("the control plane has stopped")]
+    /// It did not come to the question in time.
+    #[error("the control plane did not answer in time; nothing was changed")]
+    Slow,
+    /// It did not come to the input in time, which was withdrawn.
+    #[error(
+        "the control plane did not come to the request in time; it was withdrawn and did not take effect"
+    )]
+    Withdrawn,
+    /// It has taken the input, and nobody knows what came of it.
+    #[error("the control plane took the request and did not say what came of it; it may have taken effect")]
+    Unknown,
+    /// It has stopped; nothing was done.
+    #[error("the control plane has stopped; the request did not take effect")]
     Stopped,
 }
 
@@ -102,6 +162,7 @@ impl Desk {
     ///
     /// The controller is made on the desk's own thread, because a disk and a world need not be shareable.
     pub fn open<D: Disk, W: World>(
+        patience: Patience,
         make: impl FnOnce() -> Result<Controller<D, W>, Fault> + Send + 'static,
     ) -> Result<(Self, Running), Fault> {
         let (requests, waiting) = sync_channel(QUEUE_MAX);
@@ -127,34 +188,91 @@ impl Desk {
         });
         let running = Running(spawned.expect("a thread can be started"));
         open.recv().map_err(|_| Fault::Panicked)??;
-        Ok((Self { requests, decisions, failed }, running))
+        let line = Arc::new(Semaphore::new(QUESTIONS_MAX));
+        Ok((Self { requests, line, patience, decisions, failed }, running))
     }
 
     /// Gives an input to the next turn; `after` runs at the desk once it is committed.
+    ///
+    /// An input whose caller goes away, or has waited for too long, before a turn takes it does not take effect.
     pub async fn give<T: Send + 'static>(
         &self,
         input: Input,
         after: impl FnOnce(Reply, Turned<'_>) -> T + Send + 'static,
     ) -> Result<T, Closed> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let after: After = Box::new(move |reply, turned| {
             let _ = answer.send(after(reply, turned));
         });
-        self.send(Request::Input { input: Box::new(input), since: Instant::now(), after })?;
-        answered.await.map_err(|_| Closed::Stopped)
+        let (caller, claim) = claim::open();
+        self.send(Request::Input(Given { input, since: Instant::now(), claim, after }))?;
+        match timeout(self.patience.turn, &mut answered).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(_)) if caller.withdraw() => return Err(Closed::Stopped),
+            Err(_) if caller.withdraw() => return Err(Closed::Withdrawn),
+            Ok(Err(_)) => return Err(Closed::Unknown),
+            Err(_) => {}
+        }
+        match timeout(self.patience.commit, answered).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) | Err(_) => Err(Closed::Unknown),
+        }
     }
 
-    /// Asks a question of the committed state.
+    /// Asks a question of the committed state, in the line of all that only read.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
     ) -> Result<T, Closed> {
-        let (answer, answered) = oneshot::channel();
+        let place = timeout(self.patience.line, Arc::clone(&self.line).acquire_owned()).await;
+        let place = place.map_err(|_| Closed::Busy)?.map_err(|_| Closed::Stopped)?;
+        // The place is given back when the question is answered or dropped, whichever becomes of its caller.
+        let question = move |glance: Glance<'_>| {
+            let answer = question(glance);
+            drop(place);
+            answer
+        };
+        self.put(question, Request::Question).await
+    }
+
+    /// Asks a question that goes before the line: one that is cheap, and that something to be done depends on.
+    pub async fn ask_first<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        self.put(question, Request::First).await
+    }
+
+    /// The same for a thread of its own, which may wait.
+    pub fn ask_blocking<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+    ) -> Result<T, Closed> {
+        let (answer, answered) = sync_channel(1);
         let question: Question = Box::new(move |glance| {
             let _ = answer.send(question(glance));
         });
-        self.send(Request::Question(question))?;
-        answered.await.map_err(|_| Closed::Stopped)
+        self.send(Request::First(question))?;
+        answered.recv_timeout(self.patience.answer).map_err(|failed| match failed {
+            RecvTimeoutError::Timeout => Closed::Slow,
+            RecvTimeoutError::Disconnected => Closed::Stopped,
+        })
+    }
+
+    async fn put<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+        request: impl FnOnce(Question) -> Request,
+    ) -> Result<T, Closed> {
+        let (answer, answered) = oneshot::channel();
+        let question: Question = Box::new(move |glance| {
+            if !answer.is_closed() {
+                let _ = answer.send(question(glance));
+            }
+        });
+        self.send(request(question))?;
+        let answered = timeout(self.patience.answer, answered).await.map_err(|_| Closed::Slow)?;
+        answered.map_err(|_| Closed::Stopped)
     }
 
     /// Lets something happen to a simulated world; `after` runs once the control plane has learnt of it.
@@ -183,7 +301,8 @@ impl Desk {
     /// Gives an input and does not wait for what comes of it.
     pub fn post(&self, input: Input, after: impl FnOnce(Reply) + Send + 'static) -> Result<(), Closed> {
         let after: After = Box::new(move |reply, _| after(reply));
-        self.send(Request::Input { input: Box::new(input), since: Instant::now(), after })
+        let claim = Claim::unshared();
+        self.send(Request::Input(Given { input, since: Instant::now(), claim, after }))
     }
 
     /// Lets the desk finish what it has, take a snapshot and end.
@@ -218,18 +337,20 @@ fn work<D: Disk, W: World>(
     let mut told = Told::default();
     told.look(&controller);
     let mut faults_told = 0;
+    let mut line = VecDeque::new();
     loop {
-        let Some(batch) = gather(waiting, controller.sleep()) else {
+        let sleep = if line.is_empty() { controller.sleep() } else { Some(Duration::ZERO) };
+        let Some(gathered) = gather(waiting, sleep, &mut line) else {
             return close(controller);
         };
         let next_job_before = controller.state().jobs.next();
-        let mut inputs: Vec<Input> = batch.inputs.iter().map(|(input, _, _)| Input::clone(input)).collect();
+        let mut inputs = gathered.inputs;
         inputs.extend(pricing.ready(controller.state()));
         let happened: Vec<_> =
-            batch.happenings.into_iter().map(|(what, after)| (controller.happen(&what), after)).collect();
+            gathered.happenings.into_iter().map(|(what, after)| (controller.happen(&what), after)).collect();
         let replies = controller.turn(&inputs)?;
         told.look(&controller);
-        for ((_, since, after), reply) in batch.inputs.into_iter().zip(replies) {
+        for ((since, after), reply) in gathered.callers.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
             decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
             guarded(|| after(reply, Turned { glance: controller.glance(), next_job_before }));
@@ -237,11 +358,18 @@ fn work<D: Disk, W: World>(
         for (happened, after) in happened {
             guarded(|| after(happened, controller.glance()));
         }
-        for question in batch.questions {
+        for question in gathered.first {
             guarded(|| question(controller.glance()));
         }
+        let begin = Instant::now();
+        while let Some(question) = line.pop_front() {
+            guarded(|| question(controller.glance()));
+            if begin.elapsed() >= QUESTIONS_TIME {
+                break;
+            }
+        }
         faults_told = tell_snapshot_faults(&controller.glance(), faults_told);
-        if batch.stop {
+        if gathered.stop {
             return close(controller);
         }
         pricing.begin(controller.state());
@@ -308,30 +436,42 @@ impl Drop for Gone {
 
 #[derive(Default)]
 struct Gathered {
-    inputs: Vec<(Box<Input>, Instant, After)>,
-    questions: Vec<Question>,
+    inputs: Vec<Input>,
+    /// Of the inputs, in their order.
+    callers: Vec<(Instant, After)>,
+    first: Vec<Question>,
     happenings: Vec<(Happening, Witness)>,
     stop: bool,
 }
 
-/// What waits now, or after a sleep; `None` when nobody can ask any more.
-fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gathered> {
+/// What waits now, or after a sleep; `None` when nobody can ask any more. Questions join the line.
+fn gather(
+    waiting: &Receiver<Request>,
+    sleep: Option<Duration>,
+    line: &mut VecDeque<Question>,
+) -> Option<Gathered> {
     let mut gathered = Gathered::default();
-    let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX)) {
+    let shortest = if line.is_empty() { SLEEP_MIN } else { Duration::ZERO };
+    let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).clamp(shortest, SLEEP_MAX)) {
         Ok(request) => Some(request),
         Err(RecvTimeoutError::Timeout) => None,
         Err(RecvTimeoutError::Disconnected) => return None,
     };
     while let Some(request) = next {
         match request {
-            Request::Input { input, since, after } => gathered.inputs.push((input, since, after)),
-            Request::Question(question) => gathered.questions.push(question),
+            // Whoever gave it may have gone, or been told that it does not take effect.
+            Request::Input(Given { input, since, claim, after }) if claim.take() => {
+                gathered.inputs.push(input);
+                gathered.callers.push((since, after));
+            }
+            Request::Input(_) => {}
+            Request::First(question) => gathered.first.push(question),
+            Request::Question(question) => line.push_back(question),
             Request::Happening { what, after } => gathered.happenings.push((what, after)),
             Request::Stop => gathered.stop = true,
         }
         let full = gathered.inputs.len() >= INPUTS_PER_TURN_MAX
-            || gathered.questions.len() >= QUESTIONS_PER_TURN_MAX
-            || gathered.happenings.len() >= QUESTIONS_PER_TURN_MAX
+            || gathered.happenings.len() >= HAPPENINGS_PER_TURN_MAX
             || gathered.stop;
         next = if full { None } else { waiting.try_recv().ok() };
     }

@@ -1,49 +1,46 @@
-//! The listener: connections in, one router, limits on everything a stranger can send.
+//! The API: one router, with limits on everything that a stranger can send.
 //!
-//! A client that sends its head or body too slowly is cut off, a body over the limit is refused before it is
-//! read, and the number of open connections is bounded. What is not HTTP gets a 400 from the parser.
+//! [`listener`] bounds connections, [`wire`] cuts off clients that do not read, [`origin`] refuses what a web page of
+//! another site makes a browser send, [`params`] and [`intake`] read the query and the body, [`outflow`] lets long
+//! answers go. Whatever is refused on the way is a problem like every other.
 
 mod bookings;
 mod ended;
 mod evictions;
 mod faults;
 mod fleet;
+mod intake;
 mod jobs;
+mod listener;
+mod listing;
+mod origin;
+mod outflow;
+mod params;
 mod system;
+mod wire;
 
 pub(crate) use fleet::pools;
+pub use origin::Hosts;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::limit::RequestBodyLimitLayer;
-use tower_http::timeout::TimeoutLayer;
 use wharf_api::v1::{Code, Problem};
 
+use self::intake::Intake;
+use self::listener::Routers;
+use self::outflow::Outflow;
 use crate::desk::Desk;
 use crate::fleet_file::FleetStatus;
 use crate::policy::PolicyStatus;
-
-/// The largest body that is read; a job file is a few hundred bytes.
-const BODY_BYTES_MAX: usize = 1 << 20;
-/// The longest a request may take, its body included.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
-/// The longest a client may take to send its request's head.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// The pause after a connection could not be taken.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-/// The most connections at once.
-const CONNECTIONS_MAX: usize = 1024;
 
 /// Rows of history that are given unless more are asked for.
 const ROWS_DEFAULT: usize = 100;
@@ -74,56 +71,42 @@ impl Serving {
     }
 }
 
-/// Serves the API on a listener.
+/// Serves the API on a listener, to whoever calls it by an address of ours or by one of `hosts`.
 pub fn serve(
     listener: TcpListener,
     desk: Desk,
     policy: PolicyStatus,
     fleet: FleetStatus,
+    hosts: Hosts,
 ) -> std::io::Result<Serving> {
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    let router = router(Shared { desk, policy, fleet });
-    let done = tokio::spawn(accept(listener, router, stopped));
+    let shared = Shared { desk, policy, fleet };
+    let routers = Routers { all: router(shared.clone(), hosts.clone()), reserve: reserve(shared, hosts) };
+    let done = tokio::spawn(listener::accept(listener, routers, stopped));
     Ok(Serving { address, stop, done })
 }
 
-async fn accept(listener: TcpListener, router: Router, mut stopped: watch::Receiver<bool>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        let connection = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stopped.changed() => return,
-        };
-        // A connection that failed before we took it is the other side's business.
-        let Ok((connection, _)) = connection else {
-            // When the system is out of handles, trying again at once would only burn the core.
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let _ = connection.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let mut stopping = stopped.clone();
-        tokio::spawn(async move {
-            let _place = place;
-            let mut server = hyper::server::conn::http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
-            let mut serving = std::pin::pin!(server.serve_connection(TokioIo::new(connection), service));
-            tokio::select! {
-                _ = serving.as_mut() => {}
-                _ = stopping.changed() => {
-                    serving.as_mut().graceful_shutdown();
-                    let _ = serving.await;
-                }
-            }
-        });
-    }
+/// What is answered where there are too many connections for more.
+fn reserve(shared: Shared, hosts: Hosts) -> Router {
+    Router::new()
+        .route("/healthz", get(system::healthz))
+        .route("/readyz", get(system::readyz))
+        .fallback(async || {
+            let what = "the control plane has as many connections as it takes, or this client has";
+            Refused(
+                Problem::new(Code::TooManyConnections, what)
+                    .retry_after_ms(1000)
+                    .hint("close connections that are not used, and try again after Retry-After"),
+            )
+        })
+        .layer(from_fn_with_state(hosts, origin::check))
+        .with_state(shared)
 }
 
-fn router(shared: Shared) -> Router {
+fn router(shared: Shared, hosts: Hosts) -> Router {
     Router::new()
-        .route("/v1/jobs", get(jobs::list).post(jobs::submit))
+        .route("/v1/jobs", get(listing::list).post(jobs::submit))
         .route("/v1/jobs/{job}", get(jobs::one).delete(jobs::cancel))
         .route("/v1/jobs/{job}/explain", get(jobs::explain))
         .route("/v1/jobs/{job}/evict", post(jobs::evict))
@@ -151,6 +134,8 @@ fn router(shared: Shared) -> Router {
         .route("/metrics", get(system::metrics))
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
+        .route_layer(from_fn_with_state(Intake::new(), intake::read))
+        .route_layer(from_fn(params::check))
         .fallback(async || Refused(Problem::new(Code::NotFound, "there is nothing at this path")))
         .method_not_allowed_fallback(async || {
             Refused(Problem::new(Code::MethodNotAllowed, "this path does not take this method"))
@@ -158,28 +143,19 @@ fn router(shared: Shared) -> Router {
         .layer(CatchPanicLayer::custom(|_| {
             Refused(Problem::new(Code::Internal, "a bug of ours; the control plane goes on")).into_response()
         }))
-        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME_MAX))
-        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
-        .layer(axum::middleware::map_response(in_our_words))
+        .layer(map_response(in_our_words))
+        .layer(from_fn_with_state(Outflow::new(), outflow::pace))
+        .layer(from_fn_with_state(hosts, origin::check))
         .with_state(shared)
 }
 
-/// What the limits say, as a problem like every other.
+/// What the router says of a path that is not UTF-8, as a problem like every other.
 async fn in_our_words(response: Response) -> Response {
-    match response.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let most = format!("a request has at most {BODY_BYTES_MAX} bytes");
-            Refused(Problem::new(Code::TooLarge, most)).into_response()
-        }
-        StatusCode::REQUEST_TIMEOUT => {
-            Refused(Problem::new(Code::RequestTimeout, "the request did not come to an answer in time"))
-                .into_response()
-        }
-        StatusCode::BAD_REQUEST if !is_problem(&response) => {
-            Refused(Problem::new(Code::BadRequest, "the path or the query cannot be read")).into_response()
-        }
-        _ => response,
+    if response.status() == StatusCode::BAD_REQUEST && !is_problem(&response) {
+        let what = "the path of the URL is not UTF-8 when its %XX are read";
+        return Refused(Problem::new(Code::BadRequest, what)).into_response();
     }
+    response
 }
 
 fn is_problem(response: &Response) -> bool {

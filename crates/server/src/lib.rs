@@ -21,7 +21,7 @@ mod tenants;
 mod text;
 mod view;
 
-pub use http::{Serving, serve};
+pub use http::{Hosts, Serving, serve};
 
 #[cfg(test)]
 mod tests;

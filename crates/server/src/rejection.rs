@@ -56,8 +56,10 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             ),
         )
         .hint("ask for less, or for another model, or have the limit raised"),
+        Rejection::QueueFull { .. } | Rejection::JobTooLarge { .. } | Rejection::BytesFull { .. } => {
+            full_problem(rejection)
+        }
         Rejection::NoSuchJob
-        | Rejection::QueueFull { .. }
         | Rejection::NotRunning
         | Rejection::NotPreemptible
         | Rejection::LimitAboveMax { .. }
@@ -86,14 +88,38 @@ fn internal(rejection: &Rejection) -> Problem {
     Problem::new(Code::Internal, what)
 }
 
+/// More jobs, or more of their text, than there may be.
+fn full_problem(rejection: &Rejection) -> Problem {
+    let later = |problem: Problem, retry_after_ms: u64| {
+        problem.retry_after_ms(retry_after_ms).hint(format!("try again in {}", span_text(retry_after_ms)))
+    };
+    match rejection {
+        Rejection::QueueFull { limit, retry_after_ms } => {
+            let what = format!("{limit} jobs wait already, which is the most");
+            later(Problem::new(Code::QueueFull, what), *retry_after_ms)
+        }
+        Rejection::JobTooLarge { bytes, limit } => Problem::new(
+            Code::TooLarge,
+            format!(
+                "the job has {bytes} bytes of payload, labels, selectors and names; a job has at most {limit}"
+            ),
+        )
+        .hint("keep data elsewhere and name it in the job, or have bytes_max.job raised (queue.yaml)"),
+        Rejection::BytesFull { tenant, used, bytes, limit, retry_after_ms } => {
+            let whose = tenant.as_ref().map_or("all tenants".to_owned(), Clone::clone);
+            let what = format!(
+                "the live jobs of {whose} have {used} bytes of payload, labels and names; with {bytes} more they would pass the \
+                 {limit} that they may have together"
+            );
+            later(Problem::new(Code::QueueBytesFull, what), *retry_after_ms)
+        }
+        _ => Problem::new(Code::Internal, "a refusal of another kind"),
+    }
+}
+
 /// How long a job may run, or with how many replicas.
 fn life_problem(rejection: &Rejection) -> Problem {
     match rejection {
-        Rejection::QueueFull { limit, retry_after_ms } => {
-            Problem::new(Code::QueueFull, format!("{limit} jobs wait already, which is the most"))
-                .retry_after_ms(*retry_after_ms)
-                .hint(format!("try again in {}", span_text(*retry_after_ms)))
-        }
         Rejection::NoSuchJob => {
             Problem::new(Code::NoSuchJob, "there is no such live job").hint("wharf get jobs")
         }
@@ -257,11 +283,18 @@ pub(crate) fn bad_file(error: &FileError) -> Problem {
     Problem::new(Code::BadRequest, error.to_string())
 }
 
-/// A desk that does not answer.
+/// A desk that does not answer. What is said to have taken no effect has taken none.
 pub(crate) fn closed(closed: Closed) -> Problem {
-    let problem = Problem::new(Code::Unavailable, closed.to_string()).hint("try again");
+    let problem = |code| Problem::new(code, closed.to_string());
     match closed {
-        Closed::Busy => problem.retry_after_ms(1000),
-        Closed::Stopped => problem,
+        Closed::Busy => problem(Code::Unavailable).retry_after_ms(1000).hint("try again after Retry-After"),
+        Closed::Slow => problem(Code::Unavailable).retry_after_ms(5000).hint("try again after Retry-After"),
+        Closed::Stopped => problem(Code::Unavailable).hint("start it again: wharf up"),
+        Closed::Withdrawn => {
+            problem(Code::Withdrawn).retry_after_ms(5000).hint("try again after Retry-After")
+        }
+        Closed::Unknown => problem(Code::OutcomeUnknown).hint(
+            "look before you repeat it; a submission with the same Idempotency-Key is never taken twice",
+        ),
     }
 }

@@ -1,5 +1,6 @@
 //! The golden journal of the rules, told: every promise, repair and eviction in it has its numbers and sentences.
 
+use std::cmp::Reverse;
 use std::fs;
 
 use wharf_api::v1::{EvictionView, LeavingStep};
@@ -7,15 +8,21 @@ use wharf_controller::codec;
 use wharf_controller::disk::{HistoryKind, Record};
 use wharf_controller::history::project;
 use wharf_engine::event::{Event, LedgerEvent};
+use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::plan::rank::rank;
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Timestamp};
-use wharf_engine::verdict::Reason;
+use wharf_engine::units::{BookingId, JobId, Timestamp};
+use wharf_engine::verdict::{Answers, Reason};
 
 use crate::{eviction, leaving, text, view};
 
 fn journal() -> Vec<Event> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/golden/journal-v1-rules.jsonl");
-    let text = fs::read_to_string(path).unwrap();
+    read("journal-v1-rules.jsonl")
+}
+
+fn read(name: &str) -> Vec<Event> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/golden/");
+    let text = fs::read_to_string(format!("{path}{name}")).unwrap();
     let event = |line: &str| {
         let record = Record { version: 1, at: 0, body: line.as_bytes().to_vec() };
         codec::decode(&record, "golden").unwrap()
@@ -97,4 +104,44 @@ fn every_eviction_of_the_journal_has_a_receipt_with_sentences() {
         assert!(!eviction.victim.tasks.is_empty() && eviction.id > 0, "{eviction:?}");
     }
     assert!(told.iter().any(|eviction| eviction.victim_text.contains("more than its guarantee of")));
+}
+
+/// Counts for each job the others that are served before it, which the answers do not do: they sort.
+#[test]
+fn the_answers_about_many_jobs_are_those_about_each_alone() {
+    let (mut waited, mut ranked) = (0, 0);
+    for name in ["rules", "order", "bookings", "reservations", "groups", "time", "devices"] {
+        let mut state = State::default();
+        for (at, event) in (1_000_000..).zip(read(&format!("journal-v1-{name}.jsonl"))) {
+            state.apply(&event);
+            // In the middle of a turn, which nobody sees, a window may be over before its jobs have heard.
+            let orphaned = |booking: BookingId| state.bookings.get(booking).is_none();
+            if state.jobs.iter().any(|(_, job)| job.spec.booking.is_some_and(orphaned)) {
+                continue;
+            }
+            let (now, policy) = (Timestamp(at), state.tenants.policy());
+            let mut answers = Answers::default();
+            for (id, job) in state.jobs.iter() {
+                let verdict = state.verdict_among(id, now, &mut answers).unwrap();
+                assert_eq!(Some(&verdict), state.verdict(id, policy, now).as_ref(), "{name} {id:?}");
+                if job.phase != Phase::Waiting {
+                    assert_eq!(verdict.ahead, 0);
+                    continue;
+                }
+                let turn = |id: JobId, job: &Job| {
+                    let rank = rank(&state, policy, id, job, now);
+                    (job.spec.class, Reverse(job.spec.priority), rank, job.submitted_at, id)
+                };
+                let waiting = state.jobs.waiting().values().flat_map(|kind| &kind.jobs);
+                let rivals = waiting.filter_map(|&(_, other)| Some((other, state.jobs.get(other)?)));
+                let before = rivals.filter(|(other, rival)| {
+                    rival.spec.tenant == job.spec.tenant && turn(*other, rival) < turn(id, job)
+                });
+                assert_eq!(verdict.ahead, view::count(before.count()), "{name} {id:?}");
+                waited += usize::from(verdict.ahead > 0);
+                ranked += usize::from(policy.orders.beyond_age(job.spec.class).is_some());
+            }
+        }
+    }
+    assert!(waited > 0 && ranked > 0, "some wait behind others: {waited}, some not by age: {ranked}");
 }

@@ -2,8 +2,6 @@
 
 pub(crate) mod gpu;
 
-use std::collections::BTreeMap;
-
 use wharf_api::v1::{
     BlockerView, ChosenView, EstimateView, FunnelStage, GroupView, JobState, JobView, LearnedView, NodeView,
     OrderView, PlacementView, ReplacingView, VerdictView, VerdictWord, gpus, thousandths,
@@ -14,68 +12,45 @@ use wharf_engine::event::{Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
 use wharf_engine::group::Group;
 use wharf_engine::job::{GpuAsk, Spec};
-use wharf_engine::jobs::{Job, KindKey, Phase, Rolling};
+use wharf_engine::jobs::{Job, Phase, Rolling};
 use wharf_engine::state::{Estimate, State};
 use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
-use wharf_engine::verdict::{Funnel, Quantity, Reason, Shortfall, Verdict};
+use wharf_engine::verdict::{Answers, Quantity, Reason, Shortfall, Verdict};
 
 use crate::text;
 
-/// Answers for many jobs at once: jobs of one kind share one funnel.
-pub(crate) struct Verdicts<'a> {
-    state: &'a State,
-    now: Timestamp,
-    funnels: BTreeMap<KindKey, Funnel>,
-}
-
-impl<'a> Verdicts<'a> {
-    pub(crate) fn new(state: &'a State, now: Timestamp) -> Self {
-        Self { state, now, funnels: BTreeMap::new() }
-    }
-
-    /// A job as the API shows it.
-    pub(crate) fn job(&mut self, id: JobId, job: &Job) -> JobView {
-        let holding = self.state.ledger.holding(id);
-        let verdict = self.verdict(id, job);
-        let tasks = holding.into_iter().flat_map(|holding| &holding.tasks);
-        let running = tasks.filter(|task| task.holds() && task.since.is_some()).count();
-        JobView {
-            uid: format!("{:032x}", job.uid.0),
-            name: job.spec.name.clone(),
-            tenant: self.state.tenants.path(job.spec.tenant).to_owned(),
-            class: job.spec.class,
-            priority: job.spec.priority,
-            tasks: job.wanted(),
-            min: job.spec.min,
-            replicas_max: job.spec.service.map(|service| service.max),
-            booking: booking_of(self.state, job),
-            gpus_per_task: gpus(job.spec.shape.gpus.units()),
-            groups: groups(job, holding),
-            state: job_state(job, holding),
-            verdict,
-            submitted_at_ms: job.submitted_at.0,
-            first_start_ms: job.past.first_start.map(|at| at.0),
-            running_tasks: u32::try_from(running).unwrap_or(u32::MAX),
-            placements: placements(self.state, job, holding),
-            replacing: job.rolling.map(|rolling| replacing(rolling, holding)),
-            estimate: self.state.estimate(&job.spec).map(estimate),
-            time_limit_ms: job.time_limit().map(|limit| limit.0),
-            limit_at_ms: self.state.limit_at(id).map(|at| at.0),
-            ran_ms: job.past.ran_ms,
-            attempts: job.past.attempts,
-            evictions: job.past.evictions,
-            failures: job.past.failures,
-        }
-    }
-
-    /// Why a job is where it is.
-    pub(crate) fn verdict(&mut self, id: JobId, job: &Job) -> VerdictView {
-        let funnel = || {
-            let known = self.funnels.entry(KindKey::of(&job.spec));
-            known.or_insert_with_key(|key| self.state.funnel(key, self.state.tenants.policy())).clone()
-        };
-        let verdict = self.state.verdict_with(id, funnel, self.now).expect("a live job has a verdict");
-        verdict_view(self.state, id, &verdict, self.now)
+/// A job as the API shows it, with the memory that verdicts on one state share.
+pub(crate) fn job(state: &State, now: Timestamp, answers: &mut Answers, id: JobId, job: &Job) -> JobView {
+    let holding = state.ledger.holding(id);
+    let verdict = state.verdict_among(id, now, answers).expect("a live job has a verdict");
+    let tasks = holding.into_iter().flat_map(|holding| &holding.tasks);
+    let running = tasks.filter(|task| task.holds() && task.since.is_some()).count();
+    JobView {
+        uid: format!("{:032x}", job.uid.0),
+        name: job.spec.name.clone(),
+        tenant: state.tenants.path(job.spec.tenant).to_owned(),
+        class: job.spec.class,
+        priority: job.spec.priority,
+        tasks: job.wanted(),
+        min: job.spec.min,
+        replicas_max: job.spec.service.map(|service| service.max),
+        booking: booking_of(state, job),
+        gpus_per_task: gpus(job.spec.shape.gpus.units()),
+        groups: groups(job, holding),
+        state: job_state(job, holding),
+        verdict: verdict_view(state, id, &verdict, now),
+        submitted_at_ms: job.submitted_at.0,
+        first_start_ms: job.past.first_start.map(|at| at.0),
+        running_tasks: u32::try_from(running).unwrap_or(u32::MAX),
+        placements: placements(state, job, holding),
+        replacing: job.rolling.map(|rolling| replacing(rolling, holding)),
+        estimate: state.estimate(&job.spec).map(estimate),
+        time_limit_ms: job.time_limit().map(|limit| limit.0),
+        limit_at_ms: state.limit_at(id).map(|at| at.0),
+        ran_ms: job.past.ran_ms,
+        attempts: job.past.attempts,
+        evictions: job.past.evictions,
+        failures: job.past.failures,
     }
 }
 

@@ -16,14 +16,15 @@ mod windows;
 use std::path::Path;
 
 use wharf_engine::job::Class;
-use wharf_engine::policy::Policy;
+use wharf_engine::policy::{BytesMax, Estimates, Policy};
 use wharf_engine::units::Millis;
 
+use lint::Inventory;
 use quota::Book;
 
 use super::field::{Field, Map, NAME_MAX};
 use super::tree::Node;
-use super::{Fault, FileError, as_text, document, read_bytes, text};
+use super::{Fault, FileError, as_text, document, read_regular, text};
 
 /// The one file that has to be there.
 const TENANTS: &str = "tenants.yaml";
@@ -41,12 +42,22 @@ const FILES: &[&str] = &[
 ];
 /// Files of the design that have no content yet.
 const PLANNED: &[&str] = &["idle.yaml", "levers.yaml", "prices.yaml", "slo.yaml", "gateway.yaml"];
+/// The most YAML files of a directory that are read at all: it is no policy that has more.
+const FILES_MAX: usize = 64;
 /// Starts that are promised in a pool where queue.yaml says nothing.
 const RESERVATIONS: u32 = 8;
+/// How far back what was borrowed counts where history.yaml says nothing: who used what was idle yesterday yields first today.
+const HALF_LIFE: Millis = Millis::from_secs(24 * 3600);
 /// The most starts of one pool that may be promised: each is looked at by every plan.
 const RESERVATIONS_MAX: u32 = 256;
 /// The most jobs that may be allowed to wait: beyond it a queue is a leak.
 const QUEUE_LEN_MAX: u32 = 1_000_000;
+/// The least bound on the text of a job: a name and a few labels.
+const JOB_BYTES_MIN: u64 = 1 << 10;
+/// The largest: no request has a larger body.
+const JOB_BYTES_MAX: u64 = 1 << 20;
+/// The most text of all jobs: all of it is in memory, and is written with every snapshot.
+const JOBS_BYTES_MAX: u64 = 1 << 30;
 /// The most pools that may be given a worth.
 const POOLS_MAX: usize = 1000;
 
@@ -77,13 +88,24 @@ pub fn default_policy_files() -> &'static [(&'static str, &'static str)] {
 /// The GPUs that the example files are written for.
 const EXAMPLE_GPUS: u64 = 32;
 
-/// The example files for a fleet of so many GPUs: promises and limits in proportion.
-pub fn default_policy_for(gpus: u64) -> Vec<(&'static str, String)> {
+/// The example files for a fleet: promises and limits in proportion to its GPUs, by what the example says they are worth.
+pub fn default_policy_for(fleet: &Inventory) -> Vec<(&'static str, String)> {
+    let example = |&(name, text): &(&str, &str)| PolicyFile { name: name.into(), content: text.into() };
+    let files: Vec<PolicyFile> = default_policy_files().iter().map(example).collect();
+    scaled_to(fleet.whole_gpus(&draft("example", &files).policy))
+}
+
+fn scaled_to(gpus: u64) -> Vec<(&'static str, String)> {
     let scaled = |line: &str| {
         let (key, number) = line.split_once(": ")?;
-        let metered = matches!(key.trim_start(), "guaranteed" | "limit");
-        let number: u64 = number.parse().ok().filter(|_| metered)?;
-        Some(format!("{key}: {}", number * gpus / EXAMPLE_GPUS))
+        // A promise may come to nothing on a tiny fleet; a limit of nothing would keep its tenant out.
+        let least = match key.trim_start() {
+            "guaranteed" => 0,
+            "limit" => 1,
+            _ => return None,
+        };
+        let number: u64 = number.parse().ok()?;
+        Some(format!("{key}: {}", (number * gpus / EXAMPLE_GPUS).max(least)))
     };
     let text = |text: &str| {
         let lines = text.lines().map(|line| scaled(line).unwrap_or_else(|| line.to_owned()));
@@ -110,8 +132,12 @@ fn gather(dir: &Path) -> Result<(Vec<PolicyFile>, Vec<FileError>), FileError> {
     if !names.iter().any(|name| name == TENANTS) {
         errors.push(no_tenants(&shown(dir)));
     }
+    if names.len() > FILES_MAX {
+        let fault = Fault::new(None, format!("has {} YAML files", names.len()));
+        return Err(fault.allowed(format!("{}, at most {FILES_MAX}", FILES.join(", "))).in_file(&shown(dir)));
+    }
     for name in names {
-        match read_bytes(&dir.join(&name)) {
+        match read_regular(&dir.join(&name)) {
             Ok(content) => files.push(PolicyFile { name, content }),
             Err(error) => errors.push(error),
         }
@@ -174,7 +200,7 @@ impl Draft {
 fn draft(dir: &str, files: &[PolicyFile]) -> Draft {
     let path = |name: &str| format!("{}/{name}", dir.trim_end_matches('/'));
     let mut draft = Draft {
-        policy: Policy { digest: digest(files), reservations_max: RESERVATIONS, ..Policy::default() },
+        policy: Policy { digest: digest(files), ..fair_by_default() },
         unreadable: Vec::new(),
         book: Book::default(),
         book_path: path(TENANTS),
@@ -186,6 +212,16 @@ fn draft(dir: &str, files: &[PolicyFile]) -> Draft {
         }
     }
     draft
+}
+
+/// What holds where the files say nothing: as the example files say it.
+fn fair_by_default() -> Policy {
+    Policy {
+        reservations_max: RESERVATIONS,
+        half_life: Some(HALF_LIFE),
+        estimates: Estimates { learned: true, label: None },
+        ..Policy::default()
+    }
 }
 
 fn digest(files: &[PolicyFile]) -> String {
@@ -265,6 +301,7 @@ fn check_name(key: &str, field: &Field<'_>) -> Result<(), Fault> {
 fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
     let known = [
         "max",
+        "bytes_max",
         "limit_max",
         "limit_default",
         "retry_backoff",
@@ -276,6 +313,9 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
     let keys = Map::root(root, &known)?;
     if let Some(field) = keys.get("max")? {
         policy.queue_len_max = field.whole(1..=QUEUE_LEN_MAX)?;
+    }
+    if let Some(field) = keys.get("bytes_max")? {
+        policy.bytes_max = bytes_max(&field)?;
     }
     limits(&keys, policy)?;
     if let Some(field) = keys.get("retry_backoff")? {
@@ -301,6 +341,32 @@ fn queue(root: &Node, policy: &mut Policy) -> Result<(), Fault> {
         return Err(Fault::new(at, what).allowed(format!("retry_backoff of at most {longest}")));
     }
     Ok(())
+}
+
+/// How much text jobs may have.
+fn bytes_max(field: &Field<'_>) -> Result<BytesMax, Fault> {
+    let keys = field.map(&["job", "tenant", "all"])?;
+    let BytesMax { mut job, mut tenant, mut all } = BytesMax::default();
+    for (key, value, most) in [
+        ("job", &mut job, JOB_BYTES_MAX),
+        ("tenant", &mut tenant, JOBS_BYTES_MAX),
+        ("all", &mut all, JOBS_BYTES_MAX),
+    ] {
+        if let Some(field) = keys.get(key)? {
+            let given = field.bytes()?;
+            if !(JOB_BYTES_MIN..=most).contains(&given) {
+                let most = if most == JOB_BYTES_MAX { "1MiB" } else { "1GiB" };
+                return Err(field.wrong(format!("a size from 1KiB to {most}")));
+            }
+            *value = given;
+        }
+    }
+    if job > tenant || tenant > all {
+        return Err(field
+            .fault("lets one job have more than a tenant, or a tenant more than all")
+            .allowed("job of at most tenant, tenant of at most all"));
+    }
+    Ok(BytesMax { job, tenant, all })
 }
 
 /// How long jobs may run, by class.

@@ -347,6 +347,9 @@ pub struct JobList {
     pub schema: String,
     /// In the order of submission.
     pub jobs: Vec<JobView>,
+    /// What to give as `continue` for the next page; absent where this is the last one.
+    #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Why a job is where it is.

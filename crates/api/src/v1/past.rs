@@ -66,4 +66,7 @@ pub struct PolicyView {
     pub digest: String,
     /// Why the files as they are now cannot be applied.
     pub error: Option<String>,
+    /// What is doubtful in the files as they are now, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }

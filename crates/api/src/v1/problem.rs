@@ -136,6 +136,16 @@ codes! {
     TooLarge = "too_large", 413, 64, "The request is too large";
     /// The request took too long to arrive or to answer.
     RequestTimeout = "request_timeout", 408, 69, "The request took too long";
+    /// The URL is longer than it may be.
+    UriTooLong = "uri_too_long", 414, 64, "The URL is too long";
+    /// The header fields are more or longer than they may be.
+    HeadTooLarge = "head_too_large", 431, 64, "The head of the request is too large";
+    /// A body of another type, or a change without one.
+    UnsupportedMediaType = "unsupported_media_type", 415, 64, "The request has the wrong Content-Type";
+    /// The request calls the control plane by a name that is not its own.
+    ForeignHost = "foreign_host", 421, 4, "The control plane does not answer to this name";
+    /// A page of another site made a browser send it.
+    ForeignOrigin = "foreign_origin", 403, 4, "A page of another site may not use this API";
     /// The path is there, but not for this method.
     MethodNotAllowed = "method_not_allowed", 405, 64, "The path does not take this method";
     /// No such path.
@@ -210,6 +220,8 @@ codes! {
     NotPreemptible = "not_preemptible", 409, 3, "The job may not be evicted";
     /// Too many jobs wait.
     QueueFull = "queue_full", 429, 3, "Too many jobs wait";
+    /// Live jobs have as much text as they may have together.
+    QueueBytesFull = "queue_bytes_full", 429, 3, "Jobs have too much text together";
     /// Refused by policy.
     Denied = "denied", 403, 3, "Refused by policy";
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
@@ -222,6 +234,12 @@ codes! {
     UnknownLevel = "unknown_level", 422, 2, "No such level in this fleet";
     /// The control plane is starting, stopping or has lost its term.
     Unavailable = "unavailable", 503, 69, "The control plane cannot answer now";
+    /// There are as many connections as there may be.
+    TooManyConnections = "too_many_connections", 503, 69, "There are too many connections";
+    /// The control plane did not come to the request in time, and it did not take effect.
+    Withdrawn = "withdrawn", 503, 69, "The request was not decided in time and did not take effect";
+    /// The control plane took the request and did not say what came of it.
+    OutcomeUnknown = "outcome_unknown", 504, 69, "The request may have taken effect";
     /// A bug or a fault of ours.
     Internal = "internal", 500, 69, "The control plane failed";
 }

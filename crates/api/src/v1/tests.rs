@@ -86,8 +86,13 @@ fn words_of_states_are_those_of_the_wire() {
 
 #[test]
 fn an_answer_names_its_form() {
-    let policy =
-        PolicyView { schema: schema_of::<PolicyView>(), version: 1, digest: "d".into(), error: None };
+    let policy = PolicyView {
+        schema: schema_of::<PolicyView>(),
+        version: 1,
+        digest: "d".into(),
+        error: None,
+        warnings: Vec::new(),
+    };
     let read: PolicyView = serde_json::from_value(serde_json::to_value(&policy).unwrap()).unwrap();
     assert_eq!(read, policy);
     assert_eq!(read.schema(), "wharf.v1.policy");

@@ -14,7 +14,7 @@ use super::Format;
 Examples:
   wharf up                            a small simulated fleet, kept in ./wharf-data
   wharf up --demo --speed 60          with work that comes and goes, a minute per second
-  wharf up --fleet pod --policy ./policy --listen 0.0.0.0:8470")]
+  wharf up --fleet pod --policy ./policy --listen 0.0.0.0:8470 --allow-host gpus.example.org")]
 pub(crate) struct UpArgs {
     /// A built-in fleet or a fleet file [default: lab]
     #[arg(long, value_name = "NAME|FILE")]
@@ -25,6 +25,9 @@ pub(crate) struct UpArgs {
     /// Where the API listens
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8470")]
     pub(crate) listen: String,
+    /// A name by which clients may call it, beside its addresses and localhost; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
+    pub(crate) allow_host: Vec<String>,
     /// The directory of the policy, read again when it changes [default: DATA/policy]
     #[arg(long, value_name = "DIR")]
     pub(crate) policy: Option<PathBuf>,
@@ -37,6 +40,13 @@ pub(crate) struct UpArgs {
     /// Seconds of the simulated world per second
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) speed: u64,
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    let part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let is_name = !text.is_empty() && text.bytes().all(part);
+    let wrong = || "give a host name or an IPv4 address alone, without scheme and port".to_owned();
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 /// `wharf policy`.

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use wharf_api::file::fleet::load_fleet;
-use wharf_api::file::policy::lint::{Finding, Lint, Recovery, Severity, TenantRecovery, lint_policy};
+use wharf_api::file::policy::lint::{
+    Finding, Inventory, Lint, Recovery, Severity, TenantRecovery, lint_policy,
+};
 use wharf_api::file::span_text;
 
 use super::next_line;
@@ -26,7 +28,8 @@ pub(crate) fn run(args: PolicyArgs) -> anyhow::Result<ExitCode> {
     let PolicyArgs { command: PolicyCommand::Lint(args) } = args;
     let LintArgs { dir, fleet, output } = args;
     let fleet = fleet.as_deref().map(load_fleet).transpose()?;
-    let lint = lint_policy(&dir, fleet.as_ref())?;
+    let inventory = fleet.as_ref().map(Inventory::of);
+    let lint = lint_policy(&dir, inventory.as_ref())?;
     let fleet = fleet.as_ref().map(|fleet| fleet.name.as_str());
     match output {
         Format::Text => output::print(&text(&dir, fleet, &lint, Paint::stdout()))?,

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::server::Server;
+use crate::server::{Server, eventually};
 
 fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(server.address.strip_prefix("http://").unwrap()).unwrap();
+    let stream = TcpStream::connect(server.host()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream
 }
@@ -20,42 +20,63 @@ pub(crate) fn send(server: &Server, request: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// A request with the server's own address as its host, JSON as its type, and further lines of a head.
+pub(crate) fn request(server: &Server, line: &str, further: &str, body: &str) -> String {
+    let (host, length) = (server.host(), body.len());
+    let head =
+        format!("{line} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n");
+    send(server, format!("{head}{further}\r\n{body}").as_bytes())
+}
+
+pub(crate) fn get(server: &Server, path: &str) -> String {
+    request(server, &format!("GET {path}"), "", "")
+}
+
 fn alive(server: &Server) -> bool {
-    send(server, b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").starts_with("HTTP/1.1 200")
+    get(server, "/healthz").starts_with("HTTP/1.1 200")
 }
 
 fn post(server: &Server, body: &str) -> String {
-    let length = body.len();
-    let head =
-        format!("POST /v1/jobs HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-    send(server, format!("{head}{body}").as_bytes())
+    request(server, "POST /v1/jobs", "content-type: application/json\r\n", body)
 }
 
+/// What is refused, by whichever part of the server, says what it is.
 #[test]
-fn malformed_requests_get_an_answer_or_a_closed_door() {
+fn malformed_requests_get_a_problem_or_a_closed_door() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
-    for garbage in [
-        &b"\x16\x03\x01\x02\x00"[..],
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
-        b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
-        b"GET /v1/jobs?state=confused HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-        b"DELETE /v1/nodes HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-        b"GET /v1/jobs/%ff%fe HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-        b"GET /v1/evictions/%ff%fe HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-        b"GET /v1/evictions/-1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-        b"GET /v1/evictions?limit=-1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-        b"GET /nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    let host = server.host();
+    let typed = format!("host: {host}\r\ncontent-type: application/json\r\n");
+    let long = "a".repeat(70_000);
+    let fields: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
+    for (garbage, code) in [
+        ("\u{16}\u{3}\u{1}\u{2}\0\r\n\r\n".to_owned(), "bad_request"),
+        ("GET\r\n\r\n".to_owned(), "bad_request"),
+        ("GET / HTTP/9.9\r\n\r\n".to_owned(), "bad_request"),
+        (format!("POST /v1/jobs HTTP/1.1\r\n{typed}content-length: -1\r\n\r\n"), "bad_request"),
+        (
+            format!("POST /v1/jobs HTTP/1.1\r\n{typed}transfer-encoding: chunked\r\n\r\nzz\r\n"),
+            "a chunk of it is not as its transfer coding says",
+        ),
+        (format!("GET /v1/jobs?state=confused HTTP/1.1\r\nhost: {host}\r\n\r\n"), "bad_request"),
+        (format!("DELETE /v1/nodes HTTP/1.1\r\nhost: {host}\r\n\r\n"), "method_not_allowed"),
+        (format!("GET /v1/jobs/%ff%fe HTTP/1.1\r\nhost: {host}\r\n\r\n"), "the path of the URL is not UTF-8"),
+        (format!("GET /v1/evictions/-1 HTTP/1.1\r\nhost: {host}\r\n\r\n"), "bad_request"),
+        (format!("GET /v1/evictions?limit=-1 HTTP/1.1\r\nhost: {host}\r\n\r\n"), "limit"),
+        (format!("GET /nowhere HTTP/1.1\r\nhost: {host}\r\n\r\n"), "not_found"),
+        (format!("GET /{long} HTTP/1.1\r\nhost: {host}\r\n\r\n"), "uri_too_long"),
+        (format!("GET / HTTP/1.1\r\nhost: {host}\r\n{fields}\r\n"), "head_too_large"),
+        (format!("GET / HTTP/1.1\r\nhost: {host}\r\nx: {long}{long}\r\n\r\n"), "head_too_large"),
     ] {
-        let answer = send(&server, garbage);
-        let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
-        assert!(refused, "{:?} got {answer}", String::from_utf8_lossy(garbage));
+        let garbage = garbage.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+        let start: String = garbage.chars().take(60).collect();
+        let answer = send(&server, garbage.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 4") && answer.contains(code), "{start:?} got {answer}");
+        assert!(answer.contains("application/problem+json"), "{start:?} got {answer}");
         assert!(alive(&server));
     }
-    let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(1 << 20));
-    assert!(!send(&server, long.as_bytes()).starts_with("HTTP/1.1 2"));
+    let endless = format!("GET /{} HTTP/1.1\r\nhost: {host}\r\n\r\n", "a".repeat(1 << 20));
+    assert!(!send(&server, endless.as_bytes()).starts_with("HTTP/1.1 2"));
     assert!(alive(&server));
 }
 
@@ -80,7 +101,8 @@ fn problems_are_problem_json_with_a_code() {
 fn a_body_without_end_is_refused_before_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
-    let head = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n";
+    let typed = format!("host: {}\r\ncontent-type: application/json\r\n", server.host());
+    let head = format!("POST /v1/jobs HTTP/1.1\r\n{typed}content-length: 99999999999\r\n\r\n");
     assert!(send(&server, head.as_bytes()).starts_with("HTTP/1.1 413"));
     let big = post(&server, &format!("name: {}", "x".repeat(2 << 20)));
     assert!(big.is_empty() || big.starts_with("HTTP/1.1 413"), "{big}");
@@ -152,8 +174,83 @@ fn numbers_without_bounds_stop_nobody() {
     }
     assert!(alive(&server));
     assert!(server.run(&["get", "tenants"]).status.success());
-    let metrics = send(&server, b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let metrics = get(&server, "/metrics");
     assert!(metrics.contains("wharf_plan_panics_total 0"), "{metrics}");
     server.kill();
     assert!(alive(&Server::start(dir.path(), &[])));
+}
+
+/// Seen before: clients that do not read held every connection and two gigabytes for as long as they liked.
+#[test]
+fn clients_that_do_not_read_leave_room_for_the_question_whether_we_live() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--fleet", "giant"]);
+    let host = server.host();
+    // A list of 100,000 GPUs is far longer than what the system buffers.
+    let ask = format!("GET /v1/gpus HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    let stalled: Vec<TcpStream> = (0..600)
+        .map(|_| {
+            let mut stream = connect(&server);
+            let _ = stream.write_all(ask.as_bytes());
+            stream
+        })
+        .collect();
+    for _ in 0..5 {
+        let begin = Instant::now();
+        assert!(alive(&server));
+        assert!(get(&server, "/readyz").starts_with("HTTP/1.1 200"));
+        assert!(begin.elapsed() < Duration::from_secs(2), "took {:?}", begin.elapsed());
+    }
+    let refused = get(&server, "/v1/summary");
+    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("too_many_connections"), "{refused}");
+    assert!(refused.to_lowercase().contains("retry-after: 1"), "{refused}");
+    drop(stalled);
+    eventually("a client that comes after them is served", || {
+        get(&server, "/v1/policy").starts_with("HTTP/1.1 200").then_some(())
+    });
+}
+
+/// Seen before: 1,050 jobs with a payload of a megabyte made 1.2 GB of memory, and a control plane that did not start again.
+#[test]
+fn the_text_of_jobs_is_bounded_one_by_one_and_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = dir.path().join("policy");
+    std::fs::create_dir_all(&policy).unwrap();
+    std::fs::write(policy.join("tenants.yaml"), "tenants: {a: {guaranteed: 8}, b: {guaranteed: 8}}\n")
+        .unwrap();
+    std::fs::write(policy.join("queue.yaml"), "bytes_max: {job: 100KiB, tenant: 250KiB, all: 350KiB}\n")
+        .unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &["--policy", policy.to_str().unwrap()]);
+    let job = |tenant: &str, name: &str, bytes: usize| {
+        let payload = "x".repeat(bytes);
+        format!(
+            "{{\"name\":\"{name}\",\"tenant\":\"{tenant}\",\"gpus\":8,\"tasks\":4,\"payload\":\"{payload}\"}}"
+        )
+    };
+    let large = post(&server, &job("a", "large", 110 << 10));
+    assert!(large.starts_with("HTTP/1.1 413") && large.contains("at most 102400"), "{large}");
+    for number in 0..3 {
+        let fits = post(&server, &job("a", &format!("j{number}"), 80 << 10));
+        assert!(fits.starts_with("HTTP/1.1 201"), "{fits}");
+    }
+    let full = post(&server, &job("a", "j3", 80 << 10));
+    assert!(full.starts_with("HTTP/1.1 429") && full.contains("queue_bytes_full"), "{full}");
+    assert!(
+        full.contains("the live jobs of a have 245766 bytes") && full.contains("the 256000 that"),
+        "{full}"
+    );
+    assert!(full.to_lowercase().contains("retry-after: 5"), "{full}");
+    assert!(
+        post(&server, &job("b", "k0", 80 << 10)).starts_with("HTTP/1.1 201"),
+        "the other has room of its own"
+    );
+    let all = post(&server, &job("b", "k1", 80 << 10));
+    assert!(all.starts_with("HTTP/1.1 429") && all.contains("all tenants"), "{all}");
+    // What is counted survives a restart, and is given back.
+    server.kill();
+    let server = Server::start(&data, &["--policy", policy.to_str().unwrap()]);
+    assert!(post(&server, &job("a", "j3", 80 << 10)).starts_with("HTTP/1.1 429"));
+    assert!(server.run(&["cancel", "j2"]).status.success());
+    assert!(post(&server, &job("a", "j3", 80 << 10)).starts_with("HTTP/1.1 201"));
 }

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::json;
 
-use crate::abuse::send;
+use crate::abuse::get;
 use crate::server::{Server, eventually};
 
 fn text(output: &Output) -> String {
@@ -67,7 +67,7 @@ fn a_slice_and_a_share_say_how_they_are_kept_apart() {
     assert!(drawn.contains("│2g.20gb─") && drawn.contains("job/lab/nlp/sliced"), "{drawn}");
     assert!(drawn.contains("  room    1g.10gb at "), "{drawn}");
 
-    let metrics = send(&server, b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let metrics = get(&server, "/metrics");
     for series in [
         format!("wharf_gpu_mode{{node=\"{node}\",gpu=\"{index}\",mode=\"mig\"}} 1"),
         "wharf_task_tax{tenant=\"lab/nlp\",job=\"shared\",task=\"0\"} 0.3".to_owned(),

@@ -3,12 +3,15 @@
 
 mod abuse;
 mod bookings;
+mod browsers;
 mod damage;
 mod devices;
 mod ended;
 mod evictions;
 mod laboratory;
 mod outage;
+mod policies;
+mod readers;
 mod readme;
 mod reservations;
 mod server;

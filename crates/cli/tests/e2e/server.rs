@@ -29,8 +29,9 @@ impl Server {
     /// Starts it; `Err` with what it said when it does not come up.
     pub(crate) fn try_start(data: &Path, further: &[&str]) -> Result<Self, String> {
         let mut child = wharf()
-            .args(["up", "--listen", "127.0.0.1:0", "--data"])
+            .args(["up", "--data"])
             .arg(data)
+            .args(if further.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
             .args(further)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -54,6 +55,11 @@ impl Server {
         Ok(Self { child, address, greeting })
     }
 
+    /// Its address as the `Host` of a request.
+    pub(crate) fn host(&self) -> &str {
+        self.address.strip_prefix("http://").unwrap()
+    }
+
     /// Runs a client command against it.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         wharf().env("WHARF_SERVER", &self.address).args(args).output().unwrap()
@@ -64,6 +70,14 @@ impl Server {
         let output = self.run(&[args, &["-o", "json"]].concat());
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Kills it, and gives what it said on its standard error.
+    pub(crate) fn stop_and_hear(mut self) -> String {
+        self.child.kill().unwrap();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
     }
 
     /// Kills it as the power would.

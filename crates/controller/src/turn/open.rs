@@ -9,6 +9,7 @@ use wharf_engine::input::Input;
 use wharf_engine::plan::Memory;
 use wharf_engine::state::State;
 use wharf_engine::units::Timestamp;
+use wharf_engine::verdict::Answers;
 
 use super::snapshot::Snapshots;
 use super::{Controller, Fault, Figures, Settings};
@@ -107,6 +108,7 @@ impl<D: Disk> Recovered<D> {
             records: Vec::new(),
             rows: Vec::new(),
             figures: Figures::default(),
+            answers: Answers::default(),
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::job::{
     Topology,
 };
 use crate::jobs::KindKey;
-use crate::policy::Policy;
+use crate::policy::{BytesMax, Policy};
 use crate::state::State;
 use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, Timestamp};
 
@@ -52,6 +52,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
     }
     let policy = state.tenants.policy();
+    check_bytes(state, submission, &spec)?;
     check_limit(policy, spec.class, spec.time_limit)?;
     spec.time_limit = spec.time_limit.or(policy.limits.default_of(spec.class));
     let (key, domain) = (KindKey::of(&spec), domain(submission));
@@ -66,6 +67,22 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     let mut events = names.events;
     events.push(Event::Jobs(JobsEvent::Queued { job, uid: submission.uid, spec, at: now }));
     Ok(Decision { events, job: Some(job) })
+}
+
+/// Whether the text of a job, beside that of all who live, is within its bounds.
+fn check_bytes(state: &State, submission: &Submission, spec: &Spec) -> Result<(), Rejection> {
+    let BytesMax { job, tenant, all } = state.tenants.policy().bytes_max;
+    let (whole, bytes) = (submission.bytes(), spec.bytes());
+    if whole > job {
+        return Err(Rejection::JobTooLarge { bytes: whole, limit: job });
+    }
+    let of_tenant = (Some(submission.tenant.clone()), state.jobs.bytes_of(spec.tenant), tenant);
+    for (tenant, used, limit) in [of_tenant, (None, state.jobs.bytes(), all)] {
+        if used.saturating_add(bytes) > limit {
+            return Err(Rejection::BytesFull { tenant, used, bytes, limit, retry_after_ms: QUEUE_RETRY_MS });
+        }
+    }
+    Ok(())
 }
 
 /// Whether the policy lets a job of the class have that limit.

@@ -23,7 +23,7 @@ pub(super) async fn book(
     let file = parse_booking("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     let uid = fresh_uid()?;
     // A span from now is counted on the world's clock.
-    let asked = shared.desk.ask(|glance| (glance.now, glance.state.bookings.next()));
+    let asked = shared.desk.ask_first(|glance| (glance.now, glance.state.bookings.next()));
     let (now, next) = asked.await.map_err(closed)?;
     let request = file.request(uid, now);
     let name = request.job.spec.name.clone();
@@ -63,7 +63,7 @@ pub(super) async fn cancel(State(shared): State<Shared>, Path(name): Path<String
 }
 
 async fn look(shared: &Shared, name: String) -> Result<BookingView, Refused> {
-    let looked = shared.desk.ask(move |glance| {
+    let looked = shared.desk.ask_first(move |glance| {
         let view = booking::named(glance.state, &name, glance.now);
         view.ok_or_else(|| problem(glance.state, &Rejection::NoSuchBooking { name }))
     });

@@ -1,8 +1,7 @@
 //! Evictions: who had to leave for whom, and why. They are read from history, not from the state.
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
-use serde::Deserialize;
+use axum::extract::{Path, State};
 use wharf_api::v1::{
     Code, EvictionList, EvictionReply, EvictionView, Explanation, JobView, Problem, schema_of,
 };
@@ -10,6 +9,7 @@ use wharf_controller::disk::{Disk, HistoryKind, HistoryQuery, HistoryRow};
 use wharf_controller::turn::Glance;
 use wharf_engine::units::JobId;
 
+use super::params::Params;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::leaving;
 use crate::rejection::closed;
@@ -21,26 +21,14 @@ type Answer<T> = Result<Json<T>, Refused>;
 /// The most evictions that an explanation names; the list has them all.
 const TOLD_MAX: usize = 20;
 
-/// Which evictions are asked for.
-#[derive(Debug, Deserialize)]
-pub(super) struct Filter {
-    tenant: Option<String>,
-    job: Option<String>,
-    limit: Option<usize>,
-}
-
-pub(super) async fn list(
-    State(shared): State<Shared>,
-    filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
-) -> Answer<EvictionList> {
-    let Query(Filter { tenant, job, limit }) =
-        filter.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
+pub(super) async fn list(State(shared): State<Shared>, params: Params) -> Answer<EvictionList> {
+    let [tenant, job] = ["tenant", "job"].map(|key| params.text(key).map(str::to_owned));
+    let limit = params.limit(ROWS_DEFAULT, 0..=ROWS_MAX)?;
     let (owner, name) = match job.as_deref().map(|job| job.rsplit_once('/').ok_or(job)) {
         None => (None, None),
         Some(Ok((owner, name))) => (Some(owner.to_owned()), Some(name.to_owned())),
         Some(Err(name)) => (None, Some(name.to_owned())),
     };
-    let limit = limit.unwrap_or(ROWS_DEFAULT).min(ROWS_MAX);
     let query = evictions(HistoryQuery { tenant: tenant.or_else(|| owner.clone()), name, limit, ..all() });
     let mut rows = shared.desk.ask(move |glance| read(glance.disk, &query)).await.map_err(closed)??;
     rows.retain(|row| owner.as_ref().is_none_or(|owner| row.tenant == *owner));

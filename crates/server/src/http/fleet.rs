@@ -25,7 +25,7 @@ use crate::rejection::{closed, problem};
 use crate::reservation;
 use crate::stranded;
 use crate::tenants;
-use crate::view::{self, Verdicts};
+use crate::view;
 
 type Answer<T> = Result<Json<T>, Refused>;
 
@@ -89,7 +89,10 @@ async fn set_cordon(shared: &Shared, name: String, on: bool) -> Answer<NodeReply
 
 pub(super) async fn summary(State(shared): State<Shared>) -> Answer<Summary> {
     let decision_ms = decision_times(&shared.desk);
-    let asked = shared.desk.ask(move |glance| summarise(&glance, &glance.world.samples(), decision_ms));
+    let asked = shared.desk.ask(move |mut glance| {
+        let samples = glance.world.samples();
+        summarise(&mut glance, &samples, decision_ms)
+    });
     Ok(Json(asked.await.map_err(closed)?))
 }
 
@@ -99,15 +102,14 @@ fn decision_times(desk: &Desk) -> Option<DecisionTimes> {
     (!times.is_empty()).then(|| DecisionTimes { p50: at(0.5), p99: at(0.99) })
 }
 
-fn summarise(glance: &Glance<'_>, samples: &Samples, decision_ms: Option<DecisionTimes>) -> Summary {
+fn summarise(glance: &mut Glance<'_>, samples: &Samples, decision_ms: Option<DecisionTimes>) -> Summary {
     let state = glance.state;
-    let mut verdicts = Verdicts::new(state, glance.now);
     let mut jobs = BTreeMap::new();
     let mut queue = Vec::new();
     for (id, job) in state.jobs.iter() {
         *jobs.entry((job.spec.class, view::job_state(job, state.ledger.holding(id)))).or_insert(0) += 1;
         if job.phase == Phase::Waiting && queue.len() < QUEUE_ROWS_MAX {
-            let shown = verdicts.job(id, job);
+            let shown = view::job(state, glance.now, glance.answers, id, job);
             queue.push(QueueRow {
                 uid: shown.uid,
                 name: shown.name,
@@ -127,7 +129,7 @@ fn summarise(glance: &Glance<'_>, samples: &Samples, decision_ms: Option<Decisio
         pools: pools(state, samples),
         tenants: tenants::all(state),
         queue,
-        active: active::rows(state, &mut verdicts, samples),
+        active: active::rows(state, glance.now, glance.answers, samples),
         jobs: jobs.into_iter().map(|((class, state), count)| JobCount { class, state, count }).collect(),
         journal: JournalView { index: state.index(), term: glance.term },
         decision_ms,

@@ -2,15 +2,13 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use serde::Deserialize;
 use wharf_api::file::job::{JobFile, parse_job};
 use wharf_api::file::lever::{parse_extension, parse_replacement, parse_scale};
 use wharf_api::file::nearest;
 use wharf_api::v1::{
-    Code, Explanation, JobList, JobReply, JobState, JobView, PlanView, Problem, Submitted, VerdictWord,
-    schema_of,
+    Code, Explanation, JobReply, JobView, PlanView, Problem, Submitted, VerdictWord, schema_of,
 };
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::turn::{Glance, WhatIf, what_if};
@@ -22,7 +20,7 @@ use wharf_engine::units::{JobId, Uid};
 use super::{Refused, Shared, evictions};
 use crate::desk::Turned;
 use crate::rejection::{bad_file, closed, problem};
-use crate::view::{Verdicts, placements, verdict_view};
+use crate::view::{self, placements, verdict_view};
 use crate::{ended, eviction, leaving, text};
 
 type Answer<T> = Result<Json<T>, Refused>;
@@ -40,11 +38,11 @@ pub(super) async fn submit(
     let job = read(&body)?;
     let uid = uid(&job, &headers)?;
     let after = |reply: Result<Option<JobId>, Rejection>, turned: Turned<'_>| {
-        let Turned { glance, next_job_before } = turned;
+        let Turned { mut glance, next_job_before } = turned;
         let id = reply.map_err(|rejection| problem(glance.state, &rejection))?;
         let id = id.expect("a submission is about a job");
         // In the same turn somebody may have cancelled it.
-        let shown = show(&glance, id).ok_or_else(|| problem(glance.state, &Rejection::UidEnded))?;
+        let shown = show(&mut glance, id).ok_or_else(|| problem(glance.state, &Rejection::UidEnded))?;
         Ok((shown, id >= next_job_before))
     };
     let input = Input::Submit(Box::new(job.submission(uid)));
@@ -84,34 +82,6 @@ fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
     PlanView { schema: schema_of::<PlanView>(), verdict, placements, would_preempt }
 }
 
-/// Which jobs are asked for.
-#[derive(Debug, Deserialize)]
-pub(super) struct ListQuery {
-    tenant: Option<String>,
-    state: Option<JobState>,
-}
-
-pub(super) async fn list(
-    State(shared): State<Shared>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
-) -> Answer<JobList> {
-    let Query(query) = query.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
-    let jobs = shared.desk.ask(move |glance| select(glance.state, &glance, &query)).await.map_err(closed)?;
-    Ok(Json(JobList { schema: schema_of::<JobList>(), jobs }))
-}
-
-fn select(state: &Engine, glance: &Glance<'_>, query: &ListQuery) -> Vec<JobView> {
-    let mut verdicts = Verdicts::new(state, glance.now);
-    let below = |path: &str| {
-        query.tenant.as_deref().is_none_or(|tenant| {
-            path.strip_prefix(tenant).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
-    };
-    let mine = state.jobs.iter().filter(|(_, job)| below(state.tenants.path(job.spec.tenant)));
-    let all = mine.map(|(id, job)| verdicts.job(id, job));
-    all.filter(|job| query.state.is_none_or(|state| job.state == state)).collect()
-}
-
 pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
     let job = look(&shared, name).await?;
     Ok(Json(JobReply { schema: schema_of::<JobReply>(), job }))
@@ -120,7 +90,7 @@ pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) 
 pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<Explanation> {
     let asked = shared.desk.ask(move |mut glance| {
         let id = find(&mut glance, &name)?;
-        let job = show(&glance, id).expect("it was just found");
+        let job = show(&mut glance, id).expect("it was just found");
         evictions::explanation(&mut glance, id, job)
     });
     Ok(Json(asked.await.map_err(closed)??))
@@ -129,7 +99,7 @@ pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<Strin
 async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
     let looked = shared.desk.ask(move |mut glance| {
         let id = find(&mut glance, &name)?;
-        Ok::<_, Problem>(show(&glance, id).expect("it was just found"))
+        Ok::<_, Problem>(show(&mut glance, id).expect("it was just found"))
     });
     Ok(looked.await.map_err(closed)??)
 }
@@ -175,22 +145,22 @@ pub(super) async fn replace(
 
 /// An input about a job, answered with the job as it was before, or as it is while it leaves.
 async fn act(shared: &Shared, name: String, input: impl FnOnce(JobId) -> Input) -> Answer<JobReply> {
-    let found = shared.desk.ask(move |mut glance| {
+    let found = shared.desk.ask_first(move |mut glance| {
         let id = find(&mut glance, &name)?;
-        Ok::<_, Problem>((id, show(&glance, id).expect("it was just found")))
+        Ok::<_, Problem>((id, show(&mut glance, id).expect("it was just found")))
     });
     let (id, before) = found.await.map_err(closed)??;
-    let done = shared.desk.give(input(id), move |reply, turned| {
+    let done = shared.desk.give(input(id), move |reply, mut turned| {
         reply.map_err(|rejection| problem(turned.glance.state, &rejection))?;
-        Ok::<_, Problem>(show(&turned.glance, id))
+        Ok::<_, Problem>(show(&mut turned.glance, id))
     });
     let after = done.await.map_err(closed)??;
     Ok(Json(JobReply { schema: schema_of::<JobReply>(), job: after.unwrap_or(before) }))
 }
 
-fn show(glance: &Glance<'_>, id: JobId) -> Option<JobView> {
+fn show(glance: &mut Glance<'_>, id: JobId) -> Option<JobView> {
     let job = glance.state.jobs.get(id)?;
-    Some(Verdicts::new(glance.state, glance.now).job(id, job))
+    Some(view::job(glance.state, glance.now, glance.answers, id, job))
 }
 
 /// The live job that a reference means: `tenant/path/name`, a bare name, or a uid.

@@ -3,42 +3,34 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use serde::Deserialize;
 use wharf_api::v1::{Code, HistoryKind, HistoryList, HistoryView, PolicyView, Problem, schema_of};
 use wharf_controller::disk;
 
+use super::params::Params;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::metrics::{self, FileErrors};
+use crate::policy::Remarks;
 use crate::rejection::closed;
 use crate::text;
 
 /// A desk that takes longer than this to answer is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
 
-#[derive(Debug, Deserialize)]
-pub(super) struct HistoryFilter {
-    kind: Option<HistoryKind>,
-    tenant: Option<String>,
-    name: Option<String>,
-    limit: Option<usize>,
-}
-
 pub(super) async fn history(
     State(shared): State<Shared>,
-    filter: Result<Query<HistoryFilter>, axum::extract::rejection::QueryRejection>,
+    params: Params,
 ) -> Result<Json<HistoryList>, Refused> {
-    let Query(filter) = filter.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
-    let kind = filter.kind.map(|kind| match kind {
+    let kind = params.one_of("kind", &HistoryKind::ALL, HistoryKind::word)?.map(|kind| match kind {
         HistoryKind::Job => disk::HistoryKind::Job,
         HistoryKind::Receipt => disk::HistoryKind::Receipt,
         HistoryKind::Eviction => disk::HistoryKind::Eviction,
         HistoryKind::Usage => disk::HistoryKind::Usage,
     });
-    let limit = filter.limit.unwrap_or(ROWS_DEFAULT).min(ROWS_MAX);
-    let HistoryFilter { tenant, name, .. } = filter;
+    let limit = params.limit(ROWS_DEFAULT, 0..=ROWS_MAX)?;
+    let [tenant, name] = ["tenant", "name"].map(|key| params.text(key).map(str::to_owned));
     let query = disk::HistoryQuery { kind, tenant, name, limit, ..disk::HistoryQuery::default() };
     let rows = shared.desk.ask(move |glance| glance.disk.history(&query).map_err(|fault| fault.to_string()));
     let rows = rows.await.map_err(closed)?.map_err(|fault| Problem::new(Code::Internal, fault))?;
@@ -63,8 +55,8 @@ pub(super) async fn policy(State(shared): State<Shared>) -> Result<Json<PolicyVi
         (tenants.version(), tenants.policy().digest.clone())
     });
     let (version, digest) = asked.await.map_err(closed)?;
-    let error = shared.policy.error();
-    Ok(Json(PolicyView { schema: schema_of::<PolicyView>(), version, digest, error }))
+    let Remarks { error, warnings } = shared.policy.remarks();
+    Ok(Json(PolicyView { schema: schema_of::<PolicyView>(), version, digest, error, warnings }))
 }
 
 pub(super) async fn metrics(State(shared): State<Shared>) -> Result<impl IntoResponse, Refused> {
@@ -85,7 +77,7 @@ pub(super) async fn healthz(State(shared): State<Shared>) -> impl IntoResponse {
 }
 
 pub(super) async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
-    let asked = shared.desk.ask(|glance| {
+    let asked = shared.desk.ask_first(|glance| {
         let outage = glance.outage.map(|outage| text::outage(outage, glance.now));
         let snapshot =
             glance.snapshot_fault.map(|fault| format!("snapshots cannot be written: {}", fault.what));

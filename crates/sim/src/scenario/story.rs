@@ -568,6 +568,8 @@ fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::UnknownLevel { level, .. } => format!("UnknownLevel {level}"),
         Rejection::UnknownSelector { source } => format!("UnknownSelector {source}"),
         Rejection::QueueFull { limit, .. } => format!("QueueFull, {limit} wait"),
+        Rejection::JobTooLarge { limit, .. } => format!("JobTooLarge, at most {limit} bytes"),
+        Rejection::BytesFull { limit, .. } => format!("BytesFull, at most {limit} bytes"),
         Rejection::NoSuchNode { name } => format!("NoSuchNode {name}"),
         Rejection::NoSuchJob => "NoSuchJob".to_owned(),
         Rejection::NotRunning => "NotRunning".to_owned(),

@@ -53,15 +53,16 @@ mod tests {
     }
 
     #[test]
-    fn a_half_life_is_off_unless_it_is_given() {
-        assert_eq!(read("keep: 7d\n").unwrap().half_life, None);
+    fn a_half_life_is_a_day_unless_another_is_given() {
+        assert_eq!(read("keep: 7d\n").unwrap().half_life, Some(Millis::from_secs(86_400)));
         assert_eq!(read("half_life: never\n").unwrap().half_life, None);
-        assert_eq!(read("half_life: 24h\n").unwrap().half_life, Some(Millis::from_secs(86_400)));
+        assert_eq!(read("half_life: 12h\n").unwrap().half_life, Some(Millis::from_secs(43_200)));
     }
 
     #[test]
-    fn estimates_are_learned_only_where_that_is_said() {
-        assert_eq!(read("keep: 7d\n").unwrap().estimates, Estimates::default());
+    fn estimates_are_learned_unless_that_is_switched_off() {
+        assert_eq!(read("keep: 7d\n").unwrap().estimates, Estimates { learned: true, label: None });
+        assert_eq!(read("estimates: {learned: false}\n").unwrap().estimates, Estimates::default());
         let read = read("estimates: {learned: true, label: experiment}\n").unwrap().estimates;
         assert_eq!(read, Estimates { learned: true, label: Some("experiment".into()) });
     }

@@ -9,6 +9,7 @@
 mod advice;
 mod fleet;
 
+use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -16,11 +17,12 @@ use wharf_engine::policy::{Amount, Policy};
 use wharf_engine::units::Millis;
 
 use super::super::duration_text;
-use super::super::fleet::Fleet;
 use super::super::{At, FileError};
 use super::fit::{self, Meter, Misfit, Owed};
 use super::quota::Book;
 use super::{Draft, PolicyFile, draft, gather, no_tenants, shown, windows};
+
+pub use fleet::{Inventory, Stock};
 
 /// How bad a finding is. The worst comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -64,6 +66,17 @@ pub struct Finding {
     pub fix: String,
 }
 
+impl fmt::Display for Finding {
+    /// `policy/tenants.yaml:3: a is promised 300 GPUs, the fleet pod has 128; lower a's guarantee to 128`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { severity: _, file, line, column: _, what, why: _, fix } = self;
+        match line {
+            Some(line) => write!(f, "{file}:{line}: {what}; {fix}"),
+            None => write!(f, "{file}: {what}; {fix}"),
+        }
+    }
+}
+
 /// When a tenant has back what was lent of its guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
@@ -105,18 +118,30 @@ impl Lint {
 }
 
 /// Looks at a directory, and whether `fleet` can keep what it promises. Fails where there is no such directory.
-pub fn lint_policy(dir: &Path, fleet: Option<&Fleet>) -> Result<Lint, FileError> {
+pub fn lint_policy(dir: &Path, fleet: Option<&Inventory>) -> Result<Lint, FileError> {
     let (files, unread) = gather(dir)?;
     Ok(of_draft(&draft(&shown(dir), &files), unread, fleet))
 }
 
+/// A policy that can be read, with what there is to say about it on a fleet. Fails where it cannot be read.
+pub fn review_policy(dir: &Path, fleet: &Inventory) -> Result<(Policy, Lint), Vec<FileError>> {
+    let (files, mut errors) = gather(dir).map_err(|error| vec![error])?;
+    let draft = draft(&shown(dir), &files);
+    errors.extend(draft.errors());
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let lint = of_draft(&draft, Vec::new(), Some(fleet));
+    Ok((draft.policy, lint))
+}
+
 /// Looks at files that are already in memory; `dir` is for the names in findings only.
-pub fn lint(dir: &str, files: &[PolicyFile], fleet: Option<&Fleet>) -> Lint {
+pub fn lint(dir: &str, files: &[PolicyFile], fleet: Option<&Inventory>) -> Lint {
     let missing = !files.iter().any(|file| file.name == super::TENANTS);
     of_draft(&draft(dir, files), missing.then(|| no_tenants(dir)).into_iter().collect(), fleet)
 }
 
-fn of_draft(draft: &Draft, unread: Vec<FileError>, fleet: Option<&Fleet>) -> Lint {
+fn of_draft(draft: &Draft, unread: Vec<FileError>, fleet: Option<&Inventory>) -> Lint {
     let is_whole = unread.is_empty() && draft.unreadable.is_empty();
     let mut findings: Vec<Finding> =
         unread.into_iter().chain(draft.unreadable.iter().cloned()).map(of_error).collect();

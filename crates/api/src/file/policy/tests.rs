@@ -2,6 +2,8 @@
 
 use wharf_engine::policy::{Amount, GpuQuota, Quota, Tenant};
 
+use super::super::fleet::{load_fleet, presets};
+use super::lint::Inventory;
 use super::*;
 
 fn files(files: &[(&str, &str)]) -> Vec<PolicyFile> {
@@ -289,7 +291,7 @@ fn the_digest_follows_content_and_names_but_not_order() {
 #[test]
 fn the_example_fits_a_fleet_of_any_size() {
     for gpus in [1, 8, 32, 88, 256, 100_000] {
-        let scaled = default_policy_for(gpus);
+        let scaled = scaled_to(gpus);
         let files: Vec<PolicyFile> = scaled
             .into_iter()
             .map(|(name, text)| PolicyFile { name: name.to_owned(), content: text.into_bytes() })
@@ -304,5 +306,56 @@ fn the_example_fits_a_fleet_of_any_size() {
             }),
             "{gpus} GPUs"
         );
+    }
+}
+
+#[test]
+fn the_example_is_clean_on_every_fleet_that_is_built_in() {
+    for name in presets() {
+        let fleet = Inventory::of(&load_fleet(name).unwrap());
+        let files: Vec<PolicyFile> = default_policy_for(&fleet)
+            .into_iter()
+            .map(|(name, text)| PolicyFile { name: name.to_owned(), content: text.into_bytes() })
+            .collect();
+        let found = lint::lint("p", &files, Some(&fleet)).findings;
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+}
+
+/// Where a file or a key is left out, what the example says holds, so that the example can be read as the manual.
+#[test]
+fn what_the_example_says_is_what_holds_without_it() {
+    let whole = compile("p", &files(default_policy_files())).unwrap();
+    let bare: Vec<(&str, &str)> = default_policy_files()
+        .iter()
+        .map(|&(name, text)| (name, text))
+        .filter(|(name, _)| ["tenants.yaml", "pools.yaml"].contains(name))
+        .collect();
+    let bare = compile("p", &files(&bare)).unwrap();
+    assert_eq!(Policy { digest: String::new(), ..whole.clone() }, Policy { digest: String::new(), ..bare });
+    assert_eq!(whole.half_life, Some(Millis::from_secs(86_400)), "yesterday counts");
+    assert!(
+        whole.estimates.learned && whole.reservations_max > 0 && !whole.no_backfill,
+        "starts are promised"
+    );
+}
+
+#[test]
+fn bounds_on_text_are_read_and_have_an_order() {
+    let with = |queue: &str| {
+        compile("p", &files(&[("tenants.yaml", "tenants: {a: {}}"), ("queue.yaml", queue)]))
+            .map(|policy| policy.bytes_max)
+            .map_err(|errors| errors[0].to_string())
+    };
+    let read = with("bytes_max: {job: 4KiB, tenant: 1MiB}\n").unwrap();
+    assert_eq!((read.job, read.tenant, read.all), (4096, 1 << 20, 256 << 20));
+    for (wrong, said) in [
+        ("bytes_max: {job: 2MiB}", "a size from 1KiB to 1MiB"),
+        ("bytes_max: {all: 100}", "a size from 1KiB to 1GiB"),
+        ("bytes_max: {tenant: 300MiB}", "job of at most tenant, tenant of at most all"),
+        ("bytes_max: {tenants: 300MiB}", "did you mean \"tenant\"?"),
+    ] {
+        let error = with(wrong).unwrap_err();
+        assert!(error.starts_with("p/queue.yaml:1: ") && error.contains(said), "{wrong}: {error}");
     }
 }

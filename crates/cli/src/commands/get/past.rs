@@ -49,7 +49,10 @@ pub(in crate::commands) fn history_table(rows: &[HistoryView], now: Option<u64>)
 pub(in crate::commands) fn policy_table(policy: &PolicyView) -> Table {
     let mut table = Table::new(&POLICY_COLUMNS);
     let files = match &policy.error {
-        None => Cell::new("in force").tone(Tone::Good),
+        None if policy.warnings.is_empty() => Cell::new("in force").tone(Tone::Good),
+        None => {
+            Cell::new(format!("in force, with warnings: {}", policy.warnings.join("; "))).tone(Tone::Warn)
+        }
         Some(error) => Cell::new(format!("not in force: {error}")).tone(Tone::Bad),
     };
     table.row(vec![

@@ -5,8 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use wharf_engine::input::ObservedNode;
 use wharf_engine::policy::{Amount, Policy};
-use wharf_engine::units::GpuUnits;
+use wharf_engine::units::{GpuMask, GpuUnits, Resources};
+
+use wharf_controller::world::NodeReport;
 
 use super::super::super::fleet::Fleet;
 use super::super::super::{nearest, text};
@@ -17,44 +20,74 @@ use super::{Finding, Meter, Owed, Page, Severity, Words};
 const LARGEST_SHOWN_MAX: usize = 3;
 
 /// What a fleet has for tenants.
-struct Capacity<'a> {
-    name: &'a str,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    name: String,
     /// By model, in 1/3000 of a GPU.
-    gpus: BTreeMap<&'a str, u64>,
+    gpus: BTreeMap<String, u64>,
     cpu_milli: u64,
     memory: u64,
     others_use_some: bool,
 }
 
-impl<'a> Capacity<'a> {
-    fn of(fleet: &'a Fleet) -> Self {
-        let mut capacity = Self {
-            name: &fleet.name,
-            gpus: BTreeMap::new(),
-            cpu_milli: 0,
-            memory: 0,
-            others_use_some: false,
-        };
-        for report in &fleet.nodes {
-            let node = &report.node;
-            let usable = (0..node.gpus.len()).filter(|index| !node.others_gpus.contains(*index)).count();
-            if !node.gpus.is_empty() {
+/// What one node has.
+#[derive(Clone, Copy, Debug)]
+pub struct Stock<'a> {
+    /// Model of its GPUs.
+    pub model: &'a str,
+    /// How many GPUs it has.
+    pub gpus: usize,
+    /// GPUs that others use.
+    pub others_gpus: GpuMask,
+    /// What it has beside GPUs.
+    pub capacity: Resources,
+    /// What others use of that.
+    pub others: Resources,
+}
+
+impl Inventory {
+    /// What the nodes of a fleet have.
+    pub fn of(fleet: &Fleet) -> Self {
+        Self::of_nodes(&fleet.name, &fleet.nodes)
+    }
+
+    /// What nodes that are declared have, of a fleet of that name.
+    pub fn of_nodes(name: &str, nodes: &[NodeReport]) -> Self {
+        Self::new(name, nodes.iter().map(|report| stock(&report.node)))
+    }
+
+    /// What these nodes have, of a fleet of that name.
+    pub fn new<'a>(name: &str, nodes: impl Iterator<Item = Stock<'a>>) -> Self {
+        let mut inventory = Self { name: name.to_owned(), ..Self::default() };
+        for Stock { model, gpus, others_gpus, capacity, others } in nodes {
+            let usable = (0..gpus).filter(|index| !others_gpus.contains(*index)).count();
+            if gpus > 0 {
                 let usable = u64::try_from(usable).expect("a node has at most 16 GPUs");
-                *capacity.gpus.entry(&node.model).or_default() += usable * GpuUnits::WHOLE.parts();
+                let parts = usable * GpuUnits::WHOLE.parts();
+                // Nodes are many and models few: a name is copied once.
+                match inventory.gpus.get_mut(model) {
+                    Some(known) => *known += parts,
+                    None => drop(inventory.gpus.insert(model.to_owned(), parts)),
+                }
             }
-            let left = node.capacity.saturating_sub(node.others);
-            capacity.cpu_milli += left.cpu_milli;
-            capacity.memory += left.memory;
-            capacity.others_use_some |= usable < node.gpus.len() || left != node.capacity;
+            let left = capacity.saturating_sub(others);
+            inventory.cpu_milli += left.cpu_milli;
+            inventory.memory += left.memory;
+            inventory.others_use_some |= usable < gpus || left != capacity;
         }
-        capacity
+        inventory
+    }
+
+    /// How many GPUs it has, by what a policy says they are worth.
+    pub fn whole_gpus(&self, policy: &Policy) -> u64 {
+        self.has(Meter::Gpus(None), policy) / GpuUnits::WHOLE.parts()
     }
 
     fn has(&self, meter: Meter<'_>, policy: &Policy) -> u64 {
         match meter {
             Meter::Gpus(Some(model)) => self.gpus.get(model).copied().unwrap_or_default(),
             Meter::Gpus(None) => {
-                let worth = |(model, parts): (&&str, &u64)| parts * u64::from(policy.normal_of(model));
+                let worth = |(model, parts): (&String, &u64)| parts * u64::from(policy.normal_of(model));
                 self.gpus.iter().map(worth).sum::<u64>() / 1000
             }
             Meter::Cpu => self.cpu_milli,
@@ -66,7 +99,7 @@ impl<'a> Capacity<'a> {
     fn basis(&self, meter: Meter<'_>, policy: &Policy) -> String {
         let by_worth =
             meter == Meter::Gpus(None) && self.gpus.keys().any(|model| policy.normal_of(model) != 1000);
-        let part = |(model, parts): (&&str, &u64)| {
+        let part = |(model, parts): (&String, &u64)| {
             let worth = text::gpu_text(u64::from(policy.normal_of(model)) * 3);
             format!("{} {model} at {worth}", text::gpu_text(*parts))
         };
@@ -78,17 +111,21 @@ impl<'a> Capacity<'a> {
     }
 }
 
+fn stock(node: &ObservedNode) -> Stock<'_> {
+    let ObservedNode { model, gpus, others_gpus, capacity, others, .. } = node;
+    Stock { model, gpus: gpus.len(), others_gpus: *others_gpus, capacity: *capacity, others: *others }
+}
+
 /// What there is to say about a policy on a fleet.
-pub(super) fn findings(page: &Page<'_>, fleet: &Fleet, policy: &Policy) -> Vec<Finding> {
-    let capacity = Capacity::of(fleet);
+pub(super) fn findings(page: &Page<'_>, capacity: &Inventory, policy: &Policy) -> Vec<Finding> {
     let mut findings = Vec::new();
     for meter in Meter::all(page.book) {
         match meter {
             Meter::Gpus(Some(model)) if !capacity.gpus.contains_key(model) => {
-                findings.extend(missing_model(page, model, &capacity));
+                findings.extend(missing_model(page, model, capacity));
             }
             Meter::Gpus(_) | Meter::Cpu | Meter::Memory => {
-                findings.extend(sum(page, meter, &capacity, policy));
+                findings.extend(sum(page, meter, capacity, policy));
             }
         }
     }
@@ -96,9 +133,9 @@ pub(super) fn findings(page: &Page<'_>, fleet: &Fleet, policy: &Policy) -> Vec<F
 }
 
 /// Promises in a model that the fleet does not have, and limits that therefore limit nobody.
-fn missing_model(page: &Page<'_>, model: &str, capacity: &Capacity<'_>) -> Vec<Finding> {
+fn missing_model(page: &Page<'_>, model: &str, capacity: &Inventory) -> Vec<Finding> {
     let meter = Meter::Gpus(Some(model));
-    let models: Vec<&str> = capacity.gpus.keys().copied().collect();
+    let models: Vec<&str> = capacity.gpus.keys().map(String::as_str).collect();
     let fix = |line: &Line, key: &str| match (nearest(model, &models), models.is_empty()) {
         (Some(near), _) => format!("write {near} for {model} in the {key} of {}", line.path),
         (None, true) => format!("take {model} out of the {key} of {}; the fleet has no GPUs", line.path),
@@ -131,7 +168,7 @@ fn missing_model(page: &Page<'_>, model: &str, capacity: &Capacity<'_>) -> Vec<F
 }
 
 /// Whether all promises of one resource fit together, and whether they leave anything.
-fn sum(page: &Page<'_>, meter: Meter<'_>, capacity: &Capacity<'_>, policy: &Policy) -> Option<Finding> {
+fn sum(page: &Page<'_>, meter: Meter<'_>, capacity: &Inventory, policy: &Policy) -> Option<Finding> {
     let owed = Owed::of(page.book, meter);
     let has = capacity.has(meter, policy);
     let owners = top_promises(page, meter);
@@ -176,7 +213,7 @@ fn above_fleet(
     meter: Meter<'_>,
     owners: &[(usize, u64)],
     (owed, has): (u64, u64),
-    capacity: &Capacity<'_>,
+    capacity: &Inventory,
 ) -> Words {
     let path = |index: usize| page.book.lines[index].path.as_str();
     let (promised, over) = (meter.amount(owed), owed - has);

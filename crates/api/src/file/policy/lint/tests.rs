@@ -12,7 +12,7 @@ fn files(files: &[(&str, &str)]) -> Vec<PolicyFile> {
 
 fn linted(tenants: &str, fleet: Option<&str>) -> Lint {
     let fleet = fleet.map(|name| load_fleet(name).unwrap());
-    lint("p", &files(&[("tenants.yaml", tenants)]), fleet.as_ref())
+    lint("p", &files(&[("tenants.yaml", tenants)]), fleet.as_ref().map(Inventory::of).as_ref())
 }
 
 /// `severity file:line: what | why | fix`, without the file where it is the tenants'.
@@ -32,7 +32,7 @@ const FLEET: &str = "a guarantee is always recoverable; all of them at once have
 #[test]
 fn the_example_files_are_without_findings_on_the_fleet_they_are_made_for() {
     let lab = load_fleet("lab").unwrap();
-    let clean = lint("p", &files(default_policy_files()), Some(&lab));
+    let clean = lint("p", &files(default_policy_files()), Some(&Inventory::of(&lab)));
     assert_eq!(told(&clean), [""; 0]);
     assert_eq!(clean.tenants.len(), 5);
     let nlp = &clean.tenants[1];
@@ -143,7 +143,7 @@ fn gpus_over_all_models_are_counted_by_their_worth() {
         ("tenants.yaml", "tenants: {lab: {guaranteed: 51}}"),
     ];
     let mixed = load_fleet("mixed").unwrap();
-    let found = lint("p", &files(&given), Some(&mixed));
+    let found = lint("p", &files(&given), Some(&Inventory::of(&mixed)));
     let why =
         format!("{FLEET}; by the worth in pools.yaml it has 32 a100 at 1/2, 32 h100 at 1, 24 l4 at 1/10");
     let fix = "lower lab's guarantee to 252/5, or add 3/5 GPUs";
@@ -153,7 +153,7 @@ fn gpus_over_all_models_are_counted_by_their_worth() {
     );
     let fits = given.map(|(name, text)| (name, text.replace("51", "50.4")));
     let fits = fits.each_ref().map(|(name, text)| (*name, text.as_str()));
-    assert_eq!(lint("p", &files(&fits), Some(&mixed)).count(Severity::Error), 0);
+    assert_eq!(lint("p", &files(&fits), Some(&Inventory::of(&mixed))).count(Severity::Error), 0);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn what_others_use_is_not_there_to_be_promised() {
         "nodes: [{name: n1, gpus: 8, model: h100, cpu: 8, memory: 8GiB, others: {gpus: [0], memory: 1GiB}}]";
     let fleet = parse_fleet("f.yaml", fleet).unwrap();
     let text = "tenants: {a: {guaranteed: {h100: 8}, memory: {guaranteed: 7GiB}}}";
-    let found = lint("p", &files(&[("tenants.yaml", text)]), Some(&fleet));
+    let found = lint("p", &files(&[("tenants.yaml", text)]), Some(&Inventory::of(&fleet)));
     let why = format!("{FLEET}; what others use of it is not counted");
     let fix = "lower a's guarantee to 7, or add 1 h100 GPU";
     assert_eq!(
@@ -283,7 +283,7 @@ fn what_cannot_be_read_is_a_finding_and_stops_the_proofs_that_need_all_of_it() {
         ("tenants.yaml", "tenants:\n  lab: {guarantee: 8}\n  a: {guaranteed: 99, weight: 0}\n"),
     ];
     let fleet = load_fleet("lab").unwrap();
-    let lint = lint("p", &files(&given), Some(&fleet));
+    let lint = lint("p", &files(&given), Some(&Inventory::of(&fleet)));
     let why = "a policy with an error in one file is refused whole: the one in force stays";
     assert_eq!(
         told(&lint),
