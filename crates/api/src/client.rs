@@ -177,7 +177,7 @@ impl Client {
 
     /// Lets a held job wait for its start again.
     pub fn release(&self, job: &str) -> Result<JobReply, ClientError> {
-        self.read(self.agent.post(self.job_url(job, "/release")).send_empty())
+        self.read(self.agent.post(self.job_url(job, "/release")).content_type(JSON).send_empty())
     }
 
     /// Lets a job run longer.

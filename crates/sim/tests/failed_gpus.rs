@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use wharf_controller::memory::MemoryDisk;
-use wharf_controller::turn::{Controller, Settings};
+use wharf_controller::turn::{Controller, Recovered, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{GpuAsk, Shape, Spec};
@@ -79,7 +79,8 @@ fn work_that_is_adopted_on_a_failed_gpu_is_lost_like_any_other() {
     let (leader, world) = running();
     drop(leader);
     fail(&world);
-    let mut leader = Controller::open(MemoryDisk::new(), world.clone(), Settings::default()).unwrap();
+    let mut leader =
+        Recovered::read(MemoryDisk::new()).unwrap().restore(world.clone(), Settings::default()).unwrap();
     assert_eq!(leader.state().check_deep(), []);
     leader.turn(&[policy()]).unwrap();
     for _ in 0..3 {

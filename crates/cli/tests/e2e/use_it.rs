@@ -244,7 +244,7 @@ fn an_emptied_journal_is_no_first_start() {
     Server::start(dir.path(), &[]).signal("-TERM");
     std::fs::write(dir.path().join("journal.sqlite"), "").unwrap();
     let refused = Server::try_start(dir.path(), &[]).err().expect("not a first start");
-    assert!(refused.contains("behind what was acknowledged") && refused.contains("--restore"), "{refused}");
+    assert!(refused.contains("Nothing was changed") && refused.contains("restore"), "{refused}");
 }
 
 #[test]

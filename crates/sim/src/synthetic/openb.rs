@@ -68,8 +68,10 @@ pub fn trace(seed: u64) -> Trace {
 fn pod(rng: &mut ChaCha8Rng) -> Pod {
     let &(gpus, gpu_milli, _) = weighted(rng, &GPUS, |&(_, _, weight)| weight);
     let &(cpu_milli, memory_mib, _) = weighted(rng, &CORES, |&(_, _, weight)| weight);
-    // A pod of several GPUs feeds each of them.
+    // A pod of several GPUs feeds each of them, with no more than the part of a node that goes with a GPU.
     let times = u64::try_from(gpus.max(1)).expect("a pod has few GPUs");
+    let (cpu_milli, memory_mib) =
+        if gpus > 1 { (cpu_milli.min(12_000), memory_mib.min(49_152)) } else { (cpu_milli, memory_mib) };
     Pod { cpu_milli: cpu_milli * times, memory_mib: memory_mib * times, gpus, gpu_milli, models: Vec::new() }
 }
 
