@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::response::Response;
 use wharf_api::v1::{
     DecisionTimes, GpuList, JobCount, JournalView, ModeCounts, NodeList, NodeReply, PoolView, Problem,
     QueueRow, ReservationList, StrandedList, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
@@ -18,6 +19,7 @@ use wharf_engine::policy::Mode;
 use wharf_engine::state::State as Engine;
 use wharf_engine::units::{GpuUnits, PoolId};
 
+use super::outflow::whole_fleet;
 use super::{Refused, Shared};
 use crate::active;
 use crate::desk::Desk;
@@ -32,18 +34,22 @@ type Answer<T> = Result<Json<T>, Refused>;
 /// Waiting jobs on the page; the list has them all.
 const QUEUE_ROWS_MAX: usize = 500;
 
-pub(super) async fn nodes(State(shared): State<Shared>) -> Answer<NodeList> {
+pub(super) async fn nodes(State(shared): State<Shared>) -> Result<Response, Refused> {
     let asked = shared.desk.ask(|glance| {
         let samples = glance.world.samples();
         let nodes = glance.state.fleet.nodes();
-        nodes.map(|(id, node)| view::node(glance.state, id, node, &samples)).collect()
+        let nodes = nodes.map(|(id, node)| view::node(glance.state, id, node, &samples)).collect();
+        NodeList { schema: schema_of::<NodeList>(), nodes }
     });
-    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: asked.await.map_err(closed)? }))
+    whole_fleet(asked).await
 }
 
-pub(super) async fn gpus(State(shared): State<Shared>) -> Answer<GpuList> {
-    let asked = shared.desk.ask(|glance| view::gpu::all(glance.state, &glance.world.samples()));
-    Ok(Json(GpuList { schema: schema_of::<GpuList>(), gpus: asked.await.map_err(closed)? }))
+pub(super) async fn gpus(State(shared): State<Shared>) -> Result<Response, Refused> {
+    let asked = shared.desk.ask(|glance| {
+        let gpus = view::gpu::all(glance.state, &glance.world.samples());
+        GpuList { schema: schema_of::<GpuList>(), gpus }
+    });
+    whole_fleet(asked).await
 }
 
 pub(super) async fn stranded(State(shared): State<Shared>) -> Answer<StrandedList> {
