@@ -217,7 +217,7 @@ impl State {
     /// The answer for a live job.
     pub fn verdict(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Verdict> {
         let job = self.jobs.get(id)?;
-        self.verdict_with(id, || self.funnel(&KindKey::of(&job.spec), policy), now)
+        self.verdict_with(id, || self.funnel(&job.key(), policy), now)
     }
 
     /// The answer for a live job, with the funnel of its kind where it waits: a list of jobs asks for each kind's
@@ -245,10 +245,10 @@ impl State {
                 if let Some((booking, from)) = self.booked_away(id, reason, now) {
                     reason = Reason::Booked { booking, from };
                 }
-                let fixed = self.beyond_guarantee(&KindKey::of(&job.spec), self.tenants.policy());
+                let fixed = self.beyond_guarantee(&job.key(), self.tenants.policy());
                 let reason = fixed.map_or(reason, |tenant| Reason::Fixed { tenant });
                 let domain = self.tenants.trust(job.spec.trust);
-                let refused = self.sharing_refused(&KindKey::of(&job.spec), domain, self.tenants.policy());
+                let refused = self.sharing_refused(&job.key(), domain, self.tenants.policy());
                 (refused.map_or(reason, Reason::Sharing), Some(funnel))
             }
         };
@@ -363,7 +363,7 @@ impl State {
         let rank = |key: &KindKey, at: Timestamp, id: JobId| {
             (key.class, core::cmp::Reverse(key.priority), in_order(key, id), at, id)
         };
-        let key = KindKey::of(&job.spec);
+        let key = job.key();
         let own = rank(&key, job.submitted_at, id);
         let rivals = self.jobs.waiting().values().filter(|kind| kind.key.tenant == key.tenant);
         let before =

@@ -71,7 +71,7 @@ impl<'a> Verdicts<'a> {
     /// Why a job is where it is.
     pub(crate) fn verdict(&mut self, id: JobId, job: &Job) -> VerdictView {
         let funnel = || {
-            let known = self.funnels.entry(KindKey::of(&job.spec));
+            let known = self.funnels.entry(job.key());
             known.or_insert_with_key(|key| self.state.funnel(key, self.state.tenants.policy())).clone()
         };
         let verdict = self.state.verdict_with(id, funnel, self.now).expect("a live job has a verdict");
