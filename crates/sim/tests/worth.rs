@@ -136,7 +136,8 @@ fn score_of(state: &State, spec: &Spec, place: &Placement) -> Score {
 fn policy() -> Policy {
     let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
     let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
-    Policy { digest: "worth".into(), tenants: vec![tenant], preemption, ..Policy::default() }
+    let policy = Policy { digest: "worth".into(), tenants: vec![tenant], preemption, ..Policy::default() };
+    policy.with_domain_of_all("x").with_domain_of_all("y")
 }
 
 fn nodes(random: &mut ChaCha8Rng) -> Vec<ObservedNode> {

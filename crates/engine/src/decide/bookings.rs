@@ -40,6 +40,7 @@ pub(super) fn book(state: &State, request: &BookingRequest, now: Timestamp) -> R
         let name = spec.name;
         return if same { Ok(Decision::default()) } else { Err(Rejection::BookingNameInUse { name }) };
     }
+    submit::check_trust(state.tenants.policy(), job)?;
     if !asks_whole_gpus(&spec.shape) {
         return Err(Rejection::BookingRefused { fault: BookingFault::WholeGpusOnly, nearest: None });
     }

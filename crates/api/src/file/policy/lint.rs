@@ -8,6 +8,7 @@
 
 mod advice;
 mod fleet;
+mod trust;
 
 use std::path::Path;
 
@@ -125,6 +126,7 @@ fn of_draft(draft: &Draft, unread: Vec<FileError>, fleet: Option<&Fleet>) -> Lin
     if is_whole {
         findings.extend(advice::findings(&page));
         findings.extend(short_lead(draft));
+        findings.extend(trust::findings(draft));
         findings.extend(fleet.into_iter().flat_map(|fleet| fleet::findings(&page, fleet, &draft.policy)));
     }
     findings.sort_by(|one, other| {
