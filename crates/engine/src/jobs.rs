@@ -2,6 +2,8 @@
 //!
 //! Jobs alike in everything the planner looks at form a *kind*; what waits is indexed by kind, oldest first.
 
+pub(crate) mod check;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
