@@ -38,6 +38,11 @@ pub(super) fn life(seed: u64) -> Life {
         life.steps.push(step);
     }
     life.steps.push(Step::Plan);
+    // Every second pair of lives has prices, which change halfway.
+    if seed / 2 % 2 == 1 {
+        life.steps.insert(life.steps.len() / 2, Step::Price { seed: seed + 1 });
+        life.steps.insert(0, Step::Price { seed });
+    }
     life
 }
 
