@@ -114,7 +114,7 @@ pub struct Submission {
     pub uid: Uid,
     /// Path of the tenant.
     pub tenant: String,
-    /// Name of the trust domain; the top-level tenant where absent.
+    /// Name of the trust domain; the team of the tenant where absent.
     pub trust: Option<String>,
     /// Source text of the node selector; empty for every node that is open to all.
     pub nodes: String,
@@ -425,6 +425,15 @@ pub enum Rejection {
     BadSpec(SpecFault),
     /// The policy lets the class lose less throughput than sharing a GPU would cost it.
     SharingRefused(Refused),
+    /// The tenant may not be in the trust domain that the job names.
+    TrustNotAllowed {
+        /// Who asks.
+        tenant: String,
+        /// What it names.
+        domain: String,
+        /// Domains that the policy lets it claim.
+        claims: Vec<String>,
+    },
     /// No such level in this fleet.
     UnknownLevel {
         /// What was given.

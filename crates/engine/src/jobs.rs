@@ -2,6 +2,8 @@
 //!
 //! Jobs alike in everything the planner looks at form a *kind*; what waits is indexed by kind, oldest first.
 
+pub(crate) mod check;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -109,6 +111,11 @@ impl Job {
     /// The longest that all of its attempts together may run.
     pub fn time_limit(&self) -> Option<Millis> {
         self.past.extended.or(self.spec.time_limit)
+    }
+
+    /// Its kind. Earlier attempts and extensions count: it is over when the rest of its limit is up.
+    pub fn key(&self) -> KindKey {
+        KindKey::of(&self.spec).over_within(self.time_left())
     }
 
     /// What earlier attempts left of that.
@@ -226,9 +233,10 @@ impl KindKey {
             trust: *trust,
             service: service.is_some(),
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
-            ends_within: time_limit.map(rounded_up),
+            ends_within: None,
             booking: *booking,
-        };
+        }
+        .over_within(*time_limit);
         if groups.is_empty() {
             return alike;
         }
@@ -238,6 +246,14 @@ impl KindKey {
 }
 
 impl KindKey {
+    /// The same with so much time left.
+    fn over_within(self, left: Option<Millis>) -> Self {
+        let ends_within = left.map(rounded_up);
+        let groups =
+            self.groups.into_iter().map(|group| GroupKey { key: group.key.over_within(left), ..group });
+        Self { ends_within, groups: groups.collect(), ..self }
+    }
+
     /// Kinds of tasks that are alike: of each group, or itself where all are.
     pub fn alike(&self) -> impl Iterator<Item = &Self> {
         let own = self.groups.is_empty().then_some(self);
@@ -330,13 +346,8 @@ impl Jobs {
     }
 
     /// The kind of waiting jobs that are just like one.
-    pub fn kind_of(&self, spec: &Spec) -> Option<KindId> {
-        self.kinds.get(&(KindKey::of(spec), None)).copied()
-    }
-
-    /// The first of the waiting jobs that are just like one.
-    pub fn first_like(&self, spec: &Spec) -> Option<JobId> {
-        self.waiting.get(&self.kind_of(spec)?)?.jobs.first().map(|&(_, job)| job)
+    pub fn kind_of(&self, job: &Job) -> Option<KindId> {
+        self.kinds.get(&(job.key(), None)).copied()
     }
 
     /// What runs and lacks tasks, by kind.
@@ -479,7 +490,7 @@ impl Jobs {
         if job.more == more {
             return;
         }
-        let (before, entry, key) = (job.more, (job.submitted_at, id), KindKey::of(&job.spec));
+        let (before, entry, key) = (job.more, (job.submitted_at, id), job.key());
         self.live_mut(id).more = more;
         if before.is_some() {
             let kind = self.kinds[&(key.clone(), before)];
@@ -625,7 +636,7 @@ impl Jobs {
 
     fn start_waiting(&mut self, id: JobId) {
         let job = &self.live[&id];
-        let (key, submitted_at) = (KindKey::of(&job.spec), job.submitted_at);
+        let (key, submitted_at) = (job.key(), job.submitted_at);
         let kind = self.kind(&key, None);
         self.demand_of(&key, true);
         let waiting = self.waiting.entry(kind);
@@ -668,7 +679,7 @@ impl Jobs {
 
     fn stop_waiting(&mut self, id: JobId) {
         let job = &self.live[&id];
-        let known = (KindKey::of(&job.spec), None);
+        let known = (job.key(), None);
         let kind = self.kinds[&known];
         let waiting = self.waiting.get_mut(&kind).expect("a waiting job's kind waits");
         assert!(waiting.jobs.remove(&(job.submitted_at, id)), "a job stops waiting once");

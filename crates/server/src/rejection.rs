@@ -4,11 +4,16 @@ use wharf_api::file::{FileError, nearest, span_text};
 use wharf_api::v1::{Code, Problem};
 use wharf_engine::input::{GroupFault, Rejection, SpecFault};
 use wharf_engine::job::GpuAsk;
+use wharf_engine::policy::trust::team_of;
 use wharf_engine::state::State;
 
 use crate::booking;
 use crate::desk::Closed;
 use crate::text;
+
+fn or_one_of(claims: &[String]) -> String {
+    if claims.is_empty() { String::new() } else { format!(", or name one of: {}", claims.join(", ")) }
+}
 
 /// What the caller is told.
 pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
@@ -36,6 +41,15 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         }
         Rejection::SharingRefused(refused) => Problem::new(Code::SharingRefused, text::sharing(*refused))
             .hint("ask for a slice or a whole GPU, or have sharing.tax_max of the class raised (trust.yaml)"),
+        Rejection::TrustNotAllowed { tenant, domain, claims } => Problem::new(
+            Code::TrustNotAllowed,
+            format!("{tenant} may not claim the trust domain {domain:?}: its jobs could share GPUs with strangers"),
+        )
+        .hint(format!(
+            "leave `trust` out to share inside the team ({}){}; or have the tenant listed in domains.{domain}.tenants (trust.yaml)",
+            team_of(tenant),
+            or_one_of(claims),
+        )),
         Rejection::BadSpec(fault) => Problem::new(Code::BadSpec, spec_fault(*fault)),
         Rejection::UnknownLevel { level, known } => {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();

@@ -171,7 +171,7 @@ fn lacking(state: &State, id: JobId) -> Option<String> {
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     let has = u32::try_from(holding.alive().count()).unwrap_or(u32::MAX);
     let lacks = job.wanted().checked_sub(has).filter(|&lacks| lacks > 0 && !job.spec.has_groups())?;
-    let one = KindKey { tasks: 1, min: 1, ..KindKey::of(&job.spec) };
+    let one = KindKey { tasks: 1, min: 1, ..job.key() };
     let shortfall = state.funnel(&one, state.tenants.policy()).shortfall()?;
     let short = short(state, shortfall, None);
     Some(format!("; {lacks} of {} tasks wait: for one more {short}", job.wanted()))

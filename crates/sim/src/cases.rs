@@ -32,6 +32,8 @@ const QUIET_PLANS: u32 = 5;
 const PLANS_MAX: u32 = 200;
 /// When the world of a case begins, in milliseconds; ages go back from here.
 const BEGIN_MS: u64 = 1_000_000_000;
+/// Any two tasks of a case may share a GPU.
+const TRUST: &str = "all";
 
 /// One case as it stands in a file.
 #[derive(Clone, Debug, Deserialize)]
@@ -200,7 +202,9 @@ impl Case {
         };
         let gangs = Gangs { repair_within: Millis(0), ..Gangs::default() };
         let digest = self.id.clone();
-        Ok(Policy { digest, tenants, stop_grace, queue_len_max, preemption, gangs, ..Policy::default() })
+        let policy =
+            Policy { digest, tenants, stop_grace, queue_len_max, preemption, gangs, ..Policy::default() };
+        Ok(policy.with_domain_of_all(TRUST))
     }
 
     fn fleet(&self) -> SimFleet {
@@ -296,7 +300,7 @@ impl CaseJob {
             payload: r#"{"duration_ms":1000000000000}"#.to_owned(),
         };
         Ok(Submission {
-            trust: Some("all".to_owned()),
+            trust: Some(TRUST.to_owned()),
             ..Submission::of(Uid(number), self.tenant.clone(), spec)
         })
     }

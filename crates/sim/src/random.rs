@@ -24,6 +24,7 @@ use wharf_engine::verdict::Reason;
 
 use crate::fleet::SimFleet;
 use crate::net::NetWorld;
+use crate::pricing::Pricing;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,8 @@ pub struct RandomReport {
     pub faults: u64,
     /// Booked windows that jobs of theirs were seen to use.
     pub windows: usize,
+    /// Times that prices for places changed; none in every third run.
+    pub prices: u64,
     /// What must not be, with the step at which it was.
     pub findings: Vec<String>,
     /// Hash of the last state.
@@ -82,6 +85,7 @@ struct Run {
     nodes_made: u32,
     editions: u32,
     windows: BTreeSet<BookingId>,
+    pricing: Pricing,
     report: RandomReport,
 }
 
@@ -118,6 +122,7 @@ impl Run {
             crashes: 0,
             faults: 0,
             windows: 0,
+            prices: 0,
             findings: Vec::new(),
             state_hash: String::new(),
             last_events: Vec::new(),
@@ -133,6 +138,7 @@ impl Run {
             nodes_made: 100,
             editions: 0,
             windows: BTreeSet::new(),
+            pricing: Pricing::by_seed(run.seed),
             report,
         }
     }
@@ -219,7 +225,12 @@ impl Run {
     /// One input; `None` when the control plane died of it.
     fn give(&mut self, input: Input) -> Option<Reply> {
         self.report.inputs += 1;
-        match self.leader().turn(&[input]) {
+        self.leader();
+        let leader = self.leader.as_mut().expect("it was just opened");
+        let prices = self.pricing.due(leader.state());
+        self.report.prices += u64::from(prices.is_some());
+        let inputs: Vec<Input> = prices.into_iter().chain([input]).collect();
+        match leader.turn(&inputs) {
             Ok(mut replies) => replies.pop(),
             Err(Fault::Disk(DiskFault::Io { .. })) => {
                 self.kill();

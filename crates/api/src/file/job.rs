@@ -120,7 +120,7 @@ pub struct JobFile {
     pub checkpoint: Option<Checkpoint>,
     /// Whether it may be evicted or moved.
     pub preemptible: bool,
-    /// Its trust domain; the top-level tenant where absent.
+    /// Its trust domain; the team of the tenant where absent.
     pub trust: Option<String>,
     /// Name of the booked window whose places it uses.
     pub booking: Option<String>,

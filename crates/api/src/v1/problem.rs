@@ -224,6 +224,8 @@ codes! {
     QueueBytesFull = "queue_bytes_full", 429, 3, "Jobs have too much text together";
     /// Refused by policy.
     Denied = "denied", 403, 3, "Refused by policy";
+    /// The trust domain that the job names is neither of its own team nor one that its tenant may claim.
+    TrustNotAllowed = "trust_not_allowed", 403, 3, "The tenant may not claim this trust domain";
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     SharingRefused = "sharing_refused", 403, 3, "The policy lets it share no GPU";
     /// The policy lets no job of its class run that long.

@@ -11,7 +11,7 @@ use crate::job::{
     Topology,
 };
 use crate::jobs::KindKey;
-use crate::policy::{BytesMax, Policy};
+use crate::policy::{BytesMax, Policy, trust};
 use crate::state::State;
 use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, Timestamp};
 
@@ -32,6 +32,10 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
                 spec.tasks = known.spec.tasks;
             }
             spec.booking = known.spec.booking;
+            // The domain of who names none may have been another one in an earlier version.
+            if submission.trust.is_none() {
+                spec.trust = known.spec.trust;
+            }
             known.spec == spec
         });
         return if same {
@@ -40,6 +44,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
             Err(Rejection::UidInUse { job })
         };
     }
+    check_trust(state.tenants.policy(), submission)?;
     spec.booking = bookings::of_job(state, submission, &spec)?;
     if state.jobs.ended_lately(submission.uid) {
         return Err(Rejection::UidEnded);
@@ -203,10 +208,20 @@ pub(super) fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
     }
 }
 
-/// The trust domain of a submission: its own, or the tenant at the top.
+/// The trust domain of a submission: the one it names, or its team.
 pub(super) fn domain(submission: &Submission) -> &str {
-    let top = submission.tenant.split('/').next().unwrap_or_default();
-    submission.trust.as_deref().unwrap_or(top)
+    submission.trust.as_deref().unwrap_or_else(|| trust::team_of(&submission.tenant))
+}
+
+/// Whether the tenant may be in the domain that it names. What is adopted was judged when it was submitted: it stays where it
+/// is, beside those with whom it shares a GPU already.
+pub(super) fn check_trust(policy: &Policy, submission: &Submission) -> Result<(), Rejection> {
+    let (tenant, domain, claims) = (&submission.tenant, domain(submission), &policy.sharing.claims);
+    if trust::may_claim(claims, tenant, domain) {
+        return Ok(());
+    }
+    let claims = trust::claimed_by(claims, tenant).map(String::from).collect();
+    Err(Rejection::TrustNotAllowed { tenant: tenant.clone(), domain: String::from(domain), claims })
 }
 
 /// The spec with ids where the submission has names.

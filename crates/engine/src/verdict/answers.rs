@@ -187,7 +187,7 @@ impl State {
             Phase::Leaving(_) => (Reason::Leaving, None),
             Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
             Phase::Waiting => {
-                let key = KindKey::of(&job.spec);
+                let key = job.key();
                 let kind = answers.of_kind(self, policy, &key).clone();
                 let reason = match job.spec.booking {
                     Some(booking) => self.window_reason(id, job, booking, answers),

@@ -563,6 +563,7 @@ fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NameInUse { .. } => "NameInUse".to_owned(),
         Rejection::UidInUse { .. } => "UidInUse".to_owned(),
         Rejection::UidEnded => "UidEnded".to_owned(),
+        Rejection::TrustNotAllowed { domain, .. } => format!("TrustNotAllowed {domain}"),
         Rejection::SharingRefused(refused) => format!("SharingRefused, {}", sharing(*refused)),
         Rejection::BadSpec(fault) => format!("BadSpec {fault:?}"),
         Rejection::UnknownLevel { level, .. } => format!("UnknownLevel {level}"),

@@ -38,6 +38,11 @@ pub(super) fn life(seed: u64) -> Life {
         life.steps.push(step);
     }
     life.steps.push(Step::Plan);
+    // Every second pair of lives has prices, which change halfway.
+    if seed / 2 % 2 == 1 {
+        life.steps.insert(life.steps.len() / 2, Step::Price { seed: seed + 1 });
+        life.steps.insert(0, Step::Price { seed });
+    }
     life
 }
 
@@ -125,6 +130,9 @@ fn node(rng: &mut ChaCha8Rng, at: u32) -> ObservedNode {
     }
 }
 
+/// A trust domain that everybody may claim.
+const SHARED: &str = "shared";
+
 /// A tree of one to three levels with every kind of line.
 pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Policy {
     let mut tenants = Vec::new();
@@ -141,7 +149,7 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Polic
         }
     }
     let worth = if rng.random_ratio(1, 4) { vec![("l4".to_owned(), 400)] } else { vec![] };
-    Policy {
+    let policy = Policy {
         digest: format!("edition {edition}"),
         tenants,
         normal_milli: worth,
@@ -151,7 +159,8 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Polic
         // Shorter than anybody would choose, so that a short life has a past.
         half_life: *pick(rng, &[None, None, Some(Millis(160_000)), Some(Millis(1_600_000))]),
         ..Policy::default()
-    }
+    };
+    policy.with_domain_of_all(SHARED)
 }
 
 /// The same tenants with other lines.
@@ -262,7 +271,7 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
     Submission {
         uid: Uid(u128::from(number)),
         tenant,
-        trust: (plain || rng.random()).then(|| "shared".to_owned()),
+        trust: (plain || rng.random()).then(|| SHARED.to_owned()),
         nodes: if rng.random_ratio(1, 8) { "even".to_owned() } else { String::new() },
         devices: if rng.random_ratio(1, 8) { "h100".to_owned() } else { String::new() },
         any_of_devices: Vec::new(),

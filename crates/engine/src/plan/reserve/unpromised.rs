@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::horizon::{Held, Horizon, by_itself};
 use super::promise::Making;
 use super::{before, is_entitled};
-use crate::jobs::{Job, KindKey, Phase};
+use crate::jobs::{Job, Phase};
 use crate::plan::draft::Draft;
 use crate::plan::groups;
 use crate::plan::serve::Settled;
@@ -57,7 +57,7 @@ impl State {
 
 impl Making<'_, '_> {
     fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
-        let key = KindKey::of(&job.spec);
+        let key = job.key();
         let nobody = BTreeSet::new();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
         let mut why = None;
