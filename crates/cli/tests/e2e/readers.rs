@@ -116,6 +116,8 @@ fn pages_are_the_list(server: &Server) {
         ("jobs/j0?verbose=1", "allowed here: this takes none"),
         ("history?kind=jobs", "did you mean job? Allowed here: job, receipt, eviction"),
         ("evictions?tenants=lab", "did you mean tenant?"),
+        ("ended?state=don", "did you mean done? Allowed here: done, failed, cancelled"),
+        ("ended?before=last", "before: \\\"last\\\" is not a whole number"),
         ("summary?x=%ff", "there is no query parameter"),
     ] {
         let answer = get(server, &format!("/v1/{query}"));

@@ -145,8 +145,7 @@ fn what_a_tenant_borrowed_is_told_where_the_past_counts() {
         let tenants = tenants["tenants"].as_array().unwrap().clone();
         tenants.into_iter().find(|tenant| tenant["path"] == path).unwrap()["lines"][0]["past"].clone()
     };
-    assert_eq!(past(&server, "lab/nlp"), Value::Null, "it does not count unless the policy says so");
-    std::fs::write(data.join("policy/history.yaml"), "half_life: 24h\n").unwrap();
+    assert_eq!(past(&server, "lab/nlp"), json!(0.0), "it counts unless the policy says otherwise");
     submit(&server, dir.path(), "name: all\ntenant: lab/nlp\ngpus: 8\ntasks: 4\nsimulate: {duration: 90h}\n");
     let told = eventually("it has borrowed for a day", || {
         let borrowed = past(&server, "lab/nlp");
@@ -156,4 +155,6 @@ fn what_a_tenant_borrowed_is_told_where_the_past_counts() {
     assert!(table.contains("PAST"), "{told}: {table}");
     let explained = server.json(&["explain", "tenant/lab/nlp"]);
     assert!(explained["tenants"][0]["lines"][0]["past"].as_f64() > Some(1.0), "{explained}");
+    std::fs::write(data.join("policy/history.yaml"), "half_life: never\n").unwrap();
+    eventually("the past is forgotten", || past(&server, "lab/nlp").is_null().then_some(()));
 }

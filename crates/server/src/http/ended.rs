@@ -1,14 +1,14 @@
 //! Jobs that are over. They are read from history, a bounded piece at a time, so that nobody waits for a long look back.
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
-use serde::Deserialize;
+use axum::extract::{Path, State};
 use wharf_api::v1::{
     Code, EndedJobView, EndedList, EndedReply, EndedState, Problem, TimelineView, gpu_seconds, schema_of,
 };
 use wharf_controller::disk::{HistoryKind, HistoryQuery, HistoryRow};
 use wharf_controller::history::{Usage, gpu_ms};
 
+use super::params::Params;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
 use crate::ended;
 use crate::rejection::closed;
@@ -23,9 +23,8 @@ const PIECES_MAX: usize = 64;
 const LIFE_ROWS_MAX: usize = 2_000;
 
 /// Which jobs are asked for.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Filter {
+#[derive(Debug)]
+struct Filter {
     tenant: Option<String>,
     state: Option<EndedState>,
     name: Option<String>,
@@ -33,11 +32,25 @@ pub(super) struct Filter {
     labels: Option<String>,
     /// Not before this moment.
     since_ms: Option<u64>,
-    limit: Option<usize>,
+    limit: usize,
     before: Option<u64>,
 }
 
 impl Filter {
+    fn of(params: &Params) -> Result<Self, Problem> {
+        let [tenant, name, labels] =
+            ["tenant", "name", "labels"].map(|key| params.text(key).map(str::to_owned));
+        Ok(Self {
+            tenant,
+            state: params.one_of("state", &EndedState::ALL, EndedState::word)?,
+            name,
+            labels,
+            since_ms: params.number("since_ms")?,
+            limit: params.limit(ROWS_DEFAULT, 1..=ROWS_MAX)?,
+            before: params.number("before")?,
+        })
+    }
+
     fn lets_pass(&self, job: &EndedJobView) -> bool {
         let state = self.state.is_none_or(|state| state.has(job.outcome));
         let labels = self.labels.as_deref().unwrap_or_default().split(',').filter(|label| !label.is_empty());
@@ -49,12 +62,9 @@ impl Filter {
     }
 }
 
-pub(super) async fn list(
-    State(shared): State<Shared>,
-    filter: Result<Query<Filter>, axum::extract::rejection::QueryRejection>,
-) -> Answer<EndedList> {
-    let Query(filter) = filter.map_err(|error| Problem::new(Code::BadRequest, error.body_text()))?;
-    let limit = filter.limit.unwrap_or(ROWS_DEFAULT).clamp(1, ROWS_MAX);
+pub(super) async fn list(State(shared): State<Shared>, params: Params) -> Answer<EndedList> {
+    let filter = Filter::of(&params)?;
+    let limit = filter.limit;
     let mut query = HistoryQuery {
         kind: Some(HistoryKind::Job),
         tenant: filter.tenant.clone(),

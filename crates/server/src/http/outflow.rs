@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -42,7 +42,7 @@ pub(super) async fn pace(
     // Answers are made whole: this does not wait.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     if bytes.len() <= PIECE {
-        return Ok((parts, bytes).into_response());
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
     }
     let place = u32::try_from(bytes.len()).ok().and_then(|length| room.try_acquire_many_owned(length).ok());
     let place = place.ok_or_else(|| closed(Closed::Busy))?;

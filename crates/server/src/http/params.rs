@@ -98,6 +98,17 @@ impl Params {
         found.map(Some).ok_or_else(wrong)
     }
 
+    /// A whole number.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let number = |given: &str| {
+            given.parse().map_err(|_| {
+                Problem::new(Code::BadRequest, format!("{name}: {given:?} is not a whole number"))
+                    .hint("give digits alone, or leave it out")
+            })
+        };
+        self.text(name).map(number).transpose()
+    }
+
     /// How many rows are asked for, in a range, or the `default`.
     pub(super) fn limit(&self, default: usize, range: RangeInclusive<usize>) -> Result<usize, Problem> {
         let Some(given) = self.text("limit") else { return Ok(default) };
