@@ -228,23 +228,24 @@ fn lack_of_groups(job: &Job, holding: &Holding, done: usize) -> Option<(u32, boo
 #[cfg(test)]
 pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Jobs))> {
     alloc::vec![
-        ("jobs by identity", |jobs| drop(jobs.by_uid.pop_first())),
-        ("jobs by identity", |jobs| drop(jobs.by_uid.insert(Uid(u128::MAX), JobId(0)))),
-        ("jobs by name", |jobs| drop(jobs.by_name.pop_first())),
-        ("services", |jobs| drop(jobs.services.pop_first())),
-        ("jobs of windows", |jobs| drop(jobs.booked.pop_first())),
-        ("kinds that wait", |jobs| drop(jobs.waiting.pop_first())),
+        ("jobs by identity", |jobs| _ = jobs.by_uid.pop_first()),
+        ("jobs by identity", |jobs| _ = jobs.by_uid.insert(Uid(u128::MAX), JobId(0))),
+        ("jobs by name", |jobs| _ = jobs.by_name.pop_first()),
+        ("services", |jobs| _ = jobs.services.pop_first()),
+        ("jobs of windows", |jobs| _ = jobs.booked.pop_first()),
+        ("kinds that wait", |jobs| _ = jobs.waiting.pop_first()),
         ("kinds that wait", |jobs| {
             let mut kind = jobs.waiting.first_entry().expect("somebody waits");
             kind.get_mut().key.priority += 1;
         }),
-        ("kinds that grow", |jobs| drop(jobs.growing.pop_first())),
-        ("kinds", |jobs| drop(jobs.kinds.pop_first())),
+        ("kinds that grow", |jobs| _ = jobs.growing.pop_first()),
+        ("kinds", |jobs| _ = jobs.kinds.pop_first()),
         ("how many wait", |jobs| jobs.waiting_len += 1),
-        ("demand by tenant", |jobs| drop(jobs.demand.pop_first())),
-        ("who backs off", |jobs| drop(jobs.backing_off.insert((Timestamp(1), JobId(0))))),
-        ("time limits", |jobs| drop(jobs.wrapping_up.pop_first())),
-        ("who ended lately", |jobs| drop(jobs.ended_by_time.pop_first())),
+        ("demand by tenant", |jobs| _ = jobs.demand.pop_first()),
+        ("who backs off", |jobs| _ = jobs.backing_off.insert((Timestamp(1), JobId(0)))),
+        ("bytes by tenant", |jobs| _ = jobs.bytes.pop_first()),
+        ("time limits", |jobs| _ = jobs.wrapping_up.pop_first()),
+        ("who ended lately", |jobs| _ = jobs.ended_by_time.pop_first()),
         ("what jobs lack", |jobs| {
             let more =
                 jobs.live.values_mut().find_map(|job| job.more.as_mut()).expect("somebody lacks a task");

@@ -281,23 +281,23 @@ fn beside(group: &Group, tasks: u32) -> Resources {
 #[cfg(test)]
 pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Ledger))> {
     alloc::vec![
-        ("who is on which node", |ledger| drop(ledger.by_node.pop_first())),
-        ("use by tenant", |ledger| drop(ledger.used.pop_first())),
+        ("who is on which node", |ledger| _ = ledger.by_node.pop_first()),
+        ("use by tenant", |ledger| _ = ledger.used.pop_first()),
         ("use by tenant", |ledger| {
             ledger.used.values_mut().for_each(|used| used.memory += 1);
         }),
-        ("planned use by tenant", |ledger| drop(ledger.planned.pop_last())),
-        ("who stands where", |ledger| drop(ledger.standing.pop_first())),
+        ("planned use by tenant", |ledger| _ = ledger.planned.pop_last()),
+        ("who stands where", |ledger| _ = ledger.standing.pop_first()),
         ("what jobs are charged", |ledger| {
             ledger.held.values_mut().for_each(|held| held.charge.trust = crate::units::TrustId(7));
         }),
         ("what jobs are charged", |ledger| ledger.held.values_mut().for_each(|held| held.staying += 1)),
-        ("what jobs want", |ledger| drop(ledger.wants.pop_first())),
-        ("what jobs want", |ledger| drop(ledger.wants_of_groups.pop_first())),
-        ("demand by tenant", |ledger| drop(ledger.wanted.pop_first())),
-        ("unsettled", |ledger| drop(ledger.unsettled.pop_first())),
-        ("deadlines", |ledger| drop(ledger.deadlines.pop_first())),
-        ("bound", |ledger| drop(ledger.bound.pop_first())),
+        ("what jobs want", |ledger| _ = ledger.wants.pop_first()),
+        ("what jobs want", |ledger| _ = ledger.wants_of_groups.pop_first()),
+        ("demand by tenant", |ledger| _ = ledger.wanted.pop_first()),
+        ("unsettled", |ledger| _ = ledger.unsettled.pop_first()),
+        ("deadlines", |ledger| _ = ledger.deadlines.pop_first()),
+        ("bound", |ledger| _ = ledger.bound.pop_first()),
     ]
 }
 

@@ -249,7 +249,7 @@ pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Rooms))> {
         how(held.expect("somebody holds a GPU"));
     }
     alloc::vec![
-        ("rooms", |rooms| drop(rooms.by_node.pop_first())),
+        ("rooms", |rooms| _ = rooms.by_node.pop_first()),
         ("rooms", |rooms| rooms.by_node.values_mut().for_each(|room| room.held.cpu_milli += 1)),
         ("rooms", |rooms| rooms.by_node.values_mut().for_each(|room| room.leaving += 1)),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.held = GpuUnits::ZERO)),
@@ -258,10 +258,10 @@ pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Rooms))> {
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.time_sliced = !gpu.time_sliced)),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.layout = gpu.layout.with(Slice { profile: 0, start: 6 }))),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.leaving_undivided += 1)),
-        ("nodes by free GPUs", |rooms| drop(rooms.by_whole_free.pop_first())),
-        ("GPUs in part", |rooms| drop(rooms.partly_free.pop_first())),
-        ("GPUs by layout", |rooms| drop(rooms.by_layout.pop_first())),
-        ("capacity by pool", |rooms| drop(rooms.capacity.pop_first())),
+        ("nodes by free GPUs", |rooms| _ = rooms.by_whole_free.pop_first()),
+        ("GPUs in part", |rooms| _ = rooms.partly_free.pop_first()),
+        ("GPUs by layout", |rooms| _ = rooms.by_layout.pop_first()),
+        ("capacity by pool", |rooms| _ = rooms.capacity.pop_first()),
         ("nodes by profile", |rooms| rooms.profiles = None),
         ("nodes by profile", |rooms| rooms.profiles = Some(crate::profiles::Profiles::default())),
     ]
