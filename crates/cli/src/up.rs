@@ -236,7 +236,9 @@ async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow:
 
 fn applicable(reviewed: Reviewed) -> anyhow::Result<Policy> {
     let Reviewed { policy, remarks } = reviewed;
-    policy.ok_or_else(|| anyhow!("{}", remarks.error.unwrap_or_else(|| "the policy cannot be applied".to_owned())))
+    policy.ok_or_else(|| {
+        anyhow!("{}", remarks.error.unwrap_or_else(|| "the policy cannot be applied".to_owned()))
+    })
 }
 
 /// How things stand when it is up.
