@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dependency::ArrayMember;
 use crate::event::{
     Canceller, Event, Failure, HeldTask, HeldWhy, JobsEvent, Next, Outcome, Past, RequeueWhy,
 };
@@ -46,6 +47,33 @@ pub struct Jobs {
     ended: BTreeMap<Uid, Timestamp>,
     ended_by_time: BTreeSet<(Timestamp, Uid)>,
     next: JobId,
+    /// Who waits for the end of each job.
+    dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs that waited for the success of one that did not succeed: they are about to be cancelled.
+    broken: BTreeSet<JobId>,
+    arrays: BTreeMap<Uid, Array>,
+    held_back_len: u32,
+}
+
+/// An array of which members live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: String,
+    /// At most so many run at a time.
+    pub at_most: u32,
+    /// Those that live, in the order in which they take their turns.
+    pub members: BTreeSet<JobId>,
+}
+
+impl Array {
+    /// The last member that may run.
+    fn last(&self) -> Option<JobId> {
+        let last = usize::try_from(self.at_most).unwrap_or(usize::MAX).saturating_sub(1);
+        self.members.iter().nth(last).copied()
+    }
 }
 
 /// A live job.
@@ -73,6 +101,8 @@ pub struct Job {
     pub cancelled_by: Option<Canceller>,
     /// Why it is not to be started until somebody says so, and since when.
     pub held: Option<(HeldWhy, Timestamp)>,
+    /// Its array runs as many members as it may before this one.
+    pub throttled: bool,
 }
 
 /// How replicas of a service are being replaced by fresh ones.
@@ -103,6 +133,18 @@ impl Rolling {
 }
 
 impl Job {
+    /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
+    /// candidate yet.
+    pub fn is_held_back(&self) -> bool {
+        let held = self.throttled || self.held.is_some() || !self.spec.after.is_empty();
+        self.phase == Phase::Waiting && held
+    }
+
+    /// True while it waits for places.
+    pub fn waits_for_places(&self) -> bool {
+        self.phase == Phase::Waiting && !self.is_held_back()
+    }
+
     /// How many tasks are wanted; more may run while they are being replaced.
     pub fn wanted(&self) -> u32 {
         self.rolling.map_or(self.spec.tasks, |rolling| rolling.wanted)
@@ -219,6 +261,9 @@ impl KindKey {
             retries: _,
             labels: _,
             payload: _,
+            after: _,
+            array: _,
+            submitted_by: _,
         } = spec;
         let alike = Self {
             tenant: *tenant,
@@ -375,6 +420,38 @@ impl Jobs {
         self.bytes.values().sum()
     }
 
+    /// How many jobs wait for other jobs or for their turn in an array.
+    pub fn held_back_len(&self) -> u32 {
+        self.held_back_len
+    }
+
+    /// The array of that identity, while members of it live.
+    pub fn array(&self, id: Uid) -> Option<&Array> {
+        self.arrays.get(&id)
+    }
+
+    /// Every array of which members live.
+    pub fn arrays(&self) -> impl Iterator<Item = (Uid, &Array)> {
+        self.arrays.iter().map(|(&id, array)| (id, array))
+    }
+
+    /// Jobs whose dependency did not succeed, with its name.
+    pub(crate) fn broken(&self) -> impl Iterator<Item = (JobId, String)> + '_ {
+        self.broken.iter().filter_map(|&id| {
+            let failed = self.live.get(&id)?.spec.after.iter().find(|dependency| dependency.failed)?;
+            Some((id, failed.name.clone()))
+        })
+    }
+
+    /// Jobs that such an end of another leaves without hope.
+    pub(crate) fn waiting_for(&self, job: JobId, outcome: Outcome) -> impl Iterator<Item = JobId> + '_ {
+        let all = self.dependents.get(&job).into_iter().flatten().copied();
+        all.filter(move |id| {
+            let after = self.live.get(id).map(|live| live.spec.after.as_slice()).unwrap_or_default();
+            after.iter().any(|on| on.job == job && !on.when.is_met_by(outcome))
+        })
+    }
+
     /// The id that the next job gets.
     pub fn next(&self) -> JobId {
         self.next
@@ -426,7 +503,7 @@ impl Jobs {
             JobsEvent::Held { job, why, at } => self.hold(*job, *why, *at),
             JobsEvent::Released { job, at: _ } => self.let_wait(*job),
             JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
-            JobsEvent::Ended { job, outcome: _, at, by: _ } => self.end(*job, *at),
+            JobsEvent::Ended { job, outcome, at, by: _ } => self.end(*job, *outcome, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
             JobsEvent::Carried { next_job } => self.next = *next_job,
             JobsEvent::CarriedJob { job, past, not_before } => {
@@ -442,15 +519,16 @@ impl Jobs {
 
     /// Its places are set aside: it waits for them alone.
     pub(crate) fn set_aside(&mut self, job: JobId) {
-        if self.is_listed(job) {
+        if self.live_mut(job).waits_for_places() {
             self.stop_waiting(job);
         }
     }
 
     /// They no longer are: it waits as before.
     pub(crate) fn no_longer_aside(&mut self, job: JobId) {
-        let not_before = self.live[&job].not_before;
-        if self.is_listed(job) {
+        let live = self.live_mut(job);
+        let (waits, not_before) = (live.waits_for_places(), live.not_before);
+        if waits {
             self.start_waiting(job);
             if not_before.0 > 0 {
                 self.backing_off.insert((not_before, job));
@@ -458,23 +536,22 @@ impl Jobs {
         }
     }
 
-    /// True for a job that waits and may be started.
-    fn is_listed(&self, job: JobId) -> bool {
-        let live = &self.live[&job];
-        live.phase == Phase::Waiting && live.held.is_none()
-    }
-
     /// What is held is no demand, and no plan looks at it.
     fn hold(&mut self, job: JobId, why: HeldWhy, at: Timestamp) {
-        assert!(self.is_listed(job), "a job that waits is held once");
-        self.stop_waiting(job);
+        let live = &self.live[&job];
+        assert!(live.phase == Phase::Waiting && live.held.is_none(), "a job that waits is held once");
+        if live.waits_for_places() {
+            self.stop_waiting(job);
+            self.held_back_len += 1;
+        }
         self.live_mut(job).held = Some((why, at));
     }
 
     fn let_wait(&mut self, job: JobId) {
-        let held = self.live_mut(job).held.take();
-        assert!(held.is_some(), "what is released was held");
-        self.no_longer_aside(job);
+        self.let_in(job, |live| {
+            let held = live.held.take();
+            assert!(held.is_some(), "what is released was held");
+        });
     }
 
     /// The rules took it, other than for a guarantee, within a window of so long.
@@ -519,7 +596,7 @@ impl Jobs {
 
     /// The ledger gave it places.
     pub(crate) fn started(&mut self, job: JobId, attempt: u32, at: Timestamp) {
-        self.stop_waiting(job);
+        self.leave_queue(job);
         let job = self.live_mut(job);
         assert!(job.phase == Phase::Waiting, "only a waiting job starts");
         job.phase = Phase::Active;
@@ -529,7 +606,7 @@ impl Jobs {
 
     /// The ledger was rebuilt with its places.
     pub(crate) fn resumed(&mut self, job: JobId) {
-        self.stop_waiting(job);
+        self.leave_queue(job);
         self.live_mut(job).phase = Phase::Active;
     }
 
@@ -573,6 +650,7 @@ impl Jobs {
             rolling: None,
             cancelled_by: None,
             held: None,
+            throttled: false,
         };
         if job.spec.service.is_some() {
             self.services.insert(id);
@@ -581,8 +659,55 @@ impl Jobs {
             self.booked.insert(id);
         }
         *self.bytes.entry(job.spec.tenant).or_default() += job.spec.bytes();
+        let after = job.spec.after.clone();
+        let array = job.spec.array.clone().map(|member| (member, job.spec.tenant));
         self.live.insert(id, job);
-        self.start_waiting(id);
+        for dependency in after {
+            if dependency.failed {
+                self.broken.insert(id);
+            } else {
+                self.dependents.entry(dependency.job).or_default().insert(id);
+            }
+        }
+        if let Some((ArrayMember { id: array, name, index: _, at_most }, tenant)) = array {
+            let members = BTreeSet::new();
+            let array = self.arrays.entry(array).or_insert(Array { tenant, name, at_most, members });
+            array.members.insert(id);
+            let throttled = array.last().is_some_and(|last| last < id);
+            self.live_mut(id).throttled = throttled;
+        }
+        if self.live[&id].is_held_back() {
+            self.held_back_len += 1;
+        } else {
+            self.start_waiting(id);
+        }
+    }
+
+    /// It waits no longer.
+    fn leave_queue(&mut self, id: JobId) {
+        let live = self.live_mut(id);
+        if live.is_held_back() {
+            // Work that is adopted runs, whatever it would have waited for.
+            (live.throttled, live.held, live.spec.after) = (false, None, Vec::new());
+            self.held_back_len -= 1;
+        } else {
+            self.stop_waiting(id);
+        }
+    }
+
+    /// Something that held it back no longer does.
+    fn let_in(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
+        let live = self.live_mut(id);
+        let before = live.is_held_back();
+        change(live);
+        if before && !live.is_held_back() {
+            let not_before = live.not_before;
+            self.held_back_len -= 1;
+            self.start_waiting(id);
+            if not_before.0 > 0 {
+                self.backing_off.insert((not_before, id));
+            }
+        }
     }
 
     fn requeue(&mut self, id: JobId, not_before: Timestamp) {
@@ -617,11 +742,23 @@ impl Jobs {
         }
     }
 
-    fn end(&mut self, id: JobId, at: Timestamp) {
-        if self.is_listed(id) {
-            self.stop_waiting(id);
+    fn end(&mut self, id: JobId, outcome: Outcome, at: Timestamp) {
+        let live = self.live_mut(id);
+        for dependency in live.spec.after.clone() {
+            if let Some(others) = self.dependents.get_mut(&dependency.job) {
+                others.remove(&id);
+                if others.is_empty() {
+                    self.dependents.remove(&dependency.job);
+                }
+            }
+        }
+        if self.live_mut(id).phase == Phase::Waiting {
+            self.leave_queue(id);
         }
         let job = self.live.remove(&id).expect("a job ends once");
+        self.broken.remove(&id);
+        self.end_for_others(id, outcome);
+        self.end_in_array(id, job.spec.array.as_ref());
         self.by_uid.remove(&job.uid);
         self.services.remove(&id);
         self.booked.remove(&id);
@@ -632,6 +769,36 @@ impl Jobs {
             self.bytes.remove(&job.spec.tenant);
         }
         self.by_name.remove(&(job.spec.tenant, job.spec.name));
+    }
+
+    /// Those that waited for it may start, or never can.
+    fn end_for_others(&mut self, ended: JobId, outcome: Outcome) {
+        for id in self.dependents.remove(&ended).unwrap_or_default() {
+            let mut broken = false;
+            self.let_in(id, |job| {
+                job.spec.after.retain_mut(|on| {
+                    let is_it = on.job == ended;
+                    on.failed |= is_it && !on.when.is_met_by(outcome);
+                    broken |= on.failed;
+                    !is_it || on.failed
+                });
+            });
+            if broken {
+                self.broken.insert(id);
+            }
+        }
+    }
+
+    /// The next member of its array has its turn.
+    fn end_in_array(&mut self, ended: JobId, member: Option<&ArrayMember>) {
+        let Some(member) = member else { return };
+        let Some(array) = self.arrays.get_mut(&member.id) else { return };
+        array.members.remove(&ended);
+        if array.members.is_empty() {
+            self.arrays.remove(&member.id);
+        } else if let Some(next) = array.last() {
+            self.let_in(next, |job| job.throttled = false);
+        }
     }
 
     fn start_waiting(&mut self, id: JobId) {

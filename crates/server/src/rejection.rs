@@ -73,6 +73,21 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         Rejection::QueueFull { .. } | Rejection::JobTooLarge { .. } | Rejection::BytesFull { .. } => {
             full_problem(rejection)
         }
+        Rejection::DependencyNotLive { uid } => Problem::new(
+            Code::NoSuchJob,
+            format!("the job {:032x}, which it is to wait for, is not live", uid.0),
+        )
+        .hint("live jobs: wharf get jobs; those that are over: wharf get jobs --state all"),
+        Rejection::TooManyDependencies { given, max } => Problem::new(
+            Code::BadSpec,
+            format!("it would wait for {given} jobs; one job waits for at most {max}"),
+        ),
+        Rejection::BadArray { given, max } => Problem::new(
+            Code::BadSpec,
+            format!(
+                "an array has 1 to {max} members of which at least one runs at a time; {given} were asked for"
+            ),
+        ),
         Rejection::NoSuchJob
         | Rejection::NotRunning
         | Rejection::NotPreemptible

@@ -13,12 +13,12 @@ use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, GpuAsk, Shape, Spec};
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::policy::{Amount, Gangs, GpuQuota, Mode, Policy, Preemption, Quota, Tenant};
 use wharf_engine::state::State;
 use wharf_engine::tree::Tree;
-use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, Uid};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use crate::fleet::SimFleet;
@@ -277,27 +277,15 @@ impl CaseJob {
         let tasks = u32::try_from(self.tasks.len()).unwrap_or(u32::MAX);
         let resources = Resources { cpu_milli: self.cpu_milli, memory: self.memory, ..Resources::default() };
         let spec = Spec {
-            name: self.name.clone(),
-            tenant: TenantId(0),
-            class: Class::Batch,
             priority: self.priority,
             tasks,
             min: self.min_tasks,
-            shape: Shape::of(self.ask()?, resources),
-            groups: Vec::new(),
-            topology: Topology::default(),
             preemptible: self.preemptible,
-            trust: TrustId(0),
-            time_limit: None,
-            estimate: None,
-            service: None,
             // It saves its work all the time, so that stopping it costs nothing.
             checkpoint: Some(Checkpoint { every: Millis(0), grace: Millis(0), on_request: false }),
-            booking: None,
-            retries: 0,
-            labels: Vec::new(),
             // Longer than any case takes to settle.
             payload: r#"{"duration_ms":1000000000000}"#.to_owned(),
+            ..Spec::of(self.name.clone(), Shape::of(self.ask()?, resources))
         };
         Ok(Submission {
             trust: Some(TRUST.to_owned()),

@@ -15,8 +15,9 @@ use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
 use wharf_engine::catalogue::xid::XIDS;
+use wharf_engine::dependency::{After, ArrayMember, ArrayRequest, Condition};
 use wharf_engine::event::Why;
-use wharf_engine::input::{Extension, Input, Replacement};
+use wharf_engine::input::{Extension, Input, Replacement, Submission};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
@@ -246,9 +247,33 @@ impl Run {
         let mut job = make::job(&mut self.rng, tenant, self.next_job);
         self.next_job += 1;
         job.booking = self.window_of(&job.tenant);
+        self.hold_back(&mut job);
         let (uid, name) = (job.uid, job.spec.name.clone());
+        let indexes = job.array.as_ref().map(|array| array.indexes.clone());
         if let Some(Ok(_)) = self.give(Input::Submit(Box::new(job))) {
-            self.acknowledged.push((uid, name));
+            match indexes {
+                None => self.acknowledged.push((uid, name)),
+                Some(indexes) => self.acknowledged.extend(
+                    indexes
+                        .into_iter()
+                        .map(|index| (ArrayMember::uid(uid, index), ArrayMember::member_name(&name, index))),
+                ),
+            }
+        }
+    }
+
+    /// Some jobs wait for others, and some come as an array.
+    fn hold_back(&mut self, job: &mut Submission) {
+        if self.rng.random_ratio(1, 8) {
+            let live: Vec<Uid> = self.leader().state().jobs.iter().map(|(_, job)| job.uid).collect();
+            let when = if self.rng.random() { Condition::Ok } else { Condition::Any };
+            let uid = if live.is_empty() { None } else { Some(live[self.rng.random_range(0..live.len())]) };
+            job.after.extend(uid.map(|uid| After { uid, when }));
+        }
+        if self.rng.random_ratio(1, 12) {
+            let members = self.rng.random_range(1..6);
+            let at_most = self.rng.random_range(1..=members);
+            job.array = Some(ArrayRequest { indexes: (0..members).collect(), at_most });
         }
     }
 

@@ -559,15 +559,10 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
     };
     let devices = DeviceSelector { models: vec!["h100".into()], memory_gb_min: Some(40) };
     Input::Submit(Box::new(Submission {
-        uid: Uid(number),
-        tenant: "org/team".into(),
         trust: Some("golden".into()),
         nodes: nodes.source(),
         devices: devices.source(),
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
         gang_within: Some("leaf".into()),
-        booking: None,
-        spec,
+        ..Submission::of(Uid(number), "org/team", spec)
     }))
 }

@@ -229,11 +229,8 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     let shape = Shape::of(ask(random), resources);
     let spec = Spec { preemptible: false, tasks, min: tasks, ..Spec::of(format!("j{number}"), shape) };
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
-    let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
-    let (uid, tenant) = (Uid(number), "all".to_owned());
     let gang_within = random.random_ratio(1, 3).then(|| "leaf".to_owned());
-    let (groups, booking) = (Vec::new(), None);
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, booking, spec }
+    Submission { trust, gang_within, ..Submission::of(Uid(number), "all", spec) }
 }
 
 fn live(seed: u64) -> bool {

@@ -171,10 +171,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     };
     let spec = Spec { preemptible: false, ..Spec::of(format!("j{number}"), Shape::of(gpus, resources)) };
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
-    let (uid, tenant) = (Uid(number), "all".to_owned());
-    let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
-    let (groups, gang_within, booking) = (Vec::new(), None, None);
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, booking, spec }
+    Submission { trust, ..Submission::of(Uid(number), "all", spec) }
 }
 
 fn give(state: &mut State, input: &Input, now: Timestamp) -> Option<JobId> {

@@ -164,6 +164,8 @@ codes! {
     UnknownModel = "unknown_model", 404, 4, "No such model";
     /// No tenant of that path in the policy.
     UnknownTenant = "unknown_tenant", 404, 4, "No such tenant";
+    /// A job that it is to wait for ended without success.
+    DependencyFailed = "dependency_failed", 409, 3, "The job it waits for did not succeed";
     /// A bare name that more than one tenant uses.
     AmbiguousJob = "ambiguous_job", 409, 5, "More than one job has this name";
     /// The tenant has a live job of that name.

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{GroupKey, Job, Jobs, Kind, KindKey, Phase};
+use crate::dependency::ArrayMember;
 use crate::event::{HeldTask, Holding, Next, TaskPhase};
 use crate::input::Exit;
 use crate::job::{GpuAsk, Shape, Spec};
@@ -30,7 +31,13 @@ impl Jobs {
         };
         expect(those(&|job| job.spec.service.is_some()) == self.services, "services");
         expect(those(&|job| job.spec.booking.is_some()) == self.booked, "jobs of windows");
-        let waits = |id: JobId, job: &Job| job.phase == Phase::Waiting && state.promises.of(id).is_none();
+        let held_back: BTreeSet<JobId> =
+            self.live.iter().filter(|&(&id, job)| self.is_held(id, job)).map(|(&id, _)| id).collect();
+        expect(usize::try_from(self.held_back_len) == Ok(held_back.len()), "how many are held back");
+        expect(self.chains_are_listed(), "who waits for whom");
+        let waits = |id: JobId, job: &Job| {
+            job.phase == Phase::Waiting && state.promises.of(id).is_none() && !held_back.contains(&id)
+        };
         let waiting: BTreeSet<JobId> =
             self.live.iter().filter(|&(&id, job)| waits(id, job)).map(|(&id, _)| id).collect();
         expect(self.lists(&self.waiting, &waiting, |_| None), "kinds that wait");
@@ -49,6 +56,37 @@ impl Jobs {
         let lacks = |(&id, job): (&JobId, &Job)| lacks_as_it_says(state, id, job);
         expect(self.live.iter().all(lacks), "what jobs lack");
         wrong
+    }
+
+    /// True for a job that waits for another, for its turn or for a person.
+    fn is_held(&self, id: JobId, job: &Job) -> bool {
+        let before = |array: &ArrayMember| {
+            let earlier = self.live.range(..id).filter_map(|(_, other)| other.spec.array.as_ref());
+            let earlier = earlier.filter(|other| other.id == array.id).count();
+            u32::try_from(earlier).is_ok_and(|earlier| earlier >= array.at_most)
+        };
+        let turn = job.spec.array.as_ref().is_some_and(before);
+        job.phase == Phase::Waiting && (turn || job.held.is_some() || !job.spec.after.is_empty())
+    }
+
+    /// True when those that wait for the end of a job, those whose dependency failed, and the members of arrays are
+    /// listed as the jobs say.
+    fn chains_are_listed(&self) -> bool {
+        let mut dependents: BTreeMap<JobId, BTreeSet<JobId>> = BTreeMap::new();
+        let mut arrays: BTreeMap<Uid, BTreeSet<JobId>> = BTreeMap::new();
+        for (&id, job) in &self.live {
+            for on in job.spec.after.iter().filter(|on| !on.failed) {
+                dependents.entry(on.job).or_default().insert(id);
+            }
+            if let Some(array) = &job.spec.array {
+                arrays.entry(array.id).or_default().insert(id);
+            }
+        }
+        let failed = self.live.iter().filter(|(_, job)| job.spec.after.iter().any(|on| on.failed));
+        let failed: BTreeSet<JobId> = failed.map(|(&id, _)| id).collect();
+        let listed: BTreeMap<Uid, BTreeSet<JobId>> =
+            self.arrays.iter().map(|(&id, array)| (id, array.members.clone())).collect();
+        dependents == self.dependents && arrays == listed && failed == self.broken
     }
 
     /// True when each of these jobs stands in one list, with others that are alike, and nobody else does.
@@ -241,6 +279,8 @@ pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Jobs))> {
         ("kinds that grow", |jobs| _ = jobs.growing.pop_first()),
         ("kinds", |jobs| _ = jobs.kinds.pop_first()),
         ("how many wait", |jobs| jobs.waiting_len += 1),
+        ("how many are held back", |jobs| jobs.held_back_len += 1),
+        ("who waits for whom", |jobs| _ = jobs.broken.insert(JobId(0))),
         ("demand by tenant", |jobs| _ = jobs.demand.pop_first()),
         ("who backs off", |jobs| _ = jobs.backing_off.insert((Timestamp(1), JobId(0)))),
         ("bytes by tenant", |jobs| _ = jobs.bytes.pop_first()),

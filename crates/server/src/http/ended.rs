@@ -30,6 +30,8 @@ struct Filter {
     name: Option<String>,
     /// `key=value`, or a bare key; several with commas.
     labels: Option<String>,
+    /// Submitted by this user, as the client said.
+    submitted_by: Option<String>,
     /// Not before this moment.
     since_ms: Option<u64>,
     limit: usize,
@@ -53,12 +55,9 @@ impl Filter {
 
     fn lets_pass(&self, job: &EndedJobView) -> bool {
         let state = self.state.is_none_or(|state| state.has(job.outcome));
-        let labels = self.labels.as_deref().unwrap_or_default().split(',').filter(|label| !label.is_empty());
-        let labelled = |label: &str| match label.split_once('=') {
-            Some((key, value)) => job.labels.get(key).is_some_and(|known| known == value),
-            None => job.labels.contains_key(label),
-        };
-        state && labels.into_iter().all(labelled)
+        let by = self.submitted_by.is_none() || self.submitted_by == job.submitted_by;
+        let wanted = self.labels.as_deref().unwrap_or_default();
+        state && by && super::listing::has_labels(wanted, |key| job.labels.get(key).map(String::as_str))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use wharf_engine::dependency::{After, Condition};
 use wharf_engine::input::{Exit, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
@@ -268,16 +269,20 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         retries: 2,
         ..Spec::of(format!("j{number}"), Shape::of(gpus, resources))
     };
+    let (trust, nodes) = ((plain || rng.random()).then(|| SHARED.to_owned()), rng.random_ratio(1, 8));
+    let devices = rng.random_ratio(1, 8);
+    let gang_within = rng.random_ratio(1, 6).then(|| "leaf".to_owned());
+    // One that is over, or never was, is refused.
+    let after = rng.random_ratio(1, 10).then(|| After {
+        uid: Uid(u128::from(rng.random_range(0..=number))),
+        when: if rng.random() { Condition::Ok } else { Condition::Any },
+    });
     Submission {
-        uid: Uid(u128::from(number)),
-        tenant,
-        trust: (plain || rng.random()).then(|| SHARED.to_owned()),
-        nodes: if rng.random_ratio(1, 8) { "even".to_owned() } else { String::new() },
-        devices: if rng.random_ratio(1, 8) { "h100".to_owned() } else { String::new() },
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: rng.random_ratio(1, 6).then(|| "leaf".to_owned()),
-        booking: None,
-        spec,
+        trust,
+        nodes: if nodes { "even".to_owned() } else { String::new() },
+        devices: if devices { "h100".to_owned() } else { String::new() },
+        gang_within,
+        after: after.into_iter().collect(),
+        ..Submission::of(Uid(u128::from(number)), tenant, spec)
     }
 }

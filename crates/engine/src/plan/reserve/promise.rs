@@ -102,7 +102,7 @@ pub(in crate::plan) fn make<'a>(
 
 /// True while a job waits and nothing is promised to it.
 fn is_open(state: &State, id: JobId) -> bool {
-    let waits = state.jobs.get(id).is_some_and(|job| job.phase == Phase::Waiting);
+    let waits = state.jobs.get(id).is_some_and(Job::waits_for_places);
     waits && state.promises.of(id).is_none() && state.reservations.of(id).is_none()
 }
 
