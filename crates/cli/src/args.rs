@@ -436,7 +436,7 @@ pub(crate) struct GetArgs {
     /// over; all for every job, live or over
     #[arg(long, value_parser = state)]
     pub(crate) state: Option<StateFilter>,
-    /// Only those that you submitted, as $WHARF_USER or $USER names you (jobs)
+    /// Only those that you submitted, as the environment says: `WHARF_USER`, else `USER` (jobs)
     #[arg(long)]
     pub(crate) mine: bool,
     /// Only with this label, KEY=VALUE or KEY; may be given several times (jobs)

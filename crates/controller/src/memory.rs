@@ -50,6 +50,7 @@ impl MemoryDisk {
     }
 
     /// A disk of its own with the same contents, as a backup would have them.
+    #[must_use]
     pub fn backup(&self) -> Self {
         Self { contents: Arc::new(Mutex::new(self.with(|contents| contents.clone()))) }
     }

@@ -59,7 +59,7 @@ pub enum Mode {
 pub struct SqliteDisk {
     // Before the lock, because fields are dropped in this order: the file must be closed when the next
     // owner gets in.
-    _checkpoints: Option<Checkpoints>,
+    checkpoints: Option<Checkpoints>,
     connection: Connection,
     _lock: Option<File>,
     dir: PathBuf,
@@ -96,7 +96,7 @@ impl SqliteDisk {
         let connection = if mode == Mode::ReadOnly { file::read_beside(dir) } else { file::read(dir) }?;
         let path = file::path(dir);
         let mut disk = Self {
-            _checkpoints: None,
+            checkpoints: None,
             connection,
             _lock: lock,
             dir: dir.to_owned(),
@@ -146,7 +146,7 @@ impl SqliteDisk {
         if self.mode != Mode::Bulk {
             let moved = Checkpoints::beside(&self.connection, &path);
             let attempted = "cannot set the length of the write-ahead log";
-            self._checkpoints = Some(moved.map_err(|error| self.fault(attempted, error))?);
+            self.checkpoints = Some(moved.map_err(|error| self.fault(attempted, error))?);
         }
         (self.identity, self.looked_at, self.writes) = (identity(&path), Instant::now(), true);
         Ok(())

@@ -6,6 +6,10 @@ mod devices;
 mod tests;
 mod windows;
 
+/// An index by its name, and what makes it wrong.
+#[cfg(test)]
+pub(crate) type Corruption<T> = (&'static str, fn(&mut T));
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -492,7 +496,7 @@ fn check_bytes(state: &State, findings: &mut Vec<Finding>) {
             let mut texts = alloc::vec![&job.spec.name, &job.spec.payload];
             texts.extend(job.spec.groups.iter().map(|group| &group.name));
             texts.extend(job.spec.labels.iter().flat_map(|(key, value)| [key, value]));
-            bytes += texts.into_iter().map(|text| text.bytes().count()).sum::<usize>();
+            bytes += texts.into_iter().map(String::len).sum::<usize>();
         }
         if u64::try_from(bytes) != Ok(state.jobs.bytes_of(tenant)) {
             findings.push(Finding::IndexWrong { index: "bytes by tenant".to_string() });

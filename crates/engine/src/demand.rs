@@ -45,6 +45,7 @@ fn is_alone(together: &u32) -> bool {
 
 impl Typical {
     /// The same, however many start together.
+    #[must_use]
     pub fn each(self) -> Self {
         Self { together: alone(), ..self }
     }

@@ -178,7 +178,6 @@ impl State {
             JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
-            JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
             JobsEvent::Held { job, .. } => {
                 self.release(*job);
                 self.reservations.forget(*job);
@@ -204,7 +203,9 @@ impl State {
                 self.jobs.apply(event);
             }
             JobsEvent::CarriedJob { job, .. } => self.becomes_another_kind(*job, |jobs| jobs.apply(event)),
-            JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } => self.jobs.apply(event),
+            JobsEvent::ReplicaFailed { .. } | JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } => {
+                self.jobs.apply(event);
+            }
         }
     }
 

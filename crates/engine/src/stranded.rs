@@ -183,12 +183,12 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
 struct Enough {
     within: Option<LevelId>,
     /// Domains of the level; `None` for the whole pool where there is no level.
-    domains: BTreeSet<Option<u32>>,
+    domains: BTreeSet<u32>,
 }
 
 impl Enough {
     fn of<'r>(state: &State, asked: &Asked, rooms: impl Iterator<Item = (NodeId, &'r Room)>) -> Self {
-        let mut fits: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        let mut fits: BTreeMap<u32, u64> = BTreeMap::new();
         for (node, room) in rooms {
             if let Some(domain) = domain(state, asked.within, node) {
                 let tasks = UseOf { state, node, room, asked }.tasks();
@@ -204,12 +204,10 @@ impl Enough {
     }
 }
 
-/// The domain in which a node is as far as a gang is concerned; `None` where it is in none of the level.
-fn domain(state: &State, within: Option<LevelId>, node: NodeId) -> Option<Option<u32>> {
-    match within {
-        None => Some(None),
-        Some(level) => domain_of(state, node, level).map(Some),
-    }
+/// The domain in which a node is as far as a gang is concerned; `None` where it is in none of the level. A gang that
+/// names no level has the whole fleet for its one domain.
+fn domain(state: &State, within: Option<LevelId>, node: NodeId) -> Option<u32> {
+    within.map_or(Some(0), |level| domain_of(state, node, level))
 }
 
 /// What is free of a GPU, whoever could have it.

@@ -61,7 +61,7 @@ type Question = Box<dyn FnOnce(Glance<'_>) + Send>;
 type Witness = Box<dyn FnOnce(Result<Happened, Impossible>, Glance<'_>) + Send>;
 
 enum Request {
-    Input(Given),
+    Input(Box<Given>),
     /// Asked before something is done, or to know whether we are alive: it waits behind no reader.
     First(Question),
     Question(Question),
@@ -205,7 +205,7 @@ impl Desk {
             let _ = answer.send(after(reply, turned));
         });
         let (caller, claim) = claim::open();
-        self.send(Request::Input(Given { input, since: Instant::now(), claim, after }))?;
+        self.send(Request::Input(Box::new(Given { input, since: Instant::now(), claim, after })))?;
         match timeout(self.patience.turn, &mut answered).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(_)) if caller.withdraw() => return Err(Closed::Stopped),
@@ -302,7 +302,7 @@ impl Desk {
     pub fn post(&self, input: Input, after: impl FnOnce(Reply) + Send + 'static) -> Result<(), Closed> {
         let after: After = Box::new(move |reply, _| after(reply));
         let claim = Claim::unshared();
-        self.send(Request::Input(Given { input, since: Instant::now(), claim, after }))
+        self.send(Request::Input(Box::new(Given { input, since: Instant::now(), claim, after })))
     }
 
     /// Lets the desk finish what it has, take a snapshot and end.
@@ -460,7 +460,8 @@ fn gather(
     while let Some(request) = next {
         match request {
             // Whoever gave it may have gone, or been told that it does not take effect.
-            Request::Input(Given { input, since, claim, after }) if claim.take() => {
+            Request::Input(given) if given.claim.take() => {
+                let Given { input, since, claim: _, after } = *given;
                 gathered.inputs.push(input);
                 gathered.callers.push((since, after));
             }

@@ -52,7 +52,7 @@ impl PolicyStatus {
         }
         match (&held.error, &remarks.error) {
             (_, Some(error)) => {
-                warn!("the policy directory has an error, the policy in force stays: {error}")
+                warn!("the policy directory has an error, the policy in force stays: {error}");
             }
             (Some(_), None) => info!("the policy directory is in order again"),
             (None, None) => {}

@@ -335,6 +335,7 @@ impl World for FileWorld {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "made for `map_err`, which hands errors over")]
 fn unusable(path: &Path, source: Anything) -> FileFault {
     let code = source.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
     let passing = [ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked, ErrorCode::DiskFull];

@@ -353,10 +353,10 @@ fn random_step(life: &mut Life, rng: &mut ChaCha8Rng, number: &mut u128) {
             *number += 1;
             let duration = if rng.random() { FOREVER } else { rng.random_range(5..200) };
             let mut made = spec(&format!("j{}", *number % 12), rng.random_range(1..=4), duration);
-            if rng.random_range(0..3) == 0 {
-                made.shape.gpus = GpuAsk::Share(GpuUnits::from_parts(1500));
-            } else if rng.random_range(0..3) == 0 {
-                (made.tasks, made.min) = (2, rng.random_range(1..=2));
+            match rng.random_range(0..9) {
+                0..3 => made.shape.gpus = GpuAsk::Share(GpuUnits::from_parts(1500)),
+                3..5 => (made.tasks, made.min) = (2, rng.random_range(1..=2)),
+                _ => {}
             }
             let _ = life.give(job(*number, made));
         }

@@ -176,11 +176,11 @@ fn rows_add_up_to_what_was_held_and_served() {
         for number in 0..rng.random_range(8..24) {
             life.leader.turn(&[random_job(&mut rng, number)]).unwrap();
             life.pass(rng.random_range(0..300_000));
-            let live: Vec<JobId> = life.leader.state().jobs.iter().map(|(id, _)| id).collect();
-            if live.is_empty() {
+            let alive: Vec<JobId> = life.leader.state().jobs.iter().map(|(id, _)| id).collect();
+            if alive.is_empty() {
                 continue;
             }
-            let job = live[rng.random_range(0..live.len())];
+            let job = alive[rng.random_range(0..alive.len())];
             let name = NODES[rng.random_range(0..NODES.len())];
             match rng.random_range(0..8) {
                 0 => drop(life.leader.turn(&[Input::Cancel { job, by: None }]).unwrap()),
@@ -200,14 +200,15 @@ fn rows_add_up_to_what_was_held_and_served() {
         }
         let state = life.leader.state();
         let told = life.usage();
-        let live: Vec<(JobId, Usage)> =
+        let running: Vec<(JobId, Usage)> =
             state.jobs.iter().filter_map(|(id, _)| Some((id, held_now(state, id, now)?))).collect();
         let held: u128 = told.iter().map(|usage| part_ms(&usage.segments)).sum();
-        let held_now: u128 = live.iter().map(|(_, usage)| part_ms(&usage.segments)).sum();
+        let held_now: u128 = running.iter().map(|(_, usage)| part_ms(&usage.segments)).sum();
         assert_eq!(held + held_now, tally.held_part_ms, "seed {seed}");
         for (id, job) in state.jobs.iter() {
             let uid = format!("{:032x}", job.uid.0);
-            let own = told.iter().chain(live.iter().map(|(_, usage)| usage)).filter(|usage| usage.uid == uid);
+            let own =
+                told.iter().chain(running.iter().map(|(_, usage)| usage)).filter(|usage| usage.uid == uid);
             let (count, ran) = own.fold((0, 0), |(count, ran), usage| (count + 1, ran + usage.ran_gpu_ms));
             let served = state.attained.gpu_ms(id, state.ledger.holding(id), now);
             // Each row is rounded down to a millisecond by itself.

@@ -48,7 +48,7 @@ fn malformed_requests_get_a_problem_or_a_closed_door() {
     let host = server.host();
     let typed = format!("host: {host}\r\ncontent-type: application/json\r\n");
     let long = "a".repeat(70_000);
-    let fields: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
+    let fields = (0..200).map(|number| format!("x-{number}: y\r\n")).collect::<Vec<_>>().concat();
     for (garbage, code) in [
         ("\u{16}\u{3}\u{1}\u{2}\0\r\n\r\n".to_owned(), "bad_request"),
         ("GET\r\n\r\n".to_owned(), "bad_request"),

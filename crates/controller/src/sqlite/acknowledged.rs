@@ -73,7 +73,7 @@ impl Acknowledged {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok(Self { path, file: None, sequence: 0, found: Found::Absent });
             }
-            Err(error) => return Err(io(format!("cannot read {}", path.display()), error)),
+            Err(error) => return Err(io(format!("cannot read {}", path.display()), &error)),
         }
         let slots = bytes.chunks(BLOCK).take(SLOTS).filter_map(|block| decode(block.get(..SLOT_LEN)?));
         let newest = slots.max_by_key(|slot| slot.sequence);
@@ -102,7 +102,7 @@ impl Acknowledged {
         let slot = encode(self.sequence, noted);
         if self.file.is_none() && matches!(self.found, Found::Noted(_)) {
             let file = OpenOptions::new().write(true).open(&self.path);
-            self.file = Some(file.map_err(|error| io(attempted(), error))?);
+            self.file = Some(file.map_err(|error| io(attempted(), &error))?);
         }
         match &self.file {
             Some(file) => {
@@ -110,9 +110,9 @@ impl Acknowledged {
                 let at = u64::try_from(at).expect("the offset of a slot is small");
                 file.write_all_at(&slot, at)
                     .and_then(|()| file.sync_data())
-                    .map_err(|error| io(attempted(), error))?;
+                    .map_err(|error| io(attempted(), &error))?;
             }
-            None => self.file = Some(create(&self.path, &slot).map_err(|error| io(attempted(), error))?),
+            None => self.file = Some(create(&self.path, &slot).map_err(|error| io(attempted(), &error))?),
         }
         self.found = Found::Noted(noted);
         Ok(())

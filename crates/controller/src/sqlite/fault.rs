@@ -58,7 +58,7 @@ impl From<DiskFault> for Cause {
 }
 
 /// A refusal of the operating system.
-pub(super) fn io(attempted: String, error: std::io::Error) -> DiskFault {
+pub(super) fn io(attempted: String, error: &std::io::Error) -> DiskFault {
     let next = match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Some(MAKE_ROOM),
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => Some(LET_WRITE),

@@ -73,7 +73,7 @@ pub(super) fn path(dir: &Path) -> PathBuf {
 /// Takes the directory for its one owner. Creates the directory, and nothing else.
 pub(super) fn own(dir: &Path) -> Result<File, DiskFault> {
     fs::create_dir_all(dir)
-        .map_err(|error| io(format!("cannot create the data directory {}", dir.display()), error))?;
+        .map_err(|error| io(format!("cannot create the data directory {}", dir.display()), &error))?;
     lock(dir)
 }
 
@@ -102,7 +102,7 @@ pub(super) fn read(dir: &Path) -> Result<Connection, DiskFault> {
 pub(super) fn read_beside(dir: &Path) -> Result<Connection, DiskFault> {
     let path = path(dir);
     let attempted = || format!("cannot open {} to read it", path.display());
-    let size = fs::metadata(&path).map_err(|error| io(attempted(), error))?.len();
+    let size = fs::metadata(&path).map_err(|error| io(attempted(), &error))?.len();
     if size == 0 && self::size(&beside(&path, "-wal"))? == 0 {
         let why = "it is empty; no server has used this data directory yet".to_owned();
         return Err(DiskFault::Io { attempted: attempted(), why, next: None });
@@ -124,7 +124,7 @@ pub fn is_owned(dir: &Path) -> bool {
 /// Takes the directory, or says who has it.
 fn lock(dir: &Path) -> Result<File, DiskFault> {
     let path = dir.join("lock");
-    let attempted = |error| io(format!("cannot lock {}", path.display()), error);
+    let attempted = |error: std::io::Error| io(format!("cannot lock {}", path.display()), &error);
     // Not truncated on opening: until the lock is ours the content is another process's pid.
     let mut file = OpenOptions::new()
         .read(true)
@@ -172,14 +172,14 @@ fn size(path: &Path) -> Result<u64, DiskFault> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(metadata.len()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(io(format!("cannot look at {}", path.display()), error)),
+        Err(error) => Err(io(format!("cannot look at {}", path.display()), &error)),
     }
 }
 
 /// Makes an empty journal, whole or not at all.
 fn create(dir: &Path, path: &Path) -> Result<(), DiskFault> {
     let draft = beside(path, ".new");
-    let attempted = |error| io(format!("cannot create {}", path.display()), error);
+    let attempted = |error: std::io::Error| io(format!("cannot create {}", path.display()), &error);
     // What a crash in the middle of an earlier creation left.
     for suffix in ["", "-journal", "-wal", "-shm"] {
         match fs::remove_file(beside(&draft, suffix)) {
@@ -215,7 +215,7 @@ fn check_header(path: &Path) -> Result<(), DiskFault> {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
             return Err(damaged(path, "it ends inside its header"));
         }
-        Err(error) => return Err(io(format!("cannot read {}", path.display()), error)),
+        Err(error) => return Err(io(format!("cannot read {}", path.display()), &error)),
     }
     if !header.starts_with(b"SQLite format 3\0") {
         return Err(damaged(path, "it is not a SQLite database"));

@@ -384,7 +384,7 @@ fn adopt(strangers: &BTreeMap<Uid, Vec<ObservedTask>>, sites: &mut Sites<'_>, no
         let submission = submission.filter(|submission| submit::check_spec(&submission.spec).is_ok());
         match submission.map(|submission| submit::resolve(state, submission, &mut names)) {
             Some(Ok(spec)) => {
-                adopt_one(sites, next, spec, &newest, now, &mut adopted);
+                adopt_one(sites, next, &spec, &newest, now, &mut adopted);
                 next = submit::after(next);
             }
             Some(Err(_)) | None => orphans.extend(newest),
@@ -399,14 +399,14 @@ fn adopt(strangers: &BTreeMap<Uid, Vec<ObservedTask>>, sites: &mut Sites<'_>, no
 fn adopt_one(
     sites: &mut Sites<'_>,
     job: JobId,
-    spec: Spec,
+    spec: &Spec,
     tasks: &[&ObservedTask],
     now: Timestamp,
     into: &mut Vec<Event>,
 ) {
     let at = tasks.iter().filter_map(|task| running_since(task)).min().unwrap_or(now);
     into.push(Event::Jobs(JobsEvent::Queued { job, uid: tasks[0].task.uid, spec: spec.clone(), at }));
-    run(sites, job, &spec, tasks, now, into);
+    run(sites, job, spec, tasks, now, into);
 }
 
 /// A job that holds nothing gets the places where its tasks are already.

@@ -264,7 +264,7 @@ fn lack_of_groups(job: &Job, holding: &Holding, done: usize) -> Option<(u32, boo
 
 /// An index and what would be wrong with it: an entry too few, too many, or at the wrong place.
 #[cfg(test)]
-pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Jobs))> {
+pub(crate) fn corruptions() -> Vec<crate::check::Corruption<Jobs>> {
     alloc::vec![
         ("jobs by identity", |jobs| _ = jobs.by_uid.pop_first()),
         ("jobs by identity", |jobs| _ = jobs.by_uid.insert(Uid(u128::MAX), JobId(0))),

@@ -76,6 +76,9 @@ fn standing_of(job: &Job) -> Standing {
     Standing { tenant, class, priority, preemptible, grace }
 }
 
+/// Jobs by a moment of theirs.
+type Moments = BTreeSet<(Timestamp, JobId)>;
+
 impl Ledger {
     /// The indexes that do not say what holdings, promises and orphans do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
@@ -203,10 +206,10 @@ impl Ledger {
             });
             let known = self.wants.get(&id);
             let of_tenant = known.is_none_or(|want| want.tenant == job.spec.tenant);
-            return self.wants_of_groups.get(&id).is_none() && of_tenant && known.map(amount) == expected;
+            return !self.wants_of_groups.contains_key(&id) && of_tenant && known.map(amount) == expected;
         }
         let known = self.wants_of_groups.get(&id).map(Vec::as_slice).unwrap_or_default();
-        let none = self.wants.get(&id).is_none();
+        let none = !self.wants.contains_key(&id);
         if !wants {
             return none && known.is_empty();
         }
@@ -214,7 +217,7 @@ impl Ledger {
     }
 
     /// Jobs the world has something to do for, and moments at which an ask, a repair or a start is overdue.
-    fn moments(&self) -> (BTreeSet<JobId>, BTreeSet<(Timestamp, JobId)>, BTreeSet<(Timestamp, JobId)>) {
+    fn moments(&self) -> (BTreeSet<JobId>, Moments, Moments) {
         let (mut unsettled, mut deadlines, mut bound) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for (&job, held) in &self.held {
             let mut first_deadline = held.holding.repair_by;
@@ -279,7 +282,7 @@ fn beside(group: &Group, tasks: u32) -> Resources {
 
 /// An index and what would be wrong with it.
 #[cfg(test)]
-pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Ledger))> {
+pub(crate) fn corruptions() -> Vec<crate::check::Corruption<Ledger>> {
     alloc::vec![
         ("who is on which node", |ledger| _ = ledger.by_node.pop_first()),
         ("use by tenant", |ledger| _ = ledger.used.pop_first()),

@@ -243,7 +243,7 @@ fn lefts_of(room: &Room) -> Vec<Left> {
 
 /// An index and what would be wrong with it.
 #[cfg(test)]
-pub(crate) fn corruptions() -> Vec<(&'static str, fn(&mut Rooms))> {
+pub(crate) fn corruptions() -> Vec<crate::check::Corruption<Rooms>> {
     fn gpu(rooms: &mut Rooms, how: fn(&mut GpuRoom)) {
         let held = rooms.by_node.values_mut().flat_map(|room| &mut room.gpus).find(|gpu| gpu.holders > 0);
         how(held.expect("somebody holds a GPU"));

@@ -7,6 +7,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::OnceCell;
 use core::cmp::Reverse;
 
 use super::{Funnel, Reason, Verdict};
@@ -46,9 +47,9 @@ struct OfKind {
     /// Why it may share no GPU.
     refused: Option<Refused>,
     /// To whom what is free is promised, once somebody asked.
-    held_back: Option<Option<(JobId, Timestamp)>>,
+    held_back: OnceCell<Option<(JobId, Timestamp)>>,
     /// The window that has what is free, once somebody asked.
-    booked_away: Option<Option<(BookingId, Timestamp)>>,
+    booked_away: OnceCell<Option<(BookingId, Timestamp)>>,
 }
 
 /// When a job is served inside its tenant, fields in the order in which they decide.
@@ -93,8 +94,8 @@ impl Answers {
                 funnel: state.funnel(key, policy),
                 fixed: state.beyond_guarantee(key, state.tenants.policy()),
                 refused: state.sharing_refused(key, domain, state.tenants.policy()),
-                held_back: None,
-                booked_away: None,
+                held_back: OnceCell::new(),
+                booked_away: OnceCell::new(),
             };
             self.kinds.insert(key.clone(), known);
         }
@@ -127,13 +128,14 @@ impl Answers {
         }
         // A promise to the job itself does not hold it back; all others of its kind are held back by the same.
         let alike = state.reservations.of(id).is_none();
-        let known = self.kinds.get(key).and_then(|kind| kind.held_back).filter(|_| alike);
+        let known = self.kinds.get(key).and_then(|kind| kind.held_back.get().copied()).filter(|_| alike);
         known.unwrap_or_else(|| {
             let found = reserve::held_back(&mut self.draft(state, now), id);
-            if let Some(kind) = self.kinds.get_mut(key).filter(|_| alike) {
-                kind.held_back = Some(found);
+            if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
+                *kind.held_back.get_or_init(|| found)
+            } else {
+                found
             }
-            found
         })
     }
 
@@ -144,13 +146,14 @@ impl Answers {
             return None;
         }
         let alike = state.reservations.of(id).is_none();
-        let known = self.kinds.get(key).and_then(|kind| kind.booked_away).filter(|_| alike);
+        let known = self.kinds.get(key).and_then(|kind| kind.booked_away.get().copied()).filter(|_| alike);
         known.unwrap_or_else(|| {
             let found = booked::held_back(&mut self.draft(state, now), id);
-            if let Some(kind) = self.kinds.get_mut(key).filter(|_| alike) {
-                kind.booked_away = Some(found);
+            if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
+                *kind.booked_away.get_or_init(|| found)
+            } else {
+                found
             }
-            found
         })
     }
 }

@@ -67,11 +67,11 @@ impl Stage {
         let (entered, inside) = channel();
         let desk = self.desk.clone();
         self.runtime.spawn(async move {
-            let hold = move |_: Glance<'_>| {
+            let wait = move |_: Glance<'_>| {
                 entered.send(()).unwrap();
                 let _ = held.recv();
             };
-            let _ = desk.ask_first(hold).await;
+            let _ = desk.ask_first(wait).await;
         });
         inside.recv().unwrap();
         release

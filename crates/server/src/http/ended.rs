@@ -40,13 +40,14 @@ struct Filter {
 
 impl Filter {
     fn of(params: &Params) -> Result<Self, Problem> {
-        let [tenant, name, labels] =
-            ["tenant", "name", "labels"].map(|key| params.text(key).map(str::to_owned));
+        let [tenant, name, labels, submitted_by] =
+            ["tenant", "name", "labels", "submitted_by"].map(|key| params.text(key).map(str::to_owned));
         Ok(Self {
             tenant,
             state: params.one_of("state", &EndedState::ALL, EndedState::word)?,
             name,
             labels,
+            submitted_by,
             since_ms: params.number("since_ms")?,
             limit: params.limit(ROWS_DEFAULT, 1..=ROWS_MAX)?,
             before: params.number("before")?,

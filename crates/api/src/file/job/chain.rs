@@ -60,8 +60,8 @@ pub(super) fn array(field: &Field<'_>) -> Result<ArrayRequest, Fault> {
     };
     let mut indexes = BTreeSet::new();
     for part in list.split(',') {
-        let (first, last, step) = range(part.trim()).ok_or_else(wrong)?;
-        for index in (first..=last).step_by(step) {
+        let (from, to, step) = range(part.trim()).ok_or_else(wrong)?;
+        for index in (from..=to).step_by(step) {
             indexes.insert(index);
             if indexes.len() > ARRAY_MAX {
                 let what = format!("has more than {ARRAY_MAX} indexes");

@@ -91,7 +91,7 @@ impl JobFlags {
         };
         let list = |items: Vec<String>| {
             let items: Vec<Node> = items.into_iter().map(scalar).collect();
-            (!items.is_empty()).then(|| Node { at: None, value: Value::List(items) })
+            (!items.is_empty()).then_some(Node { at: None, value: Value::List(items) })
         };
         let checkpoint =
             self.checkpoint.as_deref().map(|text| text.split_once(',').unwrap_or((text, GRACE_DEFAULT)));

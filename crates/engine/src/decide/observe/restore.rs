@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use super::super::conclude::{Learnt, conclude};
 use super::super::{Decision, Names, submit};
 use super::{Cut, NodeChanges, Sites, in_order, orphan_of, run, running_since, runs};
+use crate::event::HeldTask;
 use crate::event::{
     Event, FleetEvent, HeldWhy, Holding, JobsEvent, LedgerEvent, Next, Outcome, PromisesEvent, RequeueWhy,
     TaskPhase,
@@ -90,7 +91,7 @@ struct Stranger<'a> {
     spec: Option<Spec>,
 }
 
-impl<'a> Restore<'a> {
+impl Restore<'_> {
     fn runs(&self, task: &ObservedTask) -> bool {
         !matches!(task.status, TaskStatus::Ended { .. }) && self.sites.places.contains_key(&task.node)
     }
@@ -188,7 +189,7 @@ impl<'a> Restore<'a> {
         let learnt = learnt(holding, tasks, self.now);
         let nothing_over = !learnt.iter().any(|(_, learnt)| matches!(learnt, Learnt::Over { .. }));
         self.closing.extend(conclude(self.state, id, &learnt, self.now));
-        let is_held = |task: u32| holding.task(task).is_some_and(|held| held.holds());
+        let is_held = |task: u32| holding.task(task).is_some_and(HeldTask::holds);
         let more: Vec<&ObservedTask> =
             newest.iter().copied().filter(|task| !is_held(task.task.task)).collect();
         if !more.is_empty() && nothing_over {
@@ -307,16 +308,13 @@ impl<'a> Restore<'a> {
                 let over = |id| self.closing.iter().any(|event| ends(event, id));
                 named.is_none_or(over) && !taken.contains(&(spec.tenant, spec.name.clone()))
             };
-            match spec.filter(is_free) {
-                Some(spec) => {
-                    taken.insert((spec.tenant, spec.name.clone()));
-                    super::adopt_one(&mut self.sites, next, spec, &tasks, self.now, &mut self.opening);
-                    next = submit::after(next);
-                }
-                None => {
-                    let kept = tasks.iter().map(|task| orphan_of(task, true, &mut self.sites));
-                    self.opening.extend(kept);
-                }
+            if let Some(spec) = spec.filter(is_free) {
+                taken.insert((spec.tenant, spec.name.clone()));
+                super::adopt_one(&mut self.sites, next, &spec, &tasks, self.now, &mut self.opening);
+                next = submit::after(next);
+            } else {
+                let kept = tasks.iter().map(|task| orphan_of(task, true, &mut self.sites));
+                self.opening.extend(kept);
             }
         }
     }
