@@ -15,6 +15,7 @@ use wharf_engine::event::{
     PromisesEvent, RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
+use wharf_engine::job::Spec;
 use wharf_engine::need::Refused;
 use wharf_engine::plan::reserve::Unpromised;
 use wharf_engine::state::State;
@@ -223,19 +224,7 @@ impl Story {
     fn job(&mut self, event: JobsEvent, ran: Option<Millis>) -> Option<String> {
         match event {
             JobsEvent::Queued { job, uid, spec, .. } => {
-                self.names.insert(uid, spec.name.clone());
-                let (name, wanted) = (spec.name, spec.tasks);
-                let known = Known {
-                    name,
-                    groups: spec.groups.into_iter().map(|group| group.name).collect(),
-                    wanted,
-                    rolling: None,
-                    adopted: false,
-                    places: Vec::new(),
-                    running: BTreeSet::new(),
-                    next: None,
-                };
-                self.jobs.insert(job, known);
+                self.queued(job, uid, spec);
                 None
             }
             JobsEvent::Leaving { job, next, .. } => {
@@ -298,6 +287,21 @@ impl Story {
             }
             JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
         }
+    }
+
+    fn queued(&mut self, job: JobId, uid: Uid, spec: Spec) {
+        self.names.insert(uid, spec.name.clone());
+        let known = Known {
+            name: spec.name,
+            groups: spec.groups.into_iter().map(|group| group.name).collect(),
+            wanted: spec.tasks,
+            rolling: None,
+            adopted: false,
+            places: Vec::new(),
+            running: BTreeSet::new(),
+            next: None,
+        };
+        self.jobs.insert(job, known);
     }
 
     fn rolled(&mut self, job: JobId, wanted: u32, surge: Option<u32>) -> Option<String> {
