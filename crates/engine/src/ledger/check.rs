@@ -299,8 +299,8 @@ pub(crate) fn corruptions() -> Vec<crate::check::Corruption<Ledger>> {
         ("what jobs want", |ledger| _ = ledger.wants_of_groups.pop_first()),
         ("demand by tenant", |ledger| _ = ledger.wanted.pop_first()),
         ("unsettled", |ledger| _ = ledger.unsettled.pop_first()),
-        ("deadlines", |ledger| _ = ledger.deadlines.pop_first()),
-        ("bound", |ledger| _ = ledger.bound.pop_first()),
+        ("deadlines", |ledger| _ = ledger.deadlines.insert((Timestamp(1), JobId(0)))),
+        ("bound", |ledger| _ = ledger.bound.insert((Timestamp(1), JobId(0)))),
     ]
 }
 

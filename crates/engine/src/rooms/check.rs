@@ -260,7 +260,10 @@ pub(crate) fn corruptions() -> Vec<crate::check::Corruption<Rooms>> {
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.leaving_undivided += 1)),
         ("nodes by free GPUs", |rooms| _ = rooms.by_whole_free.pop_first()),
         ("GPUs in part", |rooms| _ = rooms.partly_free.pop_first()),
-        ("GPUs by layout", |rooms| _ = rooms.by_layout.pop_first()),
+        ("GPUs by layout", |rooms| {
+            let uncut = (PoolId(0), Layout::default());
+            rooms.by_layout.entry(uncut).or_default().insert((NodeId(9), 0));
+        }),
         ("capacity by pool", |rooms| _ = rooms.capacity.pop_first()),
         ("nodes by profile", |rooms| rooms.profiles = None),
         ("nodes by profile", |rooms| rooms.profiles = Some(crate::profiles::Profiles::default())),
