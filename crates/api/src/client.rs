@@ -18,6 +18,8 @@ use crate::v1::{
     ReservationList, ScaleRequest, StrandedList, Submitted, Summary, TenantList,
 };
 
+/// Names the user that a client acts for.
+const USER_HEADER: &str = "Wharf-User";
 /// Where a control plane listens unless told otherwise.
 pub const SERVER_DEFAULT: &str = "http://127.0.0.1:8470";
 /// A machine that is there answers a connection in far less.
@@ -35,6 +37,7 @@ const JSON: &str = "application/json";
 pub struct Client {
     server: String,
     agent: Agent,
+    user: Option<String>,
 }
 
 /// Which jobs are asked for.
@@ -44,6 +47,10 @@ pub struct JobFilter {
     pub tenant: Option<String>,
     /// In this state.
     pub state: Option<JobState>,
+    /// Submitted by this user, as the client said.
+    pub submitted_by: Option<String>,
+    /// With these labels, as `key=value` or a bare key; several with commas.
+    pub labels: Option<String>,
 }
 
 /// Which rows of history are asked for.
@@ -68,6 +75,8 @@ pub struct EndedFilter {
     pub state: Option<EndedState>,
     /// With this name.
     pub name: Option<String>,
+    /// Submitted by this user, as the client said.
+    pub submitted_by: Option<String>,
     /// With these labels, as `key=value` or a bare key; several with commas.
     pub labels: Option<String>,
     /// At most so many.
@@ -145,7 +154,13 @@ impl Client {
             .proxy(None)
             .max_redirects(0)
             .user_agent(concat!("wharf/", env!("CARGO_PKG_VERSION")));
-        Ok(Self { server: address(server)?, agent: config.build().new_agent() })
+        Ok(Self { server: address(server)?, agent: config.build().new_agent(), user: None })
+    }
+
+    /// On behalf of this user: a claim that is kept with what is submitted and cancelled.
+    #[must_use]
+    pub fn on_behalf_of(self, user: Option<String>) -> Self {
+        Self { user, ..self }
     }
 
     /// The address, with its scheme.
@@ -155,7 +170,10 @@ impl Client {
 
     /// Submits a job. The same key makes a repeated request the same request.
     pub fn submit(&self, job: &JobFile, idempotency_key: &str) -> Result<Submitted, ClientError> {
-        let request = self.agent.post(self.url("/v1/jobs")).header("Idempotency-Key", idempotency_key);
+        let mut request = self.agent.post(self.url("/v1/jobs")).header("Idempotency-Key", idempotency_key);
+        if let Some(user) = &self.user {
+            request = request.header(USER_HEADER, user);
+        }
         self.read(request.content_type(JSON).send(body(job).as_str()))
     }
 
@@ -167,7 +185,11 @@ impl Client {
 
     /// Cancels a job, named as `tenant/path/name`, by its bare name, or by its uid.
     pub fn cancel(&self, job: &str) -> Result<JobReply, ClientError> {
-        self.read(self.agent.delete(self.job_url(job, "")).call())
+        let mut request = self.agent.delete(self.job_url(job, ""));
+        if let Some(user) = &self.user {
+            request = request.header(USER_HEADER, user);
+        }
+        self.read(request.call())
     }
 
     /// Asks a job to save its work, leave and wait again.
@@ -234,9 +256,14 @@ impl Client {
 
     /// One page of the live jobs: the first, or the one after a page that came with `token`.
     pub fn jobs_page(&self, filter: &JobFilter, token: Option<&str>) -> Result<JobList, ClientError> {
-        let JobFilter { tenant, state } = filter;
-        let pairs =
-            [("tenant", tenant.as_deref()), ("state", state.map(JobState::word)), ("continue", token)];
+        let JobFilter { tenant, state, submitted_by, labels } = filter;
+        let pairs = [
+            ("tenant", tenant.as_deref()),
+            ("state", state.map(JobState::word)),
+            ("submitted_by", submitted_by.as_deref()),
+            ("labels", labels.as_deref()),
+            ("continue", token),
+        ];
         self.get(&query("/v1/jobs", &pairs))
     }
 
@@ -317,12 +344,13 @@ impl Client {
 
     /// Jobs that are over, newest first.
     pub fn ended(&self, filter: &EndedFilter) -> Result<EndedList, ClientError> {
-        let EndedFilter { tenant, state, name, labels, limit, before } = filter;
+        let EndedFilter { tenant, state, name, submitted_by, labels, limit, before } = filter;
         let (limit, before) = (limit.map(|limit| limit.to_string()), before.map(|before| before.to_string()));
         let pairs = [
             ("tenant", tenant.as_deref()),
             ("state", state.map(EndedState::word)),
             ("name", name.as_deref()),
+            ("submitted_by", submitted_by.as_deref()),
             ("labels", labels.as_deref()),
             ("limit", limit.as_deref()),
             ("before", before.as_deref()),

@@ -166,6 +166,11 @@ pub fn nearest<'a>(given: &str, words: &[&'a str]) -> Option<&'a str> {
     (best.0 >= 0.85 || one_letter).then_some(best.1)
 }
 
+/// A span in milliseconds, written as files have it: `90s`, `5m`, `1h30m`.
+pub fn parse_span(text: &str) -> Option<u64> {
+    text::duration(text)
+}
+
 /// A span as files have it: `1h30m`.
 pub fn duration_text(millis: u64) -> String {
     text::duration_text(millis)

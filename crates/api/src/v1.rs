@@ -29,10 +29,10 @@ pub use fleet::{
     NodeView,
 };
 pub use job::{
-    BlockerView, ChosenView, EstimateView, Explanation, ExtendRequest, FunnelStage, GroupView, JobList,
-    JobReply, JobState, JobView, LearnedView, LeavingStep, LeavingView, OrderView, PlacementView, PlanView,
-    PromiseView, ReplaceRequest, ReplacingView, ScaleRequest, SliceView, Submitted, TaskUseView, VerdictView,
-    VerdictWord,
+    ArrayView, BlockerView, ChosenView, DependencyView, EstimateView, Explanation, ExtendRequest,
+    FunnelStage, GroupView, JobList, JobReply, JobState, JobView, LearnedView, LeavingStep, LeavingView,
+    OrderView, PlacementView, PlanView, PromiseView, ReplaceRequest, ReplacingView, ScaleRequest, SliceView,
+    Submitted, TaskFailureView, TaskUseView, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};

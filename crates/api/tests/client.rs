@@ -84,7 +84,11 @@ fn every_call_has_its_method_and_path() {
         ("POST /v1/nodes/n1/cordon", |client| client.cordon("n1").map(drop)),
         ("DELETE /v1/nodes/n1/cordon", |client| client.uncordon("n1").map(drop)),
         ("GET /v1/jobs?tenant=lab&state=running", |client| {
-            let filter = JobFilter { tenant: Some("lab".into()), state: Some(JobState::Running) };
+            let filter = JobFilter {
+                tenant: Some("lab".into()),
+                state: Some(JobState::Running),
+                ..JobFilter::default()
+            };
             client.jobs(&filter).map(drop)
         }),
         ("GET /v1/jobs/a", |client| client.job("a").map(drop)),

@@ -4,16 +4,16 @@
 //! the command that takes them.
 
 mod book;
+mod job;
 mod local;
 mod sim;
-
-use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{EndedState, HistoryKind, JobState};
 
 pub(crate) use book::BookArgs;
+pub(crate) use job::{JobArgs, WaitArgs, WaitFor};
 pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
     PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
@@ -43,6 +43,7 @@ Jobs
   evict      Ask a job to save its work, leave and wait again
   release    Let a held job be started: after a restore, once you know that it did not run
   extend     Let a job run longer than its time limit
+  wait       Wait until jobs run or are over
   scale      Want another number of replicas of a service
   book       Book places for a time: from then on they are a tenant's own
   replace    Replace every replica of a service by a fresh one
@@ -104,6 +105,8 @@ pub(crate) enum Command {
     Evict(JobNameArgs),
     /// Let a held job be started: after a restore, once you know that it did not run
     Release(JobNameArgs),
+    /// Wait until jobs run or are over
+    Wait(WaitArgs),
     /// Let a job run longer than its time limit
     Extend(ExtendArgs),
     /// Want another number of replicas of a service
@@ -144,6 +147,7 @@ impl Command {
             Self::Plan(args) => args.output,
             Self::Explain(args) => args.output,
             Self::Cancel(args) | Self::Evict(args) | Self::Release(args) => args.output,
+            Self::Wait(args) => args.output,
             Self::Extend(args) => args.output,
             Self::Scale(args) => args.output,
             Self::Book(args) => args.output,
@@ -186,56 +190,14 @@ pub(crate) enum ListFormat {
     Yaml,
 }
 
-/// A job as a file or as flags; one of the two.
-#[derive(Debug, Default, Args)]
-pub(crate) struct JobArgs {
-    /// The job file; `-` is standard input
-    #[arg(value_name = "FILE", conflicts_with = "file_flag")]
-    pub(crate) file: Option<PathBuf>,
-    /// The same as FILE
-    #[arg(short = 'f', long = "file", value_name = "FILE")]
-    pub(crate) file_flag: Option<PathBuf>,
-    /// Unique among the tenant's live jobs
-    #[arg(long, help_heading = "Instead of a file")]
-    pub(crate) name: Option<String>,
-    /// Path of the tenant that pays, such as lab/nlp
-    #[arg(long, value_name = "PATH", help_heading = "Instead of a file")]
-    pub(crate) tenant: Option<String>,
-    /// GPUs of one task: 8, 0.25, 1/3
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
-    pub(crate) gpus: Option<String>,
-    /// How many tasks; all start together
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
-    pub(crate) tasks: Option<String>,
-    /// inference, interactive or batch
-    #[arg(long, help_heading = "Instead of a file")]
-    pub(crate) class: Option<String>,
-    /// Higher first, inside the tenant
-    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Instead of a file")]
-    pub(crate) priority: Option<String>,
-    /// Cores of one task: 4, 500m
-    #[arg(long, value_name = "CORES", help_heading = "Instead of a file")]
-    pub(crate) cpu: Option<String>,
-    /// Memory of one task: 32GiB
-    #[arg(long, value_name = "SIZE", help_heading = "Instead of a file")]
-    pub(crate) memory: Option<String>,
-    /// Model of the GPUs: h100
-    #[arg(long, help_heading = "Instead of a file")]
-    pub(crate) model: Option<String>,
-    /// Name of the booked window whose places it uses
-    #[arg(long, value_name = "NAME", help_heading = "Instead of a file")]
-    pub(crate) booking: Option<String>,
-    /// How long it runs in a simulated world: 30m
-    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file")]
-    pub(crate) duration: Option<String>,
-}
-
 /// `wharf submit`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   wharf submit job.yaml
   wharf submit --name hello --tenant lab/nlp --gpus 1 --duration 5m
+  wharf submit --name sweep --tenant lab/nlp --gpus 1 --array 0-19%4     20 jobs, at most 4 at a time
+  wharf submit --name train --tenant lab/nlp --gpus 8 --after prepare    starts when prepare has succeeded
   generate-job | wharf submit -
 
 A job file is short YAML:
@@ -302,6 +264,7 @@ A job is named by its name, by tenant and name, or by its uid; `job/` before it 
 
 Examples:
   wharf cancel job/hello               ends it for good
+  wharf cancel sweep                   all members of the array sweep
   wharf cancel booking/friday          its places are everybody's again; its jobs go on as every other
   wharf evict lab/nlp/llama-70b        it saves its work, leaves, and waits again")]
 pub(crate) struct JobNameArgs {
@@ -442,6 +405,7 @@ pub(crate) enum Listed {
 #[command(after_long_help = "\
 Examples:
   wharf get jobs --tenant lab/nlp --state waiting
+  wharf get jobs --mine -l team=red
   wharf get jobs --state failed        jobs that are over, the newest first, with the reason
   wharf get nodes -o wide
   wharf get gpus n1                    how each GPU is divided, and what is left of it
@@ -472,6 +436,12 @@ pub(crate) struct GetArgs {
     /// over; all for every job, live or over
     #[arg(long, value_parser = state)]
     pub(crate) state: Option<StateFilter>,
+    /// Only those that you submitted, as the environment says: `WHARF_USER`, else `USER` (jobs)
+    #[arg(long)]
+    pub(crate) mine: bool,
+    /// Only with this label, KEY=VALUE or KEY; may be given several times (jobs)
+    #[arg(short = 'l', long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<String>,
     /// Only of this job, by NAME or TENANT/NAME (evictions)
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<String>,

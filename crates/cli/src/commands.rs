@@ -13,6 +13,7 @@ pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod sim_fault;
 pub(crate) mod submit;
+pub(crate) mod wait;
 
 mod ask;
 mod axis;
@@ -34,6 +35,12 @@ const PLACEMENTS_SHOWN_MAX: usize = 16;
 /// A job as other commands take it.
 fn job_name(job: &JobView) -> String {
     format!("job/{}/{}", job.tenant, job.name)
+}
+
+/// Who the user says to be: `WHARF_USER`, or the name on this machine. Kept as a claim with what is submitted.
+pub(crate) fn user() -> Option<String> {
+    let named = |key: &str| std::env::var(key).ok().filter(|name| !name.is_empty());
+    named("WHARF_USER").or_else(|| named("USER"))
 }
 
 /// What the user typed without the kind before it, if it is that kind.

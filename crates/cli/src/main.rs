@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
-    let client = || Client::new(server);
+    let client = || Client::new(server).map(|client| client.on_behalf_of(commands::user()));
     match command {
         Command::Up(args) => up::run(args),
         Command::Policy(args) => commands::policy::run(args),
@@ -60,6 +60,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Cancel(args) => commands::levers::cancel(&client()?, &args),
         Command::Evict(args) => commands::levers::evict(&client()?, &args),
         Command::Release(args) => commands::levers::release(&client()?, &args),
+        Command::Wait(args) => commands::wait::run(&client()?, &args),
         Command::Extend(args) => commands::levers::extend(&client()?, &args),
         Command::Scale(args) => commands::levers::scale(&client()?, &args),
         Command::Replace(args) => commands::levers::replace(&client()?, &args),

@@ -145,6 +145,8 @@ impl State {
             groups: spec.groups.iter().map(|group| selectors(&group.shape)).collect(),
             gang_within: spec.topology.gang_within.map(level),
             booking: None,
+            after: Vec::new(),
+            array: None,
             spec: spec.clone(),
         }
     }

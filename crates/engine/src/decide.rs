@@ -10,7 +10,7 @@ mod services;
 mod submit;
 mod timeline;
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -204,6 +204,24 @@ impl State {
         events.extend(promises::due(self, &told, now));
         events.extend(promises::withdrawals(self, &told, now));
         events.extend(bookings::due(self, &told, now));
+        events.extend(self.cancelled_with(now));
+        events
+    }
+
+    /// Jobs that waited for the success of one that did not succeed are cancelled, and so are those that waited for
+    /// theirs. A job waits for older ones only, so that ids lead from the first to the last of a chain.
+    fn cancelled_with(&self, now: Timestamp) -> Vec<Event> {
+        let (mut events, outcome) = (Vec::new(), Outcome::Cancelled);
+        let mut open: BTreeMap<JobId, String> = self.jobs.broken().collect();
+        while let Some((job, name)) = open.pop_first() {
+            let by = Some(Canceller::Dependency { name });
+            events.push(Event::Jobs(JobsEvent::Ended { job, outcome, at: now, by }));
+            let own = self.jobs.get(job).map(|known| &known.spec);
+            let path = own.map(|own| alloc::format!("{}/{}", self.tenants.path(own.tenant), own.name));
+            for later in self.jobs.waiting_for(job, outcome) {
+                open.entry(later).or_insert_with(|| path.clone().unwrap_or_default());
+            }
+        }
         events
     }
 

@@ -29,6 +29,26 @@ pub struct Typical {
     pub cpu_milli: u64,
     /// Devices it may run on.
     pub devices: DeviceSetId,
+    /// So many of its tasks start together or not at all.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub together: u32,
+}
+
+fn alone() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_alone(together: &u32) -> bool {
+    *together == alone()
+}
+
+impl Typical {
+    /// The same, however many start together.
+    #[must_use]
+    pub fn each(self) -> Self {
+        Self { together: alone(), ..self }
+    }
 }
 
 /// What happens to demand.
@@ -120,16 +140,16 @@ impl Demand {
         }
         self.arrived += 1;
         for group in &spec.groups {
-            self.count_shape(&group.shape, group.tasks_in_all());
+            self.count_shape(&group.shape, group.tasks_in_all(), group.min_in_all());
         }
         if spec.groups.is_empty() {
-            self.count_shape(&spec.shape, spec.tasks);
+            self.count_shape(&spec.shape, spec.tasks, spec.min);
         }
     }
 
-    fn count_shape(&mut self, shape: &Shape, tasks: u32) {
-        let typical =
-            Typical { gpus: shape.gpus, cpu_milli: shape.resources.cpu_milli, devices: shape.devices };
+    fn count_shape(&mut self, shape: &Shape, tasks: u32, together: u32) {
+        let (cpu_milli, devices) = (shape.resources.cpu_milli, shape.devices);
+        let typical = Typical { gpus: shape.gpus, cpu_milli, devices, together: together.max(1) };
         *self.shapes.entry(typical).or_default() += tasks;
         self.total += u64::from(tasks);
         while self.total > TOTAL_MAX {

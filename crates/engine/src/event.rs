@@ -354,6 +354,11 @@ pub enum Canceller {
         /// The name.
         who: String,
     },
+    /// Nobody: a job that it waited for did not succeed.
+    Dependency {
+        /// That job's name.
+        name: String,
+    },
 }
 
 /// What follows when a leaving job has let go.

@@ -77,6 +77,12 @@ struct DeviceSet {
 }
 
 impl Fleet {
+    /// The index that does not say what the nodes do.
+    pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
+        let named = self.nodes().map(|(id, node)| (node.facts.name.clone(), id));
+        (named.collect::<BTreeMap<_, _>>() != self.by_name).then_some("nodes by name")
+    }
+
     /// A node that is there.
     pub fn node(&self, node: NodeId) -> Option<&Node> {
         self.nodes.get(node.index())?.as_ref()

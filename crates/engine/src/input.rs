@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bookings::{Booker, BookingFault, NotOfBooking};
+use crate::dependency::{After, ArrayRequest};
 use crate::geometry::Slice;
 use crate::job::{Class, GpuAsk, Spec, Topology};
 use crate::need::Refused;
@@ -114,7 +115,7 @@ pub struct Submission {
     pub uid: Uid,
     /// Path of the tenant.
     pub tenant: String,
-    /// Name of the trust domain; the top-level tenant where absent.
+    /// Name of the trust domain; the team of the tenant where absent.
     pub trust: Option<String>,
     /// Source text of the node selector; empty for every node that is open to all.
     pub nodes: String,
@@ -131,6 +132,12 @@ pub struct Submission {
     /// Name of the booked window whose places it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking: Option<String>,
+    /// Jobs that have to be over before it may start.
+    #[serde(default, skip_serializing_if = "crate::event::is_default")]
+    pub after: Vec<After>,
+    /// As many jobs alike, of which so many run at a time.
+    #[serde(default, skip_serializing_if = "crate::event::is_default")]
+    pub array: Option<ArrayRequest>,
     /// The rest, with ids that `decide` fills in.
     pub spec: Spec,
 }
@@ -148,6 +155,8 @@ impl Submission {
             groups: Vec::new(),
             gang_within: None,
             booking: None,
+            after: Vec::new(),
+            array: None,
             spec,
         }
     }
@@ -425,6 +434,15 @@ pub enum Rejection {
     BadSpec(SpecFault),
     /// The policy lets the class lose less throughput than sharing a GPU would cost it.
     SharingRefused(Refused),
+    /// The tenant may not be in the trust domain that the job names.
+    TrustNotAllowed {
+        /// Who asks.
+        tenant: String,
+        /// What it names.
+        domain: String,
+        /// Domains that the policy lets it claim.
+        claims: Vec<String>,
+    },
     /// No such level in this fleet.
     UnknownLevel {
         /// What was given.
@@ -470,6 +488,25 @@ pub enum Rejection {
         limit: u32,
         /// When to try again.
         retry_after_ms: u64,
+    },
+    /// A job that it is to wait for is not live: it has ended meanwhile, or never was.
+    DependencyNotLive {
+        /// Its identity.
+        uid: Uid,
+    },
+    /// It is to wait for more jobs than one job may.
+    TooManyDependencies {
+        /// How many were given.
+        given: usize,
+        /// The most.
+        max: usize,
+    },
+    /// The array has no member, or more than one array may have, or runs none at a time.
+    BadArray {
+        /// How many members were asked for.
+        given: usize,
+        /// The most.
+        max: usize,
     },
     /// No such live job.
     NoSuchJob,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::mig::ProfileName;
 use crate::catalogue::{MODELS, Media, Mig, Model, Profile};
+use crate::dependency::{ArrayMember, Dependency};
 use crate::geometry::units_of;
 use crate::group::Group;
 use crate::units::{
@@ -265,6 +266,15 @@ pub struct Spec {
     /// What the world runs; opaque here.
     #[serde(default)]
     pub payload: String,
+    /// Jobs that have to be over before it may start; those that are have left the list.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after: Vec<Dependency>,
+    /// The array it is a member of.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub array: Option<ArrayMember>,
+    /// Who submitted it, as the client named them: a claim, as long as nobody checks identities. Empty where nobody said.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub submitted_by: String,
 }
 
 /// How many replicas a service may have; the least is the job's minimum.
@@ -307,6 +317,9 @@ impl Spec {
             retries: 0,
             labels: Vec::new(),
             payload: String::new(),
+            after: Vec::new(),
+            array: None,
+            submitted_by: String::new(),
         }
     }
 

@@ -2,20 +2,25 @@
 //!
 //! Jobs alike in everything the planner looks at form a *kind*; what waits is indexed by kind, oldest first.
 
+pub(crate) mod check;
+mod kind;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dependency::ArrayMember;
 use crate::event::{
     Canceller, Event, Failure, HeldTask, HeldWhy, JobsEvent, Next, Outcome, Past, RequeueWhy,
 };
-use crate::group::Group;
 use crate::input::{ExitCause, ExitDetail};
-use crate::job::{Class, GpuAsk, Shape, Spec, Topology};
+use crate::job::{Shape, Spec};
 use crate::need::Need;
-use crate::units::{BookingId, JobId, KindId, Millis, PoolId, TenantId, Timestamp, TrustId, Uid};
+use crate::units::{JobId, KindId, Millis, PoolId, TenantId, Timestamp, Uid};
+
+pub use kind::{GroupKey, Kind, KindKey};
 
 /// How long the identity of an ended job is kept: far longer than anybody repeats a request.
 const ENDED_KEPT: Millis = Millis::from_secs(3600);
@@ -44,6 +49,33 @@ pub struct Jobs {
     ended: BTreeMap<Uid, Timestamp>,
     ended_by_time: BTreeSet<(Timestamp, Uid)>,
     next: JobId,
+    /// Who waits for the end of each job.
+    dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs that waited for the success of one that did not succeed: they are about to be cancelled.
+    broken: BTreeSet<JobId>,
+    arrays: BTreeMap<Uid, Array>,
+    held_back_len: u32,
+}
+
+/// An array of which members live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: String,
+    /// At most so many run at a time.
+    pub at_most: u32,
+    /// Those that live, in the order in which they take their turns.
+    pub members: BTreeSet<JobId>,
+}
+
+impl Array {
+    /// The last member that may run.
+    fn last(&self) -> Option<JobId> {
+        let last = usize::try_from(self.at_most).unwrap_or(usize::MAX).saturating_sub(1);
+        self.members.iter().nth(last).copied()
+    }
 }
 
 /// A live job.
@@ -71,6 +103,8 @@ pub struct Job {
     pub cancelled_by: Option<Canceller>,
     /// Why it is not to be started until somebody says so, and since when.
     pub held: Option<(HeldWhy, Timestamp)>,
+    /// Its array runs as many members as it may before this one.
+    pub throttled: bool,
 }
 
 /// How replicas of a service are being replaced by fresh ones.
@@ -101,6 +135,18 @@ impl Rolling {
 }
 
 impl Job {
+    /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
+    /// candidate yet.
+    pub fn is_held_back(&self) -> bool {
+        let held = self.throttled || self.held.is_some() || !self.spec.after.is_empty();
+        self.phase == Phase::Waiting && held
+    }
+
+    /// True while it waits for places.
+    pub fn waits_for_places(&self) -> bool {
+        self.phase == Phase::Waiting && !self.is_held_back()
+    }
+
     /// How many tasks are wanted; more may run while they are being replaced.
     pub fn wanted(&self) -> u32 {
         self.rolling.map_or(self.spec.tasks, |rolling| rolling.wanted)
@@ -109,6 +155,11 @@ impl Job {
     /// The longest that all of its attempts together may run.
     pub fn time_limit(&self) -> Option<Millis> {
         self.past.extended.or(self.spec.time_limit)
+    }
+
+    /// Its kind. Earlier attempts and extensions count: it is over when the rest of its limit is up.
+    pub fn key(&self) -> KindKey {
+        KindKey::of(&self.spec).over_within(self.time_left())
     }
 
     /// What earlier attempts left of that.
@@ -143,144 +194,6 @@ pub enum Phase {
     Active,
     /// It has to let go, and then this.
     Leaving(Next),
-}
-
-/// What the planner looks at in a job.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KindKey {
-    /// Who pays.
-    pub tenant: TenantId,
-    /// How it relates to latency.
-    pub class: Class,
-    /// Higher first.
-    pub priority: i32,
-    /// Wanted tasks.
-    pub tasks: u32,
-    /// The gang.
-    pub min: u32,
-    /// What each task asks for.
-    pub shape: Shape,
-    /// Parts with a shape of their own, where it has any.
-    pub groups: Vec<GroupKey>,
-    /// Required closeness.
-    pub topology: Topology,
-    /// Whether it may be evicted.
-    pub preemptible: bool,
-    /// Its trust domain.
-    pub trust: TrustId,
-    /// Whether its tasks up to the wanted number are no surplus.
-    pub service: bool,
-    /// How long it needs to save its work when asked.
-    pub grace: Millis,
-    /// It is over within so long, rounded up to twice, four times, … a minute: jobs alike but for a minute are one kind.
-    pub ends_within: Option<Millis>,
-    /// The booked window whose places it uses.
-    pub booking: Option<BookingId>,
-}
-
-/// What the planner looks at in a group.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GroupKey {
-    /// A kind of its tasks alone, of all copies together.
-    pub key: KindKey,
-    /// So many tasks, or a copy has none.
-    pub min: u32,
-    /// Wanted copies.
-    pub copies: u32,
-}
-
-impl KindKey {
-    /// The kind of a spec.
-    pub fn of(spec: &Spec) -> Self {
-        let Spec {
-            name: _,
-            tenant,
-            class,
-            priority,
-            tasks,
-            min,
-            shape,
-            groups,
-            topology,
-            preemptible,
-            trust,
-            time_limit,
-            estimate: _,
-            service,
-            checkpoint,
-            booking,
-            retries: _,
-            labels: _,
-            payload: _,
-        } = spec;
-        let alike = Self {
-            tenant: *tenant,
-            class: *class,
-            priority: *priority,
-            tasks: *tasks,
-            min: *min,
-            shape: shape.clone(),
-            groups: Vec::new(),
-            topology: *topology,
-            preemptible: *preemptible,
-            trust: *trust,
-            service: service.is_some(),
-            grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
-            ends_within: time_limit.map(rounded_up),
-            booking: *booking,
-        };
-        if groups.is_empty() {
-            return alike;
-        }
-        let groups = groups.iter().map(|group| GroupKey::of(group, &alike)).collect();
-        Self { groups, ..alike }
-    }
-}
-
-impl KindKey {
-    /// Kinds of tasks that are alike: of each group, or itself where all are.
-    pub fn alike(&self) -> impl Iterator<Item = &Self> {
-        let own = self.groups.is_empty().then_some(self);
-        own.into_iter().chain(self.groups.iter().map(|group| &group.key))
-    }
-}
-
-impl GroupKey {
-    fn of(group: &Group, job: &KindKey) -> Self {
-        // Who has no GPU has none that could be apart.
-        let task_on_island = job.topology.task_on_island && group.shape.gpus != GpuAsk::Whole(0);
-        let key = KindKey {
-            tasks: group.tasks_in_all(),
-            min: group.min_in_all(),
-            shape: group.shape.clone(),
-            topology: Topology { task_on_island, ..job.topology },
-            ..job.clone()
-        };
-        Self { key, min: group.min, copies: group.copies }
-    }
-
-    /// The slots with which it starts, counted in the group: the first copies with the first tasks of each.
-    pub fn first_slots(&self) -> impl Iterator<Item = u32> {
-        let (min, tasks) = (self.min, self.key.tasks / self.copies.max(1));
-        let copies = self.key.min / min.max(1);
-        (0..copies).flat_map(move |copy| copy * tasks..copy * tasks + min)
-    }
-}
-
-fn rounded_up(limit: Millis) -> Millis {
-    let minutes = limit.0.div_ceil(60_000).max(1);
-    Millis(minutes.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_mul(60_000))
-}
-
-/// The jobs of one kind that want something.
-#[derive(Clone, Debug)]
-pub struct Kind {
-    /// What they have in common.
-    pub key: KindKey,
-    /// What they lack, where they run already.
-    pub more: Option<More>,
-    /// Oldest first.
-    pub jobs: BTreeSet<(Timestamp, JobId)>,
 }
 
 impl Jobs {
@@ -330,13 +243,8 @@ impl Jobs {
     }
 
     /// The kind of waiting jobs that are just like one.
-    pub fn kind_of(&self, spec: &Spec) -> Option<KindId> {
-        self.kinds.get(&(KindKey::of(spec), None)).copied()
-    }
-
-    /// The first of the waiting jobs that are just like one.
-    pub fn first_like(&self, spec: &Spec) -> Option<JobId> {
-        self.waiting.get(&self.kind_of(spec)?)?.jobs.first().map(|&(_, job)| job)
+    pub fn kind_of(&self, job: &Job) -> Option<KindId> {
+        self.kinds.get(&(job.key(), None)).copied()
     }
 
     /// What runs and lacks tasks, by kind.
@@ -362,6 +270,38 @@ impl Jobs {
     /// Bytes of text of all live jobs.
     pub fn bytes(&self) -> u64 {
         self.bytes.values().sum()
+    }
+
+    /// How many jobs wait for other jobs or for their turn in an array.
+    pub fn held_back_len(&self) -> u32 {
+        self.held_back_len
+    }
+
+    /// The array of that identity, while members of it live.
+    pub fn array(&self, id: Uid) -> Option<&Array> {
+        self.arrays.get(&id)
+    }
+
+    /// Every array of which members live.
+    pub fn arrays(&self) -> impl Iterator<Item = (Uid, &Array)> {
+        self.arrays.iter().map(|(&id, array)| (id, array))
+    }
+
+    /// Jobs whose dependency did not succeed, with its name.
+    pub(crate) fn broken(&self) -> impl Iterator<Item = (JobId, String)> + '_ {
+        self.broken.iter().filter_map(|&id| {
+            let failed = self.live.get(&id)?.spec.after.iter().find(|dependency| dependency.failed)?;
+            Some((id, failed.name.clone()))
+        })
+    }
+
+    /// Jobs that such an end of another leaves without hope.
+    pub(crate) fn waiting_for(&self, job: JobId, outcome: Outcome) -> impl Iterator<Item = JobId> + '_ {
+        let all = self.dependents.get(&job).into_iter().flatten().copied();
+        all.filter(move |id| {
+            let after = self.live.get(id).map(|live| live.spec.after.as_slice()).unwrap_or_default();
+            after.iter().any(|on| on.job == job && !on.when.is_met_by(outcome))
+        })
     }
 
     /// The id that the next job gets.
@@ -415,7 +355,7 @@ impl Jobs {
             JobsEvent::Held { job, why, at } => self.hold(*job, *why, *at),
             JobsEvent::Released { job, at: _ } => self.let_wait(*job),
             JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
-            JobsEvent::Ended { job, outcome: _, at, by: _ } => self.end(*job, *at),
+            JobsEvent::Ended { job, outcome, at, by: _ } => self.end(*job, *outcome, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
             JobsEvent::Carried { next_job } => self.next = *next_job,
             JobsEvent::CarriedJob { job, past, not_before } => {
@@ -431,15 +371,16 @@ impl Jobs {
 
     /// Its places are set aside: it waits for them alone.
     pub(crate) fn set_aside(&mut self, job: JobId) {
-        if self.is_listed(job) {
+        if self.live_mut(job).waits_for_places() {
             self.stop_waiting(job);
         }
     }
 
     /// They no longer are: it waits as before.
     pub(crate) fn no_longer_aside(&mut self, job: JobId) {
-        let not_before = self.live[&job].not_before;
-        if self.is_listed(job) {
+        let live = self.live_mut(job);
+        let (waits, not_before) = (live.waits_for_places(), live.not_before);
+        if waits {
             self.start_waiting(job);
             if not_before.0 > 0 {
                 self.backing_off.insert((not_before, job));
@@ -447,23 +388,22 @@ impl Jobs {
         }
     }
 
-    /// True for a job that waits and may be started.
-    fn is_listed(&self, job: JobId) -> bool {
-        let live = &self.live[&job];
-        live.phase == Phase::Waiting && live.held.is_none()
-    }
-
     /// What is held is no demand, and no plan looks at it.
     fn hold(&mut self, job: JobId, why: HeldWhy, at: Timestamp) {
-        assert!(self.is_listed(job), "a job that waits is held once");
-        self.stop_waiting(job);
+        let live = &self.live[&job];
+        assert!(live.phase == Phase::Waiting && live.held.is_none(), "a job that waits is held once");
+        if live.waits_for_places() {
+            self.stop_waiting(job);
+            self.held_back_len += 1;
+        }
         self.live_mut(job).held = Some((why, at));
     }
 
     fn let_wait(&mut self, job: JobId) {
-        let held = self.live_mut(job).held.take();
-        assert!(held.is_some(), "what is released was held");
-        self.no_longer_aside(job);
+        self.let_in(job, |live| {
+            let held = live.held.take();
+            assert!(held.is_some(), "what is released was held");
+        });
     }
 
     /// The rules took it, other than for a guarantee, within a window of so long.
@@ -479,7 +419,7 @@ impl Jobs {
         if job.more == more {
             return;
         }
-        let (before, entry, key) = (job.more, (job.submitted_at, id), KindKey::of(&job.spec));
+        let (before, entry, key) = (job.more, (job.submitted_at, id), job.key());
         self.live_mut(id).more = more;
         if before.is_some() {
             let kind = self.kinds[&(key.clone(), before)];
@@ -508,7 +448,7 @@ impl Jobs {
 
     /// The ledger gave it places.
     pub(crate) fn started(&mut self, job: JobId, attempt: u32, at: Timestamp) {
-        self.stop_waiting(job);
+        self.leave_queue(job);
         let job = self.live_mut(job);
         assert!(job.phase == Phase::Waiting, "only a waiting job starts");
         job.phase = Phase::Active;
@@ -518,7 +458,7 @@ impl Jobs {
 
     /// The ledger was rebuilt with its places.
     pub(crate) fn resumed(&mut self, job: JobId) {
-        self.stop_waiting(job);
+        self.leave_queue(job);
         self.live_mut(job).phase = Phase::Active;
     }
 
@@ -562,6 +502,7 @@ impl Jobs {
             rolling: None,
             cancelled_by: None,
             held: None,
+            throttled: false,
         };
         if job.spec.service.is_some() {
             self.services.insert(id);
@@ -570,8 +511,55 @@ impl Jobs {
             self.booked.insert(id);
         }
         *self.bytes.entry(job.spec.tenant).or_default() += job.spec.bytes();
+        let after = job.spec.after.clone();
+        let array = job.spec.array.clone().map(|member| (member, job.spec.tenant));
         self.live.insert(id, job);
-        self.start_waiting(id);
+        for dependency in after {
+            if dependency.failed {
+                self.broken.insert(id);
+            } else {
+                self.dependents.entry(dependency.job).or_default().insert(id);
+            }
+        }
+        if let Some((ArrayMember { id: array, name, index: _, at_most }, tenant)) = array {
+            let members = BTreeSet::new();
+            let array = self.arrays.entry(array).or_insert(Array { tenant, name, at_most, members });
+            array.members.insert(id);
+            let throttled = array.last().is_some_and(|last| last < id);
+            self.live_mut(id).throttled = throttled;
+        }
+        if self.live[&id].is_held_back() {
+            self.held_back_len += 1;
+        } else {
+            self.start_waiting(id);
+        }
+    }
+
+    /// It waits no longer.
+    fn leave_queue(&mut self, id: JobId) {
+        let live = self.live_mut(id);
+        if live.is_held_back() {
+            // Work that is adopted runs, whatever it would have waited for.
+            (live.throttled, live.held, live.spec.after) = (false, None, Vec::new());
+            self.held_back_len -= 1;
+        } else {
+            self.stop_waiting(id);
+        }
+    }
+
+    /// Something that held it back no longer does.
+    fn let_in(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
+        let live = self.live_mut(id);
+        let before = live.is_held_back();
+        change(live);
+        if before && !live.is_held_back() {
+            let not_before = live.not_before;
+            self.held_back_len -= 1;
+            self.start_waiting(id);
+            if not_before.0 > 0 {
+                self.backing_off.insert((not_before, id));
+            }
+        }
     }
 
     fn requeue(&mut self, id: JobId, not_before: Timestamp) {
@@ -606,11 +594,23 @@ impl Jobs {
         }
     }
 
-    fn end(&mut self, id: JobId, at: Timestamp) {
-        if self.is_listed(id) {
-            self.stop_waiting(id);
+    fn end(&mut self, id: JobId, outcome: Outcome, at: Timestamp) {
+        let live = self.live_mut(id);
+        for dependency in live.spec.after.clone() {
+            if let Some(others) = self.dependents.get_mut(&dependency.job) {
+                others.remove(&id);
+                if others.is_empty() {
+                    self.dependents.remove(&dependency.job);
+                }
+            }
+        }
+        if self.live_mut(id).phase == Phase::Waiting {
+            self.leave_queue(id);
         }
         let job = self.live.remove(&id).expect("a job ends once");
+        self.broken.remove(&id);
+        self.end_for_others(id, outcome);
+        self.end_in_array(id, job.spec.array.as_ref());
         self.by_uid.remove(&job.uid);
         self.services.remove(&id);
         self.booked.remove(&id);
@@ -623,9 +623,39 @@ impl Jobs {
         self.by_name.remove(&(job.spec.tenant, job.spec.name));
     }
 
+    /// Those that waited for it may start, or never can.
+    fn end_for_others(&mut self, ended: JobId, outcome: Outcome) {
+        for id in self.dependents.remove(&ended).unwrap_or_default() {
+            let mut broken = false;
+            self.let_in(id, |job| {
+                job.spec.after.retain_mut(|on| {
+                    let is_it = on.job == ended;
+                    on.failed |= is_it && !on.when.is_met_by(outcome);
+                    broken |= on.failed;
+                    !is_it || on.failed
+                });
+            });
+            if broken {
+                self.broken.insert(id);
+            }
+        }
+    }
+
+    /// The next member of its array has its turn.
+    fn end_in_array(&mut self, ended: JobId, member: Option<&ArrayMember>) {
+        let Some(member) = member else { return };
+        let Some(array) = self.arrays.get_mut(&member.id) else { return };
+        array.members.remove(&ended);
+        if array.members.is_empty() {
+            self.arrays.remove(&member.id);
+        } else if let Some(next) = array.last() {
+            self.let_in(next, |job| job.throttled = false);
+        }
+    }
+
     fn start_waiting(&mut self, id: JobId) {
         let job = &self.live[&id];
-        let (key, submitted_at) = (KindKey::of(&job.spec), job.submitted_at);
+        let (key, submitted_at) = (job.key(), job.submitted_at);
         let kind = self.kind(&key, None);
         self.demand_of(&key, true);
         let waiting = self.waiting.entry(kind);
@@ -668,7 +698,7 @@ impl Jobs {
 
     fn stop_waiting(&mut self, id: JobId) {
         let job = &self.live[&id];
-        let known = (KindKey::of(&job.spec), None);
+        let known = (job.key(), None);
         let kind = self.kinds[&known];
         let waiting = self.waiting.get_mut(&kind).expect("a waiting job's kind waits");
         assert!(waiting.jobs.remove(&(job.submitted_at, id)), "a job stops waiting once");

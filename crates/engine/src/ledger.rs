@@ -6,6 +6,8 @@
 //! Use is counted twice: what is *used* now, and what is *planned*, which leaves out who was told to leave and
 //! counts in who was promised a place. The planner goes by the second.
 
+pub(crate) mod check;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;

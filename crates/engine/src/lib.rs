@@ -17,6 +17,8 @@ pub mod check;
 pub mod cut;
 pub mod decide;
 pub mod demand;
+pub mod dependency;
+pub mod ends;
 pub mod event;
 pub mod fleet;
 pub mod geometry;

@@ -5,6 +5,7 @@
 //! passes another one.
 
 mod order;
+pub mod trust;
 mod windows;
 
 use alloc::string::String;
@@ -12,6 +13,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use self::trust::Claim;
 use crate::job::Class;
 use crate::units::{GpuUnits, Millis};
 
@@ -325,6 +327,9 @@ pub struct Sharing {
     pub mps_tax: u16,
     /// The same by turns.
     pub time_slicing_tax: u16,
+    /// Who may claim which trust domain beside its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Claim>,
 }
 
 /// How shares of a class are met.
@@ -346,10 +351,12 @@ pub struct SharingFor<'a> {
 }
 
 impl Sharing {
-    /// What binds the shares of a class and a trust domain.
+    /// What binds the shares of a class and a trust domain. What is said of a domain holds for those below it, unless more is
+    /// said of them.
     pub fn of(&self, class: Class, domain: &str) -> SharingFor<'_> {
         let rules = &self.classes[Class::ALL.iter().position(|&known| known == class).unwrap_or_default()];
-        let own = self.domains.iter().find(|(name, _)| name == domain);
+        let above = self.domains.iter().filter(|(name, _)| trust::is_within(domain, name));
+        let own = above.max_by_key(|(name, _)| name.len());
         SharingFor { modes: own.map_or(&rules.modes, |(_, modes)| modes), tax_max: rules.tax_max }
     }
 }
@@ -364,6 +371,7 @@ impl Default for Sharing {
             domains: Vec::new(),
             mps_tax: 300,
             time_slicing_tax: 240,
+            claims: Vec::new(),
         }
     }
 }
@@ -411,6 +419,14 @@ impl Policy {
     pub fn recovery_bound(&self) -> Millis {
         let parts = [DECISION_MAX, self.preemption.borrow_grace_max, self.stop_grace];
         Millis(parts.iter().fold(0, |sum, part| sum.saturating_add(part.0)))
+    }
+
+    /// The same with a trust domain that all of its tenants may claim.
+    #[must_use]
+    pub fn with_domain_of_all(mut self, domain: &str) -> Self {
+        let tenants = self.tenants.iter().map(|tenant| tenant.path.clone()).collect();
+        self.sharing.claims.push(Claim { domain: String::from(domain), tenants });
+        self
     }
 
     /// Worth of one GPU of that model, in thousandths of a normalised GPU.

@@ -161,6 +161,17 @@ impl Dropped {
 }
 
 impl Reservations {
+    /// The index that does not say what the promised starts do.
+    pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
+        let mut by_node: BTreeMap<NodeId, BTreeSet<JobId>> = BTreeMap::new();
+        for (&job, reservation) in &self.by_job {
+            for place in &reservation.tasks {
+                by_node.entry(place.node).or_default().insert(job);
+            }
+        }
+        (by_node != self.by_node).then_some("promised starts by node")
+    }
+
     /// What a job was promised.
     pub fn of(&self, job: JobId) -> Option<&Reservation> {
         self.by_job.get(&job)

@@ -7,6 +7,8 @@
 //! The ledger keeps one [`Rooms`] for the fleet; a draft keeps a second, small one for the nodes it has
 //! touched, so that trying something costs what it touches and not what the fleet has.
 
+pub(crate) mod check;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 

@@ -22,7 +22,6 @@ use crate::ledger::{Charge, Ledger, Use, Want};
 use crate::need::{Need, first_way};
 use crate::past::{Past, PastEvent};
 use crate::plan::place::domain_of;
-use crate::plan::reserve::ends_at;
 use crate::policy::{Estimates, Policy};
 use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
@@ -175,8 +174,10 @@ impl State {
                 self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
             }
-            JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => self.scale(*job, event),
-            JobsEvent::ReplicaFailed { .. } => self.jobs.apply(event),
+            // Another number of tasks, or more time, makes it another kind.
+            JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => {
+                self.becomes_another_kind(*job, |jobs| jobs.apply(event));
+            }
             JobsEvent::Held { job, .. } => {
                 self.release(*job);
                 self.reservations.forget(*job);
@@ -188,7 +189,7 @@ impl State {
                 self.refresh(*job);
             }
             JobsEvent::Extended { job, .. } => {
-                self.jobs.apply(event);
+                self.becomes_another_kind(*job, |jobs| jobs.apply(event));
                 self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
@@ -201,7 +202,8 @@ impl State {
                 self.demand.count(spec);
                 self.jobs.apply(event);
             }
-            JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } | JobsEvent::CarriedJob { .. } => {
+            JobsEvent::CarriedJob { job, .. } => self.becomes_another_kind(*job, |jobs| jobs.apply(event)),
+            JobsEvent::ReplicaFailed { .. } | JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } => {
                 self.jobs.apply(event);
             }
         }
@@ -215,11 +217,6 @@ impl State {
                 self.becomes_another_kind(job, |jobs| jobs.unbook(job));
             }
         }
-    }
-
-    /// Another number of tasks makes it another kind.
-    fn scale(&mut self, job: JobId, event: &JobsEvent) {
-        self.becomes_another_kind(job, |jobs| jobs.apply(event));
     }
 
     /// It leaves the lists of its old kind first.
@@ -581,7 +578,8 @@ impl State {
             let there = nodes.flat_map(|node| self.ledger.tasks_on(node));
             let guessed =
                 there.filter(|&(job, _)| self.jobs.get(job).is_some_and(|job| job.time_limit().is_none()));
-            let guessed = guessed.filter_map(move |(job, _)| ends_at(self, job, now));
+            let guessed =
+                guessed.filter_map(move |(job, _)| self.end_of(job, self.tenants.policy(), now).known());
             asked.chain(guessed).chain(core::iter::once(start))
         });
         moments.filter(|&at| at > now).min()

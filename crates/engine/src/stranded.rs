@@ -1,19 +1,20 @@
 //! Free but unschedulable: what is free of GPUs and fits nobody who waits or usually comes, and why.
 //!
 //! Every free part of a GPU is counted once: a shape can use it, or there is one reason why it cannot. So for each
-//! shape what is usable and what is not add up to what is free, and what no shape can use is stranded.
+//! shape what is usable and what is not add up to what is free, and what no shape can use is stranded. A gang uses what is free
+//! only where all of its minimum fits; the groups of a job are looked at one by one.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::geometry::units_of;
 use crate::job::GpuAsk;
 use crate::jobs::KindKey;
 use crate::need::Need;
-use crate::plan::place::{tasks_beside_gpus, ways_of};
+use crate::plan::place::{domain_of, tasks_beside_gpus, ways_of};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
-use crate::units::{DeviceSetId, GpuUnits, NodeId, NodeSetId, PoolId, Resources, TrustId};
+use crate::units::{DeviceSetId, GpuUnits, LevelId, NodeId, NodeSetId, PoolId, Resources, TrustId};
 
 /// The most usual shapes that are looked at.
 const TYPICAL_MAX: usize = 16;
@@ -35,7 +36,8 @@ pub enum Why {
     NoLegalStart,
     /// Less is left than is asked for.
     TooSmall,
-    /// Too few whole GPUs are free on the node, or on one island of it.
+    /// Too few whole GPUs are free on the node, or on one island of it; or too few tasks of a gang would fit the pool, or one
+    /// domain of the level that it stays within.
     NotTogether,
     /// The node has too few cores left.
     Cpu,
@@ -83,6 +85,10 @@ pub struct Asked {
     pub devices: DeviceSetId,
     /// The GPUs of one task share an island.
     pub on_island: bool,
+    /// So many tasks start together or not at all…
+    pub together: u32,
+    /// …in one domain of this level, where one is asked for.
+    pub within: Option<LevelId>,
 }
 
 /// Who asks.
@@ -145,8 +151,10 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
         stranded: BTreeMap::new(),
         shapes: shapes(state, pool),
     };
-    let rooms = state.ledger.rooms().iter();
-    for (node, room) in rooms.filter(|(_, room)| room.open && room.pool == pool) {
+    let rooms = || state.ledger.rooms().iter().filter(|(_, room)| room.open && room.pool == pool);
+    let enough: Vec<Enough> =
+        found.shapes.iter().map(|shape| Enough::of(state, &shape.asked, rooms())).collect();
+    for (node, room) in rooms() {
         found.gpus += room.usable_gpus();
         let parts = room.gpus.iter().map(left).fold(GpuUnits::ZERO, |sum, units| sum + units);
         if parts == GpuUnits::ZERO {
@@ -154,9 +162,11 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
         }
         found.free += parts;
         let mut nearest: Vec<Option<Why>> = alloc::vec![Some(Why::NotAllowed); room.gpus.len()];
-        for shape in &mut found.shapes {
-            let use_of = UseOf { state, node, room, need: shape.asked.need, asked: &shape.asked };
-            for (at, why) in use_of.count(&mut shape.fits, &mut shape.usable, &mut shape.why) {
+        for (shape, enough) in found.shapes.iter_mut().zip(&enough) {
+            let use_of = UseOf { state, node, room, asked: &shape.asked };
+            let counted =
+                use_of.count(enough.is_on(state, node), &mut shape.fits, &mut shape.usable, &mut shape.why);
+            for (at, why) in counted {
                 nearest[at] = why.and_then(|why| Some(nearest[at]?.max(why)));
             }
         }
@@ -167,6 +177,37 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
         }
     }
     found
+}
+
+/// Where all tasks that a shape starts with would fit together.
+struct Enough {
+    within: Option<LevelId>,
+    /// Domains of the level; `None` for the whole pool where there is no level.
+    domains: BTreeSet<u32>,
+}
+
+impl Enough {
+    fn of<'r>(state: &State, asked: &Asked, rooms: impl Iterator<Item = (NodeId, &'r Room)>) -> Self {
+        let mut fits: BTreeMap<u32, u64> = BTreeMap::new();
+        for (node, room) in rooms {
+            if let Some(domain) = domain(state, asked.within, node) {
+                let tasks = UseOf { state, node, room, asked }.tasks();
+                *fits.entry(domain).or_default() += u64::from(tasks);
+            }
+        }
+        let whole = fits.into_iter().filter(|&(_, tasks)| tasks >= u64::from(asked.together));
+        Self { within: asked.within, domains: whole.map(|(domain, _)| domain).collect() }
+    }
+
+    fn is_on(&self, state: &State, node: NodeId) -> bool {
+        domain(state, self.within, node).is_some_and(|domain| self.domains.contains(&domain))
+    }
+}
+
+/// The domain in which a node is as far as a gang is concerned; `None` where it is in none of the level. A gang that
+/// names no level has the whole fleet for its one domain.
+fn domain(state: &State, within: Option<LevelId>, node: NodeId) -> Option<u32> {
+    within.map_or(Some(0), |level| domain_of(state, node, level))
 }
 
 /// What is free of a GPU, whoever could have it.
@@ -195,8 +236,9 @@ fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
         let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
         let (nodes, devices) = (NodeSetId(0), typical.devices);
         let need = need(state, pool, typical.gpus);
-        let (gpus, trust, on_island) = (typical.gpus, None, false);
-        let asked = Asked { gpus, need, resources, trust, nodes, devices, on_island };
+        let (gpus, together) = (typical.gpus, typical.together);
+        let (trust, on_island, within) = (None, false, None);
+        let asked = Asked { gpus, need, resources, trust, nodes, devices, on_island, together, within };
         let milli = u64::from(tasks) * 1000 / total.max(1);
         if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
             sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
@@ -229,6 +271,8 @@ fn asked_by(key: &KindKey, need: Need) -> Asked {
         nodes: key.shape.nodes,
         devices: key.shape.devices,
         on_island: key.topology.task_on_island,
+        together: key.min,
+        within: key.topology.gang_within,
     }
 }
 
@@ -254,39 +298,45 @@ struct UseOf<'a> {
     state: &'a State,
     node: NodeId,
     room: &'a Room,
-    need: Need,
     asked: &'a Asked,
 }
 
 impl UseOf<'_> {
     /// Counts what the shape can use of the node, and why not of the rest; tells of each GPU what keeps the shape
-    /// from it, if anything does.
+    /// from it, if anything does. `enough`: all that start together would fit where the node is.
     fn count(
         &self,
+        enough: bool,
         fits: &mut u64,
         usable: &mut GpuUnits,
         whys: &mut BTreeMap<Why, GpuUnits>,
     ) -> Vec<(usize, Option<Why>)> {
-        let copies = self.copies();
-        let by_gpus: u32 = self.tasks(&copies);
-        let beside = tasks_beside_gpus(self.room.free(), self.asked.resources);
-        let tasks = by_gpus.min(beside);
+        let (copies, need) = (self.copies(), self.asked.need);
+        let by_gpus = self.tasks_by_gpus(&copies);
+        let tasks = by_gpus.min(tasks_beside_gpus(self.room.free(), self.asked.resources));
         let short = self.short_resource();
         let mut add = |why: Why, units: GpuUnits| {
             if units > GpuUnits::ZERO {
                 *whys.entry(why).or_default() += units;
             }
         };
-        *fits += u64::from(tasks);
-        *usable += self.need.units().times(tasks);
-        add(short, self.need.units().times(by_gpus - tasks));
+        if enough {
+            *fits += u64::from(tasks);
+            *usable += need.units().times(tasks);
+        } else {
+            add(Why::NotTogether, need.units().times(tasks));
+        }
+        add(short, need.units().times(by_gpus - tasks));
         let mut each = Vec::new();
         for (at, (gpu, copies)) in self.room.gpus.iter().zip(copies).enumerate() {
             let why = match copies {
                 Ok(count) => {
-                    let rest = left(gpu).checked_sub(self.need.units_each().times(count));
+                    let rest = left(gpu).checked_sub(need.units_each().times(count));
                     add(Why::LeftOver, rest.unwrap_or_default());
-                    (tasks == 0).then_some(short)
+                    match tasks {
+                        0 => Some(short),
+                        _ => (!enough).then_some(Why::NotTogether),
+                    }
                 }
                 Err(why) => {
                     add(why, left(gpu));
@@ -303,7 +353,7 @@ impl UseOf<'_> {
         if !self.state.fleet.set_has_node(self.asked.nodes, self.node) {
             return alloc::vec![Err(Why::NotAllowed); self.room.gpus.len()];
         }
-        match self.need {
+        match self.asked.need {
             Need::Whole(count) => self.whole(count),
             Need::Share { units, time_sliced } => {
                 self.room.gpus.iter().map(|gpu| self.shares(gpu, units, time_sliced)).collect()
@@ -358,9 +408,14 @@ impl UseOf<'_> {
         if copies == 0 { Err(Why::NoLegalStart) } else { Ok(copies) }
     }
 
-    fn tasks(&self, copies: &[Result<u32, Why>]) -> u32 {
+    /// How many tasks would fit the node.
+    fn tasks(&self) -> u32 {
+        self.tasks_by_gpus(&self.copies()).min(tasks_beside_gpus(self.room.free(), self.asked.resources))
+    }
+
+    fn tasks_by_gpus(&self, copies: &[Result<u32, Why>]) -> u32 {
         let all: u32 = copies.iter().map(|copies| copies.unwrap_or(0)).sum();
-        match self.need {
+        match self.asked.need {
             Need::Whole(count) => all / count.max(1),
             Need::Share { .. } | Need::Slice { .. } => all,
         }

@@ -23,6 +23,12 @@ pub struct Tenants {
 }
 
 impl Tenants {
+    /// The index that does not say what the paths do.
+    pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
+        let by_path = self.ids().map(|tenant| (String::from(self.path(tenant)), tenant));
+        (by_path.collect::<BTreeMap<_, _>>() != self.by_path).then_some("tenants by path")
+    }
+
     /// The policy in force.
     pub fn policy(&self) -> &Policy {
         &self.policy

@@ -163,6 +163,13 @@ pub enum Reason {
         /// Since when.
         since: Timestamp,
     },
+    /// It waits for the end of other jobs.
+    Dependency,
+    /// Its array runs as many members as it may.
+    ArrayTurn {
+        /// So many.
+        at_most: u32,
+    },
     /// It may start with the next turn.
     Startable,
     /// A task of it failed; it waits a little before the next try.
@@ -190,6 +197,8 @@ impl Reason {
             Self::Window { .. } => "WaitingForBooking",
             Self::Booked { .. } => "WaitingForBookedPlaces",
             Self::Held { why: HeldWhy::Restored, .. } => "HeldAfterRestore",
+            Self::Dependency => "WaitingForDependency",
+            Self::ArrayTurn { .. } => "WaitingForArrayTurn",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {

@@ -46,6 +46,7 @@ pub(crate) fn view(row: &HistoryRow) -> Option<EndedJobView> {
         ooms: job.ooms,
         memory_peak_mib: job.memory_peak_mib,
         labels: job.labels.into_iter().collect(),
+        submitted_by: Some(job.submitted_by).filter(|by| !by.is_empty()),
     })
 }
 
@@ -62,6 +63,9 @@ fn why(job: &FinishedJob) -> (Option<String>, String) {
             let limit = limit_ms.map(|limit| format!(" of {}", span(Millis(limit)))).unwrap_or_default();
             ("TimeLimit", format!("its time limit{limit} was up"))
         }
+        Some(EndReason::Cancelled { by: by @ Some(Canceller::Dependency { .. }) }) => {
+            ("DependencyFailed", cancelled(by.as_ref()))
+        }
         Some(EndReason::Cancelled { by }) => ("Cancelled", cancelled(by.as_ref())),
     };
     (Some(token.to_owned()), text)
@@ -70,6 +74,9 @@ fn why(job: &FinishedJob) -> (Option<String>, String) {
 fn cancelled(by: Option<&Canceller>) -> String {
     match by {
         Some(Canceller::Person { who }) => format!("cancelled by {who}"),
+        Some(Canceller::Dependency { name }) => {
+            format!("cancelled: {name}, which it waited for, did not succeed")
+        }
         None => "cancelled".to_owned(),
     }
 }

@@ -4,6 +4,7 @@
 //! another site makes a browser send, [`params`] and [`intake`] read the query and the body, [`outflow`] lets long
 //! answers go. Whatever is refused on the way is a problem like every other.
 
+mod after;
 mod bookings;
 mod ended;
 mod evictions;

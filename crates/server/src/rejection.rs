@@ -4,16 +4,19 @@ use wharf_api::file::{FileError, nearest, span_text};
 use wharf_api::v1::{Code, Problem};
 use wharf_engine::input::{GroupFault, Rejection, SpecFault};
 use wharf_engine::job::GpuAsk;
+use wharf_engine::policy::trust::team_of;
 use wharf_engine::state::State;
 
 use crate::booking;
 use crate::desk::Closed;
 use crate::text;
 
+fn or_one_of(claims: &[String]) -> String {
+    if claims.is_empty() { String::new() } else { format!(", or name one of: {}", claims.join(", ")) }
+}
+
 /// What the caller is told.
 pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
-    let name =
-        |job| state.jobs.get(job).map_or("?", |known: &wharf_engine::jobs::Job| known.spec.name.as_str());
     match rejection {
         Rejection::UnknownTenant { path } => unknown_tenant(state, path),
         Rejection::TenantHasChildren { path, children } => Problem::new(
@@ -21,21 +24,20 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             format!("{path} is divided further and takes no jobs itself"),
         )
         .hint(format!("submit to one of: {}", children.join(", "))),
-        Rejection::NameInUse { job } => {
-            Problem::new(Code::NameInUse, format!("the tenant has a live job named {:?}", name(*job)))
-                .hint("choose another name, or cancel that job first")
-        }
-        Rejection::UidInUse { job } => Problem::new(
-            Code::KeyInUse,
-            format!("this key was used for the job {:?}, which is not the same", name(*job)),
-        )
-        .hint("use a new key for a new job"),
-        Rejection::UidEnded => {
-            Problem::new(Code::KeyInUse, "the job that was submitted with this key has ended")
-                .hint("see: wharf get history; use a new key for a new job")
+        Rejection::NameInUse { .. } | Rejection::UidInUse { .. } | Rejection::UidEnded => {
+            identity_problem(state, rejection)
         }
         Rejection::SharingRefused(refused) => Problem::new(Code::SharingRefused, text::sharing(*refused))
             .hint("ask for a slice or a whole GPU, or have sharing.tax_max of the class raised (trust.yaml)"),
+        Rejection::TrustNotAllowed { tenant, domain, claims } => Problem::new(
+            Code::TrustNotAllowed,
+            format!("{tenant} may not claim the trust domain {domain:?}: its jobs could share GPUs with strangers"),
+        )
+        .hint(format!(
+            "leave `trust` out to share inside the team ({}){}; or have the tenant listed in domains.{domain}.tenants (trust.yaml)",
+            team_of(tenant),
+            or_one_of(claims),
+        )),
         Rejection::BadSpec(fault) => Problem::new(Code::BadSpec, spec_fault(*fault)),
         Rejection::UnknownLevel { level, known } => {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
@@ -59,6 +61,9 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         Rejection::QueueFull { .. } | Rejection::JobTooLarge { .. } | Rejection::BytesFull { .. } => {
             full_problem(rejection)
         }
+        Rejection::DependencyNotLive { .. }
+        | Rejection::TooManyDependencies { .. }
+        | Rejection::BadArray { .. } => chain_problem(rejection),
         Rejection::NoSuchJob
         | Rejection::NotRunning
         | Rejection::NotPreemptible
@@ -76,6 +81,50 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         Rejection::NoSuchNode { name } => no_such_node(state, name),
         Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
         Rejection::BadPrices | Rejection::Gap { .. } | Rejection::Stale => internal(rejection),
+    }
+}
+
+/// A name or a key that is taken.
+fn identity_problem(state: &State, rejection: &Rejection) -> Problem {
+    let name =
+        |job| state.jobs.get(job).map_or("?", |known: &wharf_engine::jobs::Job| known.spec.name.as_str());
+    match rejection {
+        Rejection::NameInUse { job } => {
+            Problem::new(Code::NameInUse, format!("the tenant has a live job named {:?}", name(*job)))
+                .hint("choose another name, or cancel that job first")
+        }
+        Rejection::UidInUse { job } => Problem::new(
+            Code::KeyInUse,
+            format!("this key was used for the job {:?}, which is not the same", name(*job)),
+        )
+        .hint("use a new key for a new job"),
+        Rejection::UidEnded => {
+            Problem::new(Code::KeyInUse, "the job that was submitted with this key has ended")
+                .hint("see: wharf get history; use a new key for a new job")
+        }
+        _ => Problem::new(Code::Internal, "a refusal of another kind"),
+    }
+}
+
+/// Jobs that wait for others, and arrays.
+fn chain_problem(rejection: &Rejection) -> Problem {
+    match rejection {
+        Rejection::DependencyNotLive { uid } => Problem::new(
+            Code::NoSuchJob,
+            format!("the job {:032x}, which it is to wait for, is not live", uid.0),
+        )
+        .hint("live jobs: wharf get jobs; those that are over: wharf get jobs --state all"),
+        Rejection::TooManyDependencies { given, max } => Problem::new(
+            Code::BadSpec,
+            format!("it would wait for {given} jobs; one job waits for at most {max}"),
+        ),
+        Rejection::BadArray { given, max } => Problem::new(
+            Code::BadSpec,
+            format!(
+                "an array has 1 to {max} members of which at least one runs at a time; {given} were asked for"
+            ),
+        ),
+        _ => Problem::new(Code::Internal, "a refusal of another kind"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wharf_api::v1::{HolderView, MissedView, ReservationView, UnpromisedView, gpus};
-use wharf_engine::plan::reserve::{Unpromised, ends_at};
+use wharf_engine::plan::reserve::Unpromised;
 use wharf_engine::reservations::{Missed, Reservation};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Timestamp};
@@ -78,7 +78,7 @@ pub(crate) fn holder(
     now: Timestamp,
 ) -> Option<HolderView> {
     let job = state.jobs.get(id)?;
-    let ends = ends_at(state, id, now);
+    let ends = state.end_of(id, state.tenants.policy(), now).known();
     let asked = of.filter(|of| {
         let may_be_asked = of.fillers.contains(&id) || of.borrowers.contains(&id);
         may_be_asked && ends.is_none_or(|end| end > of.start)

@@ -6,7 +6,7 @@ use wharf_api::v1::{StrandedShapeView, StrandedView, gpus, thousandths};
 use wharf_engine::job::GpuAsk;
 use wharf_engine::need::Need;
 use wharf_engine::state::State;
-use wharf_engine::stranded::{OfPool, OfShape, Why, stranded};
+use wharf_engine::stranded::{Asked, OfPool, OfShape, Why, stranded};
 use wharf_engine::units::GpuUnits;
 
 /// Pool by pool.
@@ -27,7 +27,7 @@ fn of_pool(state: &State, pool: &OfPool) -> StrandedView {
 
 fn of_shape(state: &State, shape: &OfShape) -> StrandedShapeView {
     StrandedShapeView {
-        shape: ask(shape.asked.gpus, shape.asked.need),
+        shape: gang(state, &shape.asked, ask(shape.asked.gpus, shape.asked.need)),
         cpu_milli: shape.asked.resources.cpu_milli,
         trust: shape.asked.trust.map(|trust| state.tenants.trust(trust).to_owned()),
         pending: shape.source.pending,
@@ -40,6 +40,16 @@ fn of_shape(state: &State, shape: &OfShape) -> StrandedShapeView {
 
 fn why(reasons: &BTreeMap<Why, GpuUnits>) -> BTreeMap<String, f64> {
     reasons.iter().map(|(why, &units)| (why.word().to_owned(), gpus(units))).collect()
+}
+
+/// A shape with how many of it start together, and where.
+fn gang(state: &State, asked: &Asked, each: String) -> String {
+    let level = asked.within.and_then(|level| state.fleet.levels().get(usize::from(level.0)));
+    let within = level.map(|level| format!(" in one {level}")).unwrap_or_default();
+    match asked.together {
+        0 | 1 => each,
+        together => format!("{each}, {together} together{within}"),
+    }
 }
 
 /// What a task asks for, in a few words.

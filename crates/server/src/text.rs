@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use wharf_api::file::span_text;
 use wharf_controller::outage::Outage;
 use wharf_engine::catalogue::{Recovery, Xid};
+use wharf_engine::dependency::Condition;
 use wharf_engine::event::{HeldWhy, Next, Outcome};
 use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::need::Refused;
@@ -58,6 +59,10 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             format!("it was evicted before, and the last {kept} that would be free stay free for new work")
         }
         Reason::Sharing(refused) => sharing(refused),
+        Reason::Dependency => dependencies(state, job),
+        Reason::ArrayTurn { at_most } => {
+            format!("its array runs at most {at_most} at a time, and it is not its turn yet")
+        }
         Reason::Leaving => leaving(state, job),
         Reason::Held { why: HeldWhy::Restored, .. } => {
             "it is held: the journal was restored from an older copy, and the \
@@ -93,6 +98,20 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
     }
 }
 
+/// `it waits for the success of lab/nlp/prepare and the end of lab/nlp/clean`
+fn dependencies(state: &State, job: JobId) -> String {
+    const TOLD_MAX: usize = 4;
+    let after = state.jobs.get(job).map(|job| job.spec.after.as_slice()).unwrap_or_default();
+    let told = after.iter().take(TOLD_MAX).map(|on| match on.when {
+        Condition::Ok => format!("the success of {}", on.name),
+        Condition::Any => format!("the end of {}", on.name),
+    });
+    let told: Vec<String> = told.collect();
+    let more = after.len().saturating_sub(TOLD_MAX);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("it waits for {}{rest}", told.join(" and "))
+}
+
 fn repairing(state: &State, id: JobId, reason: Reason, now: Timestamp) -> String {
     let (job, holding) = (state.jobs.get(id), state.ledger.holding(id));
     let stands = job.zip(holding).is_some_and(|(job, holding)| job.spec.is_met_by(holding.alive()));
@@ -120,6 +139,8 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::LandingRoom { .. }
         | Reason::Sharing(_)
         | Reason::Held { .. }
+        | Reason::Dependency
+        | Reason::ArrayTurn { .. }
         | Reason::Startable
         | Reason::Short(_) => None,
         Reason::Reserved { start, .. } => Some(start),
@@ -171,7 +192,7 @@ fn lacking(state: &State, id: JobId) -> Option<String> {
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     let has = u32::try_from(holding.alive().count()).unwrap_or(u32::MAX);
     let lacks = job.wanted().checked_sub(has).filter(|&lacks| lacks > 0 && !job.spec.has_groups())?;
-    let one = KindKey { tasks: 1, min: 1, ..KindKey::of(&job.spec) };
+    let one = KindKey { tasks: 1, min: 1, ..job.key() };
     let shortfall = state.funnel(&one, state.tenants.policy()).shortfall()?;
     let short = short(state, shortfall, None);
     Some(format!("; {lacks} of {} tasks wait: for one more {short}", job.wanted()))

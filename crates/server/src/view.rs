@@ -3,12 +3,14 @@
 pub(crate) mod gpu;
 
 use wharf_api::v1::{
-    BlockerView, ChosenView, EstimateView, FunnelStage, GroupView, JobState, JobView, LearnedView, NodeView,
-    OrderView, PlacementView, ReplacingView, VerdictView, VerdictWord, gpus, thousandths,
+    ArrayView, BlockerView, ChosenView, DependencyView, EstimateView, FunnelStage, GroupView, JobState,
+    JobView, LearnedView, NodeView, OrderView, PlacementView, ReplacingView, TaskFailureView, VerdictView,
+    VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
 use wharf_engine::attained::Learned;
-use wharf_engine::event::{Holding, Placement, TaskPhase};
+use wharf_engine::dependency::{ArrayMember, Dependency};
+use wharf_engine::event::{Failure, Holding, Placement, TaskPhase};
 use wharf_engine::fleet::Node;
 use wharf_engine::group::Group;
 use wharf_engine::job::{GpuAsk, Spec};
@@ -17,7 +19,7 @@ use wharf_engine::state::{Estimate, State};
 use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
 use wharf_engine::verdict::{Answers, Quantity, Reason, Shortfall, Verdict};
 
-use crate::text;
+use crate::{ended, text};
 
 /// A job as the API shows it, with the memory that verdicts on one state share.
 pub(crate) fn job(state: &State, now: Timestamp, answers: &mut Answers, id: JobId, job: &Job) -> JobView {
@@ -51,7 +53,26 @@ pub(crate) fn job(state: &State, now: Timestamp, answers: &mut Answers, id: JobI
         attempts: job.past.attempts,
         evictions: job.past.evictions,
         failures: job.past.failures,
+        last_failure: job.past.last_failure.map(|of| failure(state, of)),
+        after: job.spec.after.iter().map(dependency).collect(),
+        array: job.spec.array.as_ref().map(array),
+        labels: job.spec.labels.iter().cloned().collect(),
+        submitted_by: Some(job.spec.submitted_by.clone()).filter(|by| !by.is_empty()),
     }
+}
+
+fn failure(state: &State, failure: Failure) -> TaskFailureView {
+    let Failure { task, node, detail, at } = failure;
+    let node = state.fleet.node(node).map_or("?", |node| node.facts.name.as_str());
+    TaskFailureView { at_ms: at.0, text: format!("task {task} on {node} {}", ended::failed(detail.cause)) }
+}
+
+fn dependency(of: &Dependency) -> DependencyView {
+    DependencyView { job: of.name.clone(), when: of.when.word().to_owned() }
+}
+
+fn array(of: &ArrayMember) -> ArrayView {
+    ArrayView { name: of.name.clone(), index: of.index, at_most: of.at_most }
 }
 
 /// The groups of a job, with how far each of them is.
@@ -171,6 +192,8 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         | Reason::Fixed { .. }
         | Reason::LandingRoom { .. }
         | Reason::Held { .. }
+        | Reason::Dependency
+        | Reason::ArrayTurn { .. }
         | Reason::Sharing(_) => VerdictWord::Waits,
     };
     let short = match verdict.reason {

@@ -13,12 +13,12 @@ use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::{Action, StartTask};
 use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec, Topology};
+use wharf_engine::job::{Checkpoint, GpuAsk, Shape, Spec};
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::policy::{Amount, Gangs, GpuQuota, Mode, Policy, Preemption, Quota, Tenant};
 use wharf_engine::state::State;
 use wharf_engine::tree::Tree;
-use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId, Uid};
+use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, Uid};
 use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use crate::fleet::SimFleet;
@@ -32,6 +32,8 @@ const QUIET_PLANS: u32 = 5;
 const PLANS_MAX: u32 = 200;
 /// When the world of a case begins, in milliseconds; ages go back from here.
 const BEGIN_MS: u64 = 1_000_000_000;
+/// Any two tasks of a case may share a GPU.
+const TRUST: &str = "all";
 
 /// One case as it stands in a file.
 #[derive(Clone, Debug, Deserialize)]
@@ -200,7 +202,9 @@ impl Case {
         };
         let gangs = Gangs { repair_within: Millis(0), ..Gangs::default() };
         let digest = self.id.clone();
-        Ok(Policy { digest, tenants, stop_grace, queue_len_max, preemption, gangs, ..Policy::default() })
+        let policy =
+            Policy { digest, tenants, stop_grace, queue_len_max, preemption, gangs, ..Policy::default() };
+        Ok(policy.with_domain_of_all(TRUST))
     }
 
     fn fleet(&self) -> SimFleet {
@@ -273,30 +277,18 @@ impl CaseJob {
         let tasks = u32::try_from(self.tasks.len()).unwrap_or(u32::MAX);
         let resources = Resources { cpu_milli: self.cpu_milli, memory: self.memory, ..Resources::default() };
         let spec = Spec {
-            name: self.name.clone(),
-            tenant: TenantId(0),
-            class: Class::Batch,
             priority: self.priority,
             tasks,
             min: self.min_tasks,
-            shape: Shape::of(self.ask()?, resources),
-            groups: Vec::new(),
-            topology: Topology::default(),
             preemptible: self.preemptible,
-            trust: TrustId(0),
-            time_limit: None,
-            estimate: None,
-            service: None,
             // It saves its work all the time, so that stopping it costs nothing.
             checkpoint: Some(Checkpoint { every: Millis(0), grace: Millis(0), on_request: false }),
-            booking: None,
-            retries: 0,
-            labels: Vec::new(),
             // Longer than any case takes to settle.
             payload: r#"{"duration_ms":1000000000000}"#.to_owned(),
+            ..Spec::of(self.name.clone(), Shape::of(self.ask()?, resources))
         };
         Ok(Submission {
-            trust: Some("all".to_owned()),
+            trust: Some(TRUST.to_owned()),
             ..Submission::of(Uid(number), self.tenant.clone(), spec)
         })
     }

@@ -13,6 +13,7 @@ pub mod obvious;
 pub mod openb;
 pub mod oracle;
 pub mod philly;
+pub mod pricing;
 pub mod random;
 pub mod reference;
 pub mod replay;

@@ -14,6 +14,7 @@ mod reclaim;
 mod shares;
 mod units;
 mod world;
+mod worth;
 
 use wharf_engine::event::{Eviction, Placement, Straddle, Why};
 use wharf_engine::input::Exit;
@@ -22,10 +23,10 @@ use wharf_engine::policy::Policy;
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, NodeId, PoolId, Timestamp};
 
-use lines::{Allowance, Ask};
+use lines::{Allowance, Ask, Pass};
 use moves::{Moved, place_by_moving};
 use order::{TURNS, Turn, Want};
-use place::place;
+use place::{best_score, place};
 use reclaim::{Taken, make_room, world_without};
 use units::{Unit, gain};
 use world::{Facts, WHOLE, World};
@@ -135,7 +136,11 @@ impl<'a> Round<'a> {
     fn serve(&self, want: &Want<'a>, turn: Turn) -> Option<Met<'a>> {
         let mut asks = self.asks(want, turn);
         asks.retain(|ask| !self.world.would_borrow_for_good(ask));
-        let free = asks.iter().find_map(|ask| self.by_what_is_free(ask));
+        let free = if worth::is_priced(&self.world) {
+            self.by_worth(&asks)
+        } else {
+            asks.iter().find_map(|ask| self.by_what_is_free(ask))
+        };
         let moving = || asks.iter().find_map(|ask| self.by_moving(ask));
         // Growth of what starts at once is not set aside with it: nobody leaves for it before the next plan.
         let taking = || {
@@ -155,6 +160,24 @@ impl<'a> Round<'a> {
     fn refuse(&mut self, want: &Want<'a>, turn: Turn) {
         let asks = self.asks(want, turn);
         self.refused.extend(asks.iter().map(|ask| (want.clone(), ask.pool)));
+    }
+
+    /// From what is free, in the pool where it is missed least among those in which it stands in the better pass.
+    fn by_worth(&self, asks: &[Ask<'a>]) -> Option<Met<'a>> {
+        [Pass::WithinGuarantee, Pass::WithinFairShare, Pass::Surplus].into_iter().find_map(|pass| {
+            let open = asks.iter().filter(|ask| ask.pass == pass && self.world.limit_passed(ask).is_none());
+            let alone = |ask: &&Ask<'a>| ask.tasks == 1 && ask.spec.topology.gang_within.is_none();
+            let open: Vec<&Ask<'a>> = open.collect();
+            let best = if open.iter().all(alone) {
+                let scored = open.into_iter().filter_map(|ask| Some((best_score(&self.world, ask)?, ask)));
+                scored.min_by_key(|&(score, _)| score).map(|(_, ask)| ask)
+            } else {
+                let placed = open.into_iter().filter_map(|ask| Some((place(&self.world, ask)?.1, ask)));
+                let totals = placed.map(|(tasks, ask)| (worth::total(&self.world, ask, &tasks), ask));
+                totals.min_by_key(|&(total, ask)| (total, ask.pool)).map(|(_, ask)| ask)
+            };
+            self.by_what_is_free(best?)
+        })
     }
 
     fn by_what_is_free(&self, ask: &Ask<'a>) -> Option<Met<'a>> {

@@ -15,8 +15,9 @@ use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
 use wharf_engine::catalogue::xid::XIDS;
+use wharf_engine::dependency::{After, ArrayMember, ArrayRequest, Condition};
 use wharf_engine::event::Why;
-use wharf_engine::input::{Extension, Input, Replacement};
+use wharf_engine::input::{Extension, Input, Replacement, Submission};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
@@ -24,6 +25,7 @@ use wharf_engine::verdict::Reason;
 
 use crate::fleet::SimFleet;
 use crate::net::NetWorld;
+use crate::pricing::Pricing;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,8 @@ pub struct RandomReport {
     pub faults: u64,
     /// Booked windows that jobs of theirs were seen to use.
     pub windows: usize,
+    /// Times that prices for places changed; none in every third run.
+    pub prices: u64,
     /// What must not be, with the step at which it was.
     pub findings: Vec<String>,
     /// Hash of the last state.
@@ -82,6 +86,7 @@ struct Run {
     nodes_made: u32,
     editions: u32,
     windows: BTreeSet<BookingId>,
+    pricing: Pricing,
     report: RandomReport,
 }
 
@@ -118,6 +123,7 @@ impl Run {
             crashes: 0,
             faults: 0,
             windows: 0,
+            prices: 0,
             findings: Vec::new(),
             state_hash: String::new(),
             last_events: Vec::new(),
@@ -133,6 +139,7 @@ impl Run {
             nodes_made: 100,
             editions: 0,
             windows: BTreeSet::new(),
+            pricing: Pricing::by_seed(run.seed),
             report,
         }
     }
@@ -219,7 +226,12 @@ impl Run {
     /// One input; `None` when the control plane died of it.
     fn give(&mut self, input: Input) -> Option<Reply> {
         self.report.inputs += 1;
-        match self.leader().turn(&[input]) {
+        self.leader();
+        let leader = self.leader.as_mut().expect("it was just opened");
+        let prices = self.pricing.due(leader.state());
+        self.report.prices += u64::from(prices.is_some());
+        let inputs: Vec<Input> = prices.into_iter().chain([input]).collect();
+        match leader.turn(&inputs) {
             Ok(mut replies) => replies.pop(),
             Err(Fault::Disk(DiskFault::Io { .. })) => {
                 self.kill();
@@ -235,9 +247,33 @@ impl Run {
         let mut job = make::job(&mut self.rng, tenant, self.next_job);
         self.next_job += 1;
         job.booking = self.window_of(&job.tenant);
+        self.hold_back(&mut job);
         let (uid, name) = (job.uid, job.spec.name.clone());
+        let indexes = job.array.as_ref().map(|array| array.indexes.clone());
         if let Some(Ok(_)) = self.give(Input::Submit(Box::new(job))) {
-            self.acknowledged.push((uid, name));
+            match indexes {
+                None => self.acknowledged.push((uid, name)),
+                Some(indexes) => self.acknowledged.extend(
+                    indexes
+                        .into_iter()
+                        .map(|index| (ArrayMember::uid(uid, index), ArrayMember::member_name(&name, index))),
+                ),
+            }
+        }
+    }
+
+    /// Some jobs wait for others, and some come as an array.
+    fn hold_back(&mut self, job: &mut Submission) {
+        if self.rng.random_ratio(1, 8) {
+            let live: Vec<Uid> = self.leader().state().jobs.iter().map(|(_, job)| job.uid).collect();
+            let when = if self.rng.random() { Condition::Ok } else { Condition::Any };
+            let uid = if live.is_empty() { None } else { Some(live[self.rng.random_range(0..live.len())]) };
+            job.after.extend(uid.map(|uid| After { uid, when }));
+        }
+        if self.rng.random_ratio(1, 12) {
+            let members = self.rng.random_range(1..6);
+            let at_most = self.rng.random_range(1..=members);
+            job.array = Some(ArrayRequest { indexes: (0..members).collect(), at_most });
         }
     }
 

@@ -19,6 +19,8 @@ use wharf_engine::input::{BookingRequest, Extension, Replacement, Submission};
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
+use crate::pricing::Pricing;
+
 /// What stands before each `expect` sentence: the word, padded like the other words.
 const EXPECT: &str = "expect   ";
 
@@ -45,8 +47,13 @@ pub struct Retold {
 
 /// Runs a scenario and tells it again.
 pub fn retell(file: &str, text: &str) -> Result<Retold, Mistake> {
+    retell_with(file, text, Pricing::Off)
+}
+
+/// The same where places may have prices.
+pub fn retell_with(file: &str, text: &str, pricing: Pricing) -> Result<Retold, Mistake> {
     let scenario = parse::parse(file, text)?;
-    let run::Ran { told, findings } = run::run(&scenario);
+    let run::Ran { told, findings } = run::run(&scenario, pricing);
     Ok(Retold { text: weave(text, &told), findings })
 }
 

@@ -280,7 +280,8 @@ impl Shape {
             self.tenants.iter().map(TenantLines::tenant).collect::<Result<_, _>>()?;
         tenants.sort_by_key(|tenant| tenant.path.matches('/').count());
         let (digest, queue_len_max, reservations_max) = ("shape".to_owned(), u32::MAX, self.reservations);
-        Ok(Policy { digest, tenants, queue_len_max, reservations_max, ..Policy::default() })
+        let policy = Policy { digest, tenants, queue_len_max, reservations_max, ..Policy::default() };
+        Ok(policy.with_domain_of_all(build::TRUST))
     }
 }
 

@@ -428,7 +428,7 @@ fn sharing_policy() -> Policy {
     policy.digest = "golden devices".into();
     policy.sharing.domains.push(("vendor".into(), vec![Mode::Mig, Mode::Whole]));
     policy.sharing.classes[0].tax_max = 150;
-    policy
+    policy.with_domain_of_all("vendor")
 }
 
 fn device_job(number: u128, name: &str, gpus: GpuAsk, trust: Option<&str>) -> Input {
@@ -449,7 +449,8 @@ fn rules_policy() -> Policy {
         ..Tenant::without_lines(path)
     };
     let tenants = vec![tenant("org", 8), tenant("org/a", 4), tenant("org/b", 4)];
-    Policy { digest: "golden rules".into(), tenants, ..Policy::default() }
+    let policy = Policy { digest: "golden rules".into(), tenants, ..Policy::default() };
+    policy.with_domain_of_all("golden")
 }
 
 fn rules_job(number: u128, name: &str, tenant: &str, (tasks, min): (u32, u32), payload: &str) -> Input {
@@ -525,12 +526,13 @@ fn policy() -> Policy {
         priority: 1,
     };
     let tenants = ["org", "org/team"].map(tenant).into();
-    Policy {
+    let policy = Policy {
         digest: "golden".into(),
         tenants,
         normal_milli: vec![("h100".into(), 2000)],
         ..Policy::default()
-    }
+    };
+    policy.with_domain_of_all("golden")
 }
 
 fn job(number: u128, name: &str, payload: &str) -> Input {
@@ -557,15 +559,10 @@ fn job(number: u128, name: &str, payload: &str) -> Input {
     };
     let devices = DeviceSelector { models: vec!["h100".into()], memory_gb_min: Some(40) };
     Input::Submit(Box::new(Submission {
-        uid: Uid(number),
-        tenant: "org/team".into(),
         trust: Some("golden".into()),
         nodes: nodes.source(),
         devices: devices.source(),
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
         gang_within: Some("leaf".into()),
-        booking: None,
-        spec,
+        ..Submission::of(Uid(number), "org/team", spec)
     }))
 }

@@ -79,7 +79,15 @@ fn the_planner_decides_as_the_obvious_one() {
         }
     }
     println!("{tally:?}");
-    let all = [tally.starts, tally.grown, tally.promises, tally.evictions, tally.moves, tally.straddles];
+    let all = [
+        tally.starts,
+        tally.priced,
+        tally.grown,
+        tally.promises,
+        tally.evictions,
+        tally.moves,
+        tally.straddles,
+    ];
     assert!(tally.states >= 3_000, "{tally:?}: too few states to say much");
     assert!(all.iter().all(|&count| count > 0), "{tally:?}: something is never compared");
 }

@@ -10,7 +10,7 @@ fn seeds() -> u64 {
 }
 
 fn run_all(faults: bool, from: u64) {
-    let (mut crashes, mut windows) = (0, 0);
+    let (mut crashes, mut windows, mut prices) = (0, 0, 0);
     for seed in from..from + seeds() {
         let report = RandomRun { seed, steps: 150, faults }.run();
         let flag = if faults { " --faults" } else { "" };
@@ -21,8 +21,10 @@ fn run_all(faults: bool, from: u64) {
         );
         crashes += report.crashes;
         windows += report.windows;
+        prices += report.prices;
     }
-    println!("{windows} booked windows were used");
+    println!("{windows} booked windows were used, prices changed {prices} times");
+    assert!(prices > 0, "places have prices in random lives");
     assert!(windows > 0, "booked windows are used in random lives");
     assert_eq!(faults, crashes > 0, "crashes happen when they are asked for, and only then");
 }

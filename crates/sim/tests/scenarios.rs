@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wharf_sim::scenario::retell;
+use wharf_sim::pricing::Pricing;
+use wharf_sim::scenario::{retell, retell_with};
 
 /// Pages with scenarios in them.
 const PAGES: [&str; 2] = ["docs/scenarios.md", "docs/rules.md"];
@@ -46,6 +47,42 @@ fn the_examples_of_the_manual_come_out_as_they_are_written() {
         }
     }
     all_is_right(&wrong);
+}
+
+/// Stories in which the place itself decides who starts next: with prices they may go on otherwise.
+const TOLD_BY_PLACES: [&str; 2] = ["scenarios/tightest-node.txt", "scenarios/used-by-others.txt"];
+
+/// Prices decide where work goes, never whether something breaks: every story is also run with those that the market finds and
+/// with drawn ones. It is then the same but for the places, and what must not be may not be whatever is told.
+#[test]
+fn scenarios_hold_with_prices_too() {
+    let mut wrong = String::new();
+    for path in files() {
+        let name = format!("scenarios/{}", path.file_name().unwrap().to_string_lossy());
+        let text = fs::read_to_string(&path).unwrap();
+        for seed in 1..=5 {
+            let told = retell_with(&name, &text, Pricing::by_seed(seed)).unwrap();
+            for finding in &told.findings {
+                writeln!(wrong, "{name}, prices of seed {seed}: {finding}").expect(STRING);
+            }
+            if placeless(&told.text) != placeless(&text) && !TOLD_BY_PLACES.contains(&&*name) {
+                let difference = difference(&text, &told.text);
+                writeln!(wrong, "{name}, prices of seed {seed}, goes on otherwise:\n{difference}")
+                    .expect(STRING);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// A story without the places that work goes to.
+fn placeless(text: &str) -> Vec<String> {
+    let told = |line: &str| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let code = line.split(" on n").next().unwrap_or_default();
+        code.split(" is promised ").next().unwrap_or_default().to_owned()
+    };
+    text.lines().map(told).filter(|line| !line.is_empty()).collect()
 }
 
 /// The text as it is to be kept: told again where that is blessed, else as it is. What is wrong is added to `wrong`.

@@ -46,20 +46,7 @@ fn job(uid: u128, tenant: &str, class: Class) -> Submission {
         payload: r#"{"duration_ms":360000000,"checkpoint_ms":1000}"#.into(),
         ..Spec::of(format!("j{uid}"), Shape::of(GpuAsk::Whole(1), resources))
     };
-    let (nodes, devices) = (String::new(), String::new());
-    let (trust, gang_within, any_of_devices) = (None, None, Vec::new());
-    Submission {
-        uid: Uid(uid),
-        tenant: tenant.into(),
-        trust,
-        nodes,
-        devices,
-        any_of_devices,
-        groups: Vec::new(),
-        gang_within,
-        booking: None,
-        spec,
-    }
+    Submission::of(Uid(uid), tenant, spec)
 }
 
 fn policy() -> Policy {

@@ -14,7 +14,7 @@ use wharf_engine::plan::{Memory, plan};
 use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
 use wharf_engine::prices::Prices;
 use wharf_engine::state::State;
-use wharf_engine::stranded::{Asked, OfPool, stranded};
+use wharf_engine::stranded::{Asked, OfPool, Why, stranded};
 use wharf_engine::units::{GpuUnits, PoolId};
 use wharf_engine::units::{NodeId, Resources, Timestamp, Uid};
 
@@ -153,16 +153,29 @@ fn compare(state: &State, found: &OfPool, seed: u64) {
     let all: u64 =
         benches.values().map(|bench| (0..bench.parts.len()).map(|gpu| free(bench, gpu)).sum::<u64>()).sum();
     assert_eq!(found.free.parts(), all, "seed {seed}: what is free");
+    // Where a gang fits whole: every domain is tried.
+    let open = |shape: &Asked, of: NodeId| {
+        let domain = |node: NodeId| {
+            let domains = &state.fleet.node(node).unwrap().facts.domains;
+            let own = |level| domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain);
+            shape.within.map_or(Some(0), own)
+        };
+        let beside = benches.iter().filter(|(node, _)| domain(of).is_some() && domain(**node) == domain(of));
+        beside.map(|(_, bench)| most(bench, shape, (0, 0))).sum::<u64>() >= u64::from(shape.together)
+    };
     for shape in &found.shapes {
-        let fits: u64 = benches.values().map(|bench| most(bench, &shape.asked, (0, 0))).sum();
+        let room = benches.iter().filter(|(node, _)| open(&shape.asked, **node));
+        let fits: u64 = room.map(|(_, bench)| most(bench, &shape.asked, (0, 0))).sum();
         assert_eq!(shape.fits, fits, "seed {seed}: {:?}", shape.asked);
         let why: u64 = shape.why.values().map(|units| units.parts()).sum();
         assert_eq!(shape.usable.parts() + why, all, "seed {seed}: {:?} {:?}", shape.asked, shape.why);
     }
     let mut stranded = 0;
-    for bench in benches.values() {
+    for (&node, bench) in &benches {
         let used = |gpu: usize| {
-            let uses = |asked: &Asked| ways(bench, asked).iter().any(|(_, gpus)| gpus.contains(&gpu));
+            let uses = |asked: &Asked| {
+                open(asked, node) && ways(bench, asked).iter().any(|(_, gpus)| gpus.contains(&gpu))
+            };
             found.shapes.iter().any(|shape| uses(&shape.asked))
         };
         stranded += (0..bench.parts.len()).filter(|&gpu| !used(gpu)).map(|gpu| free(bench, gpu)).sum::<u64>();
@@ -187,6 +200,7 @@ fn node(random: &mut ChaCha8Rng, at: u32) -> ObservedNode {
         model: model.into(),
         gpus,
         capacity,
+        domains: vec![("leaf".to_owned(), at % 2)],
         ..ObservedNode::default()
     }
 }
@@ -211,13 +225,12 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
         pods: 1,
         ..Resources::default()
     };
-    let spec =
-        Spec { preemptible: false, ..Spec::of(format!("j{number}"), Shape::of(ask(random), resources)) };
+    let tasks = [1, 1, 2, 3][random.random_range(0..4)];
+    let shape = Shape::of(ask(random), resources);
+    let spec = Spec { preemptible: false, tasks, min: tasks, ..Spec::of(format!("j{number}"), shape) };
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
-    let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
-    let (uid, tenant) = (Uid(number), "all".to_owned());
-    let (groups, gang_within, booking) = (Vec::new(), None, None);
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, booking, spec }
+    let gang_within = random.random_ratio(1, 3).then(|| "leaf".to_owned());
+    Submission { trust, gang_within, ..Submission::of(Uid(number), "all", spec) }
 }
 
 fn live(seed: u64) -> bool {
@@ -226,6 +239,7 @@ fn live(seed: u64) -> bool {
     let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
     let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
     let policy = Policy { digest: "s".into(), tenants: vec![tenant], preemption, ..Policy::default() };
+    let policy = policy.with_domain_of_all("x").with_domain_of_all("y");
     let nodes = (0..3).map(|at| node(&mut random, at)).collect();
     let report = Report { world: 1, generation: 1, nodes, ..Report::default() };
     // Empty prices begin the counting of what usually comes.
@@ -247,6 +261,53 @@ fn live(seed: u64) -> bool {
     }
     assert_eq!(state.check_deep(), [], "seed {seed}");
     stranded(&state).iter().any(|pool| pool.stranded_units() > GpuUnits::ZERO)
+}
+
+/// Four GPUs are free, two on each of two leaves, and a gang of four waits that stays within one.
+#[test]
+fn a_gang_that_lacks_room_together_makes_free_gpus_stranded() {
+    let (mut state, now) = (State::default(), Timestamp(1_000_000));
+    let gpus = vec![ObservedGpu { healthy: true, ..ObservedGpu::default() }; 2];
+    let node = |at: u32| ObservedNode {
+        name: format!("n{at}"),
+        up: true,
+        model: "h100".into(),
+        gpus: gpus.clone(),
+        capacity: Resources { pods: 10, ..Resources::default() },
+        domains: vec![("leaf".to_owned(), at)],
+        ..ObservedNode::default()
+    };
+    let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
+    let policy = Policy { digest: "s".into(), tenants: vec![tenant], ..Policy::default() };
+    let give = |state: &mut State, input: &Input| {
+        let events = state.decide(input, now).unwrap().events;
+        state.apply_all(&events);
+    };
+    give(&mut state, &Input::ApplyPolicy(policy));
+    let mut nodes: Vec<ObservedNode> = (0..2).map(node).collect();
+    // Both leaves have room for the gang when it comes, and then one node of each is gone.
+    nodes.extend((2..4).map(|at| ObservedNode { domains: vec![("leaf".to_owned(), at - 2)], ..node(at) }));
+    let report = Report { world: 1, generation: 1, nodes, ..Report::default() };
+    give(&mut state, &Input::Observe(report));
+    give(&mut state, &Input::Prices(Prices::default()));
+    let resources = Resources { pods: 1, ..Resources::default() };
+    let spec = Spec { tasks: 4, min: 4, ..Spec::of("gang", Shape::of(GpuAsk::Whole(1), resources)) };
+    let gang = Submission { gang_within: Some("leaf".into()), ..Submission::of(Uid(1), "all", spec) };
+    give(&mut state, &Input::Submit(Box::new(gang)));
+    for node in ["n2", "n3"] {
+        give(&mut state, &Input::Cordon { node: node.to_owned(), on: true });
+    }
+    let found = &stranded(&state)[0];
+    assert_eq!(found.free, GpuUnits::whole(4));
+    let waiting = found.shapes.iter().find(|shape| shape.source.pending > 0).unwrap();
+    assert_eq!((waiting.fits, waiting.usable), (0, GpuUnits::ZERO));
+    assert_eq!(waiting.why, [(Why::NotTogether, GpuUnits::whole(4))].into());
+    // A gang of four without a level is what usually comes, and it would fit.
+    assert_eq!(found.stranded_units(), GpuUnits::ZERO);
+    give(&mut state, &Input::Cordon { node: "n1".to_owned(), on: true });
+    let found = &stranded(&state)[0];
+    assert_eq!((found.free, found.stranded_units()), (GpuUnits::whole(2), GpuUnits::whole(2)));
+    assert_eq!(found.stranded, [(Why::NotTogether, GpuUnits::whole(2))].into());
 }
 
 #[test]

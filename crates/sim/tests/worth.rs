@@ -11,10 +11,11 @@ use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
 use wharf_engine::job::{GpuAsk, Shape, Spec};
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
-use wharf_engine::prices::{Block, Piece, Prices};
+use wharf_engine::prices::Prices;
 use wharf_engine::rooms::{Drains, Room};
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, JobId, NodeId, PoolId, Resources, Timestamp, Uid};
+use wharf_sim::pricing::draw;
 
 const BUCKET: i64 = 3000;
 
@@ -136,7 +137,8 @@ fn score_of(state: &State, spec: &Spec, place: &Placement) -> Score {
 fn policy() -> Policy {
     let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
     let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
-    Policy { digest: "worth".into(), tenants: vec![tenant], preemption, ..Policy::default() }
+    let policy = Policy { digest: "worth".into(), tenants: vec![tenant], preemption, ..Policy::default() };
+    policy.with_domain_of_all("x").with_domain_of_all("y")
 }
 
 fn nodes(random: &mut ChaCha8Rng) -> Vec<ObservedNode> {
@@ -156,26 +158,6 @@ fn nodes(random: &mut ChaCha8Rng) -> Vec<ObservedNode> {
     (0..14).map(|at| node(at, &mut |below| random.random_range(0..below))).collect()
 }
 
-fn prices(random: &mut ChaCha8Rng, pools: &[PoolId]) -> Prices {
-    let mut piece = |size: u64| {
-        let any = random.random_bool(0.6);
-        let pools = if any { pools.to_vec() } else { vec![pools[random.random_range(0..pools.len())]] };
-        let worth = u32::try_from(size).unwrap() * random.random_range(100..500);
-        Piece { size: GpuUnits::from_parts(size), pools, worth, cpu_milli: random.random_range(0..9000) }
-    };
-    let mut pieces: Vec<Piece> = [450, 750, 1200, 1650, 2400, 3000].into_iter().map(&mut piece).collect();
-    pieces.push(piece(1200));
-    let block = Block {
-        gpus: random.random_range(2..5),
-        cpu_milli: random.random_range(0..20_000),
-        pools: pools.to_vec(),
-        worth: random.random_range(0..9000),
-    };
-    let memory_mib_per_core = [0, 1024, 3000, 9000][random.random_range(0..4)];
-    let core_prices = vec![0, 1, 5, 20, 60, 110, 400];
-    Prices { pieces, blocks: vec![block], core_prices, memory_mib_per_core }
-}
-
 fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     let gpus = match random.random_range(0..8) {
         0 => GpuAsk::Whole(0),
@@ -189,10 +171,7 @@ fn job(random: &mut ChaCha8Rng, number: u128) -> Submission {
     };
     let spec = Spec { preemptible: false, ..Spec::of(format!("j{number}"), Shape::of(gpus, resources)) };
     let trust = Some(["x", "y"][random.random_range(0..2)].to_owned());
-    let (uid, tenant) = (Uid(number), "all".to_owned());
-    let (nodes, devices, any_of_devices) = (String::new(), String::new(), Vec::new());
-    let (groups, gang_within, booking) = (Vec::new(), None, None);
-    Submission { uid, tenant, trust, nodes, devices, any_of_devices, groups, gang_within, booking, spec }
+    Submission { trust, ..Submission::of(Uid(number), "all", spec) }
 }
 
 fn give(state: &mut State, input: &Input, now: Timestamp) -> Option<JobId> {
@@ -214,7 +193,7 @@ fn live(seed: u64) -> (u32, u32) {
     for number in 1..160u128 {
         now.0 += 1000;
         if number % 20 == 1 {
-            give(&mut state, &Input::Prices(prices(&mut random, &gpus)), now);
+            give(&mut state, &Input::Prices(draw(&mut random, &gpus)), now);
         }
         if number % 7 == 0 {
             let node = format!("n{}", random.random_range(0..14));

@@ -3,6 +3,8 @@
 //! The same text is the body of `POST /v1/jobs`. What the simulated world should do with the job
 //! (`simulate`) travels as an opaque payload, because the planner must not know how long a job really runs.
 
+mod chain;
+mod flags;
 mod foreign;
 mod groups;
 mod wire;
@@ -13,6 +15,7 @@ use serde::Serialize;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::catalogue::MODELS;
 use wharf_engine::catalogue::mig::ProfileName;
+use wharf_engine::dependency::ArrayRequest;
 use wharf_engine::input::Submission;
 use wharf_engine::job::{
     ALTERNATIVES_MAX, Alternative, Checkpoint, Class, GPUS_PER_TASK_MAX, GpuAsk, Least, Service, Shape, Spec,
@@ -23,6 +26,8 @@ use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, Resources, TenantId, Tr
 use super::field::{Field, Map, NAME_MAX, not_yet};
 use super::tree::{Entry, Node, Value};
 use super::{Fault, FileError, document, read, text};
+pub use chain::AfterJob;
+pub use flags::JobFlags;
 pub use groups::{GroupFile, TaskFile};
 
 /// Every key, in the order in which a file is best written.
@@ -52,6 +57,8 @@ const KEYS: &[&str] = &[
     "preemptible",
     "trust",
     "booking",
+    "after",
+    "array",
     "retries",
     "labels",
     "simulate",
@@ -120,10 +127,14 @@ pub struct JobFile {
     pub checkpoint: Option<Checkpoint>,
     /// Whether it may be evicted or moved.
     pub preemptible: bool,
-    /// Its trust domain; the top-level tenant where absent.
+    /// Its trust domain; the team of the tenant where absent.
     pub trust: Option<String>,
     /// Name of the booked window whose places it uses.
     pub booking: Option<String>,
+    /// Jobs that have to be over before it may start.
+    pub after: Vec<AfterJob>,
+    /// As many jobs alike, of which so many run at a time.
+    pub array: Option<ArrayRequest>,
     /// How many task failures it survives by starting again.
     pub retries: u32,
     /// Trace labels, carried to receipts.
@@ -187,56 +198,6 @@ pub enum Saves {
     Ok,
     /// It cannot.
     Fail,
-}
-
-/// A small job from command-line flags; what is absent has the default of the file.
-#[derive(Clone, Debug, Default)]
-pub struct JobFlags {
-    /// `--name`.
-    pub name: Option<String>,
-    /// `--tenant`.
-    pub tenant: Option<String>,
-    /// `--class`.
-    pub class: Option<String>,
-    /// `--priority`.
-    pub priority: Option<String>,
-    /// `--tasks`.
-    pub tasks: Option<String>,
-    /// `--gpus`.
-    pub gpus: Option<String>,
-    /// `--cpu`.
-    pub cpu: Option<String>,
-    /// `--memory`.
-    pub memory: Option<String>,
-    /// `--model`.
-    pub model: Option<String>,
-    /// `--booking`.
-    pub booking: Option<String>,
-    /// `--duration`, for a simulated world.
-    pub duration: Option<String>,
-}
-
-impl JobFlags {
-    /// The job, read by the same code as a file.
-    pub fn job(self) -> Result<JobFile, FileError> {
-        let nested =
-            |key: &str, value: Option<String>| value.map(|value| map(vec![entry(key, scalar(value))]));
-        let fields = [
-            ("name", self.name.map(scalar)),
-            ("tenant", self.tenant.map(scalar)),
-            ("class", self.class.map(scalar)),
-            ("priority", self.priority.map(scalar)),
-            ("tasks", self.tasks.map(scalar)),
-            ("gpus", self.gpus.map(scalar)),
-            ("cpu", self.cpu.map(scalar)),
-            ("memory", self.memory.map(scalar)),
-            ("gpu", nested("model", self.model)),
-            ("booking", self.booking.map(scalar)),
-            ("simulate", nested("duration", self.duration)),
-        ];
-        let given = fields.into_iter().filter_map(|(key, node)| Some(entry(key, node?)));
-        job(&map(given.collect())).map_err(|fault| fault.in_file("command line"))
-    }
 }
 
 pub(super) fn scalar(text: String) -> Node {
@@ -311,6 +272,8 @@ pub(super) fn job(root: &Node) -> Result<JobFile, Fault> {
         preemptible: optional(&keys, "preemptible", |field| field.truth())?.unwrap_or(true),
         trust: optional(&keys, "trust", |field| field.tenant())?,
         booking: optional(&keys, "booking", |field| field.name(NAME_MAX))?,
+        after: optional(&keys, "after", |field| chain::after(&field))?.unwrap_or_default(),
+        array: optional(&keys, "array", |field| chain::array(&field))?,
         retries: optional(&keys, "retries", |field| field.whole(0..=RETRIES_MAX))?.unwrap_or(RETRIES_DEFAULT),
         labels: optional(&keys, "labels", |field| field.labels())?.unwrap_or_default(),
         work: work(&keys)?,
@@ -623,6 +586,9 @@ impl JobFile {
             groups: self.groups.iter().map(|group| group.selectors(&self.nodes)).collect(),
             gang_within: self.gang_within.clone(),
             booking: self.booking.clone(),
+            // Names become identities where jobs are known.
+            after: Vec::new(),
+            array: self.array.clone(),
             spec: self.spec(),
         }
     }
@@ -664,6 +630,9 @@ impl JobFile {
                     serde_json::to_string(wish).expect("a struct of numbers and words always encodes")
                 }
             },
+            after: Vec::new(),
+            array: None,
+            submitted_by: String::new(),
         };
         spec.derive_from_groups();
         spec

@@ -52,6 +52,9 @@ pub struct EndedJobView {
     /// Trace labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// Who submitted it, as the client said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
 }
 
 /// How a job ended.

@@ -1,5 +1,7 @@
 //! Jobs, their verdicts and what is said back about them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use wharf_engine::job::Class;
 use wharf_engine::policy::Mode;
@@ -67,6 +69,50 @@ pub struct JobView {
     pub evictions: u32,
     /// How often a task of it failed.
     pub failures: u32,
+    /// The last of its tasks that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<TaskFailureView>,
+    /// Jobs that have to be over before it may start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<DependencyView>,
+    /// The array it is a member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayView>,
+    /// Trace labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Who submitted it, as the client said: nobody has checked it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
+}
+
+/// A task that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFailureView {
+    /// When.
+    pub at_ms: u64,
+    /// What happened, in one sentence.
+    pub text: String,
+}
+
+/// A job that another waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DependencyView {
+    /// `tenant/path/name`.
+    pub job: String,
+    /// Which end of it lets the other start: `ok` or `any`.
+    pub when: String,
+}
+
+/// The array that a job is a member of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayView {
+    /// Its name, by which all members are cancelled.
+    pub name: String,
+    /// Which member.
+    pub index: u32,
+    /// At most so many run at a time.
+    pub at_most: u32,
 }
 
 /// How far a job is.
@@ -329,6 +375,9 @@ pub struct Submitted {
     pub job: JobView,
     /// `false` when the same request had been made before.
     pub created: bool,
+    /// How many jobs there are of an array, of which `job` is the first; absent for every other job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<u32>,
 }
 
 /// One job.

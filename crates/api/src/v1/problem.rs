@@ -164,6 +164,8 @@ codes! {
     UnknownModel = "unknown_model", 404, 4, "No such model";
     /// No tenant of that path in the policy.
     UnknownTenant = "unknown_tenant", 404, 4, "No such tenant";
+    /// A job that it is to wait for ended without success.
+    DependencyFailed = "dependency_failed", 409, 3, "The job it waits for did not succeed";
     /// A bare name that more than one tenant uses.
     AmbiguousJob = "ambiguous_job", 409, 5, "More than one job has this name";
     /// The tenant has a live job of that name.
@@ -224,6 +226,8 @@ codes! {
     QueueBytesFull = "queue_bytes_full", 429, 3, "Jobs have too much text together";
     /// Refused by policy.
     Denied = "denied", 403, 3, "Refused by policy";
+    /// The trust domain that the job names is neither of its own team nor one that its tenant may claim.
+    TrustNotAllowed = "trust_not_allowed", 403, 3, "The tenant may not claim this trust domain";
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     SharingRefused = "sharing_refused", 403, 3, "The policy lets it share no GPU";
     /// The policy lets no job of its class run that long.

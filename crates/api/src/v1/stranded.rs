@@ -33,7 +33,8 @@ pub struct StrandedView {
 /// What one shape can use of what is free.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StrandedShapeView {
-    /// What a task asks for: `8 GPUs`, `0.25 GPU`, `slice 1g.10gb`, `slice 20GiB`.
+    /// What a task asks for: `8 GPUs`, `0.25 GPU`, `slice 1g.10gb`, `slice 20GiB`; of a gang also how many tasks start together
+    /// and where: `8 GPUs, 4 together in one leaf`.
     pub shape: String,
     /// Thousandths of a core that it asks for beside that.
     pub cpu_milli: u64,

@@ -20,17 +20,46 @@ pub(super) fn job(args: JobArgs) -> anyhow::Result<JobFile> {
         tenant,
         gpus,
         tasks,
+        min,
+        slice,
         class,
         priority,
         cpu,
         memory,
         model,
-        duration,
         booking,
+        limit,
+        estimate,
+        checkpoint,
+        retries,
+        labels,
+        after,
+        array,
+        duration,
     } = args;
-    let flags =
-        JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration, booking };
-    let given = given(&flags);
+    let flags = JobFlags {
+        name,
+        tenant,
+        class,
+        priority,
+        tasks,
+        min,
+        gpus,
+        slice,
+        cpu,
+        memory,
+        model,
+        booking,
+        limit,
+        estimate,
+        checkpoint,
+        retries,
+        labels,
+        after,
+        array,
+        duration,
+    };
+    let given = flags.given();
     match (file.or(file_flag), given.is_empty()) {
         (Some(path), true) if path == Path::new("-") => from_standard_input(),
         (Some(path), true) => Ok(load_job(&path)?),
@@ -38,26 +67,6 @@ pub(super) fn job(args: JobArgs) -> anyhow::Result<JobFile> {
         (None, false) => from_flags(flags),
         (None, true) => Err(neither().into()),
     }
-}
-
-/// The flags that say something about the job.
-fn given(flags: &JobFlags) -> Vec<&'static str> {
-    let JobFlags { name, tenant, class, priority, tasks, gpus, cpu, memory, model, duration, booking } =
-        flags;
-    let all = [
-        ("--name", name),
-        ("--tenant", tenant),
-        ("--class", class),
-        ("--priority", priority),
-        ("--tasks", tasks),
-        ("--gpus", gpus),
-        ("--cpu", cpu),
-        ("--memory", memory),
-        ("--model", model),
-        ("--booking", booking),
-        ("--duration", duration),
-    ];
-    all.into_iter().filter(|(_, value)| value.is_some()).map(|(flag, _)| flag).collect()
 }
 
 fn both(path: &Path, given: &[&str]) -> Usage {
@@ -114,6 +123,26 @@ mod tests {
         };
         let file = parse_job("f", "{name: a, tenant: lab/nlp, gpus: 0.25, priority: -5}").unwrap();
         assert_eq!(job(flags).unwrap(), file);
+        let some = |text: &str| Some(text.to_owned());
+        let flags = JobArgs {
+            name: some("a"),
+            tenant: some("lab/nlp"),
+            slice: some("1g.10gb"),
+            tasks: some("4"),
+            min: some("2"),
+            limit: some("6h"),
+            estimate: some("4h"),
+            checkpoint: some("30m,2m"),
+            retries: some("0"),
+            labels: vec!["team=red".into(), "run=7".into()],
+            after: vec!["prepare".into(), "clean:any".into()],
+            array: some("0-3%2"),
+            ..JobArgs::default()
+        };
+        let text = "{name: a, tenant: lab/nlp, slice: 1g.10gb, tasks: 4, min: 2, time: {limit: 6h, estimate: 4h}, \
+                    checkpoint: {every: 30m, grace: 2m}, retries: 0, labels: {team: red, run: \"7\"}, \
+                    after: [prepare, \"clean:any\"], array: \"0-3%2\"}";
+        assert_eq!(job(flags).unwrap(), parse_job("f", text).unwrap());
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub(super) fn tenant(client: &Client, path: &str, format: Format) -> anyhow::Res
     match format {
         Format::Json => output::print_json(&TenantList { schema, tenants: vec![found], half_life_ms }),
         Format::Text => {
-            let filter = JobFilter { tenant: Some(path.to_owned()), state: Some(JobState::Waiting) };
+            let (tenant, state) = (Some(path.to_owned()), Some(JobState::Waiting));
+            let filter = JobFilter { tenant, state, ..JobFilter::default() };
             let waiting = client.jobs(&filter)?.jobs;
             output::print(&tenant_text(&found, half_life_ms, &waiting, Paint::stdout()))
         }

@@ -155,6 +155,7 @@ mod tests {
             ooms: 1,
             memory_peak_mib: Some(81_920),
             labels: BTreeMap::new(),
+            submitted_by: None,
         };
         let timeline = vec![entry(1_000_000, "submitted"), entry(1_005_000, "ended: out of memory")];
         let (schema, shortened) = (schema_of::<EndedReply>(), false);

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use wharf_api::client::{Client, ClientError};
 use wharf_api::file::duration_text;
 use wharf_api::v1::{
-    ChosenView, Code, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView, LeavingStep,
-    LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView, UnpromisedView,
+    ArrayView, ChosenView, Code, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView,
+    LeavingStep, LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView,
+    UnpromisedView,
 };
 
 use super::get::reservations;
@@ -128,6 +129,13 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
             "window",
             job.booking.iter().map(|name| format!("booking/{name}: its places are this job's")).collect(),
         ),
+        ("after", job.after.iter().map(|on| format!("job/{} ({})", on.job, on.when)).collect()),
+        ("array", job.array.iter().map(member).collect()),
+        (
+            "failed",
+            job.last_failure.iter().map(|of| format!("{} ago: {}", age(of.at_ms, now), of.text)).collect(),
+        ),
+        ("by", job.submitted_by.iter().map(|by| format!("{by}, as the client said")).collect()),
         ("so far", [past(job, now)].into_iter().chain(ran_out(*ooms)).chain(evicted(evictions)).collect()),
         ("basis", vec![verdict::basis(&job.verdict)]),
         ("uid", vec![job.uid.clone()]),
@@ -140,6 +148,11 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     }
     screen.push(next(explanation, paint));
     output::lines(&screen)
+}
+
+/// `member 7 of sweep, at most 4 at a time; all of them: wharf cancel lab/nlp/sweep`
+fn member(of: &ArrayView) -> String {
+    format!("member {} of {}, at most {} at a time", of.index, of.name, of.at_most)
 }
 
 /// What the answer counts in, and how much of it the minimum takes; of a job with groups, of the group it is about.

@@ -67,8 +67,10 @@ fn list_models(args: &GetArgs) -> anyhow::Result<()> {
 /// A filter that would be ignored is an error: nobody should read a whole list as a filtered one.
 fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
     let (what, allowed): (&str, &[&str]) = match args.what {
-        Listed::Jobs if looks_back(args) => ("jobs", &["--tenant", "--state", "--name", "--limit"]),
-        Listed::Jobs => ("jobs", &["--tenant", "--state"]),
+        Listed::Jobs if looks_back(args) => {
+            ("jobs", &["--tenant", "--state", "--name", "--limit", "--mine", "-l"])
+        }
+        Listed::Jobs => ("jobs", &["--tenant", "--state", "--mine", "-l"]),
         Listed::Nodes => ("nodes", &[]),
         Listed::Gpus => ("gpus", &["NODE"]),
         Listed::Stranded => ("stranded", &[]),
@@ -87,6 +89,8 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         ("--kind", args.kind.is_some()),
         ("--name", args.name.is_some()),
         ("--limit", args.limit.is_some()),
+        ("--mine", args.mine),
+        ("-l", !args.labels.is_empty()),
         ("NODE", args.node.is_some()),
     ];
     match given.into_iter().find(|(flag, given)| *given && !allowed.contains(flag)) {
@@ -102,6 +106,21 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
     }
 }
 
+/// The name by which the user submits, where only their own jobs are asked for.
+fn mine(args: &GetArgs) -> Result<Option<String>, Usage> {
+    if !args.mine {
+        return Ok(None);
+    }
+    super::user().map(Some).ok_or_else(|| Usage {
+        what: "--mine needs to know who you are, and neither WHARF_USER nor USER is set".to_owned(),
+        next: "set WHARF_USER to the name that you submit with".to_owned(),
+    })
+}
+
+fn labels(args: &GetArgs) -> Option<String> {
+    (!args.labels.is_empty()).then(|| args.labels.join(","))
+}
+
 /// True when jobs that are over are asked for.
 fn looks_back(args: &GetArgs) -> bool {
     matches!(args.state, Some(StateFilter::Ended(_) | StateFilter::All))
@@ -112,14 +131,17 @@ fn list_ended(client: &Client, args: &GetArgs, state: Option<EndedState>) -> any
         tenant: args.tenant.clone(),
         state,
         name: args.name.clone(),
+        submitted_by: mine(args)?,
+        labels: labels(args),
         limit: args.limit,
-        ..EndedFilter::default()
+        before: None,
     };
     let ended = client.ended(&filter)?;
     let live = if state.is_some() {
         Vec::new()
     } else {
-        client.jobs(&JobFilter { tenant: args.tenant.clone(), state: None })?.jobs
+        let (submitted_by, labels) = (filter.submitted_by.clone(), filter.labels.clone());
+        client.jobs(&JobFilter { tenant: args.tenant.clone(), state: None, submitted_by, labels })?.jobs
     };
     let live: Vec<JobView> =
         live.into_iter().filter(|job| args.name.as_ref().is_none_or(|name| job.name == *name)).collect();
@@ -150,8 +172,9 @@ fn list_jobs(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
         Some(StateFilter::Ended(state)) => return list_ended(client, args, Some(state)),
         Some(StateFilter::All) => return list_ended(client, args, None),
     };
-    let filter = JobFilter { tenant: args.tenant.clone(), state };
-    let filtered = filter.tenant.is_some() || filter.state.is_some();
+    let (submitted_by, labels) = (mine(args)?, labels(args));
+    let filter = JobFilter { tenant: args.tenant.clone(), state, submitted_by, labels };
+    let filtered = filter.tenant.is_some() || filter.state.is_some() || args.mine || filter.labels.is_some();
     let answer = client.jobs(&filter)?;
     let empty = if filtered {
         "no live job is like that; all of them: wharf get jobs, also those that are over: wharf get jobs --state all"
@@ -315,7 +338,7 @@ mod tests {
         let text = rejected("wharf get nodes --tenant lab").unwrap();
         assert_eq!(text, "--tenant does not apply to nodes; leave it out: wharf get nodes");
         let text = rejected("wharf get jobs --limit 3").unwrap();
-        assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state");
+        assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state, --mine, -l");
         assert_eq!(rejected("wharf get jobs --tenant lab --state waiting"), None);
         assert_eq!(rejected("wharf get jobs --state failed --name a --limit 3"), None);
         assert_eq!(rejected("wharf get history --kind eviction --limit 3"), None);

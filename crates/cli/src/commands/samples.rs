@@ -111,6 +111,11 @@ pub(crate) fn waiting() -> JobView {
         attempts: 2,
         evictions: 1,
         failures: 0,
+        last_failure: None,
+        after: Vec::new(),
+        array: None,
+        labels: std::collections::BTreeMap::new(),
+        submitted_by: None,
     }
 }
 

@@ -41,7 +41,13 @@ fn text(submitted: &Submitted, paint: Paint) -> String {
     let job = &submitted.job;
     let name = job_name(job);
     let before = if submitted.created { "" } else { " (it had been handed in before)" };
-    let (what, tone) = what_became_of_it(job);
+    let (mut what, tone) = what_became_of_it(job);
+    if let (Some(members), Some(array)) = (submitted.members, &job.array) {
+        what = format!(
+            "{what}; {members} jobs in the array {}, at most {} at a time",
+            array.name, array.at_most
+        );
+    }
     let mut lines = vec![format!("{} {}{before}", paint.tone(Tone::Strong, &name), paint.tone(tone, &what))];
     lines.extend(verdict::sentence(&job.verdict));
     lines.push(next_line(paint, "next:", &format!("wharf explain {name}")));
@@ -70,7 +76,7 @@ mod tests {
     use super::*;
 
     fn submitted(job: JobView, created: bool) -> String {
-        text(&Submitted { schema: schema_of::<Submitted>(), job, created }, Paint::OFF)
+        text(&Submitted { schema: schema_of::<Submitted>(), job, created, members: None }, Paint::OFF)
     }
 
     #[test]

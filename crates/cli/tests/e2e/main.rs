@@ -4,6 +4,7 @@
 mod abuse;
 mod bookings;
 mod browsers;
+mod chains;
 mod damage;
 mod devices;
 mod ended;

@@ -49,6 +49,9 @@ pub struct FinishedJob {
     pub memory_peak_mib: Option<u32>,
     /// Trace labels.
     pub labels: Vec<(String, String)>,
+    /// Who submitted it, as the client said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub submitted_by: String,
 }
 
 /// Why a job ended without success.
@@ -114,6 +117,7 @@ pub(super) fn finished(
         ooms: job.past.ooms,
         memory_peak_mib: job.past.memory_peak_mib,
         labels: job.spec.labels.clone(),
+        submitted_by: job.spec.submitted_by.clone(),
     })
 }
 

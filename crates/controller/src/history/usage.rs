@@ -26,6 +26,9 @@ pub struct Usage {
     /// Trace labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<(String, String)>,
+    /// Who submitted it, as the client said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub submitted_by: String,
     /// Which try.
     pub attempt: u32,
     /// What was held.
@@ -131,6 +134,7 @@ fn of_tasks<'a>(
         uid: uid(job),
         class: job.spec.class.word().to_owned(),
         labels: job.spec.labels.clone(),
+        submitted_by: job.spec.submitted_by.clone(),
         attempt: holding.attempt,
         segments: spans.into_iter().map(segment).collect(),
         ran_gpu_ms: gpu_ms(ran),

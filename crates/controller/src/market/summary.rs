@@ -75,8 +75,13 @@ impl Summary {
         summary.memory_mib_per_core = memory_mib_per_core(state);
         let nodes = Nodes::of(state, summary.memory_mib_per_core);
         summary.count_left(&nodes);
+        // What a part of a GPU is worth does not depend on how many are asked for together.
+        let mut asked: BTreeMap<Typical, f64> = BTreeMap::new();
         for (typical, tasks) in state.demand.shapes() {
-            summary.count_asked(state, &nodes, typical, f64::from(tasks));
+            *asked.entry(typical.each()).or_default() += f64::from(tasks);
+        }
+        for (typical, tasks) in asked {
+            summary.count_asked(state, &nodes, &typical, tasks);
         }
         summary.keep_most();
         summary

@@ -40,6 +40,7 @@ pub(super) fn book(state: &State, request: &BookingRequest, now: Timestamp) -> R
         let name = spec.name;
         return if same { Ok(Decision::default()) } else { Err(Rejection::BookingNameInUse { name }) };
     }
+    submit::check_trust(state.tenants.policy(), job)?;
     if !asks_whole_gpus(&spec.shape) {
         return Err(Rejection::BookingRefused { fault: BookingFault::WholeGpusOnly, nearest: None });
     }
@@ -242,7 +243,11 @@ impl<'a> Round<'a> {
                 let needed_at = known.from.max(self.now);
                 let strangers = self.state.strangers_in(booking, core::slice::from_ref(place));
                 strangers.into_iter().any(|job| {
-                    let over = choose::over_at(self.state, job, self.now).is_some_and(|end| end <= needed_at);
+                    let over = self
+                        .state
+                        .end_of(job, self.draft.policy, self.now)
+                        .before_window()
+                        .is_some_and(|end| end <= needed_at);
                     let job = self.state.jobs.get(job);
                     !over && !job.is_some_and(|job| choose::may_be_asked(&mut self.draft, job))
                 })
@@ -274,9 +279,10 @@ impl<'a> Round<'a> {
         let (state, now, policy) = (self.state, self.now, self.draft.policy);
         for id in state.strangers_in(booking, self.places(booking)) {
             let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
-            let over = choose::over_at(state, id, now).is_some_and(|end| end <= known.from.max(now));
+            let over =
+                state.end_of(id, policy, now).before_window().is_some_and(|end| end <= known.from.max(now));
             let due = now + state.time_to_leave(&job.spec) >= known.from;
-            let standing = lines::standing_of(&KindKey::of(&job.spec));
+            let standing = lines::standing_of(&job.key());
             let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&standing, policy);
             let fills = known.used && policy.windows.fill && leaves_at_once;
             if due && !over && !fills && choose::may_be_asked(&mut self.draft, job) {

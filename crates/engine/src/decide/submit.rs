@@ -1,8 +1,12 @@
 //! Whether a job may wait, and as what.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::{Decision, Names, bookings};
+use crate::dependency::{
+    ARRAY_MAX, After, ArrayMember, ArrayRequest, DEPENDENCIES_MAX, Dependency, LINKS_MAX,
+};
 use crate::event::{Event, JobsEvent};
 use crate::group::{GROUPS_MAX, Group};
 use crate::input::{GroupFault, GroupSelectors, Rejection, SpecFault, Submission};
@@ -11,9 +15,9 @@ use crate::job::{
     Topology,
 };
 use crate::jobs::KindKey;
-use crate::policy::{BytesMax, Policy};
+use crate::policy::{BytesMax, Policy, trust};
 use crate::state::State;
-use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, Timestamp};
+use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, TenantId, Timestamp, Uid};
 
 /// When a full queue is worth another try.
 const QUEUE_RETRY_MS: u64 = 5_000;
@@ -23,38 +27,34 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     check_tenant(state, &submission.tenant)?;
     let mut names = Names::new(&state.tenants);
     let mut spec = resolve(state, submission, &mut names)?;
-    if let Some(job) = state.jobs.with_uid(submission.uid) {
-        let same = state.jobs.get(job).is_some_and(|known| {
-            // The policy may have given it a limit, which is not what was submitted.
-            spec.time_limit = spec.time_limit.or(known.spec.time_limit);
-            // A service was scaled since, perhaps.
-            if spec.service.is_some() && spec.service == known.spec.service {
-                spec.tasks = known.spec.tasks;
-            }
-            spec.booking = known.spec.booking;
-            known.spec == spec
-        });
-        return if same {
-            Ok(Decision { events: alloc::vec![], job: Some(job) })
-        } else {
-            Err(Rejection::UidInUse { job })
-        };
+    if let Some(known) = known(state, submission, &mut spec)? {
+        return Ok(Decision { events: alloc::vec![], job: Some(known) });
     }
+    check_trust(state.tenants.policy(), submission)?;
     spec.booking = bookings::of_job(state, submission, &spec)?;
-    if state.jobs.ended_lately(submission.uid) {
-        return Err(Rejection::UidEnded);
-    }
-    if let Some(job) = state.jobs.named(spec.tenant, &spec.name) {
-        return Err(Rejection::NameInUse { job });
-    }
-    let limit = state.tenants.policy().queue_len_max;
-    if state.jobs.waiting_len() >= limit {
-        return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
+    spec.after = dependencies(state, &submission.after)?;
+    let members = members(submission, &spec)?;
+    for (uid, member) in &members {
+        if let Some(job) = state.jobs.with_uid(*uid) {
+            return Err(Rejection::UidInUse { job });
+        }
+        if state.jobs.ended_lately(*uid) {
+            return Err(Rejection::UidEnded);
+        }
+        if let Some(job) = state.jobs.named(member.tenant, &member.name) {
+            return Err(Rejection::NameInUse { job });
+        }
     }
     let policy = state.tenants.policy();
-    check_bytes(state, submission, &spec)?;
+    let limit = policy.queue_len_max;
+    let waiting = u64::from(state.jobs.waiting_len()) + u64::from(state.jobs.held_back_len());
+    if waiting + u64::try_from(members.len()).unwrap_or(u64::MAX) > u64::from(limit) {
+        return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
+    }
+    check_bytes(state, submission, &members)?;
     check_limit(policy, spec.class, spec.time_limit)?;
-    spec.time_limit = spec.time_limit.or(policy.limits.default_of(spec.class));
+    let time_limit = spec.time_limit.or(policy.limits.default_of(spec.class));
+    spec.time_limit = time_limit;
     let (key, domain) = (KindKey::of(&spec), domain(submission));
     if let Some(refused) = state.sharing_refused(&key, domain, policy) {
         return Err(Rejection::SharingRefused(refused));
@@ -63,20 +63,92 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         let group = shortfall.group.and_then(|at| Some(spec.groups.get(at)?.name.clone()));
         return Err(Rejection::Never { shortfall, group });
     }
-    let job = state.jobs.next();
+    let first = state.jobs.next();
     let mut events = names.events;
-    events.push(Event::Jobs(JobsEvent::Queued { job, uid: submission.uid, spec, at: now }));
-    Ok(Decision { events, job: Some(job) })
+    for (job, (uid, member)) in (first.0..).map(JobId).zip(members) {
+        let spec = Spec { time_limit, ..member };
+        events.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at: now }));
+    }
+    Ok(Decision { events, job: Some(first) })
+}
+
+/// The live job that the same request has made, if there is one; of an array its first member.
+fn known(state: &State, submission: &Submission, spec: &mut Spec) -> Result<Option<JobId>, Rejection> {
+    if submission.array.is_some() {
+        return Ok(state.jobs.array(submission.uid).and_then(|array| array.members.first().copied()));
+    }
+    let Some(job) = state.jobs.with_uid(submission.uid) else { return Ok(None) };
+    let same = state.jobs.get(job).is_some_and(|known| {
+        // The policy may have given it a limit, which is not what was submitted.
+        spec.time_limit = spec.time_limit.or(known.spec.time_limit);
+        // A service was scaled since, perhaps.
+        if spec.service.is_some() && spec.service == known.spec.service {
+            spec.tasks = known.spec.tasks;
+        }
+        spec.booking = known.spec.booking;
+        // The domain of who names none may have been another one in an earlier version.
+        if submission.trust.is_none() {
+            spec.trust = known.spec.trust;
+        }
+        // What it waits for is over, perhaps.
+        spec.after.clone_from(&known.spec.after);
+        known.spec == *spec
+    });
+    if same { Ok(Some(job)) } else { Err(Rejection::UidInUse { job }) }
+}
+
+/// The jobs that it waits for, by their ids.
+fn dependencies(state: &State, after: &[After]) -> Result<Vec<Dependency>, Rejection> {
+    if after.len() > DEPENDENCIES_MAX {
+        return Err(Rejection::TooManyDependencies { given: after.len(), max: DEPENDENCIES_MAX });
+    }
+    let dependency = |&After { uid, when }: &After| {
+        let job = state.jobs.with_uid(uid).ok_or(Rejection::DependencyNotLive { uid })?;
+        let spec = &state.jobs.get(job).expect("a job of that identity is live").spec;
+        let name = alloc::format!("{}/{}", state.tenants.path(spec.tenant), spec.name);
+        Ok(Dependency { job, name, when, failed: false })
+    };
+    after.iter().map(dependency).collect()
+}
+
+/// The jobs that a submission makes, with their identities: one, or the members of an array.
+fn members(submission: &Submission, spec: &Spec) -> Result<Vec<(Uid, Spec)>, Rejection> {
+    let Some(ArrayRequest { indexes, at_most }) = &submission.array else {
+        return Ok(alloc::vec![(submission.uid, spec.clone())]);
+    };
+    let in_order = indexes.windows(2).all(|pair| pair[0] < pair[1]);
+    if indexes.is_empty() || indexes.len() > ARRAY_MAX || *at_most == 0 || !in_order {
+        return Err(Rejection::BadArray { given: indexes.len(), max: ARRAY_MAX });
+    }
+    let links = indexes.len().saturating_mul(spec.after.len());
+    if links > LINKS_MAX {
+        return Err(Rejection::TooManyDependencies { given: links, max: LINKS_MAX });
+    }
+    let member = |&index: &u32| {
+        let (id, name, at_most) = (submission.uid, spec.name.clone(), *at_most);
+        let mut member = spec.clone();
+        member.name = ArrayMember::member_name(&name, index);
+        for (key, value) in [("array", name.clone()), ("array-index", alloc::format!("{index}"))] {
+            if !member.labels.iter().any(|(known, _)| known == key) {
+                member.labels.push((String::from(key), value));
+            }
+        }
+        member.array = Some(ArrayMember { id, name, index, at_most });
+        (ArrayMember::uid(id, index), member)
+    };
+    Ok(indexes.iter().map(member).collect())
 }
 
 /// Whether the text of a job, beside that of all who live, is within its bounds.
-fn check_bytes(state: &State, submission: &Submission, spec: &Spec) -> Result<(), Rejection> {
+fn check_bytes(state: &State, submission: &Submission, members: &[(Uid, Spec)]) -> Result<(), Rejection> {
     let BytesMax { job, tenant, all } = state.tenants.policy().bytes_max;
-    let (whole, bytes) = (submission.bytes(), spec.bytes());
+    let bytes = members.iter().map(|(_, spec)| spec.bytes()).fold(0, u64::saturating_add);
+    let (whole, payer) =
+        (submission.bytes(), members.first().map_or_else(TenantId::default, |(_, spec)| spec.tenant));
     if whole > job {
         return Err(Rejection::JobTooLarge { bytes: whole, limit: job });
     }
-    let of_tenant = (Some(submission.tenant.clone()), state.jobs.bytes_of(spec.tenant), tenant);
+    let of_tenant = (Some(submission.tenant.clone()), state.jobs.bytes_of(payer), tenant);
     for (tenant, used, limit) in [of_tenant, (None, state.jobs.bytes(), all)] {
         if used.saturating_add(bytes) > limit {
             return Err(Rejection::BytesFull { tenant, used, bytes, limit, retry_after_ms: QUEUE_RETRY_MS });
@@ -203,10 +275,20 @@ pub(super) fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
     }
 }
 
-/// The trust domain of a submission: its own, or the tenant at the top.
+/// The trust domain of a submission: the one it names, or its team.
 pub(super) fn domain(submission: &Submission) -> &str {
-    let top = submission.tenant.split('/').next().unwrap_or_default();
-    submission.trust.as_deref().unwrap_or(top)
+    submission.trust.as_deref().unwrap_or_else(|| trust::team_of(&submission.tenant))
+}
+
+/// Whether the tenant may be in the domain that it names. What is adopted was judged when it was submitted: it stays where it
+/// is, beside those with whom it shares a GPU already.
+pub(super) fn check_trust(policy: &Policy, submission: &Submission) -> Result<(), Rejection> {
+    let (tenant, domain, claims) = (&submission.tenant, domain(submission), &policy.sharing.claims);
+    if trust::may_claim(claims, tenant, domain) {
+        return Ok(());
+    }
+    let claims = trust::claimed_by(claims, tenant).map(String::from).collect();
+    Err(Rejection::TrustNotAllowed { tenant: tenant.clone(), domain: String::from(domain), claims })
 }
 
 /// The spec with ids where the submission has names.
@@ -218,6 +300,8 @@ pub(super) fn resolve(
     let mut spec = submission.spec.clone();
     // Known to whoever submits by its name; what is adopted goes on without.
     spec.booking = None;
+    // What was adopted runs: it waits for nobody.
+    spec.after = Vec::new();
     spec.tenant = names.tenant(&submission.tenant);
     spec.trust = names.trust(domain(submission));
     select(state, &mut spec.shape, &submission.nodes, &submission.devices, &submission.any_of_devices)?;

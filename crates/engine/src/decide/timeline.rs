@@ -17,7 +17,6 @@ use crate::input::Rejection;
 use crate::job::Spec;
 use crate::jobs::KindKey;
 use crate::need::{Way, ways};
-use crate::plan::booked::choose;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::lines;
 use crate::plan::place::{Ask, place};
@@ -170,9 +169,9 @@ impl Timeline<'_> {
             let promised =
                 state.promises.of(id).into_iter().flat_map(|promise| promise.tasks.iter().copied());
             let places: Vec<Placement> = held.chain(promised).collect();
-            let fixed = lines::is_fixed(&lines::standing_of(&KindKey::of(&job.spec)), policy);
+            let fixed = lines::is_fixed(&lines::standing_of(&job.key()), policy);
             let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
-            counts.then(|| (job.spec.tenant, places, choose::over_at(state, id, self.now)))
+            counts.then(|| (job.spec.tenant, places, state.end_of(id, policy, self.now).before_window()))
         })
     }
 

@@ -10,6 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::bookings::Booking;
+use crate::ends::latest_if_placed;
 use crate::event::{Holding, Placement};
 use crate::job::Class;
 use crate::jobs::KindKey;
@@ -51,7 +52,9 @@ fn lets_in(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
 
 /// True while a window has begun and a job of it that starts now could be gone by its end.
 pub(super) fn is_open_to(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
-    let over = key.ends_within.is_some_and(|within| draft.now + within <= booking.until);
+    let over = key
+        .ends_within
+        .is_some_and(|within| latest_if_placed(draft.policy, within, draft.now) <= booking.until);
     let leave = Millis(key.grace.0.saturating_add(draft.policy.stop_grace.0));
     booking.began && (over || draft.now + reserve::FILL_MIN + leave <= booking.until)
 }
@@ -100,7 +103,7 @@ pub(super) fn to_come(draft: &Draft<'_>, tenant: TenantId, key: &KindKey) -> Vec
     if key.booking.is_some() || draft.state.bookings.is_empty() {
         return most;
     }
-    let over = key.ends_within.map(|within| draft.now + within + draft.policy.stop_grace);
+    let over = key.ends_within.map(|within| latest_if_placed(draft.policy, within, draft.now));
     let below = |booking: &&Booking| draft.tree.lineage(booking.spec.tenant).any(|above| above == tenant);
     let bookings = draft.state.bookings.iter().map(|(_, booking)| booking);
     let counted: Vec<&Booking> =
@@ -265,7 +268,7 @@ fn groups(room: &Room, place: &Placement, each: usize, on_island: bool) -> Vec<G
 /// The window that keeps a job from what is free, if one does, and when that begins. What is promised to others is not free.
 pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timestamp)> {
     let state = draft.state;
-    let key = KindKey::of(&state.jobs.get(id)?.spec);
+    let key = state.jobs.get(id)?.key();
     count_idle(draft);
     let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
     let first = (first.0, first.1.from);
@@ -298,7 +301,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timesta
 /// True when a job of a window that has begun could start there now.
 pub fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) -> bool {
     let Some(job) = draft.state.jobs.get(id) else { return false };
-    let key = KindKey::of(&job.spec);
+    let key = job.key();
     let idle = count_idle(draft);
     let idle = job.spec.booking.and_then(|id| idle.get(&id)).copied().unwrap_or_default();
     let ways: Vec<_> = ways_of(draft.state, draft.policy, &key).collect();

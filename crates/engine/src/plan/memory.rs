@@ -229,7 +229,7 @@ impl Memory {
         let promised: BTreeSet<KindId> = state
             .reservations
             .iter()
-            .filter_map(|(job, _)| state.jobs.kind_of(&state.jobs.get(job)?.spec))
+            .filter_map(|(job, _)| state.jobs.kind_of(state.jobs.get(job)?))
             .collect();
         all_kinds(state).filter(|kind| promised.contains(kind) || !refused(kind)).collect()
     }

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 
 use crate::event::{Placement, Why};
 use crate::job::Class;
-use crate::jobs::KindKey;
 use crate::need::Need;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::groups;
@@ -108,7 +107,7 @@ fn place_everybody(
     let mut moved = Vec::new();
     for unit in moving {
         let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
-        let key = KindKey::of(&job.spec);
+        let key = job.key();
         let old: Vec<Placement> = unit.steps.iter().map(|step| step.place).collect();
         // What the policy no longer allows is not done again.
         let again = groups::of_places(draft.desk(), &key, &job.spec, &old);

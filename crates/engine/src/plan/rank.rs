@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use crate::attained::{self, next_age, run_time, told_age};
 use crate::event::Holding;
 use crate::job::{Class, Spec};
-use crate::jobs::{Job, Kind, KindKey};
+use crate::jobs::{Job, Kind};
 use crate::plan::draft::Draft;
 use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
@@ -255,7 +255,7 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
     let tree = Tree::resolve(policy, state);
     let no_shares = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
     let mut draft = Draft::on(state, policy, &tree, &no_shares, now);
-    let key = KindKey::of(&job.spec);
+    let key = job.key();
     let below = lines::below(&mut draft, &lines::standing_of(&key));
     let mut kept = None;
     for ask in groups::minimum(draft.desk(), &key) {

@@ -16,6 +16,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use crate::ends::latest_if_placed;
 use crate::event::{Holding, Placement};
 use crate::job::{Class, Spec};
 use crate::jobs::{Job, KindKey};
@@ -31,7 +32,6 @@ use crate::units::{GpuUnits, JobId, Millis, Timestamp};
 
 pub(super) use holders::{InTheWay, in_the_way, is_free};
 pub(super) use horizon::Horizon;
-pub use horizon::ends_at;
 pub use promise::Looked;
 pub(super) use promise::{Others, make};
 pub use unpromised::Unpromised;
@@ -80,13 +80,13 @@ fn broken(
     if !reservation.tasks.iter().all(|place| is_there(state, place, &job.spec)) {
         return Some(Dropped::PlaceGone);
     }
-    if booked::bars(draft, &KindKey::of(&job.spec), &reservation.tasks) {
+    if booked::bars(draft, &job.key(), &reservation.tasks) {
         return Some(Dropped::Booked);
     }
     if let Some(other) = set_aside_for(state, reservation) {
         return Some(if other.tenant == job.spec.tenant { Dropped::Priority } else { Dropped::Guarantee });
     }
-    let key = KindKey::of(&job.spec);
+    let key = job.key();
     let Some(ask) = ask_of(draft, &key, &job.spec, reservation) else { return Some(Dropped::Policy) };
     let way = in_the_way(draft, &ask, &job.spec, reservation);
     let late = way.others.iter().find_map(|other| why_late(draft, *other, &job.spec, reservation));
@@ -119,12 +119,12 @@ fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a 
 /// Why somebody who may not be asked is still there at a promised start, if it is.
 fn why_late(draft: &Draft<'_>, id: JobId, promised: &Spec, reservation: &Reservation) -> Option<Dropped> {
     let job = draft.state.jobs.get(id)?;
-    if ends_at(draft.state, id, draft.now).is_some_and(|end| end <= reservation.start) {
+    if draft.state.end_of(id, draft.policy, draft.now).known().is_some_and(|end| end <= reservation.start) {
         return None;
     }
     let came_later = reservation.fillers.contains(&id);
     let own = job.spec.tenant == promised.tenant;
-    let before = own && !is_behind(&KindKey::of(&job.spec), promised);
+    let before = own && !is_behind(&job.key(), promised);
     Some(if reservation.borrowers.contains(&id) {
         Dropped::WithinShare
     } else if came_later && before {
@@ -242,8 +242,7 @@ pub(super) fn is_bound(key: &KindKey, pass: Pass, promised: &Spec) -> bool {
 pub(super) fn may_fill(draft: &Draft<'_>, key: &KindKey, start: Timestamp) -> bool {
     let (policy, now) = (draft.policy, draft.now);
     // Its time begins when it runs, which may be late.
-    let (begin, stop) = (policy.gangs.start_within, policy.stop_grace);
-    let over = key.ends_within.is_some_and(|within| now + begin + within + stop <= start);
+    let over = key.ends_within.is_some_and(|within| latest_if_placed(policy, within, now) <= start);
     let leave = Millis(key.grace.0.saturating_add(policy.stop_grace.0));
     let in_time = now + FILL_MIN + leave <= start;
     !policy.no_backfill && (over || (key.preemptible && key.class != Class::Inference && in_time))
@@ -252,7 +251,7 @@ pub(super) fn may_fill(draft: &Draft<'_>, key: &KindKey, start: Timestamp) -> bo
 /// The first promised start that keeps a job from what is free, if one does.
 pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)> {
     let state = draft.state;
-    let key = KindKey::of(&state.jobs.get(id)?.spec);
+    let key = state.jobs.get(id)?.key();
     let below = lines::below(draft, &lines::standing_of(&key));
     let mut first = None;
     for ask in groups::minimum(draft.desk(), &key) {

@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::event::{Chosen, Eviction, Placement, Why};
-use crate::jobs::KindKey;
 use crate::plan::best::Worths;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::groups;
@@ -484,7 +483,7 @@ impl<'a> Served<'a> {
 
     fn another_place(&mut self, id: JobId) -> Option<Placed> {
         let job = self.draft.state.jobs.get(id).expect("who has to leave is a live job");
-        let key = Box::new(KindKey::of(&job.spec));
+        let key = Box::new(job.key());
         let group = just_evicted(self.draft.policy, &job.spec);
         groups::minimum(self.draft.desk(), &key).into_iter().find_map(|ask| {
             if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus) {

@@ -385,7 +385,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         lost,
         cost: 0,
         started_at: holding.at,
-        ends_at: job.time_left().or(job.spec.estimate).map(|left| since + left),
+        ends_at: draft.state.end_of(id, draft.policy, draft.now).known(),
         grace: charge.standing.grace,
         spent: often >= rules.evictions_max,
         evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),

@@ -188,9 +188,14 @@ impl State {
         let (reason, funnel) = match job.phase {
             Phase::Active => (self.active_reason(id), None),
             Phase::Leaving(_) => (Reason::Leaving, None),
+            Phase::Waiting if !job.spec.after.is_empty() => (Reason::Dependency, None),
+            Phase::Waiting if job.throttled => {
+                let at_most = job.spec.array.as_ref().map_or(0, |array| array.at_most);
+                (Reason::ArrayTurn { at_most }, None)
+            }
             Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
             Phase::Waiting => {
-                let key = KindKey::of(&job.spec);
+                let key = job.key();
                 let kind = answers.of_kind(self, policy, &key).clone();
                 let reason = match job.spec.booking {
                     Some(booking) => self.window_reason(id, job, booking, answers),
@@ -199,7 +204,7 @@ impl State {
                 (reason, Some(kind.funnel))
             }
         };
-        let ahead = if job.phase == Phase::Waiting { answers.ahead(self, id, job, now) } else { 0 };
+        let ahead = if job.waits_for_places() { answers.ahead(self, id, job, now) } else { 0 };
         Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
     }
 

@@ -30,6 +30,8 @@ struct Filter {
     name: Option<String>,
     /// `key=value`, or a bare key; several with commas.
     labels: Option<String>,
+    /// Submitted by this user, as the client said.
+    submitted_by: Option<String>,
     /// Not before this moment.
     since_ms: Option<u64>,
     limit: usize,
@@ -38,13 +40,14 @@ struct Filter {
 
 impl Filter {
     fn of(params: &Params) -> Result<Self, Problem> {
-        let [tenant, name, labels] =
-            ["tenant", "name", "labels"].map(|key| params.text(key).map(str::to_owned));
+        let [tenant, name, labels, submitted_by] =
+            ["tenant", "name", "labels", "submitted_by"].map(|key| params.text(key).map(str::to_owned));
         Ok(Self {
             tenant,
             state: params.one_of("state", &EndedState::ALL, EndedState::word)?,
             name,
             labels,
+            submitted_by,
             since_ms: params.number("since_ms")?,
             limit: params.limit(ROWS_DEFAULT, 1..=ROWS_MAX)?,
             before: params.number("before")?,
@@ -53,12 +56,9 @@ impl Filter {
 
     fn lets_pass(&self, job: &EndedJobView) -> bool {
         let state = self.state.is_none_or(|state| state.has(job.outcome));
-        let labels = self.labels.as_deref().unwrap_or_default().split(',').filter(|label| !label.is_empty());
-        let labelled = |label: &str| match label.split_once('=') {
-            Some((key, value)) => job.labels.get(key).is_some_and(|known| known == value),
-            None => job.labels.contains_key(label),
-        };
-        state && labels.into_iter().all(labelled)
+        let by = self.submitted_by.is_none() || self.submitted_by == job.submitted_by;
+        let wanted = self.labels.as_deref().unwrap_or_default();
+        state && by && super::listing::has_labels(wanted, |key| job.labels.get(key).map(String::as_str))
     }
 }
 

@@ -13,11 +13,11 @@ use wharf_api::v1::{
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::turn::{Glance, WhatIf, what_if};
 use wharf_engine::input::{Input, Rejection};
-use wharf_engine::jobs::Job;
+use wharf_engine::jobs::{Array, Job};
 use wharf_engine::state::State as Engine;
 use wharf_engine::units::{JobId, Uid};
 
-use super::{Refused, Shared, evictions};
+use super::{Refused, Shared, after, evictions};
 use crate::desk::Turned;
 use crate::rejection::{bad_file, closed, problem};
 use crate::view::{self, placements, verdict_view};
@@ -27,6 +27,11 @@ type Answer<T> = Result<Json<T>, Refused>;
 
 /// Live jobs whose names are compared with one that is not there: enough for a team, cheap for a queue of 100,000.
 const NAMES_COMPARED_MAX: usize = 10_000;
+/// Names the user that a client acts for.
+const USER_HEADER: &str = "wharf-user";
+const USER_BYTES_MAX: usize = 64;
+/// How often jobs to wait for are looked up again because one of them ended meanwhile.
+const AFTER_TRIES_MAX: usize = 5;
 /// Longer than any identifier that somebody would choose for a key.
 const KEY_BYTES_MAX: usize = 256;
 
@@ -36,24 +41,78 @@ pub(super) async fn submit(
     body: Bytes,
 ) -> Result<(StatusCode, Json<Submitted>), Refused> {
     let job = read(&body)?;
-    let uid = uid(&job, &headers)?;
-    let after = |reply: Result<Option<JobId>, Rejection>, turned: Turned<'_>| {
-        let Turned { mut glance, next_job_before } = turned;
-        let id = reply.map_err(|rejection| problem(glance.state, &rejection))?;
-        let id = id.expect("a submission is about a job");
-        // In the same turn somebody may have cancelled it.
-        let shown = show(&mut glance, id).ok_or_else(|| problem(glance.state, &Rejection::UidEnded))?;
-        Ok((shown, id >= next_job_before))
+    let (uid, by) = (uid(&job, &headers)?, claimed_user(&headers)?);
+    for _ in 0..AFTER_TRIES_MAX {
+        let mut submission = job.submission(uid);
+        submission.after = after::resolve(&shared, &job).await?;
+        submission.spec.submitted_by = by.clone().unwrap_or_default();
+        let answered = shared.desk.give(Input::Submit(Box::new(submission)), submitted).await;
+        match answered.map_err(closed)? {
+            Err(NotSubmitted::AfterEnded) => {}
+            Err(NotSubmitted::Refused(problem)) => return Err((*problem).into()),
+            Ok((job, created, members)) => {
+                let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+                let schema = schema_of::<Submitted>();
+                return Ok((status, Json(Submitted { schema, job, created, members })));
+            }
+        }
+    }
+    Err(Problem::new(
+        Code::Unavailable,
+        "the jobs that it is to wait for end faster than they can be looked up",
+    )
+    .hint("submit it again")
+    .into())
+}
+
+/// Why a submission was not taken.
+enum NotSubmitted {
+    /// A job that it waits for ended meanwhile: history says how.
+    AfterEnded,
+    Refused(Box<Problem>),
+}
+
+fn submitted(
+    reply: Result<Option<JobId>, Rejection>,
+    turned: Turned<'_>,
+) -> Result<(JobView, bool, Option<u32>), NotSubmitted> {
+    let Turned { mut glance, next_job_before } = turned;
+    let state = glance.state;
+    let refused = |rejection: &Rejection| NotSubmitted::Refused(Box::new(problem(state, rejection)));
+    let id = match reply {
+        Ok(id) => id.expect("a submission is about a job"),
+        Err(Rejection::DependencyNotLive { .. }) => return Err(NotSubmitted::AfterEnded),
+        Err(rejection) => return Err(refused(&rejection)),
     };
-    let input = Input::Submit(Box::new(job.submission(uid)));
-    let answered: Result<(JobView, bool), Problem> = shared.desk.give(input, after).await.map_err(closed)?;
-    let (job, created) = answered?;
-    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(Submitted { schema: schema_of::<Submitted>(), job, created })))
+    // In the same turn somebody may have cancelled it.
+    let shown = show(&mut glance, id).ok_or_else(|| refused(&Rejection::UidEnded))?;
+    let member = state.jobs.get(id).and_then(|job| job.spec.array.as_ref());
+    let array = member.and_then(|member| state.jobs.array(member.id));
+    let members = array.map(|array| u32::try_from(array.members.len()).unwrap_or(u32::MAX));
+    Ok((shown, id >= next_job_before, members))
+}
+
+/// Who the client says it acts for. Nobody checks that yet: it is kept as a claim, and a checked identity will take its
+/// place.
+fn claimed_user(headers: &HeaderMap) -> Result<Option<String>, Refused> {
+    let Some(value) = headers.get(USER_HEADER) else { return Ok(None) };
+    let name = value.to_str().ok().filter(|name| is_user(name));
+    let name = name.ok_or_else(|| {
+        let what = format!("{USER_HEADER} has 1 to {USER_BYTES_MAX} letters, digits or signs of .-_@+");
+        Problem::new(Code::BadRequest, what).hint("leave it out, or set WHARF_USER to a plain name")
+    })?;
+    Ok(Some(name.to_owned()))
+}
+
+fn is_user(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_@+".contains(&byte);
+    (1..=USER_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
 }
 
 pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<PlanView> {
-    let submission = read(&body)?.submission(fresh_uid()?);
+    let job = read(&body)?;
+    let mut submission = job.submission(fresh_uid()?);
+    submission.after = after::resolve(&shared, &job).await?;
     let asked = shared.desk.ask(move |glance| {
         let tried = what_if(glance.state, glance.strings, &submission, glance.now);
         let tried = tried.map_err(|rejection| problem(glance.state, &rejection))?;
@@ -104,8 +163,48 @@ async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
     Ok(looked.await.map_err(closed)??)
 }
 
-pub(super) async fn cancel(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
-    act(&shared, name, |job| Input::Cancel { job, by: None }).await
+pub(super) async fn cancel(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+) -> Answer<JobReply> {
+    let by = claimed_user(&headers)?;
+    let members = shared.desk.ask({
+        let name = name.clone();
+        move |glance| members_of(glance.state, &name)
+    });
+    // From the last member to the first, so that no other has its turn meanwhile.
+    let mut last = None;
+    for member in members.await.map_err(closed)?.into_iter().rev() {
+        let by = by.clone();
+        match act(&shared, member, |job| Input::Cancel { job, by }).await {
+            Ok(reply) => last = Some(reply),
+            // It ended, or is ending, by itself.
+            Err(Refused(problem)) if matches!(problem.code, Code::NoSuchJob | Code::NothingToDo) => {}
+            Err(refused) => return Err(refused),
+        }
+    }
+    match last {
+        Some(reply) => Ok(reply),
+        None => act(&shared, name, |job| Input::Cancel { job, by }).await,
+    }
+}
+
+/// The identities of the live members of the array that a reference means; none where it means no array.
+fn members_of(state: &Engine, reference: &str) -> Vec<String> {
+    let (tenant, name) = match reference.rsplit_once('/') {
+        Some((tenant, name)) => (state.tenants.named(tenant), name),
+        None => (None, reference),
+    };
+    if reference.contains('/') && tenant.is_none() {
+        return Vec::new();
+    }
+    let mine = |array: &&Array| array.name == name && tenant.is_none_or(|tenant| array.tenant == tenant);
+    let mut found: Vec<&Array> = state.jobs.arrays().map(|(_, array)| array).filter(mine).collect();
+    // A name that two tenants use means neither.
+    let Some(array) = found.pop().filter(|_| found.is_empty()) else { return Vec::new() };
+    let uid = |job: &JobId| state.jobs.get(*job).map(|job| format!("{:032x}", job.uid.0));
+    array.members.iter().filter_map(uid).collect()
 }
 
 pub(super) async fn evict(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
@@ -164,7 +263,7 @@ fn show(glance: &mut Glance<'_>, id: JobId) -> Option<JobView> {
 }
 
 /// The live job that a reference means: `tenant/path/name`, a bare name, or a uid.
-fn find(glance: &mut Glance<'_>, reference: &str) -> Result<JobId, Problem> {
+pub(super) fn find(glance: &mut Glance<'_>, reference: &str) -> Result<JobId, Problem> {
     let state = glance.state;
     if let Some(job) = parse_uid(reference).and_then(|uid| state.jobs.with_uid(uid)) {
         return Ok(job);

@@ -5,6 +5,7 @@ use axum::extract::State;
 use wharf_api::v1::{Code, JobList, JobState, JobView, Problem, schema_of};
 use wharf_controller::turn::Glance;
 use wharf_engine::input::Rejection;
+use wharf_engine::jobs::Job;
 use wharf_engine::state::State as Engine;
 use wharf_engine::units::JobId;
 
@@ -23,6 +24,10 @@ const PAGE_MAX: usize = 1000;
 struct Wanted {
     tenant: Option<String>,
     state: Option<JobState>,
+    /// Submitted by this user, as the client said.
+    submitted_by: Option<String>,
+    /// `key=value`, or a bare key; several with commas.
+    labels: String,
     limit: usize,
     /// From this one on.
     from: JobId,
@@ -39,6 +44,8 @@ impl Wanted {
         Ok(Self {
             tenant: params.text("tenant").map(str::to_owned),
             state: params.one_of("state", &JobState::ALL, JobState::word)?,
+            submitted_by: params.text("submitted_by").map(str::to_owned),
+            labels: params.text("labels").unwrap_or_default().to_owned(),
             limit: params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?,
             from: JobId(token.transpose()?.unwrap_or(0)),
         })
@@ -59,13 +66,29 @@ fn select(glance: Glance<'_>, wanted: &Wanted) -> Result<(Vec<JobView>, Option<J
         is_known(state, path)?;
     }
     let of_tenant = |path: &str| wanted.tenant.as_ref().is_none_or(|tenant| is_under(path, tenant));
+    let by = |job: &Job| wanted.submitted_by.as_ref().is_none_or(|by| job.spec.submitted_by == *by);
+    let labelled = |job: &Job| {
+        let of_key = |key: &str| job.spec.labels.iter().find(|(known, _)| known == key);
+        has_labels(&wanted.labels, |key| of_key(key).map(|(_, value)| value.as_str()))
+    };
     let mut found = state.jobs.iter_from(wanted.from).filter(|&(id, job)| {
         let shown = || view::job_state(job, state.ledger.holding(id));
-        of_tenant(state.tenants.path(job.spec.tenant)) && wanted.state.is_none_or(|state| state == shown())
+        of_tenant(state.tenants.path(job.spec.tenant))
+            && by(job)
+            && labelled(job)
+            && wanted.state.is_none_or(|state| state == shown())
     });
     let page = found.by_ref().take(wanted.limit).map(|(id, job)| view::job(state, now, answers, id, job));
     let page = page.collect();
     Ok((page, found.next().map(|(id, _)| id)))
+}
+
+/// True when every one of `key=value` or bare keys, with commas between, is met.
+pub(super) fn has_labels<'a>(wanted: &str, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+    wanted.split(',').filter(|label| !label.is_empty()).all(|label| match label.split_once('=') {
+        Some((key, wanted)) => value(key) == Some(wanted),
+        None => value(label).is_some(),
+    })
 }
 
 fn is_under(path: &str, tenant: &str) -> bool {

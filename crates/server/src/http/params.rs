@@ -15,8 +15,8 @@ use super::Refused;
 
 /// What reads take, by path. Everything else takes nothing.
 const TAKEN: [(&str, &[&str]); 4] = [
-    ("/v1/jobs", &["tenant", "state", "limit", "continue"]),
-    ("/v1/ended", &["tenant", "state", "name", "labels", "since_ms", "limit", "before"]),
+    ("/v1/jobs", &["tenant", "state", "submitted_by", "labels", "limit", "continue"]),
+    ("/v1/ended", &["tenant", "state", "name", "submitted_by", "labels", "since_ms", "limit", "before"]),
     ("/v1/evictions", &["tenant", "job", "limit"]),
     ("/v1/history", &["kind", "tenant", "name", "limit"]),
 ];

@@ -89,6 +89,8 @@ impl<'a> Facts<'a> {
             // Who was promised places waits for those alone; what is promised to a job that runs is on its way.
             _ if promised => None,
             Phase::Leaving(_) => None,
+            // Who waits for another job, or for its turn in an array, is no candidate.
+            Phase::Waiting if job.is_held_back() => None,
             Phase::Waiting => Some(Want { pools: self.pools(&spec.shape), ..waits }),
             Phase::Active => {
                 let holding = self.state.ledger.holding(id)?;

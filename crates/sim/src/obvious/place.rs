@@ -1,4 +1,5 @@
-//! Where tasks go: one after another to the tightest place that fits, all or none.
+//! Where tasks go: one after another to the tightest place that fits, or where places have prices to the one that is missed
+//! least; all or none.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use wharf_engine::units::{GpuMask, GpuUnits, NodeId, Resources};
 
 use super::lines::Ask;
 use super::world::{How, World};
+use super::worth;
 
 /// The world with everything that is asked for in its places.
 pub(super) fn place<'a>(world: &World<'a>, ask: &Ask<'a>) -> Option<(World<'a>, Vec<Placement>)> {
@@ -60,11 +62,23 @@ fn place_on<'a>(world: &World<'a>, ask: &Ask<'a>, nodes: &[NodeId]) -> Option<(W
     Some((world, places))
 }
 
+/// How good the best place for one task of an ask is, where places have prices.
+pub(super) fn best_score(world: &World<'_>, ask: &Ask<'_>) -> Option<worth::Score> {
+    let mut nodes = world.open_nodes(ask.pool);
+    nodes.retain(|&node| {
+        may_use(world, ask.spec, node) && world.free_beside(node).covers(&ask.spec.shape.resources)
+    });
+    worth::find(world, ask.spec, &nodes).map(|(score, _)| score)
+}
+
 /// The tightest place for one task, on nodes that nobody leaves if there is one.
 fn find(world: &World<'_>, spec: &Spec, nodes: &[NodeId]) -> Option<(NodeId, GpuMask)> {
     let allowed =
         |node: &NodeId| may_use(world, spec, *node) && world.free_beside(*node).covers(&spec.shape.resources);
     let allowed: Vec<NodeId> = nodes.iter().copied().filter(allowed).collect();
+    if worth::is_priced(world) {
+        return worth::find(world, spec, &allowed).map(|(score, gpus)| (score.node, gpus));
+    }
     let (drained, settled): (Vec<NodeId>, Vec<NodeId>) =
         allowed.into_iter().partition(|&node| world.drains(node));
     [settled, drained].iter().find_map(|nodes| match spec.shape.gpus {
@@ -103,7 +117,7 @@ fn find_shared(world: &World<'_>, spec: &Spec, nodes: &[NodeId], units: u64) -> 
 }
 
 /// So many free GPUs of a node: of the smallest island that has them all, else of the fullest islands first.
-fn pick(world: &World<'_>, spec: &Spec, node: NodeId, count: u32) -> Option<GpuMask> {
+pub(super) fn pick(world: &World<'_>, spec: &Spec, node: NodeId, count: u32) -> Option<GpuMask> {
     let wanted = usize::try_from(count).expect("a u32 fits a usize");
     let mut islands = free_by_island(world, node);
     for gpus in &mut islands {

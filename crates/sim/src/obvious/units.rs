@@ -130,6 +130,13 @@ fn running_since(facts: &Facts<'_>, job: JobId) -> Timestamp {
     first.unwrap_or(facts.now)
 }
 
+/// Since when it runs, or by when it does or is given up.
+fn begins_by(facts: &Facts<'_>, job: JobId) -> Timestamp {
+    let holding = facts.state.ledger.holding(job).expect("a unit holds something");
+    let first = holding.tasks.iter().filter_map(|task| task.since).chain(holding.first_since).min();
+    first.unwrap_or((holding.at + facts.policy.gangs.start_within).max(facts.now))
+}
+
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same beneficiary.
 pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, beneficiary: JobId, why: Why) -> bool {
     let rules = &facts.policy.preemption;
@@ -150,19 +157,22 @@ pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, beneficiary: JobId, wh
 /// What an ask gains by starting when these have left, in GPU-milliseconds.
 pub(super) fn gain(facts: &Facts<'_>, ask: &Ask<'_>, units: &[&Unit<'_>]) -> u64 {
     let rules = &facts.policy.preemption;
-    let horizon = facts.now + rules.wait_horizon;
+    let stop = facts.policy.stop_grace;
+    let horizon = facts.now + rules.wait_horizon + stop;
     // Places that were only set aside hold nobody up.
     let units: Vec<&&Unit<'_>> = units.iter().filter(|unit| !unit.promised).collect();
     // They would be gone by then without being told.
     let ends = units.iter().map(|unit| {
         let past = &facts.state.jobs.get(unit.job).expect("a unit is of a live job").past;
-        let limit = past.extended.or(unit.spec.time_limit);
-        let left = limit.map(|limit| Millis(limit.0.saturating_sub(past.ran_ms))).or(unit.spec.estimate);
-        left.map_or(horizon, |left| running_since(facts, unit.job) + left)
+        let rest = |millis: Millis| begins_by(facts, unit.job) + Millis(millis.0.saturating_sub(past.ran_ms));
+        let limit = past.extended.or(unit.spec.time_limit).map(|limit| rest(limit) + stop);
+        // An estimate that has passed says nothing any more.
+        let estimate = unit.spec.estimate.map(rest).filter(|&end| end > facts.now);
+        limit.or(estimate).unwrap_or(horizon)
     });
     let without = ends.max().unwrap_or(facts.now).min(horizon);
-    let grace = units.iter().map(|unit| unit.spec.grace()).max().unwrap_or(Millis(0));
-    let saved = (without - facts.now).0.saturating_sub(grace.0);
+    let leave = units.iter().map(|unit| unit.spec.grace().0 + stop.0).max().unwrap_or(0);
+    let saved = (without - facts.now).0.saturating_sub(leave);
     let value = match ask.spec.class {
         Class::Inference => rules.value[0],
         Class::Interactive => rules.value[1],

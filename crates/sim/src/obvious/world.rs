@@ -219,7 +219,7 @@ impl<'a> World<'a> {
         self.node(node).map_or(0, |node| node.facts.gpus.len())
     }
 
-    fn is_usable(&self, node: NodeId, gpu: usize) -> bool {
+    pub(super) fn is_usable(&self, node: NodeId, gpu: usize) -> bool {
         self.node(node).is_some_and(|node| {
             let facts = &node.facts;
             facts.up && facts.gpus[gpu].healthy && !facts.others_gpus.contains(gpu)

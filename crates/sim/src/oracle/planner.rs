@@ -17,6 +17,8 @@ use super::{Instance, Running};
 const NOW: Timestamp = Timestamp(1_000_000_000_000);
 /// A gain that no cost comes near, so that only the order among victims is judged.
 const HORIZON: Millis = Millis(1_000_000_000_000);
+/// Any two tasks may share a GPU.
+const TRUST: &str = "all";
 
 /// What the planner decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,7 +107,8 @@ fn policy(instance: &Instance) -> Policy {
     };
     let mut tenants: Vec<policy::Tenant> = instance.tenants.iter().map(tenant).collect();
     tenants.sort_by_key(|tenant| tenant.path.matches('/').count());
-    Policy { digest: "oracle".to_owned(), tenants, preemption, ..Policy::default() }
+    let policy = Policy { digest: "oracle".to_owned(), tenants, preemption, ..Policy::default() };
+    policy.with_domain_of_all(TRUST)
 }
 
 fn nodes(instance: &Instance) -> Vec<ObservedNode> {
@@ -167,7 +170,7 @@ fn pending(instance: &Instance, uid: Uid) -> Submission {
 fn submission(uid: Uid, tenant: &str, spec: Spec) -> Submission {
     let (nodes, devices) = (String::new(), String::new());
     Submission {
-        trust: Some("all".to_owned()),
+        trust: Some(TRUST.to_owned()),
         nodes,
         devices,
         ..Submission::of(uid, tenant.to_owned(), spec)

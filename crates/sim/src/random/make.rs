@@ -15,6 +15,8 @@ use wharf_engine::policy::{
 use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, Timestamp, Uid};
 
 const MODELS: [&str; 2] = ["h100", "l4"];
+/// A trust domain that many may claim.
+const SHARED: &str = "shared";
 
 /// A fleet of a few unlike nodes.
 pub(super) fn fleet(rng: &mut ChaCha8Rng) -> Vec<NodeReport> {
@@ -73,7 +75,7 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
             tenants.push(tenant(rng, path.clone(), per_pool));
         }
     }
-    Policy {
+    let policy = Policy {
         digest: format!("edition {edition}"),
         tenants,
         queue_len_max: 40,
@@ -86,7 +88,9 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
         // Steps of twenty seconds: some see a past, and some see it forgotten.
         half_life: (edition % 3 == 1).then_some(Millis::from_secs(320)),
         ..Policy::default()
-    }
+    };
+    // What was let in under one edition runs on under one that would refuse it.
+    if edition.is_multiple_of(4) { policy } else { policy.with_domain_of_all(SHARED) }
 }
 
 /// Windows of minutes.
@@ -213,7 +217,7 @@ pub(super) fn job(rng: &mut ChaCha8Rng, tenant: String, number: u64) -> Submissi
     let mut spec = spec;
     let with_groups = !is_service && rng.random_ratio(1, 5);
     let groups = if with_groups { make_groups(rng, &mut spec) } else { Vec::new() };
-    let trust = rng.random_ratio(1, 6).then(|| "shared".to_owned());
+    let trust = rng.random_ratio(1, 6).then(|| SHARED.to_owned());
     let (uid, nodes) = (Uid(rng.random()), nodes.source());
     Submission { trust, nodes, devices, groups, gang_within, ..Submission::of(uid, tenant, spec) }
 }
@@ -291,7 +295,7 @@ fn sharing(rng: &mut ChaCha8Rng) -> Sharing {
         rules.tax_max = [1000, 300, 250, 100][rng.random_range(0..4)];
     }
     if rng.random() {
-        sharing.domains.push(("shared".to_owned(), vec![Mode::Mig]));
+        sharing.domains.push((SHARED.to_owned(), vec![Mode::Mig]));
     }
     sharing
 }

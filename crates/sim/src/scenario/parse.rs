@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wharf_engine::catalogue::xid;
 use wharf_engine::input::{Extension, Replacement};
 use wharf_engine::policy::Policy;
-use wharf_engine::units::Millis;
+use wharf_engine::units::{Millis, Uid};
 
 use super::measure::span;
 use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
@@ -49,6 +49,8 @@ struct Reader {
     jobs: BTreeSet<String>,
     bookings: BTreeSet<String>,
     submissions: u128,
+    /// Identities of jobs that were submitted, by name.
+    uids: BTreeMap<String, Uid>,
     islands: u32,
     /// What `running` lines hold, in 1/3000, by node and GPU.
     held: BTreeMap<(String, usize), u64>,

@@ -18,6 +18,7 @@ use super::story::Story;
 use super::{Act, Ask, Fate, Scenario, Step};
 use crate::direct::DirectWorld;
 use crate::fleet::SimFleet;
+use crate::pricing::Pricing;
 
 /// When the story begins. Not at 0, which in places means "not known".
 const START: Timestamp = Timestamp(3_600_000);
@@ -41,13 +42,14 @@ struct Run {
     leader: Leader,
     policy: Policy,
     asks: Vec<Ask>,
+    pricing: Pricing,
     story: Story,
     findings: Vec<String>,
 }
 
-pub(super) fn run(scenario: &Scenario) -> Ran {
+pub(super) fn run(scenario: &Scenario, pricing: Pricing) -> Ran {
     let mut ran = Ran { told: BTreeMap::new(), findings: Vec::new() };
-    let mut run = match Run::begin(scenario) {
+    let mut run = match Run::begin(scenario, pricing) {
         Ok(run) => run,
         Err(fault) => {
             ran.findings.push(format!("check: the controller did not open: {fault}"));
@@ -81,7 +83,7 @@ pub(super) fn run(scenario: &Scenario) -> Ran {
 
 impl Run {
     /// The fleet with what runs on it, adopted, and the first policy in force. Nothing of this is told.
-    fn begin(scenario: &Scenario) -> Result<Self, Fault> {
+    fn begin(scenario: &Scenario, pricing: Pricing) -> Result<Self, Fault> {
         let mut fleet = SimFleet::new(1, scenario.nodes.clone(), START);
         for running in &scenario.running {
             let (job, tasks) = (Box::new(running.job.clone()), running.tasks.clone());
@@ -90,7 +92,8 @@ impl Run {
         let (disk, world) = (MemoryDisk::new(), DirectWorld::new(fleet));
         let leader = Controller::open(disk.clone(), world.clone(), Settings::default())?;
         let (policy, story) = (scenario.policy.clone(), Story::new(START));
-        let mut run = Self { disk, world, leader, policy, asks: Vec::new(), story, findings: Vec::new() };
+        let (asks, findings) = (Vec::new(), Vec::new());
+        let mut run = Self { disk, world, leader, policy, asks, pricing, story, findings };
         run.asks.push(Ask::Quota(Box::new(run.policy.clone())));
         run.turn()?;
         run.story.take_lines();
@@ -125,8 +128,11 @@ impl Run {
     /// One turn, with everything that was asked for since the last.
     fn turn(&mut self) -> Result<(), Fault> {
         let asks = std::mem::take(&mut self.asks);
-        let replies = self.leader.turn(&self.inputs(&asks))?;
-        self.tell_refusals(&asks, &replies);
+        let prices = self.pricing.due(self.leader.state());
+        let before = usize::from(prices.is_some());
+        let inputs: Vec<Input> = prices.into_iter().chain(self.inputs(&asks)).collect();
+        let replies = self.leader.turn(&inputs)?;
+        self.tell_refusals(&asks, &replies[before..]);
         for ask in asks {
             if let Ask::Quota(policy) = ask {
                 self.policy = *policy;

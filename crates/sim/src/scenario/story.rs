@@ -11,7 +11,7 @@ use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
 use wharf_engine::catalogue;
 use wharf_engine::event::{
-    Asker, Event, Eviction, FleetEvent, HeldWhy, JobsEvent, LedgerEvent, Next, Outcome, Placement,
+    Asker, Canceller, Event, Eviction, FleetEvent, HeldWhy, JobsEvent, LedgerEvent, Next, Outcome, Placement,
     PromisesEvent, RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
@@ -171,6 +171,13 @@ impl Story {
             | Reason::Leaving
             | Reason::Startable
             | Reason::Promised => token.to_owned(),
+            Reason::Dependency => {
+                let job = state.jobs.iter().map(|(_, job)| job).find(|job| job.spec.name == name);
+                let after = job.map(|job| job.spec.after.as_slice()).unwrap_or_default();
+                let names = after.iter().map(|on| on.name.rsplit('/').next().unwrap_or_default());
+                format!("{token} ({})", names.collect::<Vec<_>>().join(", "))
+            }
+            Reason::ArrayTurn { at_most } => format!("{token} ({at_most} at a time)"),
         }
     }
 
@@ -260,6 +267,11 @@ impl Story {
                 let name = known.name.clone();
                 self.waits.remove(&name);
                 Some(sentence)
+            }
+            JobsEvent::Ended { job, by: Some(Canceller::Dependency { name }), .. } => {
+                let known = self.jobs.remove(&job)?;
+                let other = name.rsplit('/').next().unwrap_or_default();
+                Some(format!("{} ends: cancelled, {other} did not succeed", known.name))
             }
             JobsEvent::Ended { job, outcome, .. } => {
                 let known = self.jobs.remove(&job)?;
@@ -567,6 +579,7 @@ fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::NameInUse { .. } => "NameInUse".to_owned(),
         Rejection::UidInUse { .. } => "UidInUse".to_owned(),
         Rejection::UidEnded => "UidEnded".to_owned(),
+        Rejection::TrustNotAllowed { domain, .. } => format!("TrustNotAllowed {domain}"),
         Rejection::SharingRefused(refused) => format!("SharingRefused, {}", sharing(*refused)),
         Rejection::BadSpec(fault) => format!("BadSpec {fault:?}"),
         Rejection::UnknownLevel { level, .. } => format!("UnknownLevel {level}"),
@@ -575,6 +588,9 @@ fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::JobTooLarge { limit, .. } => format!("JobTooLarge, at most {limit} bytes"),
         Rejection::BytesFull { limit, .. } => format!("BytesFull, at most {limit} bytes"),
         Rejection::NoSuchNode { name } => format!("NoSuchNode {name}"),
+        Rejection::DependencyNotLive { .. } => "DependencyNotLive".to_owned(),
+        Rejection::TooManyDependencies { max, .. } => format!("TooManyDependencies, at most {max}"),
+        Rejection::BadArray { max, .. } => format!("BadArray, at most {max}"),
         Rejection::NoSuchJob => "NoSuchJob".to_owned(),
         Rejection::NotRunning => "NotRunning".to_owned(),
         Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),

@@ -24,7 +24,7 @@ const BEGIN: Timestamp = Timestamp(1_000_000_000);
 /// runtime.
 const RUNNING_FOR: Millis = Millis::from_secs(24 * 3600);
 /// Any two tasks may share a GPU, as in the behaviour cases.
-const TRUST: &str = "all";
+pub(super) const TRUST: &str = "all";
 
 /// A shape as a state.
 #[derive(Clone, Debug)]

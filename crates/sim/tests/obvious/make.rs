@@ -3,6 +3,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use wharf_engine::dependency::{After, Condition};
 use wharf_engine::input::{Exit, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
 use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
@@ -38,6 +39,11 @@ pub(super) fn life(seed: u64) -> Life {
         life.steps.push(step);
     }
     life.steps.push(Step::Plan);
+    // Every second pair of lives has prices, which change halfway.
+    if seed / 2 % 2 == 1 {
+        life.steps.insert(life.steps.len() / 2, Step::Price { seed: seed + 1 });
+        life.steps.insert(0, Step::Price { seed });
+    }
     life
 }
 
@@ -125,6 +131,9 @@ fn node(rng: &mut ChaCha8Rng, at: u32) -> ObservedNode {
     }
 }
 
+/// A trust domain that everybody may claim.
+const SHARED: &str = "shared";
+
 /// A tree of one to three levels with every kind of line.
 pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Policy {
     let mut tenants = Vec::new();
@@ -141,7 +150,7 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Polic
         }
     }
     let worth = if rng.random_ratio(1, 4) { vec![("l4".to_owned(), 400)] } else { vec![] };
-    Policy {
+    let policy = Policy {
         digest: format!("edition {edition}"),
         tenants,
         normal_milli: worth,
@@ -151,7 +160,8 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Polic
         // Shorter than anybody would choose, so that a short life has a past.
         half_life: *pick(rng, &[None, None, Some(Millis(160_000)), Some(Millis(1_600_000))]),
         ..Policy::default()
-    }
+    };
+    policy.with_domain_of_all(SHARED)
 }
 
 /// The same tenants with other lines.
@@ -259,16 +269,20 @@ fn job(rng: &mut ChaCha8Rng, plain: bool, tenant: String, number: u64) -> Submis
         retries: 2,
         ..Spec::of(format!("j{number}"), Shape::of(gpus, resources))
     };
+    let (trust, nodes) = ((plain || rng.random()).then(|| SHARED.to_owned()), rng.random_ratio(1, 8));
+    let devices = rng.random_ratio(1, 8);
+    let gang_within = rng.random_ratio(1, 6).then(|| "leaf".to_owned());
+    // One that is over, or never was, is refused.
+    let after = rng.random_ratio(1, 10).then(|| After {
+        uid: Uid(u128::from(rng.random_range(0..=number))),
+        when: if rng.random() { Condition::Ok } else { Condition::Any },
+    });
     Submission {
-        uid: Uid(u128::from(number)),
-        tenant,
-        trust: (plain || rng.random()).then(|| "shared".to_owned()),
-        nodes: if rng.random_ratio(1, 8) { "even".to_owned() } else { String::new() },
-        devices: if rng.random_ratio(1, 8) { "h100".to_owned() } else { String::new() },
-        any_of_devices: Vec::new(),
-        groups: Vec::new(),
-        gang_within: rng.random_ratio(1, 6).then(|| "leaf".to_owned()),
-        booking: None,
-        spec,
+        trust,
+        nodes: if nodes { "even".to_owned() } else { String::new() },
+        devices: if devices { "h100".to_owned() } else { String::new() },
+        gang_within,
+        after: after.into_iter().collect(),
+        ..Submission::of(Uid(u128::from(number)), tenant, spec)
     }
 }

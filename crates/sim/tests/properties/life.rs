@@ -19,6 +19,7 @@ use wharf_engine::state::State;
 use wharf_engine::units::{JobId, TenantId, Timestamp};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
+use wharf_sim::pricing::Pricing;
 
 /// A run that checks itself.
 pub(crate) struct Life {
@@ -33,6 +34,7 @@ pub(crate) struct Life {
     left_for: BTreeMap<(JobId, JobId), Timestamp>,
     /// Whether calls to the world are lost: then somebody may leave too late for a promise.
     flaky: bool,
+    pricing: Pricing,
     /// Turns taken.
     pub(crate) turns: u64,
 }
@@ -45,8 +47,9 @@ impl Life {
         let settings = Settings { snapshot_after: u64::MAX, ..Settings::default() };
         let leader = Controller::open(disk.clone(), world.clone(), settings).unwrap();
         let (before, left_for) = (State::default(), BTreeMap::new());
-        let flaky = false;
-        let mut life = Self { seed, leader, world, disk, before, next: 0, left_for, flaky, turns: 0 };
+        let (flaky, pricing) = (false, Pricing::by_seed(seed));
+        let mut life =
+            Self { seed, leader, world, disk, before, next: 0, left_for, flaky, pricing, turns: 0 };
         life.give(&[Input::ApplyPolicy(policy)]);
         life
     }
@@ -72,7 +75,9 @@ impl Life {
 
     /// One turn; a submission that can never run is refused, which is fine.
     pub(crate) fn give(&mut self, inputs: &[Input]) {
-        self.leader.turn(inputs).unwrap();
+        let prices = self.pricing.due(self.leader.state());
+        let inputs: Vec<Input> = prices.into_iter().chain(inputs.iter().cloned()).collect();
+        self.leader.turn(&inputs).unwrap();
         self.turns += 1;
         self.look();
     }

@@ -13,6 +13,7 @@ use wharf_engine::plan::{Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::units::{Millis, Resources, Timestamp, Uid};
 use wharf_sim::fleet::SimFleet;
+use wharf_sim::pricing::Pricing;
 
 /// When every life begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000);
@@ -24,13 +25,15 @@ pub(crate) struct Lean {
     pub(crate) state: State,
     memory: Memory,
     pub(crate) fleet: SimFleet,
+    pricing: Pricing,
 }
 
 impl Lean {
     /// It meets the world, and knows no policy.
     pub(crate) fn new(seed: u64, nodes: Vec<NodeReport>) -> Self {
         let fleet = SimFleet::new(seed, nodes, BEGIN);
-        let mut lean = Self { state: State::default(), memory: Memory::default(), fleet };
+        let (state, memory, pricing) = (State::default(), Memory::default(), Pricing::by_seed(seed));
+        let mut lean = Self { state, memory, fleet, pricing };
         let listed = lean.fleet.list();
         lean.observe(listed, &mut Vec::new());
         lean
@@ -51,6 +54,9 @@ impl Lean {
         let mut events = Vec::new();
         if let Some(report) = self.fleet.changes() {
             self.observe(report, &mut events);
+        }
+        if let Some(prices) = self.pricing.due(&self.state) {
+            self.settle(&prices, &mut events).unwrap();
         }
         for input in inputs {
             let _ = self.settle(input, &mut events);

@@ -6,6 +6,7 @@ use wharf_engine::job::{Checkpoint, GpuAsk};
 use wharf_engine::units::Millis;
 
 use super::super::text;
+use super::chain::{AfterJob, array_text};
 use super::{Devices, GroupFile, JobFile, Other, Simulate, TaskFile, Work};
 
 impl Serialize for JobFile {
@@ -51,6 +52,11 @@ impl JobFile {
             self.checkpoint.and_then(|saves| Some(("checkpoint", contract(saves)?))),
             self.booking.clone().map(|booking| ("booking", Json::from(booking))),
             self.trust.clone().map(|trust| ("trust", Json::from(trust))),
+            (!self.after.is_empty()).then(|| {
+                let after: Vec<String> = self.after.iter().map(AfterJob::text).collect();
+                ("after", json!(after))
+            }),
+            self.array.as_ref().map(|array| ("array", Json::from(array_text(array)))),
             work,
         ];
         let maps = maps.into_iter().filter_map(|(key, map)| Some((key, map?)));

@@ -8,6 +8,7 @@
 
 mod advice;
 mod fleet;
+mod trust;
 
 use std::fmt;
 use std::path::Path;
@@ -150,6 +151,7 @@ fn of_draft(draft: &Draft, unread: Vec<FileError>, fleet: Option<&Inventory>) ->
     if is_whole {
         findings.extend(advice::findings(&page));
         findings.extend(short_lead(draft));
+        findings.extend(trust::findings(draft));
         findings.extend(fleet.into_iter().flat_map(|fleet| fleet::findings(&page, fleet, &draft.policy)));
     }
     findings.sort_by(|one, other| {

@@ -1,9 +1,11 @@
 //! `trust.yaml`: who shares a GPU with whom, how, and what throughput that may cost.
 //!
 //! Strangers never share a GPU except as MIG slices, and only interactive work that allows it takes turns: no file can
-//! change that. What can be said is which of the other ways a class or a trust domain may use.
+//! change that. What can be said is which of the other ways a class or a trust domain may use, and who may claim a domain
+//! that is not its team's.
 
 use wharf_engine::job::Class;
+use wharf_engine::policy::trust::Claim;
 use wharf_engine::policy::{Mode, Sharing, SharingRules};
 
 use super::super::Fault;
@@ -26,8 +28,17 @@ pub(super) fn trust(root: &Node) -> Result<Sharing, Fault> {
     }
     if let Some(field) = keys.get("domains")? {
         for (domain, field) in field.label_fields()? {
-            let keys = field.map(&["modes"])?;
-            read.domains.push((domain, modes(&keys.need("modes", "{modes: [mig, whole]}")?)?));
+            let keys = field.map(&["modes", "tenants"])?;
+            if let Some(field) = keys.get("modes")? {
+                read.domains.push((domain.clone(), modes(&field)?));
+            }
+            match keys.get("tenants")? {
+                Some(field) => read.claims.push(Claim { domain, tenants: tenants(&field)? }),
+                // One of the two is said.
+                None => {
+                    keys.need("modes", "{modes: [mig, whole]} or {tenants: [lab/nlp]}")?;
+                }
+            }
         }
     }
     if let Some(field) = keys.get("tax")? {
@@ -36,6 +47,11 @@ pub(super) fn trust(root: &Node) -> Result<Sharing, Fault> {
         set_tax(&keys, "time-slicing", &mut read.time_slicing_tax)?;
     }
     Ok(read)
+}
+
+/// Who may claim a domain; each stands for everybody below it.
+fn tenants(field: &Field<'_>) -> Result<Vec<String>, Fault> {
+    field.one_or_more()?.iter().map(Field::tenant).collect()
 }
 
 fn sharing(field: &Field<'_>, rules: &mut SharingRules) -> Result<(), Fault> {
@@ -90,7 +106,12 @@ mod tests {
         assert_eq!(read.domains, [("vendor".to_owned(), vec![Mode::Mig])]);
         assert_eq!((read.mps_tax, read.time_slicing_tax), (50, 240));
         assert_eq!(read.of(Class::Batch, "vendor").modes, [Mode::Mig]);
+        assert_eq!(read.of(Class::Batch, "vendor/x").modes, [Mode::Mig], "and those below it");
         assert_eq!(read.of(Class::Batch, "lab").modes, [Mode::Mps, Mode::TimeSlicing]);
+        let read = compiled("domains: {joint: {tenants: [lab, partner/eval]}}\n").unwrap();
+        let tenants = vec!["lab".to_owned(), "partner/eval".to_owned()];
+        assert_eq!(read.claims, [Claim { domain: "joint".to_owned(), tenants }]);
+        assert_eq!(read.domains, []);
     }
 
     #[test]
@@ -106,6 +127,7 @@ mod tests {
         assert!(refused("sharing: {batch: {modes: [mps, mps]}}\n").contains("stands twice"));
         assert!(refused("sharing: {batch: {tax_max: 2}}\n").contains("from 0 to 1"));
         assert!(refused("domains: {vendor: {}}\n").contains("modes"));
+        assert!(refused("domains: {vendor: {tenants: 'lab/*'}}\n").contains("lab/*"));
         assert!(refused("share: {}\n").contains("unknown key"));
     }
 }

@@ -16,7 +16,6 @@ use crate::plan::draft::{Draft, Step};
 use crate::plan::lines;
 use crate::plan::place::{Ask, Fit, domain_of, place, ways_of};
 use crate::plan::reserve;
-use crate::state::State;
 use crate::units::{BookingId, JobId, NodeId, Timestamp};
 
 /// In which order places are taken from those who hold them.
@@ -58,16 +57,6 @@ pub(crate) struct Part<'a> {
     pub(crate) kept: &'a [Placement],
 }
 
-/// When what a job holds is over by its time limit, or by the end of the window that it runs in.
-pub(crate) fn over_at(state: &State, id: JobId, now: Timestamp) -> Option<Timestamp> {
-    let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
-    if let Some(own) = job.spec.booking.and_then(|booking| state.bookings.get(booking)) {
-        return Some(own.until);
-    }
-    let since = holding.since().unwrap_or(now);
-    Some(since + job.time_left()? + state.tenants.policy().stop_grace)
-}
-
 /// True when somebody who is there can be told to leave for a window: not work that no guarantee could get back in time either.
 pub(crate) fn may_be_asked(draft: &mut Draft<'_>, job: &Job) -> bool {
     let inference = job.spec.class == Class::Inference;
@@ -75,7 +64,7 @@ pub(crate) fn may_be_asked(draft: &mut Draft<'_>, job: &Job) -> bool {
 }
 
 fn may_leave(draft: &Draft<'_>, job: &Job) -> bool {
-    let standing = lines::standing_of(&KindKey::of(&job.spec));
+    let standing = lines::standing_of(&job.key());
     job.spec.booking.is_none() && !lines::is_fixed(&standing, draft.policy)
 }
 
@@ -205,7 +194,10 @@ fn gives(draft: &mut Draft<'_>, id: JobId, source: Source, part: Part<'_>) -> bo
     let (state, now) = (draft.state, draft.now);
     let Some(job) = state.jobs.get(id) else { return false };
     if source == Source::Over {
-        return over_at(state, id, now).is_some_and(|end| end <= part.booking.from);
+        return state
+            .end_of(id, draft.policy, now)
+            .before_window()
+            .is_some_and(|end| end <= part.booking.from);
     }
     if job.phase != Phase::Active || !may_leave(draft, job) {
         return false;

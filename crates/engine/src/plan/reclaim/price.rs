@@ -50,13 +50,15 @@ pub fn when_ripe(
 /// What the asker gains by starting when its victims have left, in GPU-milliseconds.
 pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let rules = &draft.policy.preemption;
-    let horizon = draft.now + rules.wait_horizon;
+    // Both ways its tasks have so long to stop, whether they are asked to leave or their time is up.
+    let stop = draft.policy.stop_grace;
+    let horizon = draft.now + rules.wait_horizon + stop;
     // Places that were only set aside hold nobody up; they are let go of with the rest of their gang.
     let units: Vec<&&Unit> = units.iter().filter(|unit| !unit.promised).collect();
     // They would be gone by then without being told.
     let without = units.iter().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
-    let with = units.iter().map(|unit| unit.grace).max().unwrap_or_default();
-    let saved = (without.min(horizon) - draft.now).0.saturating_sub(with.0);
+    let with = units.iter().map(|unit| unit.grace.0.saturating_add(stop.0)).max().unwrap_or_default();
+    let saved = (without.min(horizon) - draft.now).0.saturating_sub(with);
     let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
     let parts = ask.units().parts().max(1);
     let worth = u128::from(saved) * u128::from(rules.value[class]) * u128::from(parts) / 3000;

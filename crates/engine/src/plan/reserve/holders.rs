@@ -3,10 +3,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{borrowed, ends_at, is_above_guarantee, is_behind, steps};
+use super::{borrowed, is_above_guarantee, is_behind, steps};
 use crate::event::{Holding, Placement};
 use crate::job::{Class, Spec};
-use crate::jobs::{Job, KindKey};
+use crate::jobs::Job;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::place::Ask;
 use crate::policy::Policy;
@@ -63,7 +63,8 @@ pub(super) fn holders(
 ) -> BTreeSet<JobId> {
     let state = draft.state;
     let order = |job: JobId| {
-        let over = ends_at(state, job, draft.now).is_some_and(|end| end <= reservation.start);
+        let over =
+            state.end_of(job, draft.policy, draft.now).known().is_some_and(|end| end <= reservation.start);
         (!over, !fillers.contains(&job), !reservation.borrowers.contains(&job))
     };
     let steps: Vec<Step> = steps(state, spec, reservation).collect();
@@ -211,7 +212,7 @@ fn gives_way(draft: &mut Draft<'_>, id: JobId, job: &Job, promised: &Spec) -> bo
         return false;
     }
     if job.spec.tenant == promised.tenant {
-        return is_behind(&KindKey::of(&job.spec), promised);
+        return is_behind(&job.key(), promised);
     }
     is_above_guarantee(draft, id, job)
 }

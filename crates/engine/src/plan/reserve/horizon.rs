@@ -8,7 +8,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use crate::event::{Asker, Holding, Placement, TaskPhase};
+use crate::ends::{Departure, departure, latest_if_placed};
+use crate::event::Placement;
 use crate::ledger::{Charge, Standing};
 use crate::need::Need;
 use crate::plan::draft::{Draft, Step};
@@ -86,33 +87,18 @@ pub(super) fn by_itself(held: &Held) -> Option<Timestamp> {
     held.end
 }
 
-/// When what a job holds is over at the latest, where that is known. A limit is kept and tells; an estimate is believed
-/// where there is no limit, until it has passed.
-pub fn ends_at(state: &State, id: JobId, now: Timestamp) -> Option<Timestamp> {
-    let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
-    let policy = state.tenants.policy();
-    // Who does not run yet begins when it would be let go of, at the latest.
-    let since = holding.since().unwrap_or_else(|| (holding.at + policy.gangs.start_within).max(now));
-    if let Some(left) = job.time_left() {
-        return Some(since + left + policy.stop_grace);
-    }
-    let end = since + Millis(state.estimate(&job.spec)?.millis().0.saturating_sub(job.past.ran_ms));
-    // Who is not over when its owner thought, or others like it were, says nothing about its end any more.
-    (end > now).then_some(end)
-}
-
 /// When a job that starts now is over at the latest.
 pub(super) fn ends_if_started(draft: &Draft<'_>, id: JobId) -> Option<Timestamp> {
     let left = draft.state.jobs.get(id)?.time_left()?;
-    Some(draft.now + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
+    Some(latest_if_placed(draft.policy, left, draft.now))
 }
 
-/// When a job for which places are set aside is over at the latest: it begins when those who leave them are gone, and
+/// When a job for which places are set aside is over at the latest: it gets them when those who leave them are gone, and
 /// somebody has noticed.
 fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
     let left = draft.state.jobs.get(id)?.time_left()?;
     let clear = tasks.iter().map(|place| OnNode::of(draft, place.node).clear_at).max()?.max(draft.now);
-    Some(clear + NOTICED_WITHIN + draft.policy.gangs.start_within + left + draft.policy.stop_grace)
+    Some(latest_if_placed(draft.policy, left, clear + NOTICED_WITHIN))
 }
 
 /// Everything that is set aside, by node.
@@ -342,31 +328,18 @@ impl OnNode {
                 continue;
             };
             let Some(held) = holding.task(task) else { continue };
-            let may_stay = matches!(held.phase, TaskPhase::Asked { .. }) && is_asked_for_others(holding);
-            let gone_at = match held.phase {
-                TaskPhase::Bound | TaskPhase::Running => {
-                    let step = charge.step(held.place);
-                    on.staying.push(Held { job, step, end: ends_at(state, job, draft.now) });
-                    continue;
-                }
-                TaskPhase::Asked { deadline, .. } => deadline + draft.policy.stop_grace,
-                TaskPhase::Acked { .. } => draft.now + draft.policy.stop_grace,
-                TaskPhase::Stopping { deadline } => deadline,
-                TaskPhase::Gone { .. } => continue,
-            };
+            if held.stays() {
+                let end = state.end_of(job, draft.policy, draft.now).known();
+                on.staying.push(Held { job, step: charge.step(held.place), end });
+            }
+            let leaves = departure(holding, held.phase, draft.policy, draft.now);
+            let Some(Departure { gone_at, may_stay }) = leaves else { continue };
             on.clear_at = on.clear_at.max(gone_at);
-            let surely = if may_stay { ends_at(state, job, draft.now) } else { Some(gone_at) };
+            let surely =
+                if may_stay { state.end_of(job, draft.policy, draft.now).known() } else { Some(gone_at) };
             on.surely_clear_at = on.surely_clear_at.zip(surely).map(|(all, own)| all.max(own).max(gone_at));
         }
         on
-    }
-}
-
-/// True when it was asked to leave for somebody else, and stays if that one finds another place.
-fn is_asked_for_others(holding: &Holding) -> bool {
-    match holding.asked_by {
-        Some(Asker::Rules { .. } | Asker::Booking { .. }) => true,
-        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace) | None => false,
     }
 }
 
@@ -392,7 +365,7 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<Over> {
             };
             let places = holding.staying().map(|task| &task.place);
             let amount = draft.tree.charge_of(|task| charge.resources_of(task), places);
-            all.push(Over { job, standing, end: ends_at(state, job, draft.now), amount });
+            all.push(Over { job, standing, end: state.end_of(job, draft.policy, draft.now).known(), amount });
         }
     }
     for (job, promise) in state.promises.iter() {

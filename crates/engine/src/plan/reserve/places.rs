@@ -3,7 +3,6 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::ends_at;
 use super::holders::holders;
 use super::horizon::{Ends, Slot, first_fit};
 use super::promise::Making;
@@ -109,7 +108,7 @@ impl Making<'_, '_> {
         let (state, now) = (self.draft.state, self.draft.now);
         let mut late = holders(self.draft, spec, of, &of.fillers);
         late.retain(|&job| {
-            let over = ends_at(state, job, now).is_some_and(|end| end <= of.start);
+            let over = state.end_of(job, self.draft.policy, now).known().is_some_and(|end| end <= of.start);
             !over && !self.settled.leaving.contains(&job)
         });
         late

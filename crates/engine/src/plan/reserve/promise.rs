@@ -102,7 +102,7 @@ pub(in crate::plan) fn make<'a>(
 
 /// True while a job waits and nothing is promised to it.
 fn is_open(state: &State, id: JobId) -> bool {
-    let waits = state.jobs.get(id).is_some_and(|job| job.phase == Phase::Waiting);
+    let waits = state.jobs.get(id).is_some_and(Job::waits_for_places);
     waits && state.promises.of(id).is_none() && state.reservations.of(id).is_none()
 }
 
@@ -198,7 +198,7 @@ impl<'m, 'a> Making<'m, 'a> {
         let reserved = self.reserved;
         for &(job, reservation) in &reserved.kept {
             if self.stands(job) {
-                self.hold(spec_of(self.draft.state, job), reservation, true);
+                self.hold(&job_of(self.draft.state, job).spec, reservation, true);
             }
         }
     }
@@ -217,8 +217,8 @@ impl<'m, 'a> Making<'m, 'a> {
             {
                 continue;
             }
-            let spec = spec_of(self.draft.state, job);
-            let key = KindKey::of(spec);
+            let live = job_of(self.draft.state, job);
+            let (spec, key) = (&live.spec, live.key());
             let Some(ask) = ask_of(self.draft, &key, spec, reservation) else { continue };
             let beside = self.horizon.slots(self.draft, &ask, &self.settled.leaving);
             self.hold(spec, reservation, false);
@@ -314,7 +314,7 @@ impl<'m, 'a> Making<'m, 'a> {
 
     /// The earliest start of a job in any of its ways; `None` where none can be promised, or it could start at once.
     fn earliest(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Option<Found> {
-        let key = KindKey::of(&job.spec);
+        let key = job.key();
         let mut best: Option<Found> = None;
         for ask in asks(self.draft, &key, open) {
             if lines::fixed_beyond(self.draft, &ask).is_some() {
@@ -341,7 +341,7 @@ impl<'m, 'a> Making<'m, 'a> {
     /// Pools in which a job could be promised a start but for what is promised to others, set aside for them or given to them
     /// in this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
     fn held_up_in(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Vec<PoolId> {
-        let key = KindKey::of(&job.spec);
+        let key = job.key();
         let mut pools = Vec::new();
         for ask in asks(self.draft, &key, open) {
             if self.is_entitled_at_last(&ask) && self.fits_at_last(&ask) {
@@ -448,8 +448,8 @@ fn asks<'k>(draft: &Draft<'_>, key: &'k KindKey, open: &dyn Fn(PoolId) -> bool) 
     asks
 }
 
-fn spec_of(state: &State, job: JobId) -> &Spec {
-    &state.jobs.get(job).expect("a promised start belongs to a live job").spec
+fn job_of(state: &State, job: JobId) -> &Job {
+    state.jobs.get(job).expect("a promised start belongs to a live job")
 }
 
 impl Horizon {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::horizon::{Held, Horizon, by_itself};
 use super::promise::Making;
 use super::{before, is_entitled};
-use crate::jobs::{Job, KindKey, Phase};
+use crate::jobs::Job;
 use crate::plan::draft::Draft;
 use crate::plan::groups;
 use crate::plan::serve::Settled;
@@ -34,7 +34,7 @@ pub enum Unpromised {
 impl State {
     /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
     pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
-        let open = |job: &&Job| job.phase == Phase::Waiting && job.spec.booking.is_none();
+        let open = |job: &&Job| job.waits_for_places() && job.spec.booking.is_none();
         let job = self.jobs.get(id).filter(open)?;
         let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
         if has {
@@ -57,7 +57,7 @@ impl State {
 
 impl Making<'_, '_> {
     fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
-        let key = KindKey::of(&job.spec);
+        let key = job.key();
         let nobody = BTreeSet::new();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
         let mut why = None;

@@ -146,8 +146,9 @@ impl<'a> Served<'a> {
                 continue;
             }
             let state = self.draft.state;
-            let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
-            let kind = state.jobs.kind_of(spec).and_then(|kind| state.jobs.waiting().get(&kind));
+            let live = state.jobs.get(job).expect("a promised start belongs to a live job");
+            let kind = state.jobs.kind_of(live).and_then(|kind| state.jobs.waiting().get(&kind));
+            let spec = &live.spec;
             let Some(key) = kind.map(|kind| &kind.key) else { continue };
             let Some(ask) = reserve::ask_of(&self.draft, key, spec, reservation) else { continue };
             let InTheWay { mut fillers, mut borrowers, mut others } =
@@ -168,7 +169,7 @@ impl<'a> Served<'a> {
     /// True when a job that would stay longer has to be asked now to be gone by then.
     fn is_due(&self, id: JobId, start: Timestamp) -> bool {
         let (state, now) = (self.draft.state, self.draft.now);
-        let over = reserve::ends_at(state, id, now).is_some_and(|end| end <= start);
+        let over = state.end_of(id, self.draft.policy, now).known().is_some_and(|end| end <= start);
         let leave = state.jobs.get(id).map(|job| state.time_to_leave(&job.spec));
         !over && leave.is_some_and(|leave| now + leave >= start)
     }
@@ -268,7 +269,7 @@ impl<'a> Served<'a> {
     /// True when work that may not borrow would pass its guarantee now.
     fn is_fixed_beyond(&mut self, id: JobId, reservation: &Reservation) -> bool {
         let Some(job) = self.draft.state.jobs.get(id) else { return false };
-        let key = KindKey::of(&job.spec);
+        let key = job.key();
         let ask = reserve::ask_of(&self.draft, &key, &job.spec, reservation);
         ask.is_some_and(|ask| lines::fixed_beyond(&mut self.draft, &ask).is_some())
     }

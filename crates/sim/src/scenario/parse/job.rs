@@ -4,6 +4,7 @@ use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::action::StartTask;
 use wharf_engine::bookings::Booker;
 use wharf_engine::catalogue::mig::ProfileName;
+use wharf_engine::dependency::{After, ArrayMember, ArrayRequest, Condition};
 use wharf_engine::group::Group;
 use wharf_engine::input::{BookingRequest, GroupSelectors, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
@@ -21,7 +22,7 @@ use super::words::{Words, unknown};
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
 
-const OPTIONS: [&str; 32] = [
+const OPTIONS: [&str; 34] = [
     "group NAME",
     "copies N, or copies N of N",
     "xN",
@@ -53,6 +54,8 @@ const OPTIONS: [&str; 32] = [
     "not preemptible",
     "retries N",
     "booking NAME",
+    "after JOB, or after JOB any",
+    "array N at most N",
     "on NODE (running only)",
 ];
 
@@ -74,6 +77,9 @@ struct Wish {
     places: Vec<String>,
     trust: Option<String>,
     booking: Option<String>,
+    after: Vec<After>,
+    /// So many members, of which so many at a time.
+    array: Option<(u32, u32)>,
 }
 
 /// What a line says of tasks that are alike: of a group, or of the whole job.
@@ -165,6 +171,8 @@ impl Default for Wish {
             places: Vec::new(),
             trust: None,
             booking: None,
+            after: Vec::new(),
+            array: None,
         }
     }
 }
@@ -231,6 +239,9 @@ impl Reader {
             self.option(word, words, &mut wish)?;
         }
         self.jobs.insert(name.clone());
+        for index in 0..wish.array.map_or(0, |(members, _)| members) {
+            self.jobs.insert(ArrayMember::member_name(&name, index));
+        }
         self.submission(name, tenant, class, wish)
     }
 
@@ -277,6 +288,13 @@ impl Reader {
     ) -> Result<(Submission, Vec<String>), String> {
         self.submissions += 1;
         let uid = Uid(self.submissions);
+        self.uids.insert(name.clone(), uid);
+        let members = 0..wish.array.map_or(0, |(members, _)| members);
+        for index in members.clone() {
+            self.uids.insert(ArrayMember::member_name(&name, index), ArrayMember::uid(uid, index));
+            self.submissions += 1;
+        }
+        let array = wish.array.map(|(_, at_most)| ArrayRequest { indexes: members.collect(), at_most });
         let spread = u32::try_from(wish.places.len().max(1)).unwrap_or(u32::MAX);
         let tasks = wish.own.tasks.unwrap_or(spread);
         let groups = wish.groups.iter().map(|(name, tasks)| tasks.group(name));
@@ -305,6 +323,9 @@ impl Reader {
             retries: wish.retries,
             labels: Vec::new(),
             payload: wish.behaviour.payload(),
+            after: Vec::new(),
+            array: None,
+            submitted_by: String::new(),
         };
         spec.derive_from_groups();
         let (nodes, gang_within) = (wish.own.nodes.source(), wish.gang_within);
@@ -315,7 +336,7 @@ impl Reader {
         };
         let groups = wish.groups.iter().map(|(_, tasks)| selectors(tasks)).collect();
         let (trust, devices, booking) = (wish.trust, wish.own.devices(), wish.booking);
-        let job = Submission::of(uid, tenant, spec);
+        let job = Submission { after: wish.after, array, ..Submission::of(uid, tenant, spec) };
         Ok((Submission { trust, nodes, devices, groups, gang_within, booking, ..job }, wish.places))
     }
 
@@ -359,6 +380,19 @@ impl Reader {
                 wish.preemptible = false;
             }
             "booking" => wish.booking = Some(words.need("the name of a booking")?.to_owned()),
+            "after" => {
+                let name = words.need("the name of a job")?;
+                let known: Vec<&str> = self.uids.keys().map(String::as_str).collect();
+                let uid = self.uids.get(name).ok_or_else(|| unknown("no job is called", name, &known))?;
+                let when = if words.take("any") { Condition::Any } else { Condition::Ok };
+                wish.after.push(After { uid: *uid, when });
+            }
+            "array" => {
+                let members = words.number("how many members")?;
+                words.expect("at")?;
+                words.expect("most")?;
+                wish.array = Some((members, words.number("how many at a time")?));
+            }
             "retries" => wish.retries = words.number("how many failures it survives")?,
             other => number(other, wish.tasks())?,
         }

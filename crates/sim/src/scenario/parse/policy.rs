@@ -1,13 +1,14 @@
 //! `policy within team, min runtime 0s, evictions 1 per 1h`: who has to leave for whom, and when a gang lets go.
 
 use wharf_engine::job::Class;
+use wharf_engine::policy::trust::Claim;
 use wharf_engine::policy::{Mode, Policy, Preemption, Windows, Within};
 
 use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 23] = [
     "within project|team|org",
     "borrow grace 5m",
     "min runtime 2m [reclaim|preempt]",
@@ -23,6 +24,7 @@ const OPTIONS: [&str; 22] = [
     "repair within 2m",
     "sharing CLASS MODES",
     "domain NAME MODES",
+    "claim DOMAIN by TENANT and TENANT",
     "tax mps|time-slicing|CLASS N",
     "reservations N",
     "no backfill",
@@ -87,6 +89,7 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
             let name = words.need("a trust domain, like vendor")?.to_owned();
             policy.sharing.domains.push((name, modes(words)?));
         }
+        "claim" => claim(words, policy)?,
         "tax" => tax(words, policy)?,
         "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
         "half-life" => policy.half_life = Some(span(words.need("how long, like 24h")?)?),
@@ -164,6 +167,22 @@ fn limit(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
     };
     let class = class(words)?;
     of[class] = Some(span(words.need("how long, like 1h")?)?);
+    Ok(())
+}
+
+/// Who may claim a trust domain.
+fn claim(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
+    let domain = words.need("a trust domain, like vendor")?.to_owned();
+    words.expect("by")?;
+    let mut tenants = Vec::new();
+    loop {
+        tenants.push(words.need("the path of a tenant, like lab/nlp")?.to_owned());
+        if !words.take("and") {
+            break;
+        }
+    }
+    policy.sharing.claims.retain(|known| known.domain != domain);
+    policy.sharing.claims.push(Claim { domain, tenants });
     Ok(())
 }
 

@@ -322,3 +322,17 @@ fn every_tenant_has_its_recovery() {
     let fixed = [("preemption.yaml", "fixed_may_borrow: true"), ("tenants.yaml", text)];
     assert_eq!(recoveries(&fixed)[..2], [Recovery::NoBound, Recovery::NothingPromised]);
 }
+
+#[test]
+fn trust_domains_of_nobody_are_named() {
+    let trust =
+        "domains: {joint: {tenants: [lab/nlp, lab/npl]}, vendor: {modes: [mig]}, lab: {modes: [mig]}}\n";
+    let tenants = "tenants: {lab: {children: {nlp: {}}}}\n";
+    let found = lint("p", &files(&[("tenants.yaml", tenants), ("trust.yaml", trust)]), None);
+    let told = told(&found);
+    let what = "warning p/trust.yaml:: domains.joint.tenants names lab/npl, and there is no such tenant";
+    assert!(told.iter().any(|finding| finding.starts_with(what)), "{told:?}");
+    let what = "warning p/trust.yaml:: domains.vendor.modes is about a domain that no job can be in";
+    assert!(told.iter().any(|finding| finding.starts_with(what)), "{told:?}");
+    assert_eq!(told.iter().filter(|finding| finding.contains("trust.yaml")).count(), 2, "{told:?}");
+}

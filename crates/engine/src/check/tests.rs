@@ -1,0 +1,202 @@
+//! The check bites: each index of a state in which everything happens is corrupted, and found by its name.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::bookings::Booker;
+use crate::group::Group;
+use crate::input::{
+    BookingRequest, Input, ObservedGpu, ObservedNode, ObservedTask, Report, Submission, TaskRef, TaskStatus,
+};
+use crate::job::{Checkpoint, Class, GpuAsk, Service};
+use crate::plan::{Memory, plan};
+use crate::policy::{Quota, Tenant};
+use crate::prices::{Piece, Prices};
+use crate::units::{Millis, Timestamp, Uid};
+
+const NOW: Timestamp = Timestamp(10_000_000);
+
+struct Fixture {
+    state: State,
+    now: Timestamp,
+    nodes: Vec<ObservedNode>,
+    generation: u64,
+}
+
+impl Fixture {
+    fn give(&mut self, input: &Input) {
+        let decision = self.state.decide(input, self.now).expect("the fixture asks for what is possible");
+        self.state.apply_all(&decision.events);
+    }
+
+    fn submit(&mut self, uid: u128, tenant: &str, spec: Spec) {
+        self.give(&Input::Submit(Box::new(Submission::of(Uid(uid), tenant, spec))));
+    }
+
+    fn report(&mut self, tasks: Vec<ObservedTask>) {
+        let since = (self.generation > 0).then_some(self.generation);
+        self.generation += 1;
+        let (generation, nodes) = (self.generation, self.nodes.clone());
+        self.give(&Input::Observe(Report { world: 1, since, generation, nodes, tasks, ..Report::default() }));
+    }
+
+    /// One turn; what was given a place before it runs.
+    fn turn(&mut self) {
+        let mut running = Vec::new();
+        for (id, holding) in self.state.ledger.holdings() {
+            let uid = self.state.jobs.get(id).unwrap().uid;
+            for task in holding.tasks.iter().filter(|task| task.phase == TaskPhase::Bound) {
+                let node = self.state.fleet.node(task.place.node).unwrap().facts.name.clone();
+                let task_ref = TaskRef { uid, task: task.place.task, attempt: holding.attempt };
+                running.push(ObservedTask { task: task_ref, node, ..observed(&task.place, self.now) });
+            }
+        }
+        self.report(running);
+        self.give(&Input::Tick);
+        let made = plan(&self.state, self.state.tenants.policy(), &Memory::default(), self.now);
+        let events = made.events(&self.state, self.now);
+        self.state.apply_all(&events);
+        assert_eq!(self.state.check_deep(), [], "the fixture is in order");
+    }
+}
+
+fn observed(place: &crate::event::Placement, now: Timestamp) -> ObservedTask {
+    ObservedTask {
+        task: TaskRef { uid: Uid(0), task: 0, attempt: 1 },
+        node: String::new(),
+        gpus: place.gpus,
+        units_each: place.units_each,
+        slice: place.slice,
+        time_sliced: place.time_sliced,
+        since: Some(now),
+        status: TaskStatus::Running,
+        job: None,
+    }
+}
+
+fn batch(name: &str, gpus: GpuAsk) -> Spec {
+    let resources = Resources { cpu_milli: 1000, memory: 1 << 30, pods: 1, ..Resources::default() };
+    Spec::of(name, Shape::of(gpus, resources))
+}
+
+fn begin() -> Fixture {
+    let node = |at: u32, gpus: usize| ObservedNode {
+        name: alloc::format!("n{at}"),
+        up: true,
+        model: "h100".into(),
+        gpus: vec![ObservedGpu { island: at, healthy: true, ..ObservedGpu::default() }; gpus],
+        capacity: Resources { cpu_milli: 64_000, memory: 1 << 38, pods: 100, ..Resources::default() },
+        ..ObservedNode::default()
+    };
+    let nodes = vec![node(0, 4), node(1, 4), node(2, 2), node(3, 4)];
+    let mut fixture = Fixture { state: State::default(), now: NOW, nodes, generation: 0 };
+    let tenant = |path: &str, gpus: u64| {
+        let quota = Quota { guaranteed: Amount::Of(gpus * 3000), limit: Amount::Unlimited };
+        Tenant { gpus: GpuQuota::Any(quota), ..Tenant::without_lines(path) }
+    };
+    fixture.give(&Input::ApplyPolicy(Policy {
+        digest: "check".into(),
+        tenants: vec![tenant("lab", 10), tenant("guest", 0)],
+        reservations_max: 4,
+        half_life: Some(Millis::from_secs(3600)),
+        ..Policy::default()
+    }));
+    fixture.report(Vec::new());
+    let pools: Vec<PoolId> = fixture.state.fleet.pool_ids().collect();
+    let piece = |parts, worth| Piece {
+        size: GpuUnits::from_parts(parts),
+        pools: pools.clone(),
+        worth,
+        cpu_milli: 500,
+    };
+    let pieces = vec![piece(1500, 400_000), piece(3000, 900_000)];
+    fixture.give(&Input::Prices(Prices {
+        pieces,
+        blocks: Vec::new(),
+        core_prices: vec![0, 5, 50],
+        memory_mib_per_core: 0,
+    }));
+    fixture
+}
+
+/// A state in which something runs, is asked to leave, leaves, waits, backs off, grows, is promised and is booked.
+fn busy() -> State {
+    let mut fixture = begin();
+    let saves =
+        Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(60), on_request: false });
+    fixture.submit(1, "guest", Spec { checkpoint: saves, ..batch("loan", GpuAsk::Whole(4)) });
+    fixture.submit(
+        2,
+        "guest",
+        Spec { time_limit: Some(Millis::from_secs(7200)), ..batch("long", GpuAsk::Whole(4)) },
+    );
+    fixture.submit(3, "lab", batch("part", GpuAsk::Share(GpuUnits::from_parts(1500))));
+    fixture.submit(4, "lab", batch("over", GpuAsk::Whole(1)));
+    fixture.turn();
+    fixture.give(&Input::Cancel { job: JobId(3), by: None });
+    fixture.submit(5, "lab", Spec { tasks: 3, min: 1, ..batch("elastic", GpuAsk::Whole(1)) });
+    let service = Some(Service { max: 2, replicas: 1 });
+    fixture.submit(6, "lab", Spec { class: Class::Inference, service, ..batch("chat", GpuAsk::Whole(1)) });
+    let shape = batch("", GpuAsk::Whole(1)).shape;
+    let group = Group { name: "g".into(), tasks: 2, min: 1, copies: 1, min_copies: 1, shape };
+    fixture.submit(
+        7,
+        "lab",
+        Spec { tasks: 0, min: 0, groups: vec![group], ..batch("grouped", GpuAsk::Whole(0)) },
+    );
+    fixture.now = fixture.now + Millis::from_secs(30);
+    fixture.turn();
+    // Whoever borrowed has to leave for this one.
+    fixture.submit(8, "lab", batch("owner", GpuAsk::Whole(4)));
+    fixture.submit(9, "guest", batch("wide", GpuAsk::Whole(4)));
+    let book = |name: &str| Submission::of(Uid(20), "lab", batch(name, GpuAsk::Whole(1)));
+    let (by, from) = (Booker::Operator, fixture.now + Millis::from_secs(36_000));
+    let span = Millis::from_secs(3600);
+    fixture.give(&Input::Book(Box::new(BookingRequest { job: book("demo"), by, from, span })));
+    let of_window = Submission { booking: Some("demo".into()), ..book("later") };
+    fixture.give(&Input::Submit(Box::new(of_window)));
+    fixture.turn();
+    fixture.submit(10, "lab", batch("given-up", GpuAsk::Whole(4)));
+    let given_up = fixture.state.jobs.with_uid(Uid(10)).unwrap();
+    fixture.give(&Input::Cancel { job: given_up, by: None });
+    fixture.state
+}
+
+#[test]
+fn a_corrupted_index_is_found_by_its_name() {
+    let state = busy();
+    let mut missed = Vec::new();
+    let mut found = |state: &State, index: &'static str| {
+        if !state.check().contains(&Finding::IndexWrong { index: index.into() }) {
+            missed.push(index);
+        }
+    };
+    for (index, corrupt) in crate::jobs::check::corruptions() {
+        let mut broken = state.clone();
+        corrupt(&mut broken.jobs);
+        found(&broken, index);
+    }
+    for (index, corrupt) in crate::ledger::check::corruptions() {
+        let mut broken = state.clone();
+        corrupt(&mut broken.ledger);
+        found(&broken, index);
+    }
+    for (index, corrupt) in crate::rooms::check::corruptions() {
+        let mut broken = state.clone();
+        corrupt(broken.ledger.rooms_mut());
+        found(&broken, index);
+    }
+    assert_eq!(missed, Vec::<&str>::new(), "corrupted and not found");
+}
+
+#[test]
+fn a_place_that_is_taken_twice_is_found() {
+    let mut state = busy();
+    let place = state.ledger.holdings().next().unwrap().1.tasks[0].place;
+    state.ledger.rooms_mut().take(&place, Resources::default(), crate::units::TrustId(0));
+    let found = state.check();
+    assert!(found.contains(&Finding::IndexWrong { index: "rooms".into() }), "{found:?}");
+}
