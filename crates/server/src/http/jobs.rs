@@ -37,9 +37,11 @@ pub(super) async fn submit(
 ) -> Result<(StatusCode, Json<Submitted>), Refused> {
     let job = read(&body)?;
     let uid = uid(&job, &headers)?;
-    let after = |reply: Result<Option<JobId>, Rejection>, turned: Turned<'_>| {
+    let models = job.devices.models.clone();
+    let after = move |reply: Result<Option<JobId>, Rejection>, turned: Turned<'_>| {
         let Turned { mut glance, next_job_before } = turned;
-        let id = reply.map_err(|rejection| problem(glance.state, &rejection))?;
+        let id = reply
+            .map_err(|rejection| unknown_model(glance.state, &models, problem(glance.state, &rejection)))?;
         let id = id.expect("a submission is about a job");
         // In the same turn somebody may have cancelled it.
         let shown = show(&mut glance, id).ok_or_else(|| problem(glance.state, &Rejection::UidEnded))?;
@@ -53,13 +55,28 @@ pub(super) async fn submit(
 }
 
 pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<PlanView> {
-    let submission = read(&body)?.submission(fresh_uid()?);
+    let job = read(&body)?;
+    let (models, submission) = (job.devices.models.clone(), job.submission(fresh_uid()?));
     let asked = shared.desk.ask(move |glance| {
         let tried = what_if(glance.state, glance.strings, &submission, glance.now);
-        let tried = tried.map_err(|rejection| problem(glance.state, &rejection))?;
+        let tried = tried
+            .map_err(|rejection| unknown_model(glance.state, &models, problem(glance.state, &rejection)))?;
         Ok::<_, Problem>(planned(&glance, &tried))
     });
     Ok(Json(asked.await.map_err(closed)??))
+}
+
+/// A job that can never run because the fleet has no model that it names is told which it has.
+fn unknown_model(state: &Engine, models: &[String], refused: Problem) -> Problem {
+    let known: Vec<&str> =
+        state.fleet.pools().iter().map(String::as_str).filter(|model| !model.is_empty()).collect();
+    let strange = models.iter().all(|model| !known.contains(&model.as_str()));
+    let Some(first) = models.first().filter(|_| refused.code == Code::Never && strange) else {
+        return refused;
+    };
+    let near = nearest(first, &known).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+    let what = format!("it can never run: this fleet has no GPUs of model {}", models.join(" or "));
+    Problem::new(Code::Never, what).hint(format!("{near}its models are: {}", known.join(", ")))
 }
 
 fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
