@@ -226,6 +226,7 @@ pub(crate) fn still_there(state: &State, job: JobId) -> Option<String> {
 pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) -> String {
     let Shortfall { stage, need, have, tenant, group: _, beside } = shortfall;
     let of = group.map(|name| format!(" for its group {name}")).unwrap_or_default();
+    let is_none = matches!(have, Quantity::Gpus(GpuUnits::ZERO) | Quantity::Tasks(0));
     let (need, have) = (format!("{}{of}", amount(need)), amount(have));
     if let Some(beside) = beside {
         let (each, most) = (beside_amount(beside.what, beside.each), beside_amount(beside.what, beside.most));
@@ -236,9 +237,7 @@ pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) ->
                     state.tenants.path(tenant)
                 )
             }
-            None => format!(
-                "each task needs {each}{of}, and one node has at most {most} for it; it needs {need}, {have} can be had so"
-            ),
+            None => format!("each task needs {each}{of}, and one node has at most {most} for it"),
         };
     }
     match stage {
@@ -250,8 +249,9 @@ pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) ->
         }
         Stage::Free => format!("it needs {need}; {have} are free"),
         Stage::Together => {
+            let have = if is_none { "none".to_owned() } else { format!("only {have}") };
             format!(
-                "it needs {need}; only {have} can be had together, in its shape and with the CPU and memory it asks for"
+                "it needs {need}; {have} can be had together, in its shape and with the CPU and memory it asks for"
             )
         }
         Stage::Quota => {
