@@ -220,7 +220,6 @@ fn same_facts(a: &State, b: &State) -> bool {
     };
     nodes(a) == nodes(b)
         && downtimes(a) == downtimes(b)
-        && a.fleet.draining() == b.fleet.draining()
         && bookings(a) == bookings(b)
         && a.bookings.next() == b.bookings.next()
         && jobs(a) == jobs(b)

@@ -115,9 +115,12 @@ struct DeviceSet {
 
 impl Fleet {
     /// The index that does not say what the nodes do.
-    pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
+    pub(crate) fn wrong_indexes(&self) -> impl Iterator<Item = &'static str> {
         let named = self.nodes().map(|(id, node)| (node.facts.name.clone(), id));
-        (named.collect::<BTreeMap<_, _>>() != self.by_name).then_some("nodes by name")
+        let by_name = (named.collect::<BTreeMap<_, _>>() != self.by_name).then_some("nodes by name");
+        let drained = self.nodes().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| id);
+        let draining = (drained.collect::<BTreeSet<_>>() != self.draining).then_some("nodes that drain");
+        by_name.into_iter().chain(draining)
     }
 
     /// A node that is there.
@@ -272,7 +275,7 @@ impl Fleet {
         self.nodes[node.index()].as_mut().expect("a lever names a node that is there")
     }
 
-    /// An downtime of a node begins or ends.
+    /// A downtime of a node begins or ends.
     pub(crate) fn set_out_of_service(&mut self, node: NodeId, out: bool) {
         if let Some(Some(known)) = self.nodes.get_mut(node.index()) {
             known.out_of_service = out;

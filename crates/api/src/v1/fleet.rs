@@ -112,7 +112,7 @@ pub struct DrainBody {
     pub everything: bool,
 }
 
-/// An downtime to be planned: the body of a request.
+/// A downtime to be planned: the body of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DowntimeBody {
     /// Unique among downtimes; made of the begin where absent.

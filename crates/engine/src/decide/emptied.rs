@@ -142,7 +142,7 @@ pub(super) fn plan_downtime(
     Ok(alloc::vec![Event::Maintenance(MaintenanceEvent::Planned { name, downtime })].into())
 }
 
-/// An downtime is not wanted any more.
+/// A downtime is not wanted any more.
 pub(super) fn call_off(state: &State, name: &str, now: Timestamp) -> Result<Decision, Rejection> {
     if state.maintenance.get(name).is_none() {
         return Err(Rejection::NoSuchDowntime { name: String::from(name) });
