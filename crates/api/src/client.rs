@@ -3,6 +3,7 @@
 //! Every call is one request and one answer, whose form is checked. Nothing is retried: a submission carries an
 //! idempotency key, so that the caller may simply call again.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -12,10 +13,11 @@ use ureq::{Agent, Body};
 use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, Booked, BookingList, BookingReply, EndedList, EndedReply, EndedState, EvictionList,
-    EvictionReply, Explanation, ExtendRequest, FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList,
-    JobList, JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest,
-    ReservationList, ScaleRequest, StrandedList, Submitted, Summary, TenantList,
+    Answer, Booked, BookingList, BookingReply, CordonRequest, DowntimeBody, DowntimeList, DowntimeReply,
+    DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply, Explanation, ExtendRequest,
+    FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList,
+    NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList, ScaleRequest, StrandedList,
+    Submitted, Summary, TenantList,
 };
 
 /// Names the user that a client acts for.
@@ -111,7 +113,8 @@ pub enum ClientError {
     },
     /// Nobody answers.
     #[error(
-        "no answer from {server}: {source}; start a control plane with `wharf up`, or name another with --server"
+        "no answer from {server}: {}; start a control plane with `wharf up`, or name another with --server",
+        why_silent(source)
     )]
     Unreachable {
         /// Who was asked.
@@ -224,20 +227,52 @@ impl Client {
     }
 
     /// Keeps new work off a node.
-    pub fn cordon(&self, node: &str) -> Result<NodeReply, ClientError> {
-        self.read(self.agent.post(self.cordon_url(node)).content_type(JSON).send_empty())
+    pub fn cordon(&self, node: &str, request: &CordonRequest) -> Result<NodeReply, ClientError> {
+        let body = serde_json::to_string(request).expect("a string is always a document");
+        let request = self.agent.post(self.node_url(node, "cordon"));
+        self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Lets something happen to a simulated fleet.
     pub fn fault(&self, request: &FaultRequest) -> Result<FaultReply, ClientError> {
         let body = serde_json::to_string(request).expect("words and numbers are always a document");
         let request = self.agent.post(self.url("/v1/sim/faults"));
-        self.read(request.content_type("application/json").send(body.as_str()))
+        self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Lets new work come to a node again.
     pub fn uncordon(&self, node: &str) -> Result<NodeReply, ClientError> {
-        self.read(self.agent.delete(self.cordon_url(node)).call())
+        self.read(self.agent.delete(self.node_url(node, "cordon")).call())
+    }
+
+    /// Empties a node.
+    pub fn drain(&self, node: &str, request: &DrainBody) -> Result<NodeReply, ClientError> {
+        let body = serde_json::to_string(request).expect("strings are always a document");
+        let request = self.agent.post(self.node_url(node, "drain"));
+        self.read(request.content_type(JSON).send(body.as_str()))
+    }
+
+    /// A node need not be empty any more.
+    pub fn undrain(&self, node: &str) -> Result<NodeReply, ClientError> {
+        self.read(self.agent.delete(self.node_url(node, "drain")).call())
+    }
+
+    /// Plans a downtime.
+    pub fn maintain(&self, request: &DowntimeBody) -> Result<DowntimeReply, ClientError> {
+        let body = serde_json::to_string(request).expect("strings are always a document");
+        let request = self.agent.post(self.url("/v1/maintenance"));
+        self.read(request.content_type(JSON).send(body.as_str()))
+    }
+
+    /// Downtimes that are to come or last.
+    pub fn downtimes(&self) -> Result<DowntimeList, ClientError> {
+        self.get("/v1/maintenance")
+    }
+
+    /// Calls a downtime off.
+    pub fn call_off(&self, name: &str) -> Result<DowntimeReply, ClientError> {
+        let url = self.url(&format!("/v1/maintenance/{}", encoded(name)));
+        self.read(self.agent.delete(url).call())
     }
 
     /// Live jobs, all of them: the pages of the list are followed to the end.
@@ -389,8 +424,8 @@ impl Client {
         self.url(&format!("/v1/jobs/{}{rest}", encoded(job)))
     }
 
-    fn cordon_url(&self, node: &str) -> String {
-        self.url(&format!("/v1/nodes/{}/cordon", encoded(node)))
+    fn node_url(&self, node: &str, lever: &str) -> String {
+        self.url(&format!("/v1/nodes/{}/{lever}", encoded(node)))
     }
 
     fn booking_url(&self, name: &str) -> String {
@@ -412,14 +447,14 @@ impl Client {
                 Err(_) => self.strange(format!("status {status}, without a problem that says why")),
             });
         }
-        let json: Json = serde_json::from_slice(&bytes)
-            .map_err(|error| self.strange(format!("the answer is not JSON: {error}")))?;
+        let json: Json =
+            serde_json::from_slice(&bytes).map_err(|_| self.strange("the answer is not JSON".to_owned()))?;
         let form = json.get("schema").and_then(Json::as_str).unwrap_or("nothing at all").to_owned();
         if form != A::SCHEMA {
             return Err(self.strange(format!("it sent {form:?}, expected was {:?}", A::SCHEMA)));
         }
         serde_json::from_value(json)
-            .map_err(|error| self.strange(format!("{form} is not as expected: {error}")))
+            .map_err(|_| self.strange(format!("its {form} is not as this version knows it")))
     }
 
     /// The request did not come to an answer: because nobody is there, or because it is somebody else.
@@ -431,12 +466,36 @@ impl Client {
             | ureq::Error::ConnectionFailed => {
                 ClientError::Unreachable { server: self.server.clone(), source: Box::new(error) }
             }
-            other => self.strange(other.to_string()),
+            ureq::Error::BodyExceedsLimit(_) => {
+                self.strange("its answer is larger than any of ours".to_owned())
+            }
+            _ => self.strange("it does not speak HTTP as we know it".to_owned()),
         }
     }
 
     fn strange(&self, what: String) -> ClientError {
         ClientError::Protocol { server: self.server.clone(), what }
+    }
+}
+
+/// Why nobody answers, without the words of those who carried the question.
+pub fn why_silent(error: &ureq::Error) -> &'static str {
+    match error {
+        ureq::Error::HostNotFound => "there is no such host",
+        ureq::Error::Timeout(_) => "it took too long",
+        ureq::Error::Io(fault) => match fault.kind() {
+            ErrorKind::ConnectionRefused => "nothing listens there",
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => "it took too long",
+            ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof => "the connection was closed before the answer came",
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => {
+                "there is no way to that address"
+            }
+            _ => "the connection failed",
+        },
+        _ => "the connection failed",
     }
 }
 

@@ -171,6 +171,15 @@ pub fn parse_span(text: &str) -> Option<u64> {
     text::duration(text)
 }
 
+/// Bytes in the largest unit that is still above 10, rounded down: `512GiB`.
+pub fn size_text(bytes: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|&(_, shift)| bytes >> shift >= 10) {
+        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
+        None => text::size_text(bytes),
+    }
+}
+
 /// A span as files have it: `1h30m`.
 pub fn duration_text(millis: u64) -> String {
     text::duration_text(millis)

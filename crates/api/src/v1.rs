@@ -25,6 +25,7 @@ pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
 };
 pub use fleet::{
+    CordonRequest, DowntimeBody, DowntimeList, DowntimeReply, DowntimeView, DrainBody, DrainView,
     FailureView, FaultReply, FaultRequest, GpuList, GpuView, Health, HeldSliceView, NodeList, NodeReply,
     NodeView,
 };
@@ -70,6 +71,8 @@ answers! {
     PlanView = "wharf.v1.plan";
     NodeReply = "wharf.v1.node";
     NodeList = "wharf.v1.nodes";
+    DowntimeReply = "wharf.v1.downtime";
+    DowntimeList = "wharf.v1.maintenance";
     GpuList = "wharf.v1.gpus";
     FaultReply = "wharf.v1.fault";
     StrandedList = "wharf.v1.stranded";

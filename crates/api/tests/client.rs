@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use wharf_api::client::{Client, ClientError, HistoryFilter, JobFilter};
 use wharf_api::file::job::{JobFile, parse_job};
-use wharf_api::v1::{Code, HistoryKind, JobState, Problem};
+use wharf_api::v1::{Code, CordonRequest, HistoryKind, JobState, Problem};
 
 /// A server that takes one request, answers with `answer` and hands the request over.
 fn server(answer: impl Into<Vec<u8>>) -> (Client, JoinHandle<String>) {
@@ -81,7 +81,7 @@ fn every_call_has_its_method_and_path() {
         ("POST /v1/plan", |client| client.plan(&job()).map(drop)),
         ("DELETE /v1/jobs/lab%2Fnlp%2Fa", |client| client.cancel("lab/nlp/a").map(drop)),
         ("POST /v1/jobs/a/evict", |client| client.evict("a").map(drop)),
-        ("POST /v1/nodes/n1/cordon", |client| client.cordon("n1").map(drop)),
+        ("POST /v1/nodes/n1/cordon", |client| client.cordon("n1", &CordonRequest::default()).map(drop)),
         ("DELETE /v1/nodes/n1/cordon", |client| client.uncordon("n1").map(drop)),
         ("GET /v1/jobs?tenant=lab&state=running", |client| {
             let filter = JobFilter {

@@ -6,6 +6,7 @@
 mod book;
 mod job;
 mod local;
+mod nodes;
 mod sim;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,6 +19,7 @@ pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
     PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
 };
+pub(crate) use nodes::{CordonArgs, DrainArgs, MaintainArgs, NodeNames, NodesArgs};
 pub(crate) use sim::{
     GenerateArgs, PhillyArgs, SimArgs, SimFaultArgs, TraceArgs, TraceCommand, TraceFormat, TraceKind,
     TraceOrder,
@@ -51,8 +53,11 @@ Jobs
 Fleet
   top        Watch the whole fleet on one screen
   get        List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
-  cordon     Keep new work off a node
-  uncordon   Let new work come to a node again
+  cordon     Keep new work off nodes
+  uncordon   Let new work come to nodes again
+  drain      Empty nodes: what is there saves its work and leaves in time
+  undrain    Let nodes take work again that were drained
+  maintain   Plan when nodes are out of service
 
 Control plane
   up         Run everything in one process
@@ -119,10 +124,16 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Watch the whole fleet on one screen
     Top(TopArgs),
-    /// Keep new work off a node
-    Cordon(NodeNameArgs),
-    /// Let new work come to a node again
-    Uncordon(NodeNameArgs),
+    /// Keep new work off nodes
+    Cordon(CordonArgs),
+    /// Let new work come to nodes again
+    Uncordon(NodesArgs),
+    /// Empty nodes: what is there saves its work and leaves in time
+    Drain(DrainArgs),
+    /// Let nodes take work again that were drained
+    Undrain(NodesArgs),
+    /// Plan when nodes are out of service
+    Maintain(MaintainArgs),
     /// Lint a policy directory
     Policy(PolicyArgs),
     /// Replay traces, run cases, or play at random with a simulated fleet
@@ -152,7 +163,10 @@ impl Command {
             Self::Scale(args) => args.output,
             Self::Book(args) => args.output,
             Self::Replace(args) => args.output,
-            Self::Cordon(args) | Self::Uncordon(args) => args.output,
+            Self::Cordon(args) => args.nodes.output,
+            Self::Uncordon(args) | Self::Undrain(args) => args.nodes.output,
+            Self::Drain(args) => args.nodes.output,
+            Self::Maintain(args) => args.nodes.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
             Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Trace(_) | Self::Completions(_) => Format::Text,
             Self::Policy(PolicyArgs { command: PolicyCommand::Lint(args) }) => args.output,
@@ -265,10 +279,11 @@ A job is named by its name, by tenant and name, or by its uid; `job/` before it 
 Examples:
   wharf cancel job/hello               ends it for good
   wharf cancel sweep                   all members of the array sweep
+  wharf cancel maintenance/fans        its nodes stay in service
   wharf cancel booking/friday          its places are everybody's again; its jobs go on as every other
   wharf evict lab/nlp/llama-70b        it saves its work, leaves, and waits again")]
 pub(crate) struct JobNameArgs {
-    /// job/NAME, NAME, TENANT/NAME or uid; booking/NAME for a booking
+    /// job/NAME, NAME, TENANT/NAME or uid; booking/NAME for a booking, maintenance/NAME for a downtime
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
     /// How the answer is written
@@ -348,23 +363,6 @@ pub(crate) struct ScaleArgs {
     pub(crate) output: Format,
 }
 
-/// `wharf cordon` and `wharf uncordon`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
-Work that runs on the node stays; new work keeps away until the node is uncordoned.
-
-Examples:
-  wharf cordon n1
-  wharf uncordon n1")]
-pub(crate) struct NodeNameArgs {
-    /// NAME or node/NAME
-    #[arg(value_name = "NODE")]
-    pub(crate) node: String,
-    /// How the answer is written
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Format,
-}
-
 /// What `wharf get` can list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Listed {
@@ -385,6 +383,8 @@ pub(crate) enum Listed {
     /// Windows that are booked, the earliest first
     #[value(alias = "booking")]
     Bookings,
+    /// Downtimes of nodes that are planned, the earliest first
+    Maintenance,
     /// Tenants: what each is promised, may use and uses
     #[value(alias = "tenant")]
     Tenants,
@@ -412,6 +412,7 @@ Examples:
   wharf get stranded                   what is free and of no use, and why
   wharf get reservations               starts that are promised to jobs that wait
   wharf get bookings                   windows that are booked
+  wharf get maintenance                downtimes of nodes that are planned
   wharf get jobs -o name | xargs -n1 wharf cancel
   wharf get tenants -o wide            with what each has borrowed, of late too, and lent
   wharf get evictions --tenant lab/nlp --limit 20

@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod levers;
 pub(crate) mod models;
+pub(crate) mod nodes;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod sim_fault;
@@ -23,6 +24,7 @@ mod eviction;
 mod verdict;
 
 use wharf_api::client::Client;
+use wharf_api::file::nearest;
 use wharf_api::v1::{Code, JobView, PlacementView, Problem, SliceView};
 use wharf_engine::policy::Mode;
 
@@ -131,9 +133,23 @@ fn place_lines(placements: &[PlacementView]) -> Vec<String> {
     lines
 }
 
-/// What is said when a list has nothing of that name.
-fn missing(code: Code, what: &str, list: &str) -> anyhow::Error {
-    Problem::new(code, format!("there is no {what}")).hint(format!("list them with: wharf get {list}")).into()
+/// What is said when a list has nothing of that name, with the one that was perhaps meant.
+fn missing<'a>(
+    code: Code,
+    (kind, name): (&str, &str),
+    known: impl IntoIterator<Item = &'a str>,
+    list: &str,
+) -> anyhow::Error {
+    let known: Vec<&str> = known.into_iter().collect();
+    // Of a path the last part is what people remember.
+    let tails: Vec<&str> = known.iter().map(|path| path.rsplit('/').next().unwrap_or(path)).collect();
+    let by_last = || {
+        let near = nearest(name.rsplit('/').next().unwrap_or(name), &tails)?;
+        known.get(tails.iter().position(|tail| *tail == near)?).copied()
+    };
+    let near = nearest(name, &known).or_else(by_last).map(|near| format!("did you mean {near}? "));
+    let hint = format!("{}list them with: wharf get {list}", near.unwrap_or_default());
+    Problem::new(code, format!("there is no {kind} {name:?}")).hint(hint).into()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod table;
 mod top;
 mod trace;
 mod up;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -30,7 +31,7 @@ use args::{Cli, Command, Listed, OVERVIEW};
 fn main() -> ExitCode {
     let Cli { server, command } = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return said_by_clap(&error),
+        Err(error) => return wrong_arguments(&error),
     };
     let Some(command) = command else {
         return finish(output::print(OVERVIEW).map(|()| ExitCode::SUCCESS), args::Format::Text);
@@ -57,6 +58,9 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Cancel(args) if args.job.starts_with("booking/") => {
             commands::booking::cancel(&client()?, &args)
         }
+        Command::Cancel(args) if args.job.starts_with("maintenance/") => {
+            commands::nodes::call_off(&client()?, &args)
+        }
         Command::Cancel(args) => commands::levers::cancel(&client()?, &args),
         Command::Evict(args) => commands::levers::evict(&client()?, &args),
         Command::Release(args) => commands::levers::release(&client()?, &args),
@@ -64,8 +68,11 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Extend(args) => commands::levers::extend(&client()?, &args),
         Command::Scale(args) => commands::levers::scale(&client()?, &args),
         Command::Replace(args) => commands::levers::replace(&client()?, &args),
-        Command::Cordon(args) => commands::levers::cordon(&client()?, &args),
-        Command::Uncordon(args) => commands::levers::uncordon(&client()?, &args),
+        Command::Cordon(args) => commands::nodes::cordon(&client()?, &args),
+        Command::Uncordon(args) => commands::nodes::uncordon(&client()?, &args),
+        Command::Drain(args) => commands::nodes::drain(&client()?, &args),
+        Command::Undrain(args) => commands::nodes::undrain(&client()?, &args),
+        Command::Maintain(args) => commands::nodes::maintain(&client()?, &args),
         Command::SimFault(args) => commands::sim_fault::run(&client()?, &args),
         Command::Get(args) if args.what == Listed::Models => commands::get::models(&args),
         Command::Get(args) => commands::get::run(&client()?, &args),
@@ -78,7 +85,11 @@ fn finish(result: anyhow::Result<ExitCode>, format: args::Format) -> ExitCode {
 }
 
 /// Help, the version, or what is wrong with the arguments.
-fn said_by_clap(error: &clap::Error) -> ExitCode {
+fn wrong_arguments(error: &clap::Error) -> ExitCode {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(usage) = usage::understood(error, &words) {
+        return problem::report(&usage.into(), args::Format::Text);
+    }
     // Where it cannot be said, the exit code still is.
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(problem::EXIT_USAGE) } else { ExitCode::SUCCESS }

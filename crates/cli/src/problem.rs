@@ -1,9 +1,10 @@
 //! How the command line says no: what, why and what to do next, with an exit code to rely on.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use wharf_api::client::ClientError;
+use wharf_api::client::{ClientError, why_silent};
 use wharf_api::file::FileError;
 use wharf_api::v1::{Code, Problem};
 use wharf_controller::disk::DiskFault;
@@ -36,6 +37,25 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Why a control plane cannot have the address that it is to listen on.
+pub(crate) fn cannot_listen(address: &str, error: &io::Error) -> Problem {
+    let (why, next) = match error.kind() {
+        ErrorKind::AddrInUse => (
+            "another process listens there",
+            "stop that process, or choose another address: wharf up --listen 127.0.0.1:0 takes any free port",
+        ),
+        ErrorKind::PermissionDenied => {
+            ("this user may not listen there", "choose a port above 1023: wharf up --listen 127.0.0.1:8470")
+        }
+        ErrorKind::AddrNotAvailable => (
+            "this machine has no such address",
+            "choose one that it has: wharf up --listen 127.0.0.1:8470, or 0.0.0.0:8470 for all of them",
+        ),
+        _ => ("it is no address of this machine", "write HOST:PORT, such as --listen 127.0.0.1:8470"),
+    };
+    Problem::new(Code::CannotStart, format!("cannot listen on {address}: {why}")).hint(next)
+}
+
 /// Tells the user, and says what to exit with.
 pub(crate) fn report(error: &anyhow::Error, format: Format) -> ExitCode {
     let (problem, code) = understood(error);
@@ -61,7 +81,7 @@ fn understood(error: &anyhow::Error) -> (Problem, u8) {
         return (of_file(error), EXIT_USAGE);
     }
     if let Some(Usage { what, next }) = error.downcast_ref::<Usage>() {
-        let problem = titled(Code::BadRequest, "The arguments do not fit together", what.clone());
+        let problem = titled(Code::BadRequest, "The command line cannot be read", what.clone());
         return (problem.hint(next), EXIT_USAGE);
     }
     // A bare problem is one that was found here, by looking through a list.
@@ -75,8 +95,8 @@ fn understood(error: &anyhow::Error) -> (Problem, u8) {
         let problem = Problem::new(Code::Storage, detail);
         return (next.map_or(problem.clone(), |next| problem.hint(next)), EXIT_FAILED);
     }
-    let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
-    let why = if causes.is_empty() { "The command failed".to_owned() } else { causes.join(": ") };
+    let causes: Vec<String> = error.chain().skip(1).map(|cause| without_number(&cause.to_string())).collect();
+    let why = if causes.is_empty() { "The command failed".to_owned() } else { sentence(&causes.join(": ")) };
     (titled(Code::Internal, &why, error.to_string()), EXIT_FAILED)
 }
 
@@ -94,18 +114,22 @@ fn of_storage(error: &(dyn std::error::Error + 'static)) -> Option<(String, Opti
 fn of_client(error: &ClientError) -> Problem {
     match error {
         ClientError::Address { server, what } => {
-            let problem =
-                titled(Code::BadRequest, what, format!("{server:?} is no address of a control plane"));
+            let problem = titled(
+                Code::BadRequest,
+                &sentence(what),
+                format!("{server:?} is no address of a control plane"),
+            );
             problem.hint("write http://HOST:PORT in --server or WHARF_SERVER")
         }
         ClientError::Unreachable { server, source } => {
-            let problem = titled(Code::Unavailable, &source.to_string(), format!("no answer from {server}"));
+            let problem =
+                titled(Code::Unavailable, &sentence(why_silent(source)), format!("no answer from {server}"));
             problem.hint("is it running? start it with: wharf up, or name another with --server")
         }
         ClientError::Problem(problem) => Problem::clone(problem),
         ClientError::Protocol { server, what } => {
             let detail = format!("{server} does not answer like a control plane of this version");
-            titled(Code::Internal, what, detail).hint("compare: wharf --version, on both sides")
+            titled(Code::Unavailable, &sentence(what), detail).hint("compare: wharf --version, on both sides")
         }
     }
 }
@@ -119,6 +143,17 @@ fn of_file(error: &FileError) -> Problem {
     let instead = instead.as_ref().map(|instead| format!("write {instead}"));
     let hints: Vec<String> = near.into_iter().chain(allowed).chain(instead).collect();
     if hints.is_empty() { problem } else { problem.hint(hints.join(" ")) }
+}
+
+/// What the system says without the number that it has for it.
+fn without_number(text: &str) -> String {
+    text.split(" (os error ").next().unwrap_or(text).to_owned()
+}
+
+/// With a capital letter, as every title has one.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn titled(code: Code, title: &str, detail: String) -> Problem {
@@ -187,7 +222,7 @@ mod tests {
     #[test]
     fn a_failure_of_this_machine_tells_its_causes() {
         let (text, _) = shown(anyhow!("disk full").context("cannot write"));
-        assert_eq!(text, "error: cannot write\n  why: disk full (internal)\n");
+        assert_eq!(text, "error: cannot write\n  why: Disk full (internal)\n");
     }
 
     #[test]

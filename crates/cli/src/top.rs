@@ -19,7 +19,7 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
 use ratatui::layout::Size;
-use wharf_api::client::{Client, ClientError};
+use wharf_api::client::{Client, ClientError, why_silent};
 use wharf_api::v1::Summary;
 
 use crate::args::TopArgs;
@@ -176,7 +176,7 @@ impl<'a> Live<'a> {
                 self.error = None;
                 self.summary = Some(summary);
             }
-            Err(ClientError::Unreachable { source, .. }) => self.error = Some(source.to_string()),
+            Err(ClientError::Unreachable { source, .. }) => self.error = Some(why_silent(&source).to_owned()),
             Err(error) => self.error = Some(error.to_string()),
         }
     }

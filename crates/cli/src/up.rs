@@ -21,6 +21,7 @@ use wharf_controller::turn::{Glance, Recovered, Settings};
 use wharf_controller::world::{Happening, Impossible, World, WorldFault};
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
+use wharf_engine::state::State;
 use wharf_server::Hosts;
 use wharf_server::desk::{Desk, Patience, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
@@ -29,6 +30,7 @@ use wharf_sim::file::{FileFault, FileWorld, Founding};
 
 use crate::args::UpArgs;
 use crate::demo;
+use crate::problem::cannot_listen;
 use crate::process;
 
 use declared::Declared;
@@ -60,9 +62,8 @@ async fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     // twice is told the reason and not only that the address is taken.
     let mode = if args.restore { Mode::Restore } else { Mode::Own };
     let journal = Recovered::read(SqliteDisk::open(&args.data, mode)?)?;
-    let listener = TcpListener::bind(&args.listen).await.with_context(|| {
-        format!("cannot listen on {}; choose another address with --listen ADDR", args.listen)
-    })?;
+    let listener = TcpListener::bind(&args.listen).await;
+    let listener = listener.map_err(|error| cannot_listen(&args.listen, &error))?;
     // A start that failed half way has left a journal without an event: that is still a first start.
     let first_start = journal.state().index() == 0;
     let may_pass = |error: &anyhow::Error| error.downcast_ref().is_some_and(FileFault::may_pass);
@@ -248,6 +249,8 @@ struct Standing {
     jobs: usize,
     /// The fleet that is really there.
     fleet: String,
+    /// A tenant that takes jobs, for the first command that a newcomer types.
+    tenant: String,
 }
 
 impl Standing {
@@ -256,7 +259,7 @@ impl Standing {
         let nodes = state.fleet.nodes();
         let sizes = nodes.map(|(_, node)| (state.fleet.model(node.facts.pool), node.facts.gpus.len()));
         let (index, term, jobs) = (state.index(), glance.term, state.jobs.len());
-        Self { index, term, jobs, fleet: describe(sizes) }
+        Self { index, term, jobs, fleet: describe(sizes), tenant: a_tenant(state) }
     }
 }
 
@@ -270,8 +273,13 @@ fn address_for_clients(listening: SocketAddr) -> String {
     SocketAddr::new(loopback, listening.port()).to_string()
 }
 
+fn a_tenant(state: &State) -> String {
+    let mut paths = state.tenants.policy().tenants.iter().map(|tenant| tenant.path.as_str());
+    paths.find(|path| state.tenants.children(path).is_empty()).unwrap_or("PATH").to_owned()
+}
+
 fn greet(args: &UpArgs, address: &str, fleet: &Declared, policy: &Path, standing: &Standing) {
-    let Standing { index, term, jobs, fleet: description } = standing;
+    let Standing { index, term, jobs, fleet: description, tenant } = standing;
     let (fleet, file) = (&fleet.name, fleet.file.display());
     let wharf = std::env::args().next().unwrap_or_else(|| "wharf".to_owned());
     let server =
@@ -290,7 +298,7 @@ fn greet(args: &UpArgs, address: &str, fleet: &Declared, policy: &Path, standing
   policy   {policy} (edit it: it is read again when it changes)
 
 next, in another terminal:
-  {wharf} submit --tenant lab/nlp --gpus 2 --name hello{server}
+  {wharf} submit --tenant {tenant} --gpus 2 --name hello{server}
   {wharf} top{server}
 stop with Ctrl-C; what runs goes on and is found again at the next start
 "

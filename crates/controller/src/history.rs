@@ -36,7 +36,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Ve
         | Event::Demand(_)
         | Event::Reservations(_)
         | Event::Attained(_)
-        | Event::Past(_) => Vec::new(),
+        | Event::Past(_)
+        | Event::Maintenance(_) => Vec::new(),
     }
 }
 
@@ -190,6 +191,7 @@ fn asker(by: &Asker) -> String {
         Asker::Scale => "scale".to_owned(),
         Asker::Booking { .. } => "booking".to_owned(),
         Asker::Replace => "replace".to_owned(),
+        Asker::Drain { .. } => "drain".to_owned(),
     }
 }
 

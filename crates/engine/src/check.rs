@@ -160,6 +160,13 @@ pub enum Finding {
         /// The name of the booking.
         booking: String,
     },
+    /// I18: work that may be evicted stays on a node that is out of service.
+    LeftOnClosedNode {
+        /// Which job.
+        job: u64,
+        /// The name of the downtime.
+        downtime: String,
+    },
 }
 
 impl State {
@@ -172,6 +179,7 @@ impl State {
         check_promises(self, &mut findings);
         check_reservations(self, &mut findings);
         windows::check_windows(self, &mut findings);
+        windows::check_downtimes(self, &mut findings);
         check_fixed(self, self.tenants.policy(), &mut findings);
         check_indexes(self, &mut findings);
         check_bytes(self, &mut findings);
@@ -191,9 +199,8 @@ impl State {
 
 /// True when two states agree in every first fact, compared one by one and not through what they would be saved as.
 fn same_facts(a: &State, b: &State) -> bool {
-    let nodes = |state: &State| -> Vec<_> {
-        state.fleet.nodes().map(|(id, node)| (id, node.facts.clone(), node.cordoned)).collect()
-    };
+    let nodes =
+        |state: &State| -> Vec<_> { state.fleet.nodes().map(|(id, node)| (id, node.clone())).collect() };
     let jobs = |state: &State| -> Vec<_> { state.jobs.iter().map(|(id, job)| (id, job.clone())).collect() };
     let holdings = |state: &State| -> Vec<_> {
         state.ledger.holdings().map(|(job, holding)| (job, holding.clone())).collect()
@@ -212,7 +219,11 @@ fn same_facts(a: &State, b: &State) -> bool {
     let bookings = |state: &State| -> Vec<_> {
         state.bookings.iter().map(|(id, booking)| (id, booking.clone())).collect()
     };
+    let downtimes = |state: &State| -> Vec<_> {
+        state.maintenance.iter().map(|(name, downtime)| (name.to_string(), downtime.clone())).collect()
+    };
     nodes(a) == nodes(b)
+        && downtimes(a) == downtimes(b)
         && bookings(a) == bookings(b)
         && a.bookings.next() == b.bookings.next()
         && jobs(a) == jobs(b)

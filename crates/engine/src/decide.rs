@@ -2,6 +2,7 @@
 
 mod bookings;
 mod conclude;
+pub(crate) mod emptied;
 mod limits;
 mod observe;
 mod promises;
@@ -56,7 +57,10 @@ impl State {
             Input::Unbook { name } => bookings::cancel(self, name, now),
             Input::Replace { job, how: Some(how) } => replace::replace(self, *job, *how, now),
             Input::Replace { job, how: None } => replace::stop(self, *job, now),
-            Input::Cordon { node, on } => self.cordon(node, *on),
+            Input::Cordon { node, on, reason } => self.cordon(node, *on, reason),
+            Input::Drain { node, how } => emptied::drain(self, node, how.as_ref(), now),
+            Input::PlanDowntime(request) => emptied::plan_downtime(self, request, now),
+            Input::CallOff { name } => emptied::call_off(self, name, now),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
             Input::Observe(report) => observe::observe(self, report, now),
@@ -127,14 +131,16 @@ impl State {
         alloc::vec![Event::Jobs(JobsEvent::Leaving { job, next, at: now, by }), self.stop(job, tasks, now)]
     }
 
-    fn cordon(&self, name: &str, on: bool) -> Result<Decision, Rejection> {
+    fn cordon(&self, name: &str, on: bool, reason: &str) -> Result<Decision, Rejection> {
         let node =
             self.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })?;
         let known = self.fleet.node(node).expect("a named node is there");
-        if known.cordoned == on {
+        // A reason is for the time of the cordon; another one replaces it.
+        let reason = if on { String::from(reason) } else { String::new() };
+        if known.cordoned == on && (!on || known.cordon_reason == reason) {
             return Err(Rejection::NothingToDo);
         }
-        Ok(alloc::vec![Event::Fleet(FleetEvent::Cordoned { node, on })].into())
+        Ok(alloc::vec![Event::Fleet(FleetEvent::Cordoned { node, on, reason })].into())
     }
 
     fn apply_policy(&self, policy: &Policy) -> Result<Decision, Rejection> {
@@ -204,6 +210,9 @@ impl State {
         events.extend(promises::due(self, &told, now));
         events.extend(promises::withdrawals(self, &told, now));
         events.extend(bookings::due(self, &told, now));
+        // Whose places change in this decision is looked at again in the next.
+        let changed: BTreeSet<JobId> = events.iter().filter_map(emptied::about).collect();
+        events.extend(emptied::due(self, &changed, now));
         events.extend(self.cancelled_with(now));
         events
     }

@@ -109,6 +109,7 @@ pub(crate) fn departure(
 fn is_asked_for_others(holding: &Holding) -> bool {
     match holding.asked_by {
         Some(Asker::Rules { .. } | Asker::Booking { .. }) => true,
-        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace) | None => false,
+        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace | Asker::Drain { .. })
+        | None => false,
     }
 }

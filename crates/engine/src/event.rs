@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 pub use crate::attained::AttainedEvent;
 pub use crate::bookings::BookingsEvent;
 pub use crate::demand::DemandEvent;
+use crate::fleet::Drain;
 use crate::input::{ExitDetail, ObservedGpu};
 use crate::job::Spec;
 use crate::jobs::Rolling;
+pub use crate::maintenance::MaintenanceEvent;
 pub use crate::past::PastEvent;
 use crate::policy::Policy;
 pub use crate::promises::PromisesEvent;
@@ -55,6 +57,8 @@ pub enum Event {
     Bookings(BookingsEvent),
     /// To what tenants borrowed.
     Past(PastEvent),
+    /// To planned downtimes of nodes.
+    Maintenance(MaintenanceEvent),
 }
 
 /// What happens to the fleet.
@@ -92,6 +96,16 @@ pub enum FleetEvent {
         node: NodeId,
         /// Whether new work stays away.
         on: bool,
+        /// Why, as its operator says.
+        #[serde(default, skip_serializing_if = "is_default")]
+        reason: String,
+    },
+    /// A node is to be empty; `None`: not any more.
+    Draining {
+        /// The node.
+        node: NodeId,
+        /// How.
+        drain: Option<Drain>,
     },
     /// A set of nodes was compiled.
     NodeSetDefined {

@@ -1,12 +1,14 @@
 //! The fleet section: nodes, pools, levels and interned sets. What is placed on them is the ledger's business.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::catalogue::{self, Mig};
-use crate::event::{Event, FleetEvent, NodeFacts};
-use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId};
+use crate::event::{Event, FleetEvent, NodeFacts, is_default};
+use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId, Timestamp};
 
 /// The nodes there are and what is known of them.
 #[derive(Clone, Debug, Default)]
@@ -16,25 +18,60 @@ pub struct Fleet {
     levels: Vec<String>,
     nodes: Vec<Option<Node>>,
     by_name: BTreeMap<String, NodeId>,
+    draining: BTreeSet<NodeId>,
     node_sets: Vec<NodeSet>,
     device_sets: Vec<DeviceSet>,
     world: Option<WorldMark>,
 }
 
 /// A node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Observed.
     pub facts: NodeFacts,
     /// Owned: our lever.
     pub cordoned: bool,
+    /// Owned: why it was moved, as its operator says.
+    pub cordon_reason: String,
+    /// Owned: it is to be empty.
+    pub drain: Option<Drain>,
+    /// Owned: a downtime keeps it out of service.
+    pub out_of_service: bool,
 }
 
 impl Node {
     /// True when new work may be placed on it.
     pub fn is_open(&self) -> bool {
-        self.facts.up && !self.cordoned
+        self.facts.up && !self.cordoned && self.drain.is_none() && !self.out_of_service
     }
+}
+
+/// A node that is to be empty by a time: nothing new comes, and what is there leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Who wants it.
+    pub by: String,
+    /// What for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reason: String,
+    /// It is to be empty then.
+    pub deadline: Timestamp,
+    /// Who has to leave.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub whom: Whom,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+/// Who has to leave a node that is to be empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whom {
+    /// What may be evicted; the rest is waited for.
+    #[default]
+    Preemptible,
+    /// All of it.
+    Everything,
 }
 
 /// How far we know a world.
@@ -78,9 +115,12 @@ struct DeviceSet {
 
 impl Fleet {
     /// The index that does not say what the nodes do.
-    pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
+    pub(crate) fn wrong_indexes(&self) -> impl Iterator<Item = &'static str> {
         let named = self.nodes().map(|(id, node)| (node.facts.name.clone(), id));
-        (named.collect::<BTreeMap<_, _>>() != self.by_name).then_some("nodes by name")
+        let by_name = (named.collect::<BTreeMap<_, _>>() != self.by_name).then_some("nodes by name");
+        let drained = self.nodes().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| id);
+        let draining = (drained.collect::<BTreeSet<_>>() != self.draining).then_some("nodes that drain");
+        by_name.into_iter().chain(draining)
     }
 
     /// A node that is there.
@@ -96,6 +136,11 @@ impl Fleet {
     /// The node of that name.
     pub fn node_named(&self, name: &str) -> Option<NodeId> {
         self.by_name.get(name).copied()
+    }
+
+    /// Nodes that a lever wants empty.
+    pub fn draining(&self) -> &BTreeSet<NodeId> {
+        &self.draining
     }
 
     /// The id that the next new node gets.
@@ -200,9 +245,17 @@ impl Fleet {
             }
             FleetEvent::NodeSeen { node, facts } => self.see(*node, facts),
             FleetEvent::NodeRemoved { node } => self.remove(*node),
-            FleetEvent::Cordoned { node, on } => {
-                let slot = self.nodes[node.index()].as_mut();
-                slot.expect("a cordon names a node that is there").cordoned = *on;
+            FleetEvent::Cordoned { node, on, reason } => {
+                let known = self.live(*node);
+                known.cordoned = *on;
+                known.cordon_reason.clone_from(reason);
+            }
+            FleetEvent::Draining { node, drain } => {
+                self.live(*node).drain.clone_from(drain);
+                match drain {
+                    Some(_) => self.draining.insert(*node),
+                    None => self.draining.remove(node),
+                };
             }
             FleetEvent::NodeSetDefined { set, source, members } => {
                 let defined = NodeSet::new(source.clone(), members.clone());
@@ -218,20 +271,42 @@ impl Fleet {
         }
     }
 
+    fn live(&mut self, node: NodeId) -> &mut Node {
+        self.nodes[node.index()].as_mut().expect("a lever names a node that is there")
+    }
+
+    /// A downtime of a node begins or ends.
+    pub(crate) fn set_out_of_service(&mut self, node: NodeId, out: bool) {
+        if let Some(Some(known)) = self.nodes.get_mut(node.index()) {
+            known.out_of_service = out;
+        }
+    }
+
     fn see(&mut self, node: NodeId, facts: &NodeFacts) {
         // Ids in a snapshot may have holes where nodes were removed.
         while self.nodes.len() <= node.index() {
             self.nodes.push(None);
         }
         let slot = &mut self.nodes[node.index()];
-        let cordoned = slot.as_ref().is_some_and(|known| known.cordoned);
-        *slot = Some(Node { facts: facts.clone(), cordoned });
+        match slot {
+            Some(known) => known.facts = facts.clone(),
+            None => {
+                *slot = Some(Node {
+                    facts: facts.clone(),
+                    cordoned: false,
+                    cordon_reason: String::new(),
+                    drain: None,
+                    out_of_service: false,
+                });
+            }
+        }
         self.by_name.insert(facts.name.clone(), node);
     }
 
     fn remove(&mut self, node: NodeId) {
         let removed = self.nodes[node.index()].take().expect("a node is removed once");
         self.by_name.remove(&removed.facts.name);
+        self.draining.remove(&node);
         // Holes at the end are cut, so that a state rebuilt from a snapshot hands out the same ids.
         while matches!(self.nodes.last(), Some(None)) {
             self.nodes.pop();
@@ -249,7 +324,10 @@ impl Fleet {
         for (node, known) in self.nodes() {
             push(FleetEvent::NodeSeen { node, facts: known.facts.clone() });
             if known.cordoned {
-                push(FleetEvent::Cordoned { node, on: true });
+                push(FleetEvent::Cordoned { node, on: true, reason: known.cordon_reason.clone() });
+            }
+            if known.drain.is_some() {
+                push(FleetEvent::Draining { node, drain: known.drain.clone() });
             }
         }
         for (at, set) in self.node_sets.iter().enumerate() {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bookings::{Booker, BookingFault, NotOfBooking};
 use crate::dependency::{After, ArrayRequest};
+use crate::fleet::Whom;
 use crate::geometry::Slice;
 use crate::job::{Class, GpuAsk, Spec, Topology};
 use crate::need::Refused;
@@ -75,6 +76,22 @@ pub enum Input {
         node: String,
         /// `false` takes it back.
         on: bool,
+        /// Why, as its operator says.
+        reason: String,
+    },
+    /// A node is to be empty; `None` takes it back.
+    Drain {
+        /// Name of the node.
+        node: String,
+        /// How.
+        how: Option<DrainRequest>,
+    },
+    /// Nodes are to be out of service for a while.
+    PlanDowntime(Box<DowntimeRequest>),
+    /// The downtime of that name is not wanted any more.
+    CallOff {
+        /// Its name.
+        name: String,
     },
     /// The policy directory changed.
     ApplyPolicy(Policy),
@@ -88,6 +105,47 @@ pub enum Input {
     Prices(Prices),
     /// Time passed.
     Tick,
+}
+
+/// How a node is emptied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainRequest {
+    /// It is to be empty after so long.
+    pub within: Millis,
+    /// Who wants it.
+    pub by: String,
+    /// What for.
+    pub reason: String,
+    /// Who has to leave.
+    pub whom: Whom,
+}
+
+/// Nodes that are to be out of service for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DowntimeRequest {
+    /// Unique among downtimes that are to come or last.
+    pub name: String,
+    /// The nodes, by name.
+    pub nodes: Vec<String>,
+    /// When it begins.
+    pub from: Timestamp,
+    /// How long it lasts.
+    pub span: Millis,
+    /// Who plans it.
+    pub by: String,
+    /// What for.
+    pub reason: String,
+    /// Who has to leave before.
+    pub whom: Whom,
+}
+
+/// Why a downtime cannot be planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DowntimeFault {
+    /// It names no nodes.
+    NoNodes,
+    /// It lasts no time, or is over already.
+    Over,
 }
 
 /// How replicas are replaced.
@@ -572,6 +630,21 @@ pub enum Rejection {
     /// Another booking has that name.
     BookingNameInUse {
         /// The name.
+        name: String,
+    },
+    /// The downtime makes no sense.
+    BadDowntime {
+        /// Why.
+        fault: DowntimeFault,
+    },
+    /// Another downtime has that name.
+    DowntimeNameInUse {
+        /// The name.
+        name: String,
+    },
+    /// No downtime of that name is planned.
+    NoSuchDowntime {
+        /// What was given.
         name: String,
     },
     /// No window of that name is booked.

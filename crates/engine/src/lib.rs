@@ -28,6 +28,7 @@ pub mod input;
 pub mod job;
 pub mod jobs;
 pub mod ledger;
+pub mod maintenance;
 pub mod need;
 pub mod past;
 pub mod plan;

@@ -8,6 +8,7 @@
 
 pub mod best;
 pub mod booked;
+pub mod downtimes;
 pub mod draft;
 pub mod groups;
 pub mod lines;

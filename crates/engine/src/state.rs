@@ -19,6 +19,7 @@ use crate::input::{Exit, ExitDetail};
 use crate::job::Spec;
 use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Use, Want};
+use crate::maintenance::{Maintenance, MaintenanceEvent};
 use crate::need::{Need, first_way};
 use crate::past::{Past, PastEvent};
 use crate::plan::place::domain_of;
@@ -27,7 +28,7 @@ use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
 use crate::tree::Tree;
-use crate::units::{JobId, Millis, Timestamp};
+use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +53,8 @@ pub struct State {
     pub bookings: Bookings,
     /// What tenants borrowed.
     pub past: Past,
+    /// Which downtimes are planned.
+    pub maintenance: Maintenance,
     index: u64,
 }
 
@@ -101,6 +104,7 @@ impl State {
             Event::Attained(event) => self.attained.apply(event),
             Event::Bookings(event) => self.apply_bookings(event),
             Event::Past(event) => self.apply_past(event),
+            Event::Maintenance(event) => self.apply_maintenance(event),
         }
         self.index += 1;
     }
@@ -115,18 +119,36 @@ impl State {
     fn apply_fleet(&mut self, event: &FleetEvent) {
         self.fleet.apply(event);
         match event {
-            FleetEvent::NodeSeen { node, .. }
-            | FleetEvent::NodeRemoved { node }
-            | FleetEvent::Cordoned { node, .. } => {
-                let known = self.fleet.node(*node);
-                let known = known.map(|known| (known, self.fleet.mig(known.facts.pool)));
-                self.ledger.node_changed(*node, known, &self.promises);
+            FleetEvent::NodeRemoved { node } => {
+                self.maintenance.forget(*node);
+                self.node_changed(*node);
             }
+            FleetEvent::NodeSeen { node, .. }
+            | FleetEvent::Cordoned { node, .. }
+            | FleetEvent::Draining { node, .. } => self.node_changed(*node),
             FleetEvent::NodeSetDefined { .. } | FleetEvent::DeviceSetDefined { .. } => {
                 self.ledger.anything_may_fit(self.fleet.pool_ids());
             }
             FleetEvent::PoolNamed { .. } => self.reline_past(),
             FleetEvent::LevelNamed { .. } | FleetEvent::WorldSeen { .. } => {}
+        }
+    }
+
+    fn node_changed(&mut self, node: NodeId) {
+        let known = self.fleet.node(node);
+        let known = known.map(|known| (known, self.fleet.mig(known.facts.pool)));
+        self.ledger.node_changed(node, known, &self.promises);
+    }
+
+    fn apply_maintenance(&mut self, event: &MaintenanceEvent) {
+        let nodes = |section: &Maintenance| {
+            section.get(event.name()).map(|downtime| downtime.nodes.clone()).unwrap_or_default()
+        };
+        let before = nodes(&self.maintenance);
+        self.maintenance.apply(event);
+        for node in before.into_iter().chain(nodes(&self.maintenance)) {
+            self.fleet.set_out_of_service(node, self.maintenance.is_out(node));
+            self.node_changed(node);
         }
     }
 
@@ -267,8 +289,8 @@ impl State {
                 self.changed(*job);
             }
             LedgerEvent::Evicted { job, receipt, at, .. } => {
-                // A guarantee and a booked window have their time, however often that is.
-                if !matches!(receipt.why, Why::Guarantee | Why::Booking) {
+                // A guarantee, a booked window and a node that is to be empty have their time, however often that is.
+                if !matches!(receipt.why, Why::Guarantee | Why::Booking | Why::Drain) {
                     let window = self.tenants.policy().preemption.eviction_window;
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
@@ -560,7 +582,9 @@ impl State {
         let step = self.tenants.policy().half_life.and_then(|half_life| self.past.next_step(half_life));
         let allowed = self.jobs.next_start_allowed(now);
         let replaced = crate::decide::next_replacement(self);
-        let later = [asked, stuck, limit, allowed, reserved, booked, step, replaced].into_iter().flatten();
+        let emptied = self.next_emptying_moment(now);
+        let later = [asked, stuck, limit, allowed, reserved, booked, step, replaced, emptied];
+        let later = later.into_iter().flatten();
         later.filter(|&at| at > now).min()
     }
 
@@ -605,6 +629,7 @@ impl State {
         self.attained.snapshot(&mut events);
         self.bookings.snapshot(&mut events);
         self.past.snapshot(&mut events);
+        self.maintenance.snapshot(&mut events);
         events
     }
 }

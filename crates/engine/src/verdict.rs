@@ -5,6 +5,7 @@
 //! tells what can never run (rule 16).
 
 mod answers;
+mod beside;
 mod together;
 
 use alloc::collections::BTreeMap;
@@ -24,10 +25,11 @@ use crate::plan::place::{Ask, domain_of, tasks_beside_gpus, tasks_that_fit, ways
 use crate::policy::{Amount, Policy};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
-use crate::tree::{Amounts, Tree};
+use crate::tree::{Amounts, Meter, Tree};
 use crate::units::{BookingId, GpuUnits, JobId, PoolId, TenantId, Timestamp};
 
 pub use answers::Answers;
+pub use beside::{Beside, BesideGpus};
 
 /// A question a job puts to the fleet. Each narrows what the one before left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,6 +79,9 @@ pub struct Shortfall {
     /// Which group of the job is short, by its place in the list; none where tasks are alike, or all groups together are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
+    /// What it lacks beside GPUs, where that alone keeps it from enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
 }
 
 /// An amount as the job counts it.
@@ -99,6 +104,8 @@ pub struct Funnel {
     pub tenant: Option<TenantId>,
     /// The group that comes least far, by its place in the list.
     pub group: Option<usize>,
+    /// What it lacks beside GPUs, where that alone keeps it from enough.
+    pub beside: Option<Beside>,
 }
 
 impl Funnel {
@@ -106,7 +113,7 @@ impl Funnel {
     pub fn shortfall(&self) -> Option<Shortfall> {
         let &(stage, have) = self.stages.iter().find(|(_, have)| *have < self.need)?;
         let tenant = self.tenant.filter(|_| stage == Stage::Quota);
-        Some(Shortfall { stage, need: self.need, have, tenant, group: self.group })
+        Some(Shortfall { stage, need: self.need, have, tenant, group: self.group, beside: self.beside })
     }
 }
 
@@ -148,6 +155,11 @@ pub enum Reason {
     Booked {
         /// Which window.
         booking: BookingId,
+        /// When that begins.
+        from: Timestamp,
+    },
+    /// What is free is on nodes that will be out of service, and it could not be gone in time.
+    Downtime {
         /// When that begins.
         from: Timestamp,
     },
@@ -199,6 +211,7 @@ impl Reason {
             Self::Held { why: HeldWhy::Restored, .. } => "HeldAfterRestore",
             Self::Dependency => "WaitingForDependency",
             Self::ArrayTurn { .. } => "WaitingForArrayTurn",
+            Self::Downtime { .. } => "WaitingForMaintenance",
             Self::Startable => "Startable",
             Self::BackingOff { .. } => "BackingOff",
             Self::Short(shortfall) => match shortfall.stage {
@@ -297,7 +310,7 @@ impl State {
     /// True when the minimum of a kind fits the declared fleet in this way, and its limits.
     fn could_run(&self, key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> bool {
         let need = amount_of(way.need, u64::from(key.min));
-        if under_limits(key, way, tree, used).0 < need {
+        if under_limits(key, way, tree, used).amount < need {
             return false;
         }
         let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
@@ -327,12 +340,13 @@ impl State {
         }
         let counts = self.count(key, &needs, fleet);
         let limits =
-            |at: usize| ways.get(at).map_or((u64::MAX, None), |&way| under_limits(key, way, tree, used));
-        let funnels = needs
-            .iter()
-            .zip(&counts)
-            .enumerate()
-            .map(|(at, (&(_, need), count))| funnel(key, need, count, limits(at)));
+            |at: usize| ways.get(at).map(|&way| under_limits(key, way, tree, used)).unwrap_or_default();
+        let funnels = needs.iter().zip(&counts).enumerate().map(|(at, (&(_, need), count))| {
+            let limit = limits(at);
+            let funnel = funnel(key, need, count, &limit);
+            let by_limit = funnel.shortfall().is_some_and(|short| short.stage == Stage::Quota);
+            Funnel { beside: limit.beside.filter(|_| by_limit), ..funnel }
+        });
         // Furthest first, then with the most left; the first way where all is equal.
         let mut best: Option<Funnel> = None;
         for funnel in funnels {
@@ -340,7 +354,9 @@ impl State {
                 best = Some(funnel);
             }
         }
-        best.expect("there is at least one need")
+        let best = best.expect("there is at least one need");
+        let beside = best.beside.or_else(|| self.short_beside(key, &needs, fleet, &best));
+        Funnel { beside, ..best }
     }
 
     /// One walk over the nodes for all ways: every submission asks this of every node.
@@ -396,7 +412,23 @@ struct Count {
     together: BTreeMap<Option<u32>, u64>,
 }
 
-fn funnel(key: &KindKey, need: Need, count: &Count, (allowed, tenant): (u64, Option<TenantId>)) -> Funnel {
+/// What limits leave of an ask.
+struct UnderLimits {
+    /// So much, counted as the job counts.
+    amount: u64,
+    /// Whose limit is the tightest.
+    tenant: Option<TenantId>,
+    /// What that is a limit of, where it is not GPUs.
+    beside: Option<Beside>,
+}
+
+impl Default for UnderLimits {
+    fn default() -> Self {
+        Self { amount: u64::MAX, tenant: None, beside: None }
+    }
+}
+
+fn funnel(key: &KindKey, need: Need, count: &Count, limit: &UnderLimits) -> Funnel {
     let fitting = count.together.values().copied().max().unwrap_or_default();
     let fitting = fitting.saturating_mul(amount_of(need, 1));
     let stages = [
@@ -406,13 +438,14 @@ fn funnel(key: &KindKey, need: Need, count: &Count, (allowed, tenant): (u64, Opt
         (Stage::Allowed, count.allowed),
         (Stage::Free, count.free),
         (Stage::Together, fitting),
-        (Stage::Quota, fitting.min(allowed)),
+        (Stage::Quota, fitting.min(limit.amount)),
     ];
     Funnel {
         need: quantity(need, amount_of(need, u64::from(key.min))),
         stages: stages.into_iter().map(|(stage, left)| (stage, quantity(need, left))).collect(),
-        tenant,
+        tenant: limit.tenant,
         group: None,
+        beside: None,
     }
 }
 
@@ -496,10 +529,10 @@ fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
     }
 }
 
-/// How much the limits leave room for, counted as the job counts, and whose limit is the tightest.
-fn under_limits(key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> (u64, Option<TenantId>) {
+/// How much the limits leave room for, and whose limit is the tightest.
+fn under_limits(key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> UnderLimits {
     let charge = tree.charge(way.need.units(), key.shape.resources, way.pool);
-    let mut tightest = (u64::MAX, None);
+    let mut tightest = UnderLimits::default();
     for tenant in tree.lineage(key.tenant) {
         let quotas = &tree.lines[tenant.index()].quotas;
         for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {
@@ -512,8 +545,14 @@ fn under_limits(key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> (u64, O
                 None => u128::from(left / charge[meter]) * each,
             };
             let amount = u64::try_from(exact).unwrap_or(u64::MAX);
-            if amount < tightest.0 {
-                tightest = (amount, Some(tenant));
+            if amount < tightest.amount {
+                let what = match tree.meters[meter] {
+                    Meter::Cpu => Some(BesideGpus::Cpu),
+                    Meter::Memory => Some(BesideGpus::Memory),
+                    Meter::AnyGpu | Meter::Gpu(_) => None,
+                };
+                let beside = what.map(|what| Beside { what, each: charge[meter], most: left });
+                tightest = UnderLimits { amount, tenant: Some(tenant), beside };
             }
         }
     }

@@ -39,6 +39,7 @@ pub(crate) fn view(row: HistoryRow) -> Option<EvictionView> {
         },
         below_line: below_line(&receipt),
         booking: receipt.booking.clone(),
+        node: receipt.node.clone(),
         beneficiary: BeneficiaryView {
             job: receipt.beneficiary,
             tenant: receipt.beneficiary_tenant,
@@ -110,6 +111,17 @@ fn rule_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
                 format!("{beneficiary} of {winner} came to its places in the window booking/{booking}")
             }
         }
+        Rule::Drain => {
+            let node = receipt.node.as_deref().unwrap_or("?");
+            let who = receipt.lever.as_ref().map_or_else(
+                || "maintenance of it is planned".to_owned(),
+                |lever| match lever.reason.as_str() {
+                    "" => format!("{} drains it", lever.by),
+                    reason => format!("{} drains it: {reason}", lever.by),
+                },
+            );
+            format!("node/{node} is to be empty; {who}")
+        }
         Rule::Order => {
             format!(
                 "{beneficiary} of {winner} waits and was served less, or is expected to be done with less"
@@ -132,6 +144,11 @@ fn victim_text(rule: Rule, receipt: &EvictionReceipt, tenant: &str) -> String {
         Rule::Booking => {
             "for a window, what is over in time, then what was borrowed, then batch work gives way; at its end, the \
              newest of its jobs that its tenant has no other right to"
+                .to_owned()
+        }
+        Rule::Drain => {
+            "everything on the node leaves that is not over in time; an elastic job and a service give up only what \
+             they have there"
                 .to_owned()
         }
         Rule::Order => format!(

@@ -14,6 +14,7 @@ mod intake;
 mod jobs;
 mod listener;
 mod listing;
+mod nodes;
 mod origin;
 mod outflow;
 mod params;
@@ -117,7 +118,10 @@ fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/jobs/{job}/replace", post(jobs::replace))
         .route("/v1/plan", post(jobs::plan))
         .route("/v1/nodes", get(fleet::nodes))
-        .route("/v1/nodes/{node}/cordon", post(fleet::cordon).delete(fleet::uncordon))
+        .route("/v1/nodes/{node}/cordon", post(nodes::cordon).delete(nodes::uncordon))
+        .route("/v1/nodes/{node}/drain", post(nodes::drain).delete(nodes::undrain))
+        .route("/v1/maintenance", get(nodes::downtimes).post(nodes::maintain))
+        .route("/v1/maintenance/{name}", axum::routing::delete(nodes::call_off))
         .route("/v1/gpus", get(fleet::gpus))
         .route("/v1/sim/faults", post(faults::fault))
         .route("/v1/stranded", get(fleet::stranded))

@@ -11,6 +11,7 @@ mod eviction;
 pub mod fleet_file;
 mod http;
 mod leaving;
+mod maintenance;
 pub mod metrics;
 pub mod policy;
 mod pricing;

@@ -369,7 +369,7 @@ fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
 
 fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
     let by_rule = Family::<ByRule, Counter>::default();
-    let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } =
+    let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking, drain } =
         glance.figures.evictions;
     let counts = [
         (Rule::Guarantee, guarantee),
@@ -379,6 +379,7 @@ fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
         (Rule::Reservation, reservation),
         (Rule::Order, order),
         (Rule::Booking, booking),
+        (Rule::Drain, drain),
     ];
     for (rule, count) in counts {
         by_rule.get_or_create(&ByRule { rule: rule.word().to_owned() }).inc_by(count);

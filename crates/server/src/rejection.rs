@@ -9,6 +9,7 @@ use wharf_engine::state::State;
 
 use crate::booking;
 use crate::desk::Closed;
+use crate::maintenance;
 use crate::text;
 
 fn or_one_of(claims: &[String]) -> String {
@@ -79,6 +80,9 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         | Rejection::NoSuchBooking { .. }
         | Rejection::NotOfBooking { .. } => booking::problem(state, rejection),
         Rejection::NoSuchNode { name } => no_such_node(state, name),
+        Rejection::BadDowntime { .. }
+        | Rejection::DowntimeNameInUse { .. }
+        | Rejection::NoSuchDowntime { .. } => maintenance::problem(state, rejection),
         Rejection::NothingToDo => Problem::new(Code::NothingToDo, "everything is already as asked"),
         Rejection::BadPrices | Rejection::Gap { .. } | Rejection::Stale => internal(rejection),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wharf_api::file::span_text;
+use wharf_api::file::{size_text, span_text};
 use wharf_controller::outage::Outage;
 use wharf_engine::catalogue::{Recovery, Xid};
 use wharf_engine::dependency::Condition;
@@ -11,7 +11,7 @@ use wharf_engine::jobs::{Job, KindKey, Phase};
 use wharf_engine::need::Refused;
 use wharf_engine::state::State;
 use wharf_engine::units::{BookingId, GpuUnits, JobId, Millis, Timestamp};
-use wharf_engine::verdict::{Quantity, Reason, Shortfall, Stage};
+use wharf_engine::verdict::{BesideGpus, Quantity, Reason, Shortfall, Stage};
 
 use crate::leaving::in_the_way;
 
@@ -87,6 +87,10 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
                 format!("what is free is in booking/{name}, which has begun")
             }
         }
+        Reason::Downtime { from } => format!(
+            "what is free is on nodes whose maintenance begins in {}; it could not be gone by then",
+            left(from, now)
+        ),
         Reason::BackingOff { until } => {
             format!("a task of it failed; it is tried again in {}", left(until, now))
         }
@@ -144,7 +148,7 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         | Reason::Startable
         | Reason::Short(_) => None,
         Reason::Reserved { start, .. } => Some(start),
-        Reason::Window { from, .. } | Reason::Booked { from, .. } => Some(from),
+        Reason::Window { from, .. } | Reason::Booked { from, .. } | Reason::Downtime { from } => Some(from),
     }
 }
 
@@ -241,9 +245,22 @@ pub(crate) fn still_there(state: &State, job: JobId) -> Option<String> {
 
 /// What is missing, where, and for which group of the job.
 pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) -> String {
-    let Shortfall { stage, need, have, tenant, group: _ } = shortfall;
+    let Shortfall { stage, need, have, tenant, group: _, beside } = shortfall;
     let of = group.map(|name| format!(" for its group {name}")).unwrap_or_default();
+    let is_none = matches!(have, Quantity::Gpus(GpuUnits::ZERO) | Quantity::Tasks(0));
     let (need, have) = (format!("{}{of}", amount(need)), amount(have));
+    if let Some(beside) = beside {
+        let (each, most) = (beside_amount(beside.what, beside.each), beside_amount(beside.what, beside.most));
+        return match tenant {
+            Some(tenant) => {
+                format!(
+                    "each task needs {each}{of}; the limit of {} leaves {most}",
+                    state.tenants.path(tenant)
+                )
+            }
+            None => format!("each task needs {each}{of}, and one node has at most {most} for it"),
+        };
+    }
     match stage {
         Stage::Fleet => format!("it needs {need}; the fleet has {have}"),
         Stage::Healthy => format!("it needs {need}; {have} are healthy"),
@@ -253,8 +270,9 @@ pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) ->
         }
         Stage::Free => format!("it needs {need}; {have} are free"),
         Stage::Together => {
+            let have = if is_none { "none".to_owned() } else { format!("only {have}") };
             format!(
-                "it needs {need}; only {have} can be had together, in its shape and with the CPU and memory it asks for"
+                "it needs {need}; {have} can be had together, in its shape and with the CPU and memory it asks for"
             )
         }
         Stage::Quota => {
@@ -269,6 +287,17 @@ fn amount(quantity: Quantity) -> String {
         Quantity::Gpus(units) => gpus(units),
         Quantity::Tasks(1) => "room for 1 task".to_owned(),
         Quantity::Tasks(tasks) => format!("room for {tasks} tasks"),
+    }
+}
+
+/// `1 core`, `1.5 cores`, `64GiB of memory`.
+fn beside_amount(what: BesideGpus, amount: u64) -> String {
+    match what {
+        BesideGpus::Cpu if amount == 1000 => "1 core".to_owned(),
+        BesideGpus::Cpu => format!("{} cores", wharf_api::v1::thousandths(amount)),
+        BesideGpus::Memory => format!("{} of memory", size_text(amount)),
+        BesideGpus::Storage => format!("{} of local storage", size_text(amount)),
+        BesideGpus::Nics => format!("{amount} network interfaces"),
     }
 }
 

@@ -19,7 +19,7 @@ use wharf_engine::state::{Estimate, State};
 use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
 use wharf_engine::verdict::{Answers, Quantity, Reason, Shortfall, Verdict};
 
-use crate::{ended, text};
+use crate::{ended, maintenance, text};
 
 /// A job as the API shows it, with the memory that verdicts on one state share.
 pub(crate) fn job(state: &State, now: Timestamp, answers: &mut Answers, id: JobId, job: &Job) -> JobView {
@@ -189,6 +189,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         | Reason::Reserved { .. }
         | Reason::Window { .. }
         | Reason::Booked { .. }
+        | Reason::Downtime { .. }
         | Reason::Fixed { .. }
         | Reason::LandingRoom { .. }
         | Reason::Held { .. }
@@ -283,6 +284,11 @@ pub(crate) fn node(state: &State, id: NodeId, node: &Node, samples: &Samples) ->
         memory_free: free.memory,
         sm_active: active.and_then(|active| mean(&active)),
         levels: levels.collect(),
+        tasks: count(state.ledger.tasks_on(id).count()),
+        cordon_reason: (!node.cordon_reason.is_empty()).then(|| node.cordon_reason.clone()),
+        drain: node.drain.as_ref().map(maintenance::drain),
+        maintenance: maintenance::of(state, id),
+        waits_for: maintenance::waits_for(state, id),
     }
 }
 

@@ -288,8 +288,18 @@ impl<'a> Round<'a> {
     ) {
         let (whole, lost, cost) = (!unit.surplus, unit.lost, unit.cost);
         let policy = self.facts.state.tenants.version();
-        let receipt =
-            Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking: None };
+        let receipt = Eviction {
+            why,
+            beneficiary,
+            whole,
+            lost,
+            cost,
+            gain,
+            straddles,
+            policy,
+            booking: None,
+            node: None,
+        };
         self.evictions.push((unit.clone(), receipt));
     }
 

@@ -17,7 +17,8 @@ use wharf_controller::turn::{Controller, Fault, Reply, Settings};
 use wharf_engine::catalogue::xid::XIDS;
 use wharf_engine::dependency::{After, ArrayMember, ArrayRequest, Condition};
 use wharf_engine::event::Why;
-use wharf_engine::input::{Extension, Input, Replacement, Submission};
+use wharf_engine::fleet::Whom;
+use wharf_engine::input::{DowntimeRequest, DrainRequest, Extension, Input, Replacement, Submission};
 use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
@@ -197,7 +198,8 @@ impl Run {
                 let how = Replacement { surge: tasks % 3, unavailable: tasks % 2 };
                 self.on_a_job(|job| Input::Replace { job, how: (tasks < 6).then_some(how) });
             }
-            86..88 => self.cordon(),
+            86..87 => self.cordon(),
+            87..88 => self.drain_or_maintain(),
             88..90 => self.change_policy(),
             90..95 if self.faults_on => self.node_fault(),
             95..97 if self.faults_on => self.arm_crash(),
@@ -327,7 +329,31 @@ impl Run {
 
     fn cordon(&mut self) {
         let (node, on) = (self.some_node(), self.rng.random());
-        self.give(Input::Cordon { node, on });
+        self.give(Input::Cordon { node, on, reason: String::new() });
+    }
+
+    /// A node drains or drains no more; nodes are to be out of service, or that is called off.
+    fn drain_or_maintain(&mut self) {
+        let node = self.some_node();
+        let whom = if self.rng.random_bool(0.3) { Whom::Everything } else { Whom::Preemptible };
+        let within = Millis::from_secs(self.rng.random_range(0..600));
+        let (by, reason) = ("the simulator".to_owned(), String::new());
+        let input = match self.rng.random_range(0..6) {
+            0..2 => Input::Drain { node, how: Some(DrainRequest { within, by, reason, whom }) },
+            2..4 => Input::Drain { node, how: None },
+            4 => {
+                let names = self.leader().state().maintenance.iter().map(|(name, _)| name.to_owned());
+                let Some(name) = names.last() else { return };
+                Input::CallOff { name }
+            }
+            _ => {
+                let (name, nodes) = (format!("downtime-{}", self.next_job), vec![node, self.some_node()]);
+                let from = self.leader().now() + within;
+                let span = Millis::from_secs(self.rng.random_range(1..900));
+                Input::PlanDowntime(Box::new(DowntimeRequest { name, nodes, from, span, by, reason, whom }))
+            }
+        };
+        self.give(input);
     }
 
     fn change_policy(&mut self) {
@@ -458,7 +484,8 @@ impl Run {
                     known.node.gpus.iter_mut().for_each(|gpu| (gpu.healthy, gpu.xid) = (true, None));
                 });
             });
-            self.give(Input::Cordon { node, on: false });
+            self.give(Input::Cordon { node: node.clone(), on: false, reason: String::new() });
+            self.give(Input::Drain { node, how: None });
         }
         // Services do not end by themselves.
         for job in self.leader().state().jobs.services().clone() {

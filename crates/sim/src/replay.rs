@@ -180,7 +180,7 @@ impl<D: Disk> Player<D> {
         let state = self.leader.state();
         let capacity: usize = state.fleet.nodes().map(|(_, node)| node.facts.gpus.len()).sum();
         let figures = self.leader.figures();
-        let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking } =
+        let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking, drain: _ } =
             figures.evictions;
         let mut findings = self.findings;
         if figures.plan_panics > 0 {

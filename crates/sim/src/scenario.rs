@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use wharf_controller::world::NodeReport;
 use wharf_engine::action::StartTask;
 use wharf_engine::catalogue::Xid;
-use wharf_engine::input::{BookingRequest, Extension, Replacement, Submission};
+use wharf_engine::input::{
+    BookingRequest, DowntimeRequest, DrainRequest, Extension, Replacement, Submission,
+};
 use wharf_engine::policy::Policy;
 use wharf_engine::units::Millis;
 
@@ -121,6 +123,15 @@ enum Ask {
     Cordon {
         node: String,
         on: bool,
+    },
+    Drain {
+        node: String,
+        how: Option<DrainRequest>,
+    },
+    /// Begins so long after the story.
+    PlanDowntime(Box<DowntimeRequest>),
+    CallOff {
+        name: String,
     },
     Quota(Box<Policy>),
 }

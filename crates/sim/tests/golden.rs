@@ -22,8 +22,8 @@ use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
-    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, PastEvent,
-    PromisesEvent, ReservationsEvent, TenantsEvent,
+    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, MaintenanceEvent,
+    PastEvent, PromisesEvent, ReservationsEvent, TenantsEvent,
 };
 use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
@@ -68,6 +68,7 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-past"),
     (1, "journal-v1-replace"),
     (1, "journal-v1-restore"),
+    (1, "journal-v1-maintenance"),
 ];
 
 #[test]
@@ -144,6 +145,10 @@ const KINDS: &[&str] = &[
     "Rolled",
     "Held",
     "JobReleased",
+    "Draining",
+    "DowntimePlanned",
+    "DowntimeBegan",
+    "DowntimeEnded",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -207,6 +212,10 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Rolled { .. }) => "Rolled",
         Event::Jobs(JobsEvent::Held { .. }) => "Held",
         Event::Jobs(JobsEvent::Released { .. }) => "JobReleased",
+        Event::Fleet(FleetEvent::Draining { .. }) => "Draining",
+        Event::Maintenance(MaintenanceEvent::Planned { .. }) => "DowntimePlanned",
+        Event::Maintenance(MaintenanceEvent::Began { .. }) => "DowntimeBegan",
+        Event::Maintenance(MaintenanceEvent::Ended { .. }) => "DowntimeEnded",
     }
 }
 
@@ -223,6 +232,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-past"), stories::of_the_past);
     write_story(&format!("journal-v{VERSION}-replace"), stories::of_a_replacement);
     write_story(&format!("journal-v{VERSION}-restore"), stories::of_a_restore);
+    write_story(&format!("journal-v{VERSION}-maintenance"), stories::of_maintenance);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -253,11 +263,17 @@ fn story_of_the_rules() -> Vec<Event> {
     // Its place is cordoned before it can start; then it starts elsewhere or waits.
     let jobs = play.go(&[rules_job(4, "owner", "org/a", (1, 1), forever)], 1);
     play.go(
-        &[Input::Cordon { node: "n1".into(), on: true }, Input::Cordon { node: "n2".into(), on: true }],
+        &[
+            Input::Cordon { node: "n1".into(), on: true, reason: String::new() },
+            Input::Cordon { node: "n2".into(), on: true, reason: String::new() },
+        ],
         1,
     );
     play.go(
-        &[Input::Cordon { node: "n1".into(), on: false }, Input::Cordon { node: "n2".into(), on: false }],
+        &[
+            Input::Cordon { node: "n1".into(), on: false, reason: String::new() },
+            Input::Cordon { node: "n2".into(), on: false, reason: String::new() },
+        ],
         60,
     );
     play.go(&[Input::Cancel { job: jobs["owner"], by: None }], 60);
@@ -352,11 +368,14 @@ fn story_of_reservations() -> Vec<Event> {
     play.go(&[Input::ApplyPolicy(policy)], 1);
     play.go(&[four(1, "a", 1, 30), four(2, "b", 1, 60), four(3, "c", 1, 90)], 10);
     play.go(&[four(4, "gang", 2, 30)], 60);
-    play.go(&[Input::Cordon { node: "n2".into(), on: true }], 1);
+    play.go(&[Input::Cordon { node: "n2".into(), on: true, reason: String::new() }], 1);
     play.go(&[], 1);
     play.snapshot();
-    play.go(&[Input::Cordon { node: "n1".into(), on: true }], 1);
-    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 8000);
+    play.go(&[Input::Cordon { node: "n1".into(), on: true, reason: String::new() }], 1);
+    play.go(
+        &["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false, reason: String::new() }),
+        8000,
+    );
     play.written()
 }
 
@@ -470,9 +489,9 @@ fn story() -> Vec<Event> {
     play.go(&[job(1, "fails", r#"{"duration_ms":60000,"fail_after_ms":2000}"#)], 3);
     play.go(&[job(6, "early", r#"{"duration_ms":1000}"#)], 5);
     play.go(&[job(2, "stays", r#"{"duration_ms":3600000}"#)], 30);
-    play.go(&[Input::Cordon { node: "n2".into(), on: true }], 1);
+    play.go(&[Input::Cordon { node: "n2".into(), on: true, reason: String::new() }], 1);
     play.snapshot();
-    let jobs = play.go(&[Input::Cordon { node: "n2".into(), on: false }], 1);
+    let jobs = play.go(&[Input::Cordon { node: "n2".into(), on: false, reason: String::new() }], 1);
     let evict = |job| Input::Evict { job, by: "golden".into() };
     play.go(&[evict(jobs["stays"])], 10);
     let jobs = play.go(&[job(3, "cannot-save", r#"{"duration_ms":3600000,"checkpoint":"fail"}"#)], 2);

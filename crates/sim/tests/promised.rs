@@ -138,8 +138,8 @@ impl Life {
         let running: Vec<JobId> = self.lean.state.ledger.holdings().map(|(job, _)| job).collect();
         let job = running.get(self.random.random_range(0..running.len().max(1))).copied();
         match self.random.random_range(0..8) {
-            0 => Some(Input::Cordon { node, on: true }),
-            1 | 2 => Some(Input::Cordon { node, on: false }),
+            0 => Some(Input::Cordon { node, on: true, reason: String::new() }),
+            1 | 2 => Some(Input::Cordon { node, on: false, reason: String::new() }),
             3 => Some(Input::Extend { job: job?, to: Extension::By(Millis::from_secs(1800)) }),
             4 => Some(Input::Cancel { job: job?, by: None }),
             _ => None,

@@ -295,7 +295,7 @@ fn a_gang_that_lacks_room_together_makes_free_gpus_stranded() {
     let gang = Submission { gang_within: Some("leaf".into()), ..Submission::of(Uid(1), "all", spec) };
     give(&mut state, &Input::Submit(Box::new(gang)));
     for node in ["n2", "n3"] {
-        give(&mut state, &Input::Cordon { node: node.to_owned(), on: true });
+        give(&mut state, &Input::Cordon { node: node.to_owned(), on: true, reason: String::new() });
     }
     let found = &stranded(&state)[0];
     assert_eq!(found.free, GpuUnits::whole(4));
@@ -304,7 +304,7 @@ fn a_gang_that_lacks_room_together_makes_free_gpus_stranded() {
     assert_eq!(waiting.why, [(Why::NotTogether, GpuUnits::whole(4))].into());
     // A gang of four without a level is what usually comes, and it would fit.
     assert_eq!(found.stranded_units(), GpuUnits::ZERO);
-    give(&mut state, &Input::Cordon { node: "n1".to_owned(), on: true });
+    give(&mut state, &Input::Cordon { node: "n1".to_owned(), on: true, reason: String::new() });
     let found = &stranded(&state)[0];
     assert_eq!((found.free, found.stranded_units()), (GpuUnits::whole(2), GpuUnits::whole(2)));
     assert_eq!(found.stranded, [(Why::NotTogether, GpuUnits::whole(2))].into());

@@ -197,7 +197,11 @@ fn live(seed: u64) -> (u32, u32) {
         }
         if number % 7 == 0 {
             let node = format!("n{}", random.random_range(0..14));
-            give(&mut state, &Input::Cordon { node, on: random.random_bool(0.5) }, now);
+            give(
+                &mut state,
+                &Input::Cordon { node, on: random.random_bool(0.5), reason: String::new() },
+                now,
+            );
         }
         if number % 5 == 0 {
             let live: Vec<JobId> = state.jobs.iter().map(|(job, _)| job).collect();

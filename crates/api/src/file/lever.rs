@@ -1,11 +1,13 @@
-//! Bodies of requests that change a live job or a simulated fleet: small documents, read by the same rules as files.
+//! Bodies of requests that change a live job, a node or a simulated fleet: small documents, read by the same rules as files.
 
 use wharf_controller::world::Happening;
-use wharf_engine::input::{Extension, Replacement};
+use wharf_engine::fleet::Whom;
+use wharf_engine::input::{DowntimeRequest, DrainRequest, Extension, Replacement};
 use wharf_engine::job::TASKS_MAX;
-use wharf_engine::units::Millis;
+use wharf_engine::units::{Millis, Timestamp};
 
-use super::field::Map;
+use super::field::{Field, Map, NAME_MAX};
+use super::moment::{Moment, moment_text};
 use super::{Fault, FileError, document};
 
 /// Reads how long a job is to run: `limit: 6h` in all, or `by: 2h` more than now.
@@ -75,6 +77,72 @@ pub fn parse_fault(file: &str, text: &str) -> Result<Happening, FileError> {
     })
 }
 
+/// Reads why a node is cordoned: `reason: fan is loud`, or nothing.
+pub fn parse_cordon(file: &str, text: &str) -> Result<String, FileError> {
+    if text.trim().is_empty() {
+        return Ok(String::new());
+    }
+    document(file, text, |root| reason(&Map::root(root, &["reason"])?))
+}
+
+/// Reads how a node is emptied: `within: 30m, reason: …, everything: true`, or nothing for at once.
+pub fn parse_drain(file: &str, text: &str, by: &str) -> Result<DrainRequest, FileError> {
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    document(file, text, |root| {
+        let keys = Map::root(root, &["within", "reason", "everything"])?;
+        let within = keys.get("within")?.map_or(Ok(Millis(0)), |field| field.duration(Millis(0)))?;
+        Ok(DrainRequest { within, by: by.to_owned(), reason: reason(&keys)?, whom: whom(&keys)? })
+    })
+}
+
+/// A downtime as somebody wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DowntimeFile {
+    /// Its name, where one was given.
+    name: Option<String>,
+    nodes: Vec<String>,
+    from: Moment,
+    span: Millis,
+    reason: String,
+    whom: Whom,
+}
+
+/// Reads when nodes are out of service: `nodes: [n1, n2], from: +2h, for: 4h, reason: …`.
+pub fn parse_downtime(file: &str, text: &str) -> Result<DowntimeFile, FileError> {
+    document(file, text, |root| {
+        let keys = Map::root(root, &["name", "nodes", "from", "for", "reason", "everything"])?;
+        let nodes = keys.need("nodes", "nodes: [n1, n2]")?.one_or_more()?;
+        Ok(DowntimeFile {
+            name: keys.get("name")?.map(|field| field.name(NAME_MAX)).transpose()?,
+            nodes: nodes.iter().map(Field::label).collect::<Result<_, _>>()?,
+            from: keys.need("from", "from: 2026-11-20T08:00Z")?.moment()?,
+            span: keys.need("for", "for: 4h")?.duration(Millis::from_secs(1))?,
+            reason: reason(&keys)?,
+            whom: whom(&keys)?,
+        })
+    })
+}
+
+impl DowntimeFile {
+    /// The downtime as the engine takes it. Without a name it is called after its begin.
+    pub fn request(&self, by: &str, now: Timestamp) -> DowntimeRequest {
+        let Self { name, nodes, from, span, reason, whom } = self.clone();
+        let from = from.on(now);
+        let begin = || moment_text(from).chars().filter(char::is_ascii_digit).take(12).collect::<String>();
+        let name = name.unwrap_or_else(|| format!("maintenance-{}", begin()));
+        DowntimeRequest { name, nodes, from, span, by: by.to_owned(), reason, whom }
+    }
+}
+
+fn reason(keys: &Map<'_>) -> Result<String, Fault> {
+    keys.get("reason")?.map_or(Ok(String::new()), |field| field.label())
+}
+
+fn whom(keys: &Map<'_>) -> Result<Whom, Fault> {
+    let everything = keys.get("everything")?.map_or(Ok(false), |field| field.truth())?;
+    Ok(if everything { Whom::Everything } else { Whom::Preemptible })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +186,37 @@ mod tests {
         assert_eq!(read("stop: true"), Ok(None));
         assert!(read("surge: some").unwrap_err().contains("surge is \"some\""));
         assert!(read("max_surge: 1").unwrap_err().contains("surge"));
+    }
+
+    #[test]
+    fn a_node_is_drained_at_once_unless_it_says_otherwise() {
+        let read = |text| parse_drain("request body", text, "me").map_err(|error| error.to_string());
+        let now = DrainRequest {
+            within: Millis(0),
+            by: "me".into(),
+            reason: String::new(),
+            whom: Whom::Preemptible,
+        };
+        assert_eq!(read(""), Ok(now.clone()));
+        assert_eq!(read("{}"), Ok(now));
+        let later = read("{within: 30m, reason: fan, everything: true}").unwrap();
+        assert_eq!((later.within, later.whom), (Millis::from_secs(1800), Whom::Everything));
+        assert!(read("within: soon").unwrap_err().contains("within is \"soon\""));
+        assert!(read("withn: 3m").unwrap_err().contains("did you mean \"within\""));
+        assert_eq!(parse_cordon("request body", "reason: fan").unwrap(), "fan");
+        assert_eq!(parse_cordon("request body", " ").unwrap(), "");
+    }
+
+    #[test]
+    fn an_downtime_has_nodes_and_a_time() {
+        let read = |text| parse_downtime("request body", text).map_err(|error| error.to_string());
+        let downtime = read("{nodes: [n1, n2], from: +2h, for: 4h, reason: firmware}").unwrap();
+        let request = downtime.request("me", Timestamp(1_763_251_200_000));
+        assert_eq!(request.name, "maintenance-202511160200");
+        assert_eq!((request.from, request.span), (Timestamp(1_763_258_400_000), Millis::from_secs(14_400)));
+        assert!(read("{from: +2h, for: 4h}").unwrap_err().contains("nodes: [n1, n2]"));
+        assert!(read("{nodes: n1, from: tomorrow, for: 4h}").unwrap_err().contains("+2h"));
+        assert!(read("{nodes: n1, from: +2h}").unwrap_err().contains("for: 4h"));
     }
 
     #[test]

@@ -21,11 +21,13 @@ pub enum Rule {
     Order,
     /// Its place is booked, or the window that it ran in is over.
     Booking,
+    /// Its node is drained, or goes out of service.
+    Drain,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Guarantee,
         Self::FairShare,
         Self::Preempt,
@@ -33,6 +35,7 @@ impl Rule {
         Self::Reservation,
         Self::Order,
         Self::Booking,
+        Self::Drain,
     ];
 
     /// The word used in API, tables and metrics.
@@ -45,6 +48,7 @@ impl Rule {
             Self::Reservation => "reservation",
             Self::Order => "order",
             Self::Booking => "booking",
+            Self::Drain => "drain",
         }
     }
 }
@@ -59,6 +63,7 @@ impl From<Why> for Rule {
             Why::Reservation => Self::Reservation,
             Why::Order => Self::Order,
             Why::Booking => Self::Booking,
+            Why::Drain => Self::Drain,
         }
     }
 }
@@ -109,6 +114,9 @@ pub struct EvictionView {
     /// The booked window that it left for, or that it ran in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking: Option<String>,
+    /// The node that it left because that is to be empty; then it is its own beneficiary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// A job for which another had to leave.

@@ -37,6 +37,100 @@ pub struct NodeView {
     /// Its domain in each level.
     #[serde(default)]
     pub levels: BTreeMap<String, u32>,
+    /// Tasks that are on it, those that leave included.
+    #[serde(default)]
+    pub tasks: u32,
+    /// Why it is cordoned, as its operator says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon_reason: Option<String>,
+    /// How it is emptied, while it drains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainView>,
+    /// Its downtimes that are to come or last, the earliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maintenance: Vec<DowntimeView>,
+    /// Jobs on it that a drain or a downtime waits for, because they may not be evicted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
+}
+
+/// How a node is emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainView {
+    /// Who wants it.
+    pub by: String,
+    /// What for; empty where nothing is said.
+    pub reason: String,
+    /// Since when.
+    pub since_ms: u64,
+    /// It is to be empty then.
+    pub deadline_ms: u64,
+    /// Whether work that may not be evicted has to leave too.
+    pub everything: bool,
+}
+
+/// A planned span of time in which nodes are out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DowntimeView {
+    /// Its name.
+    pub name: String,
+    /// The nodes.
+    pub nodes: Vec<String>,
+    /// When it begins.
+    pub from_ms: u64,
+    /// When it is over.
+    pub until_ms: u64,
+    /// Whether it has begun.
+    pub began: bool,
+    /// Who planned it.
+    pub by: String,
+    /// What for; empty where nothing is said.
+    pub reason: String,
+    /// Whether work that may not be evicted has to leave too.
+    pub everything: bool,
+}
+
+/// Why new work is to stay away from a node: the body of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CordonRequest {
+    /// As its operator says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How a node is to be emptied: the body of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainBody {
+    /// It is to be empty after so long; at once where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// What for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether work that may not be evicted has to leave too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub everything: bool,
+}
+
+/// A downtime to be planned: the body of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DowntimeBody {
+    /// Unique among downtimes; made of the begin where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The nodes.
+    pub nodes: Vec<String>,
+    /// When it begins.
+    pub from: String,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub lasts: String,
+    /// What for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether work that may not be evicted has to leave too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub everything: bool,
 }
 
 /// A GPU.
@@ -160,6 +254,24 @@ pub struct NodeList {
     pub schema: String,
     /// In the order in which they were first seen.
     pub nodes: Vec<NodeView>,
+}
+
+/// One downtime.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DowntimeReply {
+    /// `wharf.v1.downtime`.
+    pub schema: String,
+    /// The downtime.
+    pub downtime: DowntimeView,
+}
+
+/// Downtimes that are to come or last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DowntimeList {
+    /// `wharf.v1.maintenance`.
+    pub schema: String,
+    /// The earliest first.
+    pub downtimes: Vec<DowntimeView>,
 }
 
 /// The GPUs of the fleet.

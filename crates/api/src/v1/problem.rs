@@ -212,6 +212,12 @@ codes! {
     BookingTakesFromOthers = "booking_takes_from_others", 409, 5, "The booking would take from guarantees of others";
     /// There are no such places beside the other bookings of that time.
     BookingNoRoom = "booking_no_room", 409, 5, "There is no room beside other bookings";
+    /// The downtime names no node, or no time that is to come.
+    BadDowntime = "bad_downtime", 422, 64, "The maintenance makes no sense";
+    /// Another downtime has that name.
+    DowntimeNameInUse = "downtime_name_in_use", 409, 5, "The name is in use";
+    /// No downtime of that name is planned.
+    NoSuchDowntime = "no_such_downtime", 404, 4, "No such maintenance";
     /// The disk, a data directory or a file in it.
     Storage = "storage", 500, 1, "The data directory cannot be used as it is";
     /// Everything is already as asked.
@@ -236,6 +242,8 @@ codes! {
     Never = "never", 422, 2, "The job can never be placed";
     /// The fleet has no level of that name.
     UnknownLevel = "unknown_level", 422, 2, "No such level in this fleet";
+    /// It cannot have its address or its data directory.
+    CannotStart = "cannot_start", 500, 1, "The control plane cannot start";
     /// The control plane is starting, stopping or has lost its term.
     Unavailable = "unavailable", 503, 69, "The control plane cannot answer now";
     /// There are as many connections as there may be.

@@ -79,7 +79,7 @@ fn both(path: &Path, given: &[&str]) -> Usage {
 fn neither() -> Usage {
     Usage {
         what: "no job is given".into(),
-        next: "give a file (wharf submit job.yaml), or flags (--name hello --tenant lab/nlp --gpus 1)".into(),
+        next: "give a file (wharf submit job.yaml), or flags (--name hello --tenant PATH --gpus 1); wharf get tenants has the paths".into(),
     }
 }
 
@@ -90,9 +90,11 @@ fn from_flags(flags: JobFlags) -> anyhow::Result<JobFile> {
         return Err(missing("--name is missing", "give the job a name: --name hello").into());
     }
     if flags.tenant.is_none() {
-        return Err(
-            missing("--tenant is missing", "say who pays: --tenant lab/nlp; wharf get tenants").into()
-        );
+        return Err(missing(
+            "--tenant is missing",
+            "say who pays: --tenant PATH; wharf get tenants has the paths",
+        )
+        .into());
     }
     Ok(flags.job()?)
 }

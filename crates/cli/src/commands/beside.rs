@@ -8,7 +8,7 @@ use wharf_api::v1::{
 };
 
 use super::get::{fleet, tenants};
-use super::{axis, fact, missing, next_line};
+use super::{axis, fact, missing, next_line, world_now};
 use crate::args::Format;
 use crate::numbers::{cores, counted, mib, percent, percent_or_unknown, size, span, tenths};
 use crate::output::{self, Paint, Tone};
@@ -16,8 +16,9 @@ use crate::output::{self, Paint, Tone};
 /// Why a tenant's jobs run or wait.
 pub(super) fn tenant(client: &Client, path: &str, format: Format) -> anyhow::Result<()> {
     let TenantList { schema, tenants, half_life_ms } = client.tenants()?;
-    let Some(found) = tenants.into_iter().find(|tenant| tenant.path == path) else {
-        return Err(missing(Code::UnknownTenant, &format!("tenant {path}"), "tenants"));
+    let Some(found) = tenants.iter().find(|tenant| tenant.path == path).cloned() else {
+        let known = tenants.iter().map(|tenant| tenant.path.as_str());
+        return Err(missing(Code::UnknownTenant, ("tenant", path), known, "tenants"));
     };
     match format {
         Format::Json => output::print_json(&TenantList { schema, tenants: vec![found], half_life_ms }),
@@ -32,15 +33,17 @@ pub(super) fn tenant(client: &Client, path: &str, format: Format) -> anyhow::Res
 
 /// What a node has and who is on it.
 pub(super) fn node(client: &Client, name: &str, format: Format) -> anyhow::Result<()> {
-    let Some(found) = client.nodes()?.nodes.into_iter().find(|node| node.name == name) else {
-        return Err(missing(Code::NoSuchNode, &format!("node {name}"), "nodes"));
+    let nodes = client.nodes()?.nodes;
+    let Some(found) = nodes.iter().find(|node| node.name == name).cloned() else {
+        let known = nodes.iter().map(|node| node.name.as_str());
+        return Err(missing(Code::NoSuchNode, ("node", name), known, "nodes"));
     };
     match format {
         Format::Json => output::print_json(&NodeReply { schema: schema_of::<NodeReply>(), node: found }),
         Format::Text => {
             let mut gpus = client.gpus()?.gpus;
             gpus.retain(|gpu| gpu.node == name);
-            output::print(&node_text(&found, &gpus, Paint::stdout()))
+            output::print(&node_text(&found, &gpus, world_now(client), Paint::stdout()))
         }
     }
 }
@@ -49,7 +52,8 @@ pub(super) fn node(client: &Client, name: &str, format: Format) -> anyhow::Resul
 pub(super) fn gpu(client: &Client, node: &str, index: u32, format: Format) -> anyhow::Result<()> {
     let GpuList { schema, gpus } = client.gpus()?;
     let Some(found) = gpus.into_iter().find(|gpu| gpu.node == node && gpu.index == index) else {
-        return Err(missing(Code::NotFound, &format!("GPU {node}:{index}"), "gpus"));
+        let name = format!("{node}:{index}");
+        return Err(missing(Code::NotFound, ("GPU", &name), [], "gpus"));
     };
     match format {
         Format::Json => output::print_json(&GpuList { schema, gpus: vec![found] }),
@@ -81,7 +85,7 @@ fn tenant_text(tenant: &TenantView, half_life_ms: Option<u64>, waiting: &[JobVie
     output::lines(&lines)
 }
 
-fn node_text(node: &NodeView, gpus: &[GpuView], paint: Paint) -> String {
+fn node_text(node: &NodeView, gpus: &[GpuView], now: Option<u64>, paint: Paint) -> String {
     let (state, _) = fleet::node_state(node);
     let kind = if node.gpus == 0 { "no GPUs".to_owned() } else { format!("{} × {}", node.gpus, node.model) };
     let mut lines = title(&format!("node/{}", node.name), &format!("{kind}, {state}"), paint);
@@ -97,14 +101,45 @@ fn node_text(node: &NodeView, gpus: &[GpuView], paint: Paint) -> String {
         ("levels", levels.join(", "), !levels.is_empty()),
     ];
     lines.extend(facts.iter().filter(|fact| fact.2).map(|(label, value, _)| fact(label, value, paint)));
+    lines.extend(emptied(node, now).iter().map(|(label, value)| fact(label, value, paint)));
     lines.push(String::new());
     if !gpus.is_empty() {
         lines.extend(fleet::gpus_table(gpus).indented(paint));
         lines.push(String::new());
     }
-    let lever = if node.cordoned { "uncordon" } else { "cordon" };
+    let lever = match (&node.drain, node.cordoned) {
+        (Some(_), _) => "undrain",
+        (None, true) => "uncordon",
+        (None, false) => "cordon",
+    };
     lines.push(next_line(paint, "next:", &format!("wharf {lever} {}", node.name)));
     output::lines(&lines)
+}
+
+/// What keeps new work away from a node or will, who wants it, how far it is and what it waits for.
+fn emptied(node: &NodeView, now: Option<u64>) -> Vec<(&'static str, String)> {
+    let why = |reason: &str| if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    let mut facts = Vec::new();
+    if let Some(reason) = &node.cordon_reason {
+        facts.push(("cordon", reason.clone()));
+    }
+    if let Some(drain) = &node.drain {
+        let left = counted(node.tasks.into(), "task");
+        let far = if node.tasks == 0 { "nothing is left there".to_owned() } else { format!("{left} left") };
+        let deadline = now.map_or_else(String::new, |now| match drain.deadline_ms.saturating_sub(now) {
+            0 => ", its time is up".to_owned(),
+            left => format!(", to be empty in {}", span(left)),
+        });
+        facts.push(("drain", format!("by {}{}; {far}{deadline}", drain.by, why(&drain.reason))));
+    }
+    for downtime in &node.maintenance {
+        let state = fleet::downtime_state(downtime, now);
+        facts.push(("out", format!("maintenance/{}, {state}{}", downtime.name, why(&downtime.reason))));
+    }
+    if !node.waits_for.is_empty() {
+        facts.push(("waits", format!("for work that may not be evicted: {}", node.waits_for.join(", "))));
+    }
+    facts
 }
 
 fn gpu_text(gpu: &GpuView, paint: Paint) -> String {
@@ -146,7 +181,7 @@ fn title(name: &str, what: &str, paint: Paint) -> Vec<String> {
 mod tests {
     use wharf_api::v1::LineView;
 
-    use super::super::samples::{gpu, waiting};
+    use super::super::samples::{gpu, node as samples_node, waiting};
     use super::*;
 
     #[test]
@@ -206,6 +241,7 @@ next: wharf get jobs --tenant lab/nlp
             memory_free: 256 << 30,
             sm_active: None,
             levels: BTreeMap::from([("leaf".to_owned(), 3)]),
+            ..samples_node("n1")
         };
         let expected = "\
 node/n1  2 × h100, up, cordoned
@@ -221,7 +257,7 @@ node/n1  2 × h100, up, cordoned
 
 next: wharf uncordon n1
 ";
-        assert_eq!(node_text(&node, &[gpu(0, Some(0.374)), gpu(1, None)], Paint::OFF), expected);
+        assert_eq!(node_text(&node, &[gpu(0, Some(0.374)), gpu(1, None)], None, Paint::OFF), expected);
     }
 
     #[test]

@@ -29,6 +29,7 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
         below_line,
         policy_version,
         booking: _,
+        node: _,
     } = &reply.eviction;
     let job = format!("job/{}/{}", victim.tenant, victim.job);
     let winner = left_for(&reply.eviction);
@@ -59,7 +60,10 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
 
 /// The job that benefits, or the booked window where no job of that is there yet.
 pub(super) fn left_for(eviction: &EvictionView) -> String {
-    let EvictionView { victim, beneficiary, booking, .. } = eviction;
+    let EvictionView { victim, beneficiary, booking, node, .. } = eviction;
+    if let Some(node) = node {
+        return format!("node/{node}");
+    }
     match booking {
         Some(booking) if beneficiary.uid == victim.uid => format!("booking/{booking}"),
         Some(_) | None => format!("job/{}/{}", beneficiary.tenant, beneficiary.job),
@@ -79,6 +83,7 @@ fn gain(victim: &VictimView) -> String {
     match victim.gain_gpu_s {
         Some(_) => format!("{} by not waiting", gpu_seconds(victim.gain_gpu_s)),
         None if victim.rule == Rule::Booking => "not asked for: a window begins when it begins".to_owned(),
+        None if victim.rule == Rule::Drain => "not asked for: the node has to be empty".to_owned(),
         None => "not asked for: a guarantee comes back at any cost".to_owned(),
     }
 }
@@ -144,6 +149,7 @@ mod tests {
             victim_text: "lab/vision held 16 GPUs".into(),
             below_line,
             booking: None,
+            node: None,
             policy_version: 3,
         };
         EvictionReply { schema: schema_of::<EvictionReply>(), eviction }

@@ -41,6 +41,7 @@ pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
         Listed::Stranded => list_stranded(client, args)?,
         Listed::Reservations => list_reservations(client, args)?,
         Listed::Bookings => list_bookings(client, args)?,
+        Listed::Maintenance => list_maintenance(client, args)?,
         Listed::Tenants => list_tenants(client, args)?,
         Listed::Evictions => list_evictions(client, args)?,
         Listed::Policy => list_policy(client, args)?,
@@ -76,6 +77,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         Listed::Stranded => ("stranded", &[]),
         Listed::Reservations => ("reservations", &[]),
         Listed::Bookings => ("bookings", &["--tenant"]),
+        Listed::Maintenance => ("maintenance", &[]),
         Listed::Tenants => ("tenants", &["--tenant"]),
         Listed::Evictions => ("evictions", &["--tenant", "--job", "--limit"]),
         Listed::Policy => ("policy", &[]),
@@ -176,10 +178,13 @@ fn list_jobs(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let filter = JobFilter { tenant: args.tenant.clone(), state, submitted_by, labels };
     let filtered = filter.tenant.is_some() || filter.state.is_some() || args.mine || filter.labels.is_some();
     let answer = client.jobs(&filter)?;
+    if answer.jobs.is_empty() {
+        known_tenant(client, args)?;
+    }
     let empty = if filtered {
         "no live job is like that; all of them: wharf get jobs, also those that are over: wharf get jobs --state all"
     } else {
-        "no live jobs; hand one in: wharf submit --name hello --tenant lab/nlp --gpus 1"
+        "no live jobs; hand one in: wharf submit --name hello --tenant PATH --gpus 1 (paths: wharf get tenants)"
     };
     // Ages need the world's clock, which only people are shown.
     let now = if for_people(args.output) && !answer.jobs.is_empty() { world_now(client) } else { None };
@@ -198,9 +203,11 @@ fn list_nodes(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
 fn list_gpus(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let mut answer = client.gpus()?;
     if let Some(node) = args.node.as_deref().map(|node| without_kind(node, "node")) {
+        let known: Vec<String> = answer.gpus.iter().map(|gpu| gpu.node.clone()).collect();
         answer.gpus.retain(|gpu| gpu.node == node);
         if answer.gpus.is_empty() {
-            return Err(missing(Code::NoSuchNode, &format!("node {node} with GPUs"), "nodes"));
+            let known = known.iter().map(String::as_str);
+            return Err(missing(Code::NoSuchNode, ("node with GPUs", node), known, "nodes"));
         }
     }
     let names = answer.gpus.iter().map(|gpu| format!("gpu/{}:{}", gpu.node, gpu.index)).collect();
@@ -235,26 +242,52 @@ fn list_bookings(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
         };
         answer.bookings.retain(|booking| below(&booking.tenant));
     }
+    if answer.bookings.is_empty() {
+        known_tenant(client, args)?;
+    }
     let names = answer.bookings.iter().map(|booking| format!("booking/{}", booking.name)).collect();
     let now = if for_people(args.output) { world_now(client) } else { None };
     let table = bookings::table(&answer.bookings, now);
     let whom = args.tenant.as_ref().map_or_else(String::new, |path| format!(" by {path} or below it"));
-    let next = "book something: wharf book --tenant lab/nlp --gpus 8 --from +2h --for 1h";
+    let next = "book something: wharf book --tenant PATH --gpus 8 --from +2h --for 1h";
     show(args, &List { answer: &answer, names, table, empty: format!("nothing is booked{whom}; {next}") })
+}
+
+fn list_maintenance(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.downtimes()?;
+    let names = answer.downtimes.iter().map(|downtime| format!("maintenance/{}", downtime.name)).collect();
+    let now = if for_people(args.output) { world_now(client) } else { None };
+    let table = fleet::downtimes_table(&answer.downtimes, now);
+    let empty = "no maintenance is planned; plan some: wharf maintain NODE --from +2h --for 4h".into();
+    show(args, &List { answer: &answer, names, table, empty })
 }
 
 fn list_tenants(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let TenantList { schema, mut tenants, half_life_ms } = client.tenants()?;
     if let Some(path) = &args.tenant {
+        reject_unknown(path, &tenants)?;
         tenants.retain(|tenant| is_under(tenant, path));
     }
     let names = tenants.iter().map(|tenant| format!("tenant/{}", tenant.path)).collect();
     let table = tenants::table(&tenants);
-    let empty = match &args.tenant {
-        Some(path) => format!("no tenant {path}; all of them: wharf get tenants"),
-        None => "the policy names no tenants; they are in its tenants.yaml".into(),
-    };
+    let empty = "the policy names no tenants; they are in its tenants.yaml".into();
     show(args, &List { answer: &TenantList { schema, tenants, half_life_ms }, names, table, empty })
+}
+
+/// An empty list of a tenant that is not there would look as if it had nothing.
+fn known_tenant(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    match &args.tenant {
+        Some(path) => reject_unknown(path, &client.tenants()?.tenants),
+        None => Ok(()),
+    }
+}
+
+fn reject_unknown(path: &str, tenants: &[TenantView]) -> anyhow::Result<()> {
+    if tenants.iter().any(|tenant| is_under(tenant, path)) {
+        return Ok(());
+    }
+    let known = tenants.iter().map(|tenant| tenant.path.as_str());
+    Err(missing(Code::UnknownTenant, ("tenant", path), known, "tenants"))
 }
 
 fn is_under(tenant: &TenantView, path: &str) -> bool {

@@ -1,14 +1,14 @@
-//! `wharf cancel`, `evict`, `release`, `extend`, `scale`, `replace`, `cordon`, `uncordon`: what an operator pulls, each with its undo.
+//! `wharf cancel`, `evict`, `release`, `extend`, `scale`, `replace`: levers on jobs, each with its undo.
 
 use std::process::ExitCode;
 
 use wharf_api::client::Client;
 use wharf_api::file::duration_text;
-use wharf_api::v1::{ExtendRequest, JobReply, JobView, NodeReply, ReplaceRequest, ScaleRequest};
+use wharf_api::v1::{ExtendRequest, JobReply, JobView, ReplaceRequest, ScaleRequest};
 
 use super::{job_name, next_line, without_kind};
-use crate::args::{ExtendArgs, Format, JobNameArgs, NodeNameArgs, ReplaceArgs, ScaleArgs};
-use crate::numbers::{UNKNOWN, counted, tenths};
+use crate::args::{ExtendArgs, Format, JobNameArgs, ReplaceArgs, ScaleArgs};
+use crate::numbers::{UNKNOWN, counted};
 use crate::output::{self, Paint, Tone};
 
 /// Takes a job back.
@@ -50,18 +50,6 @@ pub(crate) fn replace(client: &Client, args: &ReplaceArgs) -> anyhow::Result<Exi
     say_job(&reply, args.output, replaced)
 }
 
-/// Keeps new work off a node.
-pub(crate) fn cordon(client: &Client, args: &NodeNameArgs) -> anyhow::Result<ExitCode> {
-    let reply = client.cordon(without_kind(&args.node, "node"))?;
-    say_node(&reply, args.output)
-}
-
-/// Lets new work come again.
-pub(crate) fn uncordon(client: &Client, args: &NodeNameArgs) -> anyhow::Result<ExitCode> {
-    let reply = client.uncordon(without_kind(&args.node, "node"))?;
-    say_node(&reply, args.output)
-}
-
 fn say_job(
     reply: &JobReply,
     format: Format,
@@ -69,14 +57,6 @@ fn say_job(
 ) -> anyhow::Result<ExitCode> {
     match format {
         Format::Text => output::print(&text(&reply.job, Paint::stdout()))?,
-        Format::Json => output::print_json(reply)?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn say_node(reply: &NodeReply, format: Format) -> anyhow::Result<ExitCode> {
-    match format {
-        Format::Text => output::print(&cordoned(reply, Paint::stdout()))?,
         Format::Json => output::print_json(reply)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -156,58 +136,13 @@ fn replaced(job: &JobView, paint: Paint) -> String {
     }
 }
 
-/// The reply tells which way the lever now points.
-fn cordoned(reply: &NodeReply, paint: Paint) -> String {
-    let node = &reply.node;
-    let name = paint.tone(Tone::Strong, &format!("node/{}", node.name));
-    if node.cordoned {
-        let stays = match node.gpus_allocated {
-            used if used > 0.0 => format!("what runs on {} of its {} GPUs stays", tenths(used), node.gpus),
-            _ => "nothing runs there now".to_owned(),
-        };
-        return output::lines(&[
-            format!("{name} is cordoned: new work keeps away, {stays}"),
-            next_line(paint, "undo:", &format!("wharf uncordon {}", node.name)),
-        ]);
-    }
-    output::lines(&[
-        format!("{name} is open: new work may come"),
-        next_line(paint, "undo:", &format!("wharf cordon {}", node.name)),
-    ])
-}
-
 #[cfg(test)]
 mod tests {
-    use wharf_api::v1::{NodeView, schema_of};
-
     use super::super::samples::{running, waiting};
     use super::*;
 
-    fn node(cordoned: bool, gpus_allocated: f64) -> NodeReply {
-        let node = NodeView {
-            name: "n1".into(),
-            model: "h100".into(),
-            gpus: 8,
-            gpus_allocated,
-            gpus_others: 0,
-            up: true,
-            cordoned,
-            cpu_milli: 0,
-            cpu_free_milli: 0,
-            memory: 0,
-            memory_free: 0,
-            sm_active: None,
-            levels: std::collections::BTreeMap::default(),
-        };
-        NodeReply { schema: schema_of::<NodeReply>(), node }
-    }
-
     #[test]
     fn every_lever_prints_its_undo() {
-        assert!(cordoned(&node(true, 4.5), Paint::OFF).ends_with("undo: wharf uncordon n1\n"));
-        assert!(cordoned(&node(true, 4.5), Paint::OFF).contains("what runs on 4.5 of its 8 GPUs stays"));
-        assert!(cordoned(&node(true, 0.0), Paint::OFF).contains("nothing runs there"));
-        assert!(cordoned(&node(false, 0.0), Paint::OFF).ends_with("undo: wharf cordon n1\n"));
         assert!(cancelled(&waiting(), Paint::OFF).contains("it held nothing\nundo: none;"));
         assert!(cancelled(&running(), Paint::OFF).contains("gives back what it holds"));
         assert!(evicted(&running(), Paint::OFF).contains("undo: none is needed"));

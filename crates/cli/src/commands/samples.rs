@@ -1,7 +1,7 @@
 //! Answers of a control plane, made up for tests.
 
 use wharf_api::v1::{
-    BlockerView, Explanation, FunnelStage, GpuView, Health, JobState, JobView, PlacementView, Rule,
+    BlockerView, Explanation, FunnelStage, GpuView, Health, JobState, JobView, NodeView, PlacementView, Rule,
     VerdictView, VerdictWord, VictimView, schema_of,
 };
 use wharf_engine::job::Class;
@@ -154,4 +154,28 @@ pub(crate) fn explanation(job: JobView) -> Explanation {
     let (reservation, missed, schema) = (None, Vec::new(), schema_of::<Explanation>());
     let unpromised = None;
     Explanation { schema, job, evictions, promise, reservation, missed, unpromised, chosen, tasks, ooms }
+}
+
+/// A node of eight GPUs that is up and open, with nothing on it.
+pub(crate) fn node(name: &str) -> NodeView {
+    NodeView {
+        name: name.into(),
+        model: "h100".into(),
+        gpus: 8,
+        gpus_allocated: 0.0,
+        gpus_others: 0,
+        up: true,
+        cordoned: false,
+        cpu_milli: 0,
+        cpu_free_milli: 0,
+        memory: 0,
+        memory_free: 0,
+        sm_active: None,
+        levels: std::collections::BTreeMap::default(),
+        tasks: 0,
+        cordon_reason: None,
+        drain: None,
+        maintenance: Vec::new(),
+        waits_for: Vec::new(),
+    }
 }

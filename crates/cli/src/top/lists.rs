@@ -20,6 +20,8 @@ const CLASS_WIDTH: u16 = 11;
 const GPUS_WIDTH: u16 = 7;
 const AGE_WIDTH: u16 = 6;
 const BUSY_WIDTH: u16 = 4;
+/// A sentence that has less room says nothing.
+const SENTENCE_WIDTH_MIN: usize = 12;
 /// Between two columns.
 const GAP: u16 = 1;
 
@@ -131,11 +133,12 @@ fn why(row: &QueueRow, width: usize) -> Line<'static> {
         VerdictWord::RunnableNow | VerdictWord::Running | VerdictWord::Starting => Tone::Good,
     };
     let reason = row.reason.as_deref().unwrap_or(UNKNOWN);
+    let mut spans = vec![Span::styled(fitted(reason, width), style(tone))];
     let left = width.saturating_sub(reason.chars().count() + 2);
-    Line::from(vec![
-        Span::styled(fitted(reason, width), style(tone)),
-        Span::styled(format!("  {}", fitted(&row.text, left)), style(Tone::Faint)),
-    ])
+    if left >= SENTENCE_WIDTH_MIN {
+        spans.push(Span::styled(format!("  {}", fitted(&row.text, left)), style(Tone::Faint)));
+    }
+    Line::from(spans)
 }
 
 fn count(summary: &Summary, state: JobState) -> u32 {

@@ -9,7 +9,7 @@ use wharf_api::v1::{JobState, LineView, ModeCounts, PoolView, Summary, TenantVie
 use wharf_engine::job::Class;
 
 use super::screen::style;
-use crate::numbers::{UNKNOWN, UNLIMITED, at_the_point, float, number, percent, percent_or_unknown, tenths};
+use crate::numbers::{UNKNOWN, UNLIMITED, at_the_point, float, percent, percent_or_unknown, tenths};
 use crate::output::Tone;
 
 /// Resources that are no GPUs, as the wire names them: the screen is about GPUs.
@@ -59,7 +59,7 @@ fn control_plane(summary: &Summary) -> Text<'static> {
     let all = |part: fn(&PoolView) -> f64| tenths(pools(summary).map(part).sum::<f64>());
     let times = summary.decision_ms.map_or_else(
         || format!("{UNKNOWN}, none yet"),
-        |times| format!("p50 {} p99 {} ms", number(times.p50), number(times.p99)),
+        |times| format!("p50 {} p99 {} ms", tenths(times.p50), tenths(times.p99)),
     );
     let gpus = all(|pool| f64::from(pool.gpus));
     let allocated = all(|pool| pool.allocated);

@@ -51,6 +51,27 @@ pub struct EvictionReceipt {
     /// The booked window that it left for, or that it ran in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking: Option<String>,
+    /// The node that was to be empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Who wanted that and what for, where it was drained; a downtime is named in the plan of maintenance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lever: Option<Lever>,
+}
+
+/// Who moved a lever, and what for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lever {
+    /// As they are called.
+    pub by: String,
+    /// As they say; may be empty.
+    pub reason: String,
+}
+
+impl Lever {
+    fn of(by: &str, reason: &str) -> Self {
+        Self { by: by.to_owned(), reason: reason.to_owned() }
+    }
 }
 
 /// How victim and beneficiary stood when it was decided.
@@ -93,7 +114,8 @@ pub(super) fn receipt(
     tasks: &[u32],
     receipt: &Eviction,
 ) -> Option<EvictionReceipt> {
-    let Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking } = receipt;
+    let Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking, node } = receipt;
+    let node = node.and_then(|node| state.fleet.node(node));
     let (victim, winner) = (state.jobs.get(job)?, state.jobs.get(*beneficiary)?);
     let tasks_held = state.ledger.holding(job).map(|holding| holding.tasks.as_slice()).unwrap_or_default();
     // A coordinator without GPUs tells nothing about the GPUs of its job.
@@ -120,6 +142,8 @@ pub(super) fn receipt(
         booking: booking
             .and_then(|booking| state.bookings.get(booking))
             .map(|booking| booking.spec.name.clone()),
+        node: node.map(|node| node.facts.name.clone()),
+        lever: node.and_then(|node| node.drain.as_ref()).map(|drain| Lever::of(&drain.by, &drain.reason)),
     })
 }
 

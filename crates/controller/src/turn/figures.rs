@@ -40,6 +40,8 @@ pub struct Evictions {
     pub order: u64,
     /// For a booked window, or at the end of one.
     pub booking: u64,
+    /// Because a node is to be empty.
+    pub drain: u64,
 }
 
 impl Evictions {
@@ -52,6 +54,7 @@ impl Evictions {
             Why::Reservation => self.reservation += 1,
             Why::Order => self.order += 1,
             Why::Booking => self.booking += 1,
+            Why::Drain => self.drain += 1,
         }
     }
 }

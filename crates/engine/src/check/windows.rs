@@ -33,6 +33,20 @@ pub(super) fn check_windows(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whatever may be evicted has been told to leave a node that is out of service.
+pub(super) fn check_downtimes(state: &State, findings: &mut Vec<Finding>) {
+    for (job, task) in (Tasks { state }).held() {
+        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
+        let stays = matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
+        let out = state.maintenance.iter().find(|(_, downtime)| {
+            downtime.began && downtime.nodes.contains(&task.place.node) && spec.preemptible
+        });
+        if let Some((name, _)) = out.filter(|_| stays) {
+            findings.push(Finding::LeftOnClosedNode { job: job.0, downtime: name.to_string() });
+        }
+    }
+}
+
 /// Nobody is in the places of a window that has begun who is not of it and may not be evicted.
 fn check_inside(state: &State, id: crate::units::BookingId, findings: &mut Vec<Finding>) {
     let Some(window) = state.bookings.get(id).filter(|window| window.began) else { return };

@@ -354,6 +354,7 @@ impl<'a> Round<'a> {
             straddles: None,
             policy: state.tenants.version(),
             booking: Some(booking),
+            node: None,
         };
         let staying: Vec<_> = holding.staying().collect();
         let tasks = staying.iter().map(|task| task.place.task).collect();

@@ -3,8 +3,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::bookings;
 use super::conclude::repair_deadline;
+use super::{bookings, emptied};
 use crate::catalogue::Mig;
 use crate::event::{
     Asker, Event, HeldTask, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
@@ -133,6 +133,7 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
             state.promises.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some()
         }
         Some(Asker::Booking { booking }) => bookings::needs(state, booking, id, holding),
+        Some(Asker::Drain { node }) => emptied::needs(state, node, id),
         Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace) | None => true,
     };
     let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);

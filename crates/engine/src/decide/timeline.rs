@@ -78,7 +78,7 @@ fn declared(state: &State) -> State {
     let mut bare = State::default();
     for event in &mut events {
         match event {
-            Event::Fleet(FleetEvent::Cordoned { .. }) => continue,
+            Event::Fleet(FleetEvent::Cordoned { .. } | FleetEvent::Draining { .. }) => continue,
             Event::Fleet(FleetEvent::NodeSeen { facts, .. }) => {
                 facts.up = true;
                 facts.gpus.iter_mut().for_each(|gpu| gpu.healthy = true);

@@ -202,6 +202,11 @@ pub enum Asker {
     },
     /// Its owner, who wants fresh replicas.
     Replace,
+    /// A node that is to be empty.
+    Drain {
+        /// Which.
+        node: NodeId,
+    },
 }
 
 /// By which rule something has to leave.
@@ -222,6 +227,8 @@ pub enum Why {
     Order,
     /// Its place is booked, or the window that it ran in is over.
     Booking,
+    /// Its node is to be empty.
+    Drain,
 }
 
 impl Why {
@@ -234,6 +241,7 @@ impl Why {
             Self::Reservation => "reservation",
             Self::Order => "order",
             Self::Booking => "booking",
+            Self::Drain => "drain",
         }
     }
 
@@ -267,6 +275,9 @@ pub struct Eviction {
     /// The booked window that it leaves for, or that it ran in; then it is its own beneficiary unless a job of the window is.
     #[serde(default, skip_serializing_if = "is_default")]
     pub booking: Option<BookingId>,
+    /// The node that it leaves because that is to be empty; then it is its own beneficiary.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub node: Option<NodeId>,
 }
 
 /// A tenant that one indivisible victim carries below its line. It has first claim on what comes next.

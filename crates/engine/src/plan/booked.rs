@@ -15,6 +15,7 @@ use crate::event::{Holding, Placement};
 use crate::job::Class;
 use crate::jobs::KindKey;
 use crate::ledger::Standing;
+use crate::plan::downtimes;
 use crate::plan::draft::{Draft, Step};
 use crate::plan::groups;
 use crate::plan::lines;
@@ -22,7 +23,7 @@ use crate::plan::place::{Ask, Fit, domain_of, tasks_beside_gpus, ways_of};
 use crate::plan::reserve;
 use crate::rooms::Room;
 use crate::state::State;
-use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp};
+use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId};
 
 /// Booked GPUs that work of a kind may not have, as somebody would take them; or all that are not its own window's.
 pub(super) fn kept_from(draft: &Draft<'_>, key: &KindKey, all: bool) -> Vec<Step> {
@@ -30,13 +31,15 @@ pub(super) fn kept_from(draft: &Draft<'_>, key: &KindKey, all: bool) -> Vec<Step
     let closed = bookings.filter(|(id, booking)| {
         key.booking != Some(*id) && !booking.places.is_empty() && (all || !lets_in(draft, booking, key))
     });
-    closed.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places)).collect()
+    let booked = closed.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places));
+    booked.chain(downtimes::kept_from(draft, key)).collect()
 }
 
-/// All booked places.
+/// All booked places, and the nodes that will soon be out of service.
 pub(super) fn all_steps(draft: &Draft<'_>) -> Vec<Step> {
     let bookings = draft.state.bookings.iter();
-    bookings.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places)).collect()
+    let booked = bookings.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places));
+    booked.chain(downtimes::all_steps(draft)).collect()
 }
 
 /// True when a window lets work of a kind have its places for now.
@@ -59,20 +62,27 @@ pub(super) fn is_open_to(draft: &Draft<'_>, booking: &Booking, key: &KindKey) ->
     booking.began && (over || draft.now + reserve::FILL_MIN + leave <= booking.until)
 }
 
-/// True when a window keeps work of a kind from one of these places.
+/// True when a window or a downtime keeps work of a kind from one of these places.
 pub(super) fn bars(draft: &Draft<'_>, key: &KindKey, tasks: &[Placement]) -> bool {
     let mut bookings = draft.state.bookings.iter();
-    bookings
-        .any(|(_, booking)| tasks.iter().any(|place| booking.meets(place)) && !lets_in(draft, booking, key))
+    downtimes::bars(draft, key, tasks)
+        || bookings.any(|(_, booking)| {
+            tasks.iter().any(|place| booking.meets(place)) && !lets_in(draft, booking, key)
+        })
 }
 
 /// Booked places as somebody would take them. What is held there is taken too, or it would be free for others when its
 /// holder leaves on the draft; such GPUs keep the trust domain of who is there.
 fn steps(draft: &Draft<'_>, spec: &crate::job::Spec, places: &[Placement]) -> Vec<Step> {
+    steps_at(draft, spec.shape.resources, spec.trust, places)
+}
+
+/// The same, each with so much beside GPUs and of that trust domain.
+pub(super) fn steps_at(draft: &Draft<'_>, each: Resources, own: TrustId, places: &[Placement]) -> Vec<Step> {
     let mut steps = Vec::new();
     for place in places {
         let Some(room) = draft.room(place.node) else { continue };
-        let (mut free, mut resources) = (GpuMask::default(), spec.shape.resources);
+        let (mut free, mut resources) = (GpuMask::default(), each);
         for at in place.gpus.indexes() {
             let Some(gpu) = room.gpus.get(at) else { continue };
             if gpu.holders == 0 {
@@ -81,7 +91,7 @@ fn steps(draft: &Draft<'_>, spec: &crate::job::Spec, places: &[Placement]) -> Ve
             }
             let mut one = GpuMask::default();
             one.insert(at);
-            let trust = gpu.trust.unwrap_or(spec.trust);
+            let trust = gpu.trust.unwrap_or(own);
             let place = Placement { gpus: one, ..*place };
             steps.push(Step { place, resources: Resources::default(), trust });
         }
@@ -90,7 +100,7 @@ fn steps(draft: &Draft<'_>, spec: &crate::job::Spec, places: &[Placement]) -> Ve
             resources = Resources::default();
         }
         if free.count() > 0 {
-            steps.push(Step { place: Placement { gpus: free, ..*place }, resources, trust: spec.trust });
+            steps.push(Step { place: Placement { gpus: free, ..*place }, resources, trust: own });
         }
     }
     steps

@@ -48,7 +48,7 @@ pub struct Refusal {
     policy: u32,
     /// The promised starts that it was refused beside.
     reservations: u64,
-    /// The booked windows that it was refused beside.
+    /// The booked windows and planned downtimes that it was refused beside.
     bookings: u64,
     /// How many models there were: a new one may be to its liking.
     pools: usize,
@@ -101,7 +101,7 @@ impl Refusal {
         let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
         let prices = by.others.then(|| state.demand.version());
         let reservations = state.reservations.version();
-        let bookings = state.bookings.version();
+        let bookings = windows(state);
         Self { by, watches, policy, reservations, bookings, pools, prices, retry_at }
     }
 
@@ -163,10 +163,15 @@ impl Refusal {
         let same_world =
             self.policy == state.tenants.version() && self.pools == state.fleet.pools().len() && same_prices;
         let same_promises =
-            self.reservations == state.reservations.version() && self.bookings == state.bookings.version();
+            self.reservations == state.reservations.version() && self.bookings == windows(state);
         let in_time = self.retry_at.is_none_or(|at| now < at);
         same_world && same_promises && in_time && self.watches.iter().all(unchanged)
     }
+}
+
+/// Changes with everything that happens to booked windows and planned downtimes: both count up.
+fn windows(state: &State) -> u64 {
+    state.bookings.version() + state.maintenance.version()
 }
 
 /// Refusals that were given, by kind.

@@ -312,7 +312,8 @@ impl<'a> Served<'a> {
 
     /// True when there are places that not everybody may have.
     fn keeps_places(&self) -> bool {
-        !self.reserved.kept.is_empty() || self.draft.state.bookings.iter().next().is_some()
+        let state = self.draft.state;
+        !self.reserved.kept.is_empty() || !state.bookings.is_empty() || !state.maintenance.is_empty()
     }
 
     fn by_others(&mut self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {

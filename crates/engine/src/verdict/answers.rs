@@ -16,6 +16,7 @@ use crate::job::Class;
 use crate::jobs::{Job, KindKey, Phase};
 use crate::need::Refused;
 use crate::plan::booked;
+use crate::plan::downtimes;
 use crate::plan::draft::Draft;
 use crate::plan::groups::{self, Desk};
 use crate::plan::lines;
@@ -50,6 +51,8 @@ struct OfKind {
     held_back: OnceCell<Option<(JobId, Timestamp)>>,
     /// The window that has what is free, once somebody asked.
     booked_away: OnceCell<Option<(BookingId, Timestamp)>>,
+    /// When the downtime begins that keeps it from what is free, once somebody asked.
+    kept_by_downtime: OnceCell<Option<Timestamp>>,
 }
 
 /// When a job is served inside its tenant, fields in the order in which they decide.
@@ -96,6 +99,7 @@ impl Answers {
                 refused: state.sharing_refused(key, domain, state.tenants.policy()),
                 held_back: OnceCell::new(),
                 booked_away: OnceCell::new(),
+                kept_by_downtime: OnceCell::new(),
             };
             self.kinds.insert(key.clone(), known);
         }
@@ -151,6 +155,23 @@ impl Answers {
             let found = booked::held_back(&mut self.draft(state, now), id);
             if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
                 *kind.booked_away.get_or_init(|| found)
+            } else {
+                found
+            }
+        })
+    }
+
+    /// When the downtime begins that keeps a job from what is free, where nothing else does.
+    fn kept_by_downtime(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<Timestamp> {
+        let (_, now) = self.basis?;
+        if state.maintenance.is_empty() {
+            return None;
+        }
+        let known = self.kinds.get(key).and_then(|kind| kind.kept_by_downtime.get().copied());
+        known.unwrap_or_else(|| {
+            let found = downtimes::held_back(&mut self.draft(state, now), id);
+            if let Some(kind) = self.kinds.get(key) {
+                *kind.kept_by_downtime.get_or_init(|| found)
             } else {
                 found
             }
@@ -272,7 +293,10 @@ impl State {
         if let Some((job, start)) = answers.held_back(self, id, key) {
             return Reason::Reserved { job, start };
         }
-        let booked = answers.booked_away(self, id, key);
-        booked.map_or(Reason::Startable, |(booking, from)| Reason::Booked { booking, from })
+        if let Some((booking, from)) = answers.booked_away(self, id, key) {
+            return Reason::Booked { booking, from };
+        }
+        let kept = answers.kept_by_downtime(self, id, key);
+        kept.map_or(Reason::Startable, |from| Reason::Downtime { from })
     }
 }

@@ -78,7 +78,14 @@ impl State {
         let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
         if let Some((tenant, have)) = tightest(tree, ask, &used) {
             let need = all_of(ask);
-            return Some(Shortfall { stage: Stage::Quota, need, have, tenant: Some(tenant), group: None });
+            return Some(Shortfall {
+                stage: Stage::Quota,
+                need,
+                have,
+                tenant: Some(tenant),
+                group: None,
+                beside: None,
+            });
         }
         let pools: BTreeSet<PoolId> = ask.parts().map(Ask::pool).collect();
         pools.into_iter().find_map(|pool| {
@@ -89,7 +96,14 @@ impl State {
             let gpus: usize = nodes.map(|(_, node)| node.facts.gpus.len()).sum();
             let have = GpuUnits::whole(u32::try_from(gpus).unwrap_or(u32::MAX));
             let (need, have) = (Quantity::Gpus(need), Quantity::Gpus(have));
-            (need > have).then_some(Shortfall { stage: Stage::Fleet, need, have, tenant: None, group: None })
+            (need > have).then_some(Shortfall {
+                stage: Stage::Fleet,
+                need,
+                have,
+                tenant: None,
+                group: None,
+                beside: None,
+            })
         })
     }
 }
@@ -100,7 +114,7 @@ fn beyond_limit(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<Funnel> {
     let used = draft.tree.subtree_use(&draft.tree.own_planned(draft.state));
     let (tenant, have) = tightest(draft.tree, ask, &used)?;
     let stages = alloc::vec![(Stage::Quota, have)];
-    Some(Funnel { need: all_of(ask), stages, tenant: Some(tenant), group: None })
+    Some(Funnel { need: all_of(ask), stages, tenant: Some(tenant), group: None, beside: None })
 }
 
 /// The limit that leaves the least of what is asked for, if one leaves too little, and which part of it that is. Cores and
@@ -185,13 +199,13 @@ fn apart(draft: &mut Draft<'_>, key: &KindKey, ask: &Ask<'_>) -> Option<Funnel> 
         let amount = |tasks: u32| quantity(part.way.need, amount_of(part.way.need, u64::from(tasks)));
         let stages = alloc::vec![(Stage::Together, amount(fewer.unwrap_or(0)))];
         let group = group_of(key, part);
-        found = Some(Funnel { need: amount(part.tasks), stages, tenant: None, group });
+        found = Some(Funnel { need: amount(part.tasks), stages, tenant: None, group, beside: None });
         break;
     }
     draft.roll_back(mark);
     // In one domain each of them fits, but not all in the same one.
     found.or_else(|| {
         let stages = alloc::vec![(Stage::Together, none_of(ask))];
-        Some(Funnel { need: all_of(ask), stages, tenant: None, group: None })
+        Some(Funnel { need: all_of(ask), stages, tenant: None, group: None, beside: None })
     })
 }

@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use wharf_api::v1::{
-    DecisionTimes, GpuList, JobCount, JournalView, ModeCounts, NodeList, NodeReply, PoolView, Problem,
-    QueueRow, ReservationList, StrandedList, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
+    DecisionTimes, GpuList, JobCount, JournalView, ModeCounts, NodeList, PoolView, QueueRow, ReservationList,
+    StrandedList, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
 };
 use wharf_controller::turn::Glance;
 use wharf_controller::world::Samples;
 use wharf_engine::catalogue;
-use wharf_engine::input::Input;
 use wharf_engine::jobs::Phase;
 use wharf_engine::policy::Mode;
 use wharf_engine::state::State as Engine;
@@ -23,7 +22,7 @@ use super::outflow::whole_fleet;
 use super::{Refused, Shared};
 use crate::active;
 use crate::desk::Desk;
-use crate::rejection::{closed, problem};
+use crate::rejection::closed;
 use crate::reservation;
 use crate::stranded;
 use crate::tenants;
@@ -70,27 +69,6 @@ pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantLi
     });
     let (tenants, half_life_ms) = asked.await.map_err(closed)?;
     Ok(Json(TenantList { schema: schema_of::<TenantList>(), tenants, half_life_ms }))
-}
-
-pub(super) async fn cordon(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
-    set_cordon(&shared, node, true).await
-}
-
-pub(super) async fn uncordon(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
-    set_cordon(&shared, node, false).await
-}
-
-async fn set_cordon(shared: &Shared, name: String, on: bool) -> Answer<NodeReply> {
-    let input = Input::Cordon { node: name.clone(), on };
-    let done = shared.desk.give(input, move |reply, turned| {
-        let state = turned.glance.state;
-        reply.map_err(|rejection| problem(state, &rejection))?;
-        let id = state.fleet.node_named(&name).expect("it was just cordoned");
-        let node = state.fleet.node(id).expect("it was just cordoned");
-        Ok::<_, Problem>(view::node(state, id, node, &turned.glance.world.samples()))
-    });
-    let node = done.await.map_err(closed)??;
-    Ok(Json(NodeReply { schema: schema_of::<NodeReply>(), node }))
 }
 
 pub(super) async fn summary(State(shared): State<Shared>) -> Answer<Summary> {

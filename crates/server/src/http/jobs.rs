@@ -43,10 +43,12 @@ pub(super) async fn submit(
     let job = read(&body)?;
     let (uid, by) = (uid(&job, &headers)?, claimed_user(&headers)?);
     for _ in 0..AFTER_TRIES_MAX {
+        let models = job.devices.models.clone();
         let mut submission = job.submission(uid);
         submission.after = after::resolve(&shared, &job).await?;
         submission.spec.submitted_by = by.clone().unwrap_or_default();
-        let answered = shared.desk.give(Input::Submit(Box::new(submission)), submitted).await;
+        let after = move |reply, turned: Turned<'_>| submitted(reply, turned, &models);
+        let answered = shared.desk.give(Input::Submit(Box::new(submission)), after).await;
         match answered.map_err(closed)? {
             Err(NotSubmitted::AfterEnded) => {}
             Err(NotSubmitted::Refused(problem)) => return Err((*problem).into()),
@@ -75,10 +77,13 @@ enum NotSubmitted {
 fn submitted(
     reply: Result<Option<JobId>, Rejection>,
     turned: Turned<'_>,
+    models: &[String],
 ) -> Result<(JobView, bool, Option<u32>), NotSubmitted> {
     let Turned { mut glance, next_job_before } = turned;
     let state = glance.state;
-    let refused = |rejection: &Rejection| NotSubmitted::Refused(Box::new(problem(state, rejection)));
+    let refused = |rejection: &Rejection| {
+        NotSubmitted::Refused(Box::new(unknown_model(state, models, problem(state, rejection))))
+    };
     let id = match reply {
         Ok(id) => id.expect("a submission is about a job"),
         Err(Rejection::DependencyNotLive { .. }) => return Err(NotSubmitted::AfterEnded),
@@ -113,12 +118,27 @@ pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<Pl
     let job = read(&body)?;
     let mut submission = job.submission(fresh_uid()?);
     submission.after = after::resolve(&shared, &job).await?;
+    let models = job.devices.models.clone();
     let asked = shared.desk.ask(move |glance| {
         let tried = what_if(glance.state, glance.strings, &submission, glance.now);
-        let tried = tried.map_err(|rejection| problem(glance.state, &rejection))?;
+        let tried = tried
+            .map_err(|rejection| unknown_model(glance.state, &models, problem(glance.state, &rejection)))?;
         Ok::<_, Problem>(planned(&glance, &tried))
     });
     Ok(Json(asked.await.map_err(closed)??))
+}
+
+/// A job that can never run because the fleet has no model that it names is told which it has.
+fn unknown_model(state: &Engine, models: &[String], refused: Problem) -> Problem {
+    let known: Vec<&str> =
+        state.fleet.pools().iter().map(String::as_str).filter(|model| !model.is_empty()).collect();
+    let strange = models.iter().all(|model| !known.contains(&model.as_str()));
+    let Some(first) = models.first().filter(|_| refused.code == Code::Never && strange) else {
+        return refused;
+    };
+    let near = nearest(first, &known).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+    let what = format!("it can never run: this fleet has no GPUs of model {}", models.join(" or "));
+    Problem::new(Code::Never, what).hint(format!("{near}its models are: {}", known.join(", ")))
 }
 
 fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {

@@ -144,7 +144,9 @@ pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, beneficiary: JobId, wh
         Why::Guarantee => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
         // The plain planner serves every class by age and promises no start: nobody leaves for either.
-        Why::Preempt | Why::Move | Why::Order | Why::Reservation | Why::Booking => rules.min_runtime_preempt,
+        Why::Preempt | Why::Move | Why::Order | Why::Reservation | Why::Booking | Why::Drain => {
+            rules.min_runtime_preempt
+        }
     };
     let past = &facts.state.jobs.get(unit.job).expect("a unit is of a live job").past;
     let mut lately = past.evicted.clone();

@@ -10,18 +10,20 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_engine::catalogue::xid;
-use wharf_engine::input::{Extension, Replacement};
+use wharf_engine::fleet::Whom;
+use wharf_engine::input::{DowntimeRequest, DrainRequest, Extension, Replacement};
 use wharf_engine::policy::Policy;
-use wharf_engine::units::{Millis, Uid};
+use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use super::measure::span;
 use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 21] = [
+const WORDS: [&str; 24] = [
     "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "scale",
-    "replace", "book", "cordon", "uncordon", "node", "gpu", "restart", "lose", "stale", "expect",
+    "replace", "book", "cordon", "uncordon", "drain", "undrain", "maintain", "node", "gpu", "restart",
+    "lose", "stale", "expect",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -78,6 +80,10 @@ impl Reader {
             "submit" => self.submit(&mut words)?,
             "book" => self.book(&mut words)?,
             "cancel" if words.take("booking") => self.unbook(&mut words)?,
+            "cancel" if words.take("maintenance") => {
+                let name = words.need("the name of the maintenance")?.to_owned();
+                Step::Ask(Ask::CallOff { name })
+            }
             "cancel" => Step::Ask(Ask::Cancel { job: self.named(&mut words)? }),
             "evict" => self.evict(&mut words)?,
             "extend" => self.extend(&mut words)?,
@@ -90,6 +96,9 @@ impl Reader {
             "cordon" | "uncordon" => {
                 Step::Ask(Ask::Cordon { node: self.node(&mut words)?, on: word == "cordon" })
             }
+            "drain" => self.drain(&mut words)?,
+            "undrain" => Step::Ask(Ask::Drain { node: self.node(&mut words)?, how: None }),
+            "maintain" => self.maintain(&mut words)?,
             "node" => self.node_step(&mut words)?,
             "gpu" => self.gpu_step(&mut words)?,
             "plan" => Step::Act(Act::Plan),
@@ -147,6 +156,28 @@ impl Reader {
         Ok(Step::Ask(Ask::Replace { job, how: Some(how) }))
     }
 
+    fn drain(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let node = self.node(words)?;
+        let within = if words.take("within") { span(words.need("how long, like 30m")?)? } else { Millis(0) };
+        let how =
+            DrainRequest { within, by: "operator".to_owned(), reason: String::new(), whom: whom(words) };
+        Ok(Step::Ask(Ask::Drain { node, how: Some(how) }))
+    }
+
+    fn maintain(&self, words: &mut Words<'_>) -> Result<Step, String> {
+        let name = words.need("the name of the maintenance")?.to_owned();
+        let mut nodes = vec![self.node(words)?];
+        while !words.take("from") {
+            nodes.push(self.node(words)?);
+        }
+        let from = Timestamp(span(words.need("when, like 1h")?)?.0);
+        words.expect("for")?;
+        let span = span(words.need("how long, like 4h")?)?;
+        let (by, reason) = ("operator".to_owned(), String::new());
+        let request = DowntimeRequest { name, nodes, from, span, by, reason, whom: whom(words) };
+        Ok(Step::Ask(Ask::PlanDowntime(Box::new(request))))
+    }
+
     fn node_step(&self, words: &mut Words<'_>) -> Result<Step, String> {
         let name = self.node(words)?;
         let fate = match words.need("what happens to the node")? {
@@ -201,6 +232,10 @@ impl Reader {
             Err(unknown("no job is called", name, &known))
         }
     }
+}
+
+fn whom(words: &mut Words<'_>) -> Whom {
+    if words.take("everything") { Whom::Everything } else { Whom::Preemptible }
 }
 
 fn away(words: &mut Words<'_>) -> Result<Millis, String> {

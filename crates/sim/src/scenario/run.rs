@@ -7,7 +7,7 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Fault, Reply, Settings, recover};
 use wharf_controller::world::World;
 use wharf_engine::action::Action;
-use wharf_engine::input::{BookingRequest, Input};
+use wharf_engine::input::{BookingRequest, DowntimeRequest, Input};
 use wharf_engine::jobs::Phase;
 use wharf_engine::policy::Policy;
 use wharf_engine::state::State;
@@ -222,7 +222,13 @@ impl Run {
             }
             Ask::Unbook { name } => Input::Unbook { name: name.clone() },
             Ask::Replace { job, how } => Input::Replace { job: id(job), how: *how },
-            Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on },
+            Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on, reason: String::new() },
+            Ask::Drain { node, how } => Input::Drain { node: node.clone(), how: how.clone() },
+            Ask::PlanDowntime(request) => {
+                let from = START + Millis(request.from.0);
+                Input::PlanDowntime(Box::new(DowntimeRequest { from, ..(**request).clone() }))
+            }
+            Ask::CallOff { name } => Input::CallOff { name: name.clone() },
             Ask::Quota(policy) => Input::ApplyPolicy((**policy).clone()),
         };
         asks.iter().map(input).collect()
@@ -242,6 +248,10 @@ impl Run {
                 Ask::Replace { job, .. } => format!("replace {job}"),
                 Ask::Cordon { node, on: true } => format!("cordon {node}"),
                 Ask::Cordon { node, on: false } => format!("uncordon {node}"),
+                Ask::Drain { node, how: Some(_) } => format!("drain {node}"),
+                Ask::Drain { node, how: None } => format!("undrain {node}"),
+                Ask::PlanDowntime(request) => format!("maintenance {}", request.name),
+                Ask::CallOff { name } => format!("cancel maintenance {name}"),
                 Ask::Quota(_) => "quota".to_owned(),
             };
             self.story

@@ -1,6 +1,7 @@
 //! What happened, in short sentences: read from the journal, so that what came and went between two looks is told
 //! too, and in the order in which it happened.
 
+mod downtimes;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +125,7 @@ impl Story {
                 Event::Promises(event) => Some(self.promise(event)),
                 Event::Reservations(event) => self.reservation(event),
                 Event::Bookings(event) => self.window(event),
+                Event::Maintenance(event) => Some(self.downtime(event)),
                 Event::Demand(_) | Event::Attained(_) | Event::Past(_) => None,
             };
             self.lines.extend(sentence);
@@ -163,6 +165,7 @@ impl Story {
             Reason::Window { booking, from } | Reason::Booked { booking, from } => {
                 self.window_reason(token, booking, from, state)
             }
+            Reason::Downtime { from } => format!("{token} from {}", span_text(from - self.start)),
             Reason::LandingRoom { kept } => format!("{token} ({kept} kept)"),
             Reason::Running
             | Reason::Held { .. }
@@ -197,8 +200,9 @@ impl Story {
                 (!told.is_empty()).then(|| format!("{} {}", facts.name, told.join(", ")))
             }
             FleetEvent::NodeRemoved { node } => Some(format!("{} is gone", self.node(node))),
-            FleetEvent::Cordoned { node, on: true } => Some(format!("{} cordoned", self.node(node))),
-            FleetEvent::Cordoned { node, on: false } => Some(format!("{} open again", self.node(node))),
+            FleetEvent::Cordoned { node, on: true, .. } => Some(format!("{} cordoned", self.node(node))),
+            FleetEvent::Cordoned { node, on: false, .. } => Some(format!("{} open again", self.node(node))),
+            FleetEvent::Draining { node, drain } => Some(self.draining(node, drain.as_ref())),
             FleetEvent::PoolNamed { pool, model } => {
                 self.models.insert(pool, model);
                 None
@@ -331,7 +335,9 @@ impl Story {
                 let grace = span_text(deadline - at);
                 let what = match by {
                     Asker::Lever { who } => format!("asked to leave by {who}"),
-                    Asker::Rules { .. } | Asker::Booking { .. } => "asked to save its work".to_owned(),
+                    Asker::Rules { .. } | Asker::Booking { .. } | Asker::Drain { .. } => {
+                        "asked to save its work".to_owned()
+                    }
                     Asker::Scale | Asker::Replace => "asked to save its work and go".to_owned(),
                     Asker::Limit => "asked to save its work before its time limit".to_owned(),
                 };
@@ -410,6 +416,7 @@ impl Story {
             Why::Reservation => "its place is promised to",
             Why::Order => "served for longer than",
             Why::Booking => "its place is booked for",
+            Why::Drain => return self.left_node(job, tasks, receipt),
         };
         let price = self.price(receipt);
         let name = &self.known(job).name;
@@ -545,10 +552,13 @@ fn ran(disk: &mut MemoryDisk, index: Index) -> Result<Option<Millis>, DiskFault>
 }
 
 fn shortage(token: &str, shortfall: Shortfall, group: Option<&String>, state: &State) -> String {
-    let Shortfall { stage: _, need, have, tenant, group: _ } = shortfall;
+    let Shortfall { stage: _, need, have, tenant, group: _, beside } = shortfall;
     let whose = tenant.map(|tenant| format!(" ({})", state.tenants.path(tenant))).unwrap_or_default();
     let of = group.map(|name| format!(" for {name}")).unwrap_or_default();
-    format!("{token} need {} have {}{of}{whose}", quantity(need), quantity(have))
+    let beside =
+        beside.map(|beside| format!(", {} each {} of {}", beside.what.word(), beside.each, beside.most));
+    let beside = beside.unwrap_or_default();
+    format!("{token} need {} have {}{of}{whose}{beside}", quantity(need), quantity(have))
 }
 
 fn quantity(quantity: Quantity) -> String {
@@ -591,6 +601,9 @@ fn rejection(rejection: &Rejection, state: &State) -> String {
         Rejection::DependencyNotLive { .. } => "DependencyNotLive".to_owned(),
         Rejection::TooManyDependencies { max, .. } => format!("TooManyDependencies, at most {max}"),
         Rejection::BadArray { max, .. } => format!("BadArray, at most {max}"),
+        Rejection::BadDowntime { fault } => format!("BadDowntime {fault:?}"),
+        Rejection::DowntimeNameInUse { name } => format!("DowntimeNameInUse {name}"),
+        Rejection::NoSuchDowntime { name } => format!("NoSuchDowntime {name}"),
         Rejection::NoSuchJob => "NoSuchJob".to_owned(),
         Rejection::NotRunning => "NotRunning".to_owned(),
         Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),

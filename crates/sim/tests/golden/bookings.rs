@@ -46,12 +46,21 @@ pub(crate) fn story() -> Vec<Event> {
         200,
     );
     play.go(&[Input::Unbook { name: "unwanted".into() }], 60);
-    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true }), 5);
-    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false }), 5);
+    play.go(
+        &["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true, reason: String::new() }),
+        5,
+    );
+    play.go(
+        &["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false, reason: String::new() }),
+        5,
+    );
     play.go(&[], 230);
     play.snapshot();
-    play.go(&[Input::Cordon { node: "n3".into(), on: true }], 900);
+    play.go(&[Input::Cordon { node: "n3".into(), on: true, reason: String::new() }], 900);
     // The window that nobody comes to loses the node that it has.
-    play.go(&["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true }), 600);
+    play.go(
+        &["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true, reason: String::new() }),
+        600,
+    );
     play.written()
 }

@@ -61,6 +61,11 @@ impl Play {
         self.leader = Controller::restore(copy.clone(), self.world.clone(), Settings::default()).unwrap();
     }
 
+    /// The clock of the world.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.world.with(|fleet| fleet.now())
+    }
+
     /// What was written so far stands there as a snapshot.
     pub(crate) fn snapshot(&mut self) {
         self.events = self.leader.state().snapshot();

@@ -1,9 +1,10 @@
 //! Stories of what came after the first rules: each plays on a small fleet, with a snapshot in the middle.
 
 use wharf_engine::event::Event;
-use wharf_engine::input::{Input, Replacement};
+use wharf_engine::fleet::Whom;
+use wharf_engine::input::{DowntimeRequest, DrainRequest, Input, Replacement};
 use wharf_engine::job::{Class, Service};
-use wharf_engine::units::Millis;
+use wharf_engine::units::{Millis, Timestamp};
 
 use super::play::Play;
 use super::{rules_job, rules_policy};
@@ -60,5 +61,42 @@ pub(super) fn of_a_restore() -> Vec<Event> {
     play.go(&[Input::Release { job: jobs["unknown"] }], 5);
     play.go(&[Input::Cancel { job: jobs["unsure"], by: None }], 5);
     play.go(&[rules_job(6, "last", "org/b", (1, 1), forever)], 5);
+    play.written()
+}
+
+/// A node is drained and taken back, a second one is cordoned for a reason, and both are out of service for a while; a snapshot
+/// while one drains and the downtime is to come.
+pub(super) fn of_maintenance() -> Vec<Event> {
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let mut play = Play::on(85, &["n1", "n2"], 1);
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
+    play.go(
+        &[rules_job(1, "stays", "org/a", (1, 1), forever), rules_job(2, "moves", "org/b", (1, 1), forever)],
+        60,
+    );
+    let how = DrainRequest {
+        within: Millis::from_secs(120),
+        by: "operator".into(),
+        reason: "fan".into(),
+        whom: Whom::Everything,
+    };
+    let drain = |how: Option<DrainRequest>| Input::Drain { node: "n1".into(), how };
+    let cordon = Input::Cordon { node: "n2".into(), on: true, reason: "firmware".into() };
+    play.go(&[drain(Some(how.clone())), cordon], 5);
+    let downtime = DowntimeRequest {
+        name: "firmware".into(),
+        nodes: vec!["n1".into(), "n2".into()],
+        from: Timestamp(play.now().0 + 300_000),
+        span: Millis::from_secs(600),
+        by: "operator".into(),
+        reason: "new firmware".into(),
+        whom: Whom::Preemptible,
+    };
+    play.go(&[Input::PlanDowntime(Box::new(downtime))], 5);
+    play.snapshot();
+    play.go(&[Input::Cordon { node: "n2".into(), on: false, reason: String::new() }], 150);
+    play.go(&[drain(None)], 10);
+    play.go(&[drain(Some(DrainRequest { within: Millis::from_secs(60), ..how }))], 800);
+    play.go(&[drain(None)], 60);
     play.written()
 }

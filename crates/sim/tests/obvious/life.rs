@@ -237,7 +237,7 @@ impl Play {
                 self.report(Vec::new());
             }
             Step::Cordon { node, on } => {
-                self.give(&Input::Cordon { node: format!("n{node}"), on: *on });
+                self.give(&Input::Cordon { node: format!("n{node}"), on: *on, reason: String::new() });
             }
             Step::Policy(policy) => self.give(&Input::ApplyPolicy((**policy).clone())),
             Step::Price { seed } => {

@@ -1,12 +1,12 @@
 //! Nodes and GPUs as tables: what is handed out beside what is really used.
 
-use wharf_api::v1::{GpuView, Health, NodeView};
+use wharf_api::v1::{DowntimeView, GpuView, Health, NodeView};
 
-use crate::numbers::{UNKNOWN, cores, mib, percent, percent_or_unknown, size, tenths};
+use crate::numbers::{UNKNOWN, cores, mib, moment, percent, percent_or_unknown, size, span, tenths};
 use crate::output::Tone;
 use crate::table::{Cell, Column, Table};
 
-const NODE_COLUMNS: [Column; 10] = [
+const NODE_COLUMNS: [Column; 11] = [
     Column::text("NAME", "name"),
     Column::text("MODEL", "model"),
     Column::text("STATE", "state"),
@@ -17,6 +17,16 @@ const NODE_COLUMNS: [Column; 10] = [
     Column::number("CPU FREE", "cpu_free_milli").wide(),
     Column::number("MEMORY FREE", "memory_free").wide(),
     Column::text("LEVELS", "levels").wide(),
+    Column::text("REASON", "reason").wide(),
+];
+
+const DOWNTIME_COLUMNS: [Column; 6] = [
+    Column::text("NAME", "name"),
+    Column::text("NODES", "nodes"),
+    Column::text("FROM", "from_ms"),
+    Column::text("FOR", "until_ms"),
+    Column::text("STATE", "state"),
+    Column::text("REASON", "reason"),
 ];
 
 const GPU_COLUMNS: [Column; 17] = [
@@ -58,18 +68,67 @@ pub(in crate::commands) fn nodes_table(nodes: &[NodeView]) -> Table {
             Cell::new(free(cores(node.cpu_free_milli), cores(node.cpu_milli))).plain(&node.cpu_free_milli),
             Cell::new(free(size(node.memory_free), size(node.memory))).plain(&node.memory_free),
             Cell::new(levels.join(",")),
+            Cell::new(node_reason(node)),
         ]);
     }
     table
 }
 
-/// Whether a node takes work, in words.
-pub(in crate::commands) fn node_state(node: &NodeView) -> (&'static str, Tone) {
-    match (node.up, node.cordoned) {
-        (true, false) => ("up", Tone::Good),
-        (true, true) => ("up, cordoned", Tone::Warn),
-        (false, false) => ("down", Tone::Bad),
-        (false, true) => ("down, cordoned", Tone::Bad),
+/// Whether a node takes work, in words: `up`, `up, cordoned`, `up, draining 3 left`, `up, drained`.
+pub(in crate::commands) fn node_state(node: &NodeView) -> (String, Tone) {
+    let up = if node.up { "up" } else { "down" };
+    let out = node.maintenance.iter().any(|downtime| downtime.began);
+    let left = |what: &str| match node.tasks {
+        0 => what.to_owned(),
+        tasks => format!("{what} {tasks} left"),
+    };
+    let lever = match (out, &node.drain, node.cordoned) {
+        (true, ..) => Some(left("maintenance")),
+        (false, Some(_), _) if node.tasks == 0 => Some("drained".to_owned()),
+        (false, Some(_), _) => Some(left("draining")),
+        (false, None, true) => Some("cordoned".to_owned()),
+        (false, None, false) => None,
+    };
+    let tone = match (node.up, &lever) {
+        (false, _) => Tone::Bad,
+        (true, Some(_)) => Tone::Warn,
+        (true, None) => Tone::Good,
+    };
+    (lever.map_or_else(|| up.to_owned(), |lever| format!("{up}, {lever}")), tone)
+}
+
+/// Why a node takes no work, as its operator says.
+fn node_reason(node: &NodeView) -> String {
+    let drain = node.drain.as_ref().map(|drain| drain.reason.clone());
+    let downtime =
+        node.maintenance.iter().find(|downtime| downtime.began).map(|downtime| downtime.reason.clone());
+    let reasons = [downtime, drain, node.cordon_reason.clone()].into_iter().flatten();
+    reasons.filter(|reason| !reason.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// One row per downtime.
+pub(in crate::commands) fn downtimes_table(downtimes: &[DowntimeView], now: Option<u64>) -> Table {
+    let mut table = Table::new(&DOWNTIME_COLUMNS);
+    for downtime in downtimes {
+        table.row(vec![
+            Cell::new(downtime.name.clone()),
+            Cell::new(downtime.nodes.join(",")),
+            Cell::new(moment(downtime.from_ms)).plain(&downtime.from_ms),
+            Cell::new(span(downtime.until_ms.saturating_sub(downtime.from_ms))).plain(&downtime.until_ms),
+            Cell::new(downtime_state(downtime, now)).plain(&if downtime.began { "out" } else { "planned" }),
+            Cell::new(downtime.reason.clone()),
+        ]);
+    }
+    table
+}
+
+/// `in 2h05m`, or `out, 3h00m left`.
+pub(in crate::commands) fn downtime_state(downtime: &DowntimeView, now: Option<u64>) -> String {
+    let to = |moment: u64| now.map_or_else(|| UNKNOWN.to_owned(), |now| span(moment.saturating_sub(now)));
+    if downtime.began {
+        format!("out, {} left", to(downtime.until_ms))
+    } else {
+        format!("in {}", to(downtime.from_ms))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::units::{Millis, Timestamp};
 fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Asker>, why: Why) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
-        Why::Guarantee | Why::Reservation | Why::Booking => Millis(0),
+        Why::Guarantee | Why::Reservation | Why::Booking | Why::Drain => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
         // A guarantee does not wait for somebody to have run for long enough to be moved.
         Why::Move if asker.is_some_and(|asker| asker.pass == Pass::WithinGuarantee) => Millis(0),

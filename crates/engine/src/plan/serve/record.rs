@@ -140,8 +140,9 @@ impl<'a> Served<'a> {
         let policy = self.draft.state.tenants.version();
         let asker = self.draft.state.jobs.get(beneficiary).filter(|_| why == Why::Booking);
         let booking = asker.and_then(|job| job.spec.booking);
+        let (whole, node) = (!unit.surplus, None);
         let receipt =
-            Eviction { why, beneficiary, whole: !unit.surplus, lost, cost, gain, straddles, policy, booking };
+            Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking, node };
         self.settled.leaving.insert(unit.job);
         self.free_promised = None;
         self.evictions.push(Leaving { unit, receipt });

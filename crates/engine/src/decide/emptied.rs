@@ -1,0 +1,272 @@
+//! Nodes that are to be empty: because they drain, or because a downtime of theirs is to come or lasts.
+//!
+//! Worked example: `n1` is drained within 30 minutes. From now on nothing new is placed there. A job whose limit is up before
+//! that is left alone. A job with a grace of 5 minutes is asked 5 minutes and the time of a stop before the 30 are over: until then it
+//! works, and if it ends by itself nobody is disturbed. An elastic job gives up what it has there, a service its replicas; a gang
+//! that cannot do without moves whole. A job that may not be evicted is waited for, unless the lever says otherwise.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Decision, services};
+use crate::event::{
+    Asker, Event, Eviction, FleetEvent, HeldTask, Holding, JobsEvent, LedgerEvent, Next, RequeueWhy, Why,
+};
+use crate::fleet::{Drain, Whom};
+use crate::input::{DowntimeFault, DowntimeRequest, DrainRequest, Rejection};
+use crate::jobs::{Job, Phase};
+use crate::maintenance::{Downtime, MaintenanceEvent};
+use crate::plan::draft::Draft;
+use crate::plan::victims::cost_of;
+use crate::state::State;
+use crate::tree::Tree;
+use crate::units::{JobId, Millis, NodeId, Timestamp};
+
+/// When a node is to be empty, and who has to leave for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToBeEmpty {
+    /// By then.
+    pub at: Timestamp,
+    /// Who.
+    pub whom: Whom,
+}
+
+impl ToBeEmpty {
+    /// True when a job has to leave for it, and is not waited for.
+    pub fn asks(&self, job: &Job) -> bool {
+        self.whom == Whom::Everything || job.spec.preemptible
+    }
+}
+
+impl State {
+    /// When a node is to be empty: by a lever, and by each of its downtimes.
+    pub fn to_be_empty(&self, node: NodeId) -> impl Iterator<Item = ToBeEmpty> {
+        let drain = self.fleet.node(node).and_then(|known| known.drain.as_ref());
+        let drain = drain.map(|drain| ToBeEmpty { at: drain.deadline, whom: drain.whom });
+        let downtimes = self.maintenance.of(node);
+        drain
+            .into_iter()
+            .chain(downtimes.map(|(_, downtime)| ToBeEmpty { at: downtime.from, whom: downtime.whom }))
+    }
+
+    /// The earliest moment after `now` at which a downtime begins or ends, or somebody is asked to leave a node that is to be empty.
+    pub fn next_emptying_moment(&self, now: Timestamp) -> Option<Timestamp> {
+        let edges = self.maintenance.iter().flat_map(|(_, downtime)| [downtime.from, downtime.until]);
+        let on = nodes(self)
+            .into_iter()
+            .flat_map(|node| staying_on(self, node).into_iter().map(move |id| (node, id)));
+        let asks = on.flat_map(|(node, id)| {
+            // Who could not be asked because its places were changing is asked as soon as they do not.
+            let late = has_to_go(self, node, id, now).then(|| now + Millis(1));
+            let leave = self.jobs.get(id).map(|job| self.time_to_leave(&job.spec)).unwrap_or_default();
+            let limits =
+                self.to_be_empty(node).map(move |limit| Timestamp(limit.at.0.saturating_sub(leave.0)));
+            limits.chain(late)
+        });
+        edges.chain(asks).filter(|&at| at > now).min()
+    }
+}
+
+/// Nodes that are to be empty, now or later.
+fn nodes(state: &State) -> BTreeSet<NodeId> {
+    let downtimes = state.maintenance.iter().flat_map(|(_, downtime)| downtime.nodes.iter().copied());
+    state.fleet.draining().iter().copied().chain(downtimes).collect()
+}
+
+/// Active jobs with a task on the node that nobody told to leave.
+fn staying_on(state: &State, node: NodeId) -> BTreeSet<JobId> {
+    let there = state.ledger.tasks_on(node).filter(|&(job, task)| {
+        let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
+        let active = state.jobs.get(job).is_some_and(|job| job.phase == Phase::Active);
+        active && held.is_some_and(HeldTask::stays)
+    });
+    there.map(|(job, _)| job).collect()
+}
+
+/// A node is to be empty within a while; `None`: not any more.
+pub(super) fn drain(
+    state: &State,
+    name: &str,
+    how: Option<&DrainRequest>,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let node =
+        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })?;
+    let known = state.fleet.node(node).expect("a named node is there");
+    let drain = how.map(|how| Drain {
+        by: how.by.clone(),
+        reason: how.reason.clone(),
+        deadline: now + how.within,
+        whom: how.whom,
+        at: now,
+    });
+    if known.drain == drain {
+        return Err(Rejection::NothingToDo);
+    }
+    Ok(alloc::vec![Event::Fleet(FleetEvent::Draining { node, drain })].into())
+}
+
+/// Nodes are to be out of service for a while.
+pub(super) fn plan_downtime(
+    state: &State,
+    asked: &DowntimeRequest,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let named = |name: &String| {
+        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: name.clone() })
+    };
+    let nodes: BTreeSet<NodeId> = asked.nodes.iter().map(named).collect::<Result<_, _>>()?;
+    let until = asked.from + asked.span;
+    let refused = |fault| Err(Rejection::BadDowntime { fault });
+    if nodes.is_empty() {
+        return refused(DowntimeFault::NoNodes);
+    }
+    if asked.span.0 == 0 || until <= now {
+        return refused(DowntimeFault::Over);
+    }
+    if state.maintenance.get(&asked.name).is_some() {
+        return Err(Rejection::DowntimeNameInUse { name: asked.name.clone() });
+    }
+    let downtime = Downtime {
+        nodes: nodes.into_iter().collect(),
+        from: asked.from.max(now),
+        until,
+        reason: asked.reason.clone(),
+        by: asked.by.clone(),
+        whom: asked.whom,
+        began: false,
+        at: now,
+    };
+    let name = asked.name.clone();
+    Ok(alloc::vec![Event::Maintenance(MaintenanceEvent::Planned { name, downtime })].into())
+}
+
+/// A downtime is not wanted any more.
+pub(super) fn call_off(state: &State, name: &str, now: Timestamp) -> Result<Decision, Rejection> {
+    if state.maintenance.get(name).is_none() {
+        return Err(Rejection::NoSuchDowntime { name: String::from(name) });
+    }
+    let ended = MaintenanceEvent::Ended { name: String::from(name), cancelled: true, at: now };
+    Ok(alloc::vec![Event::Maintenance(ended)].into())
+}
+
+/// True while a job that was asked to leave a node is still to leave it.
+pub(super) fn needs(state: &State, node: NodeId, job: JobId) -> bool {
+    let job = state.jobs.get(job);
+    state.to_be_empty(node).any(|limit| job.is_some_and(|job| limit.asks(job)))
+}
+
+/// Whose places an event is about.
+pub(super) fn about(event: &Event) -> Option<JobId> {
+    match event {
+        Event::Ledger(event) => event.job(),
+        Event::Jobs(JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. }) => Some(*job),
+        _ => None,
+    }
+}
+
+/// What time made due: downtimes begin and end, and whoever is on a node that is to be empty is asked in time.
+pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
+    let mut events = edges(state, now);
+    let over: BTreeSet<&str> = ended(&events).collect();
+    let mut leaving: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
+    for node in nodes(state) {
+        let ends = state.maintenance.of(node).any(|(name, _)| over.contains(name));
+        // Who is on a node whose downtime is just over is looked at again in the next decision.
+        if ends {
+            continue;
+        }
+        for id in staying_on(state, node).into_iter().filter(|id| !changed.contains(id)) {
+            if has_to_go(state, node, id, now) {
+                leaving.entry(id).or_default().insert(node);
+            }
+        }
+    }
+    let asked: Vec<Event> = leaving.iter().flat_map(|(&id, nodes)| leave(state, id, nodes, now)).collect();
+    events.extend(asked);
+    events
+}
+
+fn edges(state: &State, now: Timestamp) -> Vec<Event> {
+    let edge = |(name, downtime): (&str, &Downtime)| {
+        let name = String::from(name);
+        if now >= downtime.until {
+            return Some(MaintenanceEvent::Ended { name, cancelled: false, at: now });
+        }
+        (now >= downtime.from && !downtime.began).then_some(MaintenanceEvent::Began { name, at: now })
+    };
+    state.maintenance.iter().filter_map(edge).map(Event::Maintenance).collect()
+}
+
+fn ended(events: &[Event]) -> impl Iterator<Item = &str> {
+    events.iter().filter_map(|event| match event {
+        Event::Maintenance(MaintenanceEvent::Ended { name, .. }) => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+/// True when a job on a node has to be told now: it is neither over in time nor waited for.
+fn has_to_go(state: &State, node: NodeId, id: JobId, now: Timestamp) -> bool {
+    let Some(job) = state.jobs.get(id) else { return false };
+    let leave = state.time_to_leave(&job.spec);
+    let ends = state.end_of(id, state.tenants.policy(), now).latest;
+    state.to_be_empty(node).any(|limit| {
+        let over = ends.is_some_and(|end| end <= limit.at.max(now));
+        limit.asks(job) && !over && now + leave >= limit.at
+    })
+}
+
+/// What a job has on these nodes leaves: alone, where the rest can do without it, else with all of the job.
+fn leave(state: &State, id: JobId, nodes: &BTreeSet<NodeId>, now: Timestamp) -> Vec<Event> {
+    let (Some(job), Some(holding)) = (state.jobs.get(id), state.ledger.holding(id)) else {
+        return Vec::new();
+    };
+    let (there, elsewhere): (Vec<&HeldTask>, Vec<&HeldTask>) =
+        holding.staying().partition(|task| nodes.contains(&task.place.node));
+    let Some(&node) = nodes.first().filter(|_| !there.is_empty()) else { return Vec::new() };
+    let rest = elsewhere.iter().map(|task| task.place.task).chain(holding.done());
+    let alone = match job.spec.service {
+        Some(_) => !elsewhere.is_empty(),
+        None => !elsewhere.is_empty() && !job.spec.has_groups() && job.spec.is_met_by(rest),
+    };
+    let tasks: Vec<&HeldTask> = if alone { there } else { holding.staying().collect() };
+    let mut events = alloc::vec![receipt(state, id, holding, (&tasks, node, !alone), now)];
+    if !alone {
+        let next = Next::Requeue(RequeueWhy::Evicted);
+        events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at: now, by: None }));
+    }
+    events.extend(services::tell_to_go(state, id, job, &tasks, Asker::Drain { node }, now));
+    events
+}
+
+/// Who has to leave, because of which node, and what it loses by that.
+fn receipt(
+    state: &State,
+    job: JobId,
+    holding: &Holding,
+    (tasks, node, whole): (&[&HeldTask], NodeId, bool),
+    now: Timestamp,
+) -> Event {
+    let policy = state.tenants.policy();
+    let tree = Tree::resolve(policy, state);
+    let shares = tree.shares_of(state);
+    let draft = Draft::on(state, policy, &tree, &shares, now);
+    let (lost, cost) = cost_of(&draft, job).unwrap_or_default();
+    let staying = u64::try_from(holding.staying().count()).unwrap_or(u64::MAX).max(1);
+    let leaving = u64::try_from(tasks.len()).unwrap_or(u64::MAX);
+    let receipt = Eviction {
+        why: Why::Drain,
+        beneficiary: job,
+        whole,
+        lost,
+        cost: cost / staying * leaving,
+        gain: None,
+        straddles: None,
+        policy: state.tenants.version(),
+        booking: None,
+        node: Some(node),
+    };
+    let tasks = tasks.iter().map(|task| task.place.task).collect();
+    Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: now })
+}

@@ -1,0 +1,105 @@
+//! Levers on nodes: cordon, drain, and downtimes that are planned.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use wharf_api::file::lever::{parse_cordon, parse_downtime, parse_drain};
+use wharf_api::v1::{DowntimeList, DowntimeReply, DowntimeView, NodeReply, Problem, schema_of};
+use wharf_engine::input::{Input, Rejection};
+
+use super::jobs::utf8;
+use super::{Refused, Shared};
+use crate::maintenance;
+use crate::rejection::{bad_file, closed, problem};
+use crate::view;
+
+type Answer<T> = Result<Json<T>, Refused>;
+
+/// Who moves levers, until requests say who sends them.
+const OPERATOR: &str = "operator";
+
+pub(super) async fn cordon(
+    State(shared): State<Shared>,
+    Path(node): Path<String>,
+    body: Bytes,
+) -> Answer<NodeReply> {
+    let reason = parse_cordon("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    pull(&shared, node.clone(), Input::Cordon { node, on: true, reason }).await
+}
+
+pub(super) async fn uncordon(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
+    pull(&shared, node.clone(), Input::Cordon { node, on: false, reason: String::new() }).await
+}
+
+pub(super) async fn drain(
+    State(shared): State<Shared>,
+    Path(node): Path<String>,
+    body: Bytes,
+) -> Answer<NodeReply> {
+    let how = parse_drain("request body", utf8(&body)?, OPERATOR).map_err(|error| bad_file(&error))?;
+    pull(&shared, node.clone(), Input::Drain { node, how: Some(how) }).await
+}
+
+pub(super) async fn undrain(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
+    pull(&shared, node.clone(), Input::Drain { node, how: None }).await
+}
+
+/// A lever on a node, answered with the node as it is then.
+async fn pull(shared: &Shared, name: String, input: Input) -> Answer<NodeReply> {
+    let done = shared.desk.give(input, move |reply, turned| {
+        let state = turned.glance.state;
+        reply.map_err(|rejection| problem(state, &rejection))?;
+        let id = state.fleet.node_named(&name);
+        let node = id.and_then(|id| Some((id, state.fleet.node(id)?)));
+        let (id, node) = node.ok_or_else(|| problem(state, &Rejection::NoSuchNode { name: name.clone() }))?;
+        Ok::<_, Problem>(view::node(state, id, node, &turned.glance.world.samples()))
+    });
+    let node = done.await.map_err(closed)??;
+    Ok(Json(NodeReply { schema: schema_of::<NodeReply>(), node }))
+}
+
+pub(super) async fn downtimes(State(shared): State<Shared>) -> Answer<DowntimeList> {
+    let asked = shared.desk.ask(|glance| maintenance::all(glance.state));
+    Ok(Json(DowntimeList { schema: schema_of::<DowntimeList>(), downtimes: asked.await.map_err(closed)? }))
+}
+
+pub(super) async fn maintain(
+    State(shared): State<Shared>,
+    body: Bytes,
+) -> Result<(StatusCode, Json<DowntimeReply>), Refused> {
+    let file = parse_downtime("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    // A span from now is counted on the world's clock.
+    let now = shared.desk.ask(|glance| glance.now).await.map_err(closed)?;
+    let request = file.request(OPERATOR, now);
+    let name = request.name.clone();
+    let done = shared.desk.give(Input::PlanDowntime(Box::new(request)), move |reply, turned| {
+        let state = turned.glance.state;
+        reply.map_err(|rejection| problem(state, &rejection))?;
+        look(state, &name)
+    });
+    Ok((StatusCode::CREATED, Json(reply(done.await.map_err(closed)??))))
+}
+
+/// Answered with the downtime as it was.
+pub(super) async fn call_off(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Answer<DowntimeReply> {
+    let asked = name.clone();
+    let before = shared.desk.ask(move |glance| look(glance.state, &asked)).await.map_err(closed)??;
+    let done = shared.desk.give(Input::CallOff { name }, |reply, turned| {
+        reply.map_err(|rejection| problem(turned.glance.state, &rejection)).map(|_| ())
+    });
+    done.await.map_err(closed)??;
+    Ok(Json(reply(before)))
+}
+
+fn look(state: &wharf_engine::state::State, name: &str) -> Result<DowntimeView, Problem> {
+    let view = maintenance::named(state, name);
+    view.ok_or_else(|| problem(state, &Rejection::NoSuchDowntime { name: name.to_owned() }))
+}
+
+fn reply(downtime: DowntimeView) -> DowntimeReply {
+    DowntimeReply { schema: schema_of::<DowntimeReply>(), downtime }
+}
