@@ -51,6 +51,7 @@ struct Store {
     /// The name of a fleet that is not in the file yet.
     founds: Option<(String, u64)>,
     open: Option<(Checkpoints, Connection)>,
+    in_use: bool,
 }
 
 impl Store {
@@ -62,10 +63,20 @@ impl Store {
                 self.founds = None;
             }
             let checkpoints = Checkpoints::beside(&file, &self.path)?;
-            file.busy_timeout(BUSY_TIME_MAX)?;
             self.open = Some((checkpoints, file));
         }
         Ok(&mut self.open.as_mut().expect("it was just opened").1)
+    }
+
+    /// Something was saved: from now on somebody waits for every save. The first one may take its time.
+    fn is_in_use(&mut self) -> rusqlite::Result<()> {
+        if !self.in_use
+            && let Some((_, file)) = &self.open
+        {
+            file.busy_timeout(BUSY_TIME_MAX)?;
+            self.in_use = true;
+        }
+        Ok(())
     }
 }
 
@@ -171,7 +182,7 @@ impl FileWorld {
             let fleet = SimFleet::new(begin.0, founding.nodes, begin).with_devices(begin.0);
             (fleet, clock, None, Some((founding.name, begin.0)))
         };
-        let store = Store { path: path.to_owned(), founds, open: None };
+        let store = Store { path: path.to_owned(), founds, open: None, in_use: false };
         let (clock_saved, steps) = (clock.looked_at(), ClockSteps::default());
         let mut opened = Self { fleet, store, clock, clock_saved, steps };
         opened.note(step);
@@ -209,7 +220,7 @@ impl FileWorld {
             Ok(()) => self.clock_saved = self.clock.looked_at(),
             Err(_) => self.fleet.keep_unsaved(changed),
         }
-        saved
+        saved.and_then(|()| self.store.is_in_use())
     }
 
     fn write(&mut self, changed: &Changes) -> rusqlite::Result<()> {

@@ -30,7 +30,9 @@ impl Jobs {
         };
         expect(those(&|job| job.spec.service.is_some()) == self.services, "services");
         expect(those(&|job| job.spec.booking.is_some()) == self.booked, "jobs of windows");
-        let waits = |id: JobId, job: &Job| job.phase == Phase::Waiting && state.promises.of(id).is_none();
+        let waits = |id: JobId, job: &Job| {
+            job.phase == Phase::Waiting && job.held.is_none() && state.promises.of(id).is_none()
+        };
         let waiting: BTreeSet<JobId> =
             self.live.iter().filter(|&(&id, job)| waits(id, job)).map(|(&id, _)| id).collect();
         expect(self.lists(&self.waiting, &waiting, |_| None), "kinds that wait");

@@ -91,8 +91,13 @@ struct Stranger<'a> {
 }
 
 impl<'a> Restore<'a> {
-    fn is_alive(&self, task: &ObservedTask) -> bool {
+    fn runs(&self, task: &ObservedTask) -> bool {
         !matches!(task.status, TaskStatus::Ended { .. }) && self.sites.places.contains_key(&task.node)
+    }
+
+    /// Whether it runs by right, as far as anybody knows: an orphan of the journal's own stays one.
+    fn is_alive(&self, task: &ObservedTask) -> bool {
+        self.runs(task) && !self.state.ledger.orphans().contains_key(&task.task)
     }
 
     /// The newest attempt that runs, if one does.
@@ -113,7 +118,8 @@ impl<'a> Restore<'a> {
         let mut strangers = Vec::new();
         for (&uid, tasks) in by_uid {
             let newest = self.newest(tasks);
-            if newest.is_empty() || self.state.jobs.with_uid(uid).is_some() {
+            let known = self.state.jobs.with_uid(uid).is_some() || self.state.jobs.ended_lately(uid);
+            if newest.is_empty() || known {
                 continue;
             }
             let submission = newest.iter().find_map(|task| task.job.as_ref());
@@ -241,7 +247,11 @@ impl<'a> Restore<'a> {
     fn is_over(&mut self, id: JobId, job: &Job, holding: Option<&Holding>, tasks: &[&ObservedTask]) {
         let known = holding.map_or(job.past.attempts, |holding| holding.attempt);
         let newer = tasks.iter().any(|task| task.task.attempt > known);
-        if let Some(holding) = holding.filter(|_| !newer) {
+        let ends = matches!(job.phase, Phase::Leaving(Next::End(_)));
+        let is_told = |holding: &&Holding| {
+            ends || holding.holding_tasks().iter().all(|&task| named(tasks, holding, task).is_some())
+        };
+        if let Some(holding) = holding.filter(|_| !newer).filter(is_told) {
             let learnt = learnt(holding, tasks, self.now);
             let events = conclude(self.state, id, &learnt, self.now);
             let waits = events.iter().any(|event| matches!(event, Event::Jobs(JobsEvent::Requeued { .. })));
@@ -281,15 +291,11 @@ impl<'a> Restore<'a> {
 
     fn lose_places(&mut self, id: JobId) {
         let Some(holding) = self.state.ledger.holding(id) else { return };
-        for task in holding.holding_tasks() {
-            let gone = LedgerEvent::Gone {
-                job: id,
-                task,
-                exit: Exit::Lost,
-                at: self.now,
-                detail: ExitDetail::default(),
-            };
-            self.closing.push(Event::Ledger(gone));
+        for held in holding.tasks.iter().filter(|task| task.holds()) {
+            // Nobody can say how long it ran. That it did not run at all leaves it the most of its time limit.
+            let (task, at) = (held.place.task, held.since.unwrap_or(holding.at));
+            let (exit, detail) = (Exit::Lost, ExitDetail::default());
+            self.closing.push(Event::Ledger(LedgerEvent::Gone { job: id, task, exit, at, detail }));
         }
     }
 
@@ -321,7 +327,7 @@ impl<'a> Restore<'a> {
         let mut ended: Vec<(Timestamp, Uid)> = Vec::new();
         for (&uid, tasks) in by_uid {
             let known = self.state.jobs.with_uid(uid).is_some() || self.state.jobs.ended_lately(uid);
-            if !known && !tasks.iter().any(|task| self.is_alive(task)) {
+            if !known && !tasks.iter().any(|task| self.runs(task)) {
                 let last = tasks.iter().filter_map(|task| over(task)).map(|(_, at)| at).max();
                 ended.extend(last.map(|at| (at, uid)));
             }
@@ -331,15 +337,18 @@ impl<'a> Restore<'a> {
         self.closing.extend(carried);
     }
 
-    /// Older attempts beside a newer one should not run. Orphans that the journal knows and the world does not are gone.
+    /// Older attempts beside a newer one, and what is left of jobs that the journal saw end, should not run. Orphans that the
+    /// journal knows and the world does not are gone.
     fn orphans(&mut self, by_uid: &BTreeMap<Uid, Vec<&'_ ObservedTask>>) {
         let mut alive = BTreeSet::new();
-        for tasks in by_uid.values() {
+        for (&uid, tasks) in by_uid {
+            let over = self.state.jobs.ended_lately(uid);
             let newest = self.newest(tasks).first().map(|task| task.task.attempt);
-            for task in tasks.iter().filter(|task| self.is_alive(task)).collect::<Vec<_>>() {
+            for task in tasks.iter().filter(|task| self.runs(task)).collect::<Vec<_>>() {
                 alive.insert(task.task);
                 let known = self.state.ledger.orphans().contains_key(&task.task);
-                if Some(task.task.attempt) != newest && !known && !self.is_ours(task) {
+                let stale = over || Some(task.task.attempt) != newest;
+                if stale && !known && !self.is_ours(task) {
                     let orphan = orphan_of(task, false, &mut self.sites);
                     self.opening.push(orphan);
                 }
@@ -372,9 +381,7 @@ fn learnt(holding: &Holding, tasks: &[&ObservedTask], now: Timestamp) -> Vec<(u3
     let mut learnt = Vec::new();
     for held in holding.tasks.iter().filter(|task| task.holds()) {
         let number = held.place.task;
-        let of_attempt =
-            |task: &&&ObservedTask| task.task.attempt == holding.attempt && task.task.task == number;
-        let Some(task) = tasks.iter().find(of_attempt) else {
+        let Some(task) = named(tasks, holding, number) else {
             let detail = ExitDetail::default();
             learnt.push((number, Learnt::Over { exit: Exit::Lost, at: now, detail }));
             continue;
@@ -385,6 +392,12 @@ fn learnt(holding: &Holding, tasks: &[&ObservedTask], now: Timestamp) -> Vec<(u3
         }
     }
     learnt
+}
+
+/// What the world says of a task of a holding.
+fn named<'t>(tasks: &[&'t ObservedTask], holding: &Holding, task: u32) -> Option<&'t ObservedTask> {
+    let is_it = |other: &&ObservedTask| other.task.attempt == holding.attempt && other.task.task == task;
+    tasks.iter().copied().find(is_it)
 }
 
 /// How a job ended, where the world remembers enough of its last attempt after `known` to be sure.

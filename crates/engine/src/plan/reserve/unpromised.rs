@@ -34,7 +34,8 @@ pub enum Unpromised {
 impl State {
     /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
     pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
-        let open = |job: &&Job| job.phase == Phase::Waiting && job.spec.booking.is_none();
+        let open =
+            |job: &&Job| job.phase == Phase::Waiting && job.held.is_none() && job.spec.booking.is_none();
         let job = self.jobs.get(id).filter(open)?;
         let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
         if has {
