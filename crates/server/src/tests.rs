@@ -124,7 +124,7 @@ fn the_answers_about_many_jobs_are_those_about_each_alone() {
             for (id, job) in state.jobs.iter() {
                 let verdict = state.verdict_among(id, now, &mut answers).unwrap();
                 assert_eq!(Some(&verdict), state.verdict(id, policy, now).as_ref(), "{name} {id:?}");
-                if job.phase != Phase::Waiting {
+                if !job.waits_for_places() {
                     assert_eq!(verdict.ahead, 0);
                     continue;
                 }

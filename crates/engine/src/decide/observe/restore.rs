@@ -119,7 +119,8 @@ impl Restore<'_> {
         let mut strangers = Vec::new();
         for (&uid, tasks) in by_uid {
             let newest = self.newest(tasks);
-            if newest.is_empty() || self.state.jobs.with_uid(uid).is_some() {
+            let known = self.state.jobs.with_uid(uid).is_some() || self.state.jobs.ended_lately(uid);
+            if newest.is_empty() || known {
                 continue;
             }
             let submission = newest.iter().find_map(|task| task.job.as_ref());
@@ -334,15 +335,18 @@ impl Restore<'_> {
         self.closing.extend(carried);
     }
 
-    /// Older attempts beside a newer one should not run. Orphans that the journal knows and the world does not are gone.
+    /// Older attempts beside a newer one, and what is left of jobs that the journal saw end, should not run. Orphans that the
+    /// journal knows and the world does not are gone.
     fn orphans(&mut self, by_uid: &BTreeMap<Uid, Vec<&'_ ObservedTask>>) {
         let mut alive = BTreeSet::new();
-        for tasks in by_uid.values() {
+        for (&uid, tasks) in by_uid {
+            let over = self.state.jobs.ended_lately(uid);
             let newest = self.newest(tasks).first().map(|task| task.task.attempt);
             for task in tasks.iter().filter(|task| self.runs(task)).collect::<Vec<_>>() {
                 alive.insert(task.task);
                 let known = self.state.ledger.orphans().contains_key(&task.task);
-                if Some(task.task.attempt) != newest && !known && !self.is_ours(task) {
+                let stale = over || Some(task.task.attempt) != newest;
+                if stale && !known && !self.is_ours(task) {
                     let orphan = orphan_of(task, false, &mut self.sites);
                     self.opening.push(orphan);
                 }
