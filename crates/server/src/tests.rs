@@ -8,7 +8,7 @@ use wharf_controller::codec;
 use wharf_controller::disk::{HistoryKind, Record};
 use wharf_controller::history::project;
 use wharf_engine::event::{Event, LedgerEvent};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::jobs::Job;
 use wharf_engine::plan::rank::rank;
 use wharf_engine::state::State;
 use wharf_engine::units::{BookingId, JobId, Timestamp};

@@ -149,7 +149,9 @@ fn wrong_input_is_answered_word_for_word() {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&server.address, "http://SERVER");
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         let code = output.status.code().unwrap();
-        said += &[&format!("$ wharf {command}\n"), &out, &err, &format!("exit {code}\n\n")].map(String::as_str).concat();
+        said += &[&format!("$ wharf {command}\n"), &out, &err, &format!("exit {code}\n\n")]
+            .map(String::as_str)
+            .concat();
     }
     for word in ["serde", "saphyr", "clap", "hyper", "ureq", "os error", "at line", "(internal)", "panicked"]
     {

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
