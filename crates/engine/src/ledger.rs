@@ -213,9 +213,6 @@ fn count_in<K: Ord + Copy>(
     }
 }
 
-/// Orphans belong to nobody we know, so nobody shares a GPU with them.
-const NOBODY: TrustId = TrustId(u32::MAX);
-
 impl Ledger {
     /// What a job holds.
     pub fn holding(&self, job: JobId) -> Option<&Holding> {
@@ -365,7 +362,7 @@ impl Ledger {
             }
             Holder::Orphan(task) => {
                 let orphan = &self.orphans[&task];
-                self.rooms.take(&orphan.place, orphan.resources, NOBODY);
+                self.rooms.take_for_orphan(&orphan.place, orphan.resources);
             }
         }
     }
@@ -495,12 +492,12 @@ impl Ledger {
             LedgerEvent::OrphanSeen { task, place, resources, kept } => {
                 self.orphans.insert(*task, Orphan { place: *place, resources: *resources, kept: *kept });
                 self.by_node.entry(place.node).or_default().insert(Holder::Orphan(*task));
-                self.rooms.take(place, *resources, NOBODY);
+                self.rooms.take_for_orphan(place, *resources);
             }
             LedgerEvent::OrphanGone { task } => {
                 let orphan = self.orphans.remove(task).expect("an orphan goes once");
                 self.remove_holder(orphan.place.node, Holder::Orphan(*task));
-                self.rooms.give_back(&orphan.place, orphan.resources);
+                self.rooms.give_back_of_orphan(&orphan.place, orphan.resources);
                 self.note_freed(orphan.place.pool);
             }
         }

@@ -54,7 +54,9 @@ pub struct GpuRoom {
     pub holders: u32,
     /// How many tasks on it leave.
     pub leaving: u32,
-    /// Whose trust domain those are of who hold it undivided, while there are any.
+    /// How many of those who hold it undivided run and should not.
+    pub strangers: u32,
+    /// Whose trust domain the others are of who hold it undivided, while there are any.
     pub trust: Option<TrustId>,
     /// Whether they take turns.
     pub time_sliced: bool,
@@ -72,7 +74,7 @@ const MPS_CLIENTS_MAX: u32 = 48;
 impl GpuRoom {
     /// What a task of `trust` could still get of it.
     pub fn free_for(&self, trust: TrustId) -> GpuUnits {
-        let strangers = self.trust.is_some_and(|holder| holder != trust);
+        let strangers = self.strangers > 0 || self.trust.is_some_and(|holder| holder != trust);
         if !self.usable || strangers || !self.layout.is_empty() {
             return GpuUnits::ZERO;
         }
@@ -89,7 +91,7 @@ impl GpuRoom {
     /// What is left of it for whoever holds it undivided, or for anybody where nobody does.
     pub fn left_undivided(&self) -> GpuUnits {
         let full = self.holders >= MPS_CLIENTS_MAX && !self.time_sliced;
-        if !self.usable || !self.layout.is_empty() || full {
+        if !self.usable || !self.layout.is_empty() || full || self.strangers > 0 {
             return GpuUnits::ZERO;
         }
         GpuUnits::WHOLE.checked_sub(self.held).unwrap_or_default()
@@ -218,6 +220,28 @@ impl Room {
     }
 
     pub(crate) fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
+        self.occupy(place, resources, |gpu| {
+            if gpu.trust.is_none() {
+                // Who comes beside others is of their domain, or only keeps the rest of the GPU from being given away.
+                (gpu.trust, gpu.time_sliced) = (Some(trust), place.time_sliced);
+            }
+        });
+    }
+
+    /// Something runs there that should not. Nobody knows whose it is, so nobody may come beside it.
+    fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.occupy(place, resources, |gpu| gpu.strangers += 1);
+    }
+
+    pub(crate) fn give_back(&mut self, place: &Placement, resources: Resources) {
+        self.vacate(place, resources, |_| ());
+    }
+
+    fn give_back_of_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.vacate(place, resources, |gpu| gpu.strangers -= 1);
+    }
+
+    fn occupy(&mut self, place: &Placement, resources: Resources, undivided: impl Fn(&mut GpuRoom)) {
         self.held = self.held + resources;
         // A device may have vanished under a task; what runs on it is on its way out.
         let slice = place.slice.filter(|_| self.slots(place).is_some());
@@ -225,26 +249,25 @@ impl Room {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held += place.units_each;
             gpu.holders += 1;
-            if let Some(slice) = slice {
-                gpu.layout = gpu.layout.with(slice);
-            } else if gpu.trust.is_none() {
-                // Who comes beside others is of their domain, or only keeps the rest of the GPU from being given away.
-                (gpu.trust, gpu.time_sliced) = (Some(trust), place.time_sliced);
+            match slice {
+                Some(slice) => gpu.layout = gpu.layout.with(slice),
+                None => undivided(gpu),
             }
         }
     }
 
-    pub(crate) fn give_back(&mut self, place: &Placement, resources: Resources) {
+    fn vacate(&mut self, place: &Placement, resources: Resources, undivided: impl Fn(&mut GpuRoom)) {
         self.held = self.held.checked_sub(resources).expect("only what is held is given back");
         let slice = place.slice.filter(|_| self.slots(place).is_some());
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held = gpu.held.checked_sub(place.units_each).expect("only what is held is given back");
             gpu.holders -= 1;
-            if let Some(slice) = slice {
-                gpu.layout = gpu.layout.without(slice);
+            match slice {
+                Some(slice) => gpu.layout = gpu.layout.without(slice),
+                None => undivided(gpu),
             }
-            if gpu.holders == 0 {
+            if gpu.holders == gpu.strangers {
                 (gpu.trust, gpu.time_sliced) = (None, false);
             }
         }
@@ -399,6 +422,16 @@ impl Rooms {
     /// A task takes its place.
     pub fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
         self.change(place.node, |room| room.take(place, resources, trust));
+    }
+
+    /// Something that should not runs at a place.
+    pub fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| room.take_for_orphan(place, resources));
+    }
+
+    /// It no longer does. The node may be gone meanwhile.
+    pub fn give_back_of_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| room.give_back_of_orphan(place, resources));
     }
 
     /// A place is free again. The node may be gone meanwhile.

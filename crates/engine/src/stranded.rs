@@ -393,7 +393,7 @@ impl UseOf<'_> {
         if !gpu.layout.is_empty() || (gpu.holders > 0 && gpu.time_sliced != time_sliced) {
             return Err(Why::OtherMode);
         }
-        if gpu.trust.is_some_and(|holder| holder != trust) {
+        if gpu.strangers > 0 || gpu.trust.is_some_and(|holder| holder != trust) {
             return Err(Why::Strangers);
         }
         match gpu.shares_that_fit(trust, units, time_sliced) {

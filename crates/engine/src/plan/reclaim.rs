@@ -24,7 +24,7 @@ use crate::plan::rank::Claim;
 use crate::plan::serve::{Settled, idle};
 use crate::plan::victims::{Unit, UnitRef, Victims};
 use crate::policy::Amount;
-pub use price::{gain, is_ripe, next_checkpoint, when_ripe};
+pub use price::{gain, is_ripe, price_changes_at, when_ripe};
 
 use crate::units::{JobId, TenantId, Timestamp};
 
@@ -568,7 +568,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             return true;
         }
         if few {
-            self.ripens_at = earlier(self.ripens_at, next_checkpoint(self.draft, &bound));
+            self.ripens_at = earlier(self.ripens_at, price_changes_at(self.draft, &bound));
         }
         false
     }

@@ -20,7 +20,7 @@ use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::{Ask, Placed, place, place_where_best};
 use crate::plan::rank::{claim, just_evicted, takes_landing_room};
-use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, next_checkpoint};
+use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, price_changes_at};
 use crate::plan::reserve::{self, Horizon, Looked, Others, Reserved};
 use crate::plan::victims::{Unit, Victims};
 use crate::policy::{Policy, Within};
@@ -413,7 +413,7 @@ impl<'a> Served<'a> {
             let units: Vec<&Unit> = moved.iter().map(|moved| &moved.unit).collect();
             let cost: u64 = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             if gain(&self.draft, ask, &units) <= cost {
-                self.ripens_at = earlier(self.ripens_at, next_checkpoint(&self.draft, &units));
+                self.ripens_at = earlier(self.ripens_at, price_changes_at(&self.draft, &units));
                 self.draft.roll_back(mark);
                 return None;
             }

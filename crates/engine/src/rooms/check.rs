@@ -18,7 +18,8 @@ use crate::units::{GpuUnits, NodeId, PoolId, Resources, TrustId};
 struct There {
     place: Placement,
     resources: Resources,
-    trust: TrustId,
+    /// Nobody knows whose it is where it runs and should not.
+    trust: Option<TrustId>,
     leaves: bool,
 }
 
@@ -37,7 +38,11 @@ impl Rooms {
         for (id, node) in state.fleet.nodes() {
             let here = there.get(&id).unwrap_or(&nobody);
             let model = state.fleet.model(node.facts.pool);
-            rooms_are_right &= self.by_node.get(&id).is_some_and(|room| is_room(room, node, model, here));
+            let out = state.maintenance.iter().any(|(_, of)| of.began && of.nodes.contains(&id));
+            let closed = node.cordoned || node.drain.is_some() || out;
+            rooms_are_right &= self.by_node.get(&id).is_some_and(|room| {
+                room.open == (node.facts.up && !closed) && is_room(room, node, model, here)
+            });
         }
         expect(rooms_are_right, "rooms");
         // From here on a room is what it should be, or is found above.
@@ -89,7 +94,7 @@ fn all_there(state: &State) -> BTreeMap<NodeId, Vec<There>> {
     let mut there: BTreeMap<NodeId, Vec<There>> = BTreeMap::new();
     let mut add = |of: There| there.entry(of.place.node).or_default().push(of);
     for (id, job) in state.jobs.iter() {
-        let trust = job.spec.trust;
+        let trust = Some(job.spec.trust);
         for task in state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks) {
             let leaves = match place_of(task) {
                 Place::Stays => false,
@@ -105,7 +110,7 @@ fn all_there(state: &State) -> BTreeMap<NodeId, Vec<There>> {
     }
     for orphan in state.ledger.orphans().values() {
         let (place, resources) = (orphan.place, orphan.resources);
-        add(There { place, resources, trust: TrustId(u32::MAX), leaves: false });
+        add(There { place, resources, trust: None, leaves: false });
     }
     there
 }
@@ -121,7 +126,6 @@ fn is_room(room: &Room, node: &Node, model: &str, here: &[There]) -> bool {
     let leaving = here.iter().filter(|of| of.leaves).count();
     let mig = catalogue::mig(model);
     room.pool == facts.pool
-        && room.open == (facts.up && !node.cordoned)
         && (room.capacity, room.held, room.draining) == (capacity, beside(false), beside(true))
         && usize::try_from(room.leaving) == Ok(leaving)
         && room.mig.map(|mig| mig.profiles.len()) == mig.map(|mig| mig.profiles.len())
@@ -139,11 +143,12 @@ fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[There]) -
     let held: u64 = on(false).map(|of| of.place.units_each.parts()).sum();
     let mut slices: Vec<Slice> = on(false).filter_map(slice).collect();
     slices.sort_unstable_by_key(|slice| slice.start);
-    let undivided: Vec<(TrustId, bool)> =
+    let undivided: Vec<(Option<TrustId>, bool)> =
         on(false).filter(|of| slice(of).is_none()).map(|of| (of.trust, of.place.time_sliced)).collect();
+    let strangers = undivided.iter().filter(|(trust, _)| trust.is_none()).count();
     let mode_is_right = match gpu.trust {
-        None => undivided.is_empty() && !gpu.time_sliced,
-        Some(trust) => undivided.contains(&(trust, gpu.time_sliced)),
+        None => undivided.len() == strangers && !gpu.time_sliced,
+        Some(trust) => undivided.contains(&(Some(trust), gpu.time_sliced)),
     };
     let mut leaving_slots = [0u8; AXIS_MAX];
     let mut leaving_undivided = 0;
@@ -160,6 +165,7 @@ fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[There]) -
         && usize::try_from(gpu.holders) == Ok(on(false).count())
         && usize::try_from(gpu.leaving) == Ok(on(true).count())
         && gpu.layout.slices().eq(slices)
+        && usize::try_from(gpu.strangers) == Ok(strangers)
         && mode_is_right
         && (gpu.leaving_slots, gpu.leaving_undivided) == (leaving_slots, leaving_undivided)
 }
@@ -232,7 +238,8 @@ fn lefts_of(room: &Room) -> Vec<Left> {
     for gpu in &room.gpus {
         let full = gpu.holders >= MPS_CLIENTS_MAX && !gpu.time_sliced;
         let left = GpuUnits::WHOLE.parts().saturating_sub(gpu.held.parts());
-        if gpu.usable && gpu.layout.slices().next().is_none() && !full && left > 0 {
+        let undivided = gpu.layout.slices().next().is_none() && gpu.strangers == 0;
+        if gpu.usable && undivided && !full && left > 0 {
             let units = GpuUnits::from_parts(left);
             lefts.push(Left { units, trust: gpu.trust, time_sliced: gpu.time_sliced });
         }
@@ -254,6 +261,7 @@ pub(crate) fn corruptions() -> Vec<crate::check::Corruption<Rooms>> {
         ("rooms", |rooms| rooms.by_node.values_mut().for_each(|room| room.leaving += 1)),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.held = GpuUnits::ZERO)),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.holders += 1)),
+        ("rooms", |rooms| gpu(rooms, |gpu| gpu.strangers += 1)),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.trust = Some(TrustId(7)))),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.time_sliced = !gpu.time_sliced)),
         ("rooms", |rooms| gpu(rooms, |gpu| gpu.layout = gpu.layout.with(Slice { profile: 0, start: 6 }))),

@@ -99,7 +99,7 @@ fn target<'a>(world: &World<'a>, ask: &Ask<'a>, node: NodeId) -> Option<Vec<Unit
     jobs.retain(|&job| job != ask.job);
     let mut units: Vec<Unit<'a>> = jobs.into_iter().filter_map(|job| movable(world, job)).collect();
     let here = |unit: &Unit<'_>| unit.tasks.iter().filter(|place| place.node == node).count();
-    units.retain(|unit| here(unit) > 0 && is_ripe(world.facts, unit, ask.job, Why::Move));
+    units.retain(|unit| here(unit) > 0 && is_ripe(world.facts, unit, ask, Why::Move));
     units.sort_by_key(|unit| (unit.tasks.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));
     let mut without = world.clone();
     let mut chosen = Vec::new();

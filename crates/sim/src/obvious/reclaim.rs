@@ -501,7 +501,7 @@ impl<'a> Search<'_, 'a> {
         }
         let bound = right.why() != Why::Guarantee;
         // What was set aside for one is taken for another only by a guarantee.
-        if bound && (unit.promised || !is_ripe(self.facts, unit, self.ask.job, right.why())) {
+        if bound && (unit.promised || !is_ripe(self.facts, unit, self.ask, right.why())) {
             return false;
         }
         let allowed = match right {

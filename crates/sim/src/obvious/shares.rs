@@ -80,9 +80,10 @@ impl<'a> Facts<'a> {
         self.quotas[tenant.index()][meter].limit.cap(own + below)
     }
 
-    /// A job is demand where it is or was promised to be; while it waits, in the first pool it may use.
+    /// A job is demand where it is or was promised to be; while it waits, in the first pool it may use. A job that waits
+    /// for others, or for its turn in an array, is none.
     fn demand_of(&self, id: JobId, job: &Job, meter: usize) -> u64 {
-        if matches!(job.phase, Phase::Leaving(Next::End(_))) {
+        if matches!(job.phase, Phase::Leaving(Next::End(_))) || job.is_held_back() {
             return 0;
         }
         let holding = self.state.ledger.holding(id);

@@ -10,7 +10,7 @@ use wharf_engine::job::{Class, Spec};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::units::{JobId, Millis, TenantId, Timestamp};
 
-use super::lines::Ask;
+use super::lines::{Ask, Pass};
 use super::world::{Facts, How, WHOLE, World};
 
 /// What leaves in one piece.
@@ -138,11 +138,13 @@ fn begins_by(facts: &Facts<'_>, job: JobId) -> Timestamp {
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same beneficiary.
-pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, beneficiary: JobId, why: Why) -> bool {
+pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, ask: &Ask<'_>, why: Why) -> bool {
     let rules = &facts.policy.preemption;
     let runtime_min = match why {
         Why::Guarantee => Millis(0),
         Why::FairShare => rules.min_runtime_reclaim,
+        // A guarantee does not wait for somebody to have run for long enough to be moved.
+        Why::Move if ask.pass == Pass::WithinGuarantee => Millis(0),
         // The plain planner serves every class by age and promises no start: nobody leaves for either.
         Why::Preempt | Why::Move | Why::Order | Why::Reservation | Why::Booking | Why::Drain => {
             rules.min_runtime_preempt
@@ -152,7 +154,7 @@ pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, beneficiary: JobId, wh
     let mut lately = past.evicted.clone();
     lately.retain(|&(at, _)| facts.now < at + rules.eviction_window);
     let spent = u32::try_from(lately.len()).is_ok_and(|often| often >= rules.evictions_max);
-    let again = lately.iter().any(|&(_, known)| known == beneficiary);
+    let again = lately.iter().any(|&(_, known)| known == ask.job);
     facts.now - placed_at(facts, unit) >= runtime_min && !spent && !again
 }
 

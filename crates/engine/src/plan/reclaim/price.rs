@@ -29,9 +29,10 @@ pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
     ran >= runtime_min(draft, unit, Some(asker), why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
 
-/// When one of these saves its work next: less is lost just after that.
-pub fn next_checkpoint(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
-    let next = units.iter().filter_map(|unit| unit.checkpoint_at);
+/// When time alone next changes what it costs or brings that these leave: one of them saves its work, and less is lost
+/// just after that; or an estimate of one has passed, and nobody knows any more when it would leave by itself.
+pub fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
+    let next = units.iter().flat_map(|unit| [unit.checkpoint_at, unit.ends_at]).flatten();
     next.filter(|&at| at > draft.now).min()
 }
 
