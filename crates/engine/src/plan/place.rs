@@ -79,6 +79,14 @@ impl<'a> Ask<'a> {
         self.way == other.way && self.parts().map(told).eq(other.parts().map(told))
     }
 
+    /// True when it is for the same tasks by the same alternative, in the same pool or another.
+    pub fn differs_in_pool_alone(&self, other: &Self) -> bool {
+        let told = |part: &Self| (part.tasks, part.numbers.clone());
+        let same_tasks = self.parts().map(told).eq(other.parts().map(told));
+        let same_key = core::ptr::eq(self.key, other.key) || self.key == other.key;
+        self.way.rank == other.way.rank && same_key && same_tasks
+    }
+
     /// The number of one of its tasks.
     fn number(&self, at: u32) -> u32 {
         let listed = usize::try_from(at).ok().and_then(|at| self.numbers.as_ref()?.get(at).copied());

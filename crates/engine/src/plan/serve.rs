@@ -387,7 +387,7 @@ impl<'a> Served<'a> {
     /// least.
     fn by_worth(&mut self, asks: &[(Ask<'a>, Pass)]) -> Option<Met<'a>> {
         let passes = [Pass::WithinGuarantee, Pass::WithinFairShare, Pass::Surplus];
-        asks.chunk_by(|(one, _), (other, _)| one.way.rank == other.way.rank).find_map(|alike| {
+        asks.chunk_by(|(one, _), (other, _)| one.differs_in_pool_alone(other)).find_map(|alike| {
             passes.into_iter().find_map(|pass| {
                 let open = alike.iter().filter(|(_, of)| *of == pass).map(|(ask, _)| ask);
                 let open: Vec<&Ask<'a>> =
