@@ -328,7 +328,7 @@ fn among_many_tenants_only_the_rules_move_a_promise() {
                 | Dropped::Booked
                 | Dropped::Earlier => false,
             };
-            assert!(rule, "seed {seed}: a start was given up by {}", why.word());
+            assert!(rule, "seed {seed}: a start was given up by {}\n{}", why.word(), life.told);
             *given_up.entry(why.word()).or_default() += 1;
         }
     }

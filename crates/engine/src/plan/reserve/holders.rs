@@ -54,7 +54,8 @@ pub(in crate::plan) fn in_the_way(
 }
 
 /// Who has to be gone before all of a job's places are free: whoever holds a GPU of which all is promised, and of the others
-/// on the node as many as it takes, first those who are over in time, then those who may be asked.
+/// on the node as many as it takes: first those who are over in time, then those who may be asked, then those who came
+/// later. Whoever else was there when the start was promised was reckoned with.
 pub(super) fn holders(
     draft: &Draft<'_>,
     spec: &Spec,
@@ -65,7 +66,8 @@ pub(super) fn holders(
     let order = |job: JobId| {
         let over =
             state.end_of(job, draft.policy, draft.now).known().is_some_and(|end| end <= reservation.start);
-        (!over, !fillers.contains(&job), !reservation.borrowers.contains(&job))
+        let (asked, borrows) = (fillers.contains(&job), reservation.borrowers.contains(&job));
+        (!over, !asked, !borrows, !reservation.fillers.contains(&job))
     };
     let steps: Vec<Step> = steps(state, spec, reservation).collect();
     let mut rooms = rooms_of(state, &steps);
