@@ -10,12 +10,14 @@ use alloc::vec::Vec;
 use crate::event::{Placement, Why};
 use crate::job::Class;
 use crate::need::Need;
+use crate::plan::booked;
 use crate::plan::draft::{Draft, Mark, Step};
 use crate::plan::groups;
-use crate::plan::lines::{is_fixed, standing_of};
+use crate::plan::lines::{Pass, is_fixed, standing_of};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
 use crate::plan::reclaim::{Asker, is_ripe, when_ripe};
+use crate::plan::reserve;
 use crate::plan::serve::Settled;
 use crate::plan::victims::{Unit, whole_job};
 use crate::rooms::{Drains, GpuRoom, Room};
@@ -50,7 +52,7 @@ pub(super) fn place_by_moving(
     let targets = targets(draft, ask, asker, settled, ripens_at);
     let start = draft.mark();
     for first in 0..targets.len().min(TRIES_MAX) {
-        let found = try_targets(draft, ask, &targets[first..], moves_max);
+        let found = try_targets(draft, ask, (asker, settled), &targets[first..], moves_max);
         if found.is_some() {
             return found;
         }
@@ -67,6 +69,7 @@ struct Target {
 fn try_targets(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
+    (asker, settled): (Asker, &Settled),
     targets: &[Target],
     moves_max: usize,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
@@ -82,7 +85,7 @@ fn try_targets(
             return None;
         }
         if Fit::of(draft, ask).is_enough(draft, ask) {
-            return place_everybody(draft, ask, moving);
+            return place_everybody(draft, ask, (asker, settled), moving);
         }
     }
     None
@@ -95,31 +98,64 @@ fn drain(draft: &mut Draft<'_>, unit: &Unit) {
     draft.count(unit.standing, unit.amount.clone(), false);
 }
 
-/// The ask first, then everybody who made way for it, the largest first.
+/// The ask first, then everybody who made way for it, the largest first. Those do not go where a start is promised or a
+/// window is booked, because there they might have to leave again, unless a guarantee would wait for that.
 fn place_everybody(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
+    (asker, settled): (Asker, &Settled),
     mut moving: Vec<Unit>,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
     let before: Mark = draft.mark();
     let own = place(draft, ask)?.tasks;
     moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
+    let kept = kept_for_others(draft, asker.job, settled);
+    let anywhere = !kept.is_empty() && asker.pass == Pass::WithinGuarantee;
+    let moved = place_movers(draft, &moving, &kept)
+        .or_else(|| if anywhere { place_movers(draft, &moving, &[]) } else { None });
+    if moved.is_none() {
+        draft.roll_back(before);
+    }
+    Some((own, moved?))
+}
+
+/// Another place for each, beside what is kept for others; or the draft as it was.
+fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Moved>> {
+    let before = draft.mark();
+    kept.iter().for_each(|&step| draft.take(step));
     let mut moved = Vec::new();
     for unit in moving {
-        let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
-        let key = job.key();
-        let old: Vec<Placement> = unit.steps.iter().map(|step| step.place).collect();
-        // What the policy no longer allows is not done again.
-        let again = groups::of_places(draft.desk(), &key, &job.spec, &old);
-        let placed = again.and_then(|again| Some((place(draft, &again)?, again)));
-        let Some((placed, again)) = placed else {
+        let Some(tasks) = place_again(draft, unit) else {
             draft.roll_back(before);
             return None;
         };
-        draft.count(standing_of(&key), again.total(), true);
-        moved.push(Moved { unit, tasks: placed.tasks });
+        moved.push(Moved { unit: unit.clone(), tasks });
     }
-    Some((own, moved))
+    kept.iter().for_each(|&step| draft.give_back(step));
+    Some(moved)
+}
+
+/// Another place for a job that moves, if the policy still allows what it holds.
+fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
+    let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
+    let key = job.key();
+    let old: Vec<Placement> = unit.steps.iter().map(|step| step.place).collect();
+    let again = groups::of_places(draft.desk(), &key, &job.spec, &old)?;
+    let placed = place(draft, &again)?;
+    draft.count(standing_of(&key), again.total(), true);
+    Some(placed.tasks)
+}
+
+/// Places of promised starts and booked windows that are not on their way yet.
+fn kept_for_others(draft: &Draft<'_>, own: JobId, settled: &Settled) -> Vec<Step> {
+    let state = draft.state;
+    let waits = |job: JobId| job != own && !settled.given.contains(&job) && state.promises.of(job).is_none();
+    let promised = state.reservations.iter().filter(|&(job, _)| waits(job));
+    let steps = promised.flat_map(|(job, reservation)| {
+        let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
+        reserve::blocks(state, spec, reservation)
+    });
+    steps.chain(booked::all_steps(draft)).collect()
 }
 
 /// True when the pool has as much free as is asked for, in whatever pieces.
