@@ -54,8 +54,14 @@ pub fn moment_text(at: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// The day of a moment, in UTC: `2026-11-20`.
+pub fn day_text(days: u64) -> String {
+    let (year, month, day) = date_of(i64::try_from(days).unwrap_or(i64::MAX / 2));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 /// `YYYY-MM-DDTHH:MM[:SS]` and `Z`, `+HH:MM` or `-HH:MM`, in milliseconds since 1970.
-fn calendar(text: &str) -> Option<u64> {
+pub fn calendar(text: &str) -> Option<u64> {
     let (date, rest) = text.split_once(['T', 't', ' '])?;
     let (clock, zone_minutes) = zone(rest)?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
