@@ -109,7 +109,7 @@ fn pages_are_the_list(server: &Server) {
         ("jobs?limit=0", "limit: \\\"0\\\" is not a number from 1 to 1000"),
         ("jobs?limit=1001", "from 1 to 1000"),
         ("jobs?continue=zz", "continue: \\\"zz\\\" is no token of this list"),
-        ("jobs?stat=waiting", "did you mean state? Allowed here: tenant, state, limit, continue"),
+        ("jobs?stat=waiting", "did you mean state? Allowed here: tenant, state, submitted_by, labels, limit, continue"),
         ("jobs?state=runing", "did you mean running? Allowed here: waiting, starting, running, leaving"),
         ("jobs?state=waiting&state=running", "state is given more than once"),
         ("jobs?tenant=nope", "unknown_tenant"),
@@ -118,6 +118,10 @@ fn pages_are_the_list(server: &Server) {
         ("evictions?tenants=lab", "did you mean tenant?"),
         ("ended?state=don", "did you mean done? Allowed here: done, failed, cancelled"),
         ("ended?before=last", "before: \\\"last\\\" is not a whole number"),
+        ("usage?by=tem", "did you mean team?"),
+        ("usage?since_ms=7d", "since_ms: \\\"7d\\\" is not a whole number"),
+        ("usage?since_ms=2&until_ms=1", "until_ms: 1 is before since_ms, 2"),
+        ("usage?since_ms=99999999999999", "is still to come"),
         ("summary?x=%ff", "there is no query parameter"),
     ] {
         let answer = get(server, &format!("/v1/{query}"));
