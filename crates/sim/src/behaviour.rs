@@ -5,9 +5,9 @@ use wharf_engine::input::{Exit, Submission, TaskRef};
 use wharf_engine::job::Class;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
-/// Points of a run that its mean is taken from: the level is known to about a hundredth of it, and ten thousands of
-/// tasks take a few milliseconds.
-const MEAN_POINTS: u32 = 32;
+/// Points of a run that its mean is taken from: enough for a hundredth or two, and few enough that tens of thousands of
+/// tasks take some milliseconds.
+const MEAN_POINTS: u32 = 16;
 
 /// What a job really does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -109,7 +109,10 @@ fn pages_are_the_list(server: &Server) {
         ("jobs?limit=0", "limit: \\\"0\\\" is not a number from 1 to 1000"),
         ("jobs?limit=1001", "from 1 to 1000"),
         ("jobs?continue=zz", "continue: \\\"zz\\\" is no token of this list"),
-        ("jobs?stat=waiting", "did you mean state? Allowed here: tenant, state, submitted_by, labels, limit, continue"),
+        (
+            "jobs?stat=waiting",
+            "did you mean state? Allowed here: tenant, state, submitted_by, labels, limit, continue",
+        ),
         ("jobs?state=runing", "did you mean running? Allowed here: waiting, starting, running, leaving"),
         ("jobs?state=waiting&state=running", "state is given more than once"),
         ("jobs?tenant=nope", "unknown_tenant"),

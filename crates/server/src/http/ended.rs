@@ -16,7 +16,7 @@ use crate::rejection::closed;
 type Answer<T> = Result<Json<T>, Refused>;
 
 /// Rows that are read between two turns.
-const PIECE: usize = 256;
+pub(super) const PIECE: usize = 256;
 /// The most pieces that one request reads: who wants to look back further asks again from where it ended.
 const PIECES_MAX: usize = 64;
 /// The most rows of one job's life that are told.

@@ -13,12 +13,11 @@ use wharf_controller::history::{
 use wharf_controller::turn::Glance;
 use wharf_engine::policy::trust::is_within;
 
+use super::ended::{PIECE, read};
 use super::params::Params;
-use super::{Refused, Shared, ended, listing};
+use super::{Refused, Shared, listing};
 use crate::rejection::closed;
 
-/// Rows that are read between two turns.
-const PIECE: usize = 256;
 /// The most pieces that one request reads: a million rows, in some seconds. A sum of less than all would be wrong, so
 /// a longer window is refused.
 const PIECES_MAX: usize = 4096;
@@ -118,7 +117,7 @@ async fn add_rows(
     let kind = Some(HistoryKind::Usage);
     let mut query = HistoryQuery { kind, before: Some(index), limit: PIECE, ..HistoryQuery::default() };
     for _ in 0..PIECES_MAX {
-        let rows = ended::read(shared, query.clone()).await?;
+        let rows = read(shared, query.clone()).await?;
         for row in &rows {
             if row.at.saturating_add(ROW_EARLY_MS) < window.from_ms {
                 return Ok(());
