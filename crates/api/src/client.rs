@@ -90,10 +90,10 @@ pub struct EndedFilter {
 /// Which GPU time is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct UsageFilter {
-    /// From this moment on; seven days before now unless it is said.
-    pub since_ms: Option<u64>,
-    /// Until this moment; now unless it is said.
-    pub until_ms: Option<u64>,
+    /// From when: so long ago (`7d`), or a time with its zone; seven days ago unless it is said.
+    pub since: Option<String>,
+    /// Until when; now unless it is said.
+    pub until: Option<String>,
     /// What it is told apart by, with commas; by tenant unless it is said.
     pub by: Option<String>,
     /// Of this tenant and those below it.
@@ -413,12 +413,10 @@ impl Client {
 
     /// GPU time of a window.
     pub fn usage(&self, filter: &UsageFilter) -> Result<UsageReport, ClientError> {
-        let UsageFilter { since_ms, until_ms, by, tenant } = filter;
-        let (since, until) =
-            (since_ms.map(|since| since.to_string()), until_ms.map(|until| until.to_string()));
+        let UsageFilter { since, until, by, tenant } = filter;
         let pairs = [
-            ("since_ms", since.as_deref()),
-            ("until_ms", until.as_deref()),
+            ("since", since.as_deref()),
+            ("until", until.as_deref()),
             ("by", by.as_deref()),
             ("tenant", tenant.as_deref()),
         ];

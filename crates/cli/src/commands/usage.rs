@@ -3,14 +3,11 @@
 use std::process::ExitCode;
 
 use wharf_api::client::{Client, UsageFilter};
-use wharf_api::file::moment::calendar;
-use wharf_api::file::parse_span;
 use wharf_api::v1::{UsageReport, UsageSums};
 
 use crate::args::{ReportFormat, UsageArgs};
 use crate::numbers::{UNKNOWN, moment, percent};
 use crate::output::{self, Paint, Tone};
-use crate::problem::Usage;
 use crate::table::{Cell, Column, Look, Table};
 
 const COLUMNS: [Column; 6] = [
@@ -24,15 +21,10 @@ const COLUMNS: [Column; 6] = [
 
 /// Runs it.
 pub(crate) fn run(client: &Client, args: &UsageArgs) -> anyhow::Result<ExitCode> {
-    let since = when("--since", &args.since)?;
-    let until = args.until.as_deref().map(|until| when("--until", until)).transpose()?;
-    // The fleet's clock may run faster than ours.
-    let now = client.summary()?.now_ms;
-    let (since_ms, until_ms) = (since.on(now), until.map(|until| until.on(now)));
-    reject_no_window(args, since_ms, until_ms.unwrap_or(now))?;
+    // What is a moment is read on the fleet's clock, which may run faster than ours.
     let filter = UsageFilter {
-        since_ms: Some(since_ms),
-        until_ms,
+        since: Some(args.since.clone()),
+        until: args.until.clone(),
         by: Some(args.by.clone()),
         tenant: args.tenant.clone(),
     };
@@ -52,46 +44,6 @@ pub(crate) fn run(client: &Client, args: &UsageArgs) -> anyhow::Result<ExitCode>
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A moment as it is typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    /// By the calendar.
-    At(u64),
-    /// So long ago.
-    Ago(u64),
-}
-
-impl When {
-    fn on(self, now_ms: u64) -> u64 {
-        match self {
-            Self::At(at) => at,
-            Self::Ago(span) => now_ms.saturating_sub(span),
-        }
-    }
-}
-
-fn when(flag: &str, text: &str) -> Result<When, Usage> {
-    let read = parse_span(text).map(When::Ago).or_else(|| calendar(text).map(When::At));
-    read.ok_or_else(|| Usage {
-        what: format!("{flag} {text:?} is neither a span of time nor a moment"),
-        next: "write how long ago, such as 7d or 12h, or a time with its zone, such as 2026-11-01T00:00Z"
-            .to_owned(),
-    })
-}
-
-/// A window that has no time in it would look as if nobody had used anything.
-fn reject_no_window(args: &UsageArgs, since_ms: u64, until_ms: u64) -> Result<(), Usage> {
-    if since_ms < until_ms {
-        return Ok(());
-    }
-    let (from, to) = (moment(since_ms), moment(until_ms));
-    let until = args.until.as_ref().map_or("now".to_owned(), |until| format!("--until {until}"));
-    Err(Usage {
-        what: format!("--since {} ({from}) is not before {until} ({to})", args.since),
-        next: "let the window begin before it ends, such as --since 7d --until 1d".to_owned(),
-    })
 }
 
 fn text(report: &UsageReport, wide: bool, paint: Paint) -> String {
@@ -141,11 +93,9 @@ fn cells(sums: &UsageSums) -> [Cell; 6] {
 mod tests {
     use std::collections::BTreeMap;
 
-    use clap::Parser;
     use wharf_api::v1::{UsageRow, schema_of};
 
     use super::*;
-    use crate::args::{Cli, Command};
 
     fn sums(jobs: u64, allocated: f64, used: Option<f64>, unknown: f64) -> UsageSums {
         UsageSums {
@@ -204,23 +154,5 @@ lab/vision,-,3,20,4,10,0.2,0.125
 lab/ops,-,1,0.25,,0.25,,0.125
 ";
         assert_eq!(groups(&report()).csv(true), expected);
-    }
-
-    #[test]
-    fn moments_are_spans_ago_or_times_with_a_zone() {
-        assert_eq!(when("--since", "7d").unwrap().on(8 * 86_400_000), 86_400_000);
-        assert_eq!(when("--since", "7d").unwrap().on(5), 0);
-        assert_eq!(when("--since", "1970-01-02T00:00Z").unwrap().on(0), 86_400_000);
-        let wrong = when("--since", "yesterday").unwrap_err().to_string();
-        assert!(wrong.starts_with("--since \"yesterday\" is neither a span of time nor a moment"), "{wrong}");
-    }
-
-    #[test]
-    fn a_window_that_ends_before_it_begins_is_an_error() {
-        let line = ["wharf", "usage", "--since", "1d", "--until", "7d"];
-        let Some(Command::Usage(args)) = Cli::try_parse_from(line).unwrap().command else { panic!() };
-        let wrong = reject_no_window(&args, 700_000, 100_000).unwrap_err().what;
-        assert_eq!(wrong, "--since 1d (day 0 00:11:40) is not before --until 7d (day 0 00:01:40)");
-        assert!(reject_no_window(&args, 1, 2).is_ok());
     }
 }

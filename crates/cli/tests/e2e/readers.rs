@@ -122,9 +122,8 @@ fn pages_are_the_list(server: &Server) {
         ("ended?state=don", "did you mean done? Allowed here: done, failed, cancelled"),
         ("ended?before=last", "before: \\\"last\\\" is not a whole number"),
         ("usage?by=tem", "did you mean team?"),
-        ("usage?since_ms=7d", "since_ms: \\\"7d\\\" is not a whole number"),
-        ("usage?since_ms=2&until_ms=1", "until_ms: 1 is before since_ms, 2"),
-        ("usage?since_ms=99999999999999", "is still to come"),
+        ("usage?since=7", "since: \\\"7\\\" is neither a span of time nor a moment"),
+        ("usage?since=1d&until=2d", "is not before until 2d"),
         ("summary?x=%ff", "there is no query parameter"),
     ] {
         let answer = get(server, &format!("/v1/{query}"));

@@ -82,9 +82,9 @@ fn a_wrong_question_about_usage_says_what_is_right() {
         (&["--by", "tenat"][..], 64, "did you mean tenant?"),
         (&["--by", "team,label:"], 64, "label: has no key after it"),
         (&["--by", "team,team"], 64, "team is given twice"),
-        (&["--since", "lately"], 64, "--since \"lately\" is neither a span of time nor a moment"),
-        (&["--until", "2026-11-01"], 64, "--until \"2026-11-01\" is neither"),
-        (&["--since", "1d", "--until", "2d"], 64, "is not before --until 2d"),
+        (&["--since", "lately"], 64, "since: \"lately\" is neither a span of time nor a moment"),
+        (&["--until", "2026-11-01"], 64, "until: \"2026-11-01\" is neither"),
+        (&["--since", "1d", "--until", "2d"], 64, "is not before until 2d"),
         (&["--tenant", "lab/nlpp"], 4, "did you mean lab/nlp?"),
         (&["-o", "name"], 64, "one of: table, wide, json, yaml, csv"),
     ] {

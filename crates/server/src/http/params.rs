@@ -17,7 +17,7 @@ use super::Refused;
 const TAKEN: [(&str, &[&str]); 5] = [
     ("/v1/jobs", &["tenant", "state", "submitted_by", "labels", "limit", "continue"]),
     ("/v1/ended", &["tenant", "state", "name", "submitted_by", "labels", "since_ms", "limit", "before"]),
-    ("/v1/usage", &["since_ms", "until_ms", "by", "tenant"]),
+    ("/v1/usage", &["since", "until", "by", "tenant"]),
     ("/v1/evictions", &["tenant", "job", "limit"]),
     ("/v1/history", &["kind", "tenant", "name", "limit"]),
 ];

@@ -3,7 +3,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use wharf_api::file::moment::day_text;
+use wharf_api::file::moment::{day_text, moment_text, past_moment};
 use wharf_api::file::nearest;
 use wharf_api::v1::{Code, Problem, UsageReport, UsageRow, UsageSums, gpu_hours, schema_of, thousandths};
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
@@ -12,6 +12,7 @@ use wharf_controller::history::{
 };
 use wharf_controller::turn::Glance;
 use wharf_engine::policy::trust::is_within;
+use wharf_engine::units::Timestamp;
 
 use super::ended::{PIECE, read};
 use super::params::Params;
@@ -24,7 +25,7 @@ const PIECES_MAX: usize = 4096;
 /// A row may tell of tasks that ended a little later than its turn began, which is the time that it has.
 const ROW_EARLY_MS: u64 = 3_600_000;
 /// How far back is looked unless it is said.
-const SPAN_DEFAULT_MS: u64 = 7 * 86_400_000;
+const SINCE_DEFAULT: &str = "7d";
 /// The most keys: each is a column.
 const KEYS_MAX: usize = 8;
 
@@ -37,11 +38,10 @@ pub(super) async fn report(
 ) -> Result<Json<UsageReport>, Refused> {
     let keys = keys(params.text("by").unwrap_or("tenant"))?;
     let tenant = params.text("tenant").map(str::to_owned);
-    let (since, until) = (params.number("since_ms")?, params.number("until_ms")?);
     let filter = tenant.clone();
     let asked = shared.desk.ask(move |glance| Basis::of(&glance, filter.as_deref()));
     let basis = asked.await.map_err(closed)??;
-    let window = window(since, until, basis.now_ms)?;
+    let window = window(params.text("since").unwrap_or(SINCE_DEFAULT), params.text("until"), basis.now)?;
     let mut statement = Statement::new(window, keys.iter().map(|(_, key)| key.clone()).collect());
     for Held { tenant, name, usage } in &basis.held {
         statement.add(Whose { tenant, name }, usage).map_err(too_many)?;
@@ -71,7 +71,7 @@ struct Held {
 
 /// What is true when the first piece is read.
 struct Basis {
-    now_ms: u64,
+    now: Timestamp,
     /// Rows from here on tell of what `held` has already.
     index: u64,
     /// Rows that are older than this may be gone.
@@ -97,7 +97,7 @@ impl Basis {
         });
         let keep = state.tenants.policy().history_keep;
         Ok(Self {
-            now_ms: now.0,
+            now,
             index: state.index(),
             kept_since_ms: now.0.saturating_sub(keep.0),
             held: held.collect(),
@@ -148,18 +148,24 @@ fn too_many(TooManyGroups { max }: TooManyGroups) -> Problem {
 }
 
 /// The window that is asked for, as far as it is over.
-fn window(since_ms: Option<u64>, until_ms: Option<u64>, now_ms: u64) -> Result<Window, Problem> {
-    let to_ms = until_ms.unwrap_or(now_ms);
-    let from_ms = since_ms.unwrap_or(to_ms.saturating_sub(SPAN_DEFAULT_MS));
-    if from_ms > now_ms {
-        let what = format!("since_ms: {from_ms} is still to come; the fleet's clock shows {now_ms}");
-        return Err(Problem::new(Code::BadRequest, what).hint("give a moment that has been"));
+fn window(since: &str, until: Option<&str>, now: Timestamp) -> Result<Window, Problem> {
+    let from = moment("since", since, now)?;
+    let to = until.map(|until| moment("until", until, now)).transpose()?.unwrap_or(now);
+    // A window that has no time in it would look as if nobody had used anything.
+    if from >= to.min(now) {
+        let (until, to) = until.filter(|_| from >= to).map_or(("now", now), |until| (until, to));
+        let (from, to) = (moment_text(from), moment_text(to));
+        let what = format!("since {since} ({from}) is not before until {until} ({to})");
+        return Err(Problem::new(Code::BadRequest, what)
+            .hint("let the window begin before it ends and before now, such as since 7d until 1d"));
     }
-    if from_ms > to_ms {
-        let what = format!("until_ms: {to_ms} is before since_ms, {from_ms}");
-        return Err(Problem::new(Code::BadRequest, what).hint("give the earlier moment as since_ms"));
-    }
-    Ok(Window { from_ms, to_ms: to_ms.min(now_ms) })
+    Ok(Window { from_ms: from.0, to_ms: to.min(now).0 })
+}
+
+fn moment(name: &str, written: &str, now: Timestamp) -> Result<Timestamp, Problem> {
+    let what = || format!("{name}: {written:?} is neither a span of time nor a moment");
+    let hint = "write how long ago, such as 7d or 12h, or a time with its zone, such as 2026-11-01T00:00Z";
+    past_moment(written, now).ok_or_else(|| Problem::new(Code::BadRequest, what()).hint(hint))
 }
 
 /// The keys that are asked for, each once.
@@ -267,16 +273,22 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_over_and_does_not_end_before_it_begins() {
-        let now = 30 * 86_400_000;
-        let week = Window { from_ms: now - SPAN_DEFAULT_MS, to_ms: now };
-        assert_eq!(window(None, None, now).unwrap(), week);
-        assert_eq!(window(Some(5), Some(now + 1), now).unwrap(), Window { from_ms: 5, to_ms: now });
-        assert!(window(Some(6), Some(5), now).unwrap_err().detail.contains("is before since_ms"));
-        for until in [None, Some(now + 2)] {
-            let later = window(Some(now + 1), until, now).unwrap_err().detail;
-            assert!(later.contains("is still to come"), "{later}");
+    fn a_window_begins_before_it_ends_and_is_over() {
+        let day = 86_400_000;
+        let now = Timestamp(30 * day);
+        let of = |since, until| window(since, until, now).map_err(|problem| problem.detail);
+        assert_eq!(of("7d", None), Ok(Window { from_ms: 23 * day, to_ms: 30 * day }));
+        let days = Window { from_ms: 2 * day, to_ms: 29 * day };
+        assert_eq!(of("1970-01-03T00:00Z", Some("1d")), Ok(days));
+        assert_eq!(of("1d", Some("2026-11-01T00:00Z")), Ok(Window { from_ms: 29 * day, to_ms: 30 * day }));
+        let wrong = "since 1d (1970-01-30T00:00:00Z) is not before until 2d (1970-01-29T00:00:00Z)";
+        assert_eq!(of("1d", Some("2d")), Err(wrong.to_owned()));
+        for until in [None, Some("2031-01-01T00:00Z")] {
+            let wrong = of("2030-01-01T00:00Z", until).unwrap_err();
+            assert!(wrong.ends_with("is not before until now (1970-01-31T00:00:00Z)"), "{wrong}");
         }
+        let wrong = of("lately", None).unwrap_err();
+        assert_eq!(wrong, "since: \"lately\" is neither a span of time nor a moment");
     }
 
     #[test]
