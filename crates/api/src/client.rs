@@ -17,7 +17,7 @@ use crate::v1::{
     DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply, Explanation, ExtendRequest,
     FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList,
     NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList, ScaleRequest, StrandedList,
-    Submitted, Summary, TenantList,
+    Submitted, Summary, TenantList, UsageReport,
 };
 
 /// Names the user that a client acts for.
@@ -85,6 +85,19 @@ pub struct EndedFilter {
     pub limit: Option<u32>,
     /// Those that follow an earlier answer.
     pub before: Option<u64>,
+}
+
+/// Which GPU time is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct UsageFilter {
+    /// From when: so long ago (`7d`), or a time with its zone; seven days ago unless it is said.
+    pub since: Option<String>,
+    /// Until when; now unless it is said.
+    pub until: Option<String>,
+    /// What it is told apart by, with commas; by tenant unless it is said.
+    pub by: Option<String>,
+    /// Of this tenant and those below it.
+    pub tenant: Option<String>,
 }
 
 /// Which evictions are asked for.
@@ -396,6 +409,18 @@ impl Client {
     /// The life of the newest job of that name that is over; named as a live one is.
     pub fn ended_job(&self, job: &str) -> Result<EndedReply, ClientError> {
         self.get(&format!("/v1/ended/{}", encoded(job)))
+    }
+
+    /// GPU time of a window.
+    pub fn usage(&self, filter: &UsageFilter) -> Result<UsageReport, ClientError> {
+        let UsageFilter { since, until, by, tenant } = filter;
+        let pairs = [
+            ("since", since.as_deref()),
+            ("until", until.as_deref()),
+            ("by", by.as_deref()),
+            ("tenant", tenant.as_deref()),
+        ];
+        self.get(&query("/v1/usage", &pairs))
     }
 
     /// Who had to leave for whom, newest first.

@@ -15,6 +15,7 @@ mod reservation;
 mod stranded;
 mod summary;
 mod tenant;
+mod usage;
 
 use serde::de::DeserializeOwned;
 use wharf_engine::units::GpuUnits;
@@ -41,6 +42,7 @@ pub use reservation::{HolderView, MissedView, ReservationList, ReservationView, 
 pub use stranded::{StrandedList, StrandedShapeView, StrandedView};
 pub use summary::{ActiveRow, DecisionTimes, JobCount, JournalView, ModeCounts, PoolView, QueueRow, Summary};
 pub use tenant::{LineView, TenantList, TenantView};
+pub use usage::{UsageReport, UsageRow, UsageSums};
 
 /// A whole answer of the API.
 pub trait Answer: DeserializeOwned {
@@ -85,6 +87,7 @@ answers! {
     HistoryList = "wharf.v1.history";
     EndedList = "wharf.v1.ended";
     EndedReply = "wharf.v1.ended-job";
+    UsageReport = "wharf.v1.usage";
     EvictionReply = "wharf.v1.eviction";
     EvictionList = "wharf.v1.evictions";
     PolicyView = "wharf.v1.policy";
@@ -107,9 +110,18 @@ pub fn thousandths(count: u64) -> f64 {
 
 /// GPU-milliseconds as GPU-seconds. A large gang soon has more of them than [`thousandths`] can count.
 pub fn gpu_seconds(gpu_millis: u64) -> f64 {
+    whole(gpu_millis / 1000) + whole(gpu_millis % 1000) / 1000.0
+}
+
+/// Millionths of a GPU-hour as GPU-hours.
+pub fn gpu_hours(millionths: u64) -> f64 {
+    whole(millionths) / 1_000_000.0
+}
+
+/// A count as a number, exact up to 2^53.
+fn whole(count: u64) -> f64 {
     let low = |count: u64| f64::from(u32::try_from(count & u64::from(u32::MAX)).unwrap_or(u32::MAX));
-    let seconds = gpu_millis / 1000;
-    low(seconds >> 32) * 4_294_967_296.0 + low(seconds) + low(gpu_millis % 1000) / 1000.0
+    low(count >> 32) * 4_294_967_296.0 + low(count)
 }
 
 #[cfg(test)]

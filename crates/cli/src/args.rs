@@ -8,6 +8,7 @@ mod job;
 mod local;
 mod nodes;
 mod sim;
+mod usage;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
@@ -24,6 +25,7 @@ pub(crate) use sim::{
     GenerateArgs, PhillyArgs, SimArgs, SimFaultArgs, TraceArgs, TraceCommand, TraceFormat, TraceKind,
     TraceOrder,
 };
+pub(crate) use usage::{ReportFormat, UsageArgs};
 
 /// What `wharf` alone says. A test holds it to the list of commands.
 pub(crate) const OVERVIEW: &str = "\
@@ -53,6 +55,7 @@ Jobs
 Fleet
   top        Watch the whole fleet on one screen
   get        List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
+  usage      Add up GPU-hours: allocated, really used and lost, by tenant, user, label or day
   cordon     Keep new work off nodes
   uncordon   Let new work come to nodes again
   drain      Empty nodes: what is there saves its work and leaves in time
@@ -122,6 +125,8 @@ pub(crate) enum Command {
     Replace(ReplaceArgs),
     /// List jobs, nodes, gpus, tenants, evictions, history, models, or show the policy
     Get(GetArgs),
+    /// Add up GPU-hours: allocated, really used and lost, by tenant, user, label or day
+    Usage(UsageArgs),
     /// Watch the whole fleet on one screen
     Top(TopArgs),
     /// Keep new work off nodes
@@ -168,7 +173,13 @@ impl Command {
             Self::Drain(args) => args.nodes.output,
             Self::Maintain(args) => args.nodes.output,
             Self::Get(args) if args.output == ListFormat::Json => Format::Json,
-            Self::Up(_) | Self::Get(_) | Self::Top(_) | Self::Trace(_) | Self::Completions(_) => Format::Text,
+            Self::Usage(args) if args.output == ReportFormat::Json => Format::Json,
+            Self::Up(_)
+            | Self::Get(_)
+            | Self::Usage(_)
+            | Self::Top(_)
+            | Self::Trace(_)
+            | Self::Completions(_) => Format::Text,
             Self::Policy(PolicyArgs { command: PolicyCommand::Lint(args) }) => args.output,
             Self::Sim(args) => args.output,
             Self::SimFault(args) => args.output,

@@ -14,6 +14,7 @@ pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod sim_fault;
 pub(crate) mod submit;
+pub(crate) mod usage;
 pub(crate) mod wait;
 
 mod ask;

@@ -76,6 +76,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::SimFault(args) => commands::sim_fault::run(&client()?, &args),
         Command::Get(args) if args.what == Listed::Models => commands::get::models(&args),
         Command::Get(args) => commands::get::run(&client()?, &args),
+        Command::Usage(args) => commands::usage::run(&client()?, &args),
         Command::Top(args) => top::run(&client()?, &args),
     }
 }

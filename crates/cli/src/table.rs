@@ -75,17 +75,41 @@ pub(crate) struct Look {
     pub(crate) paint: Paint,
 }
 
+/// The head of a column in a table, where the title may be of the user's own words.
+#[derive(Clone, Debug)]
+struct Head {
+    title: String,
+    key: String,
+    right: bool,
+    wide: bool,
+}
+
+impl From<&Column> for Head {
+    fn from(column: &Column) -> Self {
+        let Column { title, key, right, wide } = *column;
+        Self { title: title.to_owned(), key: key.to_owned(), right, wide }
+    }
+}
+
 /// Rows under columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    columns: Vec<Column>,
+    columns: Vec<Head>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// Without rows.
     pub(crate) fn new(columns: &[Column]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self::keyed(&[], columns)
+    }
+
+    /// Without rows, and with columns of text before the others that have the names that they are asked for by.
+    pub(crate) fn keyed(keys: &[String], columns: &[Column]) -> Self {
+        let head =
+            |key: &String| Head { title: key.to_uppercase(), key: key.clone(), right: false, wide: false };
+        let columns = keys.iter().map(head).chain(columns.iter().map(Head::from)).collect();
+        Self { columns, rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -101,7 +125,7 @@ impl Table {
         let widths: Vec<usize> =
             self.columns.iter().enumerate().map(|(index, _)| self.width(index, look)).collect();
         let titles: Vec<Cell> =
-            self.columns.iter().map(|column| Cell::new(column.title).tone(Tone::Faint)).collect();
+            self.columns.iter().map(|column| Cell::new(column.title.clone()).tone(Tone::Faint)).collect();
         let mut text = String::new();
         for row in look.headers.then_some(&titles).into_iter().chain(&self.rows) {
             let cells = shown.iter().map(|&index| self.padded(index, &row[index], widths[index], look.paint));
@@ -119,7 +143,7 @@ impl Table {
 
     /// As comma-separated values, every column.
     pub(crate) fn csv(&self, headers: bool) -> String {
-        let keys: Vec<String> = self.columns.iter().map(|column| column.key.to_owned()).collect();
+        let keys: Vec<String> = self.columns.iter().map(|column| csv_field(&column.key)).collect();
         let plain = |cell: &Cell| csv_field(cell.plain.as_ref().unwrap_or(&cell.text));
         let rows = self.rows.iter().map(|row| row.iter().map(plain).collect::<Vec<_>>());
         let lines = headers.then_some(keys).into_iter().chain(rows).map(|fields| fields.join(",") + "\n");
@@ -183,5 +207,13 @@ mod tests {
     fn programs_get_every_column_plain_and_quoted() {
         assert_eq!(table().csv(true), "name,gpus,uid,at_ms\na,8,u1,180000\ngrößer,0.25,\"u,2\",\n");
         assert_eq!(csv_field("say \"hi\""), "\"say \"\"hi\"\"\"");
+    }
+
+    #[test]
+    fn columns_have_the_names_that_they_are_asked_for_by() {
+        let keys = ["team".to_owned(), "label:a,b".to_owned()];
+        let mut table = Table::keyed(&keys, &[Column::number("GPUS", "gpus")]);
+        table.row(["lab/nlp", "line\nbreak", "8"].map(Cell::new).into());
+        assert_eq!(table.csv(true), "team,\"label:a,b\",gpus\nlab/nlp,\"line\nbreak\",8\n");
     }
 }

@@ -7,6 +7,7 @@ mod booking;
 mod eviction;
 mod finished;
 mod receipt;
+mod statement;
 mod usage;
 
 use serde::Serialize;
@@ -22,6 +23,7 @@ pub use booking::BookingReceipt;
 pub use eviction::{EvictionReceipt, Resource, Stood};
 pub use finished::{EndReason, FinishedJob};
 pub use receipt::Receipt;
+pub use statement::{Key, KeyValue, Statement, Sums, TooManyGroups, Whose, Window};
 pub use usage::{Segment, Usage, gpu_ms, held_now};
 
 /// The rows that an event adds to history, seen from the state before it.
@@ -105,7 +107,7 @@ fn of_ledger(state: &State, event: &LedgerEvent, index: Index, now: Timestamp) -
         LedgerEvent::Shed { job, task, at, exit, detail } => {
             let ended = ended(state, *job, *task, *exit, *detail);
             let ended = ended.and_then(|ended| write(*job).receipt(|_| ended));
-            let usage = usage::of_task(state, *job, *task, *at);
+            let usage = usage::of_task(state, *job, *task, *at, detail.sm_active_milli);
             write(*job).usage(usage).into_iter().chain(ended).collect()
         }
         LedgerEvent::Gone { job, task, exit, detail, .. } => match exit {

@@ -60,6 +60,8 @@ pub struct Sample {
 pub struct TaskSample {
     /// SM_ACTIVE of what it was given, in thousandths; `None` when unknown, as on a GPU that others use undivided too.
     pub sm_active_milli: Option<u32>,
+    /// The mean of it over the run so far, in thousandths; `None` when unknown.
+    pub sm_active_mean_milli: Option<u16>,
     /// Memory of each of its GPUs that it uses, in MiB; `None` when unknown.
     pub memory_used_mib: Option<u32>,
     /// The most that it may use, in MiB; `None` when unknown.

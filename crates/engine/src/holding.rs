@@ -20,7 +20,7 @@ pub enum Presence {
 impl HeldTask {
     /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
     fn bound(place: Placement, at: Timestamp) -> Self {
-        Self { place, since: None, phase: TaskPhase::Bound, bound_at: at }
+        Self { place, since: None, phase: TaskPhase::Bound, bound_at: at, sm_active_milli: None }
     }
 
     /// Whether it takes its place.
@@ -134,8 +134,10 @@ impl Holding {
                 self.set_phase(tasks, TaskPhase::Running);
                 self.repair_by = None;
             }
-            LedgerEvent::Gone { task, exit, at, .. } => {
-                self.set_phase(&[*task], TaskPhase::Gone { exit: *exit, at: *at });
+            LedgerEvent::Gone { task, exit, at, detail, .. } => {
+                let task = self.task_mut(*task);
+                task.phase = TaskPhase::Gone { exit: *exit, at: *at };
+                task.sm_active_milli = detail.sm_active_milli;
             }
             LedgerEvent::Shed { task, .. } => {
                 self.next_task = self.next_task();

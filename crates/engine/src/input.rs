@@ -419,11 +419,14 @@ pub struct ExitDetail {
     /// The most memory of one GPU that it used, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_mib: Option<u32>,
+    /// How busy it kept what it was given while it ran: the mean of SM_ACTIVE, in thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_active_milli: Option<u16>,
 }
 
 impl From<ExitCause> for ExitDetail {
     fn from(cause: ExitCause) -> Self {
-        Self { cause: Some(cause), memory_peak_mib: None }
+        Self { cause: Some(cause), ..Self::default() }
     }
 }
 

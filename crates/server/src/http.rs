@@ -19,6 +19,7 @@ mod origin;
 mod outflow;
 mod params;
 mod system;
+mod usage;
 mod wire;
 
 pub(crate) use fleet::pools;
@@ -133,6 +134,7 @@ fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/history", get(system::history))
         .route("/v1/ended", get(ended::list))
         .route("/v1/ended/{job}", get(ended::one))
+        .route("/v1/usage", get(usage::report))
         .route("/v1/evictions", get(evictions::list))
         .route("/v1/evictions/{eviction}", get(evictions::one))
         .route("/v1/policy", get(system::policy))

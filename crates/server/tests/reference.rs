@@ -186,6 +186,7 @@ impl World for OneGpu {
         let sample = Sample { sm_active_milli: Some(500), memory_used_mib: Some(1024) };
         let task = TaskSample {
             sm_active_milli: Some(500),
+            sm_active_mean_milli: Some(500),
             memory_used_mib: Some(1024),
             memory_limit_mib: Some(4096),
         };

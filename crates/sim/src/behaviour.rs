@@ -5,6 +5,10 @@ use wharf_engine::input::{Exit, Submission, TaskRef};
 use wharf_engine::job::Class;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
+/// Points of a run that its mean is taken from: enough for a hundredth or two, and few enough that tens of thousands of
+/// tasks take some milliseconds.
+const MEAN_POINTS: u32 = 16;
+
 /// What a job really does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Behaviour {
@@ -106,6 +110,21 @@ impl Behaviour {
         let salt = (now.0 / 10_000) ^ u64::try_from(gpu).unwrap_or_default();
         let wobble = u32::try_from(mix(task.uid, salt) % 200).unwrap_or_default();
         (self.sm_active_milli * (900 + wobble) / 1000).min(1000)
+    }
+
+    /// The mean of that over a span of time, in thousandths, from points that are equally far apart; each is on the
+    /// next of the GPUs, so that a long run on many costs no more than a short one.
+    pub fn sm_active_mean(
+        &self,
+        task: TaskRef,
+        gpus: &[usize],
+        (since, until): (Timestamp, Timestamp),
+    ) -> Option<u16> {
+        let span = until.0.saturating_sub(since.0);
+        let at = |point: u32| since + Millis(span / u64::from(MEAN_POINTS) * u64::from(point));
+        let points = (0..MEAN_POINTS).zip(gpus.iter().cycle());
+        let sum: u32 = points.map(|(point, &gpu)| self.sm_active_now(task, gpu, at(point))).sum();
+        u16::try_from(sum / MEAN_POINTS).ok().filter(|_| !gpus.is_empty())
     }
 }
 

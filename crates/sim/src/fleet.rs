@@ -472,7 +472,9 @@ impl SimFleet {
         self.hold(&known, false);
         let cause = cause.or_else(|| known.cause_of(exit));
         let memory_peak_mib = known.since.and_then(|_| known.memory_used_mib(task));
-        known.status = TaskStatus::Ended { exit, at, detail: ExitDetail { cause, memory_peak_mib } };
+        let sm_active_milli = known.sm_active_mean(task, at);
+        let detail = ExitDetail { cause, memory_peak_mib, sm_active_milli };
+        known.status = TaskStatus::Ended { exit, at, detail };
         if known.runs_out && exit == Exit::Failed {
             self.count_oom(task.uid);
         }

@@ -9,7 +9,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::codec;
 use wharf_controller::disk::{Disk, HistoryKind, HistoryQuery, HistoryRow};
-use wharf_controller::history::{EndReason, FinishedJob, Segment, Usage, held_now};
+use wharf_controller::history::{
+    EndReason, FinishedJob, Key, Segment, Statement, Sums, Usage, Whose, Window, held_now,
+};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
@@ -81,6 +83,8 @@ fn random_job(rng: &mut ChaCha8Rng, number: u64) -> Input {
 struct Tally {
     held: BTreeMap<(JobId, u32), (Placement, Timestamp, Option<Timestamp>)>,
     held_part_ms: u128,
+    /// Parts of a GPU, from when and until when.
+    spans: Vec<(u64, Timestamp, Timestamp)>,
     ran_part_ms: BTreeMap<JobId, u128>,
 }
 
@@ -109,7 +113,9 @@ impl Tally {
 
     fn let_go(&mut self, job: JobId, held: (Placement, Timestamp, Option<Timestamp>), at: Timestamp) {
         let (place, from, since) = held;
-        let parts = u128::from(place.units_each.times(place.gpus.count()).parts());
+        let parts = place.units_each.times(place.gpus.count()).parts();
+        self.spans.push((parts, from, at));
+        let parts = u128::from(parts);
         self.held_part_ms += parts * u128::from(at.0.saturating_sub(from.0));
         let ran = since.map_or(0, |since| at.0.saturating_sub(since.0));
         *self.ran_part_ms.entry(job).or_default() += parts * u128::from(ran);
@@ -158,6 +164,39 @@ impl Life {
         self.disk.clone().history(&query).unwrap()
     }
 
+    /// What the journal gave and took back until now.
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        self.events().iter().for_each(|event| tally.hear(event));
+        for ((job, _), held) in std::mem::take(&mut tally.held) {
+            tally.let_go(job, held, self.leader.now());
+        }
+        tally
+    }
+
+    /// What is held now, by job.
+    fn held_now(&self) -> Vec<(JobId, Usage)> {
+        let (state, now) = (self.leader.state(), self.leader.now());
+        let samples = self.world.with(|fleet| fleet.samples());
+        let held = |(id, _)| Some((id, held_now(state, id, &samples, now)?));
+        state.jobs.iter().filter_map(held).collect()
+    }
+
+    /// All GPU time in a window.
+    fn statement(&self, window: Window, keys: &[Key]) -> (Sums, Vec<Sums>) {
+        let mut statement = Statement::new(window, keys.to_vec());
+        for row in self.rows(HistoryKind::Usage) {
+            let whose = Whose { tenant: &row.tenant, name: &row.name };
+            statement.add(whose, &serde_json::from_str(&row.body).unwrap()).unwrap();
+        }
+        for (id, usage) in self.held_now() {
+            let name = &self.leader.state().jobs.get(id).unwrap().spec.name;
+            statement.add(Whose { tenant: "now", name }, &usage).unwrap();
+        }
+        let (total, groups) = statement.close();
+        (total, groups.into_iter().map(|(_, sums)| sums).collect())
+    }
+
     fn usage(&self) -> Vec<Usage> {
         self.rows(HistoryKind::Usage).iter().map(|row| serde_json::from_str(&row.body).unwrap()).collect()
     }
@@ -167,41 +206,106 @@ fn part_ms(segments: &[Segment]) -> u128 {
     segments.iter().map(|segment| segment.part_ms_within(0, u64::MAX)).sum()
 }
 
+/// A life in which jobs come, are cancelled, evicted and scaled, and nodes go and return.
+fn random_life(seed: u64) -> Life {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut life = Life::new(seed);
+    for number in 0..rng.random_range(8..24) {
+        life.leader.turn(&[random_job(&mut rng, number)]).unwrap();
+        life.pass(rng.random_range(0..300_000));
+        let alive: Vec<JobId> = life.leader.state().jobs.iter().map(|(id, _)| id).collect();
+        if alive.is_empty() {
+            continue;
+        }
+        let job = alive[rng.random_range(0..alive.len())];
+        let name = NODES[rng.random_range(0..NODES.len())];
+        match rng.random_range(0..8) {
+            0 => drop(life.leader.turn(&[Input::Cancel { job, by: None }]).unwrap()),
+            1 => drop(life.leader.turn(&[Input::Evict { job, by: "somebody".to_owned() }]).unwrap()),
+            2 => drop(life.leader.turn(&[Input::Scale { job, tasks: rng.random_range(1..7) }]).unwrap()),
+            3 => life.world.with(|fleet| fleet.fail_node(name, true)),
+            4 => life.world.with(|fleet| fleet.heal_node(name)),
+            _ => {}
+        }
+    }
+    life.pass(rng.random_range(0..2_000_000));
+    life
+}
+
+#[test]
+fn windows_side_by_side_add_up_to_what_was_held() {
+    let (mut used, mut lost, mut unknown) = (0, 0, 0);
+    for seed in 0..30 {
+        let life = random_life(seed);
+        let (tally, end) = (life.tally(), life.leader.now().0 + 1);
+        let (all, _) = life.statement(Window { from_ms: 0, to_ms: end }, &[]);
+        assert_eq!(all.held_part_ms, tally.held_part_ms, "seed {seed}");
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut cuts: Vec<u64> = (0..rng.random_range(0..12)).map(|_| rng.random_range(0..end)).collect();
+        cuts.extend([0, end]);
+        cuts.sort_unstable();
+        let mut parts = [0; 4];
+        for cut in cuts.windows(2) {
+            let window = Window { from_ms: cut[0], to_ms: cut[1] };
+            let (total, groups) = life.statement(window, &[Key::Tenant, Key::Class, Key::Day]);
+            let within = |&(parts, from, to): &(u64, Timestamp, Timestamp)| {
+                let (from_ms, to_ms) = (from.0, to.0.max(from.0));
+                Segment { from_ms, to_ms, gpu_parts: parts }.part_ms_within(cut[0], cut[1])
+            };
+            let held: u128 = tally.spans.iter().map(within).sum();
+            assert_eq!(total.held_part_ms, held, "seed {seed}, {cut:?}");
+            let sums = |of: fn(&Sums) -> u128| groups.iter().map(of).sum::<u128>();
+            assert_eq!(sums(|sums| sums.held_part_ms), held, "seed {seed}, {cut:?}");
+            assert_eq!(sums(|sums| sums.used_gpu_ms.into()), total.used_gpu_ms.into(), "seed {seed}");
+            for (part, more) in parts.iter_mut().zip(amounts(&total)) {
+                *part += more;
+            }
+        }
+        assert_eq!(parts, amounts(&all), "seed {seed}");
+        used += all.used_gpu_ms;
+        lost += all.lost_gpu_ms;
+        unknown += all.unknown_part_ms;
+    }
+    assert!(used > 0 && lost > 0 && unknown > 0, "{used} used, {lost} lost, {unknown} unknown");
+}
+
+fn amounts(sums: &Sums) -> [u128; 4] {
+    [sums.held_part_ms, sums.unknown_part_ms, sums.used_gpu_ms.into(), sums.lost_gpu_ms.into()]
+}
+
+#[test]
+fn what_was_used_is_known_of_whole_gpus_alone() {
+    let mut life = Life::new(3);
+    let spec = |name: &str, gpus| Spec {
+        payload: r#"{"duration_ms":600000,"sm_active_milli":400}"#.to_owned(),
+        ..Spec::of(name, shape(gpus))
+    };
+    let whole = spec("whole", GpuAsk::Whole(4));
+    let share = spec("share", GpuAsk::Share(GpuUnits::from_parts(750)));
+    life.leader.turn(&[submit(1, "a", whole), submit(2, "a", share)]).unwrap();
+    life.pass(300_000);
+    let about = |used: Option<u64>, expected: u64| used.unwrap().abs_diff(expected) < expected / 20;
+    let so_far: BTreeMap<JobId, Usage> = life.held_now().into_iter().collect();
+    assert!(about(so_far[&JobId(0)].used_gpu_ms, 4 * 300_000 * 4 / 10), "{so_far:?}");
+    assert_eq!(so_far[&JobId(1)].used_gpu_ms, None);
+    life.pass(600_000);
+    for row in life.rows(HistoryKind::Usage) {
+        let usage: Usage = serde_json::from_str(&row.body).unwrap();
+        match row.name.as_str() {
+            "whole" => assert!(about(usage.used_gpu_ms, 4 * 600_000 * 4 / 10), "{usage:?}"),
+            _ => assert_eq!(usage.used_gpu_ms, None),
+        }
+    }
+}
+
 #[test]
 fn rows_add_up_to_what_was_held_and_served() {
     let (mut rows, mut failures) = (0, 0);
     for seed in 0..60 {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut life = Life::new(seed);
-        for number in 0..rng.random_range(8..24) {
-            life.leader.turn(&[random_job(&mut rng, number)]).unwrap();
-            life.pass(rng.random_range(0..300_000));
-            let alive: Vec<JobId> = life.leader.state().jobs.iter().map(|(id, _)| id).collect();
-            if alive.is_empty() {
-                continue;
-            }
-            let job = alive[rng.random_range(0..alive.len())];
-            let name = NODES[rng.random_range(0..NODES.len())];
-            match rng.random_range(0..8) {
-                0 => drop(life.leader.turn(&[Input::Cancel { job, by: None }]).unwrap()),
-                1 => drop(life.leader.turn(&[Input::Evict { job, by: "somebody".to_owned() }]).unwrap()),
-                2 => drop(life.leader.turn(&[Input::Scale { job, tasks: rng.random_range(1..7) }]).unwrap()),
-                3 => life.world.with(|fleet| fleet.fail_node(name, true)),
-                4 => life.world.with(|fleet| fleet.heal_node(name)),
-                _ => {}
-            }
-        }
-        life.pass(rng.random_range(0..2_000_000));
-        let mut tally = Tally::default();
-        life.events().iter().for_each(|event| tally.hear(event));
-        let now = life.leader.now();
-        for ((job, _), held) in std::mem::take(&mut tally.held) {
-            tally.let_go(job, held, now);
-        }
-        let state = life.leader.state();
-        let told = life.usage();
-        let running: Vec<(JobId, Usage)> =
-            state.jobs.iter().filter_map(|(id, _)| Some((id, held_now(state, id, now)?))).collect();
+        let life = random_life(seed);
+        let tally = life.tally();
+        let (state, now) = (life.leader.state(), life.leader.now());
+        let (told, running) = (life.usage(), life.held_now());
         let held: u128 = told.iter().map(|usage| part_ms(&usage.segments)).sum();
         let held_now: u128 = running.iter().map(|(_, usage)| part_ms(&usage.segments)).sum();
         assert_eq!(held + held_now, tally.held_part_ms, "seed {seed}");
@@ -217,6 +321,7 @@ fn rows_add_up_to_what_was_held_and_served() {
             assert!(exact.abs_diff(ran) <= count, "seed {seed}: {} {exact} {ran}", job.spec.name);
         }
         assert!(told.iter().all(|usage| usage.lost_gpu_ms <= usage.ran_gpu_ms), "seed {seed}");
+        assert!(told.iter().all(|usage| usage.used_gpu_ms <= Some(usage.ran_gpu_ms)), "seed {seed}");
         rows += told.len();
         failures +=
             life.rows(HistoryKind::Job).iter().filter(|row| row.body.contains("out_of_memory")).count();

@@ -46,12 +46,26 @@ pub(super) fn moment(written: &str) -> Option<Moment> {
     calendar(written).map(|millis| Moment::At(Timestamp(millis)))
 }
 
+/// Reads a moment that has been, on a clock that shows `now`: `7d` ago, or a time with its zone.
+pub fn past_moment(written: &str, now: Timestamp) -> Option<Timestamp> {
+    match text::duration(written) {
+        Some(ago) => Some(Timestamp(now.0.saturating_sub(ago))),
+        None => calendar(written).map(Timestamp),
+    }
+}
+
 /// A moment of the calendar, in UTC: `2026-11-20T08:00:00Z`.
 pub fn moment_text(at: Timestamp) -> String {
     let seconds = at.0 / 1000;
     let (year, month, day) = date_of(i64::try_from(seconds / 86_400).unwrap_or(i64::MAX / 2));
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The day of a moment, in UTC: `2026-11-20`.
+pub fn day_text(days: u64) -> String {
+    let (year, month, day) = date_of(i64::try_from(days).unwrap_or(i64::MAX / 2));
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// `YYYY-MM-DDTHH:MM[:SS]` and `Z`, `+HH:MM` or `-HH:MM`, in milliseconds since 1970.
@@ -162,6 +176,16 @@ mod tests {
             assert_eq!(moment(text), None, "{text}");
         }
         assert_eq!(moment("+90m"), Some(Moment::In(Millis::from_secs(5400))));
+    }
+
+    #[test]
+    fn moments_that_have_been_are_spans_ago_or_times_with_a_zone() {
+        let now = Timestamp(8 * 86_400_000);
+        assert_eq!(past_moment("7d", now), Some(Timestamp(86_400_000)));
+        assert_eq!(past_moment("9d", now), Some(Timestamp(0)));
+        assert_eq!(past_moment("1970-01-03T01:00+01:00", now), Some(Timestamp(2 * 86_400_000)));
+        assert_eq!([past_moment("lately", now), past_moment("2026-11-01", now)], [None, None]);
+        assert_eq!([0, 59, 20_777].map(day_text), ["1970-01-01", "1970-03-01", "2026-11-20"]);
     }
 
     #[test]

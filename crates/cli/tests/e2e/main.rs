@@ -19,5 +19,6 @@ mod readme;
 mod reservations;
 mod server;
 mod services;
+mod usage;
 mod use_it;
 mod world;

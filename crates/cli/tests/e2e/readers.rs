@@ -109,7 +109,10 @@ fn pages_are_the_list(server: &Server) {
         ("jobs?limit=0", "limit: \\\"0\\\" is not a number from 1 to 1000"),
         ("jobs?limit=1001", "from 1 to 1000"),
         ("jobs?continue=zz", "continue: \\\"zz\\\" is no token of this list"),
-        ("jobs?stat=waiting", "did you mean state? Allowed here: tenant, state, limit, continue"),
+        (
+            "jobs?stat=waiting",
+            "did you mean state? Allowed here: tenant, state, submitted_by, labels, limit, continue",
+        ),
         ("jobs?state=runing", "did you mean running? Allowed here: waiting, starting, running, leaving"),
         ("jobs?state=waiting&state=running", "state is given more than once"),
         ("jobs?tenant=nope", "unknown_tenant"),
@@ -118,6 +121,9 @@ fn pages_are_the_list(server: &Server) {
         ("evictions?tenants=lab", "did you mean tenant?"),
         ("ended?state=don", "did you mean done? Allowed here: done, failed, cancelled"),
         ("ended?before=last", "before: \\\"last\\\" is not a whole number"),
+        ("usage?by=tem", "did you mean team?"),
+        ("usage?since=7", "since: \\\"7\\\" is neither a span of time nor a moment"),
+        ("usage?since=1d&until=2d", "is not before until 2d"),
         ("summary?x=%ff", "there is no query parameter"),
     ] {
         let answer = get(server, &format!("/v1/{query}"));

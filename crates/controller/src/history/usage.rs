@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::event::{HeldTask, Holding, Next, Outcome, TaskPhase};
-use wharf_engine::input::Exit;
+use wharf_engine::input::{Exit, TaskRef};
 use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, JobId, Timestamp};
 
 use super::uid;
+use crate::world::Samples;
 
 /// The body of a row about GPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,10 @@ pub struct Usage {
     pub segments: Vec<Segment>,
     /// GPU time in which the tasks ran, in milliseconds of one GPU: without the time from the decision to the start.
     pub ran_gpu_ms: u64,
+    /// The same weighted by how busy the tasks kept their GPUs, the mean of SM_ACTIVE; `None` where that is not known of
+    /// one of them.
+    #[serde(default)]
+    pub used_gpu_ms: Option<u64>,
     /// The part of it that was thrown away by an eviction, a loss or a failure: work since the last checkpoint.
     #[serde(default)]
     pub lost_gpu_ms: u64,
@@ -64,11 +69,15 @@ pub fn gpu_ms(part_ms: u128) -> u64 {
     u64::try_from(part_ms / u128::from(GpuUnits::WHOLE.parts())).unwrap_or(u64::MAX)
 }
 
-/// What a job holds now, as if it let go at `now`.
-pub fn held_now(state: &State, id: JobId, now: Timestamp) -> Option<Usage> {
+/// What a job holds now, as if it let go at `now`; `samples` tell how busy its tasks were so far.
+pub fn held_now(state: &State, id: JobId, samples: &Samples, now: Timestamp) -> Option<Usage> {
     let job = state.jobs.get(id)?;
     let holding = state.ledger.holding(id)?;
-    Some(of_tasks(job, holding, holding.tasks.iter(), now))
+    let busy = |task: &HeldTask| {
+        let named = TaskRef { uid: job.uid, task: task.place.task, attempt: holding.attempt };
+        if task.holds() { samples.tasks.get(&named)?.sm_active_mean_milli } else { task.sm_active_milli }
+    };
+    Some(of_tasks(job, holding, holding.tasks.iter(), busy, now))
 }
 
 /// All tasks of an attempt that is over.
@@ -80,7 +89,7 @@ pub(super) fn of_attempt(
 ) -> Option<Usage> {
     let job = state.jobs.get(id)?;
     let holding = state.ledger.holding(id)?;
-    let mut usage = of_tasks(job, holding, holding.tasks.iter(), now);
+    let mut usage = of_tasks(job, holding, holding.tasks.iter(), busy_at_end, now);
     let thrown_away = match outcome {
         // A job that waits again starts from its last checkpoint.
         None => matches!(job.phase, Phase::Leaving(Next::Requeue(_))),
@@ -95,11 +104,17 @@ pub(super) fn of_attempt(
     Some(usage)
 }
 
-/// One task that the job goes on without.
-pub(super) fn of_task(state: &State, id: JobId, task: u32, at: Timestamp) -> Option<Usage> {
+/// One task that the job goes on without, and how busy it was.
+pub(super) fn of_task(
+    state: &State,
+    id: JobId,
+    task: u32,
+    at: Timestamp,
+    busy: Option<u16>,
+) -> Option<Usage> {
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     let held = holding.task(task)?;
-    Some(of_tasks(job, holding, core::iter::once(held), at))
+    Some(of_tasks(job, holding, core::iter::once(held), |_| busy, at))
 }
 
 /// Tasks that were lost and whose record new tasks replace; `None` where there are none.
@@ -109,21 +124,31 @@ pub(super) fn of_replaced(state: &State, id: JobId, now: Timestamp) -> Option<Us
         .tasks
         .iter()
         .filter(|task| matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. }));
-    let usage = of_tasks(job, holding, replaced, now);
+    let usage = of_tasks(job, holding, replaced, busy_at_end, now);
     (!usage.segments.is_empty()).then_some(usage)
+}
+
+fn busy_at_end(task: &HeldTask) -> Option<u16> {
+    task.sm_active_milli
 }
 
 fn of_tasks<'a>(
     job: &Job,
     holding: &Holding,
     tasks: impl Iterator<Item = &'a HeldTask>,
+    busy: impl Fn(&HeldTask) -> Option<u16>,
     now: Timestamp,
 ) -> Usage {
     let mut spans: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    let mut ran = 0;
+    let (mut ran, mut used) = (0, Some(0));
     for task in tasks {
         let (parts, to) = (parts(task), until(task, now));
-        ran += part_ms(parts, task.since, to);
+        let of_task = part_ms(parts, task.since, to);
+        ran += of_task;
+        if of_task > 0 {
+            let busy = busy(task).map(|milli| of_task * u128::from(milli) / 1000);
+            used = used.zip(busy).map(|(used, busy)| used + busy);
+        }
         let from = if task.bound_at.0 == 0 { holding.at } else { task.bound_at };
         if parts > 0 {
             *spans.entry((from.0, to.0.max(from.0))).or_default() += parts;
@@ -138,6 +163,7 @@ fn of_tasks<'a>(
         attempt: holding.attempt,
         segments: spans.into_iter().map(segment).collect(),
         ran_gpu_ms: gpu_ms(ran),
+        used_gpu_ms: used.map(gpu_ms),
         lost_gpu_ms: 0,
     }
 }

@@ -418,6 +418,9 @@ pub struct HeldTask {
     /// When it was given its place; 0 where that was when the attempt began.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bound_at: Timestamp,
+    /// The mean of SM_ACTIVE over its run, in thousandths, once it is over and where that is known.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sm_active_milli: Option<u16>,
 }
 
 impl HeldTask {

@@ -16,7 +16,7 @@ use crate::rejection::closed;
 type Answer<T> = Result<Json<T>, Refused>;
 
 /// Rows that are read between two turns.
-const PIECE: usize = 256;
+pub(super) const PIECE: usize = 256;
 /// The most pieces that one request reads: who wants to look back further asks again from where it ended.
 const PIECES_MAX: usize = 64;
 /// The most rows of one job's life that are told.
@@ -160,7 +160,7 @@ async fn find(shared: &Shared, reference: &str) -> Result<Option<HistoryRow>, Re
     Ok(rows.into_iter().find(|row| tenant.as_ref().is_none_or(|tenant| row.tenant == *tenant)))
 }
 
-async fn read(shared: &Shared, query: HistoryQuery) -> Result<Vec<HistoryRow>, Refused> {
+pub(super) async fn read(shared: &Shared, query: HistoryQuery) -> Result<Vec<HistoryRow>, Refused> {
     let asked = shared.desk.ask(move |glance| glance.disk.history(&query).map_err(|fault| fault.to_string()));
     let rows = asked.await.map_err(closed)?;
     Ok(rows.map_err(|fault| Problem::new(Code::Internal, fault))?)

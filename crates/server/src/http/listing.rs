@@ -96,7 +96,7 @@ fn is_under(path: &str, tenant: &str) -> bool {
 }
 
 /// Jobs of a tenant that the policy no longer names may still run.
-fn is_known(state: &Engine, tenant: &str) -> Result<(), Problem> {
+pub(super) fn is_known(state: &Engine, tenant: &str) -> Result<(), Problem> {
     let of_policy = state.tenants.policy().tenants.iter().any(|known| is_under(&known.path, tenant));
     let known = of_policy || state.tenants.ids().any(|known| is_under(state.tenants.path(known), tenant));
     let unknown = || problem(state, &Rejection::UnknownTenant { path: tenant.to_owned() });

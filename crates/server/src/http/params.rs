@@ -14,9 +14,10 @@ use wharf_api::v1::{Code, Problem};
 use super::Refused;
 
 /// What reads take, by path. Everything else takes nothing.
-const TAKEN: [(&str, &[&str]); 4] = [
+const TAKEN: [(&str, &[&str]); 5] = [
     ("/v1/jobs", &["tenant", "state", "submitted_by", "labels", "limit", "continue"]),
     ("/v1/ended", &["tenant", "state", "name", "submitted_by", "labels", "since_ms", "limit", "before"]),
+    ("/v1/usage", &["since", "until", "by", "tenant"]),
     ("/v1/evictions", &["tenant", "job", "limit"]),
     ("/v1/history", &["kind", "tenant", "name", "limit"]),
 ];

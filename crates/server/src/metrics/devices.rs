@@ -113,7 +113,7 @@ pub(super) fn tasks(registry: &mut Registry, glance: &Glance<'_>, samples: &Samp
         family
     });
     for (label, task, place) in held(glance).take(SERIES_MAX) {
-        let TaskSample { sm_active_milli, memory_used_mib, memory_limit_mib } =
+        let TaskSample { sm_active_milli, sm_active_mean_milli: _, memory_used_mib, memory_limit_mib } =
             samples.tasks.get(&task).copied().unwrap_or_default();
         let limit = memory_limit_mib.or_else(|| glance.state.memory_mib(place));
         let values = [

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use wharf_controller::world::{Sample, Samples, TaskSample};
 use wharf_engine::input::TaskRef;
 use wharf_engine::policy::Mode;
-use wharf_engine::units::GpuUnits;
+use wharf_engine::units::{GpuUnits, Timestamp};
 
 use super::{SimFleet, SimTask};
 
@@ -54,6 +54,7 @@ impl SimFleet {
         let mean = each.sum::<u32>().checked_div(known.gpus.count());
         TaskSample {
             sm_active_milli: mean.filter(|_| told_apart),
+            sm_active_mean_milli: known.sm_active_mean(task, self.now),
             memory_used_mib: known.memory_used_mib(task),
             memory_limit_mib: known.memory_mib,
         }
@@ -61,6 +62,14 @@ impl SimFleet {
 }
 
 impl SimTask {
+    /// The mean of SM_ACTIVE over its run until then, in thousandths. Who came and went on a GPU that is shared
+    /// undivided is not remembered, so there it is unknown.
+    pub(super) fn sm_active_mean(&self, task: TaskRef, until: Timestamp) -> Option<u16> {
+        let since = self.since.filter(|_| matches!(self.enforced, Mode::Whole | Mode::Mig))?;
+        let gpus: Vec<usize> = self.gpus.indexes().collect();
+        self.behaviour.sm_active_mean(task, &gpus, (since, until))
+    }
+
     /// What it uses of each of its GPUs. Who wants more than it may has all of it until it is killed.
     pub(super) fn memory_used_mib(&self, task: TaskRef) -> Option<u32> {
         if self.gpus.count() == 0 {
