@@ -137,12 +137,17 @@ fn of_client(error: &ClientError) -> Problem {
 fn of_file(error: &FileError) -> Problem {
     let FileError { file, line, column: _, what, near, allowed, instead } = error;
     let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
+    let what = without_number(what);
     let problem = titled(Code::BadRequest, "It cannot be read", format!("{place}: {what}"));
     let near = near.as_ref().map(|near| format!("did you mean {near:?}?"));
     let allowed = allowed.as_ref().map(|allowed| format!("allowed here: {allowed}"));
     let instead = instead.as_ref().map(|instead| format!("write {instead}"));
     let hints: Vec<String> = near.into_iter().chain(allowed).chain(instead).collect();
-    if hints.is_empty() { problem } else { problem.hint(hints.join(" ")) }
+    match (hints.is_empty(), line) {
+        (false, _) => problem.hint(hints.join(" ")),
+        (true, None) => problem.hint("is that the right path? It is looked up from the current directory"),
+        (true, Some(_)) => problem,
+    }
 }
 
 /// What the system says without the number that it has for it.

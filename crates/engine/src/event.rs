@@ -35,7 +35,6 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "events are made, written and gone; few are held at a time")]
 pub enum Event {
     /// To the fleet.
     Fleet(FleetEvent),

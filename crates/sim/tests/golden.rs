@@ -69,6 +69,7 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-replace"),
     (1, "journal-v1-restore"),
     (1, "journal-v1-maintenance"),
+    (1, "journal-v1-chains"),
 ];
 
 #[test]
@@ -233,6 +234,7 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-replace"), stories::of_a_replacement);
     write_story(&format!("journal-v{VERSION}-restore"), stories::of_a_restore);
     write_story(&format!("journal-v{VERSION}-maintenance"), stories::of_maintenance);
+    write_story(&format!("journal-v{VERSION}-chains"), stories::of_chains);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {

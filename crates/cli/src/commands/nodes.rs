@@ -221,9 +221,9 @@ mod tests {
         lines(nodes, undo, text, Paint::OFF)
     }
 
-    fn drain() -> Option<DrainView> {
+    fn drain() -> DrainView {
         let (by, reason) = ("operator".into(), "fans".into());
-        Some(DrainView { by, reason, since_ms: 0, deadline_ms: 1_800_000, everything: false })
+        DrainView { by, reason, since_ms: 0, deadline_ms: 1_800_000, everything: false }
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_lever_that_is_left_is_named() {
-        let drains = NodeView { drain: drain(), ..node("n1") };
+        let drains = NodeView { drain: Some(drain()), ..node("n1") };
         assert!(opened(&drains, Paint::OFF).ends_with("it still drains: wharf undrain n1"));
         let cordoned = NodeView { cordoned: true, ..node("n1") };
         assert!(opened(&cordoned, Paint::OFF).ends_with("it is still cordoned: wharf uncordon n1"));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_drain_says_what_leaves_and_what_it_waits_for() {
-        let drains = NodeView { tasks: 3, drain: drain(), ..node("n1") };
+        let drains = NodeView { tasks: 3, drain: Some(drain()), ..node("n1") };
         let text = draining(&drains, Some(0), Paint::OFF);
         assert_eq!(text, "node/n1 drains: nothing new comes, 3 tasks leave within 30m");
         let blocked = NodeView { tasks: 1, waits_for: vec!["lab/nlp/a".into()], ..drains };

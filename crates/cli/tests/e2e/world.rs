@@ -112,7 +112,7 @@ fn a_gpu_that_fails_is_left_and_comes_back() {
         (&["sim-fault", "gpu/n1:8", "--xid", "79"], "no_such_gpu"),
         (&["sim-fault", "gpu/n1:0", "--xid", "1"], "bad_request"),
         (&["sim-fault", "gpu/n1:0", "--down"], "bad_request"),
-        (&["sim-fault", "gpu/n1:0"], "required"),
+        (&["sim-fault", "gpu/n1:0"], "is missing"),
         (&["sim-fault", "n1", "--down"], "bad_request"),
     ] {
         let output = server.run(wrong);

@@ -122,7 +122,9 @@ fn place_everybody(
 /// Another place for each, beside what is kept for others; or the draft as it was.
 fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Moved>> {
     let before = draft.mark();
-    kept.iter().for_each(|&step| draft.take(step));
+    for &step in kept {
+        draft.take(step);
+    }
     let mut moved = Vec::new();
     for unit in moving {
         let Some(tasks) = place_again(draft, unit) else {
@@ -131,7 +133,9 @@ fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option
         };
         moved.push(Moved { unit: unit.clone(), tasks });
     }
-    kept.iter().for_each(|&step| draft.give_back(step));
+    for &step in kept {
+        draft.give_back(step);
+    }
     Some(moved)
 }
 

@@ -1,10 +1,11 @@
 //! Stories of what came after the first rules: each plays on a small fleet, with a snapshot in the middle.
 
+use wharf_engine::dependency::{After, ArrayRequest, Condition};
 use wharf_engine::event::Event;
 use wharf_engine::fleet::Whom;
 use wharf_engine::input::{DowntimeRequest, DrainRequest, Input, Replacement};
 use wharf_engine::job::{Class, Service};
-use wharf_engine::units::{Millis, Timestamp};
+use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use super::play::Play;
 use super::{rules_job, rules_policy};
@@ -98,5 +99,30 @@ pub(super) fn of_maintenance() -> Vec<Event> {
     play.go(&[drain(None)], 10);
     play.go(&[drain(Some(DrainRequest { within: Millis::from_secs(60), ..how }))], 800);
     play.go(&[drain(None)], 60);
+    play.written()
+}
+
+/// An array takes turns, one job waits for a success, one for any end, and one for a success that does not come; a snapshot
+/// while all of them wait.
+pub(super) fn of_chains() -> Vec<Event> {
+    let short = r#"{"duration_ms":60000}"#;
+    let mut play = Play::on(86, &["n1"], 1);
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
+    play.go(&[rules_job(1, "first", "org/a", (1, 1), short)], 2);
+    play.go(&[rules_job(2, "fails", "org/a", (1, 1), r#"{"duration_ms":60000,"fail_after_ms":30000}"#)], 2);
+    let after = |number: u128, name: &str, on: u128, when: Condition| {
+        let Input::Submit(mut job) = rules_job(number, name, "org/a", (1, 1), short) else {
+            unreachable!("a job is submitted")
+        };
+        job.spec.submitted_by = "golden".into();
+        job.after = vec![After { uid: Uid(on), when }];
+        job
+    };
+    let mut sweep = after(5, "sweep", 1, Condition::Ok);
+    sweep.array = Some(ArrayRequest { indexes: vec![0, 1, 4], at_most: 1 });
+    let waiting = [after(3, "then", 2, Condition::Any), after(4, "never", 2, Condition::Ok), sweep];
+    play.go(&waiting.map(Input::Submit), 2);
+    play.snapshot();
+    play.go(&[], 400);
     play.written()
 }
