@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use serde::Serialize;
 use wharf_api::client::{Client, ClientError};
-use wharf_api::file::{nearest, span_text};
+use wharf_api::file::lever::{parse_downtime, parse_drain};
+use wharf_api::file::{FileError, nearest, span_text};
 use wharf_api::v1::{
     Code, CordonRequest, DowntimeBody, DowntimeReply, DowntimeView, DrainBody, NodeList, NodeReply, NodeView,
     Problem, schema_of,
@@ -13,6 +15,9 @@ use super::{next_line, without_kind, world_now};
 use crate::args::{CordonArgs, DrainArgs, Format, JobNameArgs, MaintainArgs, NodeNames, NodesArgs};
 use crate::numbers::{counted, moment, tenths};
 use crate::output::{self, Paint, Tone};
+
+/// What errors in arguments are errors of.
+const COMMAND_LINE: &str = "command line";
 
 /// Keeps new work off nodes.
 pub(crate) fn cordon(client: &Client, args: &CordonArgs) -> anyhow::Result<ExitCode> {
@@ -31,6 +36,7 @@ pub(crate) fn uncordon(client: &Client, args: &NodesArgs) -> anyhow::Result<Exit
 pub(crate) fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let DrainArgs { nodes, within, reason, force } = args;
     let request = DrainBody { within: within.clone(), reason: reason.clone(), everything: *force };
+    as_typed(&request, |text| parse_drain(COMMAND_LINE, text, "").map(|_| ()))?;
     let drained = pull(client, nodes, |node| client.drain(node, &request))?;
     let now = world_now(client);
     say(nodes, &drained, "undrain", |node, paint| draining(node, now, paint))
@@ -53,6 +59,7 @@ pub(crate) fn maintain(client: &Client, args: &MaintainArgs) -> anyhow::Result<E
         reason: reason.clone(),
         everything: *force,
     };
+    as_typed(&request, |text| parse_downtime(COMMAND_LINE, text).map(|_| ()))?;
     let reply = client.maintain(&request)?;
     tell(nodes.output, &reply, &planned(&reply.downtime, world_now(client), Paint::stdout()))
 }
@@ -61,6 +68,13 @@ pub(crate) fn maintain(client: &Client, args: &MaintainArgs) -> anyhow::Result<E
 pub(crate) fn call_off(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
     let reply = client.call_off(without_kind(&args.job, "maintenance"))?;
     tell(args.output, &reply, &called_off(&reply.downtime, Paint::stdout()))
+}
+
+/// What is wrong with a request is told of what was typed, not of the body that it is sent as.
+fn as_typed(request: &impl Serialize, read: impl Fn(&str) -> Result<(), FileError>) -> anyhow::Result<()> {
+    let text = serde_json::to_string(request)?;
+    read(&text).map_err(|error| FileError { line: None, ..error })?;
+    Ok(())
 }
 
 fn tell(format: Format, reply: &DowntimeReply, text: &str) -> anyhow::Result<ExitCode> {

@@ -18,8 +18,8 @@ fn node(server: &Server, name: &str) -> serde_json::Value {
 fn a_node_is_drained_and_stays_so_across_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let job = dir.path().join("job.yaml");
-    let wanted =
-        "{name: long, tenant: lab/nlp, gpus: 8, tasks: 4, min: 1, checkpoint: {every: 10m, grace: 30s}}";
+    let wanted = "{name: long, tenant: lab/nlp, gpus: 8, tasks: 4, min: 1, simulate: {duration: 10h}, \
+                  checkpoint: {every: 10m, grace: 30s}}";
     std::fs::write(&job, wanted).unwrap();
     let data = dir.path().join("data");
     let server = Server::start(&data, &["--speed", "100"]);

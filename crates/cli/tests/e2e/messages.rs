@@ -134,6 +134,15 @@ fn wrong_files(dir: &Path) {
     }
 }
 
+/// Moments that are not in what was typed depend on the day.
+fn without_moments(text: &str) -> String {
+    let line = |line: &str| match line.split_once("begin is ") {
+        Some((before, _)) => format!("{before}begin is MOMENT\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
 #[test]
 fn wrong_input_is_answered_word_for_word() {
     let dir = tempfile::tempdir().unwrap();
@@ -147,7 +156,7 @@ fn wrong_input_is_answered_word_for_word() {
         run.env("WHARF_SERVER", &server.address).current_dir(dir.path()).args(command.split(' '));
         let output = run.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&server.address, "http://SERVER");
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        let (out, err) = (text(&output.stdout), without_moments(&text(&output.stderr)));
         let code = output.status.code().unwrap();
         said += &[&format!("$ wharf {command}\n"), &out, &err, &format!("exit {code}\n\n")]
             .map(String::as_str)

@@ -2,6 +2,7 @@
 
 use wharf_api::v1::{BelowLineView, EvictionView, VictimView};
 
+use crate::commands::eviction::left_for;
 use crate::numbers::{age, indexes, tenths};
 use crate::table::{Cell, Column, Table};
 
@@ -31,7 +32,7 @@ pub(in crate::commands) fn table(evictions: &[EvictionView], now: Option<u64>) -
 }
 
 fn row(eviction: &EvictionView, now: Option<u64>) -> Vec<Cell> {
-    let EvictionView { id, at_ms, victim, beneficiary, below_line, policy_version, booking, .. } = eviction;
+    let EvictionView { id, at_ms, victim, below_line, policy_version, .. } = eviction;
     let VictimView { job, tenant, tasks, whole, rule, lost_gpu_s, cost_gpu_s, gain_gpu_s, .. } = victim;
     vec![
         Cell::new(id.to_string()),
@@ -40,10 +41,7 @@ fn row(eviction: &EvictionView, now: Option<u64>) -> Vec<Cell> {
         Cell::new(job.clone()),
         Cell::new(indexes(tasks)),
         Cell::new(rule.word()),
-        Cell::new(match booking {
-            Some(booking) if beneficiary.uid == victim.uid => format!("booking/{booking}"),
-            Some(_) | None => format!("{}/{}", beneficiary.tenant, beneficiary.job),
-        }),
+        Cell::new(left_for(eviction).trim_start_matches("job/")),
         Cell::new(tenths(*cost_gpu_s)).plain(cost_gpu_s),
         Cell::new(if *whole { "yes" } else { "no" }),
         optional(*lost_gpu_s, "?"),
