@@ -516,19 +516,31 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         self.all_stay_away(&gangs) && self.leaves_little_idle() && self.is_worth_it()
     }
 
-    /// True when nobody who was taken for a fair share could at once be reclaimed back, now that it is known who else
-    /// leaves. Tasks beyond the minimum of a gang that leaves do not come back without it.
+    /// True when nobody who was taken for a fair share, or from another tenant by class or priority, could at once be
+    /// reclaimed back, now that it is known who else leaves. Tasks beyond the minimum of a gang that leaves do not come
+    /// back without it.
     fn all_stay_away(&mut self, gangs: &BTreeSet<JobId>) -> bool {
-        let for_share = self.taken.iter().filter(|taken| taken.right == Right::Above(Line::FairShare));
-        let units: Vec<UnitRef> = for_share.map(|taken| taken.unit).collect();
-        units.into_iter().all(|at| {
+        let own = self.ask.key.tenant;
+        let judged: Vec<(UnitRef, &[Line])> = self
+            .taken
+            .iter()
+            .filter_map(|taken| {
+                let lines: &[Line] = match taken.right {
+                    Right::Above(Line::FairShare) => &[Line::Guarantee],
+                    Right::Lower if taken.unit.tenant != own => &[Line::Guarantee, Line::FairShare],
+                    Right::Above(_) | Right::Lower | Right::LongerServed => return None,
+                };
+                Some((taken.unit, lines))
+            })
+            .collect();
+        judged.into_iter().all(|(at, lines)| {
             let unit = self.victims.get(at);
             let (standing, amount) = (unit.standing, unit.amount.clone());
             if unit.surplus && gangs.contains(&unit.job) {
                 return true;
             }
             self.draft.count(standing, amount.clone(), true);
-            let comes_back = self.comes_back(at, Line::Guarantee);
+            let comes_back = lines.iter().any(|&line| self.comes_back(at, line));
             self.draft.count(standing, amount, false);
             !comes_back
         })

@@ -331,18 +331,25 @@ impl<'a> Search<'_, 'a> {
         self.all_stay_away(tried) && self.leaves_little_idle(tried) && self.is_worth_it(tried, may_move)
     }
 
-    /// True when nobody who was taken for a fair share could at once be reclaimed back, now that it is known who else
-    /// leaves. Tasks beyond the minimum of a gang that leaves do not come back without it.
+    /// True when nobody who was taken for a fair share, or from another tenant by class or priority, could at once be
+    /// reclaimed back, now that it is known who else leaves. Tasks beyond the minimum of a gang that leaves do not come
+    /// back without it.
     fn all_stay_away(&self, tried: &Tried<'a>) -> bool {
         (0..tried.taken.len()).all(|at| {
             let taken = &tried.taken[at];
             let with_its_gang = taken.unit.surplus && tried.takes_gang(taken.unit.job);
-            if taken.right != Right::Above(Line::FairShare) || with_its_gang {
-                return true;
-            }
+            let lines: &[Line] = match taken.right {
+                _ if with_its_gang => &[],
+                Right::Above(Line::FairShare) => &[Line::Guarantee],
+                Right::Lower if taken.unit.tenant() != self.ask.tenant() => {
+                    &[Line::Guarantee, Line::FairShare]
+                }
+                Right::Above(_) | Right::Lower => &[],
+            };
             let mut if_it_stayed = tried.clone();
             if_it_stayed.taken.remove(at);
-            !self.comes_back(&self.without(&if_it_stayed), &taken.unit, Line::Guarantee)
+            let world = self.without(&if_it_stayed);
+            !lines.iter().any(|&line| self.comes_back(&world, &taken.unit, line))
         })
     }
 
