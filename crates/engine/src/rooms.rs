@@ -54,7 +54,7 @@ pub struct GpuRoom {
     pub holders: u32,
     /// How many tasks on it leave.
     pub leaving: u32,
-    /// How many of those who hold it undivided run and should not.
+    /// How many of them run and should not.
     pub strangers: u32,
     /// Whose trust domain the others are of who hold it undivided, while there are any.
     pub trust: Option<TrustId>,
@@ -220,53 +220,50 @@ impl Room {
     }
 
     pub(crate) fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
-        self.occupy(place, resources, |gpu| {
-            if gpu.trust.is_none() {
-                // Who comes beside others is of their domain, or only keeps the rest of the GPU from being given away.
-                (gpu.trust, gpu.time_sliced) = (Some(trust), place.time_sliced);
-            }
+        // A device may have vanished under a task; what runs on it is on its way out.
+        let slice = place.slice.filter(|_| self.slots(place).is_some());
+        self.occupy(place, resources, |gpu| match slice {
+            Some(slice) => gpu.layout = gpu.layout.with(slice),
+            // Who comes beside others is of their domain, or only keeps the rest of the GPU from being given away.
+            None if gpu.trust.is_none() => (gpu.trust, gpu.time_sliced) = (Some(trust), place.time_sliced),
+            None => {}
         });
     }
 
-    /// Something runs there that should not. Nobody knows whose it is, so nobody may come beside it.
-    fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.occupy(place, resources, |gpu| gpu.strangers += 1);
+    pub(crate) fn give_back(&mut self, place: &Placement, resources: Resources) {
+        let slice = place.slice.filter(|_| self.slots(place).is_some());
+        self.vacate(place, resources, |gpu| {
+            gpu.layout = slice.map_or(gpu.layout, |slice| gpu.layout.without(slice));
+        });
     }
 
-    pub(crate) fn give_back(&mut self, place: &Placement, resources: Resources) {
-        self.vacate(place, resources, |_| ());
+    /// Something runs there that should not. Nobody knows whose it is, so nobody may come beside it; and it may be in a slice
+    /// that a task of ours has too, whose record it was, so it is none of the slices.
+    fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.occupy(place, resources, |gpu| gpu.strangers += 1);
     }
 
     fn give_back_of_orphan(&mut self, place: &Placement, resources: Resources) {
         self.vacate(place, resources, |gpu| gpu.strangers -= 1);
     }
 
-    fn occupy(&mut self, place: &Placement, resources: Resources, undivided: impl Fn(&mut GpuRoom)) {
+    fn occupy(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
         self.held = self.held + resources;
-        // A device may have vanished under a task; what runs on it is on its way out.
-        let slice = place.slice.filter(|_| self.slots(place).is_some());
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held += place.units_each;
             gpu.holders += 1;
-            match slice {
-                Some(slice) => gpu.layout = gpu.layout.with(slice),
-                None => undivided(gpu),
-            }
+            how(gpu);
         }
     }
 
-    fn vacate(&mut self, place: &Placement, resources: Resources, undivided: impl Fn(&mut GpuRoom)) {
+    fn vacate(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
         self.held = self.held.checked_sub(resources).expect("only what is held is given back");
-        let slice = place.slice.filter(|_| self.slots(place).is_some());
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
             gpu.held = gpu.held.checked_sub(place.units_each).expect("only what is held is given back");
             gpu.holders -= 1;
-            match slice {
-                Some(slice) => gpu.layout = gpu.layout.without(slice),
-                None => undivided(gpu),
-            }
+            how(gpu);
             if gpu.holders == gpu.strangers {
                 (gpu.trust, gpu.time_sliced) = (None, false);
             }

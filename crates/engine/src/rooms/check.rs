@@ -138,8 +138,9 @@ fn is_room(room: &Room, node: &Node, model: &str, here: &[There]) -> bool {
 
 fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[There]) -> bool {
     let on = |leaves: bool| here.iter().filter(move |of| of.leaves == leaves && of.place.gpus.contains(at));
-    // A slice that the device cannot have takes the whole of it.
-    let slice = |of: &There| of.place.slice.filter(|slice| profile_of(mig, *slice).is_some());
+    // A slice that the device cannot have, or that runs and should not, takes the whole of it.
+    let slice =
+        |of: &There| of.place.slice.filter(|slice| of.trust.is_some() && profile_of(mig, *slice).is_some());
     let held: u64 = on(false).map(|of| of.place.units_each.parts()).sum();
     let mut slices: Vec<Slice> = on(false).filter_map(slice).collect();
     slices.sort_unstable_by_key(|slice| slice.start);
