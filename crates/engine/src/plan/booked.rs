@@ -238,7 +238,10 @@ fn place_all(
     let each = usize::try_from(each).ok().filter(|&each| each > 0)?;
     let allowed = |place: &&Placement| {
         let in_set = draft.state.fleet.set_has_node(ask.key.shape.nodes, place.node);
-        place.pool == ask.pool() && in_set && within(place)
+        let open = draft.room(place.node).is_some_and(|room| room.open);
+        // Who could not be gone when its node goes out of service would be asked to leave as soon as it came.
+        let barred = downtimes::bars(draft, ask.key, core::slice::from_ref(place));
+        place.pool == ask.pool() && in_set && within(place) && open && !barred
     };
     let mut tasks = Vec::new();
     let mut beside: BTreeMap<crate::units::NodeId, u32> = BTreeMap::new();
