@@ -9,6 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::conclude::repair_deadline;
 use super::{Decision, services};
 use crate::event::{
     Asker, Event, Eviction, FleetEvent, HeldTask, Holding, JobsEvent, LedgerEvent, Next, RequeueWhy, Why,
@@ -226,10 +227,8 @@ fn leave(state: &State, id: JobId, nodes: &BTreeSet<NodeId>, now: Timestamp) -> 
         holding.staying().partition(|task| nodes.contains(&task.place.node));
     let Some(&node) = nodes.first().filter(|_| !there.is_empty()) else { return Vec::new() };
     let rest = elsewhere.iter().map(|task| task.place.task).chain(holding.done());
-    let alone = match job.spec.service {
-        Some(_) => !elsewhere.is_empty(),
-        None => !elsewhere.is_empty() && !job.spec.has_groups() && job.spec.is_met_by(rest),
-    };
+    let is_enough = !job.spec.has_groups() && job.spec.is_met_by(rest);
+    let alone = !elsewhere.is_empty() && (job.spec.service.is_some() || is_enough);
     let tasks: Vec<&HeldTask> = if alone { there } else { holding.staying().collect() };
     let mut events = alloc::vec![receipt(state, id, holding, (&tasks, node, !alone), now)];
     if !alone {
@@ -237,6 +236,11 @@ fn leave(state: &State, id: JobId, nodes: &BTreeSet<NodeId>, now: Timestamp) -> 
         events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at: now, by: None }));
     }
     events.extend(services::tell_to_go(state, id, job, &tasks, Asker::Drain { node }, now));
+    // The rest of a service runs on below its minimum, which is repaired like any other.
+    if alone && !is_enough && holding.repair_by.is_none() {
+        let deadline = repair_deadline(state, now);
+        events.push(Event::Ledger(LedgerEvent::Broken { job: id, deadline, at: now }));
+    }
     events
 }
 
