@@ -265,6 +265,12 @@ impl Client {
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
+    /// Empties several nodes, all of which close at once.
+    pub fn drain_all(&self, request: &DrainBody) -> Result<NodeList, ClientError> {
+        let body = serde_json::to_string(request).expect("strings are always a document");
+        self.read(self.agent.post(self.url("/v1/drain")).content_type(JSON).send(body.as_str()))
+    }
+
     /// A node need not be empty any more.
     pub fn undrain(&self, node: &str) -> Result<NodeReply, ClientError> {
         self.read(self.agent.delete(self.node_url(node, "drain")).call())

@@ -107,7 +107,9 @@ fn of_ledger(state: &State, event: &LedgerEvent, index: Index, now: Timestamp) -
         LedgerEvent::Shed { job, task, at, exit, detail } => {
             let ended = ended(state, *job, *task, *exit, *detail);
             let ended = ended.and_then(|ended| write(*job).receipt(|_| ended));
-            let usage = usage::of_task(state, *job, *task, *at, detail.sm_active_milli);
+            let sm_active_milli = detail.sm_active_milli;
+            let end = usage::TaskEnd { task: *task, exit: *exit, sm_active_milli, at: *at };
+            let usage = usage::of_task(state, *job, &end);
             write(*job).usage(usage).into_iter().chain(ended).collect()
         }
         LedgerEvent::Gone { job, task, exit, detail, .. } => match exit {

@@ -58,7 +58,7 @@ impl State {
             Input::Replace { job, how: Some(how) } => replace::replace(self, *job, *how, now),
             Input::Replace { job, how: None } => replace::stop(self, *job, now),
             Input::Cordon { node, on, reason } => self.cordon(node, *on, reason),
-            Input::Drain { node, how } => emptied::drain(self, node, how.as_ref(), now),
+            Input::Drain { nodes, how } => emptied::drain(self, nodes, how.as_ref(), now),
             Input::PlanDowntime(request) => emptied::plan_downtime(self, request, now),
             Input::CallOff { name } => emptied::call_off(self, name, now),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),

@@ -79,10 +79,10 @@ pub enum Input {
         /// Why, as its operator says.
         reason: String,
     },
-    /// A node is to be empty; `None` takes it back.
+    /// Nodes are to be empty; `None` takes it back.
     Drain {
-        /// Name of the node.
-        node: String,
+        /// Names of the nodes.
+        nodes: Vec<String>,
         /// How.
         how: Option<DrainRequest>,
     },

@@ -303,6 +303,24 @@ impl Ledger {
         self.changed_of.get(&tenant).copied().unwrap_or_default()
     }
 
+    /// What is taken of each GPU of a node now: by tasks, also those that were told to leave and are still there, or set aside.
+    /// Room is counted as it will be; this is what an observer sees.
+    pub fn occupied(&self, node: NodeId) -> Vec<GpuUnits> {
+        let Some(room) = self.rooms.get(node) else { return Vec::new() };
+        let mut parts: Vec<u64> = room.gpus.iter().map(|gpu| gpu.held.parts()).collect();
+        let leaving = self.tasks_on(node).filter(|_| room.leaving > 0);
+        for task in leaving.filter_map(|(job, task)| self.holding(job)?.task(task)) {
+            if task.presence() == Presence::Leaves {
+                for gpu in task.place.gpus.indexes().filter(|&gpu| gpu < room.gpus.len()) {
+                    parts[gpu] += task.place.units_each.parts();
+                }
+            }
+        }
+        // What was set aside is taken by those who leave it, too.
+        let whole = GpuUnits::WHOLE.parts();
+        parts.into_iter().map(|parts| GpuUnits::from_parts(parts.min(whole))).collect()
+    }
+
     /// Tasks on a node.
     pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, u32)> {
         self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {

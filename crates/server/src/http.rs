@@ -121,6 +121,7 @@ fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/nodes", get(fleet::nodes))
         .route("/v1/nodes/{node}/cordon", post(nodes::cordon).delete(nodes::uncordon))
         .route("/v1/nodes/{node}/drain", post(nodes::drain).delete(nodes::undrain))
+        .route("/v1/drain", post(nodes::drain_all))
         .route("/v1/maintenance", get(nodes::downtimes).post(nodes::maintain))
         .route("/v1/maintenance/{name}", axum::routing::delete(nodes::call_off))
         .route("/v1/gpus", get(fleet::gpus))

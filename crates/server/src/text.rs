@@ -92,7 +92,9 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
             left(from, now)
         ),
         Reason::BackingOff { until } => {
-            format!("a task of it failed; it is tried again in {}", left(until, now))
+            let failed = state.jobs.get(job).is_some_and(|job| job.past.failures > 0);
+            let why = if failed { "a task of it failed" } else { "its last attempt did not come to run" };
+            format!("{why}; it is tried again in {}", left(until, now))
         }
         Reason::Short(shortfall) => {
             let groups = state.jobs.get(job).map(|job| &job.spec.groups);

@@ -339,8 +339,8 @@ impl Run {
         let within = Millis::from_secs(self.rng.random_range(0..600));
         let (by, reason) = ("the simulator".to_owned(), String::new());
         let input = match self.rng.random_range(0..6) {
-            0..2 => Input::Drain { node, how: Some(DrainRequest { within, by, reason, whom }) },
-            2..4 => Input::Drain { node, how: None },
+            0..2 => Input::Drain { nodes: vec![node], how: Some(DrainRequest { within, by, reason, whom }) },
+            2..4 => Input::Drain { nodes: vec![node], how: None },
             4 => {
                 let names = self.leader().state().maintenance.iter().map(|(name, _)| name.to_owned());
                 let Some(name) = names.last() else { return };
@@ -485,7 +485,7 @@ impl Run {
                 });
             });
             self.give(Input::Cordon { node: node.clone(), on: false, reason: String::new() });
-            self.give(Input::Drain { node, how: None });
+            self.give(Input::Drain { nodes: vec![node], how: None });
         }
         // Services do not end by themselves.
         for job in self.leader().state().jobs.services().clone() {

@@ -88,11 +88,21 @@ pub fn parse_cordon(file: &str, text: &str) -> Result<String, FileError> {
 /// Reads how a node is emptied: `within: 30m, reason: …, everything: true`, or nothing for at once.
 pub fn parse_drain(file: &str, text: &str, by: &str) -> Result<DrainRequest, FileError> {
     let text = if text.trim().is_empty() { "{}" } else { text };
+    document(file, text, |root| drain(&Map::root(root, &["within", "reason", "everything"])?, by))
+}
+
+/// Reads the same of several nodes: `nodes: [n1, n2], within: 30m`.
+pub fn parse_drain_of(file: &str, text: &str, by: &str) -> Result<(Vec<String>, DrainRequest), FileError> {
     document(file, text, |root| {
-        let keys = Map::root(root, &["within", "reason", "everything"])?;
-        let within = keys.get("within")?.map_or(Ok(Millis(0)), |field| field.duration(Millis(0)))?;
-        Ok(DrainRequest { within, by: by.to_owned(), reason: reason(&keys)?, whom: whom(&keys)? })
+        let keys = Map::root(root, &["nodes", "within", "reason", "everything"])?;
+        let nodes = keys.need("nodes", "nodes: [n1, n2]")?.one_or_more()?;
+        Ok((nodes.iter().map(Field::label).collect::<Result<_, _>>()?, drain(&keys, by)?))
     })
+}
+
+fn drain(keys: &Map<'_>, by: &str) -> Result<DrainRequest, Fault> {
+    let within = keys.get("within")?.map_or(Ok(Millis(0)), |field| field.duration(Millis(0)))?;
+    Ok(DrainRequest { within, by: by.to_owned(), reason: reason(keys)?, whom: whom(keys)? })
 }
 
 /// A downtime as somebody wrote it.

@@ -98,9 +98,12 @@ pub struct CordonRequest {
     pub reason: Option<String>,
 }
 
-/// How a node is to be emptied: the body of a request.
+/// How nodes are to be emptied: the body of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainBody {
+    /// Which, where several are named at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
     /// It is to be empty after so long; at once where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,

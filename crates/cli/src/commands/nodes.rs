@@ -35,9 +35,21 @@ pub(crate) fn uncordon(client: &Client, args: &NodesArgs) -> anyhow::Result<Exit
 /// Empties nodes.
 pub(crate) fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let DrainArgs { nodes, within, reason, force } = args;
-    let request = DrainBody { within: within.clone(), reason: reason.clone(), everything: *force };
+    let request = DrainBody {
+        within: within.clone(),
+        reason: reason.clone(),
+        everything: *force,
+        ..DrainBody::default()
+    };
     as_typed(&request, |text| parse_drain(COMMAND_LINE, text, "").map(|_| ()))?;
-    let drained = pull(client, nodes, |node| client.drain(node, &request))?;
+    let drained = match nodes.names.as_slice() {
+        [_] => pull(client, nodes, |node| client.drain(node, &request))?,
+        // All of them close before anything leaves one, or work would move from one to the next.
+        several => {
+            let several = several.iter().map(|node| without_kind(node, "node").to_owned()).collect();
+            client.drain_all(&DrainBody { nodes: several, ..request })?.nodes
+        }
+    };
     let now = world_now(client);
     say(nodes, &drained, "undrain", |node, paint| draining(node, now, paint))
 }

@@ -45,6 +45,32 @@ fn a_node_is_drained_and_stays_so_across_a_crash() {
 }
 
 #[test]
+fn several_nodes_close_before_anything_leaves_one_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--speed", "10"]);
+    let job = dir.path().join("job.yaml");
+    let wanted = "{name: long, tenant: lab/nlp, gpus: 8, simulate: {duration: 10h}, \
+                  checkpoint: {every: 10m, grace: 4m}}";
+    std::fs::write(&job, wanted).unwrap();
+    text(&server, &["submit", job.to_str().unwrap()]);
+    eventually("it runs", || (server.json(&["get", "jobs"])["jobs"][0]["running_tasks"] == 1).then_some(()));
+    let told = text(&server, &["drain", "n1", "n2", "n3"]);
+    assert!(told.contains("undo: wharf undrain n1 n2 n3\n"), "{told}");
+    // While it saves its work it is still there, and its GPUs are nobody else's.
+    let busy: Vec<String> = ["n1", "n2", "n3"]
+        .into_iter()
+        .filter(|name| node(&server, name)["tasks"] == 1)
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(busy.len(), 1, "one node has a task that leaves");
+    assert_eq!(node(&server, &busy[0])["gpus_allocated"], 8.0);
+    assert_eq!(server.json(&["get", "gpus", &busy[0]])["gpus"][0]["free"], 0.0);
+    eventually("it runs on the node that is left", || (node(&server, "n4")["tasks"] == 1).then_some(()));
+    let receipts = server.json(&["get", "evictions"])["evictions"].as_array().unwrap().len();
+    assert_eq!(receipts, 1, "it left once");
+}
+
+#[test]
 fn several_nodes_are_cordoned_for_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

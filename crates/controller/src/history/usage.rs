@@ -97,24 +97,30 @@ pub(super) fn of_attempt(
         // What its owner or its limit ends is not lost to anybody's decision.
         Some(Outcome::Succeeded | Outcome::Cancelled | Outcome::TimedOut) => false,
     };
-    if thrown_away && job.spec.service.is_none() {
-        let lost = holding.tasks.iter().map(|task| lost_part_ms(job, holding, task, now)).sum();
-        usage.lost_gpu_ms = gpu_ms(lost);
+    if thrown_away {
+        usage.lost_gpu_ms = lost(job, holding, holding.tasks.iter(), now);
     }
     Some(usage)
 }
 
-/// One task that the job goes on without, and how busy it was.
-pub(super) fn of_task(
-    state: &State,
-    id: JobId,
-    task: u32,
-    at: Timestamp,
-    busy: Option<u16>,
-) -> Option<Usage> {
+/// How a task that its job goes on without ended.
+pub(super) struct TaskEnd {
+    pub(super) task: u32,
+    pub(super) exit: Option<Exit>,
+    /// How busy it was.
+    pub(super) sm_active_milli: Option<u16>,
+    pub(super) at: Timestamp,
+}
+
+/// One task that the job goes on without.
+pub(super) fn of_task(state: &State, id: JobId, end: &TaskEnd) -> Option<Usage> {
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
-    let held = holding.task(task)?;
-    Some(of_tasks(job, holding, core::iter::once(held), |_| busy, at))
+    let held = holding.task(end.task)?;
+    let mut usage = of_tasks(job, holding, core::iter::once(held), |_| end.sm_active_milli, end.at);
+    if end.exit != Some(Exit::Succeeded) {
+        usage.lost_gpu_ms = lost(job, holding, core::iter::once(held), end.at);
+    }
+    Some(usage)
 }
 
 /// Tasks that were lost and whose record new tasks replace; `None` where there are none.
@@ -124,7 +130,8 @@ pub(super) fn of_replaced(state: &State, id: JobId, now: Timestamp) -> Option<Us
         .tasks
         .iter()
         .filter(|task| matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. }));
-    let usage = of_tasks(job, holding, replaced, busy_at_end, now);
+    let mut usage = of_tasks(job, holding, replaced.clone(), busy_at_end, now);
+    usage.lost_gpu_ms = lost(job, holding, replaced, now);
     (!usage.segments.is_empty()).then_some(usage)
 }
 
@@ -166,6 +173,14 @@ fn of_tasks<'a>(
         used_gpu_ms: used.map(gpu_ms),
         lost_gpu_ms: 0,
     }
+}
+
+/// Work of tasks since their last checkpoint. What a service has served is not lost with a replica.
+fn lost<'a>(job: &Job, holding: &Holding, tasks: impl Iterator<Item = &'a HeldTask>, now: Timestamp) -> u64 {
+    if job.spec.service.is_some() {
+        return 0;
+    }
+    gpu_ms(tasks.map(|task| lost_part_ms(job, holding, task, now)).sum())
 }
 
 /// Work of a task since its last checkpoint.

@@ -12,14 +12,14 @@ use alloc::vec::Vec;
 use super::conclude::repair_deadline;
 use super::{Decision, services};
 use crate::event::{
-    Asker, Event, Eviction, FleetEvent, HeldTask, Holding, JobsEvent, LedgerEvent, Next, RequeueWhy, Why,
+    Asker, Event, Eviction, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, RequeueWhy, Why,
 };
 use crate::fleet::{Drain, Whom};
 use crate::input::{DowntimeFault, DowntimeRequest, DrainRequest, Rejection};
 use crate::jobs::{Job, Phase};
 use crate::maintenance::{Downtime, MaintenanceEvent};
 use crate::plan::draft::Draft;
-use crate::plan::victims::cost_of;
+use crate::plan::victims::{cost_of, cost_of_tasks};
 use crate::state::State;
 use crate::tree::Tree;
 use crate::units::{JobId, Millis, NodeId, Timestamp};
@@ -85,16 +85,15 @@ fn staying_on(state: &State, node: NodeId) -> BTreeSet<JobId> {
     there.map(|(job, _)| job).collect()
 }
 
-/// A node is to be empty within a while; `None`: not any more.
+/// Nodes are to be empty within a while; `None`: not any more. All of them close at once, so that nothing moves from one to
+/// the next.
 pub(super) fn drain(
     state: &State,
-    name: &str,
+    names: &[String],
     how: Option<&DrainRequest>,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let node =
-        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })?;
-    let known = state.fleet.node(node).expect("a named node is there");
+    let nodes = named(state, names)?;
     let drain = how.map(|how| Drain {
         by: how.by.clone(),
         reason: how.reason.clone(),
@@ -102,10 +101,18 @@ pub(super) fn drain(
         whom: how.whom,
         at: now,
     });
-    if known.drain == drain {
-        return Err(Rejection::NothingToDo);
-    }
-    Ok(alloc::vec![Event::Fleet(FleetEvent::Draining { node, drain })].into())
+    let is_new = |node: &NodeId| state.fleet.node(*node).is_some_and(|known| known.drain != drain);
+    let event = |node| Event::Fleet(FleetEvent::Draining { node, drain: drain.clone() });
+    let events: Vec<Event> = nodes.into_iter().filter(is_new).map(event).collect();
+    if events.is_empty() { Err(Rejection::NothingToDo) } else { Ok(events.into()) }
+}
+
+/// The nodes of these names, each once, or the first name that is none.
+fn named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection> {
+    let node = |name: &String| {
+        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: name.clone() })
+    };
+    names.iter().map(node).collect()
 }
 
 /// Nodes are to be out of service for a while.
@@ -114,10 +121,7 @@ pub(super) fn plan_downtime(
     asked: &DowntimeRequest,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let named = |name: &String| {
-        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: name.clone() })
-    };
-    let nodes: BTreeSet<NodeId> = asked.nodes.iter().map(named).collect::<Result<_, _>>()?;
+    let nodes = named(state, &asked.nodes)?;
     let until = asked.from + asked.span;
     let refused = |fault| Err(Rejection::BadDowntime { fault });
     if nodes.is_empty() {
@@ -184,8 +188,14 @@ pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> V
             }
         }
     }
-    let asked: Vec<Event> = leaving.iter().flat_map(|(&id, nodes)| leave(state, id, nodes, now)).collect();
-    events.extend(asked);
+    if leaving.is_empty() {
+        return events;
+    }
+    let policy = state.tenants.policy();
+    let tree = Tree::resolve(policy, state);
+    let shares = tree.shares_of(state);
+    let draft = Draft::on(state, policy, &tree, &shares, now);
+    events.extend(leaving.iter().flat_map(|(&id, nodes)| leave(&draft, id, nodes)));
     events
 }
 
@@ -219,7 +229,8 @@ fn has_to_go(state: &State, node: NodeId, id: JobId, now: Timestamp) -> bool {
 }
 
 /// What a job has on these nodes leaves: alone, where the rest can do without it, else with all of the job.
-fn leave(state: &State, id: JobId, nodes: &BTreeSet<NodeId>, now: Timestamp) -> Vec<Event> {
+fn leave(draft: &Draft<'_>, id: JobId, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
+    let (state, now) = (draft.state, draft.now);
     let (Some(job), Some(holding)) = (state.jobs.get(id), state.ledger.holding(id)) else {
         return Vec::new();
     };
@@ -230,7 +241,7 @@ fn leave(state: &State, id: JobId, nodes: &BTreeSet<NodeId>, now: Timestamp) -> 
     let is_enough = !job.spec.has_groups() && job.spec.is_met_by(rest);
     let alone = !elsewhere.is_empty() && (job.spec.service.is_some() || is_enough);
     let tasks: Vec<&HeldTask> = if alone { there } else { holding.staying().collect() };
-    let mut events = alloc::vec![receipt(state, id, holding, (&tasks, node, !alone), now)];
+    let mut events = alloc::vec![receipt(draft, id, (&tasks, node, !alone))];
     if !alone {
         let next = Next::Requeue(RequeueWhy::Evicted);
         events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at: now, by: None }));
@@ -245,32 +256,21 @@ fn leave(state: &State, id: JobId, nodes: &BTreeSet<NodeId>, now: Timestamp) -> 
 }
 
 /// Who has to leave, because of which node, and what it loses by that.
-fn receipt(
-    state: &State,
-    job: JobId,
-    holding: &Holding,
-    (tasks, node, whole): (&[&HeldTask], NodeId, bool),
-    now: Timestamp,
-) -> Event {
-    let policy = state.tenants.policy();
-    let tree = Tree::resolve(policy, state);
-    let shares = tree.shares_of(state);
-    let draft = Draft::on(state, policy, &tree, &shares, now);
-    let (lost, cost) = cost_of(&draft, job).unwrap_or_default();
-    let staying = u64::try_from(holding.staying().count()).unwrap_or(u64::MAX).max(1);
-    let leaving = u64::try_from(tasks.len()).unwrap_or(u64::MAX);
+fn receipt(draft: &Draft<'_>, job: JobId, (tasks, node, whole): (&[&HeldTask], NodeId, bool)) -> Event {
+    let tasks: Vec<u32> = tasks.iter().map(|task| task.place.task).collect();
+    let cost = if whole { cost_of(draft, job) } else { cost_of_tasks(draft, job, &tasks) };
+    let (lost, cost) = cost.unwrap_or_default();
     let receipt = Eviction {
         why: Why::Drain,
         beneficiary: job,
         whole,
         lost,
-        cost: cost / staying * leaving,
+        cost,
         gain: None,
         straddles: None,
-        policy: state.tenants.version(),
+        policy: draft.state.tenants.version(),
         booking: None,
         node: Some(node),
     };
-    let tasks = tasks.iter().map(|task| task.place.task).collect();
-    Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: now })
+    Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: draft.now })
 }

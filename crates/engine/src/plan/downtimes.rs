@@ -73,7 +73,9 @@ fn whole(draft: &Draft<'_>, node: NodeId) -> Vec<Step> {
 pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<Timestamp> {
     let state = draft.state;
     let key = KindKey::of(&state.jobs.get(id)?.spec);
-    let closed = state.maintenance.iter().filter(|(_, downtime)| !lets_in(draft, downtime, &key));
+    // Nodes that are out of service already are nobody's.
+    let to_come = state.maintenance.iter().filter(|(_, downtime)| !downtime.began);
+    let closed = to_come.filter(|(_, downtime)| !lets_in(draft, downtime, &key));
     let first = closed.map(|(_, downtime)| downtime.from).min()?;
     for ask in groups::minimum(draft.desk(), &key) {
         let mark = draft.mark();

@@ -274,6 +274,22 @@ pub fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
     Some((unit.lost, unit.cost))
 }
 
+/// The same of some of its tasks alone, each by its own age; the work that is lost is their mean.
+pub fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
+    let state = draft.state;
+    let (job, holding, charge) = (state.jobs.get(id)?, state.ledger.holding(id)?, state.ledger.charge(id)?);
+    let whole = whole_unit(draft, id, job, holding, charge);
+    let (mut lost, mut cost) = (0u64, 0u64);
+    for task in tasks.iter().filter_map(|&task| holding.task(task)) {
+        let unit = younger(draft, &whole, holding, charge, task.place.task);
+        let unit = priced(draft, &unit, job, alloc::vec![charge.step(task.place)], true);
+        lost = lost.saturating_add(unit.lost.0);
+        cost = cost.saturating_add(unit.cost);
+    }
+    let count = u64::try_from(tasks.len()).unwrap_or(u64::MAX).max(1);
+    Some((Millis(lost / count), cost))
+}
+
 /// Places that were set aside for a job of the tenant: nobody runs there, so letting go of them costs nothing.
 fn promised_unit(
     draft: &Draft<'_>,

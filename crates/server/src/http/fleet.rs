@@ -132,10 +132,10 @@ fn pool_view(state: &Engine, pool: PoolId, samples: &Samples) -> PoolView {
     let memory_mib = model.and_then(view::gpu::memory_mib);
     for (id, node) in state.fleet.nodes().filter(|(_, node)| node.facts.pool == pool) {
         sums.gpus += u32::try_from(node.facts.gpus.len()).unwrap_or_default();
+        sums.held += state.ledger.occupied(id).iter().map(|units| units.parts()).sum::<u64>();
         let rooms = state.ledger.rooms().get(id).into_iter().flat_map(|room| &room.gpus);
         for (room, gpu) in rooms.zip(&node.facts.gpus) {
             sums.healthy += u32::from(node.facts.up && gpu.healthy);
-            sums.held += room.held.parts();
             sums.slices += u32::try_from(room.layout.slices().count()).unwrap_or_default();
             *sums.of_mode(gpu.mode) += 1;
         }

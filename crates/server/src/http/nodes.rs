@@ -4,8 +4,11 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use wharf_api::file::lever::{parse_cordon, parse_downtime, parse_drain};
-use wharf_api::v1::{DowntimeList, DowntimeReply, DowntimeView, NodeReply, Problem, schema_of};
+use wharf_api::file::lever::{parse_cordon, parse_downtime, parse_drain, parse_drain_of};
+use wharf_api::v1::{
+    DowntimeList, DowntimeReply, DowntimeView, NodeList, NodeReply, NodeView, Problem, schema_of,
+};
+use wharf_controller::turn::Glance;
 use wharf_engine::input::{Input, Rejection};
 
 use super::jobs::utf8;
@@ -38,11 +41,23 @@ pub(super) async fn drain(
     body: Bytes,
 ) -> Answer<NodeReply> {
     let how = parse_drain("request body", utf8(&body)?, OPERATOR).map_err(|error| bad_file(&error))?;
-    pull(&shared, node.clone(), Input::Drain { node, how: Some(how) }).await
+    pull(&shared, node.clone(), Input::Drain { nodes: vec![node], how: Some(how) }).await
+}
+
+pub(super) async fn drain_all(State(shared): State<Shared>, body: Bytes) -> Answer<NodeList> {
+    let (nodes, how) =
+        parse_drain_of("request body", utf8(&body)?, OPERATOR).map_err(|error| bad_file(&error))?;
+    let input = Input::Drain { nodes: nodes.clone(), how: Some(how) };
+    let done = shared.desk.give(input, move |reply, turned| {
+        let state = turned.glance.state;
+        reply.map_err(|rejection| problem(state, &rejection))?;
+        nodes.iter().map(|name| look_at(&turned.glance, name)).collect::<Result<Vec<NodeView>, Problem>>()
+    });
+    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: done.await.map_err(closed)?? }))
 }
 
 pub(super) async fn undrain(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
-    pull(&shared, node.clone(), Input::Drain { node, how: None }).await
+    pull(&shared, node.clone(), Input::Drain { nodes: vec![node], how: None }).await
 }
 
 /// A lever on a node, answered with the node as it is then.
@@ -50,13 +65,18 @@ async fn pull(shared: &Shared, name: String, input: Input) -> Answer<NodeReply> 
     let done = shared.desk.give(input, move |reply, turned| {
         let state = turned.glance.state;
         reply.map_err(|rejection| problem(state, &rejection))?;
-        let id = state.fleet.node_named(&name);
-        let node = id.and_then(|id| Some((id, state.fleet.node(id)?)));
-        let (id, node) = node.ok_or_else(|| problem(state, &Rejection::NoSuchNode { name: name.clone() }))?;
-        Ok::<_, Problem>(view::node(state, id, node, &turned.glance.world.samples()))
+        look_at(&turned.glance, &name)
     });
     let node = done.await.map_err(closed)??;
     Ok(Json(NodeReply { schema: schema_of::<NodeReply>(), node }))
+}
+
+fn look_at(glance: &Glance<'_>, name: &str) -> Result<NodeView, Problem> {
+    let state = glance.state;
+    let node = state.fleet.node_named(name).and_then(|id| Some((id, state.fleet.node(id)?)));
+    let missing = || problem(state, &Rejection::NoSuchNode { name: name.to_owned() });
+    let (id, node) = node.ok_or_else(missing)?;
+    Ok(view::node(state, id, node, &glance.world.samples()))
 }
 
 pub(super) async fn downtimes(State(shared): State<Shared>) -> Answer<DowntimeList> {

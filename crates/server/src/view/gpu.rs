@@ -20,6 +20,7 @@ use crate::text;
 /// Who is on one GPU.
 #[derive(Default)]
 struct Users {
+    held: GpuUnits,
     jobs: Vec<String>,
     tenants: BTreeSet<String>,
     slices: BTreeMap<Slice, String>,
@@ -30,8 +31,10 @@ pub(crate) fn all(state: &State, samples: &Samples) -> Vec<GpuView> {
     let mut users = users(state);
     let mut all = Vec::new();
     for (id, node) in state.fleet.nodes() {
+        let occupied = state.ledger.occupied(id);
         for index in 0..node.facts.gpus.len() {
-            let users = users.remove(&(id, index)).unwrap_or_default();
+            let mut users = users.remove(&(id, index)).unwrap_or_default();
+            users.held = occupied.get(index).copied().unwrap_or_default();
             all.push(view(state, (id, node), index, users, samples));
         }
     }
@@ -68,7 +71,6 @@ fn view(
     let model = catalogue::model(name);
     let room = state.ledger.rooms().get(id).and_then(|room| room.gpus.get(index));
     let sample = samples.gpus.get(&node.facts.name).and_then(|gpus| gpus.get(index));
-    let held = room.map_or(GpuUnits::ZERO, |room| room.held);
     let slices = room.into_iter().flat_map(|room| room.layout.slices());
     let held_slice = |held: Slice| {
         let job = users.slices.get(&held).cloned();
@@ -82,11 +84,11 @@ fn view(
         island: gpu.island,
         health: health(node, gpu.healthy),
         failure: gpu.xid.filter(|_| !gpu.healthy).map(failure),
-        allocated: gpus(held),
+        allocated: gpus(users.held),
         sm_active: sample.and_then(|sample| sample.sm_active_milli).map(|milli| thousandths(milli.into())),
         mode: gpu.mode,
         slices: slices.filter_map(held_slice).collect(),
-        free: room.map_or(0.0, |room| gpus(free(room))),
+        free: room.map_or(0.0, |room| gpus(free(room, users.held))),
         trust: room.and_then(|room| room.trust).map(|trust| state.tenants.trust(trust).to_owned()),
         memory_used_mib: sample.and_then(|sample| sample.memory_used_mib),
         memory_mib: model.and_then(memory_mib),
@@ -95,8 +97,8 @@ fn view(
     }
 }
 
-fn free(room: &GpuRoom) -> GpuUnits {
-    let left = GpuUnits::WHOLE.checked_sub(room.held).unwrap_or_default();
+fn free(room: &GpuRoom, held: GpuUnits) -> GpuUnits {
+    let left = GpuUnits::WHOLE.checked_sub(held).unwrap_or_default();
     if room.usable { left } else { GpuUnits::ZERO }
 }
 

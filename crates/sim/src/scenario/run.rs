@@ -223,7 +223,7 @@ impl Run {
             Ask::Unbook { name } => Input::Unbook { name: name.clone() },
             Ask::Replace { job, how } => Input::Replace { job: id(job), how: *how },
             Ask::Cordon { node, on } => Input::Cordon { node: node.clone(), on: *on, reason: String::new() },
-            Ask::Drain { node, how } => Input::Drain { node: node.clone(), how: how.clone() },
+            Ask::Drain { node, how } => Input::Drain { nodes: vec![node.clone()], how: how.clone() },
             Ask::PlanDowntime(request) => {
                 let from = START + Millis(request.from.0);
                 Input::PlanDowntime(Box::new(DowntimeRequest { from, ..(**request).clone() }))

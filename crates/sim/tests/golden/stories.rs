@@ -81,7 +81,7 @@ pub(super) fn of_maintenance() -> Vec<Event> {
         reason: "fan".into(),
         whom: Whom::Everything,
     };
-    let drain = |how: Option<DrainRequest>| Input::Drain { node: "n1".into(), how };
+    let drain = |how: Option<DrainRequest>| Input::Drain { nodes: vec!["n1".into()], how };
     let cordon = Input::Cordon { node: "n2".into(), on: true, reason: "firmware".into() };
     play.go(&[drain(Some(how.clone())), cordon], 5);
     let downtime = DowntimeRequest {
