@@ -463,7 +463,7 @@ pub(crate) struct GetArgs {
     /// Only of jobs with this name (history)
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// At most so many rows (jobs that are over, evictions, history)
+    /// At most so many rows, the newest; without it 10000 jobs that are over, 100 evictions, 100 rows of history
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u32>,
     /// Leave the line of headers out

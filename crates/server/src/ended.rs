@@ -7,7 +7,7 @@ use wharf_engine::event::{Canceller, Outcome, RequeueWhy};
 use wharf_engine::input::{Exit, ExitCause, ExitDetail};
 use wharf_engine::units::{GpuUnits, Millis};
 
-use crate::text::span;
+use crate::text::{gpus as gpus_text, span};
 
 /// The job that a row tells of; `None` for every other row.
 pub(crate) fn view(row: &HistoryRow) -> Option<EndedJobView> {
@@ -194,12 +194,10 @@ fn ended(exit: Option<Exit>, detail: ExitDetail) -> String {
 
 /// ` with 8 GPUs`; nothing for work without GPUs.
 fn given(parts: u64) -> String {
-    let units = GpuUnits::from_parts(parts);
-    match parts {
-        0 => String::new(),
-        parts if parts == GpuUnits::WHOLE.parts() => " with 1 GPU".to_owned(),
-        _ => format!(" with {units} GPUs"),
+    if parts == 0 {
+        return String::new();
     }
+    format!(" with {}", gpus_text(GpuUnits::from_parts(parts)))
 }
 
 /// Some of the nodes, each once.

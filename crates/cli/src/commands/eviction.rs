@@ -70,13 +70,18 @@ pub(super) fn left_for(eviction: &EvictionView) -> String {
     }
 }
 
-/// `all of it: tasks 0-3`, `surplus task 5`
+/// `all of it: tasks 0-3`, `surplus task 5`, `task 5; what it has elsewhere runs on`
 fn pieces(victim: &VictimView) -> String {
     let tasks = match victim.tasks.as_slice() {
         [one] => format!("task {one}"),
         many => format!("tasks {}", indexes(many)),
     };
-    if victim.whole { format!("all of it: {tasks}") } else { format!("surplus {tasks}; the rest runs on") }
+    match victim.rule {
+        _ if victim.whole => format!("all of it: {tasks}"),
+        // Nobody looked for a surplus: these are the tasks that it has on the node.
+        Rule::Drain => format!("{tasks}; what it has elsewhere runs on"),
+        _ => format!("surplus {tasks}; the rest runs on"),
+    }
 }
 
 fn gain(victim: &VictimView) -> String {
@@ -190,5 +195,7 @@ next: wharf explain job/lab/vision/filler   all of them: wharf get evictions
         assert!(text.contains("lost    ? GPU-seconds since"), "{text}");
         assert!(text.contains("gain    57600 GPU-seconds by not waiting\n"), "{text}");
         assert!(text.contains("below   lab fell ? below its line"), "{text}");
+        let drained = VictimView { tasks: vec![0, 1], rule: Rule::Drain, whole: false, ..victim() };
+        assert_eq!(pieces(&drained), "tasks 0-1; what it has elsewhere runs on");
     }
 }

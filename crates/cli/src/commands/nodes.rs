@@ -216,7 +216,12 @@ fn called_off(downtime: &DowntimeView, paint: Paint) -> String {
     let DowntimeView { name, nodes, from_ms, until_ms, began, .. } = downtime;
     let title = paint.tone(Tone::Strong, &format!("maintenance/{name}"));
     let again = format!("wharf maintain {} --name {name}", nodes.join(" "));
-    let after = if *began { "are in service again" } else { "stay in service" };
+    let after = match (began, nodes.len()) {
+        (true, 1) => "is in service again",
+        (true, _) => "are in service again",
+        (false, 1) => "stays in service",
+        (false, _) => "stay in service",
+    };
     let lasts = span_text(until_ms.saturating_sub(*from_ms));
     output::lines(&[
         format!("{title} is called off: {} {after}", nodes.join(", ")),
