@@ -4,6 +4,7 @@
 //! without a server.
 
 pub(crate) mod booking;
+pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod get;
@@ -49,6 +50,17 @@ pub(crate) fn user() -> Option<String> {
 /// What the user typed without the kind before it, if it is that kind.
 fn without_kind<'a>(typed: &'a str, kind: &str) -> &'a str {
     typed.strip_prefix(kind).and_then(|rest| rest.strip_prefix('/')).unwrap_or(typed)
+}
+
+/// Names in the order in which they were typed, each once.
+fn each_once<'a>(typed: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for name in typed {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// The world's clock, for ages. Where it cannot be had, ages are unknown; the answer itself is still good.

@@ -11,8 +11,8 @@ use wharf_api::v1::{
     Problem, schema_of,
 };
 
-use super::{next_line, without_kind, world_now};
-use crate::args::{CordonArgs, DrainArgs, Format, JobNameArgs, MaintainArgs, NodeNames, NodesArgs};
+use super::{each_once, next_line, without_kind, world_now};
+use crate::args::{CordonArgs, DrainArgs, Format, MaintainArgs, NodeNames, NodesArgs};
 use crate::numbers::{counted, moment, tenths};
 use crate::output::{self, Paint, Tone};
 
@@ -22,13 +22,13 @@ const COMMAND_LINE: &str = "command line";
 /// Keeps new work off nodes.
 pub(crate) fn cordon(client: &Client, args: &CordonArgs) -> anyhow::Result<ExitCode> {
     let request = CordonRequest { reason: args.reason.clone() };
-    let nodes = pull(client, &args.nodes, |node| client.cordon(node, &request))?;
+    let nodes = pull(client, &args.nodes, "is cordoned already", |node| client.cordon(node, &request))?;
     say(&args.nodes, &nodes, "uncordon", cordoned)
 }
 
 /// Lets new work come again.
 pub(crate) fn uncordon(client: &Client, args: &NodesArgs) -> anyhow::Result<ExitCode> {
-    let nodes = pull(client, &args.nodes, |node| client.uncordon(node))?;
+    let nodes = pull(client, &args.nodes, "is not cordoned", |node| client.uncordon(node))?;
     say(&args.nodes, &nodes, "cordon", opened)
 }
 
@@ -37,14 +37,14 @@ pub(crate) fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<ExitCod
     let DrainArgs { nodes, within, reason, force } = args;
     let request = DrainBody { within: within.clone(), reason: reason.clone(), everything: *force };
     as_typed(&request, |text| parse_drain(COMMAND_LINE, text, "").map(|_| ()))?;
-    let drained = pull(client, nodes, |node| client.drain(node, &request))?;
+    let drained = pull(client, nodes, "drains like that already", |node| client.drain(node, &request))?;
     let now = world_now(client);
     say(nodes, &drained, "undrain", |node, paint| draining(node, now, paint))
 }
 
 /// Nodes need not be empty any more.
 pub(crate) fn undrain(client: &Client, args: &NodesArgs) -> anyhow::Result<ExitCode> {
-    let nodes = pull(client, &args.nodes, |node| client.undrain(node))?;
+    let nodes = pull(client, &args.nodes, "does not drain", |node| client.undrain(node))?;
     say(&args.nodes, &nodes, "drain", opened)
 }
 
@@ -64,12 +64,6 @@ pub(crate) fn maintain(client: &Client, args: &MaintainArgs) -> anyhow::Result<E
     tell(nodes.output, &reply, &planned(&reply.downtime, world_now(client), Paint::stdout()))
 }
 
-/// Calls a downtime off.
-pub(crate) fn call_off(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
-    let reply = client.call_off(without_kind(&args.job, "maintenance"))?;
-    tell(args.output, &reply, &called_off(&reply.downtime, Paint::stdout()))
-}
-
 /// What is wrong with a request is told of what was typed, not of the body that it is sent as.
 fn as_typed(request: &impl Serialize, read: impl Fn(&str) -> Result<(), FileError>) -> anyhow::Result<()> {
     let text = serde_json::to_string(request)?;
@@ -85,15 +79,24 @@ fn tell(format: Format, reply: &DowntimeReply, text: &str) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pulls a lever on each node. Of several, none is touched where one is not there; one that is as asked already is told.
+/// Pulls a lever on each node. Of several, none is touched where one is not there; one that is as asked already is told
+/// in the words of `already`.
 fn pull(
     client: &Client,
     nodes: &NodeNames,
+    already: &str,
     lever: impl Fn(&str) -> Result<NodeReply, ClientError>,
 ) -> anyhow::Result<Vec<NodeView>> {
-    let names: Vec<&str> = nodes.names.iter().map(|node| without_kind(node, "node")).collect();
+    let names = each_once(nodes.names.iter().map(|node| without_kind(node, "node")));
     if let [one] = names.as_slice() {
-        return Ok(vec![lever(one)?.node]);
+        return match lever(one) {
+            Err(error) if is_nothing_to_do(&error) => {
+                Err(Problem::new(Code::NothingToDo, format!("node/{one} {already}"))
+                    .hint(format!("how it is: wharf explain node/{one}"))
+                    .into())
+            }
+            reply => Ok(vec![reply?.node]),
+        };
     }
     let known = client.nodes()?.nodes;
     let known: Vec<&str> = known.iter().map(|node| node.name.as_str()).collect();
@@ -104,13 +107,15 @@ fn pull(
     for name in names {
         match lever(name) {
             Ok(reply) => done.push(reply.node),
-            Err(ClientError::Problem(problem)) if problem.code == Code::NothingToDo => {
-                output::remark(&format!("node/{name} is already as asked"));
-            }
+            Err(error) if is_nothing_to_do(&error) => output::remark(&format!("node/{name} {already}")),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(done)
+}
+
+fn is_nothing_to_do(error: &ClientError) -> bool {
+    matches!(error, ClientError::Problem(problem) if problem.code == Code::NothingToDo)
 }
 
 fn no_such_node(name: &str, known: &[&str]) -> Problem {
@@ -212,7 +217,8 @@ fn planned(downtime: &DowntimeView, now: Option<u64>, paint: Paint) -> String {
     ])
 }
 
-fn called_off(downtime: &DowntimeView, paint: Paint) -> String {
+/// What is said of a downtime that was called off.
+pub(super) fn called_off(downtime: &DowntimeView, paint: Paint) -> String {
     let DowntimeView { name, nodes, from_ms, until_ms, began, .. } = downtime;
     let title = paint.tone(Tone::Strong, &format!("maintenance/{name}"));
     let again = format!("wharf maintain {} --name {name}", nodes.join(" "));
