@@ -2,7 +2,7 @@
 
 use wharf_api::v1::{EndedAs, EndedJobView, TimelineView, gpus};
 use wharf_controller::disk::{HistoryKind, HistoryRow};
-use wharf_controller::history::{EndReason, FinishedJob, Receipt};
+use wharf_controller::history::{EndReason, EvictionReceipt, FinishedJob, Receipt};
 use wharf_engine::event::{Canceller, Outcome, RequeueWhy};
 use wharf_engine::input::{Exit, ExitCause, ExitDetail};
 use wharf_engine::units::{GpuUnits, Millis};
@@ -158,8 +158,7 @@ fn happened(receipt: &Receipt) -> Option<(&'static str, String)> {
         Receipt::Cancelled { by, .. } => ("cancelled", cancelled(by.as_ref())),
         Receipt::Evicted(receipt) => {
             let whole = if receipt.whole { "evicted" } else { "gives up tasks" };
-            let (tenant, job) = (&receipt.beneficiary_tenant, &receipt.beneficiary);
-            ("evicted", format!("{whole} for {tenant}/{job} ({})", receipt.why.word()))
+            ("evicted", format!("{whole} for {} ({})", left_for(receipt), receipt.why.word()))
         }
         Receipt::Extended { limit_ms, .. } => {
             ("extended", format!("may run {} in all", span(Millis(*limit_ms))))
@@ -178,6 +177,16 @@ fn happened(receipt: &Receipt) -> Option<(&'static str, String)> {
         }
         Receipt::Booking(_) => return None,
     })
+}
+
+/// Whom or what it left for: of a drain, and of a window in which nobody runs yet, it is its own beneficiary.
+fn left_for(receipt: &EvictionReceipt) -> String {
+    let EvictionReceipt { beneficiary, beneficiary_tenant, .. } = receipt;
+    match (&receipt.node, &receipt.booking) {
+        (Some(node), _) => format!("node/{node}, which is to be empty"),
+        (None, Some(booking)) if receipt.beneficiary_uid == receipt.uid => format!("booking/{booking}"),
+        (None, _) => format!("{beneficiary_tenant}/{beneficiary}"),
+    }
 }
 
 fn ended(exit: Option<Exit>, detail: ExitDetail) -> String {

@@ -33,7 +33,11 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
     } = &reply.eviction;
     let job = format!("job/{}/{}", victim.tenant, victim.job);
     let winner = left_for(&reply.eviction);
-    let title = format!("{job} had to leave for {winner}");
+    let title = if reply.withdrawn {
+        format!("{job} was to leave for {winner}, and may stay after all")
+    } else {
+        format!("{job} had to leave for {winner}")
+    };
     let mut screen = vec![
         format!("{}  {title}", paint.tone(Tone::Strong, &format!("eviction/{id}"))),
         String::new(),
@@ -157,7 +161,7 @@ mod tests {
             node: None,
             policy_version: 3,
         };
-        EvictionReply { schema: schema_of::<EvictionReply>(), eviction }
+        EvictionReply { schema: schema_of::<EvictionReply>(), eviction, withdrawn: false }
     }
 
     #[test]
@@ -181,7 +185,14 @@ GUARANTEE
   basis   policy 3, journal index 18234
 next: wharf explain job/lab/vision/filler   all of them: wharf get evictions
 ";
-        assert_eq!(text(&reply(victim(), Some(below)), Some(90_241_000), Paint::OFF), expected);
+        let mut told = reply(victim(), Some(below));
+        assert_eq!(text(&told, Some(90_241_000), Paint::OFF), expected);
+        told.withdrawn = true;
+        let text = text(&told, None, Paint::OFF);
+        assert!(
+            text.contains("filler was to leave for job/lab/nlp/llama-70b, and may stay after all\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -49,21 +49,18 @@ pub(crate) fn run(client: &Client, args: &WaitArgs) -> anyhow::Result<ExitCode> 
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let (mut waited, mut timed_out) = (Vec::new(), false);
     for name in &args.jobs {
-        match wait(client, without_kind(name, "job"), args.what, until)? {
-            Some(one) => {
-                if args.output == Format::Text {
-                    output::print(&format!("{} {}\n", one.job, one.text))?;
-                }
-                waited.push(one);
-            }
+        let Some(one) = wait(client, without_kind(name, "job"), args.what, until)? else {
             // Those that follow are looked at once more: some may be over.
-            None => {
-                let text = format!("is not {}, and the time is up", word(args.what));
-                remark(&format!("{name} {text}"));
-                waited.push(Waited { job: name.clone(), met: false, text });
-                timed_out = true;
-            }
+            let text = format!("is not {}, and the time is up", word(args.what));
+            remark(&format!("{name} {text}"));
+            waited.push(Waited { job: name.clone(), met: false, text });
+            timed_out = true;
+            continue;
+        };
+        if args.output == Format::Text {
+            output::print(&format!("{} {}\n", one.job, one.text))?;
         }
+        waited.push(one);
     }
     if args.output == Format::Json {
         output::print_json(&Answer { schema: "wharf.wait.v1", timed_out, jobs: &waited })?;
