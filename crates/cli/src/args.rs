@@ -108,7 +108,7 @@ pub(crate) enum Command {
     /// Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
     Explain(ExplainArgs),
     /// Take a job back, or give a booking up
-    Cancel(JobNameArgs),
+    Cancel(CancelArgs),
     /// Ask a job to save its work, leave and wait again
     Evict(JobNameArgs),
     /// Let a held job be started: after a restore, once you know that it did not run
@@ -162,7 +162,8 @@ impl Command {
             Self::Submit(args) => args.output,
             Self::Plan(args) => args.output,
             Self::Explain(args) => args.output,
-            Self::Cancel(args) | Self::Evict(args) | Self::Release(args) => args.output,
+            Self::Cancel(args) => args.output,
+            Self::Evict(args) | Self::Release(args) => args.output,
             Self::Wait(args) => args.output,
             Self::Extend(args) => args.output,
             Self::Scale(args) => args.output,
@@ -282,19 +283,36 @@ pub(crate) struct ExplainArgs {
     pub(crate) output: Format,
 }
 
-/// `wharf cancel` and `wharf evict`.
+/// `wharf cancel`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A job is named by its name, by tenant and name, or by its uid; `job/` before it may be left out.
 
 Examples:
   wharf cancel job/hello               ends it for good
+  wharf cancel hello train             both; one that cannot be cancelled does not keep the others
   wharf cancel sweep                   all members of the array sweep
   wharf cancel maintenance/fans        its nodes stay in service
-  wharf cancel booking/friday          its places are everybody's again; its jobs go on as every other
-  wharf evict lab/nlp/llama-70b        it saves its work, leaves, and waits again")]
-pub(crate) struct JobNameArgs {
+  wharf cancel booking/friday          its places are everybody's again; its jobs go on as every other")]
+pub(crate) struct CancelArgs {
     /// job/NAME, NAME, TENANT/NAME or uid; booking/NAME for a booking, maintenance/NAME for a downtime
+    #[arg(value_name = "JOB", required = true)]
+    pub(crate) names: Vec<String>,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+/// `wharf evict` and `wharf release`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+A job is named by its name, by tenant and name, or by its uid; `job/` before it may be left out.
+
+Examples:
+  wharf evict lab/nlp/llama-70b        it saves its work, leaves, and waits again
+  wharf release job/hello              it waits for its start like any other")]
+pub(crate) struct JobNameArgs {
+    /// job/NAME, NAME, TENANT/NAME or uid
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
     /// How the answer is written
@@ -316,10 +334,16 @@ pub(crate) struct ExtendArgs {
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
     /// How long it may run in all
-    #[arg(long, value_name = "SPAN", required_unless_present = "by", conflicts_with = "by")]
+    #[arg(
+        long,
+        value_name = "SPAN",
+        required_unless_present = "by",
+        conflicts_with = "by",
+        allow_hyphen_values = true
+    )]
     pub(crate) limit: Option<String>,
     /// How much longer than now
-    #[arg(long, value_name = "SPAN")]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) by: Option<String>,
     /// How the answer is written
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
@@ -341,10 +365,10 @@ pub(crate) struct ReplaceArgs {
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
     /// How many more than are wanted may run for the time [default: 1]
-    #[arg(long, visible_alias = "max-surge", value_name = "N")]
+    #[arg(long, visible_alias = "max-surge", value_name = "N", allow_negative_numbers = true)]
     pub(crate) surge: Option<u32>,
     /// How many fewer may run for the time, where there is no room for more [default: 1]
-    #[arg(long, visible_alias = "max-unavailable", value_name = "N")]
+    #[arg(long, visible_alias = "max-unavailable", value_name = "N", allow_negative_numbers = true)]
     pub(crate) unavailable: Option<u32>,
     /// Replace no more of them; what is fresh by now stays
     #[arg(long, conflicts_with_all = ["surge", "unavailable"])]
@@ -367,7 +391,7 @@ pub(crate) struct ScaleArgs {
     #[arg(value_name = "JOB")]
     pub(crate) job: String,
     /// How many replicas are wanted
-    #[arg(value_name = "N")]
+    #[arg(value_name = "N", allow_negative_numbers = true)]
     pub(crate) replicas: u32,
     /// How the answer is written
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
@@ -424,7 +448,7 @@ Examples:
   wharf get reservations               starts that are promised to jobs that wait
   wharf get bookings                   windows that are booked
   wharf get maintenance                downtimes of nodes that are planned
-  wharf get jobs -o name | xargs -n1 wharf cancel
+  wharf get jobs -o name | xargs wharf cancel
   wharf get tenants -o wide            with what each has borrowed, of late too, and lent
   wharf get evictions --tenant lab/nlp --limit 20
   wharf get history --kind receipt --limit 20
@@ -463,8 +487,8 @@ pub(crate) struct GetArgs {
     /// Only of jobs with this name (history)
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// At most so many rows (jobs that are over, evictions, history)
-    #[arg(long, value_name = "N")]
+    /// At most so many rows, the newest; without it 10000 jobs that are over, 100 evictions, 100 rows of history
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) limit: Option<u32>,
     /// Leave the line of headers out
     #[arg(long)]

@@ -4,6 +4,7 @@
 //! without a server.
 
 pub(crate) mod booking;
+pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod get;
@@ -51,6 +52,17 @@ fn without_kind<'a>(typed: &'a str, kind: &str) -> &'a str {
     typed.strip_prefix(kind).and_then(|rest| rest.strip_prefix('/')).unwrap_or(typed)
 }
 
+/// Names in the order in which they were typed, each once.
+fn each_once<'a>(typed: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for name in typed {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// The world's clock, for ages. Where it cannot be had, ages are unknown; the answer itself is still good.
 fn world_now(client: &Client) -> Option<u64> {
     client.summary().ok().map(|summary| summary.now_ms)
@@ -66,18 +78,36 @@ fn fact(label: &str, value: &str, paint: Paint) -> String {
     format!("  {}  {value}", paint.tone(Tone::Faint, &format!("{label:<6}")))
 }
 
-/// Where tasks are, in one phrase: `n1 (GPUs 0-7) and 3 more nodes`.
+/// Where tasks are, in one phrase: `n1 (GPUs 0-7) and 3 more nodes`. Tasks beside each other on a node are told as one.
 fn places(placements: &[PlacementView]) -> Option<String> {
     let first = placements.first()?;
+    let beside: Vec<&PlacementView> = placements.iter().filter(|place| place.node == first.node).collect();
     let mut others: Vec<&str> = placements.iter().map(|place| place.node.as_str()).collect();
     others.retain(|node| *node != first.node);
     others.sort_unstable();
     others.dedup();
-    let place = place(first);
+    let place = place_of_all(first, &beside);
     Some(match u64::try_from(others.len()).unwrap_or(u64::MAX) {
         0 => place,
         others => format!("{place} and {}", counted(others, "more node")),
     })
+}
+
+/// Where tasks on one node are: `n1 (GPUs 3-6)`; by node alone, where they have parts of several GPUs.
+fn place_of_all(first: &PlacementView, beside: &[&PlacementView]) -> String {
+    let mut gpus: Vec<u32> = beside.iter().flat_map(|place| place.gpus.iter().copied()).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    // A coordinator without GPUs may be the first task of its job.
+    let example = beside.iter().find(|place| !place.gpus.is_empty()).map_or(first, |place| place);
+    let whole = |place: &PlacementView| place.slice.is_none() && place.share >= 1.0;
+    let parts = beside.iter().filter(|place| !place.gpus.is_empty() && !whole(place)).count();
+    match (parts, gpus.len()) {
+        (0, _) => place(&PlacementView { gpus, ..example.clone() }),
+        (1, _) if beside.len() == 1 => place(first),
+        (_, 1) => format!("{} (parts of GPU {})", first.node, indexes(&gpus)),
+        (_, _) => format!("{} (parts of GPUs {})", first.node, indexes(&gpus)),
+    }
 }
 
 /// Where one task is: `n1 (GPUs 0-7)`, `n1 (0.25 of GPU 3)`, `n1 (2g.20gb of GPU 3)`.
@@ -174,6 +204,12 @@ mod tests {
         assert_eq!(places(&[placed(0, "n1", &[0, 1, 2, 3], 1.0)]).unwrap(), "n1 (GPUs 0-3)");
         assert_eq!(places(&[placed(0, "n1", &[3], 0.25)]).unwrap(), "n1 (0.25 of GPU 3)");
         assert_eq!(places(&[placed(0, "n1", &[], 1.0), placed(1, "n1", &[], 1.0)]).unwrap(), "n1");
+        let four: Vec<PlacementView> = (0..4).map(|task| placed(task, "n1", &[6 - task], 1.0)).collect();
+        assert_eq!(places(&four).unwrap(), "n1 (GPUs 3-6)");
+        let parts = [placed(0, "n1", &[3], 0.25), placed(1, "n1", &[3], 0.25)];
+        assert_eq!(places(&parts).unwrap(), "n1 (parts of GPU 3)");
+        let coordinator = [placed(0, "n1", &[], 1.0), placed(1, "n1", &[2], 1.0), placed(2, "n2", &[2], 1.0)];
+        assert_eq!(places(&coordinator).unwrap(), "n1 (GPU 2) and 1 more node");
         let mut told = placed(0, "n3", &[1], 0.25);
         (told.enforced, told.memory_mib, told.tax) = (Mode::Mps, Some(19_456), 0.3);
         assert_eq!(place_in_full(&told), "n3 GPU 1, MPS 0.25 with at most 19.0 GiB, tax up to 30 %");

@@ -55,13 +55,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Explain(args) if commands::models::is_named(&args.what) => commands::models::explain(&args),
         Command::Explain(args) => commands::explain::run(&client()?, &args),
         Command::Book(args) => commands::booking::book(&client()?, args),
-        Command::Cancel(args) if args.job.starts_with("booking/") => {
-            commands::booking::cancel(&client()?, &args)
-        }
-        Command::Cancel(args) if args.job.starts_with("maintenance/") => {
-            commands::nodes::call_off(&client()?, &args)
-        }
-        Command::Cancel(args) => commands::levers::cancel(&client()?, &args),
+        Command::Cancel(args) => commands::cancel::run(&client()?, &args),
         Command::Evict(args) => commands::levers::evict(&client()?, &args),
         Command::Release(args) => commands::levers::release(&client()?, &args),
         Command::Wait(args) => commands::wait::run(&client()?, &args),

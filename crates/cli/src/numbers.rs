@@ -76,9 +76,14 @@ pub(crate) fn age(at: u64, now: Option<u64>) -> String {
 
 /// A time on the world's clock. A simulated clock may start at 0: then it is a span since the start.
 pub(crate) fn moment(millis: u64) -> String {
+    moment_before(millis, millis)
+}
+
+/// A time that may be long before another one on the same clock, which tells whether that is a simulated one.
+pub(crate) fn moment_before(millis: u64, later: u64) -> String {
     /// The year 2001: no clock of a real machine is before it, no simulation runs until it.
     const EPOCH_MIN: u64 = 1_000_000_000_000;
-    let real = i64::try_from(millis).ok().filter(|_| millis >= EPOCH_MIN);
+    let real = i64::try_from(millis).ok().filter(|_| later >= EPOCH_MIN);
     if let Some(time) = real.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok()) {
         return time.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
     }
@@ -201,6 +206,7 @@ mod tests {
     fn a_clock_that_starts_at_zero_counts_days() {
         assert_eq!(moment(90_061_000), "day 1 01:01:01");
         assert_eq!(moment(1_763_250_301_000), "2025-11-15 23:45:01Z");
+        assert_eq!(moment_before(90_061_000, 1_763_250_301_000), "1970-01-02 01:01:01Z");
         assert_eq!(moment(u64::MAX), "day 213503982334 14:25:51");
     }
 

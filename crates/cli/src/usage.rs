@@ -78,7 +78,7 @@ fn expected(error: &Error) -> String {
     let said = source.to_string();
     // Ranges of numbers are checked by the parser itself.
     match said.split_once(" is not in ") {
-        Some((_, range)) => format!("a whole number in {range} is needed"),
+        Some((_, range)) => format!("a whole number from {} is needed", range.replace("..=", " to ")),
         None if said.contains("digit") => "a whole number is needed".to_owned(),
         None => said,
     }

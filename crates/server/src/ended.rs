@@ -2,12 +2,12 @@
 
 use wharf_api::v1::{EndedAs, EndedJobView, TimelineView, gpus};
 use wharf_controller::disk::{HistoryKind, HistoryRow};
-use wharf_controller::history::{EndReason, FinishedJob, Receipt};
+use wharf_controller::history::{EndReason, EvictionReceipt, FinishedJob, Receipt};
 use wharf_engine::event::{Canceller, Outcome, RequeueWhy};
 use wharf_engine::input::{Exit, ExitCause, ExitDetail};
 use wharf_engine::units::{GpuUnits, Millis};
 
-use crate::text::span;
+use crate::text::{gpus as gpus_text, span};
 
 /// The job that a row tells of; `None` for every other row.
 pub(crate) fn view(row: &HistoryRow) -> Option<EndedJobView> {
@@ -158,8 +158,7 @@ fn happened(receipt: &Receipt) -> Option<(&'static str, String)> {
         Receipt::Cancelled { by, .. } => ("cancelled", cancelled(by.as_ref())),
         Receipt::Evicted(receipt) => {
             let whole = if receipt.whole { "evicted" } else { "gives up tasks" };
-            let (tenant, job) = (&receipt.beneficiary_tenant, &receipt.beneficiary);
-            ("evicted", format!("{whole} for {tenant}/{job} ({})", receipt.why.word()))
+            ("evicted", format!("{whole} for {} ({})", left_for(receipt), receipt.why.word()))
         }
         Receipt::Extended { limit_ms, .. } => {
             ("extended", format!("may run {} in all", span(Millis(*limit_ms))))
@@ -180,6 +179,16 @@ fn happened(receipt: &Receipt) -> Option<(&'static str, String)> {
     })
 }
 
+/// Whom or what it left for: of a drain, and of a window in which nobody runs yet, it is its own beneficiary.
+fn left_for(receipt: &EvictionReceipt) -> String {
+    let EvictionReceipt { beneficiary, beneficiary_tenant, .. } = receipt;
+    match (&receipt.node, &receipt.booking) {
+        (Some(node), _) => format!("node/{node}, which is to be empty"),
+        (None, Some(booking)) if receipt.beneficiary_uid == receipt.uid => format!("booking/{booking}"),
+        (None, _) => format!("{beneficiary_tenant}/{beneficiary}"),
+    }
+}
+
 fn ended(exit: Option<Exit>, detail: ExitDetail) -> String {
     match exit {
         Some(Exit::Succeeded) => "ended".to_owned(),
@@ -194,12 +203,10 @@ fn ended(exit: Option<Exit>, detail: ExitDetail) -> String {
 
 /// ` with 8 GPUs`; nothing for work without GPUs.
 fn given(parts: u64) -> String {
-    let units = GpuUnits::from_parts(parts);
-    match parts {
-        0 => String::new(),
-        parts if parts == GpuUnits::WHOLE.parts() => " with 1 GPU".to_owned(),
-        _ => format!(" with {units} GPUs"),
+    if parts == 0 {
+        return String::new();
     }
+    format!(" with {}", gpus_text(GpuUnits::from_parts(parts)))
 }
 
 /// Some of the nodes, each once.

@@ -2,7 +2,7 @@
 
 use wharf_api::v1::{BelowLineView, BeneficiaryView, EvictionView, Rule, VictimView, gpu_seconds, gpus};
 use wharf_controller::disk::HistoryRow;
-use wharf_controller::history::{EvictionReceipt, Resource, Stood};
+use wharf_controller::history::{EvictionReceipt, Receipt, Resource, Stood};
 use wharf_engine::event::Eviction;
 use wharf_engine::plan::Evicted;
 use wharf_engine::state::State;
@@ -47,6 +47,22 @@ pub(crate) fn view(row: HistoryRow) -> Option<EvictionView> {
         },
         policy_version: receipt.policy,
     })
+}
+
+/// True when its victim may stay after all, as far as the victim's receipts since then tell; they are newest first.
+pub(crate) fn is_withdrawn(eviction: &EvictionView, since: &[HistoryRow]) -> bool {
+    let VictimView { uid: victim, tasks: asked, .. } = &eviction.victim;
+    let later = since.iter().rev().filter(|row| row.index > eviction.id);
+    let end =
+        later.filter_map(|row| serde_json::from_str(&row.body).ok()).find_map(|receipt| match receipt {
+            Receipt::Withdrawn { uid, tasks } if uid == *victim => {
+                tasks.iter().any(|task| asked.contains(task)).then_some(true)
+            }
+            Receipt::TaskEnded { uid, task, .. } if uid == *victim => asked.contains(&task).then_some(false),
+            Receipt::Requeued { uid, .. } if uid == *victim => Some(false),
+            _ => None,
+        });
+    end.unwrap_or(false)
 }
 
 /// Somebody whom a plan would make leave.

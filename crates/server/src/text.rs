@@ -250,6 +250,7 @@ pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) ->
     let Shortfall { stage, need, have, tenant, group: _, beside } = shortfall;
     let of = group.map(|name| format!(" for its group {name}")).unwrap_or_default();
     let is_none = matches!(have, Quantity::Gpus(GpuUnits::ZERO) | Quantity::Tasks(0));
+    let are = if is_singular(have) { "is" } else { "are" };
     let (need, have) = (format!("{}{of}", amount(need)), amount(have));
     if let Some(beside) = beside {
         let (each, most) = (beside_amount(beside.what, beside.each), beside_amount(beside.what, beside.most));
@@ -265,12 +266,14 @@ pub(crate) fn short(state: &State, shortfall: Shortfall, group: Option<&str>) ->
     }
     match stage {
         Stage::Fleet => format!("it needs {need}; the fleet has {have}"),
-        Stage::Healthy => format!("it needs {need}; {have} are healthy"),
+        Stage::Healthy => format!("it needs {need}; {have} {are} healthy"),
         Stage::Model => format!("it needs {need}; the fleet has {have} of a model it accepts"),
         Stage::Allowed => {
-            format!("it needs {need}; {have} are on nodes it may use (selector, taints, cordons)")
+            format!(
+                "it needs {need}; {have} {are} on nodes it may use (selector, taints, cordons, drains, maintenance)"
+            )
         }
-        Stage::Free => format!("it needs {need}; {have} are free"),
+        Stage::Free => format!("it needs {need}; {have} {are} free"),
         Stage::Together => {
             let have = if is_none { "none".to_owned() } else { format!("only {have}") };
             format!(
@@ -292,6 +295,18 @@ fn amount(quantity: Quantity) -> String {
     }
 }
 
+/// Whether one says `is` of it: `1 GPU is`, `room for 3 tasks is`, `0 GPUs are`.
+fn is_singular(quantity: Quantity) -> bool {
+    match quantity {
+        Quantity::Gpus(units) => is_at_most_one(units),
+        Quantity::Tasks(_) => true,
+    }
+}
+
+fn is_at_most_one(units: GpuUnits) -> bool {
+    units > GpuUnits::ZERO && units <= GpuUnits::WHOLE
+}
+
 /// `1 core`, `1.5 cores`, `64GiB of memory`.
 fn beside_amount(what: BesideGpus, amount: u64) -> String {
     match what {
@@ -303,7 +318,7 @@ fn beside_amount(what: BesideGpus, amount: u64) -> String {
     }
 }
 
-/// `1 GPU`, `8 GPUs`.
+/// `1 GPU`, `0.125 GPU`, `8 GPUs`, `0 GPUs`.
 pub(crate) fn gpus(units: GpuUnits) -> String {
-    if units == GpuUnits::WHOLE { "1 GPU".to_owned() } else { format!("{units} GPUs") }
+    if is_at_most_one(units) { format!("{units} GPU") } else { format!("{units} GPUs") }
 }

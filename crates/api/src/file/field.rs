@@ -331,9 +331,9 @@ impl<'a> Field<'a> {
         }
         let key = |(key, value): (&str, Field<'a>)| {
             if key.is_empty() || key.len() > LABEL_MAX {
-                return Err(value
-                    .fault("has no usable key")
-                    .allowed(format!("a key of 1 to {LABEL_MAX} bytes")));
+                let what =
+                    if key.is_empty() { "has an entry without a key" } else { "has a key that is too long" };
+                return Err(self.fault(what).allowed(format!("keys of 1 to {LABEL_MAX} bytes")));
             }
             Ok((key.to_owned(), value))
         };

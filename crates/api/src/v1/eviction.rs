@@ -148,6 +148,9 @@ pub struct EvictionReply {
     pub schema: String,
     /// The eviction.
     pub eviction: EvictionView,
+    /// True when it was called off before anything of it left.
+    #[serde(default)]
+    pub withdrawn: bool,
 }
 
 /// Evictions.

@@ -39,10 +39,10 @@ pub(crate) struct BookArgs {
     #[arg(long, value_name = "PATH", help_heading = "Instead of a file")]
     pub(crate) tenant: Option<String>,
     /// Whole GPUs of one task
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) gpus: Option<String>,
     /// How many tasks
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) tasks: Option<String>,
     /// Model of the GPUs: h100
     #[arg(long, help_heading = "Instead of a file")]
@@ -51,10 +51,10 @@ pub(crate) struct BookArgs {
     #[arg(long, value_name = "LEVEL", help_heading = "Instead of a file")]
     pub(crate) within: Option<String>,
     /// When it begins: 2026-11-20T08:00Z, or +2h from now
-    #[arg(long, value_name = "TIME", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "TIME", help_heading = "Instead of a file", allow_hyphen_values = true)]
     pub(crate) from: Option<String>,
     /// How long it lasts: 8h
-    #[arg(long = "for", value_name = "SPAN", help_heading = "Instead of a file")]
+    #[arg(long = "for", value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
     pub(crate) lasts: Option<String>,
     /// tenant or operator
     #[arg(long, value_name = "WHO", help_heading = "Instead of a file")]

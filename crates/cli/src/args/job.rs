@@ -22,13 +22,13 @@ pub(crate) struct JobArgs {
     #[arg(long, value_name = "PATH", help_heading = "Instead of a file")]
     pub(crate) tenant: Option<String>,
     /// GPUs of one task: 8, 0.25, 1/3
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) gpus: Option<String>,
     /// How many tasks; all start together
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) tasks: Option<String>,
     /// The least tasks it can do with; all where not given
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) min: Option<String>,
     /// A MIG slice in place of --gpus: 1g.10gb
     #[arg(long, value_name = "PROFILE", help_heading = "Instead of a file")]
@@ -40,10 +40,10 @@ pub(crate) struct JobArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Instead of a file")]
     pub(crate) priority: Option<String>,
     /// Cores of one task: 4, 500m
-    #[arg(long, value_name = "CORES", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "CORES", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) cpu: Option<String>,
     /// Memory of one task: 32GiB
-    #[arg(long, value_name = "SIZE", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "SIZE", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) memory: Option<String>,
     /// Model of the GPUs: h100
     #[arg(long, help_heading = "Instead of a file")]
@@ -52,16 +52,16 @@ pub(crate) struct JobArgs {
     #[arg(long, value_name = "NAME", help_heading = "Instead of a file")]
     pub(crate) booking: Option<String>,
     /// The longest it may run: 6h
-    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
     pub(crate) limit: Option<String>,
     /// How long it is expected to run: 4h
-    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
     pub(crate) estimate: Option<String>,
     /// How often it saves its work, and how long that takes when it is asked: 30m or 30m,2m
     #[arg(long, value_name = "EVERY[,GRACE]", help_heading = "Instead of a file")]
     pub(crate) checkpoint: Option<String>,
     /// How many failures of a task it survives by starting again
-    #[arg(long, value_name = "N", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
     pub(crate) retries: Option<String>,
     /// A label, KEY=VALUE; may be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", help_heading = "Instead of a file")]
@@ -70,10 +70,10 @@ pub(crate) struct JobArgs {
     #[arg(long, value_name = "JOB[:ok|any]", help_heading = "Instead of a file")]
     pub(crate) after: Vec<String>,
     /// As many jobs alike as there are indexes, at most N at a time: 0-19%4
-    #[arg(long, value_name = "INDEXES[%N]", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "INDEXES[%N]", help_heading = "Instead of a file", allow_hyphen_values = true)]
     pub(crate) array: Option<String>,
     /// How long it runs in a simulated world: 30m
-    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct WaitArgs {
     #[arg(long = "for", value_name = "WHAT", default_value = "done", value_parser = wait_for)]
     pub(crate) what: WaitFor,
     /// How long at most, by the clock on the wall; for ever where not given
-    #[arg(long, value_name = "SPAN")]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) timeout: Option<String>,
     /// How the answer is written
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
@@ -117,10 +117,10 @@ fn wait_for(text: &str) -> Result<WaitFor, String> {
     match text.split_once('=') {
         None if text == "running" => Ok(WaitFor::Running),
         None if text == "done" => Ok(WaitFor::Done),
-        Some(("done", code)) => match code.parse() {
+        Some(("done", code)) => match code.parse::<u8>() {
             Ok(0) => Ok(WaitFor::Done),
-            Ok(code) => Ok(WaitFor::DoneWith(code)),
-            Err(_) => Err(format!("{code:?} is no exit code: write a number, such as done=3")),
+            Ok(code) => Ok(WaitFor::DoneWith(code.into())),
+            Err(_) => Err(format!("{code:?} is no exit code: write a number from 0 to 255, such as done=3")),
         },
         None | Some(_) => Err("wait for running, done or done=CODE".to_owned()),
     }

@@ -49,7 +49,7 @@ pub(crate) struct DrainArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeNames,
     /// It is to be empty after so long [default: at once]
-    #[arg(long, value_name = "SPAN")]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) within: Option<String>,
     /// What for
     #[arg(long, value_name = "TEXT")]
@@ -74,10 +74,10 @@ pub(crate) struct MaintainArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeNames,
     /// When it begins: 2026-11-20T08:00Z, or +2h from now
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) from: String,
     /// How long it lasts: 4h
-    #[arg(long = "for", value_name = "SPAN")]
+    #[arg(long = "for", value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) lasts: String,
     /// Unique among planned maintenance [default: made of the begin]
     #[arg(long)]

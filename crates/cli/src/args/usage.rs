@@ -32,10 +32,10 @@ really busy (SM_ACTIVE); LOST the work since the last checkpoint that evictions,
 ? is what nobody knows, ≥ what is known of a part only.")]
 pub(crate) struct UsageArgs {
     /// From when: so long ago (7d, 12h), or a time with its zone (2026-11-01T00:00Z)
-    #[arg(long, value_name = "WHEN", default_value = "7d")]
+    #[arg(long, value_name = "WHEN", default_value = "7d", allow_hyphen_values = true)]
     pub(crate) since: String,
     /// Until when, in the same words [default: now]
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     pub(crate) until: Option<String>,
     /// What to tell apart: tenant, team (the first two levels), org (the first), class, user, job, day or label:KEY;
     /// several with commas

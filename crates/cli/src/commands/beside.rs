@@ -125,12 +125,15 @@ fn emptied(node: &NodeView, now: Option<u64>) -> Vec<(&'static str, String)> {
     }
     if let Some(drain) = &node.drain {
         let left = counted(node.tasks.into(), "task");
-        let far = if node.tasks == 0 { "nothing is left there".to_owned() } else { format!("{left} left") };
-        let deadline = now.map_or_else(String::new, |now| match drain.deadline_ms.saturating_sub(now) {
-            0 => ", its time is up".to_owned(),
-            left => format!(", to be empty in {}", span(left)),
-        });
-        facts.push(("drain", format!("by {}{}; {far}{deadline}", drain.by, why(&drain.reason))));
+        let time = now.map(|now| drain.deadline_ms.saturating_sub(now));
+        let far = match time {
+            // How much time is left says nothing about a node that is empty.
+            _ if node.tasks == 0 => "nothing is left there".to_owned(),
+            None => format!("{left} left"),
+            Some(0) => format!("{left} left, to be empty at once"),
+            Some(time) => format!("{left} left, to be empty in {}", span(time)),
+        };
+        facts.push(("drain", format!("by {}{}; {far}", drain.by, why(&drain.reason))));
     }
     for downtime in &node.maintenance {
         let state = fleet::downtime_state(downtime, now);

@@ -11,8 +11,8 @@ use wharf_api::file::booking::{BookingFile, BookingFlags, load_booking, parse_bo
 use wharf_api::v1::{Booked, BookingReply, BookingState, BookingView, HolderView, LostPlacesView};
 
 use super::get::bookings;
-use super::{fact, next_line, place_lines, without_kind, world_now};
-use crate::args::{BookArgs, Format, JobNameArgs};
+use super::{fact, next_line, place_lines, world_now};
+use crate::args::{BookArgs, Format};
 use crate::numbers::{age, counted, gpus, moment, span};
 use crate::output::{self, Paint, Tone};
 use crate::problem::Usage;
@@ -24,16 +24,6 @@ pub(crate) fn book(client: &Client, args: BookArgs) -> anyhow::Result<ExitCode> 
     match format {
         Format::Text => output::print(&text(&booked, world_now(client), Paint::stdout()))?,
         Format::Json => output::print_json(&booked)?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Gives one up.
-pub(crate) fn cancel(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
-    let reply = client.unbook(without_kind(&args.job, "booking"))?;
-    match args.output {
-        Format::Text => output::print(&cancelled(&reply, Paint::stdout()))?,
-        Format::Json => output::print_json(&reply)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -106,7 +96,8 @@ fn text(booked: &Booked, now: Option<u64>, paint: Paint) -> String {
     ])
 }
 
-fn cancelled(reply: &BookingReply, paint: Paint) -> String {
+/// What is said of a booking that was given up.
+pub(super) fn cancelled(reply: &BookingReply, paint: Paint) -> String {
     let booking = &reply.booking;
     let jobs = match booking.jobs.len() {
         0 => "no job had named it".to_owned(),

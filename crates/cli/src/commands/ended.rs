@@ -5,7 +5,7 @@ use wharf_api::v1::{EndedAs, EndedJobView, EndedReply, TimelineView};
 
 use super::{fact, next_line, world_now};
 use crate::args::Format;
-use crate::numbers::{age, counted, float, mib, number, span, tenths};
+use crate::numbers::{age, counted, float, gpus, mib, number, span, tenths};
 use crate::output::{self, Paint, Tone};
 
 /// The most entries of a timeline that are shown; programs read all.
@@ -22,8 +22,11 @@ pub(super) fn explain(client: &Client, reply: &EndedReply, format: Format) -> an
 fn text(reply: &EndedReply, now: Option<u64>, paint: Paint) -> String {
     let EndedReply { schema: _, job, timeline, shortened, held_gpu_s, lost_gpu_s } = reply;
     let name = format!("job/{}/{}", job.tenant, job.name);
-    let shape =
-        format!("{}, {} of {}", job.class, counted(job.tasks.into(), "task"), gpus(job.gpus_per_task));
+    let each = match job.gpus_per_task {
+        none if none <= 0.0 => "without GPU".to_owned(),
+        some => format!("of {}", gpus(some)),
+    };
+    let shape = format!("{}, {} {each}", job.class, counted(job.tasks.into(), "task"));
     let mut lines = vec![format!("{}  {shape}", paint.tone(Tone::Strong, &name)), String::new()];
     let reason = job.reason.as_ref().map(|reason| format!("  {reason}")).unwrap_or_default();
     lines.push(format!("{}{reason}", paint.strong(tone(job.outcome), &head(job.outcome))));
@@ -82,10 +85,14 @@ fn tries(job: &EndedJobView) -> String {
 /// `12.5 GPU-hours held, 0.5 of them lost`
 fn gpu_time(held_gpu_s: f64, lost_gpu_s: f64) -> String {
     let hours = |seconds: f64| number((seconds / 36.0).round() / 100.0);
+    let held = match hours(held_gpu_s).as_str() {
+        "1" => "1 GPU-hour held".to_owned(),
+        many => format!("{many} GPU-hours held"),
+    };
     if lost_gpu_s > 0.0 {
-        return format!("{} GPU-hours held, {} of them lost", hours(held_gpu_s), hours(lost_gpu_s));
+        return format!("{held}, {} of them lost", hours(lost_gpu_s));
     }
-    format!("{} GPU-hours held", hours(held_gpu_s))
+    held
 }
 
 /// `at most 61.2GiB of a GPU; killed 2 times: it used more than it may`
@@ -94,10 +101,6 @@ fn memory(job: &EndedJobView) -> String {
     let killed = (job.ooms > 0)
         .then(|| format!("killed {}: it used more than it may", counted(job.ooms.into(), "time")));
     peak.into_iter().chain(killed).collect::<Vec<_>>().join("; ")
-}
-
-fn gpus(each: f64) -> String {
-    if each > 1.0 { format!("{} GPUs", number(each)) } else { format!("{} GPU", number(each)) }
 }
 
 /// `  +3m05s   attempt 1 starts with 8 GPUs on n1`
@@ -119,10 +122,9 @@ fn since_start(millis: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use wharf_api::v1::schema_of;
 
+    use super::super::samples::ended;
     use super::*;
 
     #[test]
@@ -133,30 +135,7 @@ mod tests {
             text: text.into(),
             eviction: None,
         };
-        let job = EndedJobView {
-            uid: "abc".into(),
-            name: "hungry".into(),
-            tenant: "lab/nlp".into(),
-            class: "batch".into(),
-            tasks: 1,
-            gpus_per_task: 1.0,
-            outcome: EndedAs::Failed,
-            reason: Some("OutOfMemory".into()),
-            text: "task 0 on n1 was killed: it used more memory than it may".into(),
-            exit_code: None,
-            submitted_at_ms: 1_000_000,
-            first_start_ms: Some(1_000_000),
-            ended_at_ms: 1_005_000,
-            ran_ms: 5_000,
-            time_limit_ms: None,
-            attempts: 1,
-            evictions: 0,
-            failures: 1,
-            ooms: 1,
-            memory_peak_mib: Some(81_920),
-            labels: BTreeMap::new(),
-            submitted_by: None,
-        };
+        let job = ended();
         let timeline = vec![entry(1_000_000, "submitted"), entry(1_005_000, "ended: out of memory")];
         let (schema, shortened) = (schema_of::<EndedReply>(), false);
         let reply = EndedReply { schema, job, timeline, shortened, held_gpu_s: 36.0, lost_gpu_s: 0.0 };
@@ -176,5 +155,9 @@ FAILED  OutOfMemory
 next: wharf get jobs --state all --tenant lab/nlp
 ";
         assert_eq!(text(&reply, Some(1_605_000), Paint::OFF), expected);
+        let without = EndedJobView { gpus_per_task: 0.0, ..ended() };
+        let told = text(&EndedReply { job: without, held_gpu_s: 3_600.0, ..reply }, None, Paint::OFF);
+        assert!(told.starts_with("job/lab/nlp/hungry  batch, 1 task without GPU\n"), "{told}");
+        assert!(told.contains("1 GPU-hour held\n"), "{told}");
     }
 }

@@ -33,7 +33,11 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
     } = &reply.eviction;
     let job = format!("job/{}/{}", victim.tenant, victim.job);
     let winner = left_for(&reply.eviction);
-    let title = format!("{job} had to leave for {winner}");
+    let title = if reply.withdrawn {
+        format!("{job} was to leave for {winner}, and may stay after all")
+    } else {
+        format!("{job} had to leave for {winner}")
+    };
     let mut screen = vec![
         format!("{}  {title}", paint.tone(Tone::Strong, &format!("eviction/{id}"))),
         String::new(),
@@ -70,13 +74,18 @@ pub(super) fn left_for(eviction: &EvictionView) -> String {
     }
 }
 
-/// `all of it: tasks 0-3`, `surplus task 5`
+/// `all of it: tasks 0-3`, `surplus task 5`, `task 5; what it has elsewhere runs on`
 fn pieces(victim: &VictimView) -> String {
     let tasks = match victim.tasks.as_slice() {
         [one] => format!("task {one}"),
         many => format!("tasks {}", indexes(many)),
     };
-    if victim.whole { format!("all of it: {tasks}") } else { format!("surplus {tasks}; the rest runs on") }
+    match victim.rule {
+        _ if victim.whole => format!("all of it: {tasks}"),
+        // Nobody looked for a surplus: these are the tasks that it has on the node.
+        Rule::Drain => format!("{tasks}; what it has elsewhere runs on"),
+        _ => format!("surplus {tasks}; the rest runs on"),
+    }
 }
 
 fn gain(victim: &VictimView) -> String {
@@ -152,7 +161,7 @@ mod tests {
             node: None,
             policy_version: 3,
         };
-        EvictionReply { schema: schema_of::<EvictionReply>(), eviction }
+        EvictionReply { schema: schema_of::<EvictionReply>(), eviction, withdrawn: false }
     }
 
     #[test]
@@ -176,7 +185,14 @@ GUARANTEE
   basis   policy 3, journal index 18234
 next: wharf explain job/lab/vision/filler   all of them: wharf get evictions
 ";
-        assert_eq!(text(&reply(victim(), Some(below)), Some(90_241_000), Paint::OFF), expected);
+        let mut told = reply(victim(), Some(below));
+        assert_eq!(text(&told, Some(90_241_000), Paint::OFF), expected);
+        told.withdrawn = true;
+        let text = text(&told, None, Paint::OFF);
+        assert!(
+            text.contains("filler was to leave for job/lab/nlp/llama-70b, and may stay after all\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -190,5 +206,7 @@ next: wharf explain job/lab/vision/filler   all of them: wharf get evictions
         assert!(text.contains("lost    ? GPU-seconds since"), "{text}");
         assert!(text.contains("gain    57600 GPU-seconds by not waiting\n"), "{text}");
         assert!(text.contains("below   lab fell ? below its line"), "{text}");
+        let drained = VictimView { tasks: vec![0, 1], rule: Rule::Drain, whole: false, ..victim() };
+        assert_eq!(pieces(&drained), "tasks 0-1; what it has elsewhere runs on");
     }
 }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use wharf_api::client::{Client, EndedFilter, EvictionFilter, HistoryFilter, JobFilter};
-use wharf_api::v1::{Code, EndedJobView, EndedState, JobView, TenantList, TenantView};
+use wharf_api::v1::{Code, EndedJobView, EndedList, EndedState, JobView, TenantList, TenantView};
 
 use super::models::ModelList;
 use super::{missing, without_kind, world_now};
@@ -21,6 +21,11 @@ use crate::args::{GetArgs, ListFormat, Listed, StateFilter};
 use crate::output::{self, Paint};
 use crate::problem::Usage;
 use crate::table::{Look, Table};
+
+/// The most jobs that are over which are listed unless the user asks for another number.
+const ENDED_MAX_DEFAULT: usize = 10_000;
+/// How many of them are asked for at once: about a MiB.
+const ENDED_PAGE: usize = 1_000;
 
 /// A list in every form it can be written in.
 struct List<'a, A> {
@@ -138,7 +143,12 @@ fn list_ended(client: &Client, args: &GetArgs, state: Option<EndedState>) -> any
         limit: args.limit,
         before: None,
     };
-    let ended = client.ended(&filter)?;
+    let ended = ended_pages(filter.limit, |limit, before| {
+        Ok(client.ended(&EndedFilter { limit: Some(limit), before, ..filter.clone() })?)
+    })?;
+    if filter.limit.is_none() && ended.next.is_some() {
+        output::remark(&cut_off(ended.jobs.len()));
+    }
     let live = if state.is_some() {
         Vec::new()
     } else {
@@ -157,6 +167,29 @@ fn list_ended(client: &Client, args: &GetArgs, state: Option<EndedState>) -> any
     }
     let answer = AllJobs { schema: "wharf.v1.all-jobs", live: &live, ended: &ended.jobs };
     show(args, &List { answer: &answer, names, table, empty })
+}
+
+/// Jobs that are over, page after page, until so many are found or there are no more.
+fn ended_pages(
+    limit: Option<u32>,
+    page: impl Fn(u32, Option<u64>) -> anyhow::Result<EndedList>,
+) -> anyhow::Result<EndedList> {
+    let most = limit.map_or(ENDED_MAX_DEFAULT, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let fitting = |left: usize| u32::try_from(left.min(ENDED_PAGE)).unwrap_or(u32::MAX);
+    let mut all = page(fitting(most), None)?;
+    while all.next.is_some() && all.jobs.len() < most {
+        let EndedList { schema: _, jobs, next } = page(fitting(most - all.jobs.len()), all.next)?;
+        all.jobs.extend(jobs);
+        all.next = next;
+    }
+    Ok(all)
+}
+
+/// A list that ends before its end says so.
+fn cut_off(shown: usize) -> String {
+    format!(
+        "of the jobs that are over, the newest {shown} are listed; older ones: --limit N, or fewer with --tenant, --name or --mine"
+    )
 }
 
 /// Live jobs, and those that are over.
@@ -381,6 +414,27 @@ mod tests {
         assert_eq!(rejected("wharf get evictions --tenant lab --job a --limit 3"), None);
         let text = rejected("wharf get history --job a").unwrap();
         assert!(text.contains("--job does not apply to history; these do: --tenant"), "{text}");
+    }
+
+    /// Page after page of jobs that end with the one of index 0, and how many pages were asked for.
+    fn listed(limit: Option<u32>, there: u32) -> (usize, Option<u64>) {
+        let all = ended_pages(limit, |limit, before| {
+            let left = before.map_or(there, |before| u32::try_from(before).unwrap());
+            let taken = left.min(limit);
+            let jobs = vec![super::super::samples::ended(); usize::try_from(taken).unwrap()];
+            let next = (taken == limit).then(|| u64::from(left - taken));
+            Ok(EndedList { schema: String::new(), jobs, next })
+        });
+        let all = all.unwrap();
+        (all.jobs.len(), all.next)
+    }
+
+    #[test]
+    fn jobs_that_are_over_are_listed_to_the_end_or_the_cut_is_known() {
+        assert_eq!(listed(None, 2_500), (2_500, None));
+        assert_eq!(listed(None, 12_000), (10_000, Some(2_000)));
+        assert_eq!(listed(Some(1_700), 2_500), (1_700, Some(800)));
+        assert_eq!(listed(Some(11_000), 12_000), (11_000, Some(1_000)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `wharf cancel`, `evict`, `release`, `extend`, `scale`, `replace`: levers on jobs, each with its undo.
+//! `wharf evict`, `release`, `extend`, `scale`, `replace`: levers on jobs, each with its undo.
 
 use std::process::ExitCode;
 
@@ -10,12 +10,6 @@ use super::{job_name, next_line, without_kind};
 use crate::args::{ExtendArgs, Format, JobNameArgs, ReplaceArgs, ScaleArgs};
 use crate::numbers::{UNKNOWN, counted};
 use crate::output::{self, Paint, Tone};
-
-/// Takes a job back.
-pub(crate) fn cancel(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
-    let reply = client.cancel(without_kind(&args.job, "job"))?;
-    say_job(&reply, args.output, cancelled)
-}
 
 /// Asks a job to leave and wait again.
 pub(crate) fn evict(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
@@ -62,7 +56,8 @@ fn say_job(
     Ok(ExitCode::SUCCESS)
 }
 
-fn cancelled(job: &JobView, paint: Paint) -> String {
+/// What is said of a job that was cancelled.
+pub(super) fn cancelled(job: &JobView, paint: Paint) -> String {
     let after = if job.placements.is_empty() {
         "it held nothing"
     } else {

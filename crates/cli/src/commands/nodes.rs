@@ -11,8 +11,8 @@ use wharf_api::v1::{
     Problem, schema_of,
 };
 
-use super::{next_line, without_kind, world_now};
-use crate::args::{CordonArgs, DrainArgs, Format, JobNameArgs, MaintainArgs, NodeNames, NodesArgs};
+use super::{each_once, next_line, without_kind, world_now};
+use crate::args::{CordonArgs, DrainArgs, Format, MaintainArgs, NodeNames, NodesArgs};
 use crate::numbers::{counted, moment, tenths};
 use crate::output::{self, Paint, Tone};
 
@@ -22,13 +22,13 @@ const COMMAND_LINE: &str = "command line";
 /// Keeps new work off nodes.
 pub(crate) fn cordon(client: &Client, args: &CordonArgs) -> anyhow::Result<ExitCode> {
     let request = CordonRequest { reason: args.reason.clone() };
-    let nodes = pull(client, &args.nodes, |node| client.cordon(node, &request))?;
+    let nodes = pull(client, &args.nodes, "is cordoned already", |node| client.cordon(node, &request))?;
     say(&args.nodes, &nodes, "uncordon", cordoned)
 }
 
 /// Lets new work come again.
 pub(crate) fn uncordon(client: &Client, args: &NodesArgs) -> anyhow::Result<ExitCode> {
-    let nodes = pull(client, &args.nodes, |node| client.uncordon(node))?;
+    let nodes = pull(client, &args.nodes, "is not cordoned", |node| client.uncordon(node))?;
     say(&args.nodes, &nodes, "cordon", opened)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<ExitCod
     };
     as_typed(&request, |text| parse_drain(COMMAND_LINE, text, "").map(|_| ()))?;
     let drained = match nodes.names.as_slice() {
-        [_] => pull(client, nodes, |node| client.drain(node, &request))?,
+        [_] => pull(client, nodes, "drains like that already", |node| client.drain(node, &request))?,
         // All of them close before anything leaves one, or work would move from one to the next.
         several => {
             let several = several.iter().map(|node| without_kind(node, "node").to_owned()).collect();
@@ -56,7 +56,7 @@ pub(crate) fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<ExitCod
 
 /// Nodes need not be empty any more.
 pub(crate) fn undrain(client: &Client, args: &NodesArgs) -> anyhow::Result<ExitCode> {
-    let nodes = pull(client, &args.nodes, |node| client.undrain(node))?;
+    let nodes = pull(client, &args.nodes, "does not drain", |node| client.undrain(node))?;
     say(&args.nodes, &nodes, "drain", opened)
 }
 
@@ -76,12 +76,6 @@ pub(crate) fn maintain(client: &Client, args: &MaintainArgs) -> anyhow::Result<E
     tell(nodes.output, &reply, &planned(&reply.downtime, world_now(client), Paint::stdout()))
 }
 
-/// Calls a downtime off.
-pub(crate) fn call_off(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
-    let reply = client.call_off(without_kind(&args.job, "maintenance"))?;
-    tell(args.output, &reply, &called_off(&reply.downtime, Paint::stdout()))
-}
-
 /// What is wrong with a request is told of what was typed, not of the body that it is sent as.
 fn as_typed(request: &impl Serialize, read: impl Fn(&str) -> Result<(), FileError>) -> anyhow::Result<()> {
     let text = serde_json::to_string(request)?;
@@ -97,15 +91,24 @@ fn tell(format: Format, reply: &DowntimeReply, text: &str) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pulls a lever on each node. Of several, none is touched where one is not there; one that is as asked already is told.
+/// Pulls a lever on each node. Of several, none is touched where one is not there; one that is as asked already is told
+/// in the words of `already`.
 fn pull(
     client: &Client,
     nodes: &NodeNames,
+    already: &str,
     lever: impl Fn(&str) -> Result<NodeReply, ClientError>,
 ) -> anyhow::Result<Vec<NodeView>> {
-    let names: Vec<&str> = nodes.names.iter().map(|node| without_kind(node, "node")).collect();
+    let names = each_once(nodes.names.iter().map(|node| without_kind(node, "node")));
     if let [one] = names.as_slice() {
-        return Ok(vec![lever(one)?.node]);
+        return match lever(one) {
+            Err(error) if is_nothing_to_do(&error) => {
+                Err(Problem::new(Code::NothingToDo, format!("node/{one} {already}"))
+                    .hint(format!("how it is: wharf explain node/{one}"))
+                    .into())
+            }
+            reply => Ok(vec![reply?.node]),
+        };
     }
     let known = client.nodes()?.nodes;
     let known: Vec<&str> = known.iter().map(|node| node.name.as_str()).collect();
@@ -116,13 +119,15 @@ fn pull(
     for name in names {
         match lever(name) {
             Ok(reply) => done.push(reply.node),
-            Err(ClientError::Problem(problem)) if problem.code == Code::NothingToDo => {
-                output::remark(&format!("node/{name} is already as asked"));
-            }
+            Err(error) if is_nothing_to_do(&error) => output::remark(&format!("node/{name} {already}")),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(done)
+}
+
+fn is_nothing_to_do(error: &ClientError) -> bool {
+    matches!(error, ClientError::Problem(problem) if problem.code == Code::NothingToDo)
 }
 
 fn no_such_node(name: &str, known: &[&str]) -> Problem {
@@ -224,11 +229,17 @@ fn planned(downtime: &DowntimeView, now: Option<u64>, paint: Paint) -> String {
     ])
 }
 
-fn called_off(downtime: &DowntimeView, paint: Paint) -> String {
+/// What is said of a downtime that was called off.
+pub(super) fn called_off(downtime: &DowntimeView, paint: Paint) -> String {
     let DowntimeView { name, nodes, from_ms, until_ms, began, .. } = downtime;
     let title = paint.tone(Tone::Strong, &format!("maintenance/{name}"));
     let again = format!("wharf maintain {} --name {name}", nodes.join(" "));
-    let after = if *began { "are in service again" } else { "stay in service" };
+    let after = match (began, nodes.len()) {
+        (true, 1) => "is in service again",
+        (true, _) => "are in service again",
+        (false, 1) => "stays in service",
+        (false, _) => "stay in service",
+    };
     let lasts = span_text(until_ms.saturating_sub(*from_ms));
     output::lines(&[
         format!("{title} is called off: {} {after}", nodes.join(", ")),

@@ -1,8 +1,10 @@
 //! Answers of a control plane, made up for tests.
 
+use std::collections::BTreeMap;
+
 use wharf_api::v1::{
-    BlockerView, Explanation, FunnelStage, GpuView, Health, JobState, JobView, NodeView, PlacementView, Rule,
-    VerdictView, VerdictWord, VictimView, schema_of,
+    BlockerView, EndedAs, EndedJobView, Explanation, FunnelStage, GpuView, Health, JobState, JobView,
+    NodeView, PlacementView, Rule, VerdictView, VerdictWord, VictimView, schema_of,
 };
 use wharf_engine::job::Class;
 use wharf_engine::policy::Mode;
@@ -19,6 +21,34 @@ pub(crate) fn placed(task: u32, node: &str, gpus: &[u32], share: f64) -> Placeme
         slice: None,
         memory_mib: None,
         tax: 0.0,
+    }
+}
+
+/// A job that ran out of memory.
+pub(crate) fn ended() -> EndedJobView {
+    EndedJobView {
+        uid: "abc".into(),
+        name: "hungry".into(),
+        tenant: "lab/nlp".into(),
+        class: "batch".into(),
+        tasks: 1,
+        gpus_per_task: 1.0,
+        outcome: EndedAs::Failed,
+        reason: Some("OutOfMemory".into()),
+        text: "task 0 on n1 was killed: it used more memory than it may".into(),
+        exit_code: None,
+        submitted_at_ms: 1_000_000,
+        first_start_ms: Some(1_000_000),
+        ended_at_ms: 1_005_000,
+        ran_ms: 5_000,
+        time_limit_ms: None,
+        attempts: 1,
+        evictions: 0,
+        failures: 1,
+        ooms: 1,
+        memory_peak_mib: Some(81_920),
+        labels: BTreeMap::new(),
+        submitted_by: None,
     }
 }
 
@@ -114,7 +144,7 @@ pub(crate) fn waiting() -> JobView {
         last_failure: None,
         after: Vec::new(),
         array: None,
-        labels: std::collections::BTreeMap::new(),
+        labels: BTreeMap::new(),
         submitted_by: None,
     }
 }
@@ -171,7 +201,7 @@ pub(crate) fn node(name: &str) -> NodeView {
         memory: 0,
         memory_free: 0,
         sm_active: None,
-        levels: std::collections::BTreeMap::default(),
+        levels: BTreeMap::default(),
         tasks: 0,
         cordon_reason: None,
         drain: None,

@@ -9,10 +9,12 @@ use wharf_engine::catalogue::xid;
 use super::next_line;
 use crate::args::{Format, SimFaultArgs};
 use crate::output::{self, Paint, Tone};
+use crate::problem::Usage;
 
 /// Lets it happen.
 pub(crate) fn run(client: &Client, args: &SimFaultArgs) -> anyhow::Result<ExitCode> {
     let SimFaultArgs { target, xid, down, heal, output } = args;
+    reject_what_cannot_happen(args)?;
     let request = FaultRequest { target: target.clone(), xid: *xid, down: *down, heal: *heal };
     let reply = client.fault(&request)?;
     match output {
@@ -20,6 +22,29 @@ pub(crate) fn run(client: &Client, args: &SimFaultArgs) -> anyhow::Result<ExitCo
         Format::Json => output::print_json(&reply)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A GPU reports errors, a node fails: what does not fit is told in the words of the command line.
+fn reject_what_cannot_happen(args: &SimFaultArgs) -> Result<(), Usage> {
+    let SimFaultArgs { target, xid, down, .. } = args;
+    let (what, next) = match target.split_once('/') {
+        Some(("gpu", name)) if *down => {
+            let node = name.split(':').next().unwrap_or(name);
+            let next = format!(
+                "wharf sim-fault {target} --xid 79, or for the whole node: wharf sim-fault node/{node} --down"
+            );
+            ("is a GPU: it reports an error (--xid) or is healed (--heal)", next)
+        }
+        Some(("node", name)) if xid.is_some() => {
+            let next = format!(
+                "wharf sim-fault {target} --down, or for one GPU of it: wharf sim-fault gpu/{name}:0 --xid 79"
+            );
+            ("is a node: it fails (--down) or is healed (--heal)", next)
+        }
+        Some(("gpu" | "node", _)) => return Ok(()),
+        Some(_) | None => ("is neither a GPU nor a node", "write gpu/NODE:INDEX or node/NODE".to_owned()),
+    };
+    Err(Usage { what: format!("{target} {what}"), next })
 }
 
 fn text(request: &FaultRequest, reply: &FaultReply, paint: Paint) -> String {
@@ -45,6 +70,23 @@ fn text(request: &FaultRequest, reply: &FaultReply, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_happen_is_told_as_it_was_typed() {
+        let args = |target: &str, xid, down| SimFaultArgs {
+            target: target.into(),
+            xid,
+            down,
+            heal: false,
+            output: Format::Text,
+        };
+        let told = reject_what_cannot_happen(&args("gpu/n1:1", None, true)).unwrap_err();
+        assert!(told.what.starts_with("gpu/n1:1 is a GPU: it reports an error (--xid)"), "{told}");
+        assert!(told.next.ends_with("wharf sim-fault node/n1 --down"), "{told}");
+        assert!(reject_what_cannot_happen(&args("node/n1", Some(79), false)).is_err());
+        assert!(reject_what_cannot_happen(&args("n1", None, true)).is_err());
+        assert!(reject_what_cannot_happen(&args("node/n1", None, true)).is_ok());
+    }
 
     #[test]
     fn what_was_lost_is_named_with_the_undo() {

@@ -8,6 +8,7 @@ use wharf_api::v1::{JobView, Submitted, VerdictWord};
 
 use super::{ask, job_name, next_line, places, verdict};
 use crate::args::{Format, SubmitArgs};
+use crate::numbers::counted;
 use crate::output::{self, Paint, Tone};
 use crate::problem::Usage;
 
@@ -44,8 +45,10 @@ fn text(submitted: &Submitted, paint: Paint) -> String {
     let (mut what, tone) = what_became_of_it(job);
     if let (Some(members), Some(array)) = (submitted.members, &job.array) {
         what = format!(
-            "{what}; {members} jobs in the array {}, at most {} at a time",
-            array.name, array.at_most
+            "{what}; {} in the array {}, at most {} at a time",
+            counted(members.into(), "job"),
+            array.name,
+            array.at_most
         );
     }
     let mut lines = vec![format!("{} {}{before}", paint.tone(Tone::Strong, &name), paint.tone(tone, &what))];

@@ -6,7 +6,7 @@ use wharf_api::client::{Client, UsageFilter};
 use wharf_api::v1::{UsageReport, UsageSums};
 
 use crate::args::{ReportFormat, UsageArgs};
-use crate::numbers::{UNKNOWN, moment, percent};
+use crate::numbers::{UNKNOWN, moment, moment_before, percent};
 use crate::output::{self, Paint, Tone};
 use crate::table::{Cell, Column, Look, Table};
 
@@ -30,7 +30,7 @@ pub(crate) fn run(client: &Client, args: &UsageArgs) -> anyhow::Result<ExitCode>
     };
     let report = client.usage(&filter)?;
     if let Some(kept) = report.kept_since_ms {
-        let since = moment(kept);
+        let since = moment_before(kept, report.until_ms);
         output::remark(&format!(
             "history is kept since {since} (`keep` of history.yaml): what ended earlier may be missing"
         ));
@@ -47,7 +47,8 @@ pub(crate) fn run(client: &Client, args: &UsageArgs) -> anyhow::Result<ExitCode>
 }
 
 fn text(report: &UsageReport, wide: bool, paint: Paint) -> String {
-    let window = format!("GPU-hours from {} to {}", moment(report.since_ms), moment(report.until_ms));
+    let since = moment_before(report.since_ms, report.until_ms);
+    let window = format!("GPU-hours from {since} to {}", moment(report.until_ms));
     if report.rows.is_empty() {
         return output::lines(&[window, "nobody held a GPU".to_owned()]);
     }

@@ -24,6 +24,15 @@ const EXIT_OTHERWISE: u8 = 1;
 /// The time is up; as timeout(1) has it.
 const EXIT_TIMEOUT: u8 = 124;
 
+/// What a program reads.
+#[derive(Serialize)]
+struct Answer<'a> {
+    schema: &'static str,
+    /// True when the time was up before all of them were as asked or over.
+    timed_out: bool,
+    jobs: &'a [Waited],
+}
+
 /// What became of a job.
 #[derive(Debug, Serialize)]
 struct Waited {
@@ -38,11 +47,15 @@ struct Waited {
 pub(crate) fn run(client: &Client, args: &WaitArgs) -> anyhow::Result<ExitCode> {
     let timeout = args.timeout.as_deref().map(span).transpose()?;
     let until = timeout.map(|timeout| Instant::now() + timeout);
-    let mut waited = Vec::new();
+    let (mut waited, mut timed_out) = (Vec::new(), false);
     for name in &args.jobs {
         let Some(one) = wait(client, without_kind(name, "job"), args.what, until)? else {
-            remark(&format!("the time is up, and {name} is not {}", word(args.what)));
-            return Ok(ExitCode::from(EXIT_TIMEOUT));
+            // Those that follow are looked at once more: some may be over.
+            let text = format!("is not {}, and the time is up", word(args.what));
+            remark(&format!("{name} {text}"));
+            waited.push(Waited { job: name.clone(), met: false, text });
+            timed_out = true;
+            continue;
         };
         if args.output == Format::Text {
             output::print(&format!("{} {}\n", one.job, one.text))?;
@@ -50,15 +63,17 @@ pub(crate) fn run(client: &Client, args: &WaitArgs) -> anyhow::Result<ExitCode> 
         waited.push(one);
     }
     if args.output == Format::Json {
-        #[derive(Serialize)]
-        struct Answer<'a> {
-            schema: &'static str,
-            jobs: &'a [Waited],
-        }
-        output::print_json(&Answer { schema: "wharf.wait.v1", jobs: &waited })?;
+        output::print_json(&Answer { schema: "wharf.wait.v1", timed_out, jobs: &waited })?;
     }
-    let met = waited.iter().all(|one| one.met);
-    Ok(if met { ExitCode::SUCCESS } else { ExitCode::from(EXIT_OTHERWISE) })
+    Ok(exit_code(&waited, timed_out))
+}
+
+fn exit_code(waited: &[Waited], timed_out: bool) -> ExitCode {
+    match waited.iter().all(|one| one.met) {
+        _ if timed_out => ExitCode::from(EXIT_TIMEOUT),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(EXIT_OTHERWISE),
+    }
 }
 
 fn span(text: &str) -> Result<Duration, Usage> {
@@ -134,7 +149,48 @@ fn judge(job: &EndedJobView, what: WaitFor) -> Waited {
         WaitFor::Running | WaitFor::Done => succeeded,
         WaitFor::DoneWith(code) => job.exit_code == Some(code),
     };
-    let outcome = job.outcome.word().replace('_', " ");
-    let text = if succeeded { outcome } else { format!("{outcome}: {}", job.text) };
+    let wanted = match what {
+        WaitFor::DoneWith(code) if !met => format!("; it was to end with exit code {code}"),
+        WaitFor::Running | WaitFor::Done | WaitFor::DoneWith(_) => String::new(),
+    };
+    let text = format!("{}{wanted}", outcome(job));
     Waited { job: format!("job/{}/{}", job.tenant, job.name), met, text }
+}
+
+/// How it ended, after its name. What is told of a cancelled job says so itself.
+fn outcome(job: &EndedJobView) -> String {
+    match job.outcome {
+        EndedAs::Succeeded => "succeeded".to_owned(),
+        EndedAs::Failed => format!("failed: {}", job.text),
+        EndedAs::TimeLimit => format!("was ended: {}", job.text),
+        EndedAs::Cancelled if job.text.starts_with("cancelled") => format!("was {}", job.text),
+        EndedAs::Cancelled => format!("was cancelled: {}", job.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::ended;
+    use super::*;
+
+    fn told(outcome: EndedAs, text: &str, what: WaitFor) -> (bool, String) {
+        let waited = judge(&EndedJobView { outcome, text: text.into(), ..ended() }, what);
+        (waited.met, waited.text)
+    }
+
+    #[test]
+    fn an_end_is_told_without_saying_it_twice() {
+        let (_, text) =
+            told(EndedAs::Cancelled, "cancelled: a, which it waited for, did not succeed", WaitFor::Done);
+        assert_eq!(text, "was cancelled: a, which it waited for, did not succeed");
+        let (_, text) = told(EndedAs::TimeLimit, "its time limit of 2m was up", WaitFor::Done);
+        assert_eq!(text, "was ended: its time limit of 2m was up");
+        assert_eq!(told(EndedAs::Succeeded, "it succeeded", WaitFor::Done), (true, "succeeded".into()));
+    }
+
+    #[test]
+    fn another_exit_code_than_the_one_that_was_wanted_names_it() {
+        let (met, text) = told(EndedAs::Succeeded, "it succeeded", WaitFor::DoneWith(3));
+        assert_eq!((met, text.as_str()), (false, "succeeded; it was to end with exit code 3"));
+    }
 }

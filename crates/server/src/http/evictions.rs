@@ -16,6 +16,9 @@ use crate::rejection::closed;
 use crate::reservation;
 use crate::view;
 
+/// The most rows after an eviction that are looked through for what became of it.
+const LATER_ROWS_MAX: usize = 1_000;
+
 type Answer<T> = Result<Json<T>, Refused>;
 
 /// The most evictions that an explanation names; the list has them all.
@@ -47,7 +50,12 @@ pub(super) async fn one(State(shared): State<Shared>, Path(id): Path<String>) ->
     let query = evictions(HistoryQuery { index: Some(index), limit: 1, ..all() });
     let rows = shared.desk.ask(move |glance| read(glance.disk, &query)).await.map_err(closed)??;
     let eviction = rows.into_iter().find_map(crate::eviction::view).ok_or_else(|| missing(index))?;
-    Ok(Json(EvictionReply { schema: schema_of::<EvictionReply>(), eviction }))
+    let (tenant, name) = (Some(eviction.victim.tenant.clone()), Some(eviction.victim.job.clone()));
+    let (kind, since) = (Some(HistoryKind::Receipt), Some(eviction.at_ms));
+    let query = HistoryQuery { kind, tenant, name, since, limit: LATER_ROWS_MAX, ..all() };
+    let later = shared.desk.ask(move |glance| read(glance.disk, &query)).await.map_err(closed)??;
+    let withdrawn = crate::eviction::is_withdrawn(&eviction, &later);
+    Ok(Json(EvictionReply { schema: schema_of::<EvictionReply>(), eviction, withdrawn }))
 }
 
 fn missing(index: u64) -> Problem {

@@ -1,8 +1,8 @@
 //! A job from command-line flags: the same keys as a file, read by the same code.
 
 use super::{JobFile, entry, job, map, scalar};
-use crate::file::FileError;
 use crate::file::tree::{Entry, Node, Value};
+use crate::file::{Fault, FileError};
 
 /// A small job from command-line flags; what is absent has the default of the file.
 #[derive(Clone, Debug, Default)]
@@ -96,8 +96,8 @@ impl JobFlags {
         let checkpoint =
             self.checkpoint.as_deref().map(|text| text.split_once(',').unwrap_or((text, GRACE_DEFAULT)));
         let (every, grace) = checkpoint.unzip();
-        let labels: Vec<(String, String)> = self.labels.iter().map(|label| pair(label)).collect();
-        let labels = labels.iter().map(|(key, value)| (key.as_str(), Some(value.clone()))).collect();
+        let labels = labels(&self.labels).map_err(|fault| fault.in_file("command line"))?;
+        let labels = labels.iter().map(|&(key, value)| (key, Some(value.to_owned()))).collect();
         let fields = [
             ("name", self.name.map(scalar)),
             ("tenant", self.tenant.map(scalar)),
@@ -127,8 +127,22 @@ impl JobFlags {
     }
 }
 
-/// `KEY=VALUE`; a bare key has an empty value, which the reader of labels judges.
-fn pair(label: &str) -> (String, String) {
-    let (key, value) = label.split_once('=').unwrap_or((label, ""));
-    (key.to_owned(), value.to_owned())
+/// Labels as keys and values, each key once.
+fn labels(written: &[String]) -> Result<Vec<(&str, &str)>, Fault> {
+    let mut labels: Vec<(&str, &str)> = Vec::new();
+    for label in written {
+        let fault = |what: &str| Fault::new(None, format!("--label {label} {what}"));
+        let (key, value) = label
+            .split_once('=')
+            .ok_or_else(|| fault("has no value").instead(format!("--label {label}=VALUE")))?;
+        if key.is_empty() {
+            return Err(fault("has no key").instead(format!("--label KEY={value}")));
+        }
+        if let Some((_, before)) = labels.iter().find(|(known, _)| *known == key) {
+            let what = format!("cannot be given together with --label {key}={before}");
+            return Err(fault(&what).allowed("one value of each key"));
+        }
+        labels.push((key, value));
+    }
+    Ok(labels)
 }

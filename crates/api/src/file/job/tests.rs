@@ -250,6 +250,7 @@ fn values_of_the_wrong_type_or_out_of_range_name_what_is_allowed() {
         ("retries: 101", "retries is \"101\"; allowed here: a whole number from 0 to 100"),
         ("labels: 3", "labels is \"3\"; allowed here: a map of keys and values"),
         ("labels: {a: [b]}", "labels.a is a list; allowed here: one word or text"),
+        ("labels: {\"\": b}", "labels has an entry without a key; allowed here: keys of 1 to 1024 bytes"),
         (
             "memory: 1EB",
             "memory is \"1EB\"; allowed here: a size such as 4GiB, 512MiB, 80GB or a number of bytes",
@@ -354,4 +355,17 @@ fn a_wrong_flag_is_explained_without_a_line() {
         flags.job().unwrap_err().to_string(),
         "command line: tasks is \"x\"; allowed here: a whole number from 1 to 16384"
     );
+}
+
+#[test]
+fn a_label_on_the_command_line_has_a_key_and_a_value_and_is_given_once() {
+    let error = |labels: &[&str]| {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        let (name, tenant) = (Some("a".into()), Some("lab".into()));
+        JobFlags { name, tenant, labels, ..JobFlags::default() }.job().unwrap_err().to_string()
+    };
+    assert_eq!(error(&["team"]), "command line: --label team has no value; write --label team=VALUE");
+    assert_eq!(error(&["=red"]), "command line: --label =red has no key; write --label KEY=red");
+    let twice = error(&["team=red", "team=blue"]);
+    assert!(twice.contains("--label team=blue cannot be given together with --label team=red"), "{twice}");
 }
