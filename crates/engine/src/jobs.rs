@@ -284,11 +284,6 @@ impl Jobs {
         self.arrays.get(&id)
     }
 
-    /// Every array of which members live.
-    pub fn arrays(&self) -> impl Iterator<Item = (Uid, &Array)> {
-        self.arrays.iter().map(|(&id, array)| (id, array))
-    }
-
     /// The newest array of that name of which members live.
     pub fn array_named(&self, tenant: TenantId, name: &str) -> Option<(Uid, &Array)> {
         let alike = self.arrays_by_name.get(&(tenant, String::from(name)))?;

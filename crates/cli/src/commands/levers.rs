@@ -14,7 +14,10 @@ use crate::output::{self, Paint, Tone};
 /// Takes a job back.
 pub(crate) fn cancel(client: &Client, args: &JobNameArgs) -> anyhow::Result<ExitCode> {
     let reply = client.cancel(without_kind(&args.job, "job"))?;
-    say_job(&reply, args.output, cancelled)
+    say_job(&reply, args.output, |job, paint| match (reply.members, &job.array) {
+        (Some(members), Some(array)) => array_cancelled(&job.tenant, &array.name, members, paint),
+        _ => cancelled(job, paint),
+    })
 }
 
 /// Asks a job to leave and wait again.
@@ -71,6 +74,16 @@ fn cancelled(job: &JobView, paint: Paint) -> String {
     let name = job_name(job);
     output::lines(&[
         format!("{} is cancelled: {after}", paint.tone(Tone::Strong, &name)),
+        next_line(paint, "undo:", "none; hand it in again with wharf submit"),
+    ])
+}
+
+/// `array lab/nlp/sweep is cancelled: 20 jobs`
+fn array_cancelled(tenant: &str, name: &str, members: u32, paint: Paint) -> String {
+    let name = format!("array {tenant}/{name}");
+    let jobs = counted(members.into(), "job");
+    output::lines(&[
+        format!("{} is cancelled: {jobs}", paint.tone(Tone::Strong, &name)),
         next_line(paint, "undo:", "none; hand it in again with wharf submit"),
     ])
 }
