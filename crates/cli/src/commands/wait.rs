@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use wharf_api::client::{Client, ClientError};
 use wharf_api::file::parse_span;
-use wharf_api::v1::{Code, EndedAs, EndedJobView, JobState};
+use wharf_api::v1::{ArrayReply, Code, EndedAs, EndedJobView, JobState};
 
+use super::array::{self, array_name};
 use super::without_kind;
 use crate::args::{Format, WaitArgs, WaitFor};
 use crate::output::{self, remark};
@@ -40,14 +41,20 @@ pub(crate) fn run(client: &Client, args: &WaitArgs) -> anyhow::Result<ExitCode> 
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let mut waited = Vec::new();
     for name in &args.jobs {
-        let Some(one) = wait(client, without_kind(name, "job"), args.what, until)? else {
+        let reference = without_kind(name, "job");
+        let array = array::meant(client, reference)?;
+        let these = match &array {
+            Some(array) => wait_for_members(client, array, args.what, until)?,
+            None => wait(client, reference, args.what, until)?.map(|one| vec![one]),
+        };
+        let Some(these) = these else {
             remark(&format!("the time is up, and {name} is not {}", word(args.what)));
             return Ok(ExitCode::from(EXIT_TIMEOUT));
         };
         if args.output == Format::Text {
-            output::print(&format!("{} {}\n", one.job, one.text))?;
+            say(&these, array.as_ref())?;
         }
-        waited.push(one);
+        waited.extend(these);
     }
     if args.output == Format::Json {
         #[derive(Serialize)]
@@ -59,6 +66,41 @@ pub(crate) fn run(client: &Client, args: &WaitArgs) -> anyhow::Result<ExitCode> 
     }
     let met = waited.iter().all(|one| one.met);
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::from(EXIT_OTHERWISE) })
+}
+
+/// A line for each job; of an array, a line for it and for those of its members that are not as asked.
+fn say(waited: &[Waited], array: Option<&ArrayReply>) -> anyhow::Result<()> {
+    if let Some(array) = array {
+        let met = waited.iter().filter(|one| one.met).count();
+        let (name, all) = (array_name(array), waited.len());
+        output::print(&format!("{name}: {met} of {all} as asked\n"))?;
+    }
+    for one in waited.iter().filter(|one| array.is_none() || !one.met) {
+        output::print(&format!("{} {}\n", one.job, one.text))?;
+    }
+    Ok(())
+}
+
+/// All members of an array, by their identities; `None` when the time is up.
+fn wait_for_members(
+    client: &Client,
+    array: &ArrayReply,
+    what: WaitFor,
+    until: Option<Instant>,
+) -> anyhow::Result<Option<Vec<Waited>>> {
+    let mut waited = Vec::new();
+    for member in &array.members {
+        let one = match member.outcome {
+            Some(outcome) => {
+                let job = format!("job/{}/{}", array.tenant, member.name);
+                Some(judge(job, outcome, member.exit_code, &member.text, what))
+            }
+            None => wait(client, &member.uid, what, until)?,
+        };
+        let Some(one) = one else { return Ok(None) };
+        waited.push(one);
+    }
+    Ok(Some(waited))
 }
 
 fn span(text: &str) -> Result<Duration, Usage> {
@@ -119,7 +161,7 @@ fn look(client: &Client, name: &str, uid: Option<&str>, what: WaitFor) -> Result
         }
         Err(ClientError::Problem(problem)) if problem.code == Code::NoSuchJob => {
             match client.ended_job(uid.unwrap_or(name)) {
-                Ok(reply) => Ok(Look::Over(judge(&reply.job, what))),
+                Ok(reply) => Ok(Look::Over(judge_job(&reply.job, what))),
                 Err(_) => Err(ClientError::Problem(problem)),
             }
         }
@@ -127,14 +169,20 @@ fn look(client: &Client, name: &str, uid: Option<&str>, what: WaitFor) -> Result
     }
 }
 
-fn judge(job: &EndedJobView, what: WaitFor) -> Waited {
-    let succeeded = job.outcome == EndedAs::Succeeded;
+fn judge_job(job: &EndedJobView, what: WaitFor) -> Waited {
+    let path = format!("job/{}/{}", job.tenant, job.name);
+    judge(path, job.outcome, job.exit_code, &job.text, what)
+}
+
+/// Whether a job that is over ended as asked.
+fn judge(job: String, outcome: EndedAs, exit_code: Option<i32>, why: &str, what: WaitFor) -> Waited {
+    let succeeded = outcome == EndedAs::Succeeded;
     let met = match what {
         // It ran, and is over already.
         WaitFor::Running | WaitFor::Done => succeeded,
-        WaitFor::DoneWith(code) => job.exit_code == Some(code),
+        WaitFor::DoneWith(code) => exit_code == Some(code),
     };
-    let outcome = job.outcome.word().replace('_', " ");
-    let text = if succeeded { outcome } else { format!("{outcome}: {}", job.text) };
-    Waited { job: format!("job/{}/{}", job.tenant, job.name), met, text }
+    let outcome = outcome.word().replace('_', " ");
+    let text = if succeeded { outcome } else { format!("{outcome}: {why}") };
+    Waited { job, met, text }
 }
