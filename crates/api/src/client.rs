@@ -13,11 +13,11 @@ use ureq::{Agent, Body};
 use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, Booked, BookingList, BookingReply, CordonRequest, DowntimeBody, DowntimeList, DowntimeReply,
-    DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply, Explanation, ExtendRequest,
-    FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState, NodeList,
-    NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList, ScaleRequest, StrandedList,
-    Submitted, Summary, TenantList, UsageReport,
+    Answer, ArrayReply, Booked, BookingList, BookingReply, CordonRequest, DowntimeBody, DowntimeList,
+    DowntimeReply, DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply, Explanation,
+    ExtendRequest, FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState,
+    NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList, ScaleRequest,
+    StrandedList, Submitted, Summary, TenantList, UsageReport,
 };
 
 /// Names the user that a client acts for.
@@ -324,6 +324,11 @@ impl Client {
     /// One job.
     pub fn job(&self, job: &str) -> Result<JobReply, ClientError> {
         self.read(self.agent.get(self.job_url(job, "")).call())
+    }
+
+    /// An array with all of its members, those that are over too.
+    pub fn array(&self, array: &str) -> Result<ArrayReply, ClientError> {
+        self.get(&format!("/v1/arrays/{}", encoded(array)))
     }
 
     /// Why a job is where it is.

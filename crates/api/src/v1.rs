@@ -31,10 +31,10 @@ pub use fleet::{
     NodeView,
 };
 pub use job::{
-    ArrayView, BlockerView, ChosenView, DependencyView, EstimateView, Explanation, ExtendRequest,
+    ArrayReply, ArrayView, BlockerView, ChosenView, DependencyView, EstimateView, Explanation, ExtendRequest,
     FunnelStage, GroupView, JobList, JobReply, JobState, JobView, LearnedView, LeavingStep, LeavingView,
-    OrderView, PlacementView, PlanView, PromiseView, ReplaceRequest, ReplacingView, ScaleRequest, SliceView,
-    Submitted, TaskFailureView, TaskUseView, VerdictView, VerdictWord,
+    MemberView, OrderView, PlacementView, PlanView, PromiseView, ReplaceRequest, ReplacingView, ScaleRequest,
+    SliceView, Submitted, TaskFailureView, TaskUseView, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};
 pub use problem::{Code, Problem};
@@ -69,6 +69,7 @@ answers! {
     Submitted = "wharf.v1.submitted";
     JobReply = "wharf.v1.job";
     JobList = "wharf.v1.jobs";
+    ArrayReply = "wharf.v1.array";
     Explanation = "wharf.v1.explanation";
     PlanView = "wharf.v1.plan";
     NodeReply = "wharf.v1.node";

@@ -18,6 +18,7 @@ pub(crate) mod submit;
 pub(crate) mod usage;
 pub(crate) mod wait;
 
+mod array;
 mod ask;
 mod axis;
 mod beside;

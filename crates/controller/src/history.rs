@@ -21,7 +21,7 @@ use crate::disk::{HistoryKind, HistoryRow, Index};
 
 pub use booking::BookingReceipt;
 pub use eviction::{EvictionReceipt, Resource, Stood};
-pub use finished::{EndReason, FinishedJob};
+pub use finished::{ArrayOf, EndReason, FinishedJob};
 pub use receipt::Receipt;
 pub use statement::{Key, KeyValue, Statement, Sums, TooManyGroups, Whose, Window};
 pub use usage::{Segment, Usage, gpu_ms, held_now};

@@ -26,7 +26,7 @@ use crate::policy::Policy;
 use crate::prices::Prices;
 use crate::state::State;
 use crate::tenants::Tenants;
-use crate::units::{JobId, NodeId, PoolId, TenantId, Timestamp, TrustId};
+use crate::units::{JobId, NodeId, PoolId, TenantId, Timestamp, TrustId, Uid};
 
 /// What an input leads to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,7 @@ impl State {
         match input {
             Input::Submit(submission) => submit::submit(self, submission, now),
             Input::Cancel { job, by } => self.cancel(*job, by.as_ref(), now),
+            Input::CancelArray { array, by } => self.cancel_array(*array, by.as_ref(), now),
             Input::Release { job } => self.release_held(*job, now),
             Input::Evict { job, by } => self.evict(*job, by, now),
             Input::Extend { job, to } => limits::extend(self, *job, *to, now),
@@ -84,6 +85,24 @@ impl State {
             Phase::Leaving(Next::End(_)) => return Err(Rejection::NothingToDo),
         };
         Ok(Decision { events, job: Some(id) })
+    }
+
+    /// All members in one decision, so that a crash leaves all of them or none. From the last to the first: none has its
+    /// turn meanwhile.
+    fn cancel_array(&self, array: Uid, who: Option<&String>, now: Timestamp) -> Result<Decision, Rejection> {
+        let members = &self.jobs.array(array).ok_or(Rejection::NoSuchJob)?.members;
+        let mut events = Vec::new();
+        for &member in members.iter().rev() {
+            match self.cancel(member, who, now) {
+                Ok(decision) => events.extend(decision.events),
+                Err(Rejection::NothingToDo) => {}
+                Err(rejection) => return Err(rejection),
+            }
+        }
+        if events.is_empty() {
+            return Err(Rejection::NothingToDo);
+        }
+        Ok(Decision { events, job: members.first().copied() })
     }
 
     fn release_held(&self, id: JobId, now: Timestamp) -> Result<Decision, Rejection> {

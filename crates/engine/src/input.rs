@@ -30,6 +30,13 @@ pub enum Input {
         /// Who says so, as the caller names itself.
         by: Option<String>,
     },
+    /// The owner no longer wants any member of an array.
+    CancelArray {
+        /// Which array.
+        array: Uid,
+        /// Who says so, as the caller names itself.
+        by: Option<String>,
+    },
     /// Somebody says that a held job may be started.
     Release {
         /// Which job.
@@ -484,6 +491,11 @@ pub enum Rejection {
         /// That job.
         job: JobId,
     },
+    /// A live array of the tenant has that name.
+    ArrayNameInUse {
+        /// The name.
+        name: String,
+    },
     /// The same identity was used for another job.
     UidInUse {
         /// That job.
@@ -560,6 +572,15 @@ pub enum Rejection {
         /// How many were given.
         given: usize,
         /// The most.
+        max: usize,
+    },
+    /// The members of an array are to wait for more jobs than all of them together may.
+    TooManyLinks {
+        /// How many members there are.
+        members: usize,
+        /// For how many jobs each is to wait.
+        each: usize,
+        /// The most of all members together.
         max: usize,
     },
     /// The array has no member, or more than one array may have, or runs none at a time.

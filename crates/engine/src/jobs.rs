@@ -54,6 +54,8 @@ pub struct Jobs {
     /// Jobs that waited for the success of one that did not succeed: they are about to be cancelled.
     broken: BTreeSet<JobId>,
     arrays: BTreeMap<Uid, Array>,
+    /// Those arrays by name. Journals of earlier versions have several of one name.
+    arrays_by_name: BTreeMap<(TenantId, String), BTreeSet<Uid>>,
     held_back_len: u32,
 }
 
@@ -282,9 +284,11 @@ impl Jobs {
         self.arrays.get(&id)
     }
 
-    /// Every array of which members live.
-    pub fn arrays(&self) -> impl Iterator<Item = (Uid, &Array)> {
-        self.arrays.iter().map(|(&id, array)| (id, array))
+    /// The newest array of that name of which members live.
+    pub fn array_named(&self, tenant: TenantId, name: &str) -> Option<(Uid, &Array)> {
+        let alike = self.arrays_by_name.get(&(tenant, String::from(name)))?;
+        let alike = alike.iter().filter_map(|id| Some((*id, self.arrays.get(id)?)));
+        alike.max_by_key(|(_, array)| array.members.last().copied())
     }
 
     /// Jobs whose dependency did not succeed, with its name.
@@ -523,6 +527,7 @@ impl Jobs {
         }
         if let Some((ArrayMember { id: array, name, index: _, at_most }, tenant)) = array {
             let members = BTreeSet::new();
+            self.arrays_by_name.entry((tenant, name.clone())).or_default().insert(array);
             let array = self.arrays.entry(array).or_insert(Array { tenant, name, at_most, members });
             array.members.insert(id);
             let throttled = array.last().is_some_and(|last| last < id);
@@ -647,9 +652,19 @@ impl Jobs {
         let Some(array) = self.arrays.get_mut(&member.id) else { return };
         array.members.remove(&ended);
         if array.members.is_empty() {
-            self.arrays.remove(&member.id);
+            self.forget_array(member.id);
         } else if let Some(next) = array.last() {
             self.let_in(next, |job| job.throttled = false);
+        }
+    }
+
+    fn forget_array(&mut self, id: Uid) {
+        let array = self.arrays.remove(&id).expect("an array is forgotten once");
+        let name = (array.tenant, array.name);
+        let alike = self.arrays_by_name.get_mut(&name).expect("every array is listed by its name");
+        alike.remove(&id);
+        if alike.is_empty() {
+            self.arrays_by_name.remove(&name);
         }
     }
 

@@ -5,6 +5,7 @@
 //! answers go. Whatever is refused on the way is a problem like every other.
 
 mod after;
+mod arrays;
 mod bookings;
 mod ended;
 mod evictions;
@@ -117,6 +118,7 @@ fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/jobs/{job}/extend", post(jobs::extend))
         .route("/v1/jobs/{job}/scale", post(jobs::scale))
         .route("/v1/jobs/{job}/replace", post(jobs::replace))
+        .route("/v1/arrays/{array}", get(arrays::one))
         .route("/v1/plan", post(jobs::plan))
         .route("/v1/nodes", get(fleet::nodes))
         .route("/v1/nodes/{node}/cordon", post(nodes::cordon).delete(nodes::uncordon))

@@ -25,9 +25,10 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
             format!("{path} is divided further and takes no jobs itself"),
         )
         .hint(format!("submit to one of: {}", children.join(", "))),
-        Rejection::NameInUse { .. } | Rejection::UidInUse { .. } | Rejection::UidEnded => {
-            identity_problem(state, rejection)
-        }
+        Rejection::NameInUse { .. }
+        | Rejection::ArrayNameInUse { .. }
+        | Rejection::UidInUse { .. }
+        | Rejection::UidEnded => identity_problem(state, rejection),
         Rejection::SharingRefused(refused) => Problem::new(Code::SharingRefused, text::sharing(*refused))
             .hint("ask for a slice or a whole GPU, or have sharing.tax_max of the class raised (trust.yaml)"),
         Rejection::TrustNotAllowed { tenant, domain, claims } => Problem::new(
@@ -64,6 +65,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         }
         Rejection::DependencyNotLive { .. }
         | Rejection::TooManyDependencies { .. }
+        | Rejection::TooManyLinks { .. }
         | Rejection::BadArray { .. } => chain_problem(rejection),
         Rejection::NoSuchJob
         | Rejection::NotRunning
@@ -97,6 +99,10 @@ fn identity_problem(state: &State, rejection: &Rejection) -> Problem {
             Problem::new(Code::NameInUse, format!("the tenant has a live job named {:?}", name(*job)))
                 .hint("choose another name, or cancel that job first")
         }
+        Rejection::ArrayNameInUse { name } => {
+            Problem::new(Code::NameInUse, format!("the tenant has a live array named {name:?}"))
+                .hint("choose another name, or cancel that array first")
+        }
         Rejection::UidInUse { job } => Problem::new(
             Code::KeyInUse,
             format!("this key was used for the job {:?}, which is not the same", name(*job)),
@@ -122,6 +128,14 @@ fn chain_problem(rejection: &Rejection) -> Problem {
             Code::BadSpec,
             format!("it would wait for {given} jobs; one job waits for at most {max}"),
         ),
+        Rejection::TooManyLinks { members, each, max } => Problem::new(
+            Code::BadSpec,
+            format!(
+                "each of its {members} members would wait for {each} jobs, {} dependencies in all; the members of one array have at most {max} together",
+                members.saturating_mul(*each)
+            ),
+        )
+        .hint("let one job wait for the others, and the array for that job"),
         Rejection::BadArray { given, max } => Problem::new(
             Code::BadSpec,
             format!(

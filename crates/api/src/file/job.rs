@@ -278,6 +278,9 @@ pub(super) fn job(root: &Node) -> Result<JobFile, Fault> {
         labels: optional(&keys, "labels", |field| field.labels())?.unwrap_or_default(),
         work: work(&keys)?,
     };
+    if let Some((field, array)) = keys.get("array")?.zip(file.array.as_ref()) {
+        chain::check_member_names(&field, &file.name, array)?;
+    }
     if file.asks_for_nothing() {
         let what = "the job asks for nothing: gpus, cpu, memory, storage and nics are all 0";
         return Err(Fault::new(keys.at(), what).allowed("at least one of them above 0"));

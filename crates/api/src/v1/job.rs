@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use wharf_engine::job::Class;
 use wharf_engine::policy::Mode;
 
-use super::{MissedView, ReservationView, UnpromisedView, VictimView};
+use super::{EndedAs, MissedView, ReservationView, UnpromisedView, VictimView};
 
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -387,6 +387,49 @@ pub struct JobReply {
     pub schema: String,
     /// The job.
     pub job: JobView,
+    /// To how many jobs of an array it was done, of which `job` is the first; absent for every other job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<u32>,
+}
+
+/// An array with its members, those that are over too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayReply {
+    /// `wharf.v1.array`.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Path of the tenant.
+    pub tenant: String,
+    /// At most so many run at a time.
+    pub at_most: u32,
+    /// By index.
+    pub members: Vec<MemberView>,
+    /// True when more jobs have ended since than one request looks at: members may be missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
+}
+
+/// A member of an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberView {
+    /// Which member.
+    pub index: u32,
+    /// Its name as a job.
+    pub name: String,
+    /// Its identity.
+    pub uid: String,
+    /// How far it is, while it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<JobState>,
+    /// How it ended, once it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<EndedAs>,
+    /// Why it is so, in one sentence.
+    pub text: String,
+    /// What its process ended with, where that is why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
 }
 
 /// Live jobs.

@@ -84,11 +84,11 @@ Examples:
   wharf wait job/hello                            until it is over; fails if it did not succeed
   wharf wait --for=running --timeout 5m job/hello
   wharf wait --for=done=3 job/hello               until it is over; fails unless its exit code was 3
-  wharf wait sweep-0 sweep-1 sweep-2              until all of them are over
+  wharf wait sweep                                until all members of the array sweep are over
 
 Exit codes: 0 all jobs are as asked, 1 one of them ended otherwise, 4 there is no such job, 124 the time is up.")]
 pub(crate) struct WaitArgs {
-    /// job/NAME, NAME, TENANT/NAME or uid
+    /// job/NAME, NAME, TENANT/NAME or uid; of an array, its name
     #[arg(value_name = "JOB", required = true)]
     pub(crate) jobs: Vec<String>,
     /// What to wait for: running, done, or done=CODE for an exit code other than 0

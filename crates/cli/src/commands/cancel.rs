@@ -23,7 +23,7 @@ enum Taken {
 impl Taken {
     fn text(&self, paint: Paint) -> String {
         match self {
-            Self::Job(reply) => levers::cancelled(&reply.job, paint),
+            Self::Job(reply) => levers::taken_back(reply, paint),
             Self::Booking(reply) => booking::cancelled(reply, paint),
             Self::Maintenance(reply) => nodes::called_off(&reply.downtime, paint),
         }

@@ -15,7 +15,9 @@ use wharf_api::v1::{
 
 use super::get::reservations;
 use super::verdict::{self, Need};
-use super::{beside, booking, ended, eviction, fact, job_name, next_line, place, place_lines, world_now};
+use super::{
+    array, beside, booking, ended, eviction, fact, job_name, next_line, place, place_lines, world_now,
+};
 use crate::args::{ExplainArgs, Format};
 use crate::numbers::{UNKNOWN, age, counted, gpus, mib, percent_or_unknown, span};
 use crate::output::{self, Paint, Tone};
@@ -89,6 +91,9 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
     let explanation = match client.explain(name) {
         Ok(explanation) => explanation,
         Err(ClientError::Problem(problem)) if problem.code == Code::NoSuchJob => {
+            if let Some(array) = array::meant(client, name)? {
+                return array::explain(&array, format);
+            }
             // It may be over; what is said then is about that.
             let Ok(reply) = client.ended_job(name) else { return Err(ClientError::Problem(problem).into()) };
             return ended::explain(client, &reply, format);
@@ -150,7 +155,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     output::lines(&screen)
 }
 
-/// `member 7 of sweep, at most 4 at a time; all of them: wharf cancel lab/nlp/sweep`
+/// `member 7 of sweep, at most 4 at a time`
 fn member(of: &ArrayView) -> String {
     format!("member {} of {}, at most {} at a time", of.index, of.name, of.at_most)
 }

@@ -56,8 +56,16 @@ fn say_job(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of a job that was cancelled.
-pub(super) fn cancelled(job: &JobView, paint: Paint) -> String {
+/// What is said of a job, or of all members of an array, that was cancelled.
+pub(super) fn taken_back(reply: &JobReply, paint: Paint) -> String {
+    let job = &reply.job;
+    match (reply.members, &job.array) {
+        (Some(members), Some(array)) => array_cancelled(&job.tenant, &array.name, members, paint),
+        _ => cancelled(job, paint),
+    }
+}
+
+fn cancelled(job: &JobView, paint: Paint) -> String {
     let after = if job.placements.is_empty() {
         "it held nothing"
     } else {
@@ -66,6 +74,16 @@ pub(super) fn cancelled(job: &JobView, paint: Paint) -> String {
     let name = job_name(job);
     output::lines(&[
         format!("{} is cancelled: {after}", paint.tone(Tone::Strong, &name)),
+        next_line(paint, "undo:", "none; hand it in again with wharf submit"),
+    ])
+}
+
+/// `array lab/nlp/sweep is cancelled: 20 jobs`
+fn array_cancelled(tenant: &str, name: &str, members: u32, paint: Paint) -> String {
+    let name = format!("array {tenant}/{name}");
+    let jobs = counted(members.into(), "job");
+    output::lines(&[
+        format!("{} is cancelled: {jobs}", paint.tone(Tone::Strong, &name)),
         next_line(paint, "undo:", "none; hand it in again with wharf submit"),
     ])
 }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use wharf_api::client::{Client, ClientError};
 use wharf_api::file::parse_span;
-use wharf_api::v1::{Code, EndedAs, EndedJobView, JobState};
+use wharf_api::v1::{ArrayReply, Code, EndedAs, EndedJobView, JobState};
 
+use super::array::{self, array_name};
 use super::without_kind;
 use crate::args::{Format, WaitArgs, WaitFor};
 use crate::output::{self, remark};
@@ -49,7 +50,13 @@ pub(crate) fn run(client: &Client, args: &WaitArgs) -> anyhow::Result<ExitCode> 
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let (mut waited, mut timed_out) = (Vec::new(), false);
     for name in &args.jobs {
-        let Some(one) = wait(client, without_kind(name, "job"), args.what, until)? else {
+        let reference = without_kind(name, "job");
+        let array = array::meant(client, reference)?;
+        let these = match &array {
+            Some(array) => wait_for_members(client, array, args.what, until)?,
+            None => wait(client, reference, args.what, until)?.map(|one| vec![one]),
+        };
+        let Some(these) = these else {
             // Those that follow are looked at once more: some may be over.
             let text = format!("is not {}, and the time is up", word(args.what));
             remark(&format!("{name} {text}"));
@@ -58,9 +65,9 @@ pub(crate) fn run(client: &Client, args: &WaitArgs) -> anyhow::Result<ExitCode> 
             continue;
         };
         if args.output == Format::Text {
-            output::print(&format!("{} {}\n", one.job, one.text))?;
+            say(&these, array.as_ref())?;
         }
-        waited.push(one);
+        waited.extend(these);
     }
     if args.output == Format::Json {
         output::print_json(&Answer { schema: "wharf.wait.v1", timed_out, jobs: &waited })?;
@@ -74,6 +81,41 @@ fn exit_code(waited: &[Waited], timed_out: bool) -> ExitCode {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_OTHERWISE),
     }
+}
+
+/// A line for each job; of an array, a line for it and for those of its members that are not as asked.
+fn say(waited: &[Waited], array: Option<&ArrayReply>) -> anyhow::Result<()> {
+    if let Some(array) = array {
+        let met = waited.iter().filter(|one| one.met).count();
+        let (name, all) = (array_name(array), waited.len());
+        output::print(&format!("{name}: {met} of {all} as asked\n"))?;
+    }
+    for one in waited.iter().filter(|one| array.is_none() || !one.met) {
+        output::print(&format!("{} {}\n", one.job, one.text))?;
+    }
+    Ok(())
+}
+
+/// All members of an array, by their identities; `None` when the time is up.
+fn wait_for_members(
+    client: &Client,
+    array: &ArrayReply,
+    what: WaitFor,
+    until: Option<Instant>,
+) -> anyhow::Result<Option<Vec<Waited>>> {
+    let mut waited = Vec::new();
+    for member in &array.members {
+        let one = match member.outcome {
+            Some(outcome) => {
+                let job = format!("job/{}/{}", array.tenant, member.name);
+                Some(judge(job, outcome, member.exit_code, &member.text, what))
+            }
+            None => wait(client, &member.uid, what, until)?,
+        };
+        let Some(one) = one else { return Ok(None) };
+        waited.push(one);
+    }
+    Ok(Some(waited))
 }
 
 fn span(text: &str) -> Result<Duration, Usage> {
@@ -134,7 +176,7 @@ fn look(client: &Client, name: &str, uid: Option<&str>, what: WaitFor) -> Result
         }
         Err(ClientError::Problem(problem)) if problem.code == Code::NoSuchJob => {
             match client.ended_job(uid.unwrap_or(name)) {
-                Ok(reply) => Ok(Look::Over(judge(&reply.job, what))),
+                Ok(reply) => Ok(Look::Over(judge_job(&reply.job, what))),
                 Err(_) => Err(ClientError::Problem(problem)),
             }
         }
@@ -142,29 +184,35 @@ fn look(client: &Client, name: &str, uid: Option<&str>, what: WaitFor) -> Result
     }
 }
 
-fn judge(job: &EndedJobView, what: WaitFor) -> Waited {
-    let succeeded = job.outcome == EndedAs::Succeeded;
+fn judge_job(job: &EndedJobView, what: WaitFor) -> Waited {
+    let path = format!("job/{}/{}", job.tenant, job.name);
+    judge(path, job.outcome, job.exit_code, &job.text, what)
+}
+
+/// Whether a job that is over ended as asked.
+fn judge(job: String, outcome: EndedAs, exit_code: Option<i32>, why: &str, what: WaitFor) -> Waited {
+    let succeeded = outcome == EndedAs::Succeeded;
     let met = match what {
         // It ran, and is over already.
         WaitFor::Running | WaitFor::Done => succeeded,
-        WaitFor::DoneWith(code) => job.exit_code == Some(code),
+        WaitFor::DoneWith(code) => exit_code == Some(code),
     };
     let wanted = match what {
         WaitFor::DoneWith(code) if !met => format!("; it was to end with exit code {code}"),
         WaitFor::Running | WaitFor::Done | WaitFor::DoneWith(_) => String::new(),
     };
-    let text = format!("{}{wanted}", outcome(job));
-    Waited { job: format!("job/{}/{}", job.tenant, job.name), met, text }
+    let text = format!("{}{wanted}", told(outcome, why));
+    Waited { job, met, text }
 }
 
 /// How it ended, after its name. What is told of a cancelled job says so itself.
-fn outcome(job: &EndedJobView) -> String {
-    match job.outcome {
+fn told(outcome: EndedAs, why: &str) -> String {
+    match outcome {
         EndedAs::Succeeded => "succeeded".to_owned(),
-        EndedAs::Failed => format!("failed: {}", job.text),
-        EndedAs::TimeLimit => format!("was ended: {}", job.text),
-        EndedAs::Cancelled if job.text.starts_with("cancelled") => format!("was {}", job.text),
-        EndedAs::Cancelled => format!("was cancelled: {}", job.text),
+        EndedAs::Failed => format!("failed: {why}"),
+        EndedAs::TimeLimit => format!("was ended: {why}"),
+        EndedAs::Cancelled if why.starts_with("cancelled") => format!("was {why}"),
+        EndedAs::Cancelled => format!("was cancelled: {why}"),
     }
 }
 
@@ -173,24 +221,24 @@ mod tests {
     use super::super::samples::ended;
     use super::*;
 
-    fn told(outcome: EndedAs, text: &str, what: WaitFor) -> (bool, String) {
-        let waited = judge(&EndedJobView { outcome, text: text.into(), ..ended() }, what);
+    fn waited(outcome: EndedAs, text: &str, what: WaitFor) -> (bool, String) {
+        let waited = judge_job(&EndedJobView { outcome, text: text.into(), ..ended() }, what);
         (waited.met, waited.text)
     }
 
     #[test]
     fn an_end_is_told_without_saying_it_twice() {
         let (_, text) =
-            told(EndedAs::Cancelled, "cancelled: a, which it waited for, did not succeed", WaitFor::Done);
+            waited(EndedAs::Cancelled, "cancelled: a, which it waited for, did not succeed", WaitFor::Done);
         assert_eq!(text, "was cancelled: a, which it waited for, did not succeed");
-        let (_, text) = told(EndedAs::TimeLimit, "its time limit of 2m was up", WaitFor::Done);
+        let (_, text) = waited(EndedAs::TimeLimit, "its time limit of 2m was up", WaitFor::Done);
         assert_eq!(text, "was ended: its time limit of 2m was up");
-        assert_eq!(told(EndedAs::Succeeded, "it succeeded", WaitFor::Done), (true, "succeeded".into()));
+        assert_eq!(waited(EndedAs::Succeeded, "it succeeded", WaitFor::Done), (true, "succeeded".into()));
     }
 
     #[test]
     fn another_exit_code_than_the_one_that_was_wanted_names_it() {
-        let (met, text) = told(EndedAs::Succeeded, "it succeeded", WaitFor::DoneWith(3));
+        let (met, text) = waited(EndedAs::Succeeded, "it succeeded", WaitFor::DoneWith(3));
         assert_eq!((met, text.as_str()), (false, "succeeded; it was to end with exit code 3"));
     }
 }

@@ -98,6 +98,83 @@ fn an_array_runs_so_many_at_a_time_and_is_cancelled_by_its_name() {
     }
 }
 
+fn of<'a>(tenant: &'a str, name: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    [&["submit", "--tenant", tenant, "--gpus", "0", "--name", name], rest].concat()
+}
+
+#[test]
+fn members_that_are_over_count_for_who_waits_for_their_array() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"), &["--speed", "60"]);
+    said(&server, &job("mix", &["--array", "0-3%2", "--duration", "90h"]));
+    said(&server, &["cancel", "mix-0"]);
+    eventually("it is over", || {
+        (server.json(&["explain", "job/mix-0"])["job"]["outcome"] == "cancelled").then_some(())
+    });
+    let text = refused(&server, &job("then", &["--after", "mix"]), 3);
+    assert!(text.contains("dependency_failed") && text.contains("lab/nlp/mix-0 is over"), "{text}");
+    said(&server, &job("anyway", &["--after", "mix:any", "--duration", "1m"]));
+
+    // An array is explained and waited for by its name, while it lives and once it is over.
+    let text = said(&server, &["explain", "job/mix"]);
+    assert!(text.starts_with("array lab/nlp/mix  4 jobs, at most 2 at a time\n"), "{text}");
+    assert!(text.contains("mix-0  cancelled") && text.contains("mix-3  waiting"), "{text}");
+    assert_eq!(server.run(&["wait", "mix", "--timeout", "300ms"]).status.code(), Some(124), "others run");
+    said(&server, &job("sweep", &["--array", "0-2", "--duration", "1m"]));
+    let text = said(&server, &["wait", "sweep", "--timeout", "60s"]);
+    assert_eq!(text, "array lab/nlp/sweep: 3 of 3 as asked\n");
+    let array = server.json(&["explain", "job/lab/nlp/sweep"]);
+    assert_eq!(array["members"][2]["outcome"], json!("succeeded"), "{array}");
+    said(&server, &job("then", &["--after", "sweep", "--duration", "1m"]));
+    assert_eq!(server.run(&["wait", "then", "--timeout", "60s"]).status.code(), Some(0));
+
+    let text = said(&server, &["cancel", "mix"]);
+    assert!(text.starts_with("array lab/nlp/mix is cancelled: 3 jobs\n"), "{text}");
+    assert_eq!(server.run(&["wait", "mix", "--timeout", "60s"]).status.code(), Some(1));
+    refused(&server, &job("never", &["--after", "mix"]), 3);
+    // The newest array of a name is meant.
+    said(&server, &job("mix", &["--array", "7-8", "--duration", "1m"]));
+    said(&server, &["wait", "mix", "--timeout", "60s"]);
+    said(&server, &job("at-last", &["--after", "mix", "--duration", "1m"]));
+}
+
+#[test]
+fn a_name_means_one_array_or_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &["--speed", "60"]);
+    let long = ["--duration", "90h"];
+    let array = [&["--array", "0-3"], &long[..]].concat();
+    said(&server, &of("lab/nlp", "dup", &array));
+    let text = refused(&server, &of("lab/nlp", "dup", &["--array", "7-9"]), 5);
+    assert!(text.contains("name_in_use") && text.contains("a live array named \"dup\""), "{text}");
+    refused(&server, &of("lab/nlp", "dup", &long), 5);
+    said(&server, &of("lab/nlp", "alone", &long));
+    refused(&server, &of("lab/nlp", "alone", &array), 5);
+    said(&server, &of("lab/vision", "dup", &array));
+    for command in [["cancel", "dup"], ["wait", "dup"], ["explain", "job/dup"]] {
+        let text = refused(&server, &command, 5);
+        assert!(text.contains("ambiguous_job") && text.contains("lab/vision/dup"), "{text}");
+    }
+    let text = refused(&server, &of("lab/eval", "then", &["--after", "dup"]), 5);
+    assert!(text.contains("ambiguous_job"), "{text}");
+    said(&server, &of("lab/vision", "then", &["--after", "dup"]));
+
+    // All members are cancelled in one commit, and counted.
+    said(&server, &of("lab/nlp", "many", &["--array", "0-999", "--duration", "90h"]));
+    let reply = server.json(&["cancel", "many"]);
+    server.kill();
+    assert_eq!(reply["members"], json!(1000), "{reply}");
+    let server = Server::start(&data, &["--speed", "60"]);
+    eventually("all are gone", || states(&server, "array=many").is_empty().then_some(()));
+    said(&server, &of("lab/nlp", "many", &["--array", "0-999%1", "--duration", "90h"]));
+    let text = refused(&server, &of("lab/nlp", "x", &["--array", "0-999", "--after", "many"]), 64);
+    assert!(
+        text.contains("1000000 dependencies in all") && text.contains("at most 16384 together"),
+        "{text}"
+    );
+}
+
 #[test]
 fn waiting_says_by_its_exit_code_what_became_of_a_job() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! The row of a job that ended: how, why, and what its life was like.
 
 use serde::{Deserialize, Serialize};
+use wharf_engine::dependency::ArrayMember;
 use wharf_engine::event::{Canceller, Failure, Outcome};
 use wharf_engine::input::{Exit, ExitCause};
 use wharf_engine::state::State;
@@ -52,6 +53,29 @@ pub struct FinishedJob {
     /// Who submitted it, as the client said.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub submitted_by: String,
+    /// The array that it was a member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayOf>,
+}
+
+/// The array that a finished job was a member of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayOf {
+    /// Identity of the array, in hexadecimal.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Which member.
+    pub index: u32,
+    /// At most so many ran at a time.
+    pub at_most: u32,
+}
+
+impl ArrayOf {
+    fn of(member: &ArrayMember) -> Self {
+        let ArrayMember { id, name, index, at_most } = member;
+        Self { id: format!("{:032x}", id.0), name: name.clone(), index: *index, at_most: *at_most }
+    }
 }
 
 /// Why a job ended without success.
@@ -118,6 +142,7 @@ pub(super) fn finished(
         memory_peak_mib: job.past.memory_peak_mib,
         labels: job.spec.labels.clone(),
         submitted_by: job.spec.submitted_by.clone(),
+        array: job.spec.array.as_ref().map(ArrayOf::of),
     })
 }
 

@@ -7,9 +7,12 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::bookings::Booker;
+use crate::dependency::ArrayRequest;
+use crate::event::Next;
 use crate::group::Group;
 use crate::input::{
-    BookingRequest, Input, ObservedGpu, ObservedNode, ObservedTask, Report, Submission, TaskRef, TaskStatus,
+    BookingRequest, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Submission, TaskRef,
+    TaskStatus,
 };
 use crate::job::{Checkpoint, Class, GpuAsk, Service};
 use crate::plan::{Memory, plan};
@@ -120,6 +123,53 @@ fn begin() -> Fixture {
         memory_mib_per_core: 0,
     }));
     fixture
+}
+
+fn array(uid: u128, name: &str, members: u32) -> Input {
+    let mut array = Submission::of(Uid(uid), "lab", batch(name, GpuAsk::Whole(1)));
+    array.array = Some(ArrayRequest { indexes: (0..members).collect(), at_most: 2 });
+    Input::Submit(Box::new(array))
+}
+
+#[test]
+fn the_name_of_a_live_array_is_nobody_elses() {
+    let mut fixture = begin();
+    fixture.give(&array(1000, "sweep", 3));
+    fixture.submit(2000, "lab", batch("alone", GpuAsk::Whole(1)));
+    let refused = |input: &Input| fixture.state.decide(input, fixture.now).unwrap_err();
+    let taken = Rejection::ArrayNameInUse { name: "sweep".into() };
+    assert_eq!(refused(&array(3000, "sweep", 9)), taken);
+    let job =
+        |name: &str| Input::Submit(Box::new(Submission::of(Uid(4000), "lab", batch(name, GpuAsk::Whole(1)))));
+    assert_eq!(refused(&job("sweep")), taken);
+    assert_eq!(refused(&array(3000, "alone", 9)), Rejection::NameInUse { job: JobId(3) });
+    let shifted = |input: Input| {
+        let Input::Submit(mut array) = input else { unreachable!("an array is submitted") };
+        array.array = Some(ArrayRequest { indexes: vec![7], at_most: 1 });
+        Input::Submit(array)
+    };
+    assert_eq!(refused(&shifted(array(3000, "sweep", 1))), taken, "though its members have other names");
+    fixture.give(&Input::CancelArray { array: Uid(1000), by: None });
+    fixture.give(&job("sweep"));
+    assert_eq!(fixture.state.check(), [], "nothing is left of its name");
+}
+
+#[test]
+fn an_array_is_cancelled_in_one_decision() {
+    let mut fixture = begin();
+    fixture.give(&array(1000, "sweep", 5));
+    fixture.turn();
+    fixture.turn();
+    assert_eq!(fixture.state.ledger.holdings().count(), 2, "two of them run");
+    fixture.give(&Input::CancelArray { array: Uid(1000), by: None });
+    let left = fixture.state.jobs.array(Uid(1000)).expect("two are still to stop");
+    assert_eq!(left.members.iter().copied().collect::<Vec<_>>(), [JobId(0), JobId(1)]);
+    let leaves =
+        |job: &JobId| matches!(fixture.state.jobs.get(*job).unwrap().phase, Phase::Leaving(Next::End(_)));
+    assert!(left.members.iter().all(leaves));
+    let again = fixture.state.decide(&Input::CancelArray { array: Uid(1000), by: None }, fixture.now);
+    assert_eq!(again.unwrap_err(), Rejection::NothingToDo);
+    assert_eq!(fixture.state.check(), []);
 }
 
 /// A state in which something runs, is asked to leave, leaves, waits, backs off, grows, is promised and is booked.

@@ -34,6 +34,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     spec.booking = bookings::of_job(state, submission, &spec)?;
     spec.after = dependencies(state, &submission.after)?;
     let members = members(submission, &spec)?;
+    check_array_name(state, submission, &spec)?;
     for (uid, member) in &members {
         if let Some(job) = state.jobs.with_uid(*uid) {
             return Err(Rejection::UidInUse { job });
@@ -41,9 +42,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         if state.jobs.ended_lately(*uid) {
             return Err(Rejection::UidEnded);
         }
-        if let Some(job) = state.jobs.named(member.tenant, &member.name) {
-            return Err(Rejection::NameInUse { job });
-        }
+        check_name(state, member.tenant, &member.name)?;
     }
     let policy = state.tenants.policy();
     let limit = policy.queue_len_max;
@@ -70,6 +69,22 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         events.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at: now }));
     }
     Ok(Decision { events, job: Some(first) })
+}
+
+/// An array is meant by its name, as a job is.
+fn check_array_name(state: &State, submission: &Submission, spec: &Spec) -> Result<(), Rejection> {
+    if submission.array.is_some() { check_name(state, spec.tenant, &spec.name) } else { Ok(()) }
+}
+
+/// Whether a name is that of a live job or array of the tenant: it would mean both.
+fn check_name(state: &State, tenant: TenantId, name: &str) -> Result<(), Rejection> {
+    if let Some(job) = state.jobs.named(tenant, name) {
+        return Err(Rejection::NameInUse { job });
+    }
+    if state.jobs.array_named(tenant, name).is_some() {
+        return Err(Rejection::ArrayNameInUse { name: String::from(name) });
+    }
+    Ok(())
 }
 
 /// The live job that the same request has made, if there is one; of an array its first member.
@@ -122,7 +137,8 @@ fn members(submission: &Submission, spec: &Spec) -> Result<Vec<(Uid, Spec)>, Rej
     }
     let links = indexes.len().saturating_mul(spec.after.len());
     if links > LINKS_MAX {
-        return Err(Rejection::TooManyDependencies { given: links, max: LINKS_MAX });
+        let (members, each) = (indexes.len(), spec.after.len());
+        return Err(Rejection::TooManyLinks { members, each, max: LINKS_MAX });
     }
     let member = |&index: &u32| {
         let (id, name, at_most) = (submission.uid, spec.name.clone(), *at_most);

@@ -74,19 +74,22 @@ impl Jobs {
     fn chains_are_listed(&self) -> bool {
         let mut dependents: BTreeMap<JobId, BTreeSet<JobId>> = BTreeMap::new();
         let mut arrays: BTreeMap<Uid, BTreeSet<JobId>> = BTreeMap::new();
+        let mut by_name: BTreeMap<(TenantId, String), BTreeSet<Uid>> = BTreeMap::new();
         for (&id, job) in &self.live {
             for on in job.spec.after.iter().filter(|on| !on.failed) {
                 dependents.entry(on.job).or_default().insert(id);
             }
             if let Some(array) = &job.spec.array {
                 arrays.entry(array.id).or_default().insert(id);
+                by_name.entry((job.spec.tenant, array.name.clone())).or_default().insert(array.id);
             }
         }
         let failed = self.live.iter().filter(|(_, job)| job.spec.after.iter().any(|on| on.failed));
         let failed: BTreeSet<JobId> = failed.map(|(&id, _)| id).collect();
         let listed: BTreeMap<Uid, BTreeSet<JobId>> =
             self.arrays.iter().map(|(&id, array)| (id, array.members.clone())).collect();
-        dependents == self.dependents && arrays == listed && failed == self.broken
+        let arrays_fit = arrays == listed && by_name == self.arrays_by_name;
+        dependents == self.dependents && arrays_fit && failed == self.broken
     }
 
     /// True when each of these jobs stands in one list, with others that are alike, and nobody else does.
@@ -281,6 +284,9 @@ pub(crate) fn corruptions() -> Vec<crate::check::Corruption<Jobs>> {
         ("how many wait", |jobs| jobs.waiting_len += 1),
         ("how many are held back", |jobs| jobs.held_back_len += 1),
         ("who waits for whom", |jobs| _ = jobs.broken.insert(JobId(0))),
+        ("who waits for whom", |jobs| {
+            jobs.arrays_by_name.entry((TenantId(0), String::from("gone"))).or_default().insert(Uid(0));
+        }),
         ("demand by tenant", |jobs| _ = jobs.demand.pop_first()),
         ("who backs off", |jobs| _ = jobs.backing_off.insert((Timestamp(1), JobId(0)))),
         ("bytes by tenant", |jobs| _ = jobs.bytes.pop_first()),

@@ -2,93 +2,110 @@
 //! over.
 
 use wharf_api::file::job::{AfterJob, JobFile};
-use wharf_api::v1::{Code, EndedAs, Problem};
-use wharf_controller::disk::{HistoryKind, HistoryQuery};
-use wharf_controller::turn::Glance;
+use wharf_api::v1::{Code, EndedAs, EndedJobView, Problem};
 use wharf_engine::dependency::{After, Condition};
 use wharf_engine::event::Outcome;
-use wharf_engine::jobs::Array;
 use wharf_engine::units::Uid;
 
-use super::{Refused, Shared, jobs};
+use super::arrays::{self, Live};
+use super::jobs::{Meant, meant};
+use super::{Refused, Shared, ended as past};
 use crate::ended;
 use crate::rejection::closed;
 
 /// The identities of the jobs to wait for; those that are over as they should be are left out.
 pub(super) async fn resolve(shared: &Shared, job: &JobFile) -> Result<Vec<After>, Refused> {
-    if job.after.is_empty() {
-        return Ok(Vec::new());
+    let mut found = Vec::new();
+    for after in &job.after {
+        let when = after.when;
+        let waited_for = identities(shared, after, &job.tenant).await?;
+        found.extend(waited_for.into_iter().map(|uid| After { uid, when }));
     }
-    let (wanted, tenant) = (job.after.clone(), job.tenant.clone());
-    let asked = shared.desk.ask(move |mut glance| {
-        let mut found = Vec::new();
-        for after in &wanted {
-            found.extend(identities(&mut glance, after, &tenant)?);
-        }
-        Ok::<_, Problem>(found)
-    });
-    Ok(asked.await.map_err(closed)??)
+    Ok(found)
 }
 
-fn identities(glance: &mut Glance<'_>, after: &AfterJob, tenant: &str) -> Result<Vec<After>, Problem> {
+async fn identities(shared: &Shared, after: &AfterJob, tenant: &str) -> Result<Vec<Uid>, Refused> {
     // A bare name is first of all one of the job's own tenant.
     let own = format!("{tenant}/{}", after.job);
     let references =
         if after.job.contains('/') { vec![after.job.clone()] } else { vec![own, after.job.clone()] };
     for reference in &references {
-        if let Ok(id) = jobs::find(glance, reference) {
-            let uid = glance.state.jobs.get(id).map(|job| job.uid);
-            return Ok(uid.into_iter().map(|uid| After { uid, when: after.when }).collect());
+        if let Some(live) = live(shared, reference, after.when).await? {
+            return Ok(live);
         }
-        let members = members(glance, reference);
-        if !members.is_empty() {
-            return Ok(members.into_iter().map(|uid| After { uid, when: after.when }).collect());
-        }
-    }
-    for reference in &references {
-        if let Some((name, outcome)) = over(glance, reference)? {
-            if after.when.is_met_by(outcome) {
-                return Ok(Vec::new());
-            }
-            return Err(not_met(&name, after.when));
+        let over = over(shared, reference).await?;
+        if !over.is_empty() {
+            met(&over, after.when)?;
+            return Ok(Vec::new());
         }
     }
     Err(Problem::new(Code::NoSuchJob, format!("there is no job {:?} to wait for, live or over", after.job))
-        .hint("live jobs: wharf get jobs; those that are over: wharf get jobs --state all"))
+        .hint("live jobs: wharf get jobs; those that are over: wharf get jobs --state all")
+        .into())
 }
 
-/// The live members of an array.
-fn members(glance: &Glance<'_>, reference: &str) -> Vec<Uid> {
-    let state = glance.state;
-    let Some((tenant, name)) = reference.rsplit_once('/') else { return Vec::new() };
-    let Some(tenant) = state.tenants.named(tenant) else { return Vec::new() };
-    let mine = |array: &&Array| array.name == name && array.tenant == tenant;
-    let array = state.jobs.arrays().map(|(_, array)| array).find(mine);
-    let uid = |job| state.jobs.get(job).map(|job| job.uid);
-    array.into_iter().flat_map(|array| array.members.iter().copied()).filter_map(uid).collect()
+/// What lives: a job, or an array of which no member ended otherwise than is asked.
+async fn live(shared: &Shared, reference: &str, when: Condition) -> Result<Option<Vec<Uid>>, Refused> {
+    enum Found {
+        Job(Uid),
+        Array(Live),
+    }
+    let reference = reference.to_owned();
+    let asked = shared.desk.ask(move |glance| {
+        Ok::<_, Problem>(match meant(glance.state, &reference)? {
+            Some(Meant::Job(id)) => glance.state.jobs.get(id).map(|job| Found::Job(job.uid)),
+            Some(Meant::Array(id)) => Live::of(&glance, id).map(Found::Array),
+            None => None,
+        })
+    });
+    match asked.await.map_err(closed)?? {
+        None => Ok(None),
+        Some(Found::Job(uid)) => Ok(Some(vec![uid])),
+        Some(Found::Array(array)) => {
+            // However its members ended is as good, so nobody has to look back.
+            if when != Condition::Any {
+                let over = arrays::over_of(shared, &array).await?;
+                met(&over.members.into_iter().map(|(_, _, job)| job).collect::<Vec<_>>(), when)?;
+                if !over.complete {
+                    return Err(too_far_back(&array).into());
+                }
+            }
+            Ok(Some(array.members))
+        }
+    }
 }
 
-/// How the newest job of that name ended.
-fn over(glance: &mut Glance<'_>, reference: &str) -> Result<Option<(String, Outcome)>, Problem> {
-    let (tenant, name) = match reference.rsplit_once('/') {
-        Some((tenant, name)) => (Some(tenant.to_owned()), name),
-        None => (None, reference),
-    };
-    let (kind, name) = (Some(HistoryKind::Job), Some(name.to_owned()));
-    let query = HistoryQuery { kind, tenant: tenant.clone(), name, limit: 64, ..HistoryQuery::default() };
-    let rows =
-        glance.disk.history(&query).map_err(|fault| Problem::new(Code::Internal, fault.to_string()))?;
-    let row = rows.into_iter().find(|row| tenant.as_ref().is_none_or(|tenant| row.tenant == *tenant));
-    let job = row.as_ref().and_then(ended::view);
-    Ok(job.map(|job| {
-        let outcome = match job.outcome {
-            EndedAs::Succeeded => Outcome::Succeeded,
-            EndedAs::Failed => Outcome::Failed,
-            EndedAs::Cancelled => Outcome::Cancelled,
-            EndedAs::TimeLimit => Outcome::TimedOut,
-        };
-        (format!("{}/{}", job.tenant, job.name), outcome)
-    }))
+/// The newest job of that name that is over, or the members of the newest array, whichever ended later.
+async fn over(shared: &Shared, reference: &str) -> Result<Vec<EndedJobView>, Refused> {
+    let array = arrays::newest(shared, reference).await?;
+    if !array.members.is_empty() {
+        return Ok(array.members.into_iter().map(|(_, _, job)| job).collect());
+    }
+    Ok(past::find(shared, reference).await?.as_ref().and_then(ended::view).into_iter().collect())
+}
+
+/// Whether all of them ended as is asked.
+fn met(over: &[EndedJobView], when: Condition) -> Result<(), Problem> {
+    let otherwise = over.iter().find(|job| !when.is_met_by(outcome(job.outcome)));
+    otherwise.map_or(Ok(()), |job| Err(not_met(&format!("{}/{}", job.tenant, job.name), when)))
+}
+
+fn outcome(ended: EndedAs) -> Outcome {
+    match ended {
+        EndedAs::Succeeded => Outcome::Succeeded,
+        EndedAs::Failed => Outcome::Failed,
+        EndedAs::Cancelled => Outcome::Cancelled,
+        EndedAs::TimeLimit => Outcome::TimedOut,
+    }
+}
+
+fn too_far_back(array: &Live) -> Problem {
+    let name = format!("{}/{}", array.tenant, array.name);
+    let what = format!(
+        "too many jobs ended since {name} was submitted to tell whether all of its members succeeded"
+    );
+    Problem::new(Code::Unavailable, what)
+        .hint(format!("name the members to wait for, or start however they end: --after {name}:any"))
 }
 
 fn not_met(name: &str, when: Condition) -> Problem {

@@ -18,7 +18,7 @@ type Answer<T> = Result<Json<T>, Refused>;
 /// Rows that are read between two turns.
 pub(super) const PIECE: usize = 256;
 /// The most pieces that one request reads: who wants to look back further asks again from where it ended.
-const PIECES_MAX: usize = 64;
+pub(super) const PIECES_MAX: usize = 64;
 /// The most rows of one job's life that are told.
 const LIFE_ROWS_MAX: usize = 2_000;
 
@@ -135,7 +135,7 @@ fn gpu_time(rows: &[HistoryRow]) -> (f64, f64) {
 }
 
 /// The newest job that a reference means: `tenant/path/name`, a bare name, or a uid.
-async fn find(shared: &Shared, reference: &str) -> Result<Option<HistoryRow>, Refused> {
+pub(super) async fn find(shared: &Shared, reference: &str) -> Result<Option<HistoryRow>, Refused> {
     let kind = Some(HistoryKind::Job);
     if super::jobs::parse_uid(reference).is_some() {
         let mut query =

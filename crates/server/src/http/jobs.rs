@@ -12,10 +12,11 @@ use wharf_api::v1::{
 };
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::turn::{Glance, WhatIf, what_if};
+use wharf_engine::event::Next;
 use wharf_engine::input::{Input, Rejection};
-use wharf_engine::jobs::{Array, Job};
+use wharf_engine::jobs::{Job, Phase};
 use wharf_engine::state::State as Engine;
-use wharf_engine::units::{JobId, Uid};
+use wharf_engine::units::{JobId, TenantId, Uid};
 
 use super::{Refused, Shared, after, evictions};
 use crate::desk::Turned;
@@ -163,7 +164,7 @@ fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
 
 pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
     let job = look(&shared, name).await?;
-    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job }))
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None }))
 }
 
 pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<Explanation> {
@@ -189,42 +190,39 @@ pub(super) async fn cancel(
     Path(name): Path<String>,
 ) -> Answer<JobReply> {
     let by = claimed_user(&headers)?;
-    let members = shared.desk.ask({
+    let asked = shared.desk.ask_first({
         let name = name.clone();
-        move |glance| members_of(glance.state, &name)
-    });
-    // From the last member to the first, so that no other has its turn meanwhile.
-    let mut last = None;
-    for member in members.await.map_err(closed)?.into_iter().rev() {
-        let by = by.clone();
-        match act(&shared, member, |job| Input::Cancel { job, by }).await {
-            Ok(reply) => last = Some(reply),
-            // It ended, or is ending, by itself.
-            Err(Refused(problem)) if matches!(problem.code, Code::NoSuchJob | Code::NothingToDo) => {}
-            Err(refused) => return Err(refused),
+        move |mut glance| match meant(glance.state, &name)? {
+            Some(Meant::Array(id)) => Ok(of_array(&mut glance, id)),
+            Some(Meant::Job(_)) | None => Ok::<_, Problem>(None),
         }
-    }
-    match last {
-        Some(reply) => Ok(reply),
+    });
+    match asked.await.map_err(closed)?? {
+        Some(found) => cancel_array(&shared, found, by).await,
         None => act(&shared, name, |job| Input::Cancel { job, by }).await,
     }
 }
 
-/// The identities of the live members of the array that a reference means; none where it means no array.
-fn members_of(state: &Engine, reference: &str) -> Vec<String> {
-    let (tenant, name) = match reference.rsplit_once('/') {
-        Some((tenant, name)) => (state.tenants.named(tenant), name),
-        None => (None, reference),
-    };
-    if reference.contains('/') && tenant.is_none() {
-        return Vec::new();
-    }
-    let mine = |array: &&Array| array.name == name && tenant.is_none_or(|tenant| array.tenant == tenant);
-    let mut found: Vec<&Array> = state.jobs.arrays().map(|(_, array)| array).filter(mine).collect();
-    // A name that two tenants use means neither.
-    let Some(array) = found.pop().filter(|_| found.is_empty()) else { return Vec::new() };
-    let uid = |job: &JobId| state.jobs.get(*job).map(|job| format!("{:032x}", job.uid.0));
-    array.members.iter().filter_map(uid).collect()
+/// An array, its first member, and how many of them are not on their way out for good.
+fn of_array(glance: &mut Glance<'_>, id: Uid) -> Option<(Uid, JobView, u32)> {
+    let state = glance.state;
+    let members = &state.jobs.array(id)?.members;
+    let ends = |job: &Job| matches!(job.phase, Phase::Leaving(Next::End(_)));
+    let left = members.iter().filter(|&&member| state.jobs.get(member).is_some_and(|job| !ends(job))).count();
+    Some((id, show(glance, *members.first()?)?, u32::try_from(left).unwrap_or(u32::MAX)))
+}
+
+async fn cancel_array(
+    shared: &Shared,
+    (array, first, members): (Uid, JobView, u32),
+    by: Option<String>,
+) -> Answer<JobReply> {
+    let done = shared.desk.give(Input::CancelArray { array, by }, move |reply, mut turned| {
+        let id = reply.map_err(|rejection| problem(turned.glance.state, &rejection))?;
+        Ok::<_, Problem>(id.and_then(|id| show(&mut turned.glance, id)))
+    });
+    let job = done.await.map_err(closed)??.unwrap_or(first);
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: Some(members) }))
 }
 
 pub(super) async fn evict(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
@@ -274,41 +272,60 @@ async fn act(shared: &Shared, name: String, input: impl FnOnce(JobId) -> Input) 
         Ok::<_, Problem>(show(&mut turned.glance, id))
     });
     let after = done.await.map_err(closed)??;
-    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job: after.unwrap_or(before) }))
+    let job = after.unwrap_or(before);
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None }))
 }
 
-fn show(glance: &mut Glance<'_>, id: JobId) -> Option<JobView> {
+pub(super) fn show(glance: &mut Glance<'_>, id: JobId) -> Option<JobView> {
     let job = glance.state.jobs.get(id)?;
     Some(view::job(glance.state, glance.now, glance.answers, id, job))
 }
 
-/// The live job that a reference means: `tenant/path/name`, a bare name, or a uid.
-pub(super) fn find(glance: &mut Glance<'_>, reference: &str) -> Result<JobId, Problem> {
-    let state = glance.state;
+/// What a reference means among what is live.
+#[derive(Clone, Copy)]
+pub(super) enum Meant {
+    Job(JobId),
+    Array(Uid),
+}
+
+/// The live job or array that a reference means: `tenant/path/name`, a bare name, or a uid.
+pub(super) fn meant(state: &Engine, reference: &str) -> Result<Option<Meant>, Problem> {
     if let Some(job) = parse_uid(reference).and_then(|uid| state.jobs.with_uid(uid)) {
-        return Ok(job);
+        return Ok(Some(Meant::Job(job)));
     }
     if let Some((tenant, name)) = reference.rsplit_once('/') {
-        let found = state.tenants.named(tenant).and_then(|tenant| state.jobs.named(tenant, name));
-        return found.ok_or_else(|| missing(glance, reference));
+        return Ok(state.tenants.named(tenant).and_then(|tenant| named(state, tenant, name)));
     }
-    let found: Vec<JobId> =
-        state.tenants.ids().filter_map(|tenant| state.jobs.named(tenant, reference)).collect();
+    let of_tenant = |tenant| named(state, tenant, reference).map(|meant| (tenant, meant));
+    let found: Vec<(TenantId, Meant)> = state.tenants.ids().filter_map(of_tenant).collect();
     match found.as_slice() {
-        [] => Err(missing(glance, reference)),
-        [one] => Ok(*one),
-        many => {
-            let path = |job: &JobId| {
-                let job = state.jobs.get(*job).expect("it was just found");
-                format!("{}/{}", state.tenants.path(job.spec.tenant), job.spec.name)
-            };
-            let all: Vec<String> = many.iter().take(8).map(path).collect();
-            Err(Problem::new(
-                Code::AmbiguousJob,
-                format!("more than one tenant has a job named {reference:?}"),
-            )
-            .hint(format!("say which: {}", all.join(", "))))
+        [] => Ok(None),
+        [(_, one)] => Ok(Some(*one)),
+        many => Err(ambiguous(state, reference, many.iter().map(|(tenant, _)| *tenant))),
+    }
+}
+
+fn named(state: &Engine, tenant: TenantId, name: &str) -> Option<Meant> {
+    let array = || state.jobs.array_named(tenant, name).map(|(id, _)| Meant::Array(id));
+    state.jobs.named(tenant, name).map(Meant::Job).or_else(array)
+}
+
+fn ambiguous(state: &Engine, name: &str, tenants: impl Iterator<Item = TenantId>) -> Problem {
+    let path = |tenant| format!("{}/{name}", state.tenants.path(tenant));
+    let all: Vec<String> = tenants.take(8).map(path).collect();
+    Problem::new(Code::AmbiguousJob, format!("more than one tenant has a job named {name:?}"))
+        .hint(format!("say which: {}", all.join(", ")))
+}
+
+/// The live job that a reference means.
+pub(super) fn find(glance: &mut Glance<'_>, reference: &str) -> Result<JobId, Problem> {
+    match meant(glance.state, reference)? {
+        Some(Meant::Job(job)) => Ok(job),
+        Some(Meant::Array(_)) => {
+            Err(Problem::new(Code::NoSuchJob, format!("{reference:?} is an array; this is about one job"))
+                .hint(format!("its jobs: wharf explain job/{reference}")))
         }
+        None => Err(missing(glance, reference)),
     }
 }
 

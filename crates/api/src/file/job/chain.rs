@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use wharf_engine::dependency::{ARRAY_MAX, ArrayRequest, Condition};
+use wharf_engine::dependency::{ARRAY_MAX, ArrayMember, ArrayRequest, Condition};
 
 use crate::file::Fault;
-use crate::file::field::Field;
+use crate::file::field::{Field, NAME_MAX};
 
 const AFTER_ALLOWED: &str =
     "names of jobs, like prepare or lab/nlp/prepare:any; ok, the default, means after its success";
@@ -75,6 +75,20 @@ pub(super) fn array(field: &Field<'_>) -> Result<ArrayRequest, Fault> {
     Ok(ArrayRequest { indexes: indexes.into_iter().collect(), at_most: at_most.unwrap_or(count).min(count) })
 }
 
+/// A member is called by the name and its index, and that too has to be a name.
+pub(super) fn check_member_names(field: &Field<'_>, name: &str, array: &ArrayRequest) -> Result<(), Fault> {
+    let last = array.indexes.last().copied().unwrap_or_default();
+    let longest = ArrayMember::member_name(name, last);
+    if longest.len() <= NAME_MAX {
+        return Ok(());
+    }
+    let what = format!("makes names of more than {NAME_MAX} characters: {longest} has {}", longest.len());
+    let suffix = longest.len() - name.len();
+    Err(field
+        .fault(&what)
+        .allowed(format!("with these indexes a name of at most {} characters", NAME_MAX - suffix)))
+}
+
 /// `7`, `0-19` or `0-100:10`: the first, the last and the step.
 fn range(text: &str) -> Option<(u32, u32, usize)> {
     let (ends, step) = text.split_once(':').unwrap_or((text, "1"));
@@ -121,6 +135,20 @@ mod tests {
             let said = read(&format!("array: \"{wrong}\"")).unwrap_err();
             assert!(said.contains("array"), "{wrong}: {said}");
         }
+    }
+
+    #[test]
+    fn the_names_of_members_are_names_too() {
+        let named = |length: usize, indexes: &str| {
+            let name = "n".repeat(length);
+            let job = format!("{{name: {name}, tenant: lab/nlp, array: \"{indexes}\"}}");
+            parse_job("f", &job).map_err(|error| error.to_string())
+        };
+        assert!(named(61, "0-9").is_ok());
+        let said = named(62, "0-10").unwrap_err();
+        assert!(said.contains("array makes names of more than 63 characters"), "{said}");
+        assert!(said.contains("a name of at most 60 characters"), "{said}");
+        assert!(named(63, "7").is_err());
     }
 
     #[test]
