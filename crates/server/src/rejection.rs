@@ -12,8 +12,16 @@ use crate::desk::Closed;
 use crate::maintenance;
 use crate::text;
 
-fn or_one_of(claims: &[String]) -> String {
-    if claims.is_empty() { String::new() } else { format!(", or name one of: {}", claims.join(", ")) }
+fn trust_not_allowed(tenant: &str, domain: &str, claims: &[String]) -> Problem {
+    let what = format!(
+        "{tenant} may not claim the trust domain {domain:?}: its jobs could share GPUs with strangers"
+    );
+    let others =
+        if claims.is_empty() { String::new() } else { format!(", or name one of: {}", claims.join(", ")) };
+    let team = team_of(tenant);
+    Problem::new(Code::TrustNotAllowed, what).hint(format!(
+        "leave `trust` out to share inside the team ({team}){others}; or have the tenant listed in domains.{domain}.tenants (trust.yaml)"
+    ))
 }
 
 /// What the caller is told.
@@ -31,15 +39,7 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
         | Rejection::UidEnded => identity_problem(state, rejection),
         Rejection::SharingRefused(refused) => Problem::new(Code::SharingRefused, text::sharing(*refused))
             .hint("ask for a slice or a whole GPU, or have sharing.tax_max of the class raised (trust.yaml)"),
-        Rejection::TrustNotAllowed { tenant, domain, claims } => Problem::new(
-            Code::TrustNotAllowed,
-            format!("{tenant} may not claim the trust domain {domain:?}: its jobs could share GPUs with strangers"),
-        )
-        .hint(format!(
-            "leave `trust` out to share inside the team ({}){}; or have the tenant listed in domains.{domain}.tenants (trust.yaml)",
-            team_of(tenant),
-            or_one_of(claims),
-        )),
+        Rejection::TrustNotAllowed { tenant, domain, claims } => trust_not_allowed(tenant, domain, claims),
         Rejection::BadSpec(fault) => Problem::new(Code::BadSpec, spec_fault(*fault)),
         Rejection::UnknownLevel { level, known } => {
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
