@@ -3,6 +3,7 @@
 //! `apply` hands each event to its section and, where one fact concerns two sections, tells the second what
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -455,10 +456,13 @@ impl State {
         learns.then(|| self.attained.estimate(spec, label.as_ref())).flatten().map(Estimate::Learned)
     }
 
-    /// What a job held of places that are promised it holds no longer.
+    /// What a job held of places that are promised it holds no longer. Where it moves inside a node, it fills that still.
     fn leaves_promised(&mut self, job: JobId) {
+        let aside = self.promises.of(job).into_iter().flat_map(|promise| &promise.tasks);
+        let stays: BTreeSet<NodeId> = aside.map(|place| place.node).collect();
         let held = self.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
-        self.reservations.left(job, held.map(|task| task.place.node));
+        let left = held.map(|task| task.place.node).filter(|node| !stays.contains(node));
+        self.reservations.left(job, left);
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.
