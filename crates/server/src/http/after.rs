@@ -75,7 +75,7 @@ async fn live(shared: &Shared, reference: &str, when: Condition) -> Result<Optio
     }
 }
 
-/// The newest job of that name that is over, or the members of the newest array, whichever ended later.
+/// The members of the newest array of that name that are over, or the newest job where there is no such array.
 async fn over(shared: &Shared, reference: &str) -> Result<Vec<EndedJobView>, Refused> {
     let array = arrays::newest(shared, reference).await?;
     if !array.members.is_empty() {
