@@ -7,6 +7,7 @@
 mod crates;
 mod documents;
 mod mask;
+mod rooms;
 mod shape;
 mod source;
 mod wording;
@@ -22,12 +23,13 @@ use crate::process;
 use source::SourceFile;
 
 /// Every rule. Order decides only the order in which the problems of one file are printed.
-const RULES: [fn(&SourceFile) -> Vec<Problem>; 13] = [
+const RULES: [fn(&SourceFile) -> Vec<Problem>; 14] = [
     shape::file_begins_with_docs,
     shape::functions_fit_a_screen,
     shape::files_stay_small,
     shape::modules_are_files_with_a_name,
     crates::arrows_point_down,
+    rooms::rooms_stand_on_lower_ones,
     crates::engine_is_no_std,
     crates::engine_has_no_floats,
     wording::lints_are_not_silenced_without_a_reason,

@@ -11,7 +11,7 @@ mod xid;
 
 use std::path::{Path, PathBuf};
 
-use wharf_engine::catalogue::MODELS;
+use wharf_engine::device::catalogue::MODELS;
 
 use cells::Rows;
 

@@ -29,7 +29,7 @@ mod verdict;
 use wharf_api::client::Client;
 use wharf_api::file::nearest;
 use wharf_api::v1::{Code, JobView, PlacementView, Problem, SliceView};
-use wharf_engine::policy::Mode;
+use wharf_engine::model::policy::Mode;
 
 use crate::numbers::{counted, indexes, mib, number, percent_tenths};
 use crate::output::{Paint, Tone};

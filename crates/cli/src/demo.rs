@@ -9,10 +9,11 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::NodeSelector;
-use wharf_engine::input::{Input, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
+use wharf_engine::state::jobs::{Job, Phase};
 use wharf_engine::units::{GpuUnits, Millis, Resources, Timestamp, Uid};
 use wharf_server::desk::Desk;
 

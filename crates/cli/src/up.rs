@@ -19,8 +19,9 @@ use wharf_api::file::policy::lint::Inventory;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::{Glance, Recovered, Settings};
 use wharf_controller::world::{Happening, Impossible, World, WorldFault};
-use wharf_engine::input::{Input, Rejection};
-use wharf_engine::policy::Policy;
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
 use wharf_server::Hosts;
 use wharf_server::desk::{Desk, Patience, Running};
@@ -29,9 +30,8 @@ use wharf_server::policy::{PolicyStatus, Reviewed, inventory, review, watch};
 use wharf_sim::file::{FileFault, FileWorld, Founding};
 
 use crate::args::UpArgs;
-use crate::demo;
 use crate::problem::cannot_listen;
-use crate::process;
+use crate::{demo, process};
 
 use declared::Declared;
 

@@ -3,8 +3,8 @@
 //! JSON because a journal is read by people at three in the morning with nothing but `sqlite3`, and because a
 //! new field with a default needs no migration. The version is raised only when an old reader would misread.
 
-use wharf_engine::event::Event;
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
 
 use crate::disk::{DiskFault, Record};
 

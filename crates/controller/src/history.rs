@@ -11,10 +11,13 @@ mod statement;
 mod usage;
 
 use serde::Serialize;
-use wharf_engine::event::{Asker, Event, JobsEvent, LedgerEvent, Next, Outcome, Placement};
-use wharf_engine::input::{Exit, ExitDetail};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::model::exit::{Exit, ExitDetail, Outcome};
+use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::jobs::event::{JobsEvent, Next};
+use wharf_engine::state::jobs::{Job, Phase};
+use wharf_engine::state::ledger::event::{Asker, LedgerEvent};
 use wharf_engine::units::{JobId, NodeId, Timestamp};
 
 use crate::disk::{HistoryKind, HistoryRow, Index};

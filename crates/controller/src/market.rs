@@ -12,7 +12,7 @@ mod summary;
 
 use std::collections::BTreeMap;
 
-use wharf_engine::prices::{BLOCKS_MAX, Block, Piece, Prices, WORTH_MAX};
+use wharf_engine::price::prices::{BLOCKS_MAX, Block, Piece, Prices, WORTH_MAX};
 use wharf_engine::units::{GpuUnits, PoolId};
 
 use clearing::Market;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::catalogue;
-use wharf_engine::input::{SetDefinition, SetMembers};
+use wharf_engine::decide::input::{SetDefinition, SetMembers};
+use wharf_engine::device::catalogue;
 
 use crate::world::{NodeReport, Taint};
 
@@ -148,7 +148,7 @@ impl Strings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wharf_engine::input::ObservedNode;
+    use wharf_engine::model::observed::ObservedNode;
 
     fn node(name: &str, model: &str, label: Option<(&str, &str)>, taint: Option<&str>) -> NodeReport {
         NodeReport {

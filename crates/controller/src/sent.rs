@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use wharf_engine::action::{Action, StartTask};
-use wharf_engine::input::TaskRef;
+use wharf_engine::model::action::{Action, StartTask};
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 /// What something was said about.

@@ -14,21 +14,24 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use wharf_engine::answer::verdict::Answers;
 use wharf_engine::decide::Decision;
-use wharf_engine::event::{Event, LedgerEvent};
-use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
+use wharf_engine::decide::input::{Input, SetDefinition};
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::observed::Scope;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{JobId, Millis, Timestamp};
-use wharf_engine::verdict::Answers;
 
-use crate::codec;
 use crate::disk::{Batch, Disk, DiskFault, HistoryRow, RESTORE, Record, Term};
-use crate::history;
 use crate::outage::{Outage, Reach};
 use crate::selectors::Strings;
 use crate::sent::Sent;
 use crate::world::{ClockSteps, Happened, Happening, Impossible, World, WorldFault, WorldReport};
+use crate::{codec, history};
 
 pub use figures::{Evictions, Figures};
 

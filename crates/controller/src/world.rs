@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::action::Action;
-use wharf_engine::input::{ObservedNode, Report, TaskRef};
+use wharf_engine::model::action::Action;
+use wharf_engine::model::observed::{ObservedNode, Report, TaskRef};
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use crate::disk::Standing;

@@ -6,23 +6,19 @@ mod devices;
 mod tests;
 mod windows;
 
-/// An index by its name, and what makes it wrong.
-#[cfg(test)]
-pub(crate) type Corruption<T> = (&'static str, fn(&mut T));
-
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use crate::event::{HeldTask, TaskPhase};
-use crate::group::Group;
-use crate::job::{Shape, Spec};
-use crate::jobs::Phase;
-use crate::policy::{Amount, GpuQuota, Policy};
+use crate::model::group::Group;
+use crate::model::job::{Shape, Spec};
+use crate::model::policy::{Amount, GpuQuota, Policy};
+use crate::quota::tree::Meter;
 use crate::state::State;
-use crate::tree::Meter;
+use crate::state::holding::{HeldTask, TaskPhase};
+use crate::state::jobs::Phase;
 use crate::units::{GpuUnits, JobId, NodeId, PoolId, Resources, TenantId};
 
 /// Something that must not be.
@@ -275,7 +271,7 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
         }
         let Some(holding) = holding else { continue };
         let counts = |task: &&HeldTask| {
-            use crate::input::Exit;
+            use crate::model::exit::Exit;
             let done = matches!(task.phase, TaskPhase::Gone { exit: Exit::Succeeded, .. });
             done || matches!(task.phase, TaskPhase::Bound | TaskPhase::Running)
         };

@@ -3,9 +3,11 @@
 mod bookings;
 mod conclude;
 pub(crate) mod emptied;
+pub mod input;
 mod limits;
 mod observe;
 mod promises;
+pub mod rejection;
 mod replace;
 mod services;
 mod submit;
@@ -15,17 +17,22 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::event::{
-    Asker, Canceller, DemandEvent, Event, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, Outcome,
-    PastEvent, PromisesEvent, RequeueWhy, TaskPhase, TenantsEvent,
-};
-use crate::fleet::Fleet;
-use crate::input::{Input, Rejection, SetDefinition, SetMembers};
-use crate::jobs::Phase;
-use crate::policy::Policy;
-use crate::prices::Prices;
+use crate::decide::input::{Input, SetDefinition, SetMembers};
+use crate::decide::rejection::Rejection;
+use crate::model::exit::Outcome;
+use crate::model::policy::Policy;
+use crate::price::prices::Prices;
 use crate::state::State;
-use crate::tenants::Tenants;
+use crate::state::demand::DemandEvent;
+use crate::state::event::Event;
+use crate::state::fleet::{Fleet, FleetEvent};
+use crate::state::holding::{HeldTask, TaskPhase};
+use crate::state::jobs::Phase;
+use crate::state::jobs::event::{Canceller, JobsEvent, Next, RequeueWhy};
+use crate::state::ledger::event::{Asker, LedgerEvent};
+use crate::state::past::PastEvent;
+use crate::state::promises::PromisesEvent;
+use crate::state::tenants::{Tenants, TenantsEvent};
 use crate::units::{JobId, NodeId, PoolId, TenantId, Timestamp, TrustId, Uid};
 
 /// What an input leads to.
@@ -146,7 +153,8 @@ impl State {
 
     /// Everything it holds is told to stop.
     fn leave_at_once(&self, job: JobId, next: Next, by: Option<Canceller>, now: Timestamp) -> Vec<Event> {
-        let tasks = self.ledger.holding(job).map(crate::event::Holding::holding_tasks).unwrap_or_default();
+        let tasks =
+            self.ledger.holding(job).map(crate::state::holding::Holding::holding_tasks).unwrap_or_default();
         alloc::vec![Event::Jobs(JobsEvent::Leaving { job, next, at: now, by }), self.stop(job, tasks, now)]
     }
 
@@ -351,11 +359,6 @@ impl State {
         let deadline = now + self.tenants.policy().stop_grace;
         Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now })
     }
-}
-
-/// When a replacement of replicas goes on because there was no room, if one does.
-pub(crate) fn next_replacement(state: &State) -> Option<Timestamp> {
-    replace::next_moment(state)
 }
 
 /// Whom an event about places is about.

@@ -6,40 +6,35 @@
 //! what would lift the refusal, and is not looked at again until then; only when somebody leaves on the draft itself is
 //! it tried again in the same plan. The plan is the difference between the state and the end of the draft.
 
-pub mod best;
-pub mod booked;
-pub mod downtimes;
 pub mod draft;
-pub mod groups;
+pub mod evict;
+pub mod later;
 pub mod lines;
 pub mod memory;
-pub mod moves;
 pub mod order;
 pub mod place;
 pub mod rank;
-pub mod reclaim;
-pub mod reserve;
 mod serve;
-pub mod victims;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::event::{
-    Asker, Chosen, Event, Eviction, JobsEvent, LedgerEvent, Next, Placement, PromisesEvent, RequeueWhy,
-    ReservationsEvent, TaskPhase, Why,
-};
+use crate::model::placement::{Chosen, Placement};
+use crate::model::policy::Policy;
 use crate::plan::memory::all_kinds;
-use crate::policy::Policy;
-use crate::reservations::{Dropped, Reservation};
 use crate::state::State;
-use crate::tree::Tree;
+use crate::state::event::Event;
+use crate::state::holding::TaskPhase;
+use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
+use crate::state::ledger::event::{Asker, Eviction, LedgerEvent, Why};
+use crate::state::promises::PromisesEvent;
+use crate::state::reservations::{Dropped, Reservation, ReservationsEvent};
 use crate::units::{JobId, KindId, Millis, Timestamp};
 
+use evict::reclaim::Allowance;
+use later::reserve::Looked;
 pub use lines::Pass;
 pub use memory::{Memory, Obstacles, Refusal};
-use reclaim::Allowance;
-use reserve::Looked;
 
 /// The most times a plan is made again because a reclaim left more idle than it started.
 const AGAIN_MAX: usize = 64;
@@ -96,8 +91,8 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     if memory.nothing_changed(state, now) {
         return Plan { basis: state.index(), ..Plan::default() };
     }
-    let tree = Tree::resolve(policy, state);
-    let shares = tree.shares_of(state);
+    let tree = state.tree(policy);
+    let shares = state.fair_shares(&tree);
     let (worths, looked) = (&memory.worths, &memory.looked);
     let grounds = serve::Grounds { state, policy, tree: &tree, shares: &shares, worths, looked, now };
     let mut kinds = memory.worth_trying(state, &shares, now);

@@ -3,32 +3,58 @@
 //! `apply` hands each event to its section and, where one fact concerns two sections, tells the second what
 //! it needs to know through a method. It is total: an event in the journal is a fact.
 
+mod actions;
+pub mod attained;
+pub mod bookings;
+mod deadline;
+pub mod demand;
+mod emptying;
+pub mod ends;
+pub mod event;
+pub mod fleet;
+pub mod holding;
+pub mod jobs;
+pub mod ledger;
+pub mod maintenance;
+mod metered;
+pub mod past;
+pub mod promises;
+pub mod reservations;
+pub mod rooms;
+pub mod tenants;
+pub mod ways;
+
+/// An index by its name, and what makes it wrong.
+#[cfg(test)]
+pub(crate) type Corruption<T> = (&'static str, fn(&mut T));
+
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::attained::{Attained, Learned};
-use crate::bookings::Bookings;
-use crate::demand::Demand;
-use crate::event::{
-    BookingsEvent, DemandEvent, Event, Failure, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, Placement,
-    PromisesEvent, TenantsEvent, Why,
-};
-use crate::fleet::Fleet;
-use crate::group::{Group, Lacks};
-use crate::input::{Exit, ExitDetail};
-use crate::job::Spec;
-use crate::jobs::{Job, Jobs, More, Phase};
-use crate::ledger::{Charge, Ledger, Use, Want};
-use crate::maintenance::{Maintenance, MaintenanceEvent};
-use crate::need::{Need, first_way};
-use crate::past::{Past, PastEvent};
-use crate::plan::place::domain_of;
-use crate::policy::{Estimates, Policy};
-use crate::promises::{Promise, Promises};
-use crate::reservations::Reservations;
-use crate::tenants::Tenants;
-use crate::tree::Tree;
+use crate::model::exit::{Exit, ExitDetail};
+use crate::model::group::{Group, Lacks};
+use crate::model::job::Spec;
+use crate::model::need::Need;
+use crate::model::placement::Placement;
+use crate::model::policy::{Estimates, Policy};
+use crate::quota::amount::Use;
+use crate::state::attained::{Attained, Learned};
+use crate::state::bookings::{Bookings, BookingsEvent};
+use crate::state::demand::{Demand, DemandEvent};
+use crate::state::event::Event;
+use crate::state::fleet::{Fleet, FleetEvent};
+use crate::state::holding::Holding;
+use crate::state::jobs::event::{Failure, JobsEvent, Next};
+use crate::state::jobs::{Job, Jobs, More, Phase};
+use crate::state::ledger::event::{LedgerEvent, Why};
+use crate::state::ledger::{Charge, Ledger, Want};
+use crate::state::maintenance::{Maintenance, MaintenanceEvent};
+use crate::state::past::{Past, PastEvent};
+use crate::state::promises::{Promise, Promises, PromisesEvent};
+use crate::state::reservations::Reservations;
+use crate::state::tenants::{Tenants, TenantsEvent};
+use crate::state::ways::first_way;
 use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
@@ -395,8 +421,8 @@ impl State {
 
     fn apply_past(&mut self, event: &PastEvent) {
         if let Some(half_life) = self.tenants.policy().half_life {
-            let tree = Tree::resolve(self.tenants.policy(), self);
-            let own = tree.own_use(self);
+            let tree = self.tree(self.tenants.policy());
+            let own = self.own_use(&tree);
             self.past.apply(event, half_life, tree, own);
         }
     }
@@ -404,8 +430,8 @@ impl State {
     /// Lines, tenants or pools are others than what was borrowed is counted by.
     fn reline_past(&mut self) {
         if self.past.is_counting() {
-            let tree = Tree::resolve(self.tenants.policy(), self);
-            let own = tree.own_use(self);
+            let tree = self.tree(self.tenants.policy());
+            let own = self.own_use(&tree);
             self.past.relined(tree, own);
         }
     }
@@ -555,7 +581,8 @@ impl State {
         let repair = alive < job.spec.min;
         let complete = alive >= job.spec.tasks || (done > 0 && !repair);
         let first = holding.staying().next().or(holding.tasks.first()).filter(|_| !complete)?;
-        let domain = job.spec.topology.gang_within.and_then(|level| domain_of(self, first.place.node, level));
+        let domain =
+            job.spec.topology.gang_within.and_then(|level| self.fleet.domain_of(first.place.node, level));
         let tasks = if repair { job.spec.min - alive } else { 1 };
         let (pool, need) = (first.place.pool, Need::held(&first.place));
         Some(More { tasks, repair, pool, need, domain, of: None })
@@ -571,46 +598,10 @@ impl State {
         let tasks: usize = lacks.iter().map(|lack| lack.slots.len()).sum();
         let tasks = u32::try_from(tasks).ok().filter(|&tasks| tasks > 0)?;
         let first = holding.staying().next().or(holding.tasks.first())?;
-        let domain = job.spec.topology.gang_within.and_then(|level| domain_of(self, first.place.node, level));
+        let domain =
+            job.spec.topology.gang_within.and_then(|level| self.fleet.domain_of(first.place.node, level));
         let (pool, need) = (first.place.pool, Need::held(&first.place));
         Some(More { tasks, repair, pool, need, domain, of: Some(id) })
-    }
-
-    /// The earliest moment after `now` at which time alone changes a plan or an action.
-    pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
-        let asked = self.ledger.deadlines().first().map(|&(at, _)| at);
-        let stuck = self.ledger.bound().first().map(|&(at, _)| at + self.tenants.policy().gangs.start_within);
-        let limit = self.jobs.wrapping_up().first().map(|&(at, _)| at);
-        let reserved = self.next_reserved_moment(now);
-        let booked = self.next_booked_moment(now);
-        let step = self.tenants.policy().half_life.and_then(|half_life| self.past.next_step(half_life));
-        let allowed = self.jobs.next_start_allowed(now);
-        let replaced = crate::decide::next_replacement(self);
-        let emptied = self.next_emptying_moment(now);
-        let later = [asked, stuck, limit, allowed, reserved, booked, step, replaced, emptied];
-        let later = later.into_iter().flatten();
-        later.filter(|&at| at > now).min()
-    }
-
-    /// The earliest moment after `now` at which a promised start is due, or somebody who is in its places is asked.
-    pub fn next_reserved_moment(&self, now: Timestamp) -> Option<Timestamp> {
-        let moments = self.reservations.iter().flat_map(|(_, reservation)| {
-            let start = reservation.start;
-            let there = reservation.fillers.iter().chain(&reservation.borrowers);
-            let asked = there.filter_map(|&job| self.jobs.get(job)).map(move |job| {
-                let grace = self.time_to_leave(&job.spec);
-                Timestamp(start.0.saturating_sub(grace.0))
-            });
-            // An estimate that has passed is believed no longer.
-            let nodes = reservation.tasks.iter().map(|place| place.node);
-            let there = nodes.flat_map(|node| self.ledger.tasks_on(node));
-            let guessed =
-                there.filter(|&(job, _)| self.jobs.get(job).is_some_and(|job| job.time_limit().is_none()));
-            let guessed =
-                guessed.filter_map(move |(job, _)| self.end_of(job, self.tenants.policy(), now).known());
-            asked.chain(guessed).chain(core::iter::once(start))
-        });
-        moments.filter(|&at| at > now).min()
     }
 
     /// How long a job may take to be gone once it is told to leave.

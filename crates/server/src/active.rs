@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 
 use wharf_api::v1::{ActiveRow, gpus};
 use wharf_controller::world::Samples;
-use wharf_engine::event::{HeldTask, Holding};
-use wharf_engine::input::TaskRef;
-use wharf_engine::jobs::Job;
+use wharf_engine::answer::verdict::Answers;
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::state::State;
+use wharf_engine::state::holding::{HeldTask, Holding};
+use wharf_engine::state::jobs::Job;
 use wharf_engine::units::{GpuUnits, JobId, Timestamp};
-use wharf_engine::verdict::Answers;
 
 use crate::view;
 

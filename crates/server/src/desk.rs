@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use wharf_controller::disk::Disk;
 use wharf_controller::turn::{Controller, Fault, Glance, Reply, SnapshotFault};
 use wharf_controller::world::{ClockSteps, Happened, Happening, Impossible, World};
-use wharf_engine::input::Input;
+use wharf_engine::decide::input::Input;
 use wharf_engine::units::{JobId, Timestamp};
 
 use self::claim::Claim;

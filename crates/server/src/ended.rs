@@ -3,8 +3,8 @@
 use wharf_api::v1::{EndedAs, EndedJobView, TimelineView, gpus};
 use wharf_controller::disk::{HistoryKind, HistoryRow};
 use wharf_controller::history::{EndReason, EvictionReceipt, FinishedJob, Receipt};
-use wharf_engine::event::{Canceller, Outcome, RequeueWhy};
-use wharf_engine::input::{Exit, ExitCause, ExitDetail};
+use wharf_engine::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
+use wharf_engine::state::jobs::event::{Canceller, RequeueWhy};
 use wharf_engine::units::{GpuUnits, Millis};
 
 use crate::text::{gpus as gpus_text, span};

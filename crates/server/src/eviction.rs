@@ -3,10 +3,10 @@
 use wharf_api::v1::{BelowLineView, BeneficiaryView, EvictionView, Rule, VictimView, gpu_seconds, gpus};
 use wharf_controller::disk::HistoryRow;
 use wharf_controller::history::{EvictionReceipt, Receipt, Resource, Stood};
-use wharf_engine::event::Eviction;
 use wharf_engine::plan::Evicted;
+use wharf_engine::quota::tree::Meter;
 use wharf_engine::state::State;
-use wharf_engine::tree::Meter;
+use wharf_engine::state::ledger::event::Eviction;
 use wharf_engine::units::GpuUnits;
 
 use crate::tenants::{ANY_GPU, CPU, MEMORY, metered};

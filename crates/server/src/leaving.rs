@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use wharf_api::v1::{LeavingStep, LeavingView, PromiseView};
-use wharf_engine::event::{HeldTask, Placement, TaskPhase};
-use wharf_engine::holding::Presence;
+use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
+use wharf_engine::state::holding::{HeldTask, Presence, TaskPhase};
 use wharf_engine::units::{JobId, Timestamp};
 
 use crate::view::placement;

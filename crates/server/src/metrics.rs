@@ -17,8 +17,8 @@ use wharf_api::v1::Rule;
 use wharf_controller::outage::Operation;
 use wharf_controller::turn::{Evictions, Glance};
 use wharf_controller::world::Samples;
-use wharf_engine::job::Class;
-use wharf_engine::jobs::Phase;
+use wharf_engine::model::job::Class;
+use wharf_engine::state::jobs::Phase;
 
 use crate::desk::Decisions;
 use crate::http::pools;

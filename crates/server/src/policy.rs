@@ -11,10 +11,11 @@ use std::time::Duration;
 use tracing::{info, warn};
 use wharf_api::file::FileError;
 use wharf_api::file::policy::lint::{Finding, Inventory, Severity, Stock, review_policy};
-use wharf_engine::fleet::Node;
-use wharf_engine::input::{Input, Rejection};
-use wharf_engine::policy::Policy;
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
+use wharf_engine::state::fleet::Node;
 
 use crate::desk::Desk;
 

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use wharf_controller::market::{Pricer, Summary};
-use wharf_engine::input::Input;
-use wharf_engine::prices::Prices;
+use wharf_engine::decide::input::Input;
+use wharf_engine::price::prices::Prices;
 use wharf_engine::state::State;
 
 /// Prices are solved at most this often: a solve takes up to about twenty milliseconds of a core.

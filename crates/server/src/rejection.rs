@@ -2,15 +2,13 @@
 
 use wharf_api::file::{FileError, nearest, span_text};
 use wharf_api::v1::{Code, Problem};
-use wharf_engine::input::{GroupFault, Rejection, SpecFault};
-use wharf_engine::job::GpuAsk;
-use wharf_engine::policy::trust::team_of;
+use wharf_engine::decide::rejection::{GroupFault, Rejection, SpecFault};
+use wharf_engine::model::job::GpuAsk;
+use wharf_engine::model::policy::trust::team_of;
 use wharf_engine::state::State;
 
-use crate::booking;
 use crate::desk::Closed;
-use crate::maintenance;
-use crate::text;
+use crate::{booking, maintenance, text};
 
 fn trust_not_allowed(tenant: &str, domain: &str, claims: &[String]) -> Problem {
     let what = format!(
@@ -92,8 +90,9 @@ pub(crate) fn problem(state: &State, rejection: &Rejection) -> Problem {
 
 /// A name or a key that is taken.
 fn identity_problem(state: &State, rejection: &Rejection) -> Problem {
-    let name =
-        |job| state.jobs.get(job).map_or("?", |known: &wharf_engine::jobs::Job| known.spec.name.as_str());
+    let name = |job| {
+        state.jobs.get(job).map_or("?", |known: &wharf_engine::state::jobs::Job| known.spec.name.as_str())
+    };
     match rejection {
         Rejection::NameInUse { job } => {
             Problem::new(Code::NameInUse, format!("the tenant has a live job named {:?}", name(*job)))

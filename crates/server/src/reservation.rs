@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use wharf_api::v1::{HolderView, MissedView, ReservationView, UnpromisedView, gpus};
-use wharf_engine::plan::reserve::Unpromised;
-use wharf_engine::reservations::{Missed, Reservation};
+use wharf_engine::plan::later::reserve::Unpromised;
 use wharf_engine::state::State;
+use wharf_engine::state::reservations::{Missed, Reservation};
 use wharf_engine::units::{JobId, Timestamp};
 
 use crate::view::placement;

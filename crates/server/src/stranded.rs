@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{StrandedShapeView, StrandedView, gpus, thousandths};
-use wharf_engine::job::GpuAsk;
-use wharf_engine::need::Need;
+use wharf_engine::answer::stranded::{Asked, OfPool, OfShape, Why, stranded};
+use wharf_engine::model::job::GpuAsk;
+use wharf_engine::model::need::Need;
 use wharf_engine::state::State;
-use wharf_engine::stranded::{Asked, OfPool, OfShape, Why, stranded};
 use wharf_engine::units::GpuUnits;
 
 /// Pool by pool.

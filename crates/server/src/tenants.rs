@@ -9,16 +9,16 @@
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{LineView, TenantView, gpus, thousandths};
-use wharf_engine::jobs::Phase;
-use wharf_engine::policy::{Amount, Quota};
+use wharf_engine::model::policy::{Amount, Quota};
+use wharf_engine::quota::tree::{Amounts, Meter, Tree};
 use wharf_engine::state::State;
-use wharf_engine::tree::{Amounts, Meter, Tree};
+use wharf_engine::state::jobs::Phase;
 use wharf_engine::units::{GpuUnits, TenantId};
 
 /// Every tenant of the policy, with everyone below it counted in.
 pub(crate) fn all(state: &State) -> Vec<TenantView> {
     let policy = state.tenants.policy();
-    let tree = Tree::resolve(policy, state);
+    let tree = state.tree(policy);
     let figures = Figures::of(state, &tree);
     let counts = job_counts(state);
     let shown = policy.tenants.iter().filter_map(|tenant| state.tenants.named(&tenant.path));
@@ -65,11 +65,11 @@ struct Figures {
 
 impl Figures {
     fn of(state: &State, tree: &Tree) -> Self {
-        let used = tree.subtree_use(&tree.own_use(state));
-        let demand = tree.subtree_demand(&tree.own_demand(state));
-        let capacity = tree.capacity(state);
+        let used = tree.subtree_use(&state.own_use(&tree));
+        let demand = tree.subtree_demand(&state.own_demand(&tree));
+        let capacity = state.capacity(&tree);
         let lent = (0..tree.meters.len()).map(|meter| lent(tree, &used, meter, capacity[meter])).collect();
-        Self { shares: tree.shares_of(state), used, demand, lent }
+        Self { shares: state.fair_shares(&tree), used, demand, lent }
     }
 
     fn line(&self, state: &State, tree: &Tree, tenant: TenantId, meter: usize) -> LineView {

@@ -7,12 +7,13 @@ use wharf_api::v1::{EvictionView, LeavingStep};
 use wharf_controller::codec;
 use wharf_controller::disk::{HistoryKind, Record};
 use wharf_controller::history::project;
-use wharf_engine::event::{Event, LedgerEvent};
-use wharf_engine::jobs::Job;
+use wharf_engine::answer::verdict::{Answers, Reason};
 use wharf_engine::plan::rank::rank;
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::jobs::Job;
+use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{BookingId, JobId, Timestamp};
-use wharf_engine::verdict::{Answers, Reason};
 
 use crate::{eviction, leaving, text, view};
 

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use wharf_api::file::{size_text, span_text};
 use wharf_controller::outage::Outage;
-use wharf_engine::catalogue::{Recovery, Xid};
-use wharf_engine::dependency::Condition;
-use wharf_engine::event::{HeldWhy, Next, Outcome};
-use wharf_engine::jobs::{Job, KindKey, Phase};
-use wharf_engine::need::Refused;
+use wharf_engine::answer::verdict::{BesideGpus, Quantity, Reason, Shortfall, Stage};
+use wharf_engine::device::catalogue::{Recovery, Xid};
+use wharf_engine::model::dependency::Condition;
+use wharf_engine::model::exit::Outcome;
+use wharf_engine::model::need::Refused;
 use wharf_engine::state::State;
+use wharf_engine::state::jobs::event::{HeldWhy, Next};
+use wharf_engine::state::jobs::{Job, KindKey, Phase};
 use wharf_engine::units::{BookingId, GpuUnits, JobId, Millis, Timestamp};
-use wharf_engine::verdict::{BesideGpus, Quantity, Reason, Shortfall, Stage};
 
 use crate::leaving::in_the_way;
 

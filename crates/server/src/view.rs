@@ -8,16 +8,18 @@ use wharf_api::v1::{
     VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
-use wharf_engine::attained::Learned;
-use wharf_engine::dependency::{ArrayMember, Dependency};
-use wharf_engine::event::{Failure, Holding, Placement, TaskPhase};
-use wharf_engine::fleet::Node;
-use wharf_engine::group::Group;
-use wharf_engine::job::{GpuAsk, Spec};
-use wharf_engine::jobs::{Job, Phase, Rolling};
+use wharf_engine::answer::verdict::{Answers, Quantity, Reason, Shortfall, Verdict};
+use wharf_engine::model::dependency::{ArrayMember, Dependency};
+use wharf_engine::model::group::Group;
+use wharf_engine::model::job::{GpuAsk, Spec};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::state::attained::Learned;
+use wharf_engine::state::fleet::Node;
+use wharf_engine::state::holding::{Holding, TaskPhase};
+use wharf_engine::state::jobs::event::Failure;
+use wharf_engine::state::jobs::{Job, Phase, Rolling};
 use wharf_engine::state::{Estimate, State};
 use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
-use wharf_engine::verdict::{Answers, Quantity, Reason, Shortfall, Verdict};
 
 use crate::{ended, maintenance, text};
 

@@ -1,8 +1,10 @@
 //! What a simulated job really does, read from the payload its submitter gave.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::input::{Exit, Submission, TaskRef};
-use wharf_engine::job::Class;
+use wharf_engine::model::exit::Exit;
+use wharf_engine::model::job::Class;
+use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 /// Points of a run that its mean is taken from: enough for a hundredth or two, and few enough that tens of thousands of

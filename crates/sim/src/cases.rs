@@ -11,15 +11,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
-use wharf_engine::action::{Action, StartTask};
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission};
-use wharf_engine::job::{Checkpoint, GpuAsk, Shape, Spec};
+use wharf_engine::answer::verdict::{Quantity, Reason, Shortfall};
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::action::{Action, StartTask};
+use wharf_engine::model::job::{Checkpoint, GpuAsk, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::policy::{Amount, Gangs, GpuQuota, Mode, Policy, Preemption, Quota, Tenant};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::policy::{Amount, Gangs, GpuQuota, Mode, Policy, Preemption, Quota, Tenant};
 use wharf_engine::state::State;
-use wharf_engine::tree::Tree;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, Uid};
-use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use crate::fleet::SimFleet;
 use devices::Devices;
@@ -419,8 +421,8 @@ impl Run {
     }
 
     fn fair_shares(&self) -> BTreeMap<String, f64> {
-        let tree = Tree::resolve(self.state.tenants.policy(), &self.state);
-        let shares = tree.shares_of(&self.state);
+        let tree = self.state.tree(self.state.tenants.policy());
+        let shares = self.state.fair_shares(&tree);
         let gpus = |tenant: TenantId| {
             let millis = shares[tenant.index()][0] / 3_000;
             f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0

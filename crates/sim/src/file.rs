@@ -18,8 +18,8 @@ use wharf_controller::look;
 use wharf_controller::world::{
     ClockSteps, Happened, Happening, Impossible, NodeReport, Samples, World, WorldFault, WorldReport,
 };
-use wharf_engine::action::Action;
-use wharf_engine::input::TaskRef;
+use wharf_engine::model::action::Action;
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use self::clock::{Clock, Remembered, Source, Step};

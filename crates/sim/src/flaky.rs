@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::world::WorldFault;
-use wharf_engine::action::Action;
+use wharf_engine::model::action::Action;
 
 /// One call in so many fails: often enough that faults meet each other within one outage.
 const ONE_IN: u32 = 12;

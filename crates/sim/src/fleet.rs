@@ -20,9 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
-use wharf_engine::action::{Action, StartTask};
-use wharf_engine::input::{Exit, ExitCause, ExitDetail, Submission, TaskRef, TaskStatus};
-use wharf_engine::policy::Mode;
+use wharf_engine::model::action::{Action, StartTask};
+use wharf_engine::model::exit::{Exit, ExitCause, ExitDetail};
+use wharf_engine::model::observed::{TaskRef, TaskStatus};
+use wharf_engine::model::policy::Mode;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
 use crate::behaviour::Behaviour;

@@ -1,7 +1,7 @@
 //! A pool of GPUs that are cut into slices, under load: what is refused, and by which way of choosing where to cut.
 //!
 //! Slices arrive at random (Poisson) and stay for exponential times; what fits nowhere is refused and gone, and what
-//! fits is never refused. The same arrivals are played to each [`Policy`]: ours, which asks [`wharf_engine::cut`] and
+//! fits is never refused. The same arrivals are played to each [`Policy`]: ours, which asks [`wharf_engine::device::cut`] and
 //! learns the mix from what has arrived so far, and two that everybody has. All numbers behind a decision are whole,
 //! and times are drawn by comparing whole numbers, so that a seed gives the same run on any machine.
 //!
@@ -16,9 +16,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::Serialize;
-use wharf_engine::catalogue::Mig;
-use wharf_engine::cut::Atlas;
-use wharf_engine::geometry::Slice;
+use wharf_engine::device::catalogue::Mig;
+use wharf_engine::device::cut::Atlas;
+use wharf_engine::device::geometry::Slice;
 
 use draw::{Arrival, Draw};
 use pool::Pool;

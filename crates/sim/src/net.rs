@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::disk::Standing;
 use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
-use wharf_engine::action::Action;
+use wharf_engine::model::action::Action;
 use wharf_engine::units::Timestamp;
 
 use crate::flaky::Flaky;

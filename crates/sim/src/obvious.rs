@@ -16,11 +16,12 @@ mod units;
 mod world;
 mod worth;
 
-use wharf_engine::event::{Eviction, Placement, Straddle, Why};
-use wharf_engine::input::Exit;
+use wharf_engine::model::exit::Exit;
+use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::Policy;
 use wharf_engine::plan::{Evicted, Plan, Start};
-use wharf_engine::policy::Policy;
 use wharf_engine::state::State;
+use wharf_engine::state::ledger::event::{Eviction, Straddle, Why};
 use wharf_engine::units::{JobId, NodeId, PoolId, Timestamp};
 
 use lines::{Allowance, Ask, Pass};
@@ -224,7 +225,7 @@ impl<'a> Round<'a> {
             return last.task + 1;
         }
         let holding = self.facts.state.ledger.holding(want.job).filter(|_| want.grows);
-        holding.map_or(0, wharf_engine::event::Holding::next_task)
+        holding.map_or(0, wharf_engine::state::holding::Holding::next_task)
     }
 
     /// Writes down what a want was given.

@@ -19,7 +19,7 @@ mod rules;
 mod shares;
 
 use serde::Serialize;
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 pub use report::{Line, Report, Run};
 

@@ -7,9 +7,11 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::world::NodeReport;
-use wharf_engine::input::{ObservedGpu, ObservedNode};
-use wharf_engine::job::{Class, GpuAsk};
-use wharf_engine::policy::{Amount, GpuQuota, Order, OrderRules, Orders, Policy, Preemption, Quota, Tenant};
+use wharf_engine::model::job::{Class, GpuAsk};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::policy::{
+    Amount, GpuQuota, Order, OrderRules, Orders, Policy, Preemption, Quota, Tenant,
+};
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources};
 
 use crate::replay::{Contract, TraceJob};

@@ -6,8 +6,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::market::{Pricer, Summary};
-use wharf_engine::input::Input;
-use wharf_engine::prices::{Block, Piece, Prices};
+use wharf_engine::decide::input::Input;
+use wharf_engine::price::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, PoolId};
 

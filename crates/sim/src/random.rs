@@ -14,15 +14,16 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery};
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::{Controller, Fault, Reply, Settings};
-use wharf_engine::catalogue::xid::XIDS;
-use wharf_engine::dependency::{After, ArrayMember, ArrayRequest, Condition};
-use wharf_engine::event::Why;
-use wharf_engine::fleet::Whom;
-use wharf_engine::input::{DowntimeRequest, DrainRequest, Extension, Input, Replacement, Submission};
-use wharf_engine::jobs::Phase;
+use wharf_engine::answer::verdict::Reason;
+use wharf_engine::decide::input::{DowntimeRequest, DrainRequest, Extension, Input, Replacement};
+use wharf_engine::device::catalogue::xid::XIDS;
+use wharf_engine::model::dependency::{After, ArrayMember, ArrayRequest, Condition};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, plan};
+use wharf_engine::state::fleet::Whom;
+use wharf_engine::state::jobs::Phase;
+use wharf_engine::state::ledger::event::Why;
 use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
-use wharf_engine::verdict::Reason;
 
 use crate::fleet::SimFleet;
 use crate::net::NetWorld;
@@ -301,7 +302,7 @@ impl Run {
     /// Half of the jobs of a tenant that has booked something are for its first window.
     fn window_of(&mut self, tenant: &str) -> Option<String> {
         let state = self.leader().state();
-        let own = |spec: &wharf_engine::job::Spec| state.tenants.path(spec.tenant) == tenant;
+        let own = |spec: &wharf_engine::model::job::Spec| state.tenants.path(spec.tenant) == tenant;
         let first = state.bookings.iter().find(|(_, booking)| own(&booking.spec));
         let name = first.map(|(_, booking)| booking.spec.name.clone())?;
         self.rng.random::<bool>().then_some(name)

@@ -12,7 +12,7 @@ mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use wharf_engine::job::GpuAsk;
+use wharf_engine::model::job::GpuAsk;
 
 use crate::replay::{JobRow, ReplayReport, TraceJob, gpus, secs};
 

@@ -14,10 +14,11 @@ use wharf_controller::history::FinishedJob;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::turn::{Controller, Evictions, Fault, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::Outcome;
-use wharf_engine::input::{Input, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec};
-use wharf_engine::policy::Policy;
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::exit::Outcome;
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Shape, Spec};
+use wharf_engine::model::policy::Policy;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{Millis, Resources, Timestamp, Uid};
 
 use crate::direct::DirectWorld;

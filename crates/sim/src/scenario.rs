@@ -13,12 +13,11 @@ mod story;
 use std::collections::BTreeMap;
 
 use wharf_controller::world::NodeReport;
-use wharf_engine::action::StartTask;
-use wharf_engine::catalogue::Xid;
-use wharf_engine::input::{
-    BookingRequest, DowntimeRequest, DrainRequest, Extension, Replacement, Submission,
-};
-use wharf_engine::policy::Policy;
+use wharf_engine::decide::input::{BookingRequest, DowntimeRequest, DrainRequest, Extension, Replacement};
+use wharf_engine::device::catalogue::Xid;
+use wharf_engine::model::action::StartTask;
+use wharf_engine::model::policy::Policy;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::Millis;
 
 use crate::pricing::Pricing;

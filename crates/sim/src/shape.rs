@@ -10,8 +10,8 @@ mod floor;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use wharf_engine::job::{Class, GPUS_PER_TASK_MAX, GpuAsk, TASKS_MAX};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::model::job::{Class, GPUS_PER_TASK_MAX, GpuAsk, TASKS_MAX};
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::units::{GpuMask, GpuUnits, Resources};
 
 pub use build::Built;

@@ -4,9 +4,11 @@
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Recovered, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{GpuAsk, Shape, Spec};
-use wharf_engine::policy::{Policy, Tenant};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::policy::{Policy, Tenant};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
 use wharf_engine::units::{Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;

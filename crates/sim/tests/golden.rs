@@ -20,16 +20,28 @@ use wharf_controller::codec::{self, VERSION};
 use wharf_controller::disk::Record;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::NodeReport;
-use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::event::{
-    AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, MaintenanceEvent,
-    PastEvent, PromisesEvent, ReservationsEvent, TenantsEvent,
+use wharf_engine::decide::input::{Extension, Input};
+use wharf_engine::device::catalogue::mig::ProfileName;
+use wharf_engine::model::job::{
+    Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology,
 };
-use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
-use wharf_engine::policy::{Amount, GpuQuota, Mode, Order, OrderRules, Policy, Quota, Tenant};
-use wharf_engine::prices::{Block, Piece, Prices};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::policy::{Amount, GpuQuota, Mode, Order, OrderRules, Policy, Quota, Tenant};
+use wharf_engine::model::submission::Submission;
+use wharf_engine::price::prices::{Block, Piece, Prices};
 use wharf_engine::state::State;
+use wharf_engine::state::attained::AttainedEvent;
+use wharf_engine::state::bookings::BookingsEvent;
+use wharf_engine::state::demand::DemandEvent;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::fleet::FleetEvent;
+use wharf_engine::state::jobs::event::JobsEvent;
+use wharf_engine::state::ledger::event::LedgerEvent;
+use wharf_engine::state::maintenance::MaintenanceEvent;
+use wharf_engine::state::past::PastEvent;
+use wharf_engine::state::promises::PromisesEvent;
+use wharf_engine::state::reservations::ReservationsEvent;
+use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeId, PoolId, Resources, Uid};
 
 use play::Play;

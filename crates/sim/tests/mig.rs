@@ -9,9 +9,9 @@ mod optimum;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use wharf_engine::catalogue::{Mig, mig, model};
-use wharf_engine::cut::{Atlas, PROFILES_MAX, Weights, best_start};
-use wharf_engine::geometry::{Layout, Slice};
+use wharf_engine::device::catalogue::{Mig, mig, model};
+use wharf_engine::device::cut::{Atlas, PROFILES_MAX, Weights, best_start};
+use wharf_engine::device::geometry::{Layout, Slice};
 use wharf_sim::mig::{Decision, Mix, MixName, Policy, Report, Run};
 
 use optimum::Chain;
@@ -120,7 +120,7 @@ fn decisions_are_those_that_the_engine_gives_gpu_by_gpu() {
         demand[usize::from(profile)] += 1;
         let mut left = [0; PROFILES_MAX];
         for &layout in layouts {
-            let on_one = wharf_engine::cut::count_left(run.mig, layout);
+            let on_one = wharf_engine::device::cut::count_left(run.mig, layout);
             left.iter_mut().zip(on_one).for_each(|(sum, left)| *sum += u64::from(left));
         }
         let weights = Weights::new(run.mig, &demand, &left, 20);

@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use wharf_controller::market::{Pricer, Summary};
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
-use wharf_engine::job::{GpuAsk, Shape, Spec};
-use wharf_engine::policy::{GpuQuota, Policy as Rules, Quota, Tenant};
-use wharf_engine::prices::{Prices, WORTH_MAX};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode, Report};
+use wharf_engine::model::policy::{GpuQuota, Policy as Rules, Quota, Tenant};
+use wharf_engine::model::submission::Submission;
+use wharf_engine::price::prices::{Prices, WORTH_MAX};
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, Resources, Timestamp, Uid};
 use wharf_sim::openb::{Node, Pod, Policy, Trace, run};

@@ -11,14 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use lean::{Lean, nodes, spec, submit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::event::{Event, Holding, LedgerEvent, ReservationsEvent};
-use wharf_engine::input::{Extension, Input};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk};
-use wharf_engine::jobs::Phase;
+use wharf_engine::decide::input::{Extension, Input};
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk};
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
-use wharf_engine::reservations::Dropped;
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::holding::Holding;
+use wharf_engine::state::jobs::Phase;
+use wharf_engine::state::ledger::event::LedgerEvent;
+use wharf_engine::state::reservations::{Dropped, ReservationsEvent};
 use wharf_engine::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
 /// Lives of each property in the normal run.

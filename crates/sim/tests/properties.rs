@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use life::Life;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::input::Input;
+use wharf_engine::decide::input::Input;
 use wharf_engine::units::{Millis, Timestamp};
 
 /// Lives in the normal run; each is some forty turns.
@@ -82,7 +82,7 @@ fn a_guarantee_is_back_within_its_bound_beside_a_booked_window() {
         life.give(&jobs);
         let asked_at = life.now();
         life.pass(bound.0);
-        let waits = |job: &wharf_engine::jobs::Job| {
+        let waits = |job: &wharf_engine::state::jobs::Job| {
             job.spec.name.starts_with("owner") && job.past.first_start.is_none_or(|at| at > asked_at + bound)
         };
         let late: Vec<String> =

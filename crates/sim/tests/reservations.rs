@@ -9,9 +9,9 @@ mod lean;
 use lean::{Lean, nodes, spec, submit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::input::Input;
-use wharf_engine::job::{Checkpoint, GpuAsk, Spec};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::job::{Checkpoint, GpuAsk, Spec};
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 
 /// The gang has all of them.

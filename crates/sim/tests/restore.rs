@@ -14,11 +14,15 @@ use wharf_controller::disk::{Disk, HistoryKind, HistoryQuery};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Fault, Settings};
 use wharf_controller::world::{NodeReport, World};
-use wharf_engine::event::{Event, LedgerEvent};
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Rejection, Submission, TaskRef};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
-use wharf_engine::jobs::Phase;
-use wharf_engine::policy::{Policy, Tenant};
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode, TaskRef};
+use wharf_engine::model::policy::{Policy, Tenant};
+use wharf_engine::model::submission::Submission;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::jobs::Phase;
+use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
@@ -106,7 +110,7 @@ impl Life {
     /// Live jobs by name: whether they are active, waiting or held.
     fn jobs(&self) -> BTreeMap<String, &'static str> {
         let state = self.leader.state();
-        let phase = |job: &wharf_engine::jobs::Job| match (job.phase, job.held) {
+        let phase = |job: &wharf_engine::state::jobs::Job| match (job.phase, job.held) {
             (Phase::Waiting, Some(_)) => "held",
             (Phase::Waiting, None) => "waits",
             (Phase::Active, _) => "active",

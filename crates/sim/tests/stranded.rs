@@ -5,18 +5,19 @@ use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::catalogue;
-use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::event::Placement;
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
-use wharf_engine::job::{GpuAsk, Least, Shape, Spec};
+use wharf_engine::answer::stranded::{Asked, OfPool, Why, stranded};
+use wharf_engine::decide::input::Input;
+use wharf_engine::device::catalogue;
+use wharf_engine::device::catalogue::mig::ProfileName;
+use wharf_engine::model::job::{GpuAsk, Least, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode, Report};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
-use wharf_engine::prices::Prices;
+use wharf_engine::price::prices::Prices;
 use wharf_engine::state::State;
-use wharf_engine::stranded::{Asked, OfPool, Why, stranded};
-use wharf_engine::units::{GpuUnits, PoolId};
-use wharf_engine::units::{NodeId, Resources, Timestamp, Uid};
+use wharf_engine::units::{GpuUnits, NodeId, PoolId, Resources, Timestamp, Uid};
 
 /// A part of a GPU that a task takes: how much, whose, and where on the axis where it is a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,10 +15,15 @@ use wharf_controller::history::{
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, LedgerEvent, Outcome, Placement};
-use wharf_engine::input::{ExitCause, Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
-use wharf_engine::policy::{GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::exit::{ExitCause, Outcome};
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::{GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::model::submission::Submission;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
@@ -40,7 +45,7 @@ fn node(name: &str) -> NodeReport {
 }
 
 fn policy() -> Policy {
-    let quota = Quota { limit: wharf_engine::policy::Amount::Unlimited, ..Quota::NONE };
+    let quota = Quota { limit: wharf_engine::model::policy::Amount::Unlimited, ..Quota::NONE };
     let tenant = |path: &str| Tenant { gpus: GpuQuota::Any(quota), ..Tenant::without_lines(path) };
     let mut policy = Policy { tenants: vec![tenant("a"), tenant("b")], ..Policy::default() };
     // The ledger counts what it served only where somebody wants to know.
@@ -373,7 +378,7 @@ fn who_cancelled_a_job_stays_known_whether_it_waited_or_ran() {
     assert_eq!(rows.len(), 2);
     for row in rows {
         let job: FinishedJob = serde_json::from_str(&row.body).unwrap();
-        let by = Some(wharf_engine::event::Canceller::Person { who: "ada".to_owned() });
+        let by = Some(wharf_engine::state::jobs::event::Canceller::Person { who: "ada".to_owned() });
         assert_eq!(job.reason, Some(EndReason::Cancelled { by }), "{}", row.name);
     }
 }

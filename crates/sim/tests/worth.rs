@@ -6,14 +6,18 @@ use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::event::{Event, Placement};
-use wharf_engine::input::{Input, ObservedGpu, ObservedNode, Report, Submission};
-use wharf_engine::job::{GpuAsk, Shape, Spec};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode, Report};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
-use wharf_engine::prices::Prices;
-use wharf_engine::rooms::{Drains, Room};
+use wharf_engine::price::prices::Prices;
+use wharf_engine::price::profiles::Drains;
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::rooms::Room;
 use wharf_engine::units::{GpuUnits, JobId, NodeId, PoolId, Resources, Timestamp, Uid};
 use wharf_sim::pricing::draw;
 
@@ -26,7 +30,8 @@ fn value(prices: &Prices, room: &Room) -> i64 {
     let of_gib = 1_024_000u64.checked_div(u64::from(prices.memory_mib_per_core));
     let by_memory = of_gib.map_or(u64::MAX, |of_gib| (memory >> 30) * of_gib);
     let cpu = i64::try_from(cpu_milli.min(by_memory)).unwrap();
-    let left = |gpu: &wharf_engine::rooms::GpuRoom| if gpu.usable { 3000 - gpu.held.parts() } else { 0 };
+    let left =
+        |gpu: &wharf_engine::state::rooms::GpuRoom| if gpu.usable { 3000 - gpu.held.parts() } else { 0 };
     let at_price = |&price: &u16| {
         let mut known = BTreeMap::new();
         let gpus: i64 =

@@ -4,8 +4,8 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use wharf_engine::bookings::Booker;
-use wharf_engine::input::BookingRequest;
+use wharf_engine::decide::input::BookingRequest;
+use wharf_engine::state::bookings::Booker;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use super::field::Map;

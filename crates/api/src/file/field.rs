@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 use wharf_engine::units::Millis;
 
 use super::moment::{self, Moment};

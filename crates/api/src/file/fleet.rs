@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use wharf_controller::world::{NodeReport, Taint};
-use wharf_engine::catalogue;
-use wharf_engine::input::{ObservedGpu, ObservedNode};
+use wharf_engine::device::catalogue;
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
 use wharf_engine::units::{GpuMask, Resources};
 
 use super::field::{Field, Map, NAME_MAX};

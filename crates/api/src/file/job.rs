@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
-use wharf_engine::catalogue::MODELS;
-use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::dependency::ArrayRequest;
-use wharf_engine::input::Submission;
-use wharf_engine::job::{
+use wharf_engine::device::catalogue::MODELS;
+use wharf_engine::device::catalogue::mig::ProfileName;
+use wharf_engine::model::dependency::ArrayRequest;
+use wharf_engine::model::job::{
     ALTERNATIVES_MAX, Alternative, Checkpoint, Class, GPUS_PER_TASK_MAX, GpuAsk, Least, Service, Shape, Spec,
     TASKS_MAX, Topology,
 };
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, Resources, TenantId, TrustId, Uid};
 
 use super::field::{Field, Map, NAME_MAX, not_yet};

@@ -1,9 +1,9 @@
 //! Bodies of requests that change a live job, a node or a simulated fleet: small documents, read by the same rules as files.
 
 use wharf_controller::world::Happening;
-use wharf_engine::fleet::Whom;
-use wharf_engine::input::{DowntimeRequest, DrainRequest, Extension, Replacement};
-use wharf_engine::job::TASKS_MAX;
+use wharf_engine::decide::input::{DowntimeRequest, DrainRequest, Extension, Replacement};
+use wharf_engine::model::job::TASKS_MAX;
+use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::{Millis, Timestamp};
 
 use super::field::{Field, Map, NAME_MAX};

@@ -15,8 +15,8 @@ mod windows;
 
 use std::path::Path;
 
-use wharf_engine::job::Class;
-use wharf_engine::policy::{BytesMax, Estimates, Policy};
+use wharf_engine::model::job::Class;
+use wharf_engine::model::policy::{BytesMax, Estimates, Policy};
 use wharf_engine::units::Millis;
 
 use lint::Inventory;

@@ -1,7 +1,7 @@
 //! Evictions: who had to leave, for whom, by which rule and at what price.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::event::Why;
+use wharf_engine::state::ledger::event::Why;
 
 /// By which rule something has to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::policy::Mode;
+use wharf_engine::model::policy::Mode;
 
 use super::SliceView;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::job::Class;
-use wharf_engine::policy::Mode;
+use wharf_engine::model::job::Class;
+use wharf_engine::model::policy::Mode;
 
 use super::{EndedAs, MissedView, ReservationView, UnpromisedView, VictimView};
 

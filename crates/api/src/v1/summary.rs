@@ -1,7 +1,7 @@
 //! The whole fleet on one page, for `wharf top` and the dashboard.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::{JobState, TenantView, VerdictWord};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use wharf_engine::catalogue::{MODELS, Media, Mig, Profile};
-use wharf_engine::geometry::{Layout, Slice, is_maximal, layouts, slots_of};
+use wharf_engine::device::catalogue::{MODELS, Media, Mig, Profile};
+use wharf_engine::device::geometry::{Layout, Slice, is_maximal, layouts, slots_of};
 
 use crate::cells::{Row, Rows};
 use crate::collected;

@@ -1,6 +1,6 @@
 //! Errors of GPUs against the vendor's catalogue.
 
-use wharf_engine::catalogue::xid::{Recovery, XIDS, xid};
+use wharf_engine::device::catalogue::xid::{Recovery, XIDS, xid};
 
 use super::cells::Rows;
 use super::collected;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use wharf_api::file::FileError;
-use wharf_engine::catalogue::Mig;
+use wharf_engine::device::catalogue::Mig;
 use wharf_sim::mig::{Decision, Mix, MixName, Policy, Report, Run};
 
 use super::{Measured, show};

@@ -7,8 +7,8 @@ use wharf_api::file::fleet::load_fleet;
 use wharf_controller::codec;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::turn::recover;
-use wharf_engine::job::{Class, GpuAsk};
-use wharf_engine::policy::{Policy, Tenant};
+use wharf_engine::model::job::{Class, GpuAsk};
+use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::units::Millis;
 use wharf_sim::replay::{Replay, TraceJob};
 

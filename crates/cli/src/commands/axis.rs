@@ -1,9 +1,9 @@
 //! The memory axis of a GPU as text: what is in each slot, and what could still be cut out of it.
 
 use wharf_api::v1::GpuView;
-use wharf_engine::catalogue::{self, Mig};
-use wharf_engine::geometry::{Layout, Slice};
-use wharf_engine::policy::Mode;
+use wharf_engine::device::catalogue::{self, Mig};
+use wharf_engine::device::geometry::{Layout, Slice};
+use wharf_engine::model::policy::Mode;
 
 use super::fact;
 use crate::numbers::mib;

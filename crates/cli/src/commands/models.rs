@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 use wharf_api::file::nearest;
 use wharf_api::v1::{Code, Problem};
-use wharf_engine::catalogue::{MODELS, Media, Mig, Model, Profile};
-use wharf_engine::geometry::units_of;
+use wharf_engine::device::catalogue::{MODELS, Media, Mig, Model, Profile};
+use wharf_engine::device::geometry::units_of;
 use wharf_engine::units::GpuUnits;
 
 use crate::args::{ExplainArgs, Format};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use wharf_api::client::Client;
 use wharf_api::file::job::JobFile;
 use wharf_api::v1::{PlanView, VerdictWord};
-use wharf_engine::job::GpuAsk;
+use wharf_engine::model::job::GpuAsk;
 
 use super::verdict::{self, Need};
 use super::{ask, eviction, fact, next_line, place_lines};

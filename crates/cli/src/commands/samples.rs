@@ -6,8 +6,8 @@ use wharf_api::v1::{
     BlockerView, EndedAs, EndedJobView, Explanation, FunnelStage, GpuView, Health, JobState, JobView,
     NodeView, PlacementView, Rule, VerdictView, VerdictWord, VictimView, schema_of,
 };
-use wharf_engine::job::Class;
-use wharf_engine::policy::Mode;
+use wharf_engine::model::job::Class;
+use wharf_engine::model::policy::Mode;
 
 /// A task on a node.
 pub(crate) fn placed(task: u32, node: &str, gpus: &[u32], share: f64) -> PlacementView {

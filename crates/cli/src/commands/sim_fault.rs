@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use wharf_api::client::Client;
 use wharf_api::v1::{FaultReply, FaultRequest};
-use wharf_engine::catalogue::xid;
+use wharf_engine::device::catalogue::xid;
 
 use super::next_line;
 use crate::args::{Format, SimFaultArgs};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use sha2::{Digest, Sha256};
 use wharf_controller::world::NodeReport;
-use wharf_engine::policy::{Amount, GpuQuota, Policy};
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy};
 use wharf_engine::units::{GpuUnits, Millis};
 use wharf_sim::philly::{self, Estimates, NODE_GPUS, Settings};
 use wharf_sim::reference::{Order, Reference};

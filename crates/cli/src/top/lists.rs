@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row, Table, Widget};
 use wharf_api::v1::{ActiveRow, JobState, QueueRow, Summary, VerdictWord};
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::parts::{number_cell, rule, shortened};
 use super::screen::style;

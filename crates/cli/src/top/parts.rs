@@ -6,7 +6,7 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row, Table, Widget};
 use wharf_api::v1::{JobState, LineView, ModeCounts, PoolView, Summary, TenantView};
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::screen::style;
 use crate::numbers::{UNKNOWN, UNLIMITED, at_the_point, float, percent, percent_or_unknown, tenths};

@@ -9,7 +9,7 @@ use wharf_api::v1::{
     ActiveRow, DecisionTimes, JobCount, JobState, JournalView, LineView, ModeCounts, PoolView, QueueRow,
     TenantView, VerdictWord, schema_of,
 };
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::*;
 

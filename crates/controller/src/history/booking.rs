@@ -1,9 +1,9 @@
 //! What history keeps of booked windows: who booked what, where it was placed, what it lost, and how it ended.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::bookings::{Booker, BookingsEvent, Over, PlaceLost};
-use wharf_engine::event::Placement;
+use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
+use wharf_engine::state::bookings::{Booker, BookingsEvent, Over, PlaceLost};
 use wharf_engine::units::{BookingId, Timestamp};
 
 use super::{Receipt, json};
@@ -79,7 +79,7 @@ pub(super) fn row(state: &State, event: &BookingsEvent, index: Index, now: Times
     Some(HistoryRow { index, kind, at: now.0, tenant, name, body: json(&Receipt::Booking(receipt)) })
 }
 
-fn known(state: &State, booking: BookingId) -> Option<&wharf_engine::job::Spec> {
+fn known(state: &State, booking: BookingId) -> Option<&wharf_engine::model::job::Spec> {
     state.bookings.get(booking).map(|known| &known.spec)
 }
 

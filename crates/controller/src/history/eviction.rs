@@ -4,11 +4,11 @@
 //! again.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::event::{Eviction, Straddle, Why};
-use wharf_engine::jobs::Job;
-use wharf_engine::policy::{Amount, GpuQuota, Quota};
+use wharf_engine::model::policy::{Amount, GpuQuota, Quota};
+use wharf_engine::quota::tree::Meter;
 use wharf_engine::state::State;
-use wharf_engine::tree::{Meter, Tree};
+use wharf_engine::state::jobs::Job;
+use wharf_engine::state::ledger::event::{Eviction, Straddle, Why};
 use wharf_engine::units::{JobId, PoolId, TenantId};
 
 use super::uid;
@@ -191,7 +191,7 @@ fn gpus_of(state: &State, tenant: TenantId, pool: PoolId) -> (u64, Option<u64>) 
 /// The event does not say in which resource a tenant is short: it is one that the beneficiary asks for, the victim
 /// held and the tenant has a line in. Told only where there is one such.
 fn short_in(state: &State, straddle: Straddle, pool: PoolId, victim: &Job, winner: &Job) -> Option<Resource> {
-    let tree = Tree::resolve(state.tenants.policy(), state);
+    let tree = state.tree(state.tenants.policy());
     let charge = |job: &Job| tree.charge(job.spec.shape.gpus.units(), job.spec.shape.resources, pool);
     let (asked, held) = (charge(winner), charge(victim));
     let quotas = &tree.lines.get(straddle.tenant.index())?.quotas;

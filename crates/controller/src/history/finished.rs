@@ -1,10 +1,10 @@
 //! The row of a job that ended: how, why, and what its life was like.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::dependency::ArrayMember;
-use wharf_engine::event::{Canceller, Failure, Outcome};
-use wharf_engine::input::{Exit, ExitCause};
+use wharf_engine::model::dependency::ArrayMember;
+use wharf_engine::model::exit::{Exit, ExitCause, Outcome};
 use wharf_engine::state::State;
+use wharf_engine::state::jobs::event::{Canceller, Failure};
 use wharf_engine::units::{JobId, Timestamp};
 
 use super::{node_name, uid};

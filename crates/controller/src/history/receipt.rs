@@ -1,8 +1,8 @@
 //! Receipts: what happened to a job on its way, and why.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::event::{Canceller, RequeueWhy};
-use wharf_engine::input::{Exit, ExitDetail};
+use wharf_engine::model::exit::{Exit, ExitDetail};
+use wharf_engine::state::jobs::event::{Canceller, RequeueWhy};
 
 use super::{BookingReceipt, EvictionReceipt};
 use crate::disk::HistoryRow;

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::policy::trust::team_of;
+use wharf_engine::model::policy::trust::team_of;
 
 use super::Usage;
 

@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::event::{HeldTask, Holding, Next, Outcome, TaskPhase};
-use wharf_engine::input::{Exit, TaskRef};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::model::exit::{Exit, Outcome};
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::state::State;
+use wharf_engine::state::holding::{HeldTask, Holding, TaskPhase};
+use wharf_engine::state::jobs::event::Next;
+use wharf_engine::state::jobs::{Job, Phase};
 use wharf_engine::units::{GpuUnits, JobId, Timestamp};
 
 use super::uid;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::demand::Typical;
-use wharf_engine::job::GpuAsk;
-use wharf_engine::rooms::{GpuRoom, Room};
+use wharf_engine::model::job::GpuAsk;
 use wharf_engine::state::State;
+use wharf_engine::state::demand::Typical;
+use wharf_engine::state::rooms::{GpuRoom, Room};
 use wharf_engine::units::{GpuUnits, PoolId, Resources};
 
 /// Free cores per idle GPU that tell classes of nodes apart.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::geometry::Slice;
-use wharf_engine::input::Submission;
-use wharf_engine::job::{GpuAsk, Shape, Spec};
-use wharf_engine::policy::Mode;
+use wharf_engine::device::geometry::Slice;
+use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::policy::Mode;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Resources};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What a controller counts while it lives.
 
-use wharf_engine::event::Why;
+use wharf_engine::state::ledger::event::Why;
 
 use crate::outage::WorldFaults;
 

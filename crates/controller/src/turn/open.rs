@@ -5,11 +5,11 @@
 //! acknowledged, and from the world, which remembers how far the journal had come that it last obeyed. A journal that
 //! is behind is refused, or opened on request as a restore.
 
-use wharf_engine::input::Input;
+use wharf_engine::answer::verdict::Answers;
+use wharf_engine::decide::input::Input;
 use wharf_engine::plan::Memory;
 use wharf_engine::state::State;
 use wharf_engine::units::Timestamp;
-use wharf_engine::verdict::Answers;
 
 use super::snapshot::Snapshots;
 use super::{Controller, Fault, Figures, Settings};

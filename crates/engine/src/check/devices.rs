@@ -4,10 +4,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::{Finding, Tasks, name_of, resources_of, shape_of};
-use crate::catalogue::{self, Media, Mig, Profile};
-use crate::event::Placement;
-use crate::job::{Class, Spec};
-use crate::policy::Mode;
+use crate::device::catalogue::{self, Media, Mig, Profile};
+use crate::model::job::{Class, Spec};
+use crate::model::placement::Placement;
+use crate::model::policy::Mode;
 use crate::state::State;
 use crate::units::{GpuUnits, NodeId, Resources, TrustId};
 

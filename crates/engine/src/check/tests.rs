@@ -6,18 +6,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::bookings::Booker;
-use crate::dependency::ArrayRequest;
-use crate::event::Next;
-use crate::group::Group;
-use crate::input::{
-    BookingRequest, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Submission, TaskRef,
-    TaskStatus,
-};
-use crate::job::{Checkpoint, Class, GpuAsk, Service};
+use crate::decide::input::{BookingRequest, Input};
+use crate::decide::rejection::Rejection;
+use crate::model::dependency::ArrayRequest;
+use crate::model::group::Group;
+use crate::model::job::{Checkpoint, Class, GpuAsk, Service};
+use crate::model::observed::{ObservedGpu, ObservedNode, ObservedTask, Report, TaskRef, TaskStatus};
+use crate::model::policy::{Quota, Tenant};
+use crate::model::submission::Submission;
 use crate::plan::{Memory, plan};
-use crate::policy::{Quota, Tenant};
-use crate::prices::{Piece, Prices};
+use crate::price::prices::{Piece, Prices};
+use crate::state::bookings::Booker;
+use crate::state::jobs::event::Next;
 use crate::units::{Millis, Timestamp, Uid};
 
 const NOW: Timestamp = Timestamp(10_000_000);
@@ -66,7 +66,7 @@ impl Fixture {
     }
 }
 
-fn observed(place: &crate::event::Placement, now: Timestamp) -> ObservedTask {
+fn observed(place: &crate::model::placement::Placement, now: Timestamp) -> ObservedTask {
     ObservedTask {
         task: TaskRef { uid: Uid(0), task: 0, attempt: 1 },
         node: String::new(),
@@ -224,17 +224,17 @@ fn a_corrupted_index_is_found_by_its_name() {
             missed.push(index);
         }
     };
-    for (index, corrupt) in crate::jobs::check::corruptions() {
+    for (index, corrupt) in crate::state::jobs::check::corruptions() {
         let mut broken = state.clone();
         corrupt(&mut broken.jobs);
         found(&broken, index);
     }
-    for (index, corrupt) in crate::ledger::check::corruptions() {
+    for (index, corrupt) in crate::state::ledger::check::corruptions() {
         let mut broken = state.clone();
         corrupt(&mut broken.ledger);
         found(&broken, index);
     }
-    for (index, corrupt) in crate::rooms::check::corruptions() {
+    for (index, corrupt) in crate::state::rooms::check::corruptions() {
         let mut broken = state.clone();
         corrupt(broken.ledger.rooms_mut());
         found(&broken, index);

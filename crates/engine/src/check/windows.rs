@@ -4,8 +4,8 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{Finding, Tasks, name_of};
-use crate::event::TaskPhase;
 use crate::state::State;
+use crate::state::holding::TaskPhase;
 
 pub(super) fn check_windows(state: &State, findings: &mut Vec<Finding>) {
     let all: Vec<_> = state.bookings.iter().collect();

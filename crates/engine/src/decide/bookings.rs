@@ -11,20 +11,23 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Decision, Names, submit, timeline};
-use crate::bookings::{Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
-use crate::event::{
-    Asker, Event, Eviction, Holding, JobsEvent, LedgerEvent, Next, Placement, RequeueWhy, TaskPhase, Why,
-};
-use crate::input::{BookingRequest, Rejection, Submission};
-use crate::job::{Class, GpuAsk, Shape, Spec};
-use crate::jobs::{KindKey, Phase};
-use crate::plan::booked::choose::{self, Part};
+use crate::decide::input::BookingRequest;
+use crate::decide::rejection::Rejection;
+use crate::model::job::{Class, GpuAsk, Shape, Spec};
+use crate::model::placement::Placement;
+use crate::model::policy::Amount;
+use crate::model::submission::Submission;
 use crate::plan::draft::Draft;
+use crate::plan::evict::victims::cost_of;
+use crate::plan::later::booked::choose::{self, Part};
 use crate::plan::lines;
-use crate::plan::victims::cost_of;
-use crate::policy::Amount;
 use crate::state::State;
-use crate::tree::Tree;
+use crate::state::bookings::{Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
+use crate::state::event::Event;
+use crate::state::holding::{Holding, TaskPhase};
+use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
+use crate::state::jobs::{KindKey, Phase};
+use crate::state::ledger::event::{Asker, Eviction, LedgerEvent, Why};
 use crate::units::{BookingId, JobId, Timestamp};
 
 /// Books a window, if everything that is promised then can be kept.
@@ -132,8 +135,8 @@ pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<
         return events;
     }
     let policy = state.tenants.policy();
-    let tree = Tree::resolve(policy, state);
-    let shares = tree.shares_of(state);
+    let tree = state.tree(policy);
+    let shares = state.fair_shares(&tree);
     let draft = Draft::on(state, policy, &tree, &shares, now);
     let mut round = Round { state, draft, now, told: told.clone(), events: Vec::new(), chosen: Vec::new() };
     for &(booking, known) in &near {
@@ -361,7 +364,7 @@ impl<'a> Round<'a> {
         let (asked, stopped): (Vec<_>, Vec<_>) = staying
             .into_iter()
             .partition(|task| spec.checkpoint.is_some() && task.phase == TaskPhase::Running);
-        let numbers = |tasks: Vec<&crate::event::HeldTask>| -> Vec<u32> {
+        let numbers = |tasks: Vec<&crate::state::holding::HeldTask>| -> Vec<u32> {
             tasks.into_iter().map(|task| task.place.task).collect()
         };
         let next = Next::Requeue(RequeueWhy::Evicted);

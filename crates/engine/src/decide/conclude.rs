@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 
 use super::{limits, services};
-use crate::event::{Event, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase};
-use crate::holding::Presence;
-use crate::input::{Exit, ExitDetail};
-use crate::jobs::{Job, Phase};
+use crate::model::exit::{Exit, ExitDetail, Outcome};
 use crate::state::State;
+use crate::state::event::Event;
+use crate::state::holding::{Holding, Presence, TaskPhase};
+use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
+use crate::state::jobs::{Job, Phase};
+use crate::state::ledger::event::LedgerEvent;
 use crate::units::{JobId, Millis, Timestamp};
 
 /// What was learnt of one task.

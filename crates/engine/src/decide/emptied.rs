@@ -11,79 +11,18 @@ use alloc::vec::Vec;
 
 use super::conclude::repair_deadline;
 use super::{Decision, services};
-use crate::event::{
-    Asker, Event, Eviction, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, RequeueWhy, Why,
-};
-use crate::fleet::{Drain, Whom};
-use crate::input::{DowntimeFault, DowntimeRequest, DrainRequest, Rejection};
-use crate::jobs::{Job, Phase};
-use crate::maintenance::{Downtime, MaintenanceEvent};
+use crate::decide::input::{DowntimeRequest, DrainRequest};
+use crate::decide::rejection::{DowntimeFault, Rejection};
 use crate::plan::draft::Draft;
-use crate::plan::victims::{cost_of, cost_of_tasks};
+use crate::plan::evict::victims::{cost_of, cost_of_tasks};
 use crate::state::State;
-use crate::tree::Tree;
-use crate::units::{JobId, Millis, NodeId, Timestamp};
-
-/// When a node is to be empty, and who has to leave for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToBeEmpty {
-    /// By then.
-    pub at: Timestamp,
-    /// Who.
-    pub whom: Whom,
-}
-
-impl ToBeEmpty {
-    /// True when a job has to leave for it, and is not waited for.
-    pub fn asks(&self, job: &Job) -> bool {
-        self.whom == Whom::Everything || job.spec.preemptible
-    }
-}
-
-impl State {
-    /// When a node is to be empty: by a lever, and by each of its downtimes.
-    pub fn to_be_empty(&self, node: NodeId) -> impl Iterator<Item = ToBeEmpty> {
-        let drain = self.fleet.node(node).and_then(|known| known.drain.as_ref());
-        let drain = drain.map(|drain| ToBeEmpty { at: drain.deadline, whom: drain.whom });
-        let downtimes = self.maintenance.of(node);
-        drain
-            .into_iter()
-            .chain(downtimes.map(|(_, downtime)| ToBeEmpty { at: downtime.from, whom: downtime.whom }))
-    }
-
-    /// The earliest moment after `now` at which a downtime begins or ends, or somebody is asked to leave a node that is to be empty.
-    pub fn next_emptying_moment(&self, now: Timestamp) -> Option<Timestamp> {
-        let edges = self.maintenance.iter().flat_map(|(_, downtime)| [downtime.from, downtime.until]);
-        let on = nodes(self)
-            .into_iter()
-            .flat_map(|node| staying_on(self, node).into_iter().map(move |id| (node, id)));
-        let asks = on.flat_map(|(node, id)| {
-            // Who could not be asked because its places were changing is asked as soon as they do not.
-            let late = has_to_go(self, node, id, now).then(|| now + Millis(1));
-            let leave = self.jobs.get(id).map(|job| self.time_to_leave(&job.spec)).unwrap_or_default();
-            let limits =
-                self.to_be_empty(node).map(move |limit| Timestamp(limit.at.0.saturating_sub(leave.0)));
-            limits.chain(late)
-        });
-        edges.chain(asks).filter(|&at| at > now).min()
-    }
-}
-
-/// Nodes that are to be empty, now or later.
-fn nodes(state: &State) -> BTreeSet<NodeId> {
-    let downtimes = state.maintenance.iter().flat_map(|(_, downtime)| downtime.nodes.iter().copied());
-    state.fleet.draining().iter().copied().chain(downtimes).collect()
-}
-
-/// Active jobs with a task on the node that nobody told to leave.
-fn staying_on(state: &State, node: NodeId) -> BTreeSet<JobId> {
-    let there = state.ledger.tasks_on(node).filter(|&(job, task)| {
-        let held = state.ledger.holding(job).and_then(|holding| holding.task(task));
-        let active = state.jobs.get(job).is_some_and(|job| job.phase == Phase::Active);
-        active && held.is_some_and(HeldTask::stays)
-    });
-    there.map(|(job, _)| job).collect()
-}
+use crate::state::event::Event;
+use crate::state::fleet::{Drain, FleetEvent};
+use crate::state::holding::HeldTask;
+use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
+use crate::state::ledger::event::{Asker, Eviction, LedgerEvent, Why};
+use crate::state::maintenance::{Downtime, MaintenanceEvent};
+use crate::units::{JobId, NodeId, Timestamp};
 
 /// Nodes are to be empty within a while; `None`: not any more. All of them close at once, so that nothing moves from one to
 /// the next.
@@ -176,14 +115,14 @@ pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> V
     let mut events = edges(state, now);
     let over: BTreeSet<&str> = ended(&events).collect();
     let mut leaving: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
-    for node in nodes(state) {
+    for node in state.nodes_to_be_empty() {
         let ends = state.maintenance.of(node).any(|(name, _)| over.contains(name));
         // Who is on a node whose downtime is just over is looked at again in the next decision.
         if ends {
             continue;
         }
-        for id in staying_on(state, node).into_iter().filter(|id| !changed.contains(id)) {
-            if has_to_go(state, node, id, now) {
+        for id in state.staying_on(node).into_iter().filter(|id| !changed.contains(id)) {
+            if state.has_to_go(node, id, now) {
                 leaving.entry(id).or_default().insert(node);
             }
         }
@@ -192,8 +131,8 @@ pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> V
         return events;
     }
     let policy = state.tenants.policy();
-    let tree = Tree::resolve(policy, state);
-    let shares = tree.shares_of(state);
+    let tree = state.tree(policy);
+    let shares = state.fair_shares(&tree);
     let draft = Draft::on(state, policy, &tree, &shares, now);
     events.extend(leaving.iter().flat_map(|(&id, nodes)| leave(&draft, id, nodes)));
     events
@@ -214,17 +153,6 @@ fn ended(events: &[Event]) -> impl Iterator<Item = &str> {
     events.iter().filter_map(|event| match event {
         Event::Maintenance(MaintenanceEvent::Ended { name, .. }) => Some(name.as_str()),
         _ => None,
-    })
-}
-
-/// True when a job on a node has to be told now: it is neither over in time nor waited for.
-fn has_to_go(state: &State, node: NodeId, id: JobId, now: Timestamp) -> bool {
-    let Some(job) = state.jobs.get(id) else { return false };
-    let leave = state.time_to_leave(&job.spec);
-    let ends = state.end_of(id, state.tenants.policy(), now).latest;
-    state.to_be_empty(node).any(|limit| {
-        let over = ends.is_some_and(|end| end <= limit.at.max(now));
-        limit.asks(job) && !over && now + leave >= limit.at
     })
 }
 

@@ -9,41 +9,18 @@ use alloc::vec::Vec;
 use super::conclude::repair_deadline;
 use super::promises::all_may_stay;
 use super::{Decision, submit};
-use crate::event::{
-    Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Next, Outcome, RequeueWhy, TaskPhase,
-};
-use crate::input::{Extension, Rejection};
-use crate::jobs::{Job, Phase};
+use crate::decide::input::Extension;
+use crate::decide::rejection::Rejection;
+use crate::model::exit::Outcome;
 use crate::state::State;
+use crate::state::event::Event;
+use crate::state::holding::{HeldTask, Holding, TaskPhase};
+use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
+use crate::state::jobs::{Job, Phase};
+use crate::state::ledger::event::{Asker, LedgerEvent};
 use crate::units::{JobId, Millis, Timestamp};
 
 const OVER: Next = Next::End(Outcome::TimedOut);
-
-impl State {
-    /// When the time limit of a job is up, while it runs.
-    pub fn limit_at(&self, id: JobId) -> Option<Timestamp> {
-        let since = self.ledger.holding(id)?.since()?;
-        Some(since + self.jobs.get(id)?.time_left()?)
-    }
-
-    /// When its time limit asks something of a job: to save its work, or to stop.
-    pub(crate) fn wrap_up_at(&self, id: JobId) -> Option<Timestamp> {
-        let (job, limit_at) = (self.jobs.get(id)?, self.limit_at(id)?);
-        match job.phase {
-            Phase::Active => Some(Timestamp(limit_at.0.saturating_sub(notice(job).0))),
-            // Who has to leave anyway saves its work for that, and has until the limit.
-            Phase::Leaving(Next::Requeue(_)) => Some(limit_at),
-            Phase::Waiting | Phase::Leaving(Next::End(_)) => None,
-        }
-    }
-}
-
-/// How long before its limit a job is asked to save its work: its grace, but never more than half of what it has left,
-/// or a job that is short of time would be asked before it has done anything.
-fn notice(job: &Job) -> Millis {
-    let half = job.time_left().map_or(0, |left| left.0 / 2);
-    Millis(job.spec.grace().0.min(half))
-}
 
 /// True when the attempts of a job, with one that just ended after `ran`, have used up its limit.
 pub(super) fn is_used_up(job: &Job, ran: u64) -> bool {

@@ -12,15 +12,18 @@ use alloc::vec::Vec;
 
 use super::conclude::{Learnt, conclude, repair_deadline};
 use super::{Decision, Names, submit};
-use crate::catalogue::{self, Mig};
-use crate::event::{Event, FleetEvent, JobsEvent, LedgerEvent, NodeFacts, Placement};
-use crate::fleet::Fleet;
-use crate::geometry::{Layout, Slice, units_of};
-use crate::input::{
-    Exit, ExitCause, ObservedNode, ObservedTask, Rejection, Report, Scope, TaskRef, TaskStatus,
-};
-use crate::job::Spec;
+use crate::decide::rejection::Rejection;
+use crate::device::catalogue::{self, Mig};
+use crate::device::geometry::{Layout, Slice, units_of};
+use crate::model::exit::{Exit, ExitCause};
+use crate::model::job::Spec;
+use crate::model::observed::{ObservedNode, ObservedTask, Report, Scope, TaskRef, TaskStatus};
+use crate::model::placement::Placement;
 use crate::state::State;
+use crate::state::event::Event;
+use crate::state::fleet::{Fleet, FleetEvent, NodeFacts};
+use crate::state::jobs::event::JobsEvent;
+use crate::state::ledger::event::LedgerEvent;
 use crate::units::{GpuMask, GpuUnits, JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
 
 pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {

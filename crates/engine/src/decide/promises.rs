@@ -5,19 +5,22 @@ use alloc::vec::Vec;
 
 use super::conclude::repair_deadline;
 use super::{bookings, emptied};
-use crate::catalogue::Mig;
-use crate::event::{
-    Asker, Event, HeldTask, JobsEvent, LedgerEvent, Placement, PromisesEvent, TaskPhase, Why,
-};
-use crate::geometry::Slice;
-use crate::job::Spec;
-use crate::jobs::{KindKey, Phase};
+use crate::device::catalogue::Mig;
+use crate::device::geometry::Slice;
+use crate::model::job::Spec;
+use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
-use crate::plan::{groups, lines};
-use crate::promises::Promise;
-use crate::rooms::GpuRoom;
+use crate::plan::lines;
+use crate::plan::place::groups;
+use crate::quota::tree::{Amounts, Tree};
 use crate::state::State;
-use crate::tree::{Amounts, Tree};
+use crate::state::event::Event;
+use crate::state::holding::{HeldTask, TaskPhase};
+use crate::state::jobs::event::JobsEvent;
+use crate::state::jobs::{KindKey, Phase};
+use crate::state::ledger::event::{Asker, LedgerEvent, Why};
+use crate::state::promises::{Promise, PromisesEvent};
+use crate::state::rooms::GpuRoom;
 use crate::units::{JobId, Resources, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
@@ -25,9 +28,9 @@ pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<
     if state.promises.iter().next().is_none() {
         return Vec::new();
     }
-    let tree = Tree::resolve(state.tenants.policy(), state);
-    let mut used = tree.subtree_use(&tree.own_use(state));
-    let planned = tree.subtree_use(&tree.own_planned(state));
+    let tree = state.tree(state.tenants.policy());
+    let mut used = tree.subtree_use(&state.own_use(&tree));
+    let planned = tree.subtree_use(&state.own_planned(&tree));
     let mut broken: BTreeSet<JobId> = BTreeSet::new();
     for (job, _) in
         state.promises.iter().filter(|&(job, promise)| is_broken(state, job, promise, &tree, &planned))
@@ -184,7 +187,7 @@ fn is_fixed_beyond(state: &State, spec: &Spec, asked: &[&HeldTask], now: Timesta
     if !lines::is_fixed(&lines::standing_of(&key), policy) {
         return false;
     }
-    let tree = Tree::resolve(policy, state);
+    let tree = state.tree(policy);
     let none = Amounts::new();
     let mut draft = Draft::on(state, policy, &tree, &none, now);
     let places: Vec<Placement> = asked.iter().map(|task| task.place).collect();

@@ -10,10 +10,14 @@ use alloc::vec::Vec;
 
 use super::Decision;
 use super::services::tell_to_go;
-use crate::event::{Asker, Event, HeldTask, Holding, JobsEvent, Next, TaskPhase};
-use crate::input::{Rejection, Replacement};
-use crate::jobs::{Job, Phase, Rolling};
+use crate::decide::input::Replacement;
+use crate::decide::rejection::Rejection;
 use crate::state::State;
+use crate::state::event::Event;
+use crate::state::holding::{HeldTask, Holding, TaskPhase};
+use crate::state::jobs::event::{JobsEvent, Next};
+use crate::state::jobs::{Job, Phase, Rolling};
+use crate::state::ledger::event::Asker;
 use crate::units::{JobId, Timestamp};
 
 /// Every replica is to be replaced by a fresh one.
@@ -67,18 +71,6 @@ pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     services.flat_map(|(id, job)| step(state, id, job, now)).collect()
 }
 
-/// When a replacement gives up waiting for more room, if one does.
-pub(crate) fn next_moment(state: &State) -> Option<Timestamp> {
-    let services = state.jobs.services().iter().filter_map(|&id| state.jobs.get(id));
-    let waits = services.filter(|job| does_with_less(job));
-    waits.filter_map(|job| Some(job.rolling?.since + state.tenants.policy().gangs.repair_within)).min()
-}
-
-/// True for a replacement that could go on with fewer replicas where there is no room for more.
-fn does_with_less(job: &Job) -> bool {
-    job.rolling.is_some_and(|rolling| rolling.surge > 0 && rolling.floor(job.spec.min) < rolling.wanted)
-}
-
 fn step(state: &State, id: JobId, job: &Job, now: Timestamp) -> Vec<Event> {
     let Some(mut rolling) = job.rolling.filter(|_| job.phase == Phase::Active) else { return Vec::new() };
     let staying: Vec<&HeldTask> = state.ledger.holding(id).into_iter().flat_map(Holding::staying).collect();
@@ -89,7 +81,7 @@ fn step(state: &State, id: JobId, job: &Job, now: Timestamp) -> Vec<Event> {
     }
     let waited = now >= rolling.since + state.tenants.policy().gangs.repair_within;
     let no_more = count(staying.len()) <= rolling.wanted && state.promises.of(id).is_none();
-    let less = does_with_less(job) && waited && no_more;
+    let less = job.replaces_with_less() && waited && no_more;
     if less {
         rolling.surge = 0;
     }

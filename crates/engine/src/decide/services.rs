@@ -11,10 +11,15 @@ use alloc::vec::Vec;
 
 use super::Decision;
 use super::conclude::Learnt;
-use crate::event::{Asker, Event, HeldTask, Holding, JobsEvent, LedgerEvent, Next, PromisesEvent, TaskPhase};
-use crate::input::{Exit, Rejection};
-use crate::jobs::{Job, Phase};
+use crate::decide::rejection::Rejection;
+use crate::model::exit::Exit;
 use crate::state::State;
+use crate::state::event::Event;
+use crate::state::holding::{HeldTask, Holding, TaskPhase};
+use crate::state::jobs::event::{JobsEvent, Next};
+use crate::state::jobs::{Job, Phase};
+use crate::state::ledger::event::{Asker, LedgerEvent};
+use crate::state::promises::PromisesEvent;
 use crate::units::{JobId, Timestamp};
 
 /// Another number of replicas is wanted.

@@ -4,19 +4,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Decision, Names, bookings};
-use crate::dependency::{
+use crate::decide::rejection::{GroupFault, Rejection, SpecFault};
+use crate::model::dependency::{
     ARRAY_MAX, After, ArrayMember, ArrayRequest, DEPENDENCIES_MAX, Dependency, LINKS_MAX,
 };
-use crate::event::{Event, JobsEvent};
-use crate::group::{GROUPS_MAX, Group};
-use crate::input::{GroupFault, GroupSelectors, Rejection, SpecFault, Submission};
-use crate::job::{
+use crate::model::group::{GROUPS_MAX, Group};
+use crate::model::job::{
     ALTERNATIVES_MAX, Alternative, Class, GPUS_PER_TASK_MAX, GpuAsk, Service, Shape, Spec, TASKS_MAX,
     Topology,
 };
-use crate::jobs::KindKey;
-use crate::policy::{BytesMax, Policy, trust};
+use crate::model::policy::{BytesMax, Policy, trust};
+use crate::model::submission::{GroupSelectors, Submission};
 use crate::state::State;
+use crate::state::event::Event;
+use crate::state::jobs::KindKey;
+use crate::state::jobs::event::JobsEvent;
 use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, TenantId, Timestamp, Uid};
 
 /// When a full queue is worth another try.

@@ -11,18 +11,22 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::bookings::{Booker, Booking, BookingFault};
-use crate::event::{Event, FleetEvent, Placement};
-use crate::input::Rejection;
-use crate::job::Spec;
-use crate::jobs::KindKey;
-use crate::need::{Way, ways};
-use crate::plan::draft::{Draft, Step};
+use crate::decide::rejection::Rejection;
+use crate::model::job::Spec;
+use crate::model::need::Way;
+use crate::model::placement::Placement;
+use crate::model::policy::Amount;
+use crate::plan::draft::Draft;
 use crate::plan::lines;
 use crate::plan::place::{Ask, place};
-use crate::policy::Amount;
+use crate::quota::tree::{Amounts, Meter, Tree};
 use crate::state::State;
-use crate::tree::{Amounts, Meter, Tree};
+use crate::state::bookings::{Booker, Booking, BookingFault};
+use crate::state::event::Event;
+use crate::state::fleet::FleetEvent;
+use crate::state::jobs::KindKey;
+use crate::state::ledger::Step;
+use crate::state::ways::ways;
 use crate::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp};
 
 /// A begin that is suggested can still be booked after so long.
@@ -149,7 +153,7 @@ impl Timeline<'_> {
         let beside: Vec<&Booking> =
             bookings.filter(|booking| booking.from <= at && at < booking.until).collect();
         let policy = self.state.tenants.policy();
-        let tree = Tree::resolve(policy, self.bare);
+        let tree = self.bare.tree(policy);
         let Wanted { spec, domain, .. } = self.wanted;
         let mut first = None;
         for way in ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok) {
@@ -213,7 +217,7 @@ impl Timeline<'_> {
                 return Some(BookingFault::BeyondLimit { tenant });
             }
             let kept: u64 = tree.roots().iter().map(|&root| kept(tree, root, meter, &all)).sum();
-            let capacity = tree.capacity(self.bare)[meter];
+            let capacity = self.bare.capacity(&tree)[meter];
             if kept > capacity {
                 let without = kept.saturating_sub(charge[meter]);
                 let have = units(tree, meter, capacity.saturating_sub(without));

@@ -3,24 +3,24 @@
 //! It keeps its own rooms for the nodes it touched and its own sums of use; the state stays as it is. Everything
 //! that is tried is an operation with an inverse: one undo list, one kind of mark.
 
+use crate::state::ledger::Step;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::catalogue::Mig;
-use crate::cut::{PROFILES_MAX, Weights, count_left};
-use crate::event::Placement;
-use crate::geometry::Layout;
-use crate::job::GpuAsk;
-use crate::ledger::Standing;
-use crate::plan::best::Worths;
-use crate::plan::groups::Desk;
-use crate::policy::Policy;
-use crate::profiles::Profiles;
-use crate::rooms::{Drains, Room, Rooms};
+use crate::device::catalogue::Mig;
+use crate::device::cut::{PROFILES_MAX, Weights, count_left};
+use crate::device::geometry::Layout;
+use crate::model::job::GpuAsk;
+use crate::model::policy::Policy;
+use crate::plan::place::best::Worths;
+use crate::plan::place::groups::Desk;
+use crate::price::profiles::{Drains, Profiles};
+use crate::quota::tree::{Amounts, Tree};
 use crate::state::State;
-use crate::tree::{Amounts, Tree};
-use crate::units::{GpuUnits, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
+use crate::state::ledger::Standing;
+use crate::state::rooms::{Room, Rooms};
+use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
 
 /// The state with some starts and evictions tried on it.
 pub struct Draft<'a> {
@@ -52,17 +52,6 @@ enum Op {
     Count { standing: Standing, amount: Vec<u64>, more: bool },
 }
 
-/// What one task takes and where.
-#[derive(Clone, Copy, Debug)]
-pub struct Step {
-    /// Where.
-    pub place: Placement,
-    /// Beside GPUs.
-    pub resources: Resources,
-    /// Whose neighbours it may have.
-    pub trust: TrustId,
-}
-
 /// A point to roll back to.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
@@ -76,7 +65,7 @@ impl<'a> Draft<'a> {
         shares: &'a Amounts,
         now: Timestamp,
     ) -> Self {
-        let used = tree.subtree_use(&tree.own_planned(state));
+        let used = tree.subtree_use(&state.own_planned(&tree));
         Self {
             state,
             policy,

@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use crate::job::Class;
-use crate::jobs::KindKey;
-use crate::ledger::Standing;
-use crate::plan::booked;
+use crate::model::job::Class;
+use crate::model::policy::{Amount, Policy};
 use crate::plan::draft::Draft;
+use crate::plan::later::booked;
 use crate::plan::place::Ask;
-use crate::policy::{Amount, Policy};
+use crate::state::jobs::KindKey;
+use crate::state::ledger::Standing;
 use crate::units::TenantId;
 
 /// What a job may take, by how entitled its tenant is to it.

@@ -7,14 +7,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use crate::model::policy::Order;
 use crate::plan::Plan;
-use crate::plan::best::Worths;
+use crate::plan::later::reserve::Looked;
 use crate::plan::lines::Pass;
 use crate::plan::order::Candidate;
-use crate::plan::reserve::Looked;
-use crate::policy::Order;
+use crate::plan::place::best::Worths;
+use crate::quota::tree::Amounts;
 use crate::state::State;
-use crate::tree::Amounts;
 use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
 
 /// What stood in the way, over all the pools that were tried.
@@ -216,7 +216,7 @@ impl Memory {
     pub(super) fn nothing_changed(&self, state: &State, now: Timestamp) -> bool {
         let Some((basis, planned_at)) = self.last else { return false };
         let backed_off = state.jobs.next_start_allowed(planned_at).is_some_and(|at| at <= now);
-        let reserved = state.next_reserved_moment(planned_at).is_some_and(|at| at <= now);
+        let reserved = state.reservations.next_deadline(state, planned_at).is_some_and(|at| at <= now);
         basis == state.index() && !backed_off && !reserved && self.wake().is_none_or(|at| now < at)
     }
 

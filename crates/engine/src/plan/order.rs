@@ -8,16 +8,16 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 
-use crate::event::{Holding, Placement};
-use crate::job::Class;
-use crate::jobs::{Kind, KindKey, More};
+use crate::model::job::Class;
+use crate::model::placement::Placement;
+use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
-use crate::plan::groups;
 use crate::plan::lines::{self, Line, Pass};
-use crate::plan::place::{self, Ask};
+use crate::plan::place::{self, Ask, groups};
 use crate::plan::rank::{self, Alike, Rank};
-use crate::policy::Amount;
 use crate::state::State;
+use crate::state::holding::Holding;
+use crate::state::jobs::{Kind, KindKey, More};
 use crate::units::{JobId, KindId, TenantId, Timestamp};
 
 /// Which candidates have their turn.

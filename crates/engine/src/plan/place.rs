@@ -9,22 +9,28 @@
 //! are taken and spared. Groups of one job are not alike and may be in each other's way: their sums are looked at first,
 //! then they are tried together.
 
+pub mod best;
+pub mod groups;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use crate::cut::best_start;
-use crate::event::{Chosen, Field, Placement};
-use crate::geometry::Slice;
-use crate::jobs::KindKey;
-use crate::need::{self, Need, Way};
-use crate::plan::best::{self, Score};
-use crate::plan::draft::{Draft, Step};
-use crate::policy::Policy;
-use crate::rooms::{Drains, GpuRoom, Room, pick_gpus};
+use crate::device::cut::best_start;
+use crate::device::geometry::Slice;
+use crate::model::need::{Need, Way};
+use crate::model::placement::{Chosen, Field, Placement};
+use crate::model::policy::Policy;
+use crate::plan::draft::Draft;
+use crate::plan::place::best::Score;
+use crate::price::profiles::Drains;
+use crate::quota::tree::Tree;
 use crate::state::State;
-use crate::tree::Tree;
-use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources};
+use crate::state::jobs::KindKey;
+use crate::state::ledger::Step;
+use crate::state::rooms::{GpuRoom, Room, pick_gpus};
+use crate::state::ways::ways;
+use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources};
 
 /// What is asked for in one pool, all or nothing.
 #[derive(Clone, Debug)]
@@ -144,7 +150,7 @@ pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Placed> {
     let fit = Fit::of(draft, ask);
     fit.domains(ask)
         .into_iter()
-        .find_map(|domain| place_all(draft, ask, &|node| domain_of(state, node, level) == Some(domain)))
+        .find_map(|domain| place_all(draft, ask, &|node| state.fleet.domain_of(node, level) == Some(domain)))
 }
 
 /// Places everything that is asked for on these nodes, or leaves the draft as it was.
@@ -159,7 +165,7 @@ pub fn ways_of<'a>(
     key: &'a KindKey,
 ) -> impl Iterator<Item = Way> + use<'a> {
     let domain = state.tenants.trust(key.trust);
-    need::ways(&state.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok)
+    ways(&state.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok)
 }
 
 /// Places everything that one of the asks, alike but for the pool, asks for, where it is missed least.
@@ -188,12 +194,6 @@ pub fn place_where_best<'b, 'a>(
     }
     let (_, ask) = tried.into_iter().min_by_key(|(total, ask)| (*total, ask.pool()))?;
     Some((ask, place(draft, ask).expect("it was placed a moment ago")))
-}
-
-/// The domain of a level that a node is in.
-pub fn domain_of(state: &State, node: NodeId, level: LevelId) -> Option<u32> {
-    let domains = &state.fleet.node(node)?.facts.domains;
-    domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
 }
 
 /// How many tasks of an ask fit, by domain.
@@ -232,7 +232,7 @@ impl Fit {
         }
         let domain = match ask.key.topology.gang_within {
             None => None,
-            Some(level) => match domain_of(draft.state, node, level) {
+            Some(level) => match draft.state.fleet.domain_of(node, level) {
                 None => return,
                 domain => domain,
             },

@@ -10,19 +10,17 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::attained::{self, next_age, run_time, told_age};
-use crate::event::Holding;
-use crate::job::{Class, Spec};
-use crate::jobs::{Job, Kind};
+use crate::model::job::{Class, Spec};
+use crate::model::policy::{Order, OrderRules, Policy};
 use crate::plan::draft::Draft;
-use crate::plan::groups;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::earlier;
-use crate::plan::place::Ask;
-use crate::policy::{Order, OrderRules, Policy};
-use crate::rooms::Drains;
+use crate::plan::place::{Ask, groups};
+use crate::price::profiles::Drains;
 use crate::state::State;
-use crate::tree::Tree;
+use crate::state::attained::{self, next_age, run_time, told_age};
+use crate::state::holding::Holding;
+use crate::state::jobs::{Job, Kind};
 use crate::units::{GpuUnits, JobId, Millis, PoolId, Timestamp};
 
 /// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
@@ -252,7 +250,7 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
     let policy = state.tenants.policy();
     let rules = policy.orders.beyond_age(job.spec.class).filter(|_| job.past.evictions > 0)?;
     let group = group_of(state, rules, id, job, now);
-    let tree = Tree::resolve(policy, state);
+    let tree = state.tree(policy);
     let no_shares = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
     let mut draft = Draft::on(state, policy, &tree, &no_shares, now);
     let key = job.key();

@@ -10,23 +10,24 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::event::{Chosen, Eviction, Placement, Why};
-use crate::plan::best::Worths;
-use crate::plan::draft::{Draft, Mark, Step};
-use crate::plan::groups;
+use crate::model::placement::{Chosen, Placement};
+use crate::model::policy::{Policy, Within};
+use crate::plan::draft::{Draft, Mark};
+use crate::plan::evict::moves::{Moved, enough_in_pieces, place_by_moving};
+use crate::plan::evict::reclaim::{Allowance, Asker, Taken, gain, make_room, price_changes_at};
+use crate::plan::evict::victims::{Unit, Victims};
+use crate::plan::later::reserve::{self, Horizon, Looked, Others, Reserved};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
-use crate::plan::moves::{Moved, enough_in_pieces, place_by_moving};
 use crate::plan::order::{Candidate, Queue, Turn};
-use crate::plan::place::{Ask, Placed, place, place_where_best};
+use crate::plan::place::best::Worths;
+use crate::plan::place::{Ask, Placed, groups, place, place_where_best};
 use crate::plan::rank::{claim, just_evicted, takes_landing_room};
-use crate::plan::reclaim::{Allowance, Asker, Taken, gain, make_room, price_changes_at};
-use crate::plan::reserve::{self, Horizon, Looked, Others, Reserved};
-use crate::plan::victims::{Unit, Victims};
-use crate::policy::{Policy, Within};
-use crate::reservations::Reservation;
+use crate::quota::tree::{Amounts, Tree};
 use crate::state::State;
-use crate::tree::{Amounts, Tree};
+use crate::state::ledger::Step;
+use crate::state::ledger::event::{Eviction, Why};
+use crate::state::reservations::Reservation;
 use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, Timestamp};
 use reserved::Held;
 
@@ -141,7 +142,7 @@ pub(super) fn all<'a>(
 ) -> Served<'a> {
     let Grounds { state, policy, tree, shares, worths, looked, now } = grounds;
     let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
-    let idle = crate::plan::booked::count_idle(&mut draft);
+    let idle = crate::plan::later::booked::count_idle(&mut draft);
     let mut horizon = Horizon::default();
     let reserved = reserve::review(&mut draft, &mut horizon);
     let candidates = kinds.iter().flat_map(|&kind| candidates(&draft, kind)).collect();
@@ -342,7 +343,7 @@ impl<'a> Served<'a> {
             return last.task + 1;
         }
         let holding = self.draft.state.ledger.holding(job).filter(|_| candidate.more.is_some());
-        holding.map_or(0, crate::event::Holding::next_task)
+        holding.map_or(0, crate::state::holding::Holding::next_task)
     }
 
     fn refuse(&mut self, at: usize, obstacles: Obstacles) {

@@ -8,8 +8,8 @@ use wharf_controller::disk::Standing;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::Settings;
 use wharf_controller::world::{Samples, WorldFault, WorldReport};
-use wharf_engine::action::Action;
-use wharf_engine::policy::{Policy, Tenant};
+use wharf_engine::model::action::Action;
+use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::units::Timestamp;
 
 use super::*;

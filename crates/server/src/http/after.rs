@@ -3,8 +3,8 @@
 
 use wharf_api::file::job::{AfterJob, JobFile};
 use wharf_api::v1::{Code, EndedAs, EndedJobView, Problem};
-use wharf_engine::dependency::{After, Condition};
-use wharf_engine::event::Outcome;
+use wharf_engine::model::dependency::{After, Condition};
+use wharf_engine::model::exit::Outcome;
 use wharf_engine::units::Uid;
 
 use super::arrays::{self, Live};

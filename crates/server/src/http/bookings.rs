@@ -6,7 +6,8 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use wharf_api::file::booking::parse_booking;
 use wharf_api::v1::{Booked, BookingList, BookingReply, BookingView, Problem, schema_of};
-use wharf_engine::input::{Input, Rejection};
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::units::BookingId;
 
 use super::jobs::{fresh_uid, utf8};

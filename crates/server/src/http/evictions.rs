@@ -11,10 +11,8 @@ use wharf_engine::units::JobId;
 
 use super::params::Params;
 use super::{ROWS_DEFAULT, ROWS_MAX, Refused, Shared};
-use crate::leaving;
 use crate::rejection::closed;
-use crate::reservation;
-use crate::view;
+use crate::{leaving, reservation, view};
 
 /// The most rows after an eviction that are looked through for what became of it.
 const LATER_ROWS_MAX: usize = 1_000;

@@ -6,7 +6,7 @@ use axum::extract::State;
 use wharf_api::file::lever::parse_fault;
 use wharf_api::v1::{Code, FaultReply, Problem, schema_of};
 use wharf_controller::world::{Happening, Impossible};
-use wharf_engine::catalogue::{Recovery, xid};
+use wharf_engine::device::catalogue::{Recovery, xid};
 
 use super::jobs::utf8;
 use super::{Refused, Shared};

@@ -12,21 +12,17 @@ use wharf_api::v1::{
 };
 use wharf_controller::turn::Glance;
 use wharf_controller::world::Samples;
-use wharf_engine::catalogue;
-use wharf_engine::jobs::Phase;
-use wharf_engine::policy::Mode;
+use wharf_engine::device::catalogue;
+use wharf_engine::model::policy::Mode;
 use wharf_engine::state::State as Engine;
+use wharf_engine::state::jobs::Phase;
 use wharf_engine::units::{GpuUnits, PoolId};
 
 use super::outflow::whole_fleet;
 use super::{Refused, Shared};
-use crate::active;
 use crate::desk::Desk;
 use crate::rejection::closed;
-use crate::reservation;
-use crate::stranded;
-use crate::tenants;
-use crate::view;
+use crate::{active, reservation, stranded, tenants, view};
 
 type Answer<T> = Result<Json<T>, Refused>;
 

@@ -12,10 +12,11 @@ use wharf_api::v1::{
 };
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::turn::{Glance, WhatIf, what_if};
-use wharf_engine::event::Next;
-use wharf_engine::input::{Input, Rejection};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::state::State as Engine;
+use wharf_engine::state::jobs::event::Next;
+use wharf_engine::state::jobs::{Job, Phase};
 use wharf_engine::units::{JobId, TenantId, Uid};
 
 use super::{Refused, Shared, after, evictions};

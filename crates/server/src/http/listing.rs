@@ -4,9 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use wharf_api::v1::{Code, JobList, JobState, JobView, Problem, schema_of};
 use wharf_controller::turn::Glance;
-use wharf_engine::input::Rejection;
-use wharf_engine::jobs::Job;
+use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::state::State as Engine;
+use wharf_engine::state::jobs::Job;
 use wharf_engine::units::JobId;
 
 use super::params::Params;

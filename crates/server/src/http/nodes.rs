@@ -9,13 +9,13 @@ use wharf_api::v1::{
     DowntimeList, DowntimeReply, DowntimeView, NodeList, NodeReply, NodeView, Problem, schema_of,
 };
 use wharf_controller::turn::Glance;
-use wharf_engine::input::{Input, Rejection};
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
 
 use super::jobs::utf8;
 use super::{Refused, Shared};
-use crate::maintenance;
 use crate::rejection::{bad_file, closed, problem};
-use crate::view;
+use crate::{maintenance, view};
 
 type Answer<T> = Result<Json<T>, Refused>;
 

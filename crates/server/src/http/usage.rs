@@ -11,7 +11,7 @@ use wharf_controller::history::{
     Key, KeyValue, Statement, Sums, TooManyGroups, Usage, Whose, Window, held_now,
 };
 use wharf_controller::turn::Glance;
-use wharf_engine::policy::trust::is_within;
+use wharf_engine::model::policy::trust::is_within;
 use wharf_engine::units::Timestamp;
 
 use super::ended::{PIECE, read};

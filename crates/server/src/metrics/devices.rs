@@ -9,8 +9,8 @@ use prometheus_client::registry::Registry;
 use wharf_api::v1::thousandths;
 use wharf_controller::turn::Glance;
 use wharf_controller::world::{Samples, TaskSample};
-use wharf_engine::event::Placement;
-use wharf_engine::input::TaskRef;
+use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::placement::Placement;
 
 use super::{Floats, Metric};
 

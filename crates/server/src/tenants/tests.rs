@@ -1,7 +1,7 @@
 //! What is lent, on small trees.
 
-use wharf_engine::input::Input;
-use wharf_engine::policy::{GpuQuota, Policy, Tenant};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::policy::{GpuQuota, Policy, Tenant};
 use wharf_engine::units::Timestamp;
 
 use super::*;
@@ -21,7 +21,7 @@ fn lent_by(tenants: &[(&str, Option<u64>, u64)], fleet: u64) -> Vec<u64> {
     let mut state = State::default();
     let decision = state.decide(&Input::ApplyPolicy(policy), Timestamp(1)).unwrap();
     state.apply_all(&decision.events);
-    let tree = Tree::resolve(state.tenants.policy(), &state);
+    let tree = state.tree(state.tenants.policy());
     let id = |path: &str| state.tenants.named(path).unwrap();
     let mut own = vec![vec![0; tree.meters.len()]; tree.lines.len()];
     for &(path, _, used) in tenants {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_api::v1::{FailureView, GpuView, Health, HeldSliceView, SliceView, TaskUseView, gpus, thousandths};
 use wharf_controller::world::Samples;
-use wharf_engine::catalogue::{self, Model};
-use wharf_engine::event::Holding;
-use wharf_engine::fleet::Node;
-use wharf_engine::geometry::Slice;
-use wharf_engine::input::TaskRef;
-use wharf_engine::jobs::Job;
-use wharf_engine::rooms::GpuRoom;
+use wharf_engine::device::catalogue::{self, Model};
+use wharf_engine::device::geometry::Slice;
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::state::State;
+use wharf_engine::state::fleet::Node;
+use wharf_engine::state::holding::Holding;
+use wharf_engine::state::jobs::Job;
+use wharf_engine::state::rooms::GpuRoom;
 use wharf_engine::units::{GpuUnits, NodeId, PoolId};
 
 use super::count;

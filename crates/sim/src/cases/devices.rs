@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::job::GpuAsk;
+use wharf_engine::model::job::GpuAsk;
 use wharf_engine::units::{GpuMask, GpuUnits};
 
 /// Which GPUs running tasks sit on.

@@ -9,11 +9,11 @@
 //! operators tell. Carving up a GPU that is in use is not part of this.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::catalogue::Mig;
-use wharf_engine::catalogue::mig::AXIS_MAX;
-use wharf_engine::geometry::{Layout, Slice};
-use wharf_engine::input::TaskRef;
-use wharf_engine::policy::Mode;
+use wharf_engine::device::catalogue::Mig;
+use wharf_engine::device::catalogue::mig::AXIS_MAX;
+use wharf_engine::device::geometry::{Layout, Slice};
+use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::policy::Mode;
 use wharf_engine::units::{Millis, Timestamp};
 
 /// One operation in so many fails.

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use wharf_controller::world::WorldReport;
-use wharf_engine::input::{Exit, ExitDetail, ObservedTask, TaskRef, TaskStatus};
+use wharf_engine::model::exit::{Exit, ExitDetail};
+use wharf_engine::model::observed::{ObservedTask, TaskRef, TaskStatus};
 use wharf_engine::units::{GpuMask, GpuUnits, Timestamp};
 
 use super::SimFleet;

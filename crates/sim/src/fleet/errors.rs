@@ -3,8 +3,8 @@
 //! An error of an application fails the tasks on the GPU and costs no device. A GPU that has to be reset is reset and
 //! returns by itself; one whose node has to be restarted returns with the node; the rest return when they are healed.
 
-use wharf_engine::catalogue::{Recovery, Xid, xid};
-use wharf_engine::input::{Exit, ExitCause};
+use wharf_engine::device::catalogue::{Recovery, Xid, xid};
+use wharf_engine::model::exit::{Exit, ExitCause};
 use wharf_engine::units::{Millis, Timestamp};
 
 use super::SimFleet;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::world::{Happened, Happening, Impossible, NodeReport};
-use wharf_engine::catalogue::xid;
-use wharf_engine::input::{Exit, ExitCause, TaskRef};
+use wharf_engine::device::catalogue::xid;
+use wharf_engine::model::exit::{Exit, ExitCause};
+use wharf_engine::model::observed::TaskRef;
 
 use super::SimFleet;
 

@@ -1,8 +1,8 @@
 //! What happens to nodes: they fail, hang, heal, change, leave and join.
 
 use wharf_controller::world::NodeReport;
-use wharf_engine::catalogue::Recovery;
-use wharf_engine::input::{Exit, ExitCause};
+use wharf_engine::device::catalogue::Recovery;
+use wharf_engine::model::exit::{Exit, ExitCause};
 
 use super::occupancy::Occupancy;
 use super::{SimFleet, SimTask};

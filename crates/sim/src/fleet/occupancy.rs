@@ -1,9 +1,9 @@
 //! Who is on one simulated GPU, and what else may come: a node refuses what no driver would do.
 
-use wharf_engine::action::StartTask;
-use wharf_engine::catalogue::Mig;
-use wharf_engine::geometry::Layout;
-use wharf_engine::policy::Mode;
+use wharf_engine::device::catalogue::Mig;
+use wharf_engine::device::geometry::Layout;
+use wharf_engine::model::action::StartTask;
+use wharf_engine::model::policy::Mode;
 use wharf_engine::units::GpuUnits;
 
 use super::SimTask;

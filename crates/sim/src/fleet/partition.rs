@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::catalogue::{self, Mig};
-use wharf_engine::input::{Exit, ExitCause, TaskRef};
-use wharf_engine::policy::Mode;
+use wharf_engine::device::catalogue::{self, Mig};
+use wharf_engine::model::exit::{Exit, ExitCause};
+use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::policy::Mode;
 use wharf_engine::units::Timestamp;
 
 use super::SimFleet;

@@ -1,6 +1,6 @@
 //! How far work is: what a task resumes, what is saved, what is lost, and how often memory was not enough.
 
-use wharf_engine::input::TaskRef;
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::units::{Timestamp, Uid};
 
 use super::{SimFleet, all_of};

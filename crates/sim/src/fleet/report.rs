@@ -1,8 +1,8 @@
 //! What the fleet says: changes with a generation, or everything there is.
 
 use wharf_controller::world::{NodeReport, WorldReport};
-use wharf_engine::input::{ObservedTask, Report, Scope, TaskRef};
-use wharf_engine::policy::Mode;
+use wharf_engine::model::observed::{ObservedTask, Report, Scope, TaskRef};
+use wharf_engine::model::policy::Mode;
 
 use super::{Changes, SimFleet};
 

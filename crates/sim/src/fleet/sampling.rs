@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use wharf_controller::world::{Sample, Samples, TaskSample};
-use wharf_engine::input::TaskRef;
-use wharf_engine::policy::Mode;
+use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::policy::Mode;
 use wharf_engine::units::{GpuUnits, Timestamp};
 
 use super::{SimFleet, SimTask};

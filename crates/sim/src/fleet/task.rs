@@ -1,9 +1,11 @@
 //! One simulated task, and how far its job's work is.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::geometry::Slice;
-use wharf_engine::input::{Exit, ExitCause, Submission, TaskRef, TaskStatus};
-use wharf_engine::policy::Mode;
+use wharf_engine::device::geometry::Slice;
+use wharf_engine::model::exit::{Exit, ExitCause};
+use wharf_engine::model::observed::{TaskRef, TaskStatus};
+use wharf_engine::model::policy::Mode;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp};
 
 use crate::behaviour::Behaviour;

@@ -78,7 +78,7 @@ impl<'a> Draw<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wharf_engine::catalogue::mig;
+    use wharf_engine::device::catalogue::mig;
 
     use crate::mig::MixName;
 

@@ -1,6 +1,6 @@
 //! What is asked for: how often each profile is.
 
-use wharf_engine::catalogue::{Media, Mig, Profile};
+use wharf_engine::device::catalogue::{Media, Mig, Profile};
 
 /// A mix that everybody can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ pub fn sizes_in(mig: &Mig) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use wharf_engine::catalogue::mig;
+    use wharf_engine::device::catalogue::mig;
 
     use super::*;
 

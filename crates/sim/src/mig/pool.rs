@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use wharf_engine::cut::{Atlas, Cut, PROFILES_MAX, Weights};
-use wharf_engine::geometry::Slice;
+use wharf_engine::device::cut::{Atlas, Cut, PROFILES_MAX, Weights};
+use wharf_engine::device::geometry::Slice;
 
 /// How a place is chosen among those where a slice fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

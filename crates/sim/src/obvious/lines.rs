@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use wharf_engine::job::{Class, Spec};
-use wharf_engine::policy::Amount;
+use wharf_engine::model::job::{Class, Spec};
+use wharf_engine::model::policy::Amount;
 use wharf_engine::units::{JobId, PoolId, TenantId};
 
 use super::world::{Facts, How, Task, World};

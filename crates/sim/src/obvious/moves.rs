@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use wharf_engine::event::{Placement, Why};
-use wharf_engine::job::GpuAsk;
+use wharf_engine::model::job::GpuAsk;
+use wharf_engine::model::placement::Placement;
+use wharf_engine::state::ledger::event::Why;
 use wharf_engine::units::{JobId, NodeId};
 
 use super::lines::Ask;

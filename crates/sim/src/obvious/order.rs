@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use wharf_engine::input::Exit;
-use wharf_engine::job::{Class, Spec};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::model::exit::Exit;
+use wharf_engine::model::job::{Class, Spec};
+use wharf_engine::state::jobs::{Job, Phase};
 use wharf_engine::units::{JobId, PoolId, TenantId, Timestamp};
 
 use super::Round;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use wharf_engine::event::Placement;
-use wharf_engine::job::{GpuAsk, Spec};
+use wharf_engine::model::job::{GpuAsk, Spec};
+use wharf_engine::model::placement::Placement;
 use wharf_engine::units::{GpuMask, GpuUnits, NodeId, Resources};
 
 use super::lines::Ask;

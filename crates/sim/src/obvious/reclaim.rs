@@ -6,9 +6,10 @@
 
 use std::cmp::Reverse;
 
-use wharf_engine::event::{Placement, Straddle, Why};
-use wharf_engine::job::Class;
-use wharf_engine::policy::{Amount, Within};
+use wharf_engine::model::job::Class;
+use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::{Amount, Within};
+use wharf_engine::state::ledger::event::{Straddle, Why};
 use wharf_engine::units::{JobId, TenantId};
 
 use super::idle_of;

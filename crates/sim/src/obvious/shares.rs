@@ -3,12 +3,12 @@
 //! Surplus is divided by looking for the water level. Everybody stands in a glass as wide as its weight, which is filled with what it
 //! borrowed in the past already and ends where it has all it wants. The level is tried at every bottom and every rim.
 
-use wharf_engine::event::Next;
-use wharf_engine::input::Exit;
-use wharf_engine::jobs::{Job, Phase};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::model::exit::Exit;
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::quota::tree;
 use wharf_engine::state::State;
-use wharf_engine::tree;
+use wharf_engine::state::jobs::event::Next;
+use wharf_engine::state::jobs::{Job, Phase};
 use wharf_engine::units::{JobId, PoolId, TenantId, Timestamp};
 
 use super::world::{Facts, Meter, WHOLE};

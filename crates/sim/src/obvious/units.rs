@@ -4,10 +4,11 @@
 
 use std::cmp::Reverse;
 
-use wharf_engine::event::{Placement, Why};
-use wharf_engine::input::Exit;
-use wharf_engine::job::{Class, Spec};
-use wharf_engine::jobs::{Job, Phase};
+use wharf_engine::model::exit::Exit;
+use wharf_engine::model::job::{Class, Spec};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::state::jobs::{Job, Phase};
+use wharf_engine::state::ledger::event::Why;
 use wharf_engine::units::{JobId, Millis, TenantId, Timestamp};
 
 use super::lines::{Ask, Pass};

@@ -1,10 +1,10 @@
 //! The world as a list of tasks, and what is free in it. Nothing is kept: every answer goes through the list.
 
-use wharf_engine::event::Placement;
-use wharf_engine::fleet::Node;
-use wharf_engine::job::{GpuAsk, Shape, Spec};
-use wharf_engine::policy::{Policy, Quota};
+use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::{Policy, Quota};
 use wharf_engine::state::State;
+use wharf_engine::state::fleet::Node;
 use wharf_engine::units::{JobId, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
 /// One GPU in the units it is counted in.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use wharf_engine::event::Placement;
-use wharf_engine::job::{GpuAsk, Spec};
-use wharf_engine::prices::Prices;
+use wharf_engine::model::job::{GpuAsk, Spec};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::price::prices::Prices;
 use wharf_engine::units::{GpuMask, NodeId, PoolId, Resources};
 
 use super::lines::Ask;

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use wharf_controller::market::{Pricer, Summary};
 use wharf_controller::selectors::DeviceSelector;
-use wharf_engine::input::{
-    Input, ObservedGpu, ObservedNode, Report, Scope, SetDefinition, SetMembers, Submission,
-};
-use wharf_engine::job::{GpuAsk, Shape, Spec};
+use wharf_engine::decide::input::{Input, SetDefinition, SetMembers};
+use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode, Report, Scope};
+use wharf_engine::model::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, plan};
-use wharf_engine::policy::{GpuQuota, Policy, Preemption, Quota, Tenant};
-use wharf_engine::prices::Prices;
+use wharf_engine::price::prices::Prices;
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, JobId, Resources, Timestamp, Uid};
 

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::facts::{Facts, Reclaim, Set};
 use super::order::{Equals, take_and_spare};

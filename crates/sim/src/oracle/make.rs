@@ -2,7 +2,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::facts::{Facts, Reclaim, Set, gpus_of};
 use super::{Checkpoint, Instance, Node, Pending, Place, Running, Tenant, UNITS_MAX};

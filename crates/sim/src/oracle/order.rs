@@ -2,7 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::facts::{Facts, Reclaim, Set};
 use super::rules::{could_come_back, line, protected_left};

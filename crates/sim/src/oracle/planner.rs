@@ -1,13 +1,16 @@
 //! The same instance as a state of the engine, and what the product's own planner makes of it.
 
-use wharf_engine::event::Why;
-use wharf_engine::input::{
-    Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission, TaskRef, TaskStatus,
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Shape, Spec};
+use wharf_engine::model::observed::{
+    ObservedGpu, ObservedNode, ObservedTask, Report, Scope, TaskRef, TaskStatus,
 };
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Shape, Spec};
+use wharf_engine::model::policy::{self, Amount, GpuQuota, Policy, Preemption, Quota};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Evicted, Memory, plan};
-use wharf_engine::policy::{self, Amount, GpuQuota, Policy, Preemption, Quota};
 use wharf_engine::state::State;
+use wharf_engine::state::ledger::event::Why;
 use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 
 use super::facts::{Facts, Set};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 
 use super::Running;
 use super::facts::{Facts, Reclaim, Set, gpus_of};

@@ -4,14 +4,18 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
-use wharf_engine::bookings::Booker;
-use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::group::Group;
-use wharf_engine::input::{BookingRequest, GroupSelectors, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
-use wharf_engine::policy::{
+use wharf_engine::decide::input::BookingRequest;
+use wharf_engine::device::catalogue::mig::ProfileName;
+use wharf_engine::model::group::Group;
+use wharf_engine::model::job::{
+    Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology,
+};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::policy::{
     Amount, GpuQuota, Mode, Order, OrderRules, Orders, Policy, Quota, Sharing, Tenant, Windows,
 };
+use wharf_engine::model::submission::{GroupSelectors, Submission};
+use wharf_engine::state::bookings::Booker;
 use wharf_engine::units::{DeviceSetId, GpuMask, GpuUnits, Millis, Resources, Timestamp, Uid};
 
 const MODELS: [&str; 2] = ["h100", "l4"];

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wharf_engine::ledger::Use;
-use wharf_engine::policy::{Amount, GpuQuota};
+use wharf_engine::model::policy::{Amount, GpuQuota};
+use wharf_engine::quota::amount::Use;
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, TenantId, Timestamp};
 

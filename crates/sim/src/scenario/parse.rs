@@ -9,10 +9,10 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wharf_engine::catalogue::xid;
-use wharf_engine::fleet::Whom;
-use wharf_engine::input::{DowntimeRequest, DrainRequest, Extension, Replacement};
-use wharf_engine::policy::Policy;
+use wharf_engine::decide::input::{DowntimeRequest, DrainRequest, Extension, Replacement};
+use wharf_engine::device::catalogue::xid;
+use wharf_engine::model::policy::Policy;
+use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use super::measure::span;

@@ -6,13 +6,13 @@ use wharf_controller::disk::{DiskFault, Standing};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Fault, Reply, Settings, recover};
 use wharf_controller::world::World;
-use wharf_engine::action::Action;
-use wharf_engine::input::{BookingRequest, DowntimeRequest, Input};
-use wharf_engine::jobs::Phase;
-use wharf_engine::policy::Policy;
+use wharf_engine::answer::verdict::Reason;
+use wharf_engine::decide::input::{BookingRequest, DowntimeRequest, Input};
+use wharf_engine::model::action::Action;
+use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
+use wharf_engine::state::jobs::Phase;
 use wharf_engine::units::{JobId, Millis, Timestamp};
-use wharf_engine::verdict::Reason;
 
 use super::story::Story;
 use super::{Act, Ask, Fate, Scenario, Step};

@@ -10,20 +10,26 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Index};
 use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
-use wharf_engine::catalogue;
-use wharf_engine::event::{
-    Asker, Canceller, Event, Eviction, FleetEvent, HeldWhy, JobsEvent, LedgerEvent, Next, Outcome, Placement,
-    PromisesEvent, RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
-};
-use wharf_engine::input::{Exit, Rejection, TaskRef};
-use wharf_engine::job::Spec;
-use wharf_engine::need::Refused;
-use wharf_engine::plan::reserve::Unpromised;
+use wharf_engine::answer::verdict::{Quantity, Reason, Shortfall};
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::device::catalogue;
+use wharf_engine::model::exit::{Exit, Outcome};
+use wharf_engine::model::job::Spec;
+use wharf_engine::model::need::Refused;
+use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::placement::Placement;
+use wharf_engine::plan::later::reserve::Unpromised;
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::fleet::FleetEvent;
+use wharf_engine::state::jobs::event::{Canceller, HeldWhy, JobsEvent, Next, RequeueWhy};
+use wharf_engine::state::ledger::event::{Asker, Eviction, LedgerEvent, Straddle, Why};
+use wharf_engine::state::promises::PromisesEvent;
+use wharf_engine::state::reservations::ReservationsEvent;
+use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{
     BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid,
 };
-use wharf_engine::verdict::{Quantity, Reason, Shortfall};
 
 use super::measure::span_text;
 

@@ -6,13 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Strings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, HeldTask, JobsEvent, TaskPhase};
-use wharf_engine::input::{
-    Exit, ExitDetail, Input, ObservedGpu, ObservedNode, ObservedTask, Rejection, Report, Scope, Submission,
-    TaskRef, TaskStatus,
+use wharf_engine::decide::input::Input;
+use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::exit::{Exit, ExitDetail};
+use wharf_engine::model::job::{Service, Shape as TaskShape, Spec};
+use wharf_engine::model::observed::{
+    ObservedGpu, ObservedNode, ObservedTask, Report, Scope, TaskRef, TaskStatus,
 };
-use wharf_engine::job::{Service, Shape as TaskShape, Spec};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::holding::{HeldTask, TaskPhase};
+use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 
 use super::floor::{Floor, Walk, units_each};

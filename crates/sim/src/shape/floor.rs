@@ -1,6 +1,6 @@
 //! The nodes of a shape while running tasks are laid on them: each task on the first node that has room.
 
-use wharf_engine::job::GpuAsk;
+use wharf_engine::model::job::GpuAsk;
 use wharf_engine::units::{GpuMask, GpuUnits, Resources};
 
 use super::{JobGroup, NodeGroup};

@@ -1,7 +1,7 @@
 //! Shapes are read, refused and built as the manual says.
 
-use wharf_engine::jobs::Phase;
 use wharf_engine::plan::{Memory, plan};
+use wharf_engine::state::jobs::Phase;
 
 use super::*;
 

@@ -1,9 +1,9 @@
 //! The story of the golden journal of booked windows.
 
-use wharf_engine::bookings::Booker;
-use wharf_engine::event::Event;
-use wharf_engine::input::{BookingRequest, Input};
-use wharf_engine::job::{GpuAsk, Topology};
+use wharf_engine::decide::input::{BookingRequest, Input};
+use wharf_engine::model::job::{GpuAsk, Topology};
+use wharf_engine::state::bookings::Booker;
+use wharf_engine::state::event::Event;
 use wharf_engine::units::{Millis, Timestamp};
 
 use crate::play::Play;

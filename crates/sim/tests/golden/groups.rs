@@ -1,10 +1,11 @@
 //! A job with groups starts, loses a node, is repaired in part and lets go of the rest, gives up copies and leaves whole; a snapshot
 //! in the middle.
 
-use wharf_engine::event::Event;
-use wharf_engine::group::Group;
-use wharf_engine::input::{GroupSelectors, Input};
-use wharf_engine::job::{GpuAsk, Shape, Topology};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::group::Group;
+use wharf_engine::model::job::{GpuAsk, Shape, Topology};
+use wharf_engine::model::submission::GroupSelectors;
+use wharf_engine::state::event::Event;
 use wharf_engine::units::Resources;
 
 use super::play::Play;

@@ -1,10 +1,10 @@
 //! Stories of what came after the first rules: each plays on a small fleet, with a snapshot in the middle.
 
-use wharf_engine::dependency::{After, ArrayRequest, Condition};
-use wharf_engine::event::Event;
-use wharf_engine::fleet::Whom;
-use wharf_engine::input::{DowntimeRequest, DrainRequest, Input, Replacement};
-use wharf_engine::job::{Class, Service};
+use wharf_engine::decide::input::{DowntimeRequest, DrainRequest, Input, Replacement};
+use wharf_engine::model::dependency::{After, ArrayRequest, Condition};
+use wharf_engine::model::job::{Class, Service};
+use wharf_engine::state::event::Event;
+use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use super::play::Play;
@@ -18,7 +18,7 @@ pub(super) fn of_the_past() -> Vec<Event> {
     policy.digest = "golden past".into();
     policy.half_life = Some(Millis::from_secs(160));
     for tenant in &mut policy.tenants {
-        tenant.gpus = wharf_engine::policy::GpuQuota::Any(wharf_engine::policy::Quota::NONE);
+        tenant.gpus = wharf_engine::model::policy::GpuQuota::Any(wharf_engine::model::policy::Quota::NONE);
     }
     play.go(&[Input::ApplyPolicy(policy)], 1);
     play.go(&[rules_job(1, "hog", "org/b", (8, 1), forever)], 180);

@@ -5,16 +5,17 @@ use std::fmt::Write;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::event::{Event, HeldTask, PastEvent, TaskPhase};
-use wharf_engine::input::{
-    Exit, ExitDetail, Input, ObservedNode, ObservedTask, Report, SetDefinition, SetMembers, Submission,
-    TaskRef, TaskStatus,
-};
-use wharf_engine::past::{Borrowed, CarriedPast};
+use wharf_engine::decide::input::{Input, SetDefinition, SetMembers};
+use wharf_engine::model::exit::{Exit, ExitDetail};
+use wharf_engine::model::observed::{ObservedNode, ObservedTask, Report, TaskRef, TaskStatus};
+use wharf_engine::model::policy::Policy;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, Plan, Start, plan};
-use wharf_engine::policy::Policy;
+use wharf_engine::quota::tree::{Amounts, Tree};
 use wharf_engine::state::State;
-use wharf_engine::tree::{Amounts, Tree};
+use wharf_engine::state::event::Event;
+use wharf_engine::state::holding::{HeldTask, TaskPhase};
+use wharf_engine::state::past::{Borrowed, CarriedPast, PastEvent};
 use wharf_engine::units::{Millis, PoolId, TenantId, Timestamp, Uid};
 use wharf_sim::obvious;
 use wharf_sim::pricing::draw;
@@ -146,13 +147,13 @@ impl Life {
             play.step(step)?;
         }
         let policy = play.state.tenants.policy().clone();
-        let tree = Tree::resolve(&policy, &play.state);
-        let without = tree.shares_of(&play.state);
+        let tree = play.state.tree(&policy);
+        let without = play.state.fair_shares(&tree);
         if !past.is_empty() {
             play.state.apply(&Event::Past(carried(&play.state, past)));
         }
         play.compare_shares()?;
-        let shares = tree.shares_of(&play.state);
+        let shares = play.state.fair_shares(&tree);
         adds_up(&play.state, &tree, &shares)?;
         Ok(shares != without)
     }
@@ -278,7 +279,7 @@ impl Play {
 
     fn compare_shares(&self) -> Result<(), String> {
         let policy = self.state.tenants.policy();
-        let shares = Tree::resolve(policy, &self.state).shares_of(&self.state);
+        let shares = self.state.fair_shares(&self.state.tree(policy));
         differ("fair shares", &shares, &obvious::fair_shares(&self.state, policy))
     }
 
@@ -320,8 +321,8 @@ fn carried(state: &State, past: &[u64]) -> PastEvent {
 
 /// Nobody has more than it wants or less than it is owed; and where all have a claim, all there is is divided.
 fn adds_up(state: &State, tree: &Tree, shares: &Amounts) -> Result<(), String> {
-    let demand = tree.subtree_demand(&tree.own_demand(state));
-    let capacity = tree.capacity(state);
+    let demand = tree.subtree_demand(&state.own_demand(&tree));
+    let capacity = state.capacity(&tree);
     let parents = state.tenants.ids().map(|tenant| (Some(tenant), &tree.lines[tenant.index()].children[..]));
     for (parent, siblings) in parents.chain([(None, tree.roots())]) {
         for meter in 0..tree.meters.len() {

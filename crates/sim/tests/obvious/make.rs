@@ -3,10 +3,12 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::dependency::{After, Condition};
-use wharf_engine::input::{Exit, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
+use wharf_engine::model::dependency::{After, Condition};
+use wharf_engine::model::exit::Exit;
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec, Topology};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Resources, Uid};
 
 use super::life::{Life, Step};

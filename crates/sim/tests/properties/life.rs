@@ -10,12 +10,15 @@ use wharf_controller::disk::{Disk, Index};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::event::{Event, Eviction, LedgerEvent, Placement, PromisesEvent, Why};
-use wharf_engine::input::Input;
-use wharf_engine::job::{Class, Spec};
-use wharf_engine::jobs::Job;
-use wharf_engine::policy::{Amount, GpuQuota, Policy};
+use wharf_engine::decide::input::Input;
+use wharf_engine::model::job::{Class, Spec};
+use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy};
 use wharf_engine::state::State;
+use wharf_engine::state::event::Event;
+use wharf_engine::state::jobs::Job;
+use wharf_engine::state::ledger::event::{Eviction, LedgerEvent, Why};
+use wharf_engine::state::promises::PromisesEvent;
 use wharf_engine::units::{JobId, TenantId, Timestamp};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
@@ -254,7 +257,8 @@ fn protected_of(state: &State, tenant: TenantId, later: &[Event]) -> u64 {
     };
     let of_tenant = state.jobs.iter().filter(|(_, job)| protected(&job.spec));
     let parts = of_tenant.map(|(id, job)| {
-        let held = state.ledger.holding(id).into_iter().flat_map(wharf_engine::event::Holding::staying);
+        let held =
+            state.ledger.holding(id).into_iter().flat_map(wharf_engine::state::holding::Holding::staying);
         let held = held.map(|task| task.place.task);
         let promised = state.promises.of(id).into_iter().flat_map(|promise| &promise.tasks);
         let gets = later.iter().flat_map(|event| places_for(event, id));

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::world::NodeReport;
-use wharf_engine::bookings::Booker;
-use wharf_engine::group::Group;
-use wharf_engine::input::{BookingRequest, Input, ObservedGpu, ObservedNode, Submission};
-use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
+use wharf_engine::decide::input::{BookingRequest, Input};
+use wharf_engine::model::group::Group;
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Preemption, Quota, Tenant, Within};
+use wharf_engine::model::submission::Submission;
+use wharf_engine::state::bookings::Booker;
 use wharf_engine::units::{GpuUnits, Millis, Resources, Timestamp, Uid};
 
 /// One to four nodes of one model.

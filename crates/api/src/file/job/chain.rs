@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wharf_engine::dependency::{ARRAY_MAX, ArrayMember, ArrayRequest, Condition};
+use wharf_engine::model::dependency::{ARRAY_MAX, ArrayMember, ArrayRequest, Condition};
 
 use crate::file::Fault;
 use crate::file::field::{Field, NAME_MAX};

@@ -1,9 +1,9 @@
 //! `groups`: parts of a job, each with its own number of tasks, its own minimum and its own shape.
 
 use wharf_controller::selectors::NodeSelector;
-use wharf_engine::group::{GROUPS_MAX, Group};
-use wharf_engine::input::GroupSelectors;
-use wharf_engine::job::{GpuAsk, Shape, TASKS_MAX};
+use wharf_engine::model::group::{GROUPS_MAX, Group};
+use wharf_engine::model::job::{GpuAsk, Shape, TASKS_MAX};
+use wharf_engine::model::submission::GroupSelectors;
 use wharf_engine::units::Resources;
 
 use super::super::Fault;

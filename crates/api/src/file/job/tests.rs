@@ -1,7 +1,7 @@
 //! Job files, right and wrong.
 
 use super::*;
-use wharf_engine::catalogue::Media;
+use wharf_engine::device::catalogue::Media;
 
 /// As printed in the design.
 const SAMPLE: &str = "\

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
-use wharf_engine::job::{Checkpoint, GpuAsk};
+use wharf_engine::model::job::{Checkpoint, GpuAsk};
 use wharf_engine::units::Millis;
 
 use super::super::text;

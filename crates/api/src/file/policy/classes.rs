@@ -3,8 +3,8 @@
 //! A key that is left out keeps its built-in value; without the file every class is served by age. Inference is left
 //! out on purpose: it serves until it is stopped, so that having run for long says nothing about it.
 
-use wharf_engine::job::Class;
-use wharf_engine::policy::{Order, OrderRules, Orders};
+use wharf_engine::model::job::Class;
+use wharf_engine::model::policy::{Order, OrderRules, Orders};
 use wharf_engine::units::Millis;
 
 use super::super::Fault;

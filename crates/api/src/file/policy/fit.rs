@@ -4,7 +4,7 @@
 //! by itself; what its children are promised then counts for the tenant above it. Worked example: lab has 8 GPUs,
 //! lab/a is unlimited, lab/a/x has 12. Lab owes 12 and has 8, two levels up or not.
 
-use wharf_engine::policy::{Amount, Quota};
+use wharf_engine::model::policy::{Amount, Quota};
 
 use super::super::{At, Fault, text};
 use super::quota::{Book, Line, Pair};

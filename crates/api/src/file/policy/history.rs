@@ -1,6 +1,6 @@
 //! `history.yaml`: how long the past is kept, how far back what was borrowed counts, and whether estimates are learned.
 
-use wharf_engine::policy::Policy;
+use wharf_engine::model::policy::Policy;
 use wharf_engine::units::Millis;
 
 use super::super::Fault;
@@ -41,7 +41,7 @@ fn half_life(field: &Field<'_>) -> Result<Option<Millis>, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use wharf_engine::policy::Estimates;
+    use wharf_engine::model::policy::Estimates;
 
     use super::super::{PolicyFile, compile};
     use super::*;

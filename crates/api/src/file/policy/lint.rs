@@ -14,7 +14,7 @@ use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
-use wharf_engine::policy::{Amount, Policy};
+use wharf_engine::model::policy::{Amount, Policy};
 use wharf_engine::units::Millis;
 
 use super::super::duration_text;

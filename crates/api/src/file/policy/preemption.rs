@@ -3,8 +3,8 @@
 //! A key that is left out keeps its built-in value. Every amount has a bound, beyond which it is a slip of the pen
 //! and would quietly switch a rule off or make it hurt; the bound comes with its reason.
 
-use wharf_engine::job::Class;
-use wharf_engine::policy::{Gangs, Preemption, Within};
+use wharf_engine::model::job::Class;
+use wharf_engine::model::policy::{Gangs, Preemption, Within};
 use wharf_engine::units::Millis;
 
 use super::super::Fault;
@@ -122,7 +122,7 @@ pub(super) fn set<'a, T>(
 
 #[cfg(test)]
 mod tests {
-    use wharf_engine::policy::Policy;
+    use wharf_engine::model::policy::Policy;
 
     use super::super::{PolicyFile, compile};
     use super::*;

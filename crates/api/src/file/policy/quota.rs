@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use wharf_engine::policy::{Amount, GpuQuota, Quota, Tenant};
+use wharf_engine::model::policy::{Amount, GpuQuota, Quota, Tenant};
 
 use super::super::field::{Field, Map, TENANT_LEVELS_MAX};
 use super::super::{At, Fault, text, tree};

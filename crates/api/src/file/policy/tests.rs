@@ -1,6 +1,6 @@
 //! Policy directories, right and wrong.
 
-use wharf_engine::policy::{Amount, GpuQuota, Quota, Tenant};
+use wharf_engine::model::policy::{Amount, GpuQuota, Quota, Tenant};
 
 use super::super::fleet::{load_fleet, presets};
 use super::lint::Inventory;

@@ -4,9 +4,9 @@
 //! change that. What can be said is which of the other ways a class or a trust domain may use, and who may claim a domain
 //! that is not its team's.
 
-use wharf_engine::job::Class;
-use wharf_engine::policy::trust::Claim;
-use wharf_engine::policy::{Mode, Sharing, SharingRules};
+use wharf_engine::model::job::Class;
+use wharf_engine::model::policy::trust::Claim;
+use wharf_engine::model::policy::{Mode, Sharing, SharingRules};
 
 use super::super::Fault;
 use super::super::field::{Field, Map};

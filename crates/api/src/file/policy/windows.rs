@@ -1,6 +1,6 @@
 //! `windows.yaml`: which windows may be booked, and what holds in them.
 
-use wharf_engine::policy::{Policy, Windows};
+use wharf_engine::model::policy::{Policy, Windows};
 use wharf_engine::units::Millis;
 
 use super::super::field::{Field, Map};

@@ -1,7 +1,7 @@
 //! The decisions that have a promise: each a shape, and the bars beside it.
 
 use serde::Serialize;
-use wharf_engine::job::Class;
+use wharf_engine::model::job::Class;
 use wharf_sim::shape::{JobGroup, Line, NodeGroup, Shape, TenantLines};
 
 use crate::args::EngineCase;

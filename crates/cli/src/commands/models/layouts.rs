@@ -1,8 +1,8 @@
 //! The layouts of a device: how many there are, and those to which nothing can be added.
 
 use serde::Serialize;
-use wharf_engine::catalogue::{Media, Mig, Profile};
-use wharf_engine::geometry::{Layout, is_maximal, layouts};
+use wharf_engine::device::catalogue::{Media, Mig, Profile};
+use wharf_engine::device::geometry::{Layout, is_maximal, layouts};
 
 /// Layouts of the base profiles, for programs.
 #[derive(Debug, Serialize)]

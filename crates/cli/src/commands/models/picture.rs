@@ -1,6 +1,6 @@
 //! A model on one screen: facts, profiles, where each may begin, and every layout that is full.
 
-use wharf_engine::catalogue::{Mig, Model, Profile};
+use wharf_engine::device::catalogue::{Mig, Model, Profile};
 
 use super::charged;
 use super::layouts::{Counts, Layouts, Maximal, SliceView};

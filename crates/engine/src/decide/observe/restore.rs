@@ -20,15 +20,18 @@ use alloc::vec::Vec;
 use super::super::conclude::{Learnt, conclude};
 use super::super::{Decision, Names, submit};
 use super::{Cut, NodeChanges, Sites, in_order, orphan_of, run, running_since, runs};
-use crate::event::HeldTask;
-use crate::event::{
-    Event, FleetEvent, HeldWhy, Holding, JobsEvent, LedgerEvent, Next, Outcome, PromisesEvent, RequeueWhy,
-    TaskPhase,
-};
-use crate::input::{Exit, ExitDetail, ObservedTask, Rejection, Report, TaskStatus};
-use crate::job::Spec;
-use crate::jobs::{Job, Phase};
+use crate::decide::rejection::Rejection;
+use crate::model::exit::{Exit, ExitDetail, Outcome};
+use crate::model::job::Spec;
+use crate::model::observed::{ObservedTask, Report, TaskStatus};
 use crate::state::State;
+use crate::state::event::Event;
+use crate::state::fleet::FleetEvent;
+use crate::state::holding::{HeldTask, Holding, TaskPhase};
+use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, RequeueWhy};
+use crate::state::jobs::{Job, Phase};
+use crate::state::ledger::event::LedgerEvent;
+use crate::state::promises::PromisesEvent;
 use crate::units::{JobId, Millis, Timestamp, Uid};
 
 pub(in crate::decide) fn restore(
@@ -420,12 +423,12 @@ fn cut_by_what_stays(state: &State, by_uid: &BTreeMap<Uid, Vec<&ObservedTask>>) 
     let mut cut = Cut::new();
     for (id, node) in state.fleet.nodes() {
         for gpu in 0..node.facts.gpus.len() {
-            cut.insert((id, gpu), crate::geometry::Layout::default());
+            cut.insert((id, gpu), crate::device::geometry::Layout::default());
         }
     }
     let runs = |task: &&&ObservedTask| !matches!(task.status, TaskStatus::Ended { .. });
     let alive: BTreeSet<_> = by_uid.values().flatten().filter(runs).map(|task| task.task).collect();
-    let mut keep = |place: &crate::event::Placement| {
+    let mut keep = |place: &crate::model::placement::Placement| {
         if let (Some(slice), Some(gpu)) = (place.slice, place.gpus.indexes().next()) {
             let layout = cut.entry((place.node, gpu)).or_default();
             *layout = layout.with(slice);
@@ -435,7 +438,7 @@ fn cut_by_what_stays(state: &State, by_uid: &BTreeMap<Uid, Vec<&ObservedTask>>) 
         let uid = state.jobs.get(job).expect("what is held belongs to a live job").uid;
         for held in holding.tasks.iter().filter(|task| task.holds()) {
             let (task, attempt) = (held.place.task, holding.attempt);
-            if alive.contains(&crate::input::TaskRef { uid, task, attempt }) {
+            if alive.contains(&crate::model::observed::TaskRef { uid, task, attempt }) {
                 keep(&held.place);
             }
         }

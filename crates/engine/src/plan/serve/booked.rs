@@ -4,14 +4,15 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Met, Served};
-use crate::bookings::Booking;
-use crate::event::{Placement, Why};
-use crate::plan::booked;
-use crate::plan::draft::Step;
+use crate::model::placement::Placement;
+use crate::plan::evict::victims::{Unit, whole_job};
+use crate::plan::later::booked;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::Obstacles;
 use crate::plan::place::Ask;
-use crate::plan::victims::{Unit, whole_job};
+use crate::state::bookings::Booking;
+use crate::state::ledger::Step;
+use crate::state::ledger::event::Why;
 use crate::units::{BookingId, JobId, Timestamp};
 
 impl<'a> Served<'a> {

@@ -4,9 +4,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::{Begun, How, Leaving, Served};
-use crate::event::{Eviction, Placement};
+use crate::model::placement::Placement;
 use crate::plan::{Evicted, Plan, Start};
-use crate::tree::Amounts;
+use crate::quota::tree::Amounts;
+use crate::state::ledger::event::Eviction;
 use crate::units::JobId;
 
 impl Served<'_> {
@@ -43,7 +44,7 @@ impl Served<'_> {
         let mut plan = Plan { basis: state.index(), ..Plan::default() };
         let tree = self.draft.tree;
         // Who leaves still counts towards a limit until it is gone.
-        let mut used_now = tree.subtree_use(&tree.own_use(state));
+        let mut used_now = tree.subtree_use(&state.own_use(&tree));
         for job in &self.order {
             let begun = &self.begun[job];
             let clear =

@@ -3,14 +3,13 @@
 use alloc::vec::Vec;
 
 use super::{Begun, How, Leaving, Met, Reclaim, Served};
-use crate::event::{Eviction, Why};
-use crate::jobs::{KindKey, More};
-use crate::need::Need;
-use crate::plan::draft::Step;
+use crate::model::need::Need;
+use crate::plan::evict::reclaim::gain;
+use crate::plan::evict::victims::Unit;
 use crate::plan::order::Candidate;
-use crate::plan::place::domain_of;
-use crate::plan::reclaim::gain;
-use crate::plan::victims::Unit;
+use crate::state::jobs::{KindKey, More};
+use crate::state::ledger::Step;
+use crate::state::ledger::event::{Eviction, Why};
 use crate::units::{JobId, NodeId, TenantId, Timestamp};
 
 impl<'a> Served<'a> {
@@ -41,7 +40,7 @@ impl<'a> Served<'a> {
         self.queue.served(at);
         let state = self.draft.state;
         let holding = state.ledger.holding(job).filter(|_| more.is_some());
-        let done = holding.map_or(0, |holding| holding.exits(crate::input::Exit::Succeeded));
+        let done = holding.map_or(0, |holding| holding.exits(crate::model::exit::Exit::Succeeded));
         let staying = holding.map_or(0, |holding| holding.staying().count());
         if !key.groups.is_empty() {
             self.grow_groups(key, (age, job), node);
@@ -50,7 +49,7 @@ impl<'a> Served<'a> {
         let has = u32::try_from(staying + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
         // A job of which tasks have finished is repaired, but not grown any more.
         if done == 0 && has < key.tasks {
-            let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
+            let domain = key.topology.gang_within.and_then(|level| state.fleet.domain_of(node, level));
             let more = Some(More { tasks: 1, repair: false, pool, need, domain, of: None });
             let candidate = Candidate::of_job(&self.draft, key, more, (age, job));
             if let Some(candidate) = candidate {
@@ -69,7 +68,7 @@ impl<'a> Served<'a> {
         }
         let begun = &self.begun[&job.1];
         let Some(first) = begun.tasks.first() else { return };
-        let domain = key.topology.gang_within.and_then(|level| domain_of(state, node, level));
+        let domain = key.topology.gang_within.and_then(|level| state.fleet.domain_of(node, level));
         let (pool, need, of) = (first.pool, Need::held(first), Some(job.1));
         let more = More { tasks: 1, repair: false, pool, need, domain, of };
         let candidate = Candidate::of_groups(&self.draft, None, key, more, job, &begun.tasks);
@@ -134,7 +133,7 @@ impl<'a> Served<'a> {
         why: Why,
         beneficiary: JobId,
         gain: Option<u64>,
-        straddles: Option<crate::event::Straddle>,
+        straddles: Option<crate::state::ledger::event::Straddle>,
     ) {
         let (lost, cost) = (unit.lost, unit.cost);
         let policy = self.draft.state.tenants.version();

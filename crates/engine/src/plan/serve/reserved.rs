@@ -4,15 +4,16 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{How, Met, Served};
-use crate::event::{Placement, Why};
-use crate::jobs::KindKey;
-use crate::plan::booked;
-use crate::plan::draft::Step;
+use crate::model::placement::Placement;
+use crate::plan::evict::victims::{Unit, rest_of_job};
+use crate::plan::later::booked;
+use crate::plan::later::reserve::{self, InTheWay};
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
-use crate::plan::reserve::{self, InTheWay};
-use crate::plan::victims::{Unit, rest_of_job};
-use crate::reservations::{Dropped, Reservation};
+use crate::state::jobs::KindKey;
+use crate::state::ledger::Step;
+use crate::state::ledger::event::Why;
+use crate::state::reservations::{Dropped, Reservation};
 use crate::units::{JobId, Timestamp};
 
 /// What of the promised places a candidate may not have.

@@ -1,6 +1,6 @@
 //! One device alone: how long operations take, which fail, and what they leave.
 
-use wharf_engine::catalogue::mig;
+use wharf_engine::device::catalogue::mig;
 use wharf_engine::units::Uid;
 
 use super::*;

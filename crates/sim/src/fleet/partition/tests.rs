@@ -2,10 +2,11 @@
 
 use wharf_controller::disk::Standing;
 use wharf_controller::world::NodeReport;
-use wharf_engine::action::{Action, StartTask};
-use wharf_engine::geometry::Slice;
-use wharf_engine::input::{ObservedGpu, ObservedNode, ObservedTask, Submission, TaskStatus};
-use wharf_engine::job::{GpuAsk, Shape, Spec};
+use wharf_engine::device::geometry::Slice;
+use wharf_engine::model::action::{Action, StartTask};
+use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode, ObservedTask, TaskStatus};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Resources, Uid};
 
 use super::super::Saved;
@@ -115,7 +116,7 @@ fn a_slice_waits_for_the_mode_and_for_itself_and_is_cleared_away() {
     assert!((since - Timestamp(1_000)).0 >= 2_400, "mode and slice: {since:?}");
     assert_eq!(
         fleet.devices("n1")[0].layout(),
-        wharf_engine::geometry::Layout::default().with(Slice { profile: 0, start: 0 })
+        wharf_engine::device::geometry::Layout::default().with(Slice { profile: 0, start: 0 })
     );
     stop(&mut fleet, 1);
     pass(&mut fleet, 700);

@@ -1,7 +1,7 @@
 //! `fleet n1 n2: 8 h100, 2 islands, 64 cpu, 512GiB, leaf 0, label zone=a, taint key, others 2 gpus`
 
 use wharf_controller::world::{NodeReport, Taint};
-use wharf_engine::input::{ObservedGpu, ObservedNode};
+use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
 use wharf_engine::units::{GpuMask, Resources};
 
 use super::super::measure::bytes;

@@ -1,14 +1,17 @@
 //! `submit b vision batch 8 gang x4 for 10m`, and the same for `running … on n1`.
 
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
-use wharf_engine::action::StartTask;
-use wharf_engine::bookings::Booker;
-use wharf_engine::catalogue::mig::ProfileName;
-use wharf_engine::dependency::{After, ArrayMember, ArrayRequest, Condition};
-use wharf_engine::group::Group;
-use wharf_engine::input::{BookingRequest, GroupSelectors, Submission};
-use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
-use wharf_engine::policy::Mode;
+use wharf_engine::decide::input::BookingRequest;
+use wharf_engine::device::catalogue::mig::ProfileName;
+use wharf_engine::model::action::StartTask;
+use wharf_engine::model::dependency::{After, ArrayMember, ArrayRequest, Condition};
+use wharf_engine::model::group::Group;
+use wharf_engine::model::job::{
+    Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology,
+};
+use wharf_engine::model::policy::Mode;
+use wharf_engine::model::submission::{GroupSelectors, Submission};
+use wharf_engine::state::bookings::Booker;
 use wharf_engine::units::{
     DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid,
 };

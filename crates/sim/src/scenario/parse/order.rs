@@ -1,6 +1,6 @@
 //! `policy order batch attained levels 10h 100h patience 30s`: the order of a class inside a tenant.
 
-use wharf_engine::policy::{Order, OrderRules};
+use wharf_engine::model::policy::{Order, OrderRules};
 
 use super::super::measure::span;
 use super::words::{Words, unknown};

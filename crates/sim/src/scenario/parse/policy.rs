@@ -1,8 +1,8 @@
 //! `policy within team, min runtime 0s, evictions 1 per 1h`: who has to leave for whom, and when a gang lets go.
 
-use wharf_engine::job::Class;
-use wharf_engine::policy::trust::Claim;
-use wharf_engine::policy::{Mode, Policy, Preemption, Windows, Within};
+use wharf_engine::model::job::Class;
+use wharf_engine::model::policy::trust::Claim;
+use wharf_engine::model::policy::{Mode, Policy, Preemption, Windows, Within};
 
 use super::super::measure::span;
 use super::order;

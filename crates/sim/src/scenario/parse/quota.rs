@@ -1,6 +1,6 @@
 //! `quota lab 16 { vision 8 limit 16 weight 2, nlp 8 }`
 
-use wharf_engine::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
+use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::units::GpuUnits;
 
 use super::super::measure::bytes;

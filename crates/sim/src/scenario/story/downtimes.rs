@@ -1,7 +1,8 @@
 //! What is told of nodes that are to be empty.
 
-use wharf_engine::event::{Eviction, MaintenanceEvent};
-use wharf_engine::fleet::{Drain, Whom};
+use wharf_engine::state::fleet::{Drain, Whom};
+use wharf_engine::state::ledger::event::Eviction;
+use wharf_engine::state::maintenance::MaintenanceEvent;
 use wharf_engine::units::{JobId, NodeId};
 
 use super::{Story, numbered, span_text};

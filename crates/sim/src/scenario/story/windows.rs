@@ -1,9 +1,9 @@
 //! What is told of booked windows.
 
-use wharf_engine::bookings::{Booker, BookingFault, BookingsEvent, Over, PlaceLost};
-use wharf_engine::event::Eviction;
-use wharf_engine::input::Rejection;
+use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::state::State;
+use wharf_engine::state::bookings::{Booker, BookingFault, BookingsEvent, Over, PlaceLost};
+use wharf_engine::state::ledger::event::Eviction;
 use wharf_engine::units::{BookingId, JobId, Timestamp};
 
 use super::{Story, span_text};

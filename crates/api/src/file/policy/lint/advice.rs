@@ -1,6 +1,6 @@
 //! What is allowed in a policy and probably not meant: limits that another one hides, and weights that claim nothing.
 
-use wharf_engine::policy::{Amount, Quota};
+use wharf_engine::model::policy::{Amount, Quota};
 
 use super::super::quota::Line;
 use super::{Finding, Meter, Owed, Page, Severity, Words};

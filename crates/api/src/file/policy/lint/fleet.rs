@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use wharf_engine::input::ObservedNode;
-use wharf_engine::policy::{Amount, Policy};
+use wharf_engine::model::observed::ObservedNode;
+use wharf_engine::model::policy::{Amount, Policy};
 use wharf_engine::units::{GpuMask, GpuUnits, Resources};
 
 use wharf_controller::world::NodeReport;

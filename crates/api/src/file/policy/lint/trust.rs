@@ -1,6 +1,6 @@
 //! Trust domains that name somebody who is not there, and those that no job can be in.
 
-use wharf_engine::policy::trust::is_within;
+use wharf_engine::model::policy::trust::is_within;
 
 use super::super::Draft;
 use super::{Finding, Severity};

@@ -1,0 +1,437 @@
+//! Free but unschedulable: what is free of GPUs and fits nobody who waits or usually comes, and why.
+//!
+//! Every free part of a GPU is counted once: a shape can use it, or there is one reason why it cannot. So for each
+//! shape what is usable and what is not add up to what is free, and what no shape can use is stranded. A gang uses what is free
+//! only where all of its minimum fits; the groups of a job are looked at one by one.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::device::geometry::units_of;
+use crate::model::job::GpuAsk;
+use crate::model::need::Need;
+use crate::plan::place::{tasks_beside_gpus, ways_of};
+use crate::state::State;
+use crate::state::jobs::KindKey;
+use crate::state::rooms::{GpuRoom, Room};
+use crate::units::{DeviceSetId, GpuUnits, LevelId, NodeId, NodeSetId, PoolId, Resources, TrustId};
+
+/// The most usual shapes that are looked at.
+const TYPICAL_MAX: usize = 16;
+/// The most shapes that wait and are looked at, those with most tasks first.
+const PENDING_MAX: usize = 64;
+
+/// Why a free part of a GPU is of no use to a shape, the nearest to use last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Its selectors keep it from the node.
+    NotAllowed,
+    /// The GPU is held in part, and a whole one is asked for.
+    InUse,
+    /// The GPU is cut into slices, and an undivided part is asked for; or the other way round.
+    OtherMode,
+    /// Another trust domain holds a part of it.
+    Strangers,
+    /// Slots are free, but none at which the profile may begin.
+    NoLegalStart,
+    /// Less is left than is asked for.
+    TooSmall,
+    /// Too few whole GPUs are free on the node, or on one island of it; or too few tasks of a gang would fit the pool, or one
+    /// domain of the level that it stays within.
+    NotTogether,
+    /// The node has too few cores left.
+    Cpu,
+    /// The node has too little memory left.
+    Memory,
+    /// The node has too little of something else left.
+    OtherResource,
+    /// It is what remains beside as many tasks as fit.
+    LeftOver,
+}
+
+impl Why {
+    /// The word used in API and CLI.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "not_allowed",
+            Self::InUse => "in_use",
+            Self::OtherMode => "other_mode",
+            Self::Strangers => "strangers",
+            Self::NoLegalStart => "no_legal_start",
+            Self::TooSmall => "too_small",
+            Self::NotTogether => "not_together",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::OtherResource => "other_resource",
+            Self::LeftOver => "left_over",
+        }
+    }
+}
+
+/// What is asked for, as far as it matters where it fits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// As it was asked for first.
+    pub gpus: GpuAsk,
+    /// What that, or an alternative, comes to in the pool.
+    pub need: Need,
+    /// Beside GPUs.
+    pub resources: Resources,
+    /// Whose neighbours it may have; those of whoever is there where nobody in particular asks.
+    pub trust: Option<TrustId>,
+    /// Nodes it may run on.
+    pub nodes: NodeSetId,
+    /// Devices it may run on, where nobody in particular asks.
+    pub devices: DeviceSetId,
+    /// The GPUs of one task share an island.
+    pub on_island: bool,
+    /// So many tasks start together or not at all…
+    pub together: u32,
+    /// …in one domain of this level, where one is asked for.
+    pub within: Option<LevelId>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Tasks that wait.
+    pub pending: u64,
+    /// Of a thousand tasks that came of late.
+    pub typical_milli: u32,
+}
+
+/// What a pool has free of one shape's kind, and why the rest is of no use to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfShape {
+    /// What is asked for.
+    pub asked: Asked,
+    /// Who asks.
+    pub source: Source,
+    /// How many tasks would fit.
+    pub fits: u64,
+    /// What they would take.
+    pub usable: GpuUnits,
+    /// Why the rest of what is free is of no use to it.
+    pub why: BTreeMap<Why, GpuUnits>,
+}
+
+/// What a pool has free, and how much of that is of no use to anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfPool {
+    /// Which.
+    pub pool: PoolId,
+    /// Healthy GPUs on open nodes.
+    pub gpus: u64,
+    /// What is free of them.
+    pub free: GpuUnits,
+    /// What no shape can use any part of, by what keeps the nearest one from it.
+    pub stranded: BTreeMap<Why, GpuUnits>,
+    /// Shape by shape, who waits first.
+    pub shapes: Vec<OfShape>,
+}
+
+impl OfPool {
+    /// All that is stranded.
+    pub fn stranded_units(&self) -> GpuUnits {
+        self.stranded.values().fold(GpuUnits::ZERO, |sum, &units| sum + units)
+    }
+}
+
+/// What is free and of no use, pool by pool.
+pub fn stranded(state: &State) -> Vec<OfPool> {
+    let with_gpus = state.fleet.pool_ids().filter(|&pool| !state.fleet.model(pool).is_empty());
+    with_gpus.map(|pool| of_pool(state, pool)).collect()
+}
+
+fn of_pool(state: &State, pool: PoolId) -> OfPool {
+    let mut found = OfPool {
+        pool,
+        gpus: 0,
+        free: GpuUnits::ZERO,
+        stranded: BTreeMap::new(),
+        shapes: shapes(state, pool),
+    };
+    let rooms = || state.ledger.rooms().iter().filter(|(_, room)| room.open && room.pool == pool);
+    let enough: Vec<Enough> =
+        found.shapes.iter().map(|shape| Enough::of(state, &shape.asked, rooms())).collect();
+    for (node, room) in rooms() {
+        found.gpus += room.usable_gpus();
+        let parts = room.gpus.iter().map(left).fold(GpuUnits::ZERO, |sum, units| sum + units);
+        if parts == GpuUnits::ZERO {
+            continue;
+        }
+        found.free += parts;
+        let mut nearest: Vec<Option<Why>> = alloc::vec![Some(Why::NotAllowed); room.gpus.len()];
+        for (shape, enough) in found.shapes.iter_mut().zip(&enough) {
+            let use_of = UseOf { state, node, room, asked: &shape.asked };
+            let counted =
+                use_of.count(enough.is_on(state, node), &mut shape.fits, &mut shape.usable, &mut shape.why);
+            for (at, why) in counted {
+                nearest[at] = why.and_then(|why| Some(nearest[at]?.max(why)));
+            }
+        }
+        for (gpu, why) in room.gpus.iter().zip(nearest) {
+            if let Some(why) = why.filter(|_| left(gpu) > GpuUnits::ZERO) {
+                *found.stranded.entry(why).or_default() += left(gpu);
+            }
+        }
+    }
+    found
+}
+
+/// Where all tasks that a shape starts with would fit together.
+struct Enough {
+    within: Option<LevelId>,
+    /// Domains of the level; `None` for the whole pool where there is no level.
+    domains: BTreeSet<u32>,
+}
+
+impl Enough {
+    fn of<'r>(state: &State, asked: &Asked, rooms: impl Iterator<Item = (NodeId, &'r Room)>) -> Self {
+        let mut fits: BTreeMap<u32, u64> = BTreeMap::new();
+        for (node, room) in rooms {
+            if let Some(domain) = domain(state, asked.within, node) {
+                let tasks = UseOf { state, node, room, asked }.tasks();
+                *fits.entry(domain).or_default() += u64::from(tasks);
+            }
+        }
+        let whole = fits.into_iter().filter(|&(_, tasks)| tasks >= u64::from(asked.together));
+        Self { within: asked.within, domains: whole.map(|(domain, _)| domain).collect() }
+    }
+
+    fn is_on(&self, state: &State, node: NodeId) -> bool {
+        domain(state, self.within, node).is_some_and(|domain| self.domains.contains(&domain))
+    }
+}
+
+/// The domain in which a node is as far as a gang is concerned; `None` where it is in none of the level. A gang that
+/// names no level has the whole fleet for its one domain.
+fn domain(state: &State, within: Option<LevelId>, node: NodeId) -> Option<u32> {
+    within.map_or(Some(0), |level| state.fleet.domain_of(node, level))
+}
+
+/// What is free of a GPU, whoever could have it.
+fn left(gpu: &GpuRoom) -> GpuUnits {
+    GpuUnits::WHOLE.checked_sub(gpu.held).filter(|_| gpu.usable).unwrap_or_default()
+}
+
+/// Shapes that the pool could meet if it were empty.
+fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
+    let mut sources: BTreeMap<Asked, Source> = BTreeMap::new();
+    let policy = state.tenants.policy();
+    let waiting = state.jobs.waiting().values().flat_map(|kind| {
+        let jobs = u64::try_from(kind.jobs.len()).unwrap_or(u64::MAX);
+        kind.key.alike().map(move |key| (key, u64::from(key.tasks) * jobs))
+    });
+    for (key, tasks) in waiting.filter(|(key, _)| key.shape.gpus != GpuAsk::Whole(0)) {
+        for way in ways_of(state, policy, key).filter(|way| way.pool == pool) {
+            sources.entry(asked_by(key, way.need)).or_default().pending += tasks;
+        }
+    }
+    keep_most(&mut sources);
+    let total: u64 = state.demand.shapes().map(|(_, tasks)| u64::from(tasks)).sum();
+    let mut usual: Vec<_> = state.demand.shapes().collect();
+    usual.sort_by_key(|&(typical, tasks)| (core::cmp::Reverse(tasks), *typical));
+    for (typical, tasks) in usual.into_iter().take(TYPICAL_MAX) {
+        let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
+        let (nodes, devices) = (NodeSetId(0), typical.devices);
+        let need = need(state, pool, typical.gpus);
+        let (gpus, together) = (typical.gpus, typical.together);
+        let (trust, on_island, within) = (None, false, None);
+        let asked = Asked { gpus, need, resources, trust, nodes, devices, on_island, together, within };
+        let milli = u64::from(tasks) * 1000 / total.max(1);
+        if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
+            sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
+        }
+    }
+    let mut shapes: Vec<(Asked, Source)> = sources.into_iter().collect();
+    shapes.sort_by_key(|(_, source)| {
+        (source.pending == 0, core::cmp::Reverse(source.typical_milli), core::cmp::Reverse(source.pending))
+    });
+    let empty =
+        |(asked, source)| OfShape { asked, source, fits: 0, usable: GpuUnits::ZERO, why: BTreeMap::new() };
+    shapes.into_iter().map(empty).collect()
+}
+
+/// Leaves out the shapes that fewest tasks wait for, where there are too many.
+fn keep_most(sources: &mut BTreeMap<Asked, Source>) {
+    let mut pending: Vec<u64> = sources.values().map(|source| source.pending).collect();
+    pending.sort_unstable_by(|a, b| b.cmp(a));
+    if let Some(&least) = pending.get(PENDING_MAX) {
+        sources.retain(|_, source| source.pending > least);
+    }
+}
+
+fn asked_by(key: &KindKey, need: Need) -> Asked {
+    Asked {
+        gpus: key.shape.gpus,
+        need,
+        resources: key.shape.resources,
+        trust: Some(key.trust),
+        nodes: key.shape.nodes,
+        devices: key.shape.devices,
+        on_island: key.topology.task_on_island,
+        together: key.min,
+        within: key.topology.gang_within,
+    }
+}
+
+fn could_use(state: &State, asked: &Asked, pool: PoolId) -> bool {
+    let can_be_cut = || state.fleet.mig(pool).is_some_and(|mig| asked.gpus.profile_on(mig).is_some());
+    state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
+}
+
+/// What an ask comes to in the pool, whatever the policy says of sharing.
+fn need(state: &State, pool: PoolId, gpus: GpuAsk) -> Need {
+    let mig = state.fleet.mig(pool);
+    match mig.and_then(|mig| Some((mig, gpus.profile_on(mig)?))) {
+        Some((mig, profile)) => {
+            let units = mig.profile(profile).map(|known| units_of(mig, known));
+            Need::Slice { profile, units: units.unwrap_or_default() }
+        }
+        None => Need::nominal(gpus),
+    }
+}
+
+/// What a shape can use of one node.
+struct UseOf<'a> {
+    state: &'a State,
+    node: NodeId,
+    room: &'a Room,
+    asked: &'a Asked,
+}
+
+impl UseOf<'_> {
+    /// Counts what the shape can use of the node, and why not of the rest; tells of each GPU what keeps the shape
+    /// from it, if anything does. `enough`: all that start together would fit where the node is.
+    fn count(
+        &self,
+        enough: bool,
+        fits: &mut u64,
+        usable: &mut GpuUnits,
+        whys: &mut BTreeMap<Why, GpuUnits>,
+    ) -> Vec<(usize, Option<Why>)> {
+        let (copies, need) = (self.copies(), self.asked.need);
+        let by_gpus = self.tasks_by_gpus(&copies);
+        let tasks = by_gpus.min(tasks_beside_gpus(self.room.free(), self.asked.resources));
+        let short = self.short_resource();
+        let mut add = |why: Why, units: GpuUnits| {
+            if units > GpuUnits::ZERO {
+                *whys.entry(why).or_default() += units;
+            }
+        };
+        if enough {
+            *fits += u64::from(tasks);
+            *usable += need.units().times(tasks);
+        } else {
+            add(Why::NotTogether, need.units().times(tasks));
+        }
+        add(short, need.units().times(by_gpus - tasks));
+        let mut each = Vec::new();
+        for (at, (gpu, copies)) in self.room.gpus.iter().zip(copies).enumerate() {
+            let why = match copies {
+                Ok(count) => {
+                    let rest = left(gpu).checked_sub(need.units_each().times(count));
+                    add(Why::LeftOver, rest.unwrap_or_default());
+                    match tasks {
+                        0 => Some(short),
+                        _ => (!enough).then_some(Why::NotTogether),
+                    }
+                }
+                Err(why) => {
+                    add(why, left(gpu));
+                    Some(why)
+                }
+            };
+            each.push((at, why));
+        }
+        each
+    }
+
+    /// How many parts of each GPU the shape could take if cores and memory were no matter, or why none.
+    fn copies(&self) -> Vec<Result<u32, Why>> {
+        if !self.state.fleet.set_has_node(self.asked.nodes, self.node) {
+            return alloc::vec![Err(Why::NotAllowed); self.room.gpus.len()];
+        }
+        match self.asked.need {
+            Need::Whole(count) => self.whole(count),
+            Need::Share { units, time_sliced } => {
+                self.room.gpus.iter().map(|gpu| self.shares(gpu, units, time_sliced)).collect()
+            }
+            Need::Slice { profile, .. } => {
+                self.room.gpus.iter().map(|gpu| self.slices(gpu, profile)).collect()
+            }
+        }
+    }
+
+    /// Free GPUs go together in groups; what is too few for a group is not together, and what is too many is left over.
+    fn whole(&self, count: u32) -> Vec<Result<u32, Why>> {
+        let mut groups: BTreeMap<u32, u32> = BTreeMap::new();
+        let group = |gpu: &GpuRoom| if self.asked.on_island { gpu.island } else { 0 };
+        for gpu in self.room.gpus.iter().filter(|gpu| gpu.is_free()) {
+            *groups.entry(group(gpu)).or_default() += 1;
+        }
+        groups.retain(|_, free| *free >= count);
+        for free in groups.values_mut() {
+            *free = *free / count.max(1) * count;
+        }
+        let gpus = self.room.gpus.iter();
+        gpus.map(|gpu| {
+            if !gpu.is_free() {
+                return Err(if gpu.layout.is_empty() { Why::InUse } else { Why::OtherMode });
+            }
+            let Some(together) = groups.get_mut(&group(gpu)) else { return Err(Why::NotTogether) };
+            let taken = u32::from(*together > 0);
+            *together -= taken;
+            Ok(taken)
+        })
+        .collect()
+    }
+
+    fn shares(&self, gpu: &GpuRoom, units: GpuUnits, time_sliced: bool) -> Result<u32, Why> {
+        let trust = self.asked.trust.or(gpu.trust).unwrap_or_default();
+        if !gpu.layout.is_empty() || (gpu.holders > 0 && gpu.time_sliced != time_sliced) {
+            return Err(Why::OtherMode);
+        }
+        if gpu.strangers > 0 || gpu.trust.is_some_and(|holder| holder != trust) {
+            return Err(Why::Strangers);
+        }
+        match gpu.shares_that_fit(trust, units, time_sliced) {
+            0 => Err(Why::TooSmall),
+            copies => Ok(copies),
+        }
+    }
+
+    fn slices(&self, gpu: &GpuRoom, profile: u8) -> Result<u32, Why> {
+        let Some(layout) = gpu.open_layout() else { return Err(Why::OtherMode) };
+        let copies = self.room.mig.map_or(0, |mig| layout.copies_left(mig, profile));
+        if copies == 0 { Err(Why::NoLegalStart) } else { Ok(copies) }
+    }
+
+    /// How many tasks would fit the node.
+    fn tasks(&self) -> u32 {
+        self.tasks_by_gpus(&self.copies()).min(tasks_beside_gpus(self.room.free(), self.asked.resources))
+    }
+
+    fn tasks_by_gpus(&self, copies: &[Result<u32, Why>]) -> u32 {
+        let all: u32 = copies.iter().map(|copies| copies.unwrap_or(0)).sum();
+        match self.asked.need {
+            Need::Whole(count) => all / count.max(1),
+            Need::Share { .. } | Need::Slice { .. } => all,
+        }
+    }
+
+    /// What the node is shortest of, beside GPUs, for one task more.
+    fn short_resource(&self) -> Why {
+        let (free, asked) = (self.room.free(), self.asked.resources);
+        let tasks = tasks_beside_gpus(free, asked);
+        let only = |part: Resources| tasks_beside_gpus(free, part) == tasks;
+        if only(Resources { cpu_milli: asked.cpu_milli, ..Resources::default() }) {
+            Why::Cpu
+        } else if only(Resources { memory: asked.memory, ..Resources::default() }) {
+            Why::Memory
+        } else {
+            Why::OtherResource
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The answer about each of many jobs. What jobs have in common is worked out once: the funnel of their kind, the lines
+//! of the tenants, and the order in which a tenant's jobs are served.
+//!
+//! Worked example: 10,000 jobs of one tenant and kind wait. The first answer counts the fleet for the kind and sorts the
+//! tenant's queue; each of the other 9,999 looks up its place in that queue. To count for each job which of the others
+//! are served before it would be 10,000 × 10,000 comparisons.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
+use core::cmp::Reverse;
+
+use super::{Funnel, Reason, Verdict};
+use crate::model::job::Class;
+use crate::model::need::Refused;
+use crate::model::policy::Policy;
+use crate::plan::draft::Draft;
+use crate::plan::later::{booked, downtimes, reserve};
+use crate::plan::lines;
+use crate::plan::place::groups::{self, Desk};
+use crate::plan::rank::{self, Rank};
+use crate::quota::tree::{Amounts, Tree};
+use crate::state::State;
+use crate::state::holding::TaskPhase;
+use crate::state::jobs::{Job, KindKey, Phase};
+use crate::units::{BookingId, JobId, TenantId, Timestamp};
+
+/// What answers about one state at one moment have in common. It is a memory and no fact: without it an answer takes
+/// longer and is the same.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// The journal index and the moment that the rest is about.
+    basis: Option<(u64, Timestamp)>,
+    kinds: BTreeMap<KindKey, OfKind>,
+    /// The waiting jobs of a tenant in the order in which they are served.
+    queues: BTreeMap<TenantId, Vec<Turn>>,
+    lines: Option<(Tree, Amounts)>,
+}
+
+/// What the answers about jobs of one kind have in common.
+#[derive(Clone, Debug)]
+struct OfKind {
+    funnel: Funnel,
+    /// Whose guarantee keeps it waiting.
+    fixed: Option<TenantId>,
+    /// Why it may share no GPU.
+    refused: Option<Refused>,
+    /// To whom what is free is promised, once somebody asked.
+    held_back: OnceCell<Option<(JobId, Timestamp)>>,
+    /// The window that has what is free, once somebody asked.
+    booked_away: OnceCell<Option<(BookingId, Timestamp)>>,
+    /// When the downtime begins that keeps it from what is free, once somebody asked.
+    kept_by_downtime: OnceCell<Option<Timestamp>>,
+}
+
+/// When a job is served inside its tenant, fields in the order in which they decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    class: Class,
+    priority: Reverse<i32>,
+    /// Nothing where the class is served by age.
+    rank: Option<Rank>,
+    submitted_at: Timestamp,
+    job: JobId,
+}
+
+impl Turn {
+    fn of(state: &State, id: JobId, job: &Job, now: Timestamp) -> Self {
+        let policy = state.tenants.policy();
+        let ranked = policy.orders.beyond_age(job.spec.class).is_some();
+        Self {
+            class: job.spec.class,
+            priority: Reverse(job.spec.priority),
+            rank: ranked.then(|| rank::rank(state, policy, id, job, now)),
+            submitted_at: job.submitted_at,
+            job: id,
+        }
+    }
+}
+
+impl Answers {
+    /// Forgets what is of another state or moment.
+    fn turn_to(&mut self, state: &State, now: Timestamp) {
+        let basis = Some((state.index(), now));
+        if self.basis != basis {
+            *self = Self { basis, ..Self::default() };
+        }
+    }
+
+    fn of_kind(&mut self, state: &State, policy: &Policy, key: &KindKey) -> &mut OfKind {
+        // Looked up twice, because the key is copied only where it is new.
+        if !self.kinds.contains_key(key) {
+            let domain = state.tenants.trust(key.trust);
+            let known = OfKind {
+                funnel: state.funnel(key, policy),
+                fixed: state.beyond_guarantee(key, state.tenants.policy()),
+                refused: state.sharing_refused(key, domain, state.tenants.policy()),
+                held_back: OnceCell::new(),
+                booked_away: OnceCell::new(),
+                kept_by_downtime: OnceCell::new(),
+            };
+            self.kinds.insert(key.clone(), known);
+        }
+        self.kinds.get_mut(key).expect("it was just worked out")
+    }
+
+    /// A draft on the state, to try things on.
+    fn draft<'a>(&'a mut self, state: &'a State, now: Timestamp) -> Draft<'a> {
+        let policy = state.tenants.policy();
+        let (tree, shares) = self.lines.get_or_insert_with(|| {
+            let tree = state.tree(policy);
+            let shares = state.fair_shares(&tree);
+            (tree, shares)
+        });
+        Draft::on(state, policy, tree, shares, now)
+    }
+
+    /// Waiting jobs of its tenant that are served before a job.
+    fn ahead(&mut self, state: &State, id: JobId, job: &Job, now: Timestamp) -> u32 {
+        let queue = self.queues.entry(job.spec.tenant).or_insert_with(|| queue(state, job.spec.tenant, now));
+        let own = Turn::of(state, id, job, now);
+        u32::try_from(queue.partition_point(|turn| *turn < own)).unwrap_or(u32::MAX)
+    }
+
+    /// To whom what is free is promised, where nothing else keeps a job from starting.
+    fn held_back(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<(JobId, Timestamp)> {
+        let (_, now) = self.basis?;
+        if state.reservations.is_empty() {
+            return None;
+        }
+        // A promise to the job itself does not hold it back; all others of its kind are held back by the same.
+        let alike = state.reservations.of(id).is_none();
+        let known = self.kinds.get(key).and_then(|kind| kind.held_back.get().copied()).filter(|_| alike);
+        known.unwrap_or_else(|| {
+            let found = reserve::held_back(&mut self.draft(state, now), id);
+            if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
+                *kind.held_back.get_or_init(|| found)
+            } else {
+                found
+            }
+        })
+    }
+
+    /// The window that has what is free, where nothing else keeps a job from starting.
+    fn booked_away(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<(BookingId, Timestamp)> {
+        let (_, now) = self.basis?;
+        if state.bookings.is_empty() {
+            return None;
+        }
+        let alike = state.reservations.of(id).is_none();
+        let known = self.kinds.get(key).and_then(|kind| kind.booked_away.get().copied()).filter(|_| alike);
+        known.unwrap_or_else(|| {
+            let found = booked::held_back(&mut self.draft(state, now), id);
+            if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
+                *kind.booked_away.get_or_init(|| found)
+            } else {
+                found
+            }
+        })
+    }
+
+    /// When the downtime begins that keeps a job from what is free, where nothing else does.
+    fn kept_by_downtime(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<Timestamp> {
+        let (_, now) = self.basis?;
+        if state.maintenance.is_empty() {
+            return None;
+        }
+        let known = self.kinds.get(key).and_then(|kind| kind.kept_by_downtime.get().copied());
+        known.unwrap_or_else(|| {
+            let found = downtimes::held_back(&mut self.draft(state, now), id);
+            if let Some(kind) = self.kinds.get(key) {
+                *kind.kept_by_downtime.get_or_init(|| found)
+            } else {
+                found
+            }
+        })
+    }
+}
+
+fn queue(state: &State, tenant: TenantId, now: Timestamp) -> Vec<Turn> {
+    let kinds = state.jobs.waiting().values().filter(|kind| kind.key.tenant == tenant);
+    let jobs = kinds.flat_map(|kind| &kind.jobs);
+    let turns = jobs.filter_map(|&(_, id)| Some(Turn::of(state, id, state.jobs.get(id)?, now)));
+    let mut queue: Vec<Turn> = turns.collect();
+    queue.sort_unstable();
+    queue
+}
+
+impl State {
+    /// The answer for a live job.
+    pub fn verdict(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Verdict> {
+        self.judge(id, policy, now, &mut Answers::default())
+    }
+
+    /// The same where many are asked for: what they have in common is worked out once.
+    pub fn verdict_among(&self, id: JobId, now: Timestamp, answers: &mut Answers) -> Option<Verdict> {
+        self.judge(id, self.tenants.policy(), now, answers)
+    }
+
+    fn judge(&self, id: JobId, policy: &Policy, now: Timestamp, answers: &mut Answers) -> Option<Verdict> {
+        answers.turn_to(self, now);
+        let job = self.jobs.get(id)?;
+        if let Some((why, since)) = job.held {
+            let (reason, policy) = (Reason::Held { why, since }, self.tenants.version());
+            return Some(Verdict { reason, funnel: None, ahead: 0, policy, basis: self.index() });
+        }
+        let (reason, funnel) = match job.phase {
+            Phase::Active => (self.active_reason(id), None),
+            Phase::Leaving(_) => (Reason::Leaving, None),
+            Phase::Waiting if !job.spec.after.is_empty() => (Reason::Dependency, None),
+            Phase::Waiting if job.throttled => {
+                let at_most = job.spec.array.as_ref().map_or(0, |array| array.at_most);
+                (Reason::ArrayTurn { at_most }, None)
+            }
+            Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
+            Phase::Waiting => {
+                let key = job.key();
+                let kind = answers.of_kind(self, policy, &key).clone();
+                let reason = match job.spec.booking {
+                    Some(booking) => self.window_reason(id, job, booking, answers),
+                    None => self.waiting_reason(id, job, &key, &kind, answers),
+                };
+                (reason, Some(kind.funnel))
+            }
+        };
+        let ahead = if job.waits_for_places() { answers.ahead(self, id, job, now) } else { 0 };
+        Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
+    }
+
+    /// A job of a window waits for that, and for nothing else.
+    fn window_reason(&self, id: JobId, job: &Job, booking: BookingId, answers: &mut Answers) -> Reason {
+        let window = self.bookings.get(booking).expect("a job names a window that is to come or lasts");
+        let (_, now) = answers.basis.expect("answers are about a moment");
+        if job.not_before > now {
+            return Reason::BackingOff { until: job.not_before };
+        }
+        if booked::may_start_in(&mut answers.draft(self, now), id, window) {
+            return Reason::Startable;
+        }
+        Reason::Window { booking, from: window.from }
+    }
+
+    fn active_reason(&self, job: JobId) -> Reason {
+        let holding = self.ledger.holding(job).expect("an active job holds something");
+        let starting = holding.tasks.iter().any(|task| task.phase == TaskPhase::Bound);
+        if holding.repair_by.is_some() {
+            Reason::Repairing
+        } else if starting {
+            Reason::Starting
+        } else {
+            Reason::Running
+        }
+    }
+
+    /// Whose guarantee keeps work that may not borrow from starting, if one does in every pool it may use.
+    fn beyond_guarantee(&self, key: &KindKey, policy: &Policy) -> Option<TenantId> {
+        if !lines::is_fixed(&lines::standing_of(key), policy) {
+            return None;
+        }
+        let tree = self.tree(policy);
+        let asks = groups::minimum(Desk::new(self, policy, &tree), key);
+        let beyond = asks.iter().map(|ask| self.fixed_beyond(policy, &tree, ask));
+        let beyond: Option<Vec<TenantId>> = beyond.collect();
+        beyond?.first().copied()
+    }
+
+    fn waiting_reason(
+        &self,
+        id: JobId,
+        job: &Job,
+        key: &KindKey,
+        kind: &OfKind,
+        answers: &mut Answers,
+    ) -> Reason {
+        if let Some(refused) = kind.refused {
+            return Reason::Sharing(refused);
+        }
+        if let Some(tenant) = kind.fixed {
+            return Reason::Fixed { tenant };
+        }
+        if let Some(shortfall) = kind.funnel.shortfall() {
+            return Reason::Short(shortfall);
+        }
+        let (_, now) = answers.basis.expect("answers are about a moment");
+        if job.not_before > now {
+            return Reason::BackingOff { until: job.not_before };
+        }
+        if let Some(kept) = rank::kept_for_newcomers(self, id, job, now) {
+            return Reason::LandingRoom { kept };
+        }
+        if let Some((job, start)) = answers.held_back(self, id, key) {
+            return Reason::Reserved { job, start };
+        }
+        if let Some((booking, from)) = answers.booked_away(self, id, key) {
+            return Reason::Booked { booking, from };
+        }
+        let kept = answers.kept_by_downtime(self, id, key);
+        kept.map_or(Reason::Startable, |from| Reason::Downtime { from })
+    }
+}

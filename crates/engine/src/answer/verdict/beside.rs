@@ -1,0 +1,115 @@
+//! What a job finds too little of beside GPUs: a verdict that speaks of GPUs alone sends its reader to the wrong shelf.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Count, Fleet, Funnel, Quantity, Stage};
+use crate::model::need::Need;
+use crate::plan::place::tasks_that_fit;
+use crate::state::State;
+use crate::state::jobs::KindKey;
+use crate::units::{PoolId, Resources};
+
+/// Something beside GPUs that each task asks for and of which there is too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// What.
+    pub what: BesideGpus,
+    /// What one task asks for: thousandths of a core, bytes, or interfaces.
+    pub each: u64,
+    /// The most that one node has for it, or that a limit leaves.
+    pub most: u64,
+}
+
+/// What a node has beside GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BesideGpus {
+    /// Thousandths of a core.
+    Cpu,
+    /// Bytes of memory.
+    Memory,
+    /// Bytes of local storage.
+    Storage,
+    /// Network interfaces.
+    Nics,
+}
+
+impl BesideGpus {
+    const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Storage, Self::Nics];
+
+    /// The word used in the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Storage => "storage",
+            Self::Nics => "nics",
+        }
+    }
+
+    fn of(self, resources: &mut Resources) -> &mut u64 {
+        match self {
+            Self::Cpu => &mut resources.cpu_milli,
+            Self::Memory => &mut resources.memory,
+            Self::Storage => &mut resources.storage,
+            Self::Nics => &mut resources.nics,
+        }
+    }
+
+    fn in_(self, mut resources: Resources) -> u64 {
+        *self.of(&mut resources)
+    }
+}
+
+impl State {
+    /// What keeps a kind from the room that it would have if it asked for none of it; `None` where that is no single thing.
+    pub(super) fn short_beside(
+        &self,
+        key: &KindKey,
+        needs: &[(Option<PoolId>, Need)],
+        fleet: Fleet,
+        short: &Funnel,
+    ) -> Option<Beside> {
+        let stage = short.shortfall()?.stage;
+        let counts_tasks = matches!(short.need, Quantity::Tasks(_));
+        if stage != Stage::Together && !(counts_tasks && stage < Stage::Quota) {
+            return None;
+        }
+        BesideGpus::ALL.into_iter().find_map(|what| {
+            let each = what.in_(key.shape.resources);
+            let mut without = key.clone();
+            *what.of(&mut without.shape.resources) = 0;
+            let enough = |(need, count): (&Need, &Count)| {
+                let fitting = count.together.values().copied().max().unwrap_or_default();
+                let free = count.free >= super::amount_of(*need, u64::from(key.min));
+                free && fitting >= u64::from(key.min)
+            };
+            let counts = if each > 0 { self.count(&without, needs, fleet) } else { return None };
+            let fits = needs.iter().map(|(_, need)| need).zip(&counts).any(enough);
+            fits.then(|| Beside { what, each, most: self.most_of(what, &without, needs, fleet) })
+        })
+    }
+
+    /// The most of it that a node has that could otherwise take a task.
+    fn most_of(
+        &self,
+        what: BesideGpus,
+        without: &KindKey,
+        needs: &[(Option<PoolId>, Need)],
+        fleet: Fleet,
+    ) -> u64 {
+        let of_node = |(id, node): (crate::units::NodeId, &crate::state::fleet::Node)| {
+            let usable = fleet == Fleet::Declared || node.is_open();
+            let room = self.ledger.rooms().get(id).filter(|_| usable)?;
+            let allowed = self.fleet.set_has_node(without.shape.nodes, id);
+            let here = |&&(pool, need): &&(Option<PoolId>, Need)| {
+                let fits = fleet == Fleet::Declared || tasks_that_fit(room, need, without) > 0;
+                pool == Some(node.facts.pool) && fits
+            };
+            needs.iter().find(here).filter(|_| allowed)?;
+            let has = if fleet == Fleet::Declared { node.facts.capacity } else { room.free() };
+            Some(what.in_(has))
+        };
+        self.fleet.nodes().filter_map(of_node).max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,212 @@
+//! The answer about a job with groups: which group is short, or that all of them together are.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::{Funnel, Quantity, Shortfall, Stage, amount_of, quantity};
+use crate::model::policy::{Amount, Policy};
+use crate::plan::draft::Draft;
+use crate::plan::lines;
+use crate::plan::place::groups::{self, Desk};
+use crate::plan::place::{Ask, place};
+use crate::quota::tree::{Amounts, Tree};
+use crate::state::State;
+use crate::state::jobs::KindKey;
+use crate::units::{GpuUnits, PoolId, TenantId, Timestamp};
+
+impl State {
+    /// What is left for the group that comes least far; if each has enough, for all of them together.
+    pub(super) fn funnel_of_groups(&self, key: &KindKey, policy: &Policy) -> Funnel {
+        let mut all = Vec::new();
+        for (at, group) in key.groups.iter().enumerate() {
+            let funnel = Funnel { group: Some(at), ..self.funnel(&group.key, policy) };
+            if funnel.shortfall().is_some() {
+                return funnel;
+            }
+            all.push(funnel);
+        }
+        let tree = self.tree(policy);
+        let none = Amounts::new();
+        let mut draft = Draft::on(self, policy, &tree, &none, Timestamp(0));
+        let mut short = None;
+        for ask in self.open_asks(&draft, key) {
+            let found = beyond_limit(&draft, &ask).or_else(|| apart(&mut draft, key, &ask));
+            match found {
+                None => {
+                    // Each group has enough, and so have all: the largest speaks for the job.
+                    let largest = group_of(key, &ask);
+                    return all.swap_remove(largest.unwrap_or(0));
+                }
+                Some(found) => short = short.or(Some(found)),
+            }
+        }
+        short.unwrap_or_else(|| all.swap_remove(0))
+    }
+
+    /// The ways to meet all groups that no guarantee stands against, or all of them where one stands against each.
+    fn open_asks<'k>(&self, draft: &Draft<'_>, key: &'k KindKey) -> Vec<Ask<'k>> {
+        let asks = groups::minimum(draft.desk(), key);
+        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(draft.policy, draft.tree, ask).is_none();
+        let open: Vec<Ask<'k>> = asks.iter().filter(is_open).cloned().collect();
+        if open.is_empty() { asks } else { open }
+    }
+
+    /// What keeps the groups of a kind from ever running, each alone or all together, if anything does. A job whose groups
+    /// would only fit apart in pieces is not told so: that takes a search.
+    pub(super) fn never_in_groups(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Shortfall> {
+        let alone = key.groups.iter().enumerate().find_map(|(at, group)| {
+            let short = self.never(&group.key, domain, policy)?;
+            Some(Shortfall { group: Some(at), ..short })
+        });
+        if alone.is_some() {
+            return alone;
+        }
+        let tree = self.tree(policy);
+        let desk = Desk { domain: Some(domain), ..Desk::new(self, policy, &tree) };
+        let mut short = None;
+        for ask in groups::minimum(desk, key) {
+            match self.never_together(&tree, &ask) {
+                None => return None,
+                Some(found) => short = short.or(Some(found)),
+            }
+        }
+        short
+    }
+
+    /// Whether the whole fleet, or the limits, are too small for all groups in these ways.
+    fn never_together(&self, tree: &Tree, ask: &Ask<'_>) -> Option<Shortfall> {
+        let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+        if let Some((tenant, have)) = tightest(tree, ask, &used) {
+            let need = all_of(ask);
+            return Some(Shortfall {
+                stage: Stage::Quota,
+                need,
+                have,
+                tenant: Some(tenant),
+                group: None,
+                beside: None,
+            });
+        }
+        let pools: BTreeSet<PoolId> = ask.parts().map(Ask::pool).collect();
+        pools.into_iter().find_map(|pool| {
+            let here = ask.parts().filter(|part| part.pool() == pool);
+            let need = here.map(|part| part.way.need.units().times(part.tasks));
+            let need = need.fold(GpuUnits::ZERO, |total, part| total + part);
+            let nodes = self.fleet.nodes().filter(|(_, node)| node.facts.pool == pool);
+            let gpus: usize = nodes.map(|(_, node)| node.facts.gpus.len()).sum();
+            let have = GpuUnits::whole(u32::try_from(gpus).unwrap_or(u32::MAX));
+            let (need, have) = (Quantity::Gpus(need), Quantity::Gpus(have));
+            (need > have).then_some(Shortfall {
+                stage: Stage::Fleet,
+                need,
+                have,
+                tenant: None,
+                group: None,
+                beside: None,
+            })
+        })
+    }
+}
+
+/// The funnel that ends at a limit which the groups pass together.
+fn beyond_limit(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<Funnel> {
+    lines::limit_passed(draft, ask)?;
+    let used = draft.tree.subtree_use(&draft.state.own_planned(&draft.tree));
+    let (tenant, have) = tightest(draft.tree, ask, &used)?;
+    let stages = alloc::vec![(Stage::Quota, have)];
+    Some(Funnel { need: all_of(ask), stages, tenant: Some(tenant), group: None, beside: None })
+}
+
+/// The limit that leaves the least of what is asked for, if one leaves too little, and which part of it that is. Cores and
+/// memory are told as the part of the GPUs that they suffice for.
+fn tightest(tree: &Tree, ask: &Ask<'_>, used: &Amounts) -> Option<(TenantId, Quantity)> {
+    let mut least: Option<(Quantity, TenantId)> = None;
+    for tenant in tree.lineage(ask.key.tenant) {
+        for meter in lines::asked(ask) {
+            let Amount::Of(limit) = tree.lines[tenant.index()].quotas[meter].limit else { continue };
+            let (asked, left) = (ask.amount(meter), limit.saturating_sub(used[tenant.index()][meter]));
+            if asked <= left {
+                continue;
+            }
+            let part = |all: u64| {
+                let part = u128::from(all) * u128::from(left) / u128::from(asked);
+                u64::try_from(part).unwrap_or(u64::MAX)
+            };
+            let part = match all_of(ask) {
+                Quantity::Gpus(units) => Quantity::Gpus(GpuUnits::from_parts(part(units.parts()))),
+                Quantity::Tasks(tasks) => Quantity::Tasks(part(tasks)),
+            };
+            if least.is_none_or(|(known, _)| part < known) {
+                least = Some((part, tenant));
+            }
+        }
+    }
+    least.map(|(part, tenant)| (tenant, part))
+}
+
+/// The group that a part of an ask for a minimum is about: its first task tells.
+fn group_of(key: &KindKey, part: &Ask<'_>) -> Option<usize> {
+    let slot = part.numbers.as_ref().and_then(|numbers| numbers.first().copied())?;
+    let mut end = 0;
+    key.groups.iter().position(|group| {
+        end += group.key.tasks;
+        slot < end
+    })
+}
+
+/// All that the groups ask for: GPUs, or tasks where none of them asks for any.
+fn all_of(ask: &Ask<'_>) -> Quantity {
+    match ask.units() {
+        GpuUnits::ZERO => Quantity::Tasks(ask.parts().map(|part| u64::from(part.tasks)).sum()),
+        units => Quantity::Gpus(units),
+    }
+}
+
+fn none_of(ask: &Ask<'_>) -> Quantity {
+    match all_of(ask) {
+        Quantity::Gpus(_) => Quantity::Gpus(GpuUnits::ZERO),
+        Quantity::Tasks(_) => Quantity::Tasks(0),
+    }
+}
+
+/// The funnel that ends where the groups do not fit beside each other: the first that finds no place when those before it
+/// have theirs. The draft stays as it is.
+fn apart(draft: &mut Draft<'_>, key: &KindKey, ask: &Ask<'_>) -> Option<Funnel> {
+    let mark = draft.mark();
+    let whole = place(draft, ask).is_some();
+    draft.roll_back(mark);
+    if whole {
+        return None;
+    }
+    let parts: Vec<&Ask<'_>> = ask.parts().collect();
+    let mut found = None;
+    let mut domain = ask.domain;
+    for part in parts {
+        let alone = Ask { beside: None, domain, ..part.clone() };
+        if let Some(placed) = place(draft, &alone) {
+            // Where the first goes the others have to be too.
+            let level = key.topology.gang_within;
+            let node = placed.tasks.first().map(|place| place.node);
+            domain =
+                level.zip(node).and_then(|(level, node)| draft.state.fleet.domain_of(node, level)).or(domain);
+            continue;
+        }
+        let fewer = (0..part.tasks).rev().find(|&tasks| {
+            let mark = draft.mark();
+            let fits = tasks == 0 || place(draft, &Ask { tasks, ..alone.clone() }).is_some();
+            draft.roll_back(mark);
+            fits
+        });
+        let amount = |tasks: u32| quantity(part.way.need, amount_of(part.way.need, u64::from(tasks)));
+        let stages = alloc::vec![(Stage::Together, amount(fewer.unwrap_or(0)))];
+        let group = group_of(key, part);
+        found = Some(Funnel { need: amount(part.tasks), stages, tenant: None, group, beside: None });
+        break;
+    }
+    draft.roll_back(mark);
+    // In one domain each of them fits, but not all in the same one.
+    found.or_else(|| {
+        let stages = alloc::vec![(Stage::Together, none_of(ask))];
+        Some(Funnel { need: all_of(ask), stages, tenant: None, group: None, beside: None })
+    })
+}

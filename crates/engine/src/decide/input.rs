@@ -1,0 +1,191 @@
+//! What comes in: requests of people and observations of worlds, and how requests are refused.
+
+use crate::model::observed::Report;
+use crate::model::submission::Submission;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::model::policy::Policy;
+use crate::price::prices::Prices;
+use crate::state::bookings::Booker;
+use crate::state::fleet::Whom;
+use crate::units::{JobId, Millis, Timestamp, Uid};
+
+/// Something that may change the state.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
+pub enum Input {
+    /// A job is submitted. The uid makes a repeated request the same request.
+    Submit(Box<Submission>),
+    /// The owner no longer wants it.
+    Cancel {
+        /// Which job.
+        job: JobId,
+        /// Who says so, as the caller names itself.
+        by: Option<String>,
+    },
+    /// The owner no longer wants any member of an array.
+    CancelArray {
+        /// Which array.
+        array: Uid,
+        /// Who says so, as the caller names itself.
+        by: Option<String>,
+    },
+    /// Somebody says that a held job may be started.
+    Release {
+        /// Which job.
+        job: JobId,
+    },
+    /// Somebody asks it to save its work, leave and wait again.
+    Evict {
+        /// Which job.
+        job: JobId,
+        /// On whose behalf, for the receipt.
+        by: String,
+    },
+    /// The owner wants it to run longer than it was submitted for.
+    Extend {
+        /// Which job.
+        job: JobId,
+        /// How long.
+        to: Extension,
+    },
+    /// The owner wants another number of replicas of a service.
+    Scale {
+        /// Which job.
+        job: JobId,
+        /// So many.
+        tasks: u32,
+    },
+    /// A tenant or an operator books a window.
+    Book(Box<BookingRequest>),
+    /// The window of that name is not wanted any more.
+    Unbook {
+        /// Its name.
+        name: String,
+    },
+    /// The owner wants every replica of a service replaced by a fresh one; `None`: no longer.
+    Replace {
+        /// Which job.
+        job: JobId,
+        /// How.
+        how: Option<Replacement>,
+    },
+    /// Nothing new is placed on the node; what runs there goes on.
+    Cordon {
+        /// Name of the node.
+        node: String,
+        /// `false` takes it back.
+        on: bool,
+        /// Why, as its operator says.
+        reason: String,
+    },
+    /// Nodes are to be empty; `None` takes it back.
+    Drain {
+        /// Names of the nodes.
+        nodes: Vec<String>,
+        /// How.
+        how: Option<DrainRequest>,
+    },
+    /// Nodes are to be out of service for a while.
+    PlanDowntime(Box<DowntimeRequest>),
+    /// The downtime of that name is not wanted any more.
+    CallOff {
+        /// Its name.
+        name: String,
+    },
+    /// The policy directory changed.
+    ApplyPolicy(Policy),
+    /// The edge compiled a selector.
+    DefineSets(Vec<SetDefinition>),
+    /// A world reports.
+    Observe(Report),
+    /// A world that is ahead of the journal tells everything it knows, with what ended and was acknowledged.
+    Restore(Report),
+    /// The edge worked out what places are worth.
+    Prices(Prices),
+    /// Time passed.
+    Tick,
+}
+
+/// How a node is emptied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainRequest {
+    /// It is to be empty after so long.
+    pub within: Millis,
+    /// Who wants it.
+    pub by: String,
+    /// What for.
+    pub reason: String,
+    /// Who has to leave.
+    pub whom: Whom,
+}
+
+/// Nodes that are to be out of service for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DowntimeRequest {
+    /// Unique among downtimes that are to come or last.
+    pub name: String,
+    /// The nodes, by name.
+    pub nodes: Vec<String>,
+    /// When it begins.
+    pub from: Timestamp,
+    /// How long it lasts.
+    pub span: Millis,
+    /// Who plans it.
+    pub by: String,
+    /// What for.
+    pub reason: String,
+    /// Who has to leave before.
+    pub whom: Whom,
+}
+
+/// How replicas are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// So many more than are wanted may run for the time.
+    pub surge: u32,
+    /// So many fewer may run for the time, where there is no room for more.
+    pub unavailable: u32,
+}
+
+/// How long a job is to run, all of its attempts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// So long in all.
+    To(Millis),
+    /// So much longer than it may now.
+    By(Millis),
+}
+
+/// A window to be booked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookingRequest {
+    /// Name, tenant and shape, as of a job that takes all of it.
+    pub job: Submission,
+    /// Who books.
+    pub by: Booker,
+    /// When it begins.
+    pub from: Timestamp,
+    /// How long it lasts.
+    pub span: Millis,
+}
+
+/// A selector and what it matches now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetDefinition {
+    /// Canonical source text, the identity of the set.
+    pub source: String,
+    /// What matches.
+    pub members: SetMembers,
+}
+
+/// The members of a set, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetMembers {
+    /// Nodes, by name.
+    Nodes(Vec<String>),
+    /// Devices, by model name.
+    Models(Vec<String>),
+}

@@ -1,0 +1,94 @@
+//! Where a task goes, and why there.
+
+use crate::device::geometry::Slice;
+use crate::model::is_default;
+use crate::model::policy::Mode;
+use crate::units::{GpuMask, GpuUnits, NodeId, PoolId};
+
+use serde::{Deserialize, Serialize};
+
+/// Where one task goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// Which task.
+    pub task: u32,
+    /// Which node.
+    pub node: NodeId,
+    /// The pool it is charged in.
+    pub pool: PoolId,
+    /// Which of its GPUs.
+    pub gpus: GpuMask,
+    /// How much of each of them.
+    pub units_each: GpuUnits,
+    /// The slice of the one GPU it is given, where it is given one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub slice: Option<Slice>,
+    /// Whether its share is enforced by turns on the whole device.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub time_sliced: bool,
+    /// Expected loss of throughput by sharing, in thousandths, as it was known when it was placed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tax: u16,
+}
+
+impl Placement {
+    /// How it is kept apart from what else is on its GPU.
+    pub fn enforced(&self) -> Mode {
+        if self.slice.is_some() {
+            Mode::Mig
+        } else if self.units_each >= GpuUnits::WHOLE {
+            Mode::Whole
+        } else if self.time_sliced {
+            Mode::TimeSlicing
+        } else {
+            Mode::Mps
+        }
+    }
+}
+
+/// Why the first task of a start went where it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// What decided.
+    pub by: Field,
+    /// What the place costs of what the fleet is worth, in millionths of a GPU.
+    pub cost: i64,
+    /// The next best node and what it would have cost.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub runner_up: Option<(NodeId, i64)>,
+}
+
+/// What decided between two places, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// There was no other.
+    Only,
+    /// The other has GPUs, which it does not need.
+    WithoutGpus,
+    /// Somebody leaves the other first.
+    Drains,
+    /// The other is missed more.
+    Worth,
+    /// More of what could still be cut out of it would be lost there.
+    Cut,
+    /// The fleet has few of the other's model.
+    Scarce,
+    /// Nothing but the order of nodes.
+    Node,
+}
+
+impl Field {
+    /// The word used in receipts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Only => "only",
+            Self::WithoutGpus => "without_gpus",
+            Self::Drains => "drains",
+            Self::Worth => "worth",
+            Self::Cut => "cut",
+            Self::Scarce => "scarce",
+            Self::Node => "node",
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Who may be asked to leave for a promised start: work of others above their line, and own work that gives way.
+//!
+//! What rule 6 allows at once is taken at once, when the queue is served. This is about the rest of it: one node is free in
+//! an hour by a limit, on the other somebody borrows. Neither alone helps; together they are a start in an hour, for which
+//! the borrower is asked in time.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::model::job::Class;
+use crate::model::policy::Amount;
+use crate::plan::draft::Draft;
+use crate::plan::evict::reclaim::{gain, when_ripe};
+use crate::plan::evict::victims::{Unit, rest_of_job};
+use crate::plan::lines::{self, Line};
+use crate::plan::place::Ask;
+use crate::state::ledger::event::Why;
+use crate::units::{JobId, Millis, TenantId, Timestamp};
+
+/// The most jobs that are looked at for one start: each costs some microseconds.
+const LOOKED_AT_MAX: usize = 512;
+
+/// A job that may be asked to leave.
+pub(super) struct Askable {
+    pub(super) unit: Unit,
+    /// When it is gone if it is asked as soon as it may be.
+    pub(super) gone_at: Timestamp,
+}
+
+/// Everybody who could be asked to leave for the ask, each by itself, in the order of rule 8.
+pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
+    let mut found: Vec<Askable> = Vec::new();
+    for tenant in draft.state.tenants.ids() {
+        let own = tenant == ask.key.tenant;
+        if !own && !path(draft, ask, tenant).all(|above| excess(draft, ask, above).is_some()) {
+            continue;
+        }
+        for (standing, jobs) in draft.state.ledger.standing(tenant) {
+            let fixed = lines::is_fixed(&standing, draft.policy) || standing.class == Class::Inference;
+            let lower = lines::gives_way(draft.policy, &standing, &lines::standing_of(ask.key));
+            if fixed || (own && !lower) {
+                continue;
+            }
+            for &(_, job) in jobs.iter().rev() {
+                if found.len() == LOOKED_AT_MAX {
+                    break;
+                }
+                found.extend(rest_of_job(draft, job).and_then(|unit| one(draft, ask, unit, own)));
+            }
+        }
+    }
+    found.sort_by_cached_key(|askable| {
+        let Unit { standing, cost, job, .. } = askable.unit;
+        (Reverse(standing.class), standing.priority, cost, Reverse(job))
+    });
+    found
+}
+
+fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit, own: bool) -> Option<Askable> {
+    let here = unit.steps.iter().any(|step| ask.goes_to(step.place.pool));
+    if !here || unit.spent || (!own && !leaves_all_above(draft, ask, &unit, &BTreeMap::new())) {
+        return None;
+    }
+    let why = if own { Why::Preempt } else { Why::FairShare };
+    let ripe = when_ripe(draft, &unit, None, why).unwrap_or(draft.now);
+    let leave = Millis(unit.grace.0.saturating_add(draft.policy.stop_grace.0));
+    Some(Askable { unit, gone_at: ripe + leave })
+}
+
+/// Of these, taken in order, those who may be asked together: nobody ends below their line.
+pub(super) fn together<'u>(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    units: impl Iterator<Item = &'u Unit>,
+) -> BTreeSet<JobId> {
+    let mut taken: BTreeMap<TenantId, Vec<u64>> = BTreeMap::new();
+    let mut jobs = BTreeSet::new();
+    for unit in units {
+        let own = unit.standing.tenant == ask.key.tenant;
+        if !own && !leaves_all_above(draft, ask, unit, &taken) {
+            continue;
+        }
+        for tenant in path(draft, ask, unit.standing.tenant) {
+            let total = taken.entry(tenant).or_insert_with(|| alloc::vec![0; unit.amount.len()]);
+            total.iter_mut().zip(&unit.amount).for_each(|(total, part)| *total += part);
+        }
+        jobs.insert(unit.job);
+    }
+    jobs
+}
+
+/// True when what is gained by asking these is above what it costs, and they are not too many (rule 7).
+pub(super) fn is_worth_it(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> bool {
+    let few = units.len() <= usize::try_from(draft.policy.preemption.victims_max).unwrap_or(usize::MAX);
+    let cost = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
+    few && gain(draft, ask, units) > cost
+}
+
+/// Of those who were to be asked, who may no longer be.
+pub(super) fn no_longer(draft: &Draft<'_>, ask: &Ask<'_>, borrowers: &BTreeSet<JobId>) -> Vec<JobId> {
+    if borrowers.is_empty() {
+        return Vec::new();
+    }
+    let units: Vec<Unit> = borrowers.iter().filter_map(|&job| rest_of_job(draft, job)).collect();
+    let still = together(draft, ask, units.iter());
+    borrowers.difference(&still).copied().collect()
+}
+
+/// Tenants from a victim's up to, and without, the first that it shares with the asker.
+fn path<'d>(draft: &Draft<'d>, ask: &Ask<'_>, tenant: TenantId) -> impl Iterator<Item = TenantId> + use<'d> {
+    let (tree, own) = (draft.tree, ask.key.tenant);
+    let shared = move |tenant: &TenantId| tree.lineage(own).any(|above| above == *tenant);
+    tree.lineage(tenant).take_while(move |tenant| !shared(tenant))
+}
+
+/// What a tenant holds above its fair share of what is asked for, by meter; `None` where that is nothing.
+fn excess(draft: &Draft<'_>, ask: &Ask<'_>, tenant: TenantId) -> Option<Vec<(usize, u64)>> {
+    let above = |meter: usize| match lines::line(draft, tenant, meter, Line::Entitled) {
+        Amount::Unlimited => None,
+        Amount::Of(line) => Some((meter, draft.used(tenant)[meter].checked_sub(line + 1)? + 1)),
+    };
+    let above: Vec<(usize, u64)> = lines::asked(ask).filter_map(above).collect();
+    (!above.is_empty()).then_some(above)
+}
+
+/// True when its tenant, and everybody above it, keeps its line without the unit and without what is taken already, and
+/// the unit holds something of what they have too much of.
+fn leaves_all_above(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    unit: &Unit,
+    taken: &BTreeMap<TenantId, Vec<u64>>,
+) -> bool {
+    path(draft, ask, unit.standing.tenant).all(|tenant| {
+        let Some(excess) = excess(draft, ask, tenant) else { return false };
+        let gone = |meter: usize| taken.get(&tenant).map_or(0, |taken| taken[meter]);
+        let holds = excess.iter().any(|&(meter, _)| unit.amount[meter] > 0);
+        holds && excess.iter().all(|&(meter, excess)| gone(meter) + unit.amount[meter] <= excess)
+    })
+}

@@ -1,0 +1,235 @@
+//! Who is in the way of a promised start: holders of its GPUs, and of the cores and memory that go with them.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::{borrowed, is_above_guarantee, is_behind, steps};
+use crate::model::job::{Class, Spec};
+use crate::model::placement::Placement;
+use crate::model::policy::Policy;
+use crate::plan::draft::Draft;
+use crate::plan::place::Ask;
+use crate::state::State;
+use crate::state::holding::Holding;
+use crate::state::jobs::Job;
+use crate::state::ledger::Step;
+use crate::state::reservations::Reservation;
+use crate::state::rooms::Room;
+use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Resources, Timestamp};
+
+/// Who is in the way of a promised start.
+#[derive(Default)]
+pub(in crate::plan) struct InTheWay {
+    /// They came to its nodes, and may be asked to leave for it.
+    pub(in crate::plan) fillers: BTreeSet<JobId>,
+    /// They were there before, borrow, and are asked in time.
+    pub(in crate::plan) borrowers: BTreeSet<JobId>,
+    /// They may not be asked; they are to be over in time.
+    pub(in crate::plan) others: BTreeSet<JobId>,
+}
+
+/// Who holds places that were promised, and was not told to leave.
+pub(in crate::plan) fn in_the_way(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    spec: &Spec,
+    reservation: &Reservation,
+) -> InTheWay {
+    let mut way = InTheWay::default();
+    let fillers = fillers(draft, spec, reservation);
+    for id in holders(draft, spec, reservation, &fillers) {
+        if fillers.contains(&id) {
+            way.fillers.insert(id);
+        } else if reservation.borrowers.contains(&id) {
+            way.borrowers.insert(id);
+        } else {
+            way.others.insert(id);
+        }
+    }
+    // Who borrowed when the start was promised may no longer do so.
+    for id in borrowed::no_longer(draft, ask, &way.borrowers) {
+        way.borrowers.remove(&id);
+        way.others.insert(id);
+    }
+    way
+}
+
+/// Who has to be gone before all of a job's places are free: whoever holds a GPU of which all is promised, and of the others
+/// on the node as many as it takes: first those who are over in time, then those who may be asked, then those who came
+/// later. Whoever else was there when the start was promised was reckoned with.
+pub(super) fn holders(
+    draft: &Draft<'_>,
+    spec: &Spec,
+    reservation: &Reservation,
+    fillers: &BTreeSet<JobId>,
+) -> BTreeSet<JobId> {
+    let state = draft.state;
+    let order = |job: JobId| {
+        let over =
+            state.end_of(job, draft.policy, draft.now).known().is_some_and(|end| end <= reservation.start);
+        let (asked, borrows) = (fillers.contains(&job), reservation.borrowers.contains(&job));
+        (!over, !asked, !borrows, !reservation.fillers.contains(&job))
+    };
+    let steps: Vec<Step> = steps(state, spec, reservation).collect();
+    let mut rooms = rooms_of(state, &steps);
+    let mut holders = BTreeSet::new();
+    for step in steps.iter().filter(|step| is_whole(&step.place)) {
+        for (job, held) in staying_on(state, step.place.node) {
+            if held.gpus.overlaps(step.place.gpus) && holders.insert(job) {
+                leave(state, job, &mut rooms);
+            }
+        }
+    }
+    for step in &steps {
+        let place = &step.place;
+        // Whoever had one of its GPUs, where all of it is promised, is gone by now.
+        let has_gpus = |room: &Room| is_whole(place) || has_gpus(room, step);
+        let Some(room) = rooms.get(&place.node) else { continue };
+        if !has_gpus(room) || !has_rest(room, step) {
+            let apart = |held: &Placement| !held.gpus.overlaps(place.gpus);
+            let here = staying_on(state, place.node).map(|(job, held)| (order(job), apart(&held), job));
+            let here: BTreeSet<_> = here.collect();
+            for (_, apart, job) in here {
+                let room = &rooms[&place.node];
+                let in_the_way = has_what_lacks(state, job, room, step) || (!apart && !has_gpus(room));
+                if in_the_way && holders.insert(job) {
+                    leave(state, job, &mut rooms);
+                }
+            }
+        }
+        if let Some(room) = rooms.get_mut(&place.node) {
+            room.take(place, step.resources, step.trust);
+        }
+    }
+    holders
+}
+
+/// True when a job holds something of a node beside GPUs of which too little is free.
+fn has_what_lacks(state: &State, job: JobId, room: &Room, step: &Step) -> bool {
+    let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
+        return false;
+    };
+    let here = holding.staying().filter(|task| task.place.node == step.place.node);
+    let held = here.map(|task| charge.resources_of(task.place.task));
+    let held = held.fold(Resources::default(), |sum, each| sum + each);
+    let (free, asked) = (room.free(), step.resources);
+    [
+        (free.cpu_milli, asked.cpu_milli, held.cpu_milli),
+        (free.memory, asked.memory, held.memory),
+        (free.storage, asked.storage, held.storage),
+        (free.pods, asked.pods, held.pods),
+        (free.nics, asked.nics, held.nics),
+    ]
+    .into_iter()
+    .any(|(free, asked, held)| free < asked && held > 0)
+}
+
+fn is_whole(place: &Placement) -> bool {
+    place.slice.is_none() && place.units_each == GpuUnits::WHOLE
+}
+
+/// Who stays on a node, and where.
+fn staying_on(state: &State, node: NodeId) -> impl Iterator<Item = (JobId, Placement)> + '_ {
+    state.ledger.tasks_on(node).filter_map(|(job, task)| {
+        let held = state.ledger.holding(job)?.task(task)?;
+        held.stays().then_some((job, held.place))
+    })
+}
+
+/// The nodes of these places without what is set aside there: with that a promise was reckoned when it was made.
+fn rooms_of(state: &State, steps: &[Step]) -> BTreeMap<NodeId, Room> {
+    let room = |step: &Step| Some((step.place.node, state.ledger.rooms().get(step.place.node)?.clone()));
+    let mut rooms: BTreeMap<NodeId, Room> = steps.iter().filter_map(room).collect();
+    for (job, promise) in state.promises.iter() {
+        let Some(job) = state.jobs.get(job) else { continue };
+        for place in &promise.tasks {
+            if let Some(room) = rooms.get_mut(&place.node) {
+                room.give_back(place, job.spec.resources_of(place.task));
+            }
+        }
+    }
+    rooms
+}
+
+/// Of these jobs, those that hold one of these GPUs.
+pub(super) fn on_gpus_of<'a>(
+    state: &'a State,
+    jobs: &'a BTreeSet<JobId>,
+    places: &[Placement],
+) -> impl Iterator<Item = JobId> + use<'a> {
+    let mut gpus: BTreeMap<NodeId, GpuMask> = BTreeMap::new();
+    for place in places {
+        place.gpus.indexes().for_each(|gpu| gpus.entry(place.node).or_default().insert(gpu));
+    }
+    let is_on = move |job: &JobId| {
+        let held = state.ledger.holding(*job).into_iter().flat_map(Holding::staying);
+        held.map(|task| task.place)
+            .any(|held| gpus.get(&held.node).is_some_and(|gpus| gpus.overlaps(held.gpus)))
+    };
+    jobs.iter().copied().filter(is_on)
+}
+
+/// A job gives back all that it holds of these nodes.
+fn leave(state: &State, job: JobId, rooms: &mut BTreeMap<NodeId, Room>) {
+    let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else { return };
+    for task in holding.staying() {
+        if let Some(room) = rooms.get_mut(&task.place.node) {
+            room.give_back(&task.place, charge.resources_of(task.place.task));
+        }
+    }
+}
+
+/// True when all that a task takes of a node is free.
+pub(in crate::plan) fn is_free(room: &Room, step: &Step) -> bool {
+    has_gpus(room, step) && has_rest(room, step)
+}
+
+fn has_rest(room: &Room, step: &Step) -> bool {
+    room.free().covers(&step.resources)
+}
+
+fn has_gpus(room: &Room, step: &Step) -> bool {
+    let place = &step.place;
+    let has = |at: usize| {
+        let gpu = room.gpus.get(at);
+        gpu.is_some_and(|gpu| match place.slice {
+            Some(slice) => {
+                let layout = gpu.open_layout();
+                room.mig.is_some_and(|mig| layout.is_some_and(|layout| layout.allows(mig, slice)))
+            }
+            None => gpu.free_for_share(step.trust, place.time_sliced) >= place.units_each,
+        })
+    };
+    place.gpus.indexes().all(has)
+}
+
+/// Who came to a node of which something was promised and may be asked to leave it again.
+pub(super) fn fillers(draft: &mut Draft<'_>, promised: &Spec, reservation: &Reservation) -> BTreeSet<JobId> {
+    let ids = reservation.fillers.iter().copied();
+    ids.filter(|&id| draft.state.jobs.get(id).is_some_and(|job| gives_way(draft, id, job, promised)))
+        .collect()
+}
+
+fn gives_way(draft: &mut Draft<'_>, id: JobId, job: &Job, promised: &Spec) -> bool {
+    if !job.spec.preemptible || job.spec.class == Class::Inference {
+        return false;
+    }
+    if job.spec.tenant == promised.tenant {
+        return is_behind(&job.key(), promised);
+    }
+    is_above_guarantee(draft, id, job)
+}
+
+impl State {
+    /// Who has to be gone before a job starts that was promised a start.
+    pub fn in_the_way_of(&self, id: JobId, policy: &Policy, now: Timestamp) -> BTreeSet<JobId> {
+        let (Some(job), Some(reservation)) = (self.jobs.get(id), self.reservations.of(id)) else {
+            return BTreeSet::new();
+        };
+        let tree = self.tree(policy);
+        let shares = self.fair_shares(&tree);
+        let mut draft = Draft::on(self, policy, &tree, &shares, now);
+        let fillers = fillers(&mut draft, &job.spec, reservation);
+        holders(&draft, &job.spec, reservation, &fillers)
+    }
+}

@@ -1,0 +1,424 @@
+//! What is free when: until when each place is held, and how many tasks of an ask would fit as one after the other is over.
+//!
+//! Worked example: a node of 8 GPUs has a job of 4 that ends in an hour, and one of 4 that ends in two. For a task of 4 it
+//! has one *slot* in an hour and another in two; for a task of 8 it has one, in two hours. A gang of so many tasks starts
+//! when so many slots are there: no order of evictions has to be tried for that, and each node is looked at by itself.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+use crate::model::need::Need;
+use crate::model::placement::Placement;
+use crate::plan::draft::Draft;
+use crate::plan::lines;
+use crate::plan::place::{Ask, tasks_that_fit};
+use crate::state::State;
+use crate::state::ends::{Departure, departure, latest_if_placed};
+use crate::state::ledger::{Charge, Standing, Step};
+use crate::state::rooms::Room;
+use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
+
+/// That a task is gone, and that another may begin, is noticed within so long, or it is an overrun.
+const NOTICED_WITHIN: Millis = Millis::from_secs(60);
+
+/// What is free when, as far as a plan has asked.
+#[derive(Default)]
+pub(in crate::plan) struct Horizon {
+    nodes: BTreeMap<NodeId, Rc<OnNode>>,
+    /// Places that are set aside, by node, once somebody asked.
+    aside: Option<BTreeMap<NodeId, Vec<Held>>>,
+    tenants: BTreeMap<TenantId, Rc<Vec<Over>>>,
+    /// Slots of whole pools, as long as no promise changes.
+    pools: Vec<(Sort, Rc<Vec<Slot>>)>,
+}
+
+/// Who holds places of a node.
+struct OnNode {
+    staying: Vec<Held>,
+    /// When those who were told to leave are gone at the latest.
+    clear_at: Timestamp,
+    /// The same even if those stay whose ask may be withdrawn, because nobody needs their place any more; `None` where nobody knows.
+    surely_clear_at: Option<Timestamp>,
+}
+
+/// A place that somebody holds.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    pub(super) job: JobId,
+    pub(super) step: Step,
+    /// When that is over at the latest, where it is known.
+    pub(super) end: Option<Timestamp>,
+}
+
+/// Something that a tenant holds.
+struct Over {
+    job: JobId,
+    standing: Standing,
+    end: Option<Timestamp>,
+    amount: Vec<u64>,
+}
+
+/// So many tasks of an ask fit a node from then on, beside those that fit before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slot {
+    pub(super) at: Timestamp,
+    pub(super) node: NodeId,
+    /// Of which part of the ask.
+    pub(super) part: usize,
+    pub(super) tasks: u32,
+}
+
+/// What slots depend on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Sort {
+    pool: PoolId,
+    need: Need,
+    resources: Resources,
+    trust: TrustId,
+    task_on_island: bool,
+}
+
+/// When a place that is held is over, in the eyes of who asks; never where it is `None`.
+pub(super) type Ends<'e> = &'e dyn Fn(&Held) -> Option<Timestamp>;
+
+/// When it is over by itself.
+pub(super) fn by_itself(held: &Held) -> Option<Timestamp> {
+    held.end
+}
+
+/// When a job that starts now is over at the latest.
+pub(super) fn ends_if_started(draft: &Draft<'_>, id: JobId) -> Option<Timestamp> {
+    let left = draft.state.jobs.get(id)?.time_left()?;
+    Some(latest_if_placed(draft.policy, left, draft.now))
+}
+
+/// When a job for which places are set aside is over at the latest: it gets them when those who leave them are gone, and
+/// somebody has noticed.
+fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
+    let left = draft.state.jobs.get(id)?.time_left()?;
+    let clear = tasks.iter().map(|place| OnNode::of(draft, place.node).clear_at).max()?.max(draft.now);
+    Some(latest_if_placed(draft.policy, left, clear + NOTICED_WITHIN))
+}
+
+/// Everything that is set aside, by node.
+fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<Held>> {
+    let mut aside: BTreeMap<NodeId, Vec<Held>> = BTreeMap::new();
+    for (job, promise) in draft.state.promises.iter() {
+        let Some(known) = draft.state.jobs.get(job) else { continue };
+        let charge = Charge::of(known);
+        let end = ends_when_aside(draft, job, &promise.tasks);
+        for &place in &promise.tasks {
+            let step = charge.step(place);
+            aside.entry(place.node).or_default().push(Held { job, step, end });
+        }
+    }
+    aside
+}
+
+impl Horizon {
+    /// Promises changed: what is free beside them did too.
+    pub(super) fn forget_slots(&mut self) {
+        self.pools.clear();
+    }
+
+    /// Who holds places of a node and was not told to leave before this plan.
+    pub(super) fn held_on(&mut self, draft: &Draft<'_>, node: NodeId) -> impl Iterator<Item = Held> + use<> {
+        let on = self.on(draft, node);
+        (0..on.staying.len()).map(move |at| on.staying[at])
+    }
+
+    /// Somebody takes a place in this plan.
+    pub(super) fn add(&mut self, draft: &Draft<'_>, held: Held) {
+        self.on(draft, held.step.place.node);
+        let on = self.nodes.get_mut(&held.step.place.node).and_then(Rc::get_mut);
+        on.expect("nobody looks at a node while it is added to").staying.push(held);
+    }
+
+    fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<OnNode> {
+        if let Some(known) = self.nodes.get(&node) {
+            return Rc::clone(known);
+        }
+        let mut on = OnNode::of(draft, node);
+        let aside = self.aside.get_or_insert_with(|| set_aside(draft));
+        on.staying.extend(aside.get(&node).into_iter().flatten());
+        let on = Rc::new(on);
+        self.nodes.insert(node, Rc::clone(&on));
+        on
+    }
+
+    /// What a tenant holds that is over by then, by meter; without what would give way to work that stands so anyway.
+    pub(super) fn over_by(
+        &mut self,
+        draft: &Draft<'_>,
+        own: &Standing,
+        start: Timestamp,
+        leaving: &BTreeSet<JobId>,
+    ) -> Vec<u64> {
+        let known = self.of_tenant(draft, own.tenant);
+        let mut over = alloc::vec![0; draft.tree.meters.len()];
+        let gone = |of: &&Over| {
+            let gives_way = lines::gives_way(draft.policy, &of.standing, own);
+            !gives_way && (of.end.is_some_and(|end| end <= start) || leaving.contains(&of.job))
+        };
+        for of in known.iter().filter(gone) {
+            over.iter_mut().zip(&of.amount).for_each(|(total, part)| *total += part);
+        }
+        over
+    }
+
+    fn of_tenant(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Rc<Vec<Over>> {
+        let known = self.tenants.entry(tenant).or_insert_with(|| Rc::new(all_of(draft, tenant)));
+        Rc::clone(known)
+    }
+
+    /// When what a tenant holds is over, as far as that is known, in order.
+    pub(super) fn ends_of(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Vec<Timestamp> {
+        let all = self.of_tenant(draft, tenant);
+        let mut ends: Vec<Timestamp> = all.iter().filter_map(|of| of.end).collect();
+        ends.sort_unstable();
+        // A few seconds more or less are not worth a second look.
+        ends.dedup_by_key(|end| end.0 / 10_000);
+        ends
+    }
+
+    /// What a tenant holds without a known end, by meter.
+    pub(super) fn endless(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Vec<u64> {
+        let mut total = alloc::vec![0; draft.tree.meters.len()];
+        for of in self.of_tenant(draft, tenant).iter().filter(|of| of.end.is_none()) {
+            total.iter_mut().zip(&of.amount).for_each(|(total, part)| *total += part);
+        }
+        total
+    }
+
+    /// The slots of an ask when everybody is gone who ever is: what nobody holds without a known end.
+    pub(super) fn slots_at_last(&mut self, draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Slot> {
+        let state = draft.state;
+        let mut slots = Vec::new();
+        for (node, known) in state.fleet.nodes() {
+            let mut room = Room::of(known, state.fleet.mig(known.facts.pool));
+            if !room.open || !ask.goes_to(room.pool) {
+                continue;
+            }
+            for held in self.on(draft, node).staying.iter().filter(|held| held.end.is_none()) {
+                room.take(&held.step.place, held.step.resources, held.step.trust);
+            }
+            for (part, of) in ask.parts().enumerate().filter(|(_, of)| of.pool() == room.pool) {
+                let tasks = tasks_that_fit(&room, of.way.need, of.key);
+                slots.push(Slot { at: draft.now, node, part, tasks });
+            }
+        }
+        slots
+    }
+
+    /// The slots of an ask in its pools, the earliest first; `gone` leave in this plan.
+    pub(super) fn slots(
+        &mut self,
+        draft: &Draft<'_>,
+        ask: &Ask<'_>,
+        gone: &BTreeSet<JobId>,
+    ) -> Rc<Vec<Slot>> {
+        if ask.beside.is_none() {
+            return self.slots_alike(draft, ask, gone);
+        }
+        let mut all = Vec::new();
+        for (part, of) in ask.parts().enumerate() {
+            all.extend(self.slots_alike(draft, of, gone).iter().map(|slot| Slot { part, ..*slot }));
+        }
+        all.sort_unstable();
+        Rc::new(all)
+    }
+
+    /// The slots of tasks that are alike, without what is asked for beside them.
+    fn slots_alike(&mut self, draft: &Draft<'_>, of: &Ask<'_>, gone: &BTreeSet<JobId>) -> Rc<Vec<Slot>> {
+        let sort = Sort::of(of);
+        if let Some((_, slots)) = self.pools.iter().find(|(known, _)| *known == sort) {
+            return Rc::clone(slots);
+        }
+        let mut slots = Vec::new();
+        for (node, room) in draft.state.ledger.rooms().iter() {
+            if room.open && room.pool == of.pool() {
+                self.slots_of_part(draft, (0, of), node, (gone, &by_itself), &mut slots);
+            }
+        }
+        slots.sort_unstable();
+        let slots = Rc::new(slots);
+        self.pools.push((sort, Rc::clone(&slots)));
+        slots
+    }
+
+    /// The same where some are over at another time.
+    pub(super) fn slots_if(
+        &mut self,
+        draft: &Draft<'_>,
+        ask: &Ask<'_>,
+        gone: &BTreeSet<JobId>,
+        ends: Ends<'_>,
+    ) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for (node, room) in draft.state.ledger.rooms().iter() {
+            if room.open && ask.goes_to(room.pool) {
+                self.slots_on(draft, ask, node, (gone, ends), &mut slots);
+            }
+        }
+        slots.sort_unstable();
+        slots
+    }
+
+    /// The slots of one node, as it is on the draft.
+    pub(super) fn slots_on(
+        &mut self,
+        draft: &Draft<'_>,
+        ask: &Ask<'_>,
+        node: NodeId,
+        leaving: (&BTreeSet<JobId>, Ends<'_>),
+        into: &mut Vec<Slot>,
+    ) {
+        for part in ask.parts().enumerate() {
+            self.slots_of_part(draft, part, node, leaving, into);
+        }
+    }
+
+    fn slots_of_part(
+        &mut self,
+        draft: &Draft<'_>,
+        (part, of): (usize, &Ask<'_>),
+        node: NodeId,
+        (gone, ends): (&BTreeSet<JobId>, Ends<'_>),
+        into: &mut Vec<Slot>,
+    ) {
+        let Some(room) = draft.room(node).filter(|room| room.pool == of.pool()) else { return };
+        let on = self.on(draft, node);
+        let Some(clear_at) = on.surely_clear_at else { return };
+        let mut at = clear_at.max(draft.now);
+        let mut fits = tasks_that_fit(room, of.way.need, of.key);
+        if fits > 0 {
+            // On the draft itself somebody may have been told to leave.
+            for held in on.staying.iter().filter(|held| gone.contains(&held.job)) {
+                at = at.max(draft.now + time_to_leave(draft.state, held.job));
+            }
+            into.push(Slot { at, node, part, tasks: fits });
+        }
+        let over = |held: &Held| Some((ends(held)?, held.step)).filter(|_| !gone.contains(&held.job));
+        let mut over: Vec<(Timestamp, Step)> = on.staying.iter().filter_map(over).collect();
+        if over.is_empty() {
+            return;
+        }
+        over.sort_by_key(|(end, step)| (*end, step.place.task));
+        let mut room = room.clone();
+        for (end, step) in over {
+            room.give_back(&step.place, step.resources);
+            let now_fits = tasks_that_fit(&room, of.way.need, of.key).max(fits);
+            at = at.max(end);
+            if now_fits > fits {
+                into.push(Slot { at, node, part, tasks: now_fits - fits });
+            }
+            fits = now_fits;
+        }
+    }
+}
+
+impl OnNode {
+    fn of(draft: &Draft<'_>, node: NodeId) -> Self {
+        let state = draft.state;
+        let begin = Timestamp(0);
+        let mut on = Self { staying: Vec::new(), clear_at: begin, surely_clear_at: Some(begin) };
+        for (job, task) in state.ledger.tasks_on(node) {
+            let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
+                continue;
+            };
+            let Some(held) = holding.task(task) else { continue };
+            if held.stays() {
+                let end = state.end_of(job, draft.policy, draft.now).known();
+                on.staying.push(Held { job, step: charge.step(held.place), end });
+            }
+            let leaves = departure(holding, held.phase, draft.policy, draft.now);
+            let Some(Departure { gone_at, may_stay }) = leaves else { continue };
+            on.clear_at = on.clear_at.max(gone_at);
+            let surely =
+                if may_stay { state.end_of(job, draft.policy, draft.now).known() } else { Some(gone_at) };
+            on.surely_clear_at = on.surely_clear_at.zip(surely).map(|(all, own)| all.max(own).max(gone_at));
+        }
+        on
+    }
+}
+
+impl Sort {
+    fn of(ask: &Ask<'_>) -> Self {
+        Self {
+            pool: ask.pool(),
+            need: ask.way.need,
+            resources: ask.key.shape.resources,
+            trust: ask.key.trust,
+            task_on_island: ask.key.topology.task_on_island,
+        }
+    }
+}
+
+fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<Over> {
+    let state = draft.state;
+    let mut all = Vec::new();
+    for (standing, jobs) in state.ledger.standing(tenant) {
+        for &(_, job) in jobs {
+            let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
+                continue;
+            };
+            let places = holding.staying().map(|task| &task.place);
+            let amount = draft.tree.charge_of(|task| charge.resources_of(task), places);
+            all.push(Over { job, standing, end: state.end_of(job, draft.policy, draft.now).known(), amount });
+        }
+    }
+    for (job, promise) in state.promises.iter() {
+        let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
+        let amount = draft.tree.charge_of(|task| known.spec.resources_of(task), promise.tasks.iter());
+        let end = ends_when_aside(draft, job, &promise.tasks);
+        all.push(Over { job, standing: Charge::of(known).standing, end, amount });
+    }
+    all
+}
+
+fn time_to_leave(state: &State, job: JobId) -> Millis {
+    state.jobs.get(job).map_or(Millis(0), |job| state.time_to_leave(&job.spec))
+}
+
+/// When each part of an ask fits these slots, which are in order, and on which nodes: in one domain where that is asked for, and
+/// as soon as whoever asks is content with it.
+pub(super) fn first_fit(
+    state: &State,
+    ask: &Ask<'_>,
+    slots: &[Slot],
+    mut content: impl FnMut(Timestamp, &BTreeSet<NodeId>) -> bool,
+) -> Option<(Timestamp, BTreeSet<NodeId>)> {
+    let parts: Vec<&Ask<'_>> = ask.parts().collect();
+    let mut touched: BTreeSet<Option<u32>> = BTreeSet::new();
+    let mut domains: BTreeMap<Option<u32>, (Vec<u64>, Vec<NodeId>)> = BTreeMap::new();
+    for (index, slot) in slots.iter().enumerate() {
+        let key = parts[slot.part].key;
+        let domain = match key.topology.gang_within {
+            None => Some(None),
+            Some(level) => state.fleet.domain_of(slot.node, level).map(Some),
+        };
+        if let Some(domain) = domain.filter(|_| state.fleet.set_has_node(key.shape.nodes, slot.node)) {
+            let nobody = || (alloc::vec![0; parts.len()], Vec::new());
+            let (tasks, nodes) = domains.entry(domain).or_insert_with(nobody);
+            tasks[slot.part] += u64::from(slot.tasks);
+            nodes.push(slot.node);
+            touched.insert(domain);
+        }
+        // Groups are tried with all that is free at a moment; of tasks alike the first nodes that suffice will do.
+        let more = slots.get(index + 1).is_some_and(|next| next.at == slot.at);
+        if more && parts.len() > 1 {
+            continue;
+        }
+        for domain in core::mem::take(&mut touched) {
+            let (tasks, nodes) = &domains[&domain];
+            if tasks.iter().zip(&parts).all(|(tasks, part)| *tasks >= u64::from(part.tasks)) {
+                let nodes = nodes.iter().copied().collect();
+                if content(slot.at, &nodes) {
+                    return Some((slot.at, nodes));
+                }
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,117 @@
+//! When an ask finds its places beside what is promised, and which.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::holders::holders;
+use super::horizon::{Ends, Slot, first_fit};
+use super::promise::Making;
+use crate::model::job::Spec;
+use crate::model::placement::Placement;
+use crate::plan::place::{Ask, place_on};
+use crate::state::State;
+use crate::state::holding::Holding;
+use crate::state::ledger::Step;
+use crate::state::reservations::Reservation;
+use crate::units::{JobId, NodeId, Timestamp};
+
+/// So many moments are tried at which each group of a job would fit by itself.
+const TOGETHER_MAX: u32 = 16;
+
+/// True when a job holds something of one of these nodes.
+pub(super) fn is_near(state: &State, job: JobId, places: &[Placement]) -> bool {
+    let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
+    held.map(|task| task.place.node).any(|node| places.iter().any(|place| place.node == node))
+}
+
+impl Making<'_, '_> {
+    /// When an ask fits these slots, and on which nodes. Groups that fit each by itself may be in each other's way, and only a
+    /// try tells.
+    pub(super) fn first_fit(
+        &mut self,
+        ask: &Ask<'_>,
+        slots: &[Slot],
+        ends: Ends<'_>,
+    ) -> Option<(Timestamp, BTreeSet<NodeId>)> {
+        let (state, mut tries) = (self.draft.state, 0);
+        first_fit(state, ask, slots, |at, nodes| {
+            tries += 1;
+            let alike = ask.beside.is_none();
+            alike || (tries <= TOGETHER_MAX && self.places_at(ask, at, nodes, ends).is_some())
+        })
+    }
+
+    /// Where the tasks of an ask go on these nodes when everybody has left who has by then.
+    pub(super) fn places_at(
+        &mut self,
+        ask: &Ask<'_>,
+        start: Timestamp,
+        nodes: &BTreeSet<NodeId>,
+        ends: Ends<'_>,
+    ) -> Option<Vec<Placement>> {
+        let mark = self.draft.mark();
+        for &node in nodes {
+            for held in self.horizon.held_on(self.draft, node) {
+                let leaves = self.settled.leaving.contains(&held.job);
+                if !leaves && ends(&held).is_some_and(|end| end <= start) {
+                    self.draft.drain(held.step);
+                }
+            }
+        }
+        let placed = place_on(self.draft, ask, nodes);
+        self.draft.roll_back(mark);
+        placed.map(|placed| placed.tasks)
+    }
+
+    /// True when an ask fits once everybody is gone who ever is, and nothing is promised to others.
+    pub(super) fn fits_at_last(&mut self, ask: &Ask<'_>) -> bool {
+        let slots = self.horizon.slots_at_last(self.draft, ask);
+        let alone = first_fit(self.draft.state, ask, &slots, |_, _| true).is_some();
+        if ask.beside.is_none() || !alone {
+            return alone;
+        }
+        let mark = self.draft.mark();
+        for step in self.promised() {
+            self.draft.give_back(step);
+        }
+        let nodes = slots.iter().map(|slot| slot.node).collect();
+        let fits = self.places_at(ask, Timestamp(u64::MAX), &nodes, &|held| held.end).is_some();
+        self.draft.roll_back(mark);
+        fits
+    }
+
+    /// Everything that is kept for promises.
+    fn promised(&self) -> Vec<Step> {
+        let state = self.draft.state;
+        let mut all = Vec::new();
+        for (job, reservation) in self.current() {
+            if let Some(job) = state.jobs.get(job).filter(|_| self.stands(job)) {
+                all.extend(super::blocks(state, &job.spec, reservation));
+            }
+        }
+        all
+    }
+
+    /// A promise that is not made yet, to places to which nobody came since.
+    pub(super) fn trial(
+        &self,
+        tasks: &[Placement],
+        start: Timestamp,
+        borrowers: impl Iterator<Item = JobId>,
+    ) -> Reservation {
+        let (tasks, at) = (tasks.to_vec(), self.draft.now);
+        let (fillers, borrowers) = (BTreeSet::new(), borrowers.collect());
+        Reservation { tasks, start, policy: self.draft.state.tenants.version(), at, fillers, borrowers }
+    }
+
+    /// Who is in the way of a promise and neither over by its start nor told to leave: they would have to be asked.
+    pub(super) fn late_for(&self, spec: &Spec, of: &Reservation) -> BTreeSet<JobId> {
+        let (state, now) = (self.draft.state, self.draft.now);
+        let mut late = holders(self.draft, spec, of, &of.fillers);
+        late.retain(|&job| {
+            let over = state.end_of(job, self.draft.policy, now).known().is_some_and(|end| end <= of.start);
+            !over && !self.settled.leaving.contains(&job)
+        });
+        late
+    }
+}

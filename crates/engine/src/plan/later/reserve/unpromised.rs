@@ -1,0 +1,90 @@
+//! Why no start is promised to a job: whoever asks is told who has no known end, or that others come first.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::horizon::{Held, Horizon, by_itself};
+use super::promise::Making;
+use super::{before, is_entitled};
+use crate::model::policy::Policy;
+use crate::plan::draft::Draft;
+use crate::plan::place::groups;
+use crate::plan::serve::Settled;
+use crate::state::State;
+use crate::state::jobs::Job;
+use crate::units::{JobId, Timestamp};
+
+/// Why no start is promised to a job that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unpromised {
+    /// No end is known of these, and they are in the way.
+    NoKnownEnd {
+        /// Who, in job order.
+        holders: Vec<JobId>,
+    },
+    /// Its tenant would be above its fair share.
+    AboveShare,
+    /// The policy promises no starts.
+    Off,
+    /// As many starts are promised in its pools as the policy allows, or on the places that it needs.
+    OthersFirst,
+}
+
+impl State {
+    /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
+    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
+        let open = |job: &&Job| job.waits_for_places() && job.spec.booking.is_none();
+        let job = self.jobs.get(id).filter(open)?;
+        let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
+        if has {
+            return None;
+        }
+        if policy.reservations_max == 0 {
+            return Some(Unpromised::Off);
+        }
+        let tree = self.tree(policy);
+        let shares = self.fair_shares(&tree);
+        let mut draft = Draft::on(self, policy, &tree, &shares, now);
+        let mut horizon = Horizon::default();
+        let reserved = super::review(&mut draft, &mut horizon);
+        let settled = Settled::default();
+        let mut making = Making::new(&mut draft, &mut horizon, &reserved, &settled);
+        making.hold_all();
+        making.why_not(job)
+    }
+}
+
+impl Making<'_, '_> {
+    fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
+        let key = job.key();
+        let nobody = BTreeSet::new();
+        let mut unknown: BTreeSet<JobId> = BTreeSet::new();
+        let mut why = None;
+        for ask in groups::minimum(self.draft.desk(), &key) {
+            let slots = self.horizon.slots(self.draft, &ask, &nobody);
+            if let Some((start, _)) = self.first_fit(&ask, &slots, &by_itself) {
+                let before = before(self.draft, &self.current(), &job.spec, start);
+                let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
+                return Some(if entitled { Unpromised::OthersFirst } else { Unpromised::AboveShare });
+            }
+            let at_last = |held: &Held| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
+            let slots = self.horizon.slots_if(self.draft, &ask, &nobody, &at_last);
+            match self.first_fit(&ask, &slots, &at_last) {
+                Some((_, nodes)) => {
+                    for node in nodes {
+                        let held = self.horizon.held_on(self.draft, node);
+                        unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
+                    }
+                }
+                // What is left of the fleet may be too little for it; the verdict says so.
+                None if self.reserved.kept.is_empty() => {}
+                None if self.is_entitled_at_last(&ask) => why = Some(Unpromised::OthersFirst),
+                None => why = why.or(Some(Unpromised::AboveShare)),
+            }
+        }
+        if unknown.is_empty() {
+            return why;
+        }
+        Some(Unpromised::NoKnownEnd { holders: unknown.into_iter().collect() })
+    }
+}

@@ -1,0 +1,5 @@
+//! The tenant tree with its guarantees, limits and fair shares.
+
+pub mod amount;
+pub mod share;
+pub mod tree;

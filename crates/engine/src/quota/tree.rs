@@ -1,0 +1,325 @@
+//! The tenant tree with its numbers: policy resolved to ids, per meter.
+//!
+//! A *meter* is one resource that quota is counted in: GPUs of a pool (or of any pool, normalised), CPU, memory.
+//! The tree is built from a policy, which need not be the one in force: a canary passes another.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::model::placement::Placement;
+use crate::model::policy::{Amount, GpuQuota, Policy, Quota};
+use crate::quota::amount::Use;
+use crate::quota::share::{Claim, divide};
+use crate::units::{GpuUnits, PoolId, Resources, TenantId};
+
+/// One resource that quota is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meter {
+    /// GPUs of any pool, in thousandths of 1/3000 of a normalised GPU.
+    AnyGpu,
+    /// GPUs of one pool, in 1/3000.
+    Gpu(PoolId),
+    /// Thousandths of a core.
+    Cpu,
+    /// Bytes.
+    Memory,
+}
+
+impl Meter {
+    /// How many of its units one GPU is; `None` for what is not GPUs.
+    pub fn per_gpu(self) -> Option<u64> {
+        match self {
+            Self::AnyGpu => Some(3_000_000),
+            Self::Gpu(_) => Some(3_000),
+            Self::Cpu | Self::Memory => None,
+        }
+    }
+}
+
+/// One tenant's place and lines.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The tenant above.
+    pub parent: Option<TenantId>,
+    /// Its place among all tenants in path order, the last tie-break.
+    pub path_rank: u32,
+    /// Tenants below, in path order.
+    pub children: Vec<TenantId>,
+    /// Claim on what is left.
+    pub weight: u32,
+    /// Higher is served first from what is left.
+    pub priority: i32,
+    /// Promise and limit, by meter.
+    pub quotas: Vec<Quota>,
+}
+
+/// An amount per tenant and meter.
+pub type Amounts = Vec<Vec<u64>>;
+
+/// A tenant as the tree is told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) parent: Option<TenantId>,
+}
+
+/// The resolved tree.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// What is counted.
+    pub meters: Vec<Meter>,
+    /// By tenant id.
+    pub lines: Vec<Line>,
+    roots: Vec<TenantId>,
+    normal_milli: Vec<u64>,
+    quantum: u64,
+    /// Whether what was borrowed in the past counts.
+    past_counts: bool,
+}
+
+impl Tree {
+    /// The tree of a policy over the tenants and the models of a fleet's pools, each in the order of their ids.
+    pub(crate) fn resolve(policy: &Policy, tenants: &[Named<'_>], models: &[String]) -> Self {
+        let any = policy.tenants.iter().any(|tenant| matches!(tenant.gpus, GpuQuota::Any(_)));
+        let gpus = (0..).map(PoolId).zip(models).filter(|(_, model)| !model.is_empty()).map(|(pool, _)| pool);
+        let mut meters: Vec<Meter> =
+            if any { alloc::vec![Meter::AnyGpu] } else { gpus.map(Meter::Gpu).collect() };
+        meters.extend([Meter::Cpu, Meter::Memory]);
+        let normal = |model| u64::from(policy.normal_of(model));
+        let mut tree = Self {
+            lines: tenants.iter().map(|tenant| line(policy, tenant, models, &meters)).collect(),
+            meters,
+            roots: Vec::new(),
+            normal_milli: models.iter().map(|model| normal(model)).collect(),
+            quantum: policy.quantum.parts(),
+            past_counts: policy.half_life.is_some(),
+        };
+        tree.link(tenants);
+        tree
+    }
+
+    fn link(&mut self, tenants: &[Named<'_>]) {
+        let mut by_path: Vec<TenantId> = (0..).map(TenantId).take(tenants.len()).collect();
+        by_path.sort_by_key(|&tenant| tenants[tenant.index()].path);
+        for (rank, tenant) in (0u32..).zip(by_path) {
+            self.lines[tenant.index()].path_rank = rank;
+            match self.lines[tenant.index()].parent {
+                Some(parent) => self.lines[parent.index()].children.push(tenant),
+                None => self.roots.push(tenant),
+            }
+        }
+    }
+
+    /// The tenant and everyone above it, nearest first.
+    pub fn lineage(&self, tenant: TenantId) -> impl Iterator<Item = TenantId> {
+        core::iter::successors(Some(tenant), |&below| self.lines[below.index()].parent)
+    }
+
+    /// What one task that takes so much is charged in a pool, by meter; zero where it takes nothing.
+    pub fn charge(&self, units: GpuUnits, resources: Resources, pool: PoolId) -> Vec<u64> {
+        let units = units.parts();
+        let amount = |meter: &Meter| match meter {
+            Meter::AnyGpu => units.saturating_mul(self.normal_milli[pool.index()]),
+            Meter::Gpu(metered) => {
+                if *metered == pool {
+                    units
+                } else {
+                    0
+                }
+            }
+            Meter::Cpu => resources.cpu_milli,
+            Meter::Memory => resources.memory,
+        };
+        self.meters.iter().map(amount).collect()
+    }
+
+    /// What tasks are charged where they are, by meter; what each takes beside GPUs is told by its number.
+    pub fn charge_of<'p>(
+        &self,
+        resources: impl Fn(u32) -> Resources,
+        tasks: impl Iterator<Item = &'p Placement>,
+    ) -> Vec<u64> {
+        let mut tasks = tasks.peekable();
+        let mut charged: Option<Vec<u64>> = None;
+        // Tasks that are alike are in one pool, one after the other.
+        while let Some(pool) = tasks.peek().map(|place| place.pool) {
+            let mut total = (GpuUnits::ZERO, Resources::default());
+            while let Some(place) = tasks.next_if(|place| place.pool == pool) {
+                total.0 += place.units_each.times(place.gpus.count());
+                total.1 = total.1 + resources(place.task);
+            }
+            let part = self.charge(total.0, total.1, pool);
+            charged = Some(match charged {
+                None => part,
+                Some(mut sum) => {
+                    sum.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.saturating_add(part));
+                    sum
+                }
+            });
+        }
+        charged.unwrap_or_else(|| alloc::vec![0; self.meters.len()])
+    }
+
+    /// An amount of everything, by meter.
+    pub fn metered(&self, used: &Use) -> Vec<u64> {
+        self.meters.iter().map(|meter| self.in_meter(*meter, used)).collect()
+    }
+
+    /// The tenants at the top, in path order.
+    pub fn roots(&self) -> &[TenantId] {
+        &self.roots
+    }
+
+    fn in_meter(&self, meter: Meter, used: &Use) -> u64 {
+        match meter {
+            Meter::AnyGpu => {
+                used.gpus.iter().map(|(pool, units)| units.parts() * self.normal_milli[pool.index()]).sum()
+            }
+            Meter::Gpu(pool) => used.gpus.get(&pool).map_or(0, |units| units.parts()),
+            Meter::Cpu => used.cpu_milli,
+            Meter::Memory => used.memory,
+        }
+    }
+
+    /// Counts more use of a tenant in, if it passes nobody's limit.
+    pub fn count_within_limits(&self, used: &mut Amounts, tenant: TenantId, amount: &[u64]) -> bool {
+        let after =
+            |tenant: TenantId, meter: usize| used[tenant.index()][meter].saturating_add(amount[meter]);
+        let fits = self.lineage(tenant).all(|tenant| {
+            let quotas = self.lines[tenant.index()].quotas.iter().enumerate();
+            let mut asked = quotas.filter(|&(meter, _)| amount[meter] > 0);
+            asked.all(|(meter, quota)| quota.limit.cap(after(tenant, meter)) == after(tenant, meter))
+        });
+        if fits {
+            for tenant in self.lineage(tenant) {
+                used[tenant.index()].iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+            }
+        }
+        fits
+    }
+
+    /// What each tenant holds with everyone below it.
+    pub fn subtree_use(&self, own: &Amounts) -> Amounts {
+        let mut total = own.clone();
+        for &root in &self.roots {
+            self.sum_up(root, &mut total, &|_, _, amount| amount);
+        }
+        total
+    }
+
+    /// Own demand summed up the tree and cut at each limit.
+    pub fn subtree_demand(&self, own: &Amounts) -> Amounts {
+        let mut total = own.clone();
+        for &root in &self.roots {
+            self.sum_up(root, &mut total, &|tenant, meter, amount| {
+                self.lines[tenant.index()].quotas[meter].limit.cap(amount)
+            });
+        }
+        total
+    }
+
+    fn sum_up(&self, tenant: TenantId, total: &mut Amounts, cut: &impl Fn(TenantId, usize, u64) -> u64) {
+        let mut sums = core::mem::take(&mut total[tenant.index()]);
+        for &child in &self.lines[tenant.index()].children {
+            self.sum_up(child, total, cut);
+            for (sum, below) in sums.iter_mut().zip(&total[child.index()]) {
+                *sum = sum.saturating_add(*below);
+            }
+        }
+        for (meter, sum) in sums.iter_mut().enumerate() {
+            *sum = cut(tenant, meter, *sum);
+        }
+        total[tenant.index()] = sums;
+    }
+
+    /// Fair shares of every tenant, from demand summed up the tree, what was borrowed in the past and what the fleet has, by
+    /// meter.
+    pub fn fair_shares(
+        &self,
+        demand: &Amounts,
+        past: &impl Fn(TenantId, Meter) -> u64,
+        capacity: &[u64],
+    ) -> Amounts {
+        let mut shares = alloc::vec![alloc::vec![0; self.meters.len()]; self.lines.len()];
+        for (meter, &amount) in capacity.iter().enumerate() {
+            self.share_out(meter, amount, &self.roots, (demand, past), &mut shares);
+        }
+        shares
+    }
+
+    fn share_out(
+        &self,
+        meter: usize,
+        amount: u64,
+        siblings: &[TenantId],
+        claimed: (&Amounts, &impl Fn(TenantId, Meter) -> u64),
+        shares: &mut Amounts,
+    ) {
+        let (demand, past) = claimed;
+        let claim = |tenant: &TenantId| {
+            let line = &self.lines[tenant.index()];
+            // Surplus of CPU and memory is divided equally: weights are about GPUs.
+            let weight = if self.meters[meter].per_gpu().is_some() { line.weight } else { 1 };
+            Claim {
+                demand: demand[tenant.index()][meter],
+                guaranteed: line.quotas[meter].guaranteed,
+                weight,
+                priority: line.priority,
+                past: if self.past_counts { past(*tenant, self.meters[meter]) } else { 0 },
+            }
+        };
+        let claims: Vec<Claim> = siblings.iter().map(claim).collect();
+        let quantum = match self.meters[meter] {
+            Meter::AnyGpu => self.quantum * 1000,
+            Meter::Gpu(_) => self.quantum,
+            Meter::Cpu | Meter::Memory => 1,
+        };
+        for (tenant, share) in siblings.iter().zip(divide(amount, &claims, quantum)) {
+            shares[tenant.index()][meter] = share;
+            self.share_out(meter, share, &self.lines[tenant.index()].children, claimed, shares);
+        }
+    }
+}
+
+fn line(policy: &Policy, tenant: &Named<'_>, models: &[String], meters: &[Meter]) -> Line {
+    let path = tenant.path;
+    let known = policy.tenants.iter().find(|known| known.path == path);
+    // A tenant that the policy no longer names starts nothing new; what it runs goes on. A path that is only the
+    // beginning of others has no line of its own.
+    let above_others = policy
+        .tenants
+        .iter()
+        .any(|other| other.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')));
+    let nothing = Quota { guaranteed: Amount::Of(0), limit: Amount::Of(0) };
+    let unknown = if above_others { Quota::NONE } else { nothing };
+    let quota = |meter: &Meter| {
+        let Some(known) = known else { return unknown };
+        match (meter, &known.gpus) {
+            (Meter::AnyGpu, GpuQuota::Any(quota)) => scaled(*quota),
+            (Meter::Gpu(pool), GpuQuota::PerPool(quotas)) => {
+                let model = &models[pool.index()];
+                quotas.iter().find(|(name, _)| name == model).map_or(Quota::NONE, |(_, quota)| *quota)
+            }
+            (Meter::AnyGpu | Meter::Gpu(_), _) => Quota::NONE,
+            (Meter::Cpu, _) => known.cpu,
+            (Meter::Memory, _) => known.memory,
+        }
+    };
+    Line {
+        parent: tenant.parent,
+        path_rank: 0,
+        children: Vec::new(),
+        weight: known.map_or(0, |known| known.weight),
+        priority: known.map_or(0, |known| known.priority),
+        quotas: meters.iter().map(quota).collect(),
+    }
+}
+
+/// Normalised GPUs are counted a thousand times finer, so that a model's worth is exact.
+fn scaled(quota: Quota) -> Quota {
+    let scale = |amount| match amount {
+        Amount::Of(parts) => Amount::Of(parts * 1000),
+        Amount::Unlimited => Amount::Unlimited,
+    };
+    Quota { guaranteed: scale(quota.guaranteed), limit: scale(quota.limit) }
+}

@@ -1,0 +1,113 @@
+//! What the world must do now: always derived from state, so after a restart the same actions are due again.
+
+use crate::device::catalogue;
+use crate::model::action::{Action, StartTask};
+use crate::model::job::Shape;
+use crate::model::observed::TaskRef;
+use crate::model::placement::Placement;
+use crate::model::submission::{GroupSelectors, Submission};
+use crate::state::State;
+use crate::state::holding::{HeldTask, TaskPhase};
+use crate::state::jobs::Job;
+use crate::units::{GpuUnits, Timestamp};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+impl State {
+    /// Everything the world must do now.
+    pub fn actions_due(&self) -> Vec<Action> {
+        let mut due = Vec::new();
+        for &id in self.ledger.unsettled() {
+            let job = self.jobs.get(id).expect("what is held belongs to a live job");
+            let holding = self.ledger.holding(id).expect("an unsettled job holds something");
+            self.add_start(job, holding.attempt, &holding.tasks, &mut due);
+            if let Some(deadline) = holding.asked_until() {
+                let tasks = asked(&holding.tasks);
+                due.push(Action::AskCheckpoint { uid: job.uid, attempt: holding.attempt, tasks, deadline });
+            }
+            add_stop(job, holding.attempt, &holding.tasks, &mut due);
+        }
+        for (&task, _) in self.ledger.orphans().iter().filter(|(_, orphan)| !orphan.kept) {
+            due.push(Action::Stop { tasks: alloc::vec![task], deadline: Timestamp(0) });
+        }
+        if let Some(mark) = self.fleet.world() {
+            due.push(Action::Acknowledge { generation: mark.generation });
+        }
+        due
+    }
+
+    fn add_start(&self, job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {
+        let bound = tasks.iter().filter(|task| task.phase == TaskPhase::Bound);
+        let start = bound.map(|task| StartTask {
+            task: task.place.task,
+            node: self.fleet.node(task.place.node).map_or_else(String::new, |node| node.facts.name.clone()),
+            gpus: task.place.gpus,
+            units_each: task.place.units_each,
+            enforced: task.place.enforced(),
+            slice: task.place.slice,
+            memory_mib: self.memory_mib(&task.place),
+        });
+        let tasks: Vec<StartTask> = start.collect();
+        if !tasks.is_empty() {
+            due.push(Action::Start { attempt, job: Box::new(self.submission(job)), tasks });
+        }
+    }
+
+    /// The most memory of each GPU that a task may use at its place, in MiB: its part of the device, or what its slice
+    /// has.
+    pub fn memory_mib(&self, place: &Placement) -> Option<u32> {
+        let model = catalogue::model(self.fleet.model(place.pool))?;
+        // What the driver reports of the whole device, where somebody saw it; else what the vendor says.
+        let whole = model.mig.and_then(|mig| mig.profiles.iter().find(|profile| profile.slots == mig.axis));
+        let nominal = u64::from(model.memory_gb) * 1_000_000_000 / (1 << 20);
+        let memory = whole.map_or(nominal, |profile| u64::from(profile.memory_mib));
+        match place.slice {
+            Some(slice) => Some(model.mig?.profile(slice.profile)?.memory_mib),
+            None => u32::try_from(memory * place.units_each.parts() / GpuUnits::WHOLE.parts()).ok(),
+        }
+    }
+
+    /// The job as it was submitted, with names where the state has ids.
+    pub fn submission(&self, job: &Job) -> Submission {
+        let spec = &job.spec;
+        let devices = |set| self.fleet.device_set_source(set).to_string();
+        let level = |level: crate::units::LevelId| self.fleet.levels()[usize::from(level.0)].clone();
+        let selectors = |shape: &Shape| GroupSelectors {
+            nodes: self.fleet.node_set_source(shape.nodes).to_string(),
+            devices: devices(shape.devices),
+            any_of_devices: shape.any_of.iter().map(|other| devices(other.devices)).collect(),
+        };
+        Submission {
+            uid: job.uid,
+            tenant: self.tenants.path(spec.tenant).to_string(),
+            trust: Some(self.tenants.trust(spec.trust).to_string()),
+            nodes: self.fleet.node_set_source(spec.shape.nodes).to_string(),
+            devices: devices(spec.shape.devices),
+            any_of_devices: spec.shape.any_of.iter().map(|other| devices(other.devices)).collect(),
+            groups: spec.groups.iter().map(|group| selectors(&group.shape)).collect(),
+            gang_within: spec.topology.gang_within.map(level),
+            booking: None,
+            after: Vec::new(),
+            array: None,
+            spec: spec.clone(),
+        }
+    }
+}
+
+fn asked(tasks: &[HeldTask]) -> Vec<u32> {
+    let asked = tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
+    asked.map(|task| task.place.task).collect()
+}
+
+fn add_stop(job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {
+    let stopping = tasks.iter().filter_map(|task| match task.phase {
+        TaskPhase::Stopping { deadline } => Some((deadline, task.place.task)),
+        _ => None,
+    });
+    let stopping: Vec<_> = stopping.collect();
+    if let Some(deadline) = stopping.iter().map(|&(deadline, _)| deadline).min() {
+        let task_ref = |&(_, task)| TaskRef { uid: job.uid, task, attempt };
+        due.push(Action::Stop { tasks: stopping.iter().map(task_ref).collect(), deadline });
+    }
+}

@@ -1,0 +1,462 @@
+//! The bookings section: windows of time in which places belong to the jobs of one tenant.
+//!
+//! Worked example: a team books two nodes of 8 GPUs for Friday, 8 to 16 o'clock, with a lead of an hour. Until 7 nobody
+//! notices. At 7 the places are chosen: from then on whoever comes there is over by 8, or can be gone. Who is there
+//! already is asked at 8 minus its grace. From 8 to 16 only jobs that name the booking start there, and what they leave
+//! idle is lent to work that can leave at once. If none has come by 8:15, the window is given up.
+//!
+//! A booking is not use: it takes no room in the ledger. What its jobs hold is charged to their tenant as always.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::is_default;
+use crate::model::job::Spec;
+use crate::model::placement::Placement;
+use crate::state::State;
+use crate::state::event::Event;
+use crate::units::{BookingId, GpuUnits, JobId, Millis, NodeId, TenantId, Timestamp};
+
+/// The booked windows that are to come or last.
+#[derive(Clone, Debug, Default)]
+pub struct Bookings {
+    by_id: BTreeMap<BookingId, Booking>,
+    next: BookingId,
+    version: u64,
+}
+
+/// A booked window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Booking {
+    /// Name, tenant, shape, tasks and topology, as of a job that takes all of it.
+    pub spec: Spec,
+    /// Who booked it.
+    pub by: Booker,
+    /// When it begins.
+    pub from: Timestamp,
+    /// When it is over.
+    pub until: Timestamp,
+    /// When it was booked.
+    pub at: Timestamp,
+    /// Its places, once they are chosen; fewer than its tasks while it is short.
+    pub places: Vec<Placement>,
+    /// When they were last chosen.
+    pub placed_at: Option<Timestamp>,
+    /// Whether its window has begun.
+    pub began: bool,
+    /// Whether a job of it has started.
+    pub used: bool,
+    /// Places that it lost, oldest first.
+    pub lost: Vec<LostPlaces>,
+}
+
+/// Who booked a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Booker {
+    /// Its tenant, within its own guarantee.
+    #[default]
+    Tenant,
+    /// An operator, with whatever the guarantees of others leave.
+    Operator,
+}
+
+/// Places that a booking lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostPlaces {
+    /// So many.
+    pub tasks: u32,
+    /// Why.
+    pub why: PlaceLost,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Why a place of a booking is not one any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlaceLost {
+    /// Its node or GPU failed, left or was cordoned.
+    Gone,
+    /// Somebody is there who cannot be gone when it is needed.
+    Held,
+}
+
+/// Why a booking is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Over {
+    /// Its time is up.
+    TimeUp,
+    /// It was cancelled.
+    Cancelled,
+    /// Nobody came.
+    NoShow,
+    /// The policy no longer knows its tenant: nobody could come.
+    TenantGone,
+}
+
+/// What happens to bookings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
+pub enum BookingsEvent {
+    /// A window was booked.
+    Booked {
+        /// Its id.
+        booking: BookingId,
+        /// What is booked, as of a job.
+        spec: Spec,
+        /// By whom.
+        by: Booker,
+        /// It begins.
+        from: Timestamp,
+        /// It is over.
+        until: Timestamp,
+        /// When it was booked.
+        at: Timestamp,
+    },
+    /// These are its places from now on; fewer than its tasks where no more could be had.
+    Placed {
+        /// Which booking.
+        booking: BookingId,
+        /// All of them.
+        tasks: Vec<Placement>,
+        /// When.
+        at: Timestamp,
+    },
+    /// Places are lost; others are chosen if there are any.
+    PlacesLost {
+        /// Which booking.
+        booking: BookingId,
+        /// The places of these tasks.
+        tasks: Vec<u32>,
+        /// Why.
+        why: PlaceLost,
+        /// When.
+        at: Timestamp,
+    },
+    /// The window begins.
+    Began {
+        /// Which booking.
+        booking: BookingId,
+        /// When.
+        at: Timestamp,
+    },
+    /// It is over; its jobs go on as every other.
+    Ended {
+        /// Which booking.
+        booking: BookingId,
+        /// Why.
+        why: Over,
+        /// When.
+        at: Timestamp,
+    },
+    /// In a snapshot: the next id.
+    Carried {
+        /// The id that the next booking gets.
+        next: BookingId,
+    },
+    /// In a snapshot: how far a booking is.
+    CarriedBooking {
+        /// Which booking.
+        booking: BookingId,
+        /// Its places.
+        places: Vec<Placement>,
+        /// When they were chosen.
+        placed_at: Option<Timestamp>,
+        /// Whether its window has begun.
+        #[serde(default, skip_serializing_if = "is_default")]
+        began: bool,
+        /// Whether a job of it has started.
+        #[serde(default, skip_serializing_if = "is_default")]
+        used: bool,
+        /// Places that it lost.
+        #[serde(default, skip_serializing_if = "is_default")]
+        lost: Vec<LostPlaces>,
+    },
+}
+
+/// Why a window cannot be booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BookingFault {
+    /// The policy lets only operators book.
+    OperatorsOnly,
+    /// Only whole GPUs are booked.
+    WholeGpusOnly,
+    /// It begins sooner than the policy's lead time.
+    TooLate {
+        /// The lead time.
+        lead: Millis,
+    },
+    /// It lasts longer than the policy allows, or no time at all.
+    Span {
+        /// The longest.
+        max: Millis,
+    },
+    /// It begins later than anybody may book ahead.
+    TooFarAhead {
+        /// How far ahead.
+        max: Millis,
+    },
+    /// The tenant has as many bookings as it may have.
+    TooMany {
+        /// So many.
+        max: u32,
+    },
+    /// With its other bookings of that time its tenant would pass its guarantee.
+    BeyondGuarantee {
+        /// Whose.
+        tenant: TenantId,
+        /// What it would have booked then.
+        need: GpuUnits,
+        /// What it is guaranteed.
+        have: GpuUnits,
+    },
+    /// With the other bookings of that time somebody would pass its limit.
+    BeyondLimit {
+        /// Whose.
+        tenant: TenantId,
+    },
+    /// It would take from guarantees of others.
+    TakesFromGuarantees {
+        /// What is booked then beyond guarantees, with it.
+        need: GpuUnits,
+        /// What the fleet has beside all guarantees.
+        have: GpuUnits,
+    },
+    /// The fleet does not have such places beside the other bookings of that time.
+    NoRoom,
+}
+
+/// Why a job cannot use a booking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOfBooking {
+    /// It is another tenant's.
+    OtherTenant,
+    /// It has less than the job's minimum.
+    TooSmall,
+    /// Its jobs ask for whole GPUs.
+    WholeGpusOnly,
+    /// Its jobs have no groups: a window is of one shape.
+    Groups,
+}
+
+impl Booker {
+    /// The word used in API and CLI.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tenant => "tenant",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl PlaceLost {
+    /// Every reason.
+    pub const ALL: [Self; 2] = [Self::Gone, Self::Held];
+
+    /// The word used in API and receipts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Gone => "place_gone",
+            Self::Held => "place_held",
+        }
+    }
+}
+
+impl Over {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [Self::TimeUp, Self::Cancelled, Self::NoShow, Self::TenantGone];
+
+    /// The word used in API and receipts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::TimeUp => "time_up",
+            Self::Cancelled => "cancelled",
+            Self::NoShow => "no_show",
+            Self::TenantGone => "tenant_gone",
+        }
+    }
+}
+
+impl Booking {
+    /// True when two windows share a moment.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.from < other.until && other.from < self.until
+    }
+
+    /// So many of its places are missing, once they were to be chosen.
+    pub fn short(&self) -> u32 {
+        let has = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        if self.placed_at.is_some() { self.spec.tasks.saturating_sub(has) } else { 0 }
+    }
+
+    /// True when one of its places has the GPU.
+    pub fn has_gpu(&self, node: NodeId, gpu: usize) -> bool {
+        self.places.iter().any(|place| place.node == node && place.gpus.contains(gpu))
+    }
+
+    /// True when one of its places shares a GPU with another place.
+    pub fn meets(&self, place: &Placement) -> bool {
+        place.gpus.indexes().any(|gpu| self.has_gpu(place.node, gpu))
+    }
+}
+
+impl Bookings {
+    /// The earliest moment after `now` at which time alone changes something about a booked window.
+    pub(super) fn next_deadline(&self, state: &State, now: Timestamp) -> Option<Timestamp> {
+        let windows = state.tenants.policy().windows;
+        let before = |moment: Timestamp, span: Millis| Timestamp(moment.0.saturating_sub(span.0));
+        let mut moments = Vec::new();
+        for (id, booking) in self.iter() {
+            let Booking { from, until, .. } = *booking;
+            moments.extend([before(from, windows.lead), from, until]);
+            if !booking.used {
+                moments.push(from + windows.no_show);
+            }
+            let leave = |job: &JobId| state.jobs.get(*job).map(|job| state.time_to_leave(&job.spec));
+            if !booking.began {
+                let strangers = state.strangers_in(id, &booking.places);
+                moments.extend(strangers.iter().filter_map(leave).map(|span| before(from, span)));
+            }
+            let own = state.jobs_of_booking(id).filter(|job| state.ledger.holding(*job).is_some());
+            moments.extend(own.filter_map(|job| leave(&job)).map(|span| before(until, span)));
+        }
+        moments.into_iter().filter(|&at| at > now).min()
+    }
+
+    /// A booking that is to come or lasts.
+    pub fn get(&self, booking: BookingId) -> Option<&Booking> {
+        self.by_id.get(&booking)
+    }
+
+    /// Every one of them, in the order in which they were booked.
+    pub fn iter(&self) -> impl Iterator<Item = (BookingId, &Booking)> {
+        self.by_id.iter().map(|(&id, booking)| (id, booking))
+    }
+
+    /// The one of that name.
+    pub fn named(&self, name: &str) -> Option<BookingId> {
+        self.iter().find(|(_, booking)| booking.spec.name == name).map(|(id, _)| id)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// True when nothing is booked.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The id that the next one gets.
+    pub fn next(&self) -> BookingId {
+        self.next
+    }
+
+    /// Changes with every event and with the first start of a job of a booking.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A job of it started.
+    pub(crate) fn use_it(&mut self, booking: BookingId) {
+        if let Some(known) = self.by_id.get_mut(&booking) {
+            self.version += u64::from(!known.used);
+            known.used = true;
+        }
+    }
+
+    pub(crate) fn apply(&mut self, event: &BookingsEvent) {
+        self.version += 1;
+        match event {
+            BookingsEvent::Booked { booking, spec, by, from, until, at } => {
+                assert!(*booking >= self.next, "booking ids count up in journal order");
+                self.next = BookingId(booking.0 + 1);
+                let made = Booking {
+                    spec: spec.clone(),
+                    by: *by,
+                    from: *from,
+                    until: *until,
+                    at: *at,
+                    places: Vec::new(),
+                    placed_at: None,
+                    began: false,
+                    used: false,
+                    lost: Vec::new(),
+                };
+                self.by_id.insert(*booking, made);
+            }
+            BookingsEvent::Placed { booking, tasks, at } => {
+                let known = self.live(*booking);
+                known.places.clone_from(tasks);
+                known.placed_at = Some(*at);
+            }
+            BookingsEvent::PlacesLost { booking, tasks, why, at } => {
+                let known = self.live(*booking);
+                known.places.retain(|place| !tasks.contains(&place.task));
+                let tasks = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+                known.lost.push(LostPlaces { tasks, why: *why, at: *at });
+            }
+            BookingsEvent::Began { booking, at: _ } => self.live(*booking).began = true,
+            BookingsEvent::Ended { booking, .. } => {
+                let ended = self.by_id.remove(booking);
+                assert!(ended.is_some(), "a booking ends once");
+            }
+            BookingsEvent::Carried { next } => self.next = *next,
+            BookingsEvent::CarriedBooking { booking, places, placed_at, began, used, lost } => {
+                let known = self.live(*booking);
+                known.places.clone_from(places);
+                (known.placed_at, known.began, known.used) = (*placed_at, *began, *used);
+                known.lost.clone_from(lost);
+            }
+        }
+    }
+
+    fn live(&mut self, booking: BookingId) -> &mut Booking {
+        self.by_id.get_mut(&booking).expect("an event names a booking that is to come or lasts")
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        for (&booking, known) in &self.by_id {
+            let Booking { spec, by, from, until, at, places, placed_at, began, used, lost } = known.clone();
+            into.push(Event::Bookings(BookingsEvent::Booked { booking, spec, by, from, until, at }));
+            if placed_at.is_some() || began {
+                let carried = BookingsEvent::CarriedBooking { booking, places, placed_at, began, used, lost };
+                into.push(Event::Bookings(carried));
+            }
+        }
+        if self.next > BookingId(0) {
+            into.push(Event::Bookings(BookingsEvent::Carried { next: self.next }));
+        }
+    }
+}
+
+impl State {
+    /// Live jobs of a booking, in the order in which they came.
+    pub fn jobs_of_booking(&self, booking: BookingId) -> impl Iterator<Item = JobId> {
+        let of_it = move |id: &JobId| self.jobs.get(*id).is_some_and(|job| job.spec.booking == Some(booking));
+        self.jobs.booked().iter().copied().filter(of_it)
+    }
+
+    /// Whoever stays in places of a booking and is not of it, in the order in which they came.
+    pub fn strangers_in(&self, id: BookingId, places: &[Placement]) -> BTreeSet<JobId> {
+        let mut strangers = BTreeSet::new();
+        for place in places {
+            for (job, task) in self.ledger.tasks_on(place.node) {
+                let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
+                let there = held.is_some_and(|held| {
+                    held.stays() && held.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))
+                });
+                let own = self.jobs.get(job).is_some_and(|job| job.spec.booking == Some(id));
+                if there && !own {
+                    strangers.insert(job);
+                }
+            }
+        }
+        strangers
+    }
+}

@@ -1,0 +1,182 @@
+//! The demand section: what work usually asks for, and the prices that follow from it.
+//!
+//! Shapes are counted as they come. Old work counts less and less: when the counts grow large, all are halved. Counting
+//! begins with the first prices, which may be empty: a journal from before there were any is replayed without.
+//! Nothing here decides anything by itself; the counts are read at the edge, where prices are solved, and prices
+//! tell the planner which of the places that fit is missed least.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::job::{GpuAsk, Shape, Spec};
+use crate::price::prices::{Prices, Tables};
+use crate::state::event::Event;
+use crate::units::DeviceSetId;
+
+/// Counts are halved when they pass this together: what came 100,000 tasks ago says little about tomorrow.
+const TOTAL_MAX: u64 = 65_536;
+/// The most shapes that are told apart. More would cost the solver more than the rarest are worth.
+const SHAPES_MAX: usize = 512;
+
+/// What is asked for, as far as its worth goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Typical {
+    /// GPUs of one task.
+    pub gpus: GpuAsk,
+    /// Thousandths of a core of one task.
+    pub cpu_milli: u64,
+    /// Devices it may run on.
+    pub devices: DeviceSetId,
+    /// So many of its tasks start together or not at all.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub together: u32,
+}
+
+fn alone() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_alone(together: &u32) -> bool {
+    *together == alone()
+}
+
+impl Typical {
+    /// The same, however many start together.
+    #[must_use]
+    pub fn each(self) -> Self {
+        Self { together: alone(), ..self }
+    }
+}
+
+/// What happens to demand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DemandEvent {
+    /// Other prices are in force. With the first of them, which may be empty, counting begins.
+    Priced {
+        /// The prices, whole.
+        prices: Prices,
+    },
+    /// What was counted and what is in force, in a snapshot.
+    Carried {
+        /// How many jobs were counted.
+        arrived: u64,
+        /// How many tasks asked for each shape, of late.
+        shapes: Vec<(Typical, u32)>,
+        /// The prices in force.
+        prices: Prices,
+    },
+}
+
+/// What work usually asks for, and what that makes places worth.
+#[derive(Clone, Debug, Default)]
+pub struct Demand {
+    counting: bool,
+    arrived: u64,
+    total: u64,
+    shapes: BTreeMap<Typical, u32>,
+    prices: Prices,
+    tables: Tables,
+    /// Counts up with every change of prices.
+    version: u64,
+}
+
+impl Demand {
+    /// True when shapes are counted.
+    pub fn is_counting(&self) -> bool {
+        self.counting
+    }
+
+    /// How many jobs were counted so far.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Shapes with how many tasks asked for them, of late.
+    pub fn shapes(&self) -> impl Iterator<Item = (&Typical, u32)> {
+        self.shapes.iter().map(|(shape, &tasks)| (shape, tasks))
+    }
+
+    /// The prices in force.
+    pub fn prices(&self) -> &Prices {
+        &self.prices
+    }
+
+    /// What follows from them; `None` where nothing is priced.
+    pub(crate) fn tables(&self) -> Option<&Tables> {
+        Some(&self.tables).filter(|tables| !tables.is_empty())
+    }
+
+    /// Changes whenever prices do.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn apply(&mut self, event: &DemandEvent, pools: usize) {
+        match event {
+            DemandEvent::Priced { prices } => self.price(prices, pools),
+            DemandEvent::Carried { arrived, shapes, prices } => {
+                self.arrived = *arrived;
+                self.shapes = shapes.iter().copied().collect();
+                self.total = self.shapes.values().map(|&tasks| u64::from(tasks)).sum();
+                self.price(prices, pools);
+            }
+        }
+    }
+
+    fn price(&mut self, prices: &Prices, pools: usize) {
+        self.counting = true;
+        self.prices = prices.clone();
+        self.tables = prices.tables(pools);
+        self.version += 1;
+    }
+
+    /// A job came.
+    pub(crate) fn count(&mut self, spec: &Spec) {
+        if !self.counting {
+            return;
+        }
+        self.arrived += 1;
+        for group in &spec.groups {
+            self.count_shape(&group.shape, group.tasks_in_all(), group.min_in_all());
+        }
+        if spec.groups.is_empty() {
+            self.count_shape(&spec.shape, spec.tasks, spec.min);
+        }
+    }
+
+    fn count_shape(&mut self, shape: &Shape, tasks: u32, together: u32) {
+        let (cpu_milli, devices) = (shape.resources.cpu_milli, shape.devices);
+        let typical = Typical { gpus: shape.gpus, cpu_milli, devices, together: together.max(1) };
+        *self.shapes.entry(typical).or_default() += tasks;
+        self.total += u64::from(tasks);
+        while self.total > TOTAL_MAX {
+            self.halve();
+        }
+        if self.shapes.len() > SHAPES_MAX {
+            let rarest = self.shapes.iter().filter(|&(&shape, _)| shape != typical);
+            if let Some((&shape, &tasks)) = rarest.min_by_key(|&(shape, &tasks)| (tasks, *shape)) {
+                self.shapes.remove(&shape);
+                self.total -= u64::from(tasks);
+            }
+        }
+    }
+
+    fn halve(&mut self) {
+        self.shapes.retain(|_, tasks| {
+            *tasks /= 2;
+            *tasks > 0
+        });
+        self.total = self.shapes.values().map(|&tasks| u64::from(tasks)).sum();
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        if self.counting {
+            let shapes = self.shapes.iter().map(|(&shape, &tasks)| (shape, tasks)).collect();
+            let (arrived, prices) = (self.arrived, self.prices.clone());
+            into.push(Event::Demand(DemandEvent::Carried { arrived, shapes, prices }));
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! The fleet section: nodes, pools, levels and interned sets. What is placed on them is the ledger's business.
+
+use crate::model::observed::ObservedGpu;
+use crate::units::{GpuMask, Resources};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::catalogue::{self, Mig};
+use crate::model::is_default;
+use crate::state::event::Event;
+use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId, Timestamp};
+
+/// The nodes there are and what is known of them.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    pools: Vec<String>,
+    migs: Vec<Option<&'static Mig>>,
+    levels: Vec<String>,
+    nodes: Vec<Option<Node>>,
+    by_name: BTreeMap<String, NodeId>,
+    draining: BTreeSet<NodeId>,
+    node_sets: Vec<NodeSet>,
+    device_sets: Vec<DeviceSet>,
+    world: Option<WorldMark>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Observed.
+    pub facts: NodeFacts,
+    /// Owned: our lever.
+    pub cordoned: bool,
+    /// Owned: why it was moved, as its operator says.
+    pub cordon_reason: String,
+    /// Owned: it is to be empty.
+    pub drain: Option<Drain>,
+    /// Owned: a downtime keeps it out of service.
+    pub out_of_service: bool,
+}
+
+impl Node {
+    /// True when new work may be placed on it.
+    pub fn is_open(&self) -> bool {
+        self.facts.up && !self.cordoned && self.drain.is_none() && !self.out_of_service
+    }
+}
+
+/// A node that is to be empty by a time: nothing new comes, and what is there leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Who wants it.
+    pub by: String,
+    /// What for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reason: String,
+    /// It is to be empty then.
+    pub deadline: Timestamp,
+    /// Who has to leave.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub whom: Whom,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+/// Who has to leave a node that is to be empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whom {
+    /// What may be evicted; the rest is waited for.
+    #[default]
+    Preemptible,
+    /// All of it.
+    Everything,
+}
+
+/// How far we know a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorldMark {
+    /// Which world.
+    pub world: u64,
+    /// Everything it reported up to here is known.
+    pub generation: u64,
+}
+
+/// Nodes that a selector matches.
+#[derive(Clone, Debug, Default)]
+pub struct NodeSet {
+    source: String,
+    members: Vec<NodeId>,
+    bits: Vec<u64>,
+}
+
+impl NodeSet {
+    fn new(source: String, members: Vec<NodeId>) -> Self {
+        let words = members.last().map_or(0, |last| last.index() / 64 + 1);
+        let mut bits = alloc::vec![0; words];
+        for node in &members {
+            bits[node.index() / 64] |= 1 << (node.index() % 64);
+        }
+        Self { source, members, bits }
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        self.bits.get(node.index() / 64).is_some_and(|word| word & (1 << (node.index() % 64)) != 0)
+    }
+}
+
+/// Pools that a selector matches.
+#[derive(Clone, Debug, Default)]
+struct DeviceSet {
+    source: String,
+    pools: Vec<PoolId>,
+}
+
+impl Fleet {
+    /// The domain of a level that a node is in.
+    pub fn domain_of(&self, node: NodeId, level: LevelId) -> Option<u32> {
+        let domains = &self.node(node)?.facts.domains;
+        domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
+    }
+
+    /// The index that does not say what the nodes do.
+    pub(crate) fn wrong_indexes(&self) -> impl Iterator<Item = &'static str> {
+        let named = self.nodes().map(|(id, node)| (node.facts.name.clone(), id));
+        let by_name = (named.collect::<BTreeMap<_, _>>() != self.by_name).then_some("nodes by name");
+        let drained = self.nodes().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| id);
+        let draining = (drained.collect::<BTreeSet<_>>() != self.draining).then_some("nodes that drain");
+        by_name.into_iter().chain(draining)
+    }
+
+    /// A node that is there.
+    pub fn node(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(node.index())?.as_ref()
+    }
+
+    /// Every node, in id order.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        (0u32..).map(NodeId).zip(&self.nodes).filter_map(|(id, node)| Some((id, node.as_ref()?)))
+    }
+
+    /// The node of that name.
+    pub fn node_named(&self, name: &str) -> Option<NodeId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Nodes that a lever wants empty.
+    pub fn draining(&self) -> &BTreeSet<NodeId> {
+        &self.draining
+    }
+
+    /// The id that the next new node gets.
+    pub fn next_node(&self) -> NodeId {
+        NodeId(u32::try_from(self.nodes.len()).expect("a fleet has fewer than 2^32 nodes"))
+    }
+
+    /// Model names, by pool.
+    pub fn pools(&self) -> &[String] {
+        &self.pools
+    }
+
+    /// The model of a pool.
+    pub fn model(&self, pool: PoolId) -> &str {
+        &self.pools[pool.index()]
+    }
+
+    /// How the GPUs of a pool can be cut, if they can.
+    pub fn mig(&self, pool: PoolId) -> Option<&'static Mig> {
+        self.migs.get(pool.index()).copied().flatten()
+    }
+
+    /// Every pool id.
+    pub fn pool_ids(&self) -> impl Iterator<Item = PoolId> + use<> {
+        (0..u16::try_from(self.pools.len()).expect("a fleet has fewer than 2^16 models")).map(PoolId)
+    }
+
+    /// Level names, by level.
+    pub fn levels(&self) -> &[String] {
+        &self.levels
+    }
+
+    /// True when `node` is in `set`; set 0 is every node.
+    pub fn set_has_node(&self, set: NodeSetId, node: NodeId) -> bool {
+        match set.0 {
+            0 => true,
+            id => self.node_sets.get(position(id)).is_some_and(|set| set.contains(node)),
+        }
+    }
+
+    /// True when GPUs of `pool` are in `set`; set 0 is every device.
+    pub fn set_has_pool(&self, set: DeviceSetId, pool: PoolId) -> bool {
+        match set.0 {
+            0 => true,
+            id => self.device_sets.get(position(id)).is_some_and(|set| set.pools.contains(&pool)),
+        }
+    }
+
+    /// The members of a node set that was defined with that text.
+    pub fn node_set(&self, source: &str) -> Option<(NodeSetId, &[NodeId])> {
+        let at = self.node_sets.iter().position(|set| set.source == source)?;
+        Some((NodeSetId(id_at(at)), &self.node_sets[at].members))
+    }
+
+    /// The members of a device set that was defined with that text.
+    pub fn device_set(&self, source: &str) -> Option<(DeviceSetId, &[PoolId])> {
+        let at = self.device_sets.iter().position(|set| set.source == source)?;
+        Some((DeviceSetId(id_at(at)), &self.device_sets[at].pools))
+    }
+
+    /// The text a node set was defined with; empty for every node.
+    pub fn node_set_source(&self, set: NodeSetId) -> &str {
+        if set.0 == 0 { "" } else { &self.node_sets[position(set.0)].source }
+    }
+
+    /// The text a device set was defined with; empty for every device.
+    pub fn device_set_source(&self, set: DeviceSetId) -> &str {
+        if set.0 == 0 { "" } else { &self.device_sets[position(set.0)].source }
+    }
+
+    /// The texts of all sets, which the edge compiles again when nodes change.
+    pub fn set_sources(&self) -> impl Iterator<Item = &str> {
+        let nodes = self.node_sets.iter().map(|set| set.source.as_str());
+        nodes.chain(self.device_sets.iter().map(|set| set.source.as_str()))
+    }
+
+    /// The id that the next new node set gets; 0 is taken.
+    pub fn next_node_set(&self) -> NodeSetId {
+        NodeSetId(id_at(self.node_sets.len()))
+    }
+
+    /// The id that the next new device set gets; 0 is taken.
+    pub fn next_device_set(&self) -> DeviceSetId {
+        DeviceSetId(id_at(self.device_sets.len()))
+    }
+
+    /// How far we know the world, if we have met one.
+    pub fn world(&self) -> Option<WorldMark> {
+        self.world
+    }
+
+    pub(crate) fn apply(&mut self, event: &FleetEvent) {
+        match event {
+            FleetEvent::PoolNamed { pool, model } => {
+                assert!(pool.index() == self.pools.len(), "pool ids are dense");
+                self.pools.push(model.clone());
+                self.migs.push(catalogue::mig(model));
+            }
+            FleetEvent::LevelNamed { level, name } => {
+                assert!(usize::from(level.0) == self.levels.len(), "level ids are dense");
+                self.levels.push(name.clone());
+            }
+            FleetEvent::NodeSeen { node, facts } => self.see(*node, facts),
+            FleetEvent::NodeRemoved { node } => self.remove(*node),
+            FleetEvent::Cordoned { node, on, reason } => {
+                let known = self.live(*node);
+                known.cordoned = *on;
+                known.cordon_reason.clone_from(reason);
+            }
+            FleetEvent::Draining { node, drain } => {
+                self.live(*node).drain.clone_from(drain);
+                match drain {
+                    Some(_) => self.draining.insert(*node),
+                    None => self.draining.remove(node),
+                };
+            }
+            FleetEvent::NodeSetDefined { set, source, members } => {
+                let defined = NodeSet::new(source.clone(), members.clone());
+                put(&mut self.node_sets, position(set.0), defined);
+            }
+            FleetEvent::DeviceSetDefined { set, source, pools } => {
+                let defined = DeviceSet { source: source.clone(), pools: pools.clone() };
+                put(&mut self.device_sets, position(set.0), defined);
+            }
+            FleetEvent::WorldSeen { world, generation } => {
+                self.world = Some(WorldMark { world: *world, generation: *generation });
+            }
+        }
+    }
+
+    fn live(&mut self, node: NodeId) -> &mut Node {
+        self.nodes[node.index()].as_mut().expect("a lever names a node that is there")
+    }
+
+    /// A downtime of a node begins or ends.
+    pub(crate) fn set_out_of_service(&mut self, node: NodeId, out: bool) {
+        if let Some(Some(known)) = self.nodes.get_mut(node.index()) {
+            known.out_of_service = out;
+        }
+    }
+
+    fn see(&mut self, node: NodeId, facts: &NodeFacts) {
+        // Ids in a snapshot may have holes where nodes were removed.
+        while self.nodes.len() <= node.index() {
+            self.nodes.push(None);
+        }
+        let slot = &mut self.nodes[node.index()];
+        match slot {
+            Some(known) => known.facts = facts.clone(),
+            None => {
+                *slot = Some(Node {
+                    facts: facts.clone(),
+                    cordoned: false,
+                    cordon_reason: String::new(),
+                    drain: None,
+                    out_of_service: false,
+                });
+            }
+        }
+        self.by_name.insert(facts.name.clone(), node);
+    }
+
+    fn remove(&mut self, node: NodeId) {
+        let removed = self.nodes[node.index()].take().expect("a node is removed once");
+        self.by_name.remove(&removed.facts.name);
+        self.draining.remove(&node);
+        // Holes at the end are cut, so that a state rebuilt from a snapshot hands out the same ids.
+        while matches!(self.nodes.last(), Some(None)) {
+            self.nodes.pop();
+        }
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        let mut push = |event| into.push(Event::Fleet(event));
+        for (pool, model) in self.pool_ids().zip(&self.pools) {
+            push(FleetEvent::PoolNamed { pool, model: model.clone() });
+        }
+        for (level, name) in (0u8..).map(LevelId).zip(&self.levels) {
+            push(FleetEvent::LevelNamed { level, name: name.clone() });
+        }
+        for (node, known) in self.nodes() {
+            push(FleetEvent::NodeSeen { node, facts: known.facts.clone() });
+            if known.cordoned {
+                push(FleetEvent::Cordoned { node, on: true, reason: known.cordon_reason.clone() });
+            }
+            if known.drain.is_some() {
+                push(FleetEvent::Draining { node, drain: known.drain.clone() });
+            }
+        }
+        for (at, set) in self.node_sets.iter().enumerate() {
+            let (source, members) = (set.source.clone(), set.members.clone());
+            push(FleetEvent::NodeSetDefined { set: NodeSetId(id_at(at)), source, members });
+        }
+        for (at, set) in self.device_sets.iter().enumerate() {
+            let (source, pools) = (set.source.clone(), set.pools.clone());
+            push(FleetEvent::DeviceSetDefined { set: DeviceSetId(id_at(at)), source, pools });
+        }
+        if let Some(WorldMark { world, generation }) = self.world {
+            push(FleetEvent::WorldSeen { world, generation });
+        }
+    }
+}
+
+/// Set ids start at 1, because 0 is everything.
+fn position(id: u32) -> usize {
+    usize::try_from(id).expect("a u32 fits a usize") - 1
+}
+
+fn id_at(position: usize) -> u32 {
+    u32::try_from(position + 1).expect("fewer than 2^32 sets")
+}
+
+fn put<T>(sets: &mut Vec<T>, at: usize, set: T) {
+    if at == sets.len() {
+        sets.push(set);
+    } else {
+        sets[at] = set;
+    }
+}
+
+/// What happens to the fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FleetEvent {
+    /// A model was seen for the first time.
+    PoolNamed {
+        /// Its id from now on.
+        pool: PoolId,
+        /// The model; empty for nodes without GPUs.
+        model: String,
+    },
+    /// A level was seen for the first time.
+    LevelNamed {
+        /// Its id from now on.
+        level: LevelId,
+        /// Its name.
+        name: String,
+    },
+    /// A node appeared or is not what it was.
+    NodeSeen {
+        /// Its id.
+        node: NodeId,
+        /// Its facts.
+        facts: NodeFacts,
+    },
+    /// A node left the world.
+    NodeRemoved {
+        /// Its id, which is not used again.
+        node: NodeId,
+    },
+    /// The lever was moved.
+    Cordoned {
+        /// The node.
+        node: NodeId,
+        /// Whether new work stays away.
+        on: bool,
+        /// Why, as its operator says.
+        #[serde(default, skip_serializing_if = "is_default")]
+        reason: String,
+    },
+    /// A node is to be empty; `None`: not any more.
+    Draining {
+        /// The node.
+        node: NodeId,
+        /// How.
+        drain: Option<Drain>,
+    },
+    /// A set of nodes was compiled.
+    NodeSetDefined {
+        /// Its id.
+        set: NodeSetId,
+        /// Its canonical source.
+        source: String,
+        /// Its members in id order.
+        members: Vec<NodeId>,
+    },
+    /// A set of devices was compiled.
+    DeviceSetDefined {
+        /// Its id.
+        set: DeviceSetId,
+        /// Its canonical source.
+        source: String,
+        /// Its members in id order.
+        pools: Vec<PoolId>,
+    },
+    /// Everything a world reported up to here is known.
+    WorldSeen {
+        /// Which world.
+        world: u64,
+        /// The last generation.
+        generation: u64,
+    },
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// Unique in the world.
+    pub name: String,
+    /// Whether it can be spoken to.
+    pub up: bool,
+    /// The pool of its GPUs.
+    pub pool: PoolId,
+    /// Its GPUs, in index order.
+    pub gpus: Vec<ObservedGpu>,
+    /// What it has beside GPUs.
+    pub capacity: Resources,
+    /// What others use of it.
+    #[serde(default)]
+    pub others: Resources,
+    /// GPUs that others use.
+    #[serde(default)]
+    pub others_gpus: GpuMask,
+    /// The domain it is in, per level.
+    #[serde(default)]
+    pub domains: Vec<(LevelId, u32)>,
+}

@@ -1,0 +1,365 @@
+//! What one job holds: its tasks and how far each of them is.
+
+use crate::model::is_default;
+use crate::state::ledger::event::Asker;
+use alloc::vec::Vec;
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::model::exit::Exit;
+use crate::model::placement::{Chosen, Placement};
+use crate::state::ledger::event::LedgerEvent;
+use crate::units::{GpuUnits, JobId, Timestamp};
+
+/// Whether a task takes its place, in the eyes of who plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It holds it.
+    Stays,
+    /// It was told to leave and is still there.
+    Leaves,
+    /// It is over.
+    Gone,
+}
+
+impl HeldTask {
+    /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
+    fn bound(place: Placement, at: Timestamp) -> Self {
+        Self { place, since: None, phase: TaskPhase::Bound, bound_at: at, sm_active_milli: None }
+    }
+
+    /// Whether it takes its place.
+    pub fn presence(&self) -> Presence {
+        match self.phase {
+            TaskPhase::Bound | TaskPhase::Running => Presence::Stays,
+            TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {
+                Presence::Leaves
+            }
+            TaskPhase::Gone { .. } => Presence::Gone,
+        }
+    }
+}
+
+impl LedgerEvent {
+    /// Whose places it is about; nobody's for work that we do not know.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Started { job, .. }
+            | Self::Running { job, .. }
+            | Self::Grown { job, .. }
+            | Self::Broken { job, .. }
+            | Self::Evicted { job, .. }
+            | Self::Withdrawn { job, .. }
+            | Self::Shed { job, .. }
+            | Self::Asked { job, .. }
+            | Self::Acked { job, .. }
+            | Self::AskFailed { job, .. }
+            | Self::Stopping { job, .. }
+            | Self::Gone { job, .. }
+            | Self::Carried { job, .. } => Some(*job),
+            Self::OrphanSeen { .. } | Self::OrphanGone { .. } => None,
+        }
+    }
+}
+
+impl Holding {
+    /// A gang that just got its places.
+    pub(crate) fn started(
+        attempt: u32,
+        policy: u32,
+        tasks: &[Placement],
+        at: Timestamp,
+        chosen: Option<Chosen>,
+    ) -> Self {
+        let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
+        Self {
+            attempt,
+            policy,
+            at,
+            asked_by: None,
+            repair_by: None,
+            next_task: 0,
+            first_since: None,
+            chosen,
+            saved_at: None,
+            tasks,
+        }
+    }
+
+    /// A task by its number.
+    pub fn task(&self, task: u32) -> Option<&HeldTask> {
+        let at = self.tasks.binary_search_by_key(&task, |held| held.place.task).ok()?;
+        Some(&self.tasks[at])
+    }
+
+    fn task_mut(&mut self, task: u32) -> &mut HeldTask {
+        let at = self.tasks.binary_search_by_key(&task, |held| held.place.task);
+        &mut self.tasks[at.expect("an event names a task that was started")]
+    }
+
+    /// The number that the next task gets: numbers are not used twice in one attempt, so that a world that was told
+    /// to stop a task never mistakes another for it.
+    pub fn next_task(&self) -> u32 {
+        let last = self.tasks.last().map_or(0, |task| task.place.task + 1);
+        self.next_task.max(last)
+    }
+
+    /// What an event of this job changes in it.
+    pub(crate) fn apply(&mut self, event: &LedgerEvent) {
+        match event {
+            LedgerEvent::Running { task, since, .. } => {
+                let task = self.task_mut(*task);
+                task.since = Some(*since);
+                if task.phase == TaskPhase::Bound {
+                    task.phase = TaskPhase::Running;
+                }
+            }
+            LedgerEvent::Asked { tasks, by, deadline, at, .. } => {
+                self.asked_by = Some(by.clone());
+                self.set_phase(tasks, TaskPhase::Asked { deadline: *deadline, failed: false, at: *at });
+            }
+            LedgerEvent::Acked { tasks, checkpoint_at, .. } => {
+                self.set_phase(tasks, TaskPhase::Acked { checkpoint_at: *checkpoint_at });
+                // A task that leaves alone speaks for itself.
+                if self.staying().next().is_none() {
+                    self.saved_at = Some(*checkpoint_at);
+                }
+            }
+            LedgerEvent::AskFailed { tasks, .. } => {
+                for &task in tasks {
+                    if let TaskPhase::Asked { failed, .. } = &mut self.task_mut(task).phase {
+                        *failed = true;
+                    }
+                }
+            }
+            LedgerEvent::Stopping { tasks, deadline, .. } => {
+                self.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
+            }
+            LedgerEvent::Withdrawn { tasks, .. } => {
+                self.set_phase(tasks, TaskPhase::Running);
+                self.repair_by = None;
+            }
+            LedgerEvent::Gone { task, exit, at, detail, .. } => {
+                let task = self.task_mut(*task);
+                task.phase = TaskPhase::Gone { exit: *exit, at: *at };
+                task.sm_active_milli = detail.sm_active_milli;
+            }
+            LedgerEvent::Shed { task, .. } => {
+                self.next_task = self.next_task();
+                self.drop_tasks(|held| held.place.task == *task);
+            }
+            LedgerEvent::Grown { tasks, at, .. } => self.grow(tasks, *at),
+            LedgerEvent::Broken { deadline, .. } => self.repair_by = Some(*deadline),
+            LedgerEvent::Evicted { .. } => {}
+            LedgerEvent::Started { .. }
+            | LedgerEvent::Carried { .. }
+            | LedgerEvent::OrphanSeen { .. }
+            | LedgerEvent::OrphanGone { .. } => unreachable!("these do not change a holding"),
+        }
+        // Nothing is left to be repaired.
+        if self.repair_by.is_some() && self.staying().next().is_none() {
+            self.repair_by = None;
+        }
+    }
+
+    /// New tasks take the place of those that were lost.
+    fn grow(&mut self, tasks: &[Placement], at: Timestamp) {
+        self.next_task = self.next_task();
+        self.repair_by = None;
+        self.drop_tasks(|task| {
+            matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. })
+        });
+        self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, at)));
+    }
+
+    /// The record of tasks that are over is dropped; how long the attempt runs is not forgotten with them.
+    fn drop_tasks(&mut self, dropped: impl Fn(&HeldTask) -> bool) {
+        let since = self.since();
+        self.tasks.retain(|task| !dropped(task));
+        if self.since() != since {
+            self.first_since = since;
+        }
+    }
+
+    fn set_phase(&mut self, tasks: &[u32], phase: TaskPhase) {
+        for &task in tasks {
+            self.task_mut(task).phase = phase;
+        }
+    }
+
+    /// Tasks that take their place, by number.
+    pub fn holding_tasks(&self) -> Vec<u32> {
+        self.tasks.iter().filter(|task| task.holds()).map(|task| task.place.task).collect()
+    }
+
+    /// Tasks that nobody told to leave.
+    pub fn staying(&self) -> impl Iterator<Item = &HeldTask> {
+        self.tasks.iter().filter(|task| task.stays())
+    }
+
+    /// Tasks that have finished their work, by number.
+    pub fn done(&self) -> impl Iterator<Item = u32> + '_ {
+        let done = |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit: Exit::Succeeded, .. });
+        self.tasks.iter().filter(done).map(|task| task.place.task)
+    }
+
+    /// Tasks that count towards its minimum, by number: those that stay, and those that have finished.
+    pub fn alive(&self) -> impl Iterator<Item = u32> + '_ {
+        self.staying().map(|task| task.place.task).chain(self.done())
+    }
+
+    /// How many tasks are over in that way.
+    pub fn exits(&self, exit: Exit) -> usize {
+        let gone = |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit: how, .. } if how == exit);
+        self.tasks.iter().filter(gone).count()
+    }
+
+    /// Since when the attempt runs: the first task's start.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.tasks.iter().filter_map(|task| task.since).chain(self.first_since).min()
+    }
+
+    /// How long the attempt ran: from the first task's start to the last one's end, or to `now`.
+    pub fn ran(&self, now: Timestamp) -> u64 {
+        let Some(since) = self.since() else { return 0 };
+        let until = self.tasks.iter().map(|task| match task.phase {
+            TaskPhase::Gone { at, .. } => at,
+            _ => now,
+        });
+        until.max().map_or(0, |until| (until - since).0)
+    }
+
+    /// GPU time that its tasks were served until `now`, in milliseconds of one GPU.
+    pub fn served(&self, now: Timestamp) -> u64 {
+        let of_task = |task: &HeldTask| {
+            let until = match task.phase {
+                TaskPhase::Gone { at, .. } => at,
+                _ => now,
+            };
+            let ran = task.since.map_or(0, |since| (until - since).0);
+            u128::from(ran) * u128::from(task.place.units_each.times(task.place.gpus.count()).parts())
+        };
+        let parts: u128 = self.tasks.iter().map(of_task).sum();
+        u64::try_from(parts / u128::from(GpuUnits::WHOLE.parts())).unwrap_or(u64::MAX)
+    }
+
+    /// When the last of its tasks ended; `now` while one has not.
+    pub fn ended_at(&self, now: Timestamp) -> Timestamp {
+        let ends = self.tasks.iter().map(|task| match task.phase {
+            TaskPhase::Gone { at, .. } => at.min(now),
+            _ => now,
+        });
+        ends.max().unwrap_or(now)
+    }
+
+    /// Until when it was asked to save its work, if it was.
+    pub fn asked_until(&self) -> Option<Timestamp> {
+        let until = self.tasks.iter().filter_map(|task| match task.phase {
+            TaskPhase::Asked { deadline, .. } => Some(deadline),
+            _ => None,
+        });
+        until.min()
+    }
+
+    /// Since when the first of its tasks that do not run yet was given its place.
+    pub fn bound_since(&self) -> Option<Timestamp> {
+        let bound = self.tasks.iter().filter(|task| task.phase == TaskPhase::Bound);
+        bound.map(|task| if task.bound_at.0 == 0 { self.at } else { task.bound_at }).min()
+    }
+}
+
+/// What one job holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// Which try.
+    pub attempt: u32,
+    /// The policy it was decided by; 0 when it was adopted.
+    pub policy: u32,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// On whose behalf it was last asked to leave.
+    #[serde(default)]
+    pub asked_by: Option<Asker>,
+    /// Below its minimum; it ends then and waits whole.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub repair_by: Option<Timestamp>,
+    /// The number that the next task gets; 0 where only the first tasks were started.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub next_task: u32,
+    /// Since when the attempt runs, where the task that ran first is not among the tasks any more.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub first_since: Option<Timestamp>,
+    /// Why its first task is where it is, where places had prices.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub chosen: Option<Chosen>,
+    /// When all of it last saved its work because it was asked to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub saved_at: Option<Timestamp>,
+    /// Its tasks.
+    pub tasks: Vec<HeldTask>,
+}
+
+/// One task of a holding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTask {
+    /// Where it is.
+    pub place: Placement,
+    /// Since when it runs, once it does.
+    pub since: Option<Timestamp>,
+    /// How far it is.
+    pub phase: TaskPhase,
+    /// When it was given its place; 0 where that was when the attempt began.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bound_at: Timestamp,
+    /// The mean of SM_ACTIVE over its run, in thousandths, once it is over and where that is known.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sm_active_milli: Option<u16>,
+}
+
+impl HeldTask {
+    /// True until it is over: it takes its place.
+    pub fn holds(&self) -> bool {
+        !matches!(self.phase, TaskPhase::Gone { .. })
+    }
+
+    /// True while it holds its place and nobody told it to leave.
+    pub fn stays(&self) -> bool {
+        matches!(self.phase, TaskPhase::Bound | TaskPhase::Running)
+    }
+}
+
+/// How far a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TaskPhase {
+    /// Its place is decided; the world has not said that it runs.
+    Bound,
+    /// It runs.
+    Running,
+    /// It was asked to save its work.
+    Asked {
+        /// It is stopped then at the latest.
+        deadline: Timestamp,
+        /// It said that it cannot.
+        failed: bool,
+        /// When it was asked.
+        #[serde(default, skip_serializing_if = "is_default")]
+        at: Timestamp,
+    },
+    /// It saved its work and is about to be stopped.
+    Acked {
+        /// When the work was saved.
+        checkpoint_at: Timestamp,
+    },
+    /// It is told to stop.
+    Stopping {
+        /// It is killed then.
+        deadline: Timestamp,
+    },
+    /// It is over; it holds nothing.
+    Gone {
+        /// How it ended.
+        exit: Exit,
+        /// When.
+        at: Timestamp,
+    },
+}

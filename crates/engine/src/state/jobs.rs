@@ -1,0 +1,793 @@
+//! The jobs section: what was asked for and how far each job's life is. Places are the ledger's business.
+//!
+//! Jobs alike in everything the planner looks at form a *kind*; what waits is indexed by kind, oldest first.
+
+pub(crate) mod check;
+pub mod event;
+mod kind;
+
+use crate::model::policy::Policy;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::dependency::ArrayMember;
+use crate::model::exit::{ExitCause, ExitDetail, Outcome};
+use crate::model::job::{Shape, Spec};
+use crate::model::need::Need;
+use crate::state::event::Event;
+use crate::state::holding::HeldTask;
+use crate::state::jobs::event::{Canceller, Failure, HeldWhy, JobsEvent, Next, Past, RequeueWhy};
+use crate::units::{JobId, KindId, Millis, PoolId, TenantId, Timestamp, Uid};
+
+pub use kind::{GroupKey, Kind, KindKey};
+
+/// How long the identity of an ended job is kept: far longer than anybody repeats a request.
+const ENDED_KEPT: Millis = Millis::from_secs(3600);
+
+/// The live jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    live: BTreeMap<JobId, Job>,
+    by_uid: BTreeMap<Uid, JobId>,
+    by_name: BTreeMap<(TenantId, String), JobId>,
+    waiting: BTreeMap<KindId, Kind>,
+    growing: BTreeMap<KindId, Kind>,
+    kinds: BTreeMap<(KindKey, Option<More>), KindId>,
+    demand: BTreeMap<TenantId, BTreeMap<Shape, u64>>,
+    next_kind: u32,
+    waiting_len: u32,
+    /// Bytes of text of the live jobs of each tenant.
+    bytes: BTreeMap<TenantId, u64>,
+    backing_off: BTreeSet<(Timestamp, JobId)>,
+    services: BTreeSet<JobId>,
+    /// Jobs that use a booked window.
+    booked: BTreeSet<JobId>,
+    /// Jobs that run under a time limit, by the moment at which something is due because of it.
+    wrapping_up: BTreeSet<(Timestamp, JobId)>,
+    /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
+    ended: BTreeMap<Uid, Timestamp>,
+    ended_by_time: BTreeSet<(Timestamp, Uid)>,
+    next: JobId,
+    /// Who waits for the end of each job.
+    dependents: BTreeMap<JobId, BTreeSet<JobId>>,
+    /// Jobs that waited for the success of one that did not succeed: they are about to be cancelled.
+    broken: BTreeSet<JobId>,
+    arrays: BTreeMap<Uid, Array>,
+    /// Those arrays by name. Journals of earlier versions have several of one name.
+    arrays_by_name: BTreeMap<(TenantId, String), BTreeSet<Uid>>,
+    held_back_len: u32,
+}
+
+/// An array of which members live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: String,
+    /// At most so many run at a time.
+    pub at_most: u32,
+    /// Those that live, in the order in which they take their turns.
+    pub members: BTreeSet<JobId>,
+}
+
+impl Array {
+    /// The last member that may run.
+    fn last(&self) -> Option<JobId> {
+        let last = usize::try_from(self.at_most).unwrap_or(usize::MAX).saturating_sub(1);
+        self.members.iter().nth(last).copied()
+    }
+}
+
+/// A live job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its identity outside.
+    pub uid: Uid,
+    /// What it asks for.
+    pub spec: Spec,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+    /// How far its life is.
+    pub phase: Phase,
+    /// Not to be started before.
+    pub not_before: Timestamp,
+    /// What it has behind it.
+    pub past: Past,
+    /// What it lacks while it runs.
+    pub more: Option<More>,
+    /// When its time limit asks something of it, while it runs: to save its work, or to stop.
+    pub wrap_up_at: Option<Timestamp>,
+    /// How its replicas are being replaced, while they are.
+    pub rolling: Option<Rolling>,
+    /// Who cancelled it, while it leaves because of that.
+    pub cancelled_by: Option<Canceller>,
+    /// Why it is not to be started until somebody says so, and since when.
+    pub held: Option<(HeldWhy, Timestamp)>,
+    /// Its array runs as many members as it may before this one.
+    pub throttled: bool,
+}
+
+/// How replicas of a service are being replaced by fresh ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rolling {
+    /// Replicas with a lower number are to go.
+    pub below: u32,
+    /// How many replicas are wanted.
+    pub wanted: u32,
+    /// So many more may run for the time.
+    pub surge: u32,
+    /// So many fewer may run for the time, where there is no room for more.
+    pub unavailable: u32,
+    /// The last step.
+    pub since: Timestamp,
+}
+
+impl Rolling {
+    /// True for a replica that is to go.
+    pub fn is_old(&self, task: &HeldTask) -> bool {
+        task.place.task < self.below
+    }
+
+    /// The fewest that may run.
+    pub fn floor(&self, min: u32) -> u32 {
+        self.wanted.saturating_sub(self.unavailable).max(min)
+    }
+}
+
+impl Job {
+    /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
+    /// candidate yet.
+    pub fn is_held_back(&self) -> bool {
+        let held = self.throttled || self.held.is_some() || !self.spec.after.is_empty();
+        self.phase == Phase::Waiting && held
+    }
+
+    /// True while it waits for places.
+    pub fn waits_for_places(&self) -> bool {
+        self.phase == Phase::Waiting && !self.is_held_back()
+    }
+
+    /// How many tasks are wanted; more may run while they are being replaced.
+    pub fn wanted(&self) -> u32 {
+        self.rolling.map_or(self.spec.tasks, |rolling| rolling.wanted)
+    }
+
+    /// The longest that all of its attempts together may run.
+    pub fn time_limit(&self) -> Option<Millis> {
+        self.past.extended.or(self.spec.time_limit)
+    }
+
+    /// Its kind. Earlier attempts and extensions count: it is over when the rest of its limit is up.
+    pub fn key(&self) -> KindKey {
+        KindKey::of(&self.spec).over_within(self.time_left())
+    }
+
+    /// What earlier attempts left of that.
+    pub fn time_left(&self) -> Option<Millis> {
+        self.time_limit().map(|limit| Millis(limit.0.saturating_sub(self.past.ran_ms)))
+    }
+
+    /// True for a rolling replacement that could go on with fewer replicas where there is no room for more.
+    pub(crate) fn replaces_with_less(&self) -> bool {
+        self.rolling.is_some_and(|rolling| rolling.surge > 0 && rolling.floor(self.spec.min) < rolling.wanted)
+    }
+}
+
+/// What a job that runs lacks: the rest of its minimum after a loss, or one more task of an elastic gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct More {
+    /// So many tasks, all or none.
+    pub tasks: u32,
+    /// Without them it is below its minimum.
+    pub repair: bool,
+    /// Where the others are.
+    pub pool: PoolId,
+    /// What each of the others was given: tasks of one job are met in one way.
+    pub need: Need,
+    /// The domain the others share, where the gang asks for one.
+    pub domain: Option<u32>,
+    /// Which job, where it has groups: each lacks in its own way, and what it lacks is worked out when it is planned.
+    pub of: Option<JobId>,
+}
+
+/// How far a job's life is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It holds nothing.
+    Waiting,
+    /// It has its places.
+    Active,
+    /// It has to let go, and then this.
+    Leaving(Next),
+}
+
+impl Jobs {
+    /// A live job.
+    pub fn get(&self, job: JobId) -> Option<&Job> {
+        self.live.get(&job)
+    }
+
+    /// Every live job, in id order.
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, &Job)> {
+        self.live.iter().map(|(&id, job)| (id, job))
+    }
+
+    /// The live jobs from an id on, in id order.
+    pub fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Job)> {
+        self.live.range(first..).map(|(&id, job)| (id, job))
+    }
+
+    /// How many live jobs there are.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// True when nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The live job of that identity.
+    pub fn with_uid(&self, uid: Uid) -> Option<JobId> {
+        self.by_uid.get(&uid).copied()
+    }
+
+    /// True when a job of that identity ended a short while ago.
+    pub fn ended_lately(&self, uid: Uid) -> bool {
+        self.ended.contains_key(&uid)
+    }
+
+    /// The tenant's live job of that name.
+    pub fn named(&self, tenant: TenantId, name: &str) -> Option<JobId> {
+        self.by_name.get(&(tenant, String::from(name))).copied()
+    }
+
+    /// What waits, by kind.
+    pub fn waiting(&self) -> &BTreeMap<KindId, Kind> {
+        &self.waiting
+    }
+
+    /// The kind of waiting jobs that are just like one.
+    pub fn kind_of(&self, job: &Job) -> Option<KindId> {
+        self.kinds.get(&(job.key(), None)).copied()
+    }
+
+    /// What runs and lacks tasks, by kind.
+    pub fn growing(&self) -> &BTreeMap<KindId, Kind> {
+        &self.growing
+    }
+
+    /// How many tasks of each shape a tenant's own waiting jobs want.
+    pub fn demand(&self, tenant: TenantId) -> impl Iterator<Item = (&Shape, u64)> {
+        self.demand.get(&tenant).into_iter().flatten().map(|(shape, &tasks)| (shape, tasks))
+    }
+
+    /// How many jobs wait.
+    pub fn waiting_len(&self) -> u32 {
+        self.waiting_len
+    }
+
+    /// Bytes of text of a tenant's live jobs.
+    pub fn bytes_of(&self, tenant: TenantId) -> u64 {
+        self.bytes.get(&tenant).copied().unwrap_or_default()
+    }
+
+    /// Bytes of text of all live jobs.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.values().sum()
+    }
+
+    /// How many jobs wait for other jobs or for their turn in an array.
+    pub fn held_back_len(&self) -> u32 {
+        self.held_back_len
+    }
+
+    /// The array of that identity, while members of it live.
+    pub fn array(&self, id: Uid) -> Option<&Array> {
+        self.arrays.get(&id)
+    }
+
+    /// The newest array of that name of which members live.
+    pub fn array_named(&self, tenant: TenantId, name: &str) -> Option<(Uid, &Array)> {
+        let alike = self.arrays_by_name.get(&(tenant, String::from(name)))?;
+        let alike = alike.iter().filter_map(|id| Some((*id, self.arrays.get(id)?)));
+        alike.max_by_key(|(_, array)| array.members.last().copied())
+    }
+
+    /// Jobs whose dependency did not succeed, with its name.
+    pub(crate) fn broken(&self) -> impl Iterator<Item = (JobId, String)> + '_ {
+        self.broken.iter().filter_map(|&id| {
+            let failed = self.live.get(&id)?.spec.after.iter().find(|dependency| dependency.failed)?;
+            Some((id, failed.name.clone()))
+        })
+    }
+
+    /// Jobs that such an end of another leaves without hope.
+    pub(crate) fn waiting_for(&self, job: JobId, outcome: Outcome) -> impl Iterator<Item = JobId> + '_ {
+        let all = self.dependents.get(&job).into_iter().flatten().copied();
+        all.filter(move |id| {
+            let after = self.live.get(id).map(|live| live.spec.after.as_slice()).unwrap_or_default();
+            after.iter().any(|on| on.job == job && !on.when.is_met_by(outcome))
+        })
+    }
+
+    /// The id that the next job gets.
+    pub fn next(&self) -> JobId {
+        self.next
+    }
+
+    /// The first moment after `now` at which a job that backs off may start.
+    pub fn next_start_allowed(&self, now: Timestamp) -> Option<Timestamp> {
+        let later = (Timestamp(now.0.saturating_add(1)), JobId(0));
+        self.backing_off.range(later..).next().map(|&(at, _)| at)
+    }
+
+    /// The earliest moment after `now` at which a time limit asks something of a job, a job that backs off may start, or
+    /// a rolling replacement gives up waiting for more room.
+    pub(super) fn next_deadline(&self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
+        let limit = self.wrapping_up.first().map(|&(at, _)| at);
+        let services = self.services.iter().filter_map(|id| self.live.get(id));
+        let replaced = services
+            .filter(|job| job.replaces_with_less())
+            .filter_map(|job| Some(job.rolling?.since + policy.gangs.repair_within));
+        let later = [limit, self.next_start_allowed(now)].into_iter().flatten();
+        later.chain(replaced).filter(|&at| at > now).min()
+    }
+
+    /// Jobs whose wanted number changes.
+    pub fn services(&self) -> &BTreeSet<JobId> {
+        &self.services
+    }
+
+    /// Jobs that use a booked window.
+    pub fn booked(&self) -> &BTreeSet<JobId> {
+        &self.booked
+    }
+
+    /// Jobs that run under a time limit, by the moment at which something is due because of it.
+    pub fn wrapping_up(&self) -> &BTreeSet<(Timestamp, JobId)> {
+        &self.wrapping_up
+    }
+
+    pub(crate) fn apply(&mut self, event: &JobsEvent) {
+        match event {
+            JobsEvent::Queued { job, uid, spec, at } => self.queue(*job, *uid, spec, *at),
+            JobsEvent::Leaving { job, next, at: _, by } => {
+                let live = self.live_mut(*job);
+                assert!(live.phase != Phase::Waiting, "a waiting job has nothing to leave");
+                live.phase = Phase::Leaving(*next);
+                live.cancelled_by.clone_from(by);
+            }
+            JobsEvent::Stays { job, at: _ } => self.live_mut(*job).phase = Phase::Active,
+            JobsEvent::Requeued { job, not_before, at: _ } => self.requeue(*job, *not_before),
+            JobsEvent::Extended { job, limit, at: _ } => self.live_mut(*job).past.extended = Some(*limit),
+            JobsEvent::Scaled { job, tasks, at: _ } => {
+                let live = self.live_mut(*job);
+                let more = live.spec.tasks - live.wanted();
+                live.spec.tasks = tasks.saturating_add(more);
+                live.rolling = live.rolling.map(|rolling| Rolling { wanted: *tasks, ..rolling });
+            }
+            JobsEvent::Rolled { job, tasks, rolling, at: _ } => {
+                let live = self.live_mut(*job);
+                (live.spec.tasks, live.rolling) = (*tasks, *rolling);
+            }
+            JobsEvent::Held { job, why, at } => self.hold(*job, *why, *at),
+            JobsEvent::Released { job, at: _ } => self.let_wait(*job),
+            JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
+            JobsEvent::Ended { job, outcome, at, by: _ } => self.end(*job, *outcome, *at),
+            JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
+            JobsEvent::Carried { next_job } => self.next = *next_job,
+            JobsEvent::CarriedJob { job, past, not_before } => {
+                let carried = self.live_mut(*job);
+                carried.past.clone_from(past);
+                carried.not_before = *not_before;
+                if not_before.0 > 0 {
+                    self.backing_off.insert((*not_before, *job));
+                }
+            }
+        }
+    }
+
+    /// Its places are set aside: it waits for them alone.
+    pub(crate) fn set_aside(&mut self, job: JobId) {
+        if self.live_mut(job).waits_for_places() {
+            self.stop_waiting(job);
+        }
+    }
+
+    /// They no longer are: it waits as before.
+    pub(crate) fn no_longer_aside(&mut self, job: JobId) {
+        let live = self.live_mut(job);
+        let (waits, not_before) = (live.waits_for_places(), live.not_before);
+        if waits {
+            self.start_waiting(job);
+            if not_before.0 > 0 {
+                self.backing_off.insert((not_before, job));
+            }
+        }
+    }
+
+    /// What is held is no demand, and no plan looks at it.
+    fn hold(&mut self, job: JobId, why: HeldWhy, at: Timestamp) {
+        let live = &self.live[&job];
+        assert!(live.phase == Phase::Waiting && live.held.is_none(), "a job that waits is held once");
+        if live.waits_for_places() {
+            self.stop_waiting(job);
+            self.held_back_len += 1;
+        }
+        self.live_mut(job).held = Some((why, at));
+    }
+
+    fn let_wait(&mut self, job: JobId) {
+        self.let_in(job, |live| {
+            let held = live.held.take();
+            assert!(held.is_some(), "what is released was held");
+        });
+    }
+
+    /// The rules took it, other than for a guarantee, within a window of so long.
+    pub(crate) fn evicted(&mut self, job: JobId, beneficiary: JobId, window: Millis, at: Timestamp) {
+        let past = &mut self.live_mut(job).past;
+        past.evicted.retain(|&(before, _)| at < before + window);
+        past.evicted.push((at, beneficiary));
+    }
+
+    /// What it lacks while it runs.
+    pub(crate) fn set_more(&mut self, id: JobId, more: Option<More>) {
+        let job = &self.live[&id];
+        if job.more == more {
+            return;
+        }
+        let (before, entry, key) = (job.more, (job.submitted_at, id), job.key());
+        self.live_mut(id).more = more;
+        if before.is_some() {
+            let kind = self.kinds[&(key.clone(), before)];
+            let growing = self.growing.get_mut(&kind).expect("a kind that grows is listed");
+            growing.jobs.remove(&entry);
+            if growing.jobs.is_empty() {
+                self.growing.remove(&kind);
+                self.kinds.remove(&(key.clone(), before));
+            }
+        }
+        if more.is_some() {
+            let kind = self.kind(&key, more);
+            let growing = self.growing.entry(kind);
+            growing.or_insert_with(|| Kind { key, more, jobs: BTreeSet::new() }).jobs.insert(entry);
+        }
+    }
+
+    /// When its time limit asks something of it.
+    pub(crate) fn set_wrap_up(&mut self, id: JobId, at: Option<Timestamp>) {
+        let before = core::mem::replace(&mut self.live_mut(id).wrap_up_at, at);
+        if before != at {
+            before.map(|before| self.wrapping_up.remove(&(before, id)));
+            at.map(|at| self.wrapping_up.insert((at, id)));
+        }
+    }
+
+    /// The ledger gave it places.
+    pub(crate) fn started(&mut self, job: JobId, attempt: u32, at: Timestamp) {
+        self.leave_queue(job);
+        let job = self.live_mut(job);
+        assert!(job.phase == Phase::Waiting, "only a waiting job starts");
+        job.phase = Phase::Active;
+        job.past.attempts = attempt;
+        job.past.first_start.get_or_insert(at);
+    }
+
+    /// The ledger was rebuilt with its places.
+    pub(crate) fn resumed(&mut self, job: JobId) {
+        self.leave_queue(job);
+        self.live_mut(job).phase = Phase::Active;
+    }
+
+    /// Its booked window is over, and it goes on without. Its kind is another: nobody lists it meanwhile.
+    pub(crate) fn unbook(&mut self, job: JobId) {
+        self.live_mut(job).spec.booking = None;
+        self.booked.remove(&job);
+    }
+
+    /// A task of it is over.
+    pub(crate) fn note_exit(&mut self, job: JobId, detail: ExitDetail, failure: Option<Failure>) {
+        let past = &mut self.live_mut(job).past;
+        past.ooms += u32::from(detail.cause == Some(ExitCause::OutOfMemory));
+        past.memory_peak_mib = past.memory_peak_mib.max(detail.memory_peak_mib);
+        past.last_failure = failure.or(past.last_failure);
+    }
+
+    /// An attempt of it is over after so long.
+    pub(crate) fn ran(&mut self, job: JobId, millis: u64) {
+        self.live_mut(job).past.ran_ms += millis;
+    }
+
+    fn queue(&mut self, id: JobId, uid: Uid, spec: &Spec, at: Timestamp) {
+        // A snapshot names live jobs only, so ids may be skipped but never come back.
+        assert!(id >= self.next, "job ids count up in journal order");
+        self.next = JobId(id.0 + 1);
+        self.by_uid.insert(uid, id);
+        self.by_name.insert((spec.tenant, spec.name.clone()), id);
+        let phase = Phase::Waiting;
+        let (not_before, past) = (Timestamp(0), Past::default());
+        let spec = spec.clone();
+        let job = Job {
+            uid,
+            spec,
+            submitted_at: at,
+            phase,
+            not_before,
+            past,
+            more: None,
+            wrap_up_at: None,
+            rolling: None,
+            cancelled_by: None,
+            held: None,
+            throttled: false,
+        };
+        if job.spec.service.is_some() {
+            self.services.insert(id);
+        }
+        if job.spec.booking.is_some() {
+            self.booked.insert(id);
+        }
+        *self.bytes.entry(job.spec.tenant).or_default() += job.spec.bytes();
+        let after = job.spec.after.clone();
+        let array = job.spec.array.clone().map(|member| (member, job.spec.tenant));
+        self.live.insert(id, job);
+        for dependency in after {
+            if dependency.failed {
+                self.broken.insert(id);
+            } else {
+                self.dependents.entry(dependency.job).or_default().insert(id);
+            }
+        }
+        if let Some((ArrayMember { id: array, name, index: _, at_most }, tenant)) = array {
+            let members = BTreeSet::new();
+            self.arrays_by_name.entry((tenant, name.clone())).or_default().insert(array);
+            let array = self.arrays.entry(array).or_insert(Array { tenant, name, at_most, members });
+            array.members.insert(id);
+            let throttled = array.last().is_some_and(|last| last < id);
+            self.live_mut(id).throttled = throttled;
+        }
+        if self.live[&id].is_held_back() {
+            self.held_back_len += 1;
+        } else {
+            self.start_waiting(id);
+        }
+    }
+
+    /// It waits no longer.
+    fn leave_queue(&mut self, id: JobId) {
+        let live = self.live_mut(id);
+        if live.is_held_back() {
+            // Work that is adopted runs, whatever it would have waited for.
+            (live.throttled, live.held, live.spec.after) = (false, None, Vec::new());
+            self.held_back_len -= 1;
+        } else {
+            self.stop_waiting(id);
+        }
+    }
+
+    /// Something that held it back no longer does.
+    fn let_in(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
+        let live = self.live_mut(id);
+        let before = live.is_held_back();
+        change(live);
+        if before && !live.is_held_back() {
+            let not_before = live.not_before;
+            self.held_back_len -= 1;
+            self.start_waiting(id);
+            if not_before.0 > 0 {
+                self.backing_off.insert((not_before, id));
+            }
+        }
+    }
+
+    fn requeue(&mut self, id: JobId, not_before: Timestamp) {
+        let job = self.live_mut(id);
+        match job.phase {
+            Phase::Leaving(Next::Requeue(RequeueWhy::TaskFailed)) => job.past.failures += 1,
+            Phase::Leaving(Next::Requeue(RequeueWhy::Evicted)) => job.past.evictions += 1,
+            Phase::Leaving(Next::Requeue(RequeueWhy::NodeLost | RequeueWhy::StartStuck)) => {}
+            Phase::Leaving(Next::End(_)) | Phase::Waiting | Phase::Active => {
+                panic!("only a job that leaves in order to wait again is requeued")
+            }
+        }
+        job.phase = Phase::Waiting;
+        // All of its replicas will be fresh.
+        job.spec.tasks = job.wanted();
+        job.rolling = None;
+        job.not_before = not_before;
+        if not_before.0 > 0 {
+            self.backing_off.insert((not_before, id));
+        }
+        self.start_waiting(id);
+    }
+
+    fn note_ended(&mut self, uid: Uid, at: Timestamp) {
+        self.ended.insert(uid, at);
+        self.ended_by_time.insert((at, uid));
+        let kept_from = Timestamp(at.0.saturating_sub(ENDED_KEPT.0));
+        while let Some(&(oldest, uid)) = self.ended_by_time.first().filter(|&&(oldest, _)| oldest < kept_from)
+        {
+            self.ended_by_time.remove(&(oldest, uid));
+            self.ended.remove(&uid);
+        }
+    }
+
+    fn end(&mut self, id: JobId, outcome: Outcome, at: Timestamp) {
+        let live = self.live_mut(id);
+        for dependency in live.spec.after.clone() {
+            if let Some(others) = self.dependents.get_mut(&dependency.job) {
+                others.remove(&id);
+                if others.is_empty() {
+                    self.dependents.remove(&dependency.job);
+                }
+            }
+        }
+        if self.live_mut(id).phase == Phase::Waiting {
+            self.leave_queue(id);
+        }
+        let job = self.live.remove(&id).expect("a job ends once");
+        self.broken.remove(&id);
+        self.end_for_others(id, outcome);
+        self.end_in_array(id, job.spec.array.as_ref());
+        self.by_uid.remove(&job.uid);
+        self.services.remove(&id);
+        self.booked.remove(&id);
+        self.note_ended(job.uid, at);
+        let bytes = self.bytes.get_mut(&job.spec.tenant).expect("a live job's tenant is counted");
+        *bytes -= job.spec.bytes();
+        if *bytes == 0 {
+            self.bytes.remove(&job.spec.tenant);
+        }
+        self.by_name.remove(&(job.spec.tenant, job.spec.name));
+    }
+
+    /// Those that waited for it may start, or never can.
+    fn end_for_others(&mut self, ended: JobId, outcome: Outcome) {
+        for id in self.dependents.remove(&ended).unwrap_or_default() {
+            let mut broken = false;
+            self.let_in(id, |job| {
+                job.spec.after.retain_mut(|on| {
+                    let is_it = on.job == ended;
+                    on.failed |= is_it && !on.when.is_met_by(outcome);
+                    broken |= on.failed;
+                    !is_it || on.failed
+                });
+            });
+            if broken {
+                self.broken.insert(id);
+            }
+        }
+    }
+
+    /// The next member of its array has its turn.
+    fn end_in_array(&mut self, ended: JobId, member: Option<&ArrayMember>) {
+        let Some(member) = member else { return };
+        let Some(array) = self.arrays.get_mut(&member.id) else { return };
+        array.members.remove(&ended);
+        if array.members.is_empty() {
+            self.forget_array(member.id);
+        } else if let Some(next) = array.last() {
+            self.let_in(next, |job| job.throttled = false);
+        }
+    }
+
+    fn forget_array(&mut self, id: Uid) {
+        let array = self.arrays.remove(&id).expect("an array is forgotten once");
+        let name = (array.tenant, array.name);
+        let alike = self.arrays_by_name.get_mut(&name).expect("every array is listed by its name");
+        alike.remove(&id);
+        if alike.is_empty() {
+            self.arrays_by_name.remove(&name);
+        }
+    }
+
+    fn start_waiting(&mut self, id: JobId) {
+        let job = &self.live[&id];
+        let (key, submitted_at) = (job.key(), job.submitted_at);
+        let kind = self.kind(&key, None);
+        self.demand_of(&key, true);
+        let waiting = self.waiting.entry(kind);
+        let waiting = waiting.or_insert_with(|| Kind { key, more: None, jobs: BTreeSet::new() });
+        assert!(waiting.jobs.insert((submitted_at, id)), "a job waits once");
+        self.waiting_len += 1;
+    }
+
+    fn kind(&mut self, key: &KindKey, more: Option<More>) -> KindId {
+        let known = (key.clone(), more);
+        if let Some(&kind) = self.kinds.get(&known) {
+            return kind;
+        }
+        let kind = KindId(self.next_kind);
+        self.next_kind += 1;
+        self.kinds.insert(known, kind);
+        kind
+    }
+
+    fn demand_of(&mut self, key: &KindKey, more: bool) {
+        // It waits for places that are its own, not for a part of what is left.
+        if key.booking.is_some() {
+            return;
+        }
+        if !key.groups.is_empty() {
+            key.groups.iter().for_each(|group| self.demand_of(&group.key, more));
+            return;
+        }
+        let shapes = self.demand.entry(key.tenant).or_default();
+        let tasks = shapes.entry(key.shape.clone()).or_default();
+        let wanted = u64::from(key.tasks);
+        *tasks = if more { *tasks + wanted } else { *tasks - wanted };
+        if *tasks == 0 {
+            shapes.remove(&key.shape);
+        }
+        if shapes.is_empty() {
+            self.demand.remove(&key.tenant);
+        }
+    }
+
+    fn stop_waiting(&mut self, id: JobId) {
+        let job = &self.live[&id];
+        let known = (job.key(), None);
+        let kind = self.kinds[&known];
+        let waiting = self.waiting.get_mut(&kind).expect("a waiting job's kind waits");
+        assert!(waiting.jobs.remove(&(job.submitted_at, id)), "a job stops waiting once");
+        self.backing_off.remove(&(job.not_before, id));
+        if waiting.jobs.is_empty() {
+            self.waiting.remove(&kind);
+            self.kinds.remove(&known);
+        }
+        self.waiting_len -= 1;
+        self.demand_of(&known.0, false);
+    }
+
+    fn live_mut(&mut self, job: JobId) -> &mut Job {
+        self.live.get_mut(&job).expect("an event names a live job")
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        for (&job, live) in &self.live {
+            let (uid, spec, at) = (live.uid, live.spec.clone(), live.submitted_at);
+            into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
+            if live.past != Past::default() || live.not_before.0 > 0 {
+                let (past, not_before) = (live.past.clone(), live.not_before);
+                into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
+            }
+            if let Some((why, at)) = live.held {
+                into.push(Event::Jobs(JobsEvent::Held { job, why, at }));
+            }
+            if let Some(rolling) = live.rolling {
+                let (tasks, at) = (live.spec.tasks, rolling.since);
+                into.push(Event::Jobs(JobsEvent::Rolled { job, tasks, rolling: Some(rolling), at }));
+            }
+        }
+        for &(at, uid) in &self.ended_by_time {
+            into.push(Event::Jobs(JobsEvent::CarriedEnded { uid, at }));
+        }
+        into.push(Event::Jobs(JobsEvent::Carried { next_job: self.next }));
+    }
+
+    /// Who is on its way out; comes after the ledger in a snapshot.
+    pub(crate) fn snapshot_leaving(&self, into: &mut Vec<Event>) {
+        for (&job, live) in &self.live {
+            if let Phase::Leaving(next) = live.phase {
+                let (at, by) = (Timestamp(0), live.cancelled_by.clone());
+                into.push(Event::Jobs(JobsEvent::Leaving { job, next, at, by }));
+            }
+        }
+    }
+}
+
+impl Next {
+    /// How the job ends, if it does.
+    pub fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::Requeue(_) => None,
+            Self::End(outcome) => Some(outcome),
+        }
+    }
+}

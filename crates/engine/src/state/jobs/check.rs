@@ -1,0 +1,302 @@
+//! I8 of the jobs section: every list of jobs, counted again from the jobs themselves and what they hold.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{GroupKey, Job, Jobs, Kind, KindKey, Phase};
+use crate::model::dependency::ArrayMember;
+use crate::model::exit::Exit;
+use crate::model::job::{GpuAsk, Shape, Spec};
+use crate::state::State;
+use crate::state::holding::{HeldTask, Holding, TaskPhase};
+use crate::state::jobs::event::Next;
+use crate::units::{JobId, Millis, TenantId, Timestamp, Uid};
+
+impl Jobs {
+    /// The lists that do not say what the jobs do.
+    pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
+        let mut wrong = Vec::new();
+        let mut expect = |holds: bool, index| {
+            if !holds {
+                wrong.push(index);
+            }
+        };
+        let by_uid: BTreeMap<Uid, JobId> = self.live.iter().map(|(&id, job)| (job.uid, id)).collect();
+        expect(by_uid == self.by_uid, "jobs by identity");
+        let name = |(&id, job): (&JobId, &Job)| ((job.spec.tenant, job.spec.name.clone()), id);
+        let by_name: BTreeMap<(TenantId, String), JobId> = self.live.iter().map(name).collect();
+        expect(by_name == self.by_name, "jobs by name");
+        let those = |which: &dyn Fn(&Job) -> bool| -> BTreeSet<JobId> {
+            self.live.iter().filter(|(_, job)| which(job)).map(|(&id, _)| id).collect()
+        };
+        expect(those(&|job| job.spec.service.is_some()) == self.services, "services");
+        expect(those(&|job| job.spec.booking.is_some()) == self.booked, "jobs of windows");
+        let held_back: BTreeSet<JobId> =
+            self.live.iter().filter(|&(&id, job)| self.is_held(id, job)).map(|(&id, _)| id).collect();
+        expect(usize::try_from(self.held_back_len) == Ok(held_back.len()), "how many are held back");
+        expect(self.chains_are_listed(), "who waits for whom");
+        let waits = |id: JobId, job: &Job| {
+            job.phase == Phase::Waiting && state.promises.of(id).is_none() && !held_back.contains(&id)
+        };
+        let waiting: BTreeSet<JobId> =
+            self.live.iter().filter(|&(&id, job)| waits(id, job)).map(|(&id, _)| id).collect();
+        expect(self.lists(&self.waiting, &waiting, |_| None), "kinds that wait");
+        let growing = those(&|job| job.more.is_some());
+        expect(self.lists(&self.growing, &growing, |job| job.more), "kinds that grow");
+        expect(self.kinds_are_named(), "kinds");
+        expect(usize::try_from(self.waiting_len) == Ok(waiting.len()), "how many wait");
+        expect(self.demand == self.demand_again(&waiting), "demand by tenant");
+        let backing_off = waiting.iter().map(|&id| (self.live[&id].not_before, id));
+        let backing_off: BTreeSet<_> = backing_off.filter(|(at, _)| at.0 > 0).collect();
+        expect(backing_off == self.backing_off, "who backs off");
+        let due = self.live.iter().filter_map(|(&id, job)| Some((limit_asks_at(state, id, job)?, id)));
+        expect(due.collect::<BTreeSet<_>>() == self.wrapping_up, "time limits");
+        let ended: BTreeSet<(Timestamp, Uid)> = self.ended.iter().map(|(&uid, &at)| (at, uid)).collect();
+        expect(ended == self.ended_by_time, "who ended lately");
+        let lacks = |(&id, job): (&JobId, &Job)| lacks_as_it_says(state, id, job);
+        expect(self.live.iter().all(lacks), "what jobs lack");
+        wrong
+    }
+
+    /// True for a job that waits for another, for its turn or for a person.
+    fn is_held(&self, id: JobId, job: &Job) -> bool {
+        let before = |array: &ArrayMember| {
+            let earlier = self.live.range(..id).filter_map(|(_, other)| other.spec.array.as_ref());
+            let earlier = earlier.filter(|other| other.id == array.id).count();
+            u32::try_from(earlier).is_ok_and(|earlier| earlier >= array.at_most)
+        };
+        let turn = job.spec.array.as_ref().is_some_and(before);
+        job.phase == Phase::Waiting && (turn || job.held.is_some() || !job.spec.after.is_empty())
+    }
+
+    /// True when those that wait for the end of a job, those whose dependency failed, and the members of arrays are
+    /// listed as the jobs say.
+    fn chains_are_listed(&self) -> bool {
+        let mut dependents: BTreeMap<JobId, BTreeSet<JobId>> = BTreeMap::new();
+        let mut arrays: BTreeMap<Uid, BTreeSet<JobId>> = BTreeMap::new();
+        let mut by_name: BTreeMap<(TenantId, String), BTreeSet<Uid>> = BTreeMap::new();
+        for (&id, job) in &self.live {
+            for on in job.spec.after.iter().filter(|on| !on.failed) {
+                dependents.entry(on.job).or_default().insert(id);
+            }
+            if let Some(array) = &job.spec.array {
+                arrays.entry(array.id).or_default().insert(id);
+                by_name.entry((job.spec.tenant, array.name.clone())).or_default().insert(array.id);
+            }
+        }
+        let failed = self.live.iter().filter(|(_, job)| job.spec.after.iter().any(|on| on.failed));
+        let failed: BTreeSet<JobId> = failed.map(|(&id, _)| id).collect();
+        let listed: BTreeMap<Uid, BTreeSet<JobId>> =
+            self.arrays.iter().map(|(&id, array)| (id, array.members.clone())).collect();
+        let arrays_fit = arrays == listed && by_name == self.arrays_by_name;
+        dependents == self.dependents && arrays_fit && failed == self.broken
+    }
+
+    /// True when each of these jobs stands in one list, with others that are alike, and nobody else does.
+    fn lists(
+        &self,
+        kinds: &BTreeMap<crate::units::KindId, Kind>,
+        those: &BTreeSet<JobId>,
+        more: impl Fn(&Job) -> Option<super::More>,
+    ) -> bool {
+        let mut seen = BTreeSet::new();
+        let alike = kinds.values().all(|kind| {
+            kind.jobs.iter().all(|&(submitted_at, id)| {
+                let known = self.live.get(&id).is_some_and(|job| {
+                    job.submitted_at == submitted_at && is_of_kind(job, &kind.key) && more(job) == kind.more
+                });
+                seen.insert(id) && known
+            })
+        });
+        let apart = kinds.values().map(|kind| (&kind.key, kind.more)).collect::<BTreeSet<_>>().len();
+        alike && seen == *those && apart == kinds.len() && kinds.values().all(|kind| !kind.jobs.is_empty())
+    }
+
+    /// True when every kind that has jobs is found by what its jobs have in common, and nothing else is.
+    fn kinds_are_named(&self) -> bool {
+        let listed = self.waiting.iter().chain(&self.growing);
+        let mut listed = listed.map(|(&id, kind)| ((kind.key.clone(), kind.more), id));
+        let len = self.waiting.len() + self.growing.len();
+        self.kinds.len() == len && listed.all(|(known, id)| self.kinds.get(&known) == Some(&id))
+    }
+
+    fn demand_again(&self, waiting: &BTreeSet<JobId>) -> BTreeMap<TenantId, BTreeMap<Shape, u64>> {
+        let mut demand: BTreeMap<TenantId, BTreeMap<Shape, u64>> = BTreeMap::new();
+        for spec in waiting.iter().map(|id| &self.live[id].spec).filter(|spec| spec.booking.is_none()) {
+            let shapes = demand.entry(spec.tenant).or_default();
+            for group in &spec.groups {
+                *shapes.entry(group.shape.clone()).or_default() +=
+                    u64::from(group.tasks) * u64::from(group.copies);
+            }
+            if spec.groups.is_empty() {
+                *shapes.entry(spec.shape.clone()).or_default() += u64::from(spec.tasks);
+            }
+        }
+        demand
+    }
+}
+
+/// True when a job is what its kind says, field by field.
+fn is_of_kind(job: &Job, key: &KindKey) -> bool {
+    let spec = &job.spec;
+    let all = of_spec(job, key) && (key.tasks, key.min) == (spec.tasks, spec.min) && key.shape == spec.shape;
+    let groups = key.groups.len() == spec.groups.len()
+        && key.groups.iter().zip(&spec.groups).all(|(known, group)| {
+            let GroupKey { key, min, copies } = known;
+            let in_all = (group.tasks * group.copies, group.min * group.min_copies);
+            let islands = job.spec.topology.task_on_island && group.shape.gpus != GpuAsk::Whole(0);
+            of_spec(job, key)
+                && (key.tasks, key.min) == in_all
+                && (*min, *copies) == (group.min, group.copies)
+                && key.shape == group.shape
+                && key.groups.is_empty()
+                && key.topology.task_on_island == islands
+        });
+    all && groups && key.topology == spec.topology
+}
+
+/// What a group has in common with its job.
+fn of_spec(job: &Job, key: &KindKey) -> bool {
+    let Spec { tenant, class, priority, preemptible, trust, service, checkpoint, booking, .. } = &job.spec;
+    let limit = job.past.extended.or(job.spec.time_limit);
+    let left = limit.map(|limit| limit.0.saturating_sub(job.past.ran_ms));
+    let within = left.map(|left| {
+        let mut minutes: u64 = 1;
+        while minutes.saturating_mul(60_000) < left {
+            minutes = minutes.saturating_mul(2);
+        }
+        Millis(minutes.saturating_mul(60_000))
+    });
+    (key.tenant, key.class, key.priority, key.preemptible) == (*tenant, *class, *priority, *preemptible)
+        && (key.trust, key.service, key.booking) == (*trust, service.is_some(), *booking)
+        && key.grace == checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
+        && key.ends_within == within
+        && key.topology.gang_within == job.spec.topology.gang_within
+}
+
+/// When a time limit asks something of a job that runs.
+fn limit_asks_at(state: &State, id: JobId, job: &Job) -> Option<Timestamp> {
+    let limit = job.past.extended.or(job.spec.time_limit)?;
+    let left = limit.0.saturating_sub(job.past.ran_ms);
+    let holding = state.ledger.holding(id)?;
+    let since = holding.tasks.iter().filter_map(|task| task.since).chain(holding.first_since).min()?;
+    let up = since.0.saturating_add(left);
+    match job.phase {
+        Phase::Active => {
+            let grace = job.spec.checkpoint.map_or(0, |checkpoint| checkpoint.grace.0);
+            Some(Timestamp(up.saturating_sub(grace.min(left / 2))))
+        }
+        Phase::Leaving(Next::Requeue(_)) => Some(Timestamp(up)),
+        Phase::Leaving(Next::End(_)) | Phase::Waiting => None,
+    }
+}
+
+/// True when a job lacks what it is listed with: so many tasks, as a repair or as growth, in the pool and domain it is in.
+fn lacks_as_it_says(state: &State, id: JobId, job: &Job) -> bool {
+    let expected = expected_lack(state, id, job);
+    let Some(more) = job.more else { return expected.is_none() };
+    let Some(holding) = state.ledger.holding(id) else { return false };
+    let first = holding.tasks.iter().find(|task| stays(task)).or(holding.tasks.first());
+    let Some(place) = first.map(|task| task.place) else { return false };
+    let domain = job.spec.topology.gang_within.and_then(|level| {
+        let domains = &state.fleet.node(place.node)?.facts.domains;
+        domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
+    });
+    let units = place.units_each.parts() * u64::from(place.gpus.count());
+    expected == Some((more.tasks, more.repair))
+        && (more.pool, more.domain) == (place.pool, domain)
+        && more.need.units().parts() == units
+        && more.of == (!job.spec.groups.is_empty()).then_some(id)
+}
+
+fn stays(task: &HeldTask) -> bool {
+    matches!(task.phase, TaskPhase::Bound | TaskPhase::Running)
+}
+
+/// How many tasks a job that runs lacks, and whether it is below its minimum without them.
+fn expected_lack(state: &State, id: JobId, job: &Job) -> Option<(u32, bool)> {
+    let holding = state.ledger.holding(id).filter(|_| job.phase == Phase::Active)?;
+    let over = |how: Exit| {
+        let of = move |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit, .. } if exit == how);
+        holding.tasks.iter().filter(of).count()
+    };
+    if over(Exit::Failed) > 0 || state.promises.of(id).is_some() {
+        return None;
+    }
+    let done = over(Exit::Succeeded);
+    if !job.spec.groups.is_empty() {
+        return lack_of_groups(job, holding, done);
+    }
+    let alive = u32::try_from(holding.tasks.iter().filter(|task| stays(task)).count() + done).ok()?;
+    if alive < job.spec.min {
+        return Some((job.spec.min - alive, true));
+    }
+    (alive < job.spec.tasks && done == 0).then_some((1, false))
+}
+
+/// The same of a job with groups, copy by copy.
+fn lack_of_groups(job: &Job, holding: &Holding, done: usize) -> Option<(u32, bool)> {
+    let slots: u32 = job.spec.groups.iter().map(|group| group.tasks * group.copies).sum();
+    let is_alive =
+        |task: &&HeldTask| stays(task) || matches!(task.phase, TaskPhase::Gone { exit: Exit::Succeeded, .. });
+    let alive: BTreeSet<u32> =
+        holding.tasks.iter().filter(is_alive).map(|task| task.place.task % slots.max(1)).collect();
+    let (mut first, mut repair, mut growth) = (0, 0, 0);
+    for group in &job.spec.groups {
+        let mut copies = Vec::new();
+        for _ in 0..group.copies {
+            copies.push(u32::try_from(alive.range(first..first + group.tasks).count()).ok()?);
+            first += group.tasks;
+        }
+        let mut fallen: Vec<u32> =
+            copies.iter().filter(|&&has| has < group.min).map(|has| group.min - has).collect();
+        fallen.sort_unstable();
+        let standing = group.copies - u32::try_from(fallen.len()).ok()?;
+        let short = usize::try_from(group.min_copies.saturating_sub(standing)).ok()?;
+        repair += fallen.into_iter().take(short).sum::<u32>();
+        let broken = copies.iter().find(|&&has| has > 0 && has < group.min).map(|has| group.min - has);
+        let taller = copies.iter().any(|&has| has >= group.min && has < group.tasks).then_some(1);
+        let another = copies.contains(&0).then_some(group.min);
+        growth += broken.or(taller).or(another).unwrap_or(0);
+    }
+    if repair > 0 {
+        return Some((repair, true));
+    }
+    (done == 0 && growth > 0).then_some((growth, false))
+}
+
+/// An index and what would be wrong with it: an entry too few, too many, or at the wrong place.
+#[cfg(test)]
+pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Jobs>> {
+    alloc::vec![
+        ("jobs by identity", |jobs| _ = jobs.by_uid.pop_first()),
+        ("jobs by identity", |jobs| _ = jobs.by_uid.insert(Uid(u128::MAX), JobId(0))),
+        ("jobs by name", |jobs| _ = jobs.by_name.pop_first()),
+        ("services", |jobs| _ = jobs.services.pop_first()),
+        ("jobs of windows", |jobs| _ = jobs.booked.pop_first()),
+        ("kinds that wait", |jobs| _ = jobs.waiting.pop_first()),
+        ("kinds that wait", |jobs| {
+            let mut kind = jobs.waiting.first_entry().expect("somebody waits");
+            kind.get_mut().key.priority += 1;
+        }),
+        ("kinds that grow", |jobs| _ = jobs.growing.pop_first()),
+        ("kinds", |jobs| _ = jobs.kinds.pop_first()),
+        ("how many wait", |jobs| jobs.waiting_len += 1),
+        ("how many are held back", |jobs| jobs.held_back_len += 1),
+        ("who waits for whom", |jobs| _ = jobs.broken.insert(JobId(0))),
+        ("who waits for whom", |jobs| {
+            jobs.arrays_by_name.entry((TenantId(0), String::from("gone"))).or_default().insert(Uid(0));
+        }),
+        ("demand by tenant", |jobs| _ = jobs.demand.pop_first()),
+        ("who backs off", |jobs| _ = jobs.backing_off.insert((Timestamp(1), JobId(0)))),
+        ("bytes by tenant", |jobs| _ = jobs.bytes.pop_first()),
+        ("time limits", |jobs| _ = jobs.wrapping_up.pop_first()),
+        ("who ended lately", |jobs| _ = jobs.ended_by_time.pop_first()),
+        ("what jobs lack", |jobs| {
+            let more =
+                jobs.live.values_mut().find_map(|job| job.more.as_mut()).expect("somebody lacks a task");
+            more.tasks += 1;
+        }),
+    ]
+}

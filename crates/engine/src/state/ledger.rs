@@ -1,0 +1,644 @@
+//! The ledger section: who holds what, task by task, and what is therefore free.
+//!
+//! A gang gets its places in one event. A task gives its place back in one event. Everything else in here is
+//! an index over those two facts, recomputed the slow way by `check`.
+//!
+//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out who was told to leave and
+//! counts in who was promised a place. The planner goes by the second.
+
+pub(crate) mod check;
+pub mod event;
+
+use crate::model::policy::Policy;
+use crate::quota::amount::Use;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::device::catalogue::Mig;
+use crate::model::group::Group;
+use crate::model::job::{Checkpoint, Class};
+use crate::model::observed::TaskRef;
+use crate::model::placement::Placement;
+use crate::state::event::Event;
+use crate::state::fleet::Node;
+use crate::state::holding::{Holding, Presence, TaskPhase};
+use crate::state::jobs::Job;
+use crate::state::ledger::event::LedgerEvent;
+use crate::state::promises::Promises;
+use crate::state::rooms::{Room, Rooms};
+use crate::units::{GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
+
+/// Who holds what.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    held: BTreeMap<JobId, Held>,
+    orphans: BTreeMap<TaskRef, Orphan>,
+    rooms: Rooms,
+    by_node: BTreeMap<NodeId, BTreeSet<Holder>>,
+    used: BTreeMap<TenantId, Use>,
+    planned: BTreeMap<Standing, Use>,
+    standing: BTreeMap<Standing, BTreeSet<(Timestamp, JobId)>>,
+    wanted: BTreeMap<TenantId, Use>,
+    wants: BTreeMap<JobId, Want>,
+    /// What the groups of a job that has any want.
+    wants_of_groups: BTreeMap<JobId, Vec<Want>>,
+    unsettled: BTreeSet<JobId>,
+    deadlines: BTreeSet<(Timestamp, JobId)>,
+    bound: BTreeSet<(Timestamp, JobId)>,
+    freed: BTreeMap<PoolId, u64>,
+    changed: BTreeMap<PoolId, u64>,
+    changed_of: BTreeMap<TenantId, u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    holding: Holding,
+    charge: Charge,
+    /// Its entry in `deadlines`.
+    deadline: Option<Timestamp>,
+    /// Its entry in `bound`.
+    bound: Option<Timestamp>,
+    /// How many of its tasks stay.
+    staying: usize,
+}
+
+/// What the ledger needs to know of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Who pays, and how it stands among the tenant's work.
+    pub standing: Standing,
+    /// Whose neighbours it may have.
+    pub trust: TrustId,
+    /// Per task, beside GPUs, where all tasks are alike.
+    resources: Resources,
+    /// The same of each group, up to its last slot, where it has groups.
+    by_group: Option<Arc<[(u32, Resources)]>>,
+    /// What it promises about saving its work.
+    pub checkpoint: Option<Checkpoint>,
+    /// When it was submitted.
+    pub submitted_at: Timestamp,
+}
+
+/// What decides who leaves for whom inside a tenant. Work that stands alike is counted and listed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Standing {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// How it relates to latency.
+    pub class: Class,
+    /// Higher stays longer.
+    pub priority: i32,
+    /// Whether it may be evicted or moved.
+    pub preemptible: bool,
+    /// How long it needs to save its work when asked.
+    pub grace: Millis,
+}
+
+impl Standing {
+    fn first_of(tenant: TenantId) -> Self {
+        let (class, priority) = (Class::Inference, i32::MIN);
+        Self { tenant, class, priority, preemptible: false, grace: Millis(0) }
+    }
+}
+
+impl Charge {
+    /// What the ledger needs to know of a job.
+    pub fn of(job: &Job) -> Self {
+        let spec = &job.spec;
+        Self {
+            standing: Standing {
+                tenant: spec.tenant,
+                class: spec.class,
+                priority: spec.priority,
+                preemptible: spec.preemptible,
+                grace: spec.grace(),
+            },
+            trust: spec.trust,
+            resources: spec.shape.resources,
+            by_group: spec.has_groups().then(|| of_groups(&spec.groups)),
+            checkpoint: spec.checkpoint,
+            submitted_at: job.submitted_at,
+        }
+    }
+
+    /// A task of it at a place.
+    pub fn step(&self, place: Placement) -> Step {
+        Step { place, resources: self.resources_of(place.task), trust: self.trust }
+    }
+
+    /// What a task takes beside GPUs.
+    pub fn resources_of(&self, task: u32) -> Resources {
+        let Some(groups) = &self.by_group else { return self.resources };
+        let slots = groups.last().map_or(1, |&(end, _)| end.max(1));
+        let of_task = groups.iter().find(|&&(end, _)| task % slots < end);
+        of_task.map_or(self.resources, |&(_, resources)| resources)
+    }
+}
+
+fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
+    let mut end = 0;
+    let of_group = |group: &Group| {
+        end += group.tasks_in_all();
+        (end, group.shape.resources)
+    };
+    groups.iter().map(of_group).collect()
+}
+
+/// What a job that holds or was promised places would hold if it had all it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// Who pays.
+    pub tenant: TenantId,
+    /// Where.
+    pub pool: PoolId,
+    /// In all.
+    pub units: GpuUnits,
+    /// In all.
+    pub resources: Resources,
+}
+
+/// Something that runs and should not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// Where, and what it takes.
+    pub place: Placement,
+    /// Beside GPUs.
+    pub resources: Resources,
+    /// It is left alone.
+    pub kept: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    Task(JobId, u32),
+    Promise(JobId, u32),
+    Orphan(TaskRef),
+}
+
+/// Counts in an entry of a map that has none where there is nothing to count.
+fn count_in<K: Ord + Copy>(
+    uses: &mut BTreeMap<K, Use>,
+    key: K,
+    place: &Placement,
+    resources: Resources,
+    more: bool,
+) {
+    let total = uses.entry(key).or_default();
+    total.count(place.pool, place.units_each.times(place.gpus.count()), resources, more);
+    if *total == Use::default() {
+        uses.remove(&key);
+    }
+}
+
+impl Ledger {
+    /// The earliest moment after `now` at which a task that was asked or told to leave is stopped, or an attempt that
+    /// does not run is given up.
+    pub(super) fn next_deadline(&self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
+        let asked = self.deadlines().first().map(|&(at, _)| at);
+        let stuck = self.bound().first().map(|&(at, _)| at + policy.gangs.start_within);
+        [asked, stuck].into_iter().flatten().filter(|&at| at > now).min()
+    }
+
+    /// What a job holds.
+    pub fn holding(&self, job: JobId) -> Option<&Holding> {
+        self.held.get(&job).map(|held| &held.holding)
+    }
+
+    /// Every holding, in job order.
+    pub fn holdings(&self) -> impl Iterator<Item = (JobId, &Holding)> {
+        self.held.iter().map(|(&job, held)| (job, &held.holding))
+    }
+
+    /// What runs and should not.
+    pub fn orphans(&self) -> &BTreeMap<TaskRef, Orphan> {
+        &self.orphans
+    }
+
+    /// What is free.
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
+    /// Places are compared by worth from now on, or no longer.
+    pub(crate) fn keep_profiles(&mut self, keep: bool) {
+        self.rooms.keep_profiles(keep);
+    }
+
+    /// What a tenant's own jobs hold.
+    pub fn used(&self, tenant: TenantId) -> Option<&Use> {
+        self.used.get(&tenant)
+    }
+
+    /// What stays and what was promised, by how it stands in a tenant.
+    pub fn planned(&self, tenant: TenantId) -> impl Iterator<Item = (Standing, &Use)> {
+        let of_tenant = self.planned.range(Standing::first_of(tenant)..);
+        of_tenant
+            .take_while(move |(standing, _)| standing.tenant == tenant)
+            .map(|(&standing, used)| (standing, used))
+    }
+
+    /// Jobs that hold something and were not told to leave, by how they stand in a tenant; oldest first.
+    pub fn standing(
+        &self,
+        tenant: TenantId,
+    ) -> impl Iterator<Item = (Standing, &BTreeSet<(Timestamp, JobId)>)> {
+        let of_tenant = self.standing.range(Standing::first_of(tenant)..);
+        of_tenant
+            .take_while(move |(standing, _)| standing.tenant == tenant)
+            .map(|(&standing, jobs)| (standing, jobs))
+    }
+
+    /// What a tenant's own jobs that hold or were promised places want, with what they hold.
+    pub fn wanted(&self, tenant: TenantId) -> Option<&Use> {
+        self.wanted.get(&tenant)
+    }
+
+    /// What the ledger knows of a job that holds something.
+    pub fn charge(&self, job: JobId) -> Option<&Charge> {
+        self.held.get(&job).map(|held| &held.charge)
+    }
+
+    /// Jobs with tasks that do not run yet, by when those were given their places.
+    pub fn bound(&self) -> &BTreeSet<(Timestamp, JobId)> {
+        &self.bound
+    }
+
+    /// Changes whenever something starts, leaves or changes in the pool.
+    pub fn changed(&self, pool: PoolId) -> u64 {
+        self.changed.get(&pool).copied().unwrap_or_default()
+    }
+
+    /// Jobs for which the world has something to do.
+    pub fn unsettled(&self) -> &BTreeSet<JobId> {
+        &self.unsettled
+    }
+
+    /// Jobs that were asked to leave or wait to be repaired, by the moment at which that is over.
+    pub fn deadlines(&self) -> &BTreeSet<(Timestamp, JobId)> {
+        &self.deadlines
+    }
+
+    /// Changes whenever room in the pool may have grown.
+    pub fn freed(&self, pool: PoolId) -> u64 {
+        self.freed.get(&pool).copied().unwrap_or_default()
+    }
+
+    /// Changes whenever the tenant's use, with everyone below it, does.
+    pub fn changed_of(&self, tenant: TenantId) -> u64 {
+        self.changed_of.get(&tenant).copied().unwrap_or_default()
+    }
+
+    /// What is taken of each GPU of a node now: by tasks, also those that were told to leave and are still there, or set aside.
+    /// Room is counted as it will be; this is what an observer sees.
+    pub fn occupied(&self, node: NodeId) -> Vec<GpuUnits> {
+        let Some(room) = self.rooms.get(node) else { return Vec::new() };
+        let mut parts: Vec<u64> = room.gpus.iter().map(|gpu| gpu.held.parts()).collect();
+        let leaving = self.tasks_on(node).filter(|_| room.leaving > 0);
+        for task in leaving.filter_map(|(job, task)| self.holding(job)?.task(task)) {
+            if task.presence() == Presence::Leaves {
+                for gpu in task.place.gpus.indexes().filter(|&gpu| gpu < room.gpus.len()) {
+                    parts[gpu] += task.place.units_each.parts();
+                }
+            }
+        }
+        // What was set aside is taken by those who leave it, too.
+        let whole = GpuUnits::WHOLE.parts();
+        parts.into_iter().map(|parts| GpuUnits::from_parts(parts.min(whole))).collect()
+    }
+
+    /// Tasks on a node.
+    pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, u32)> {
+        self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
+            Holder::Task(job, task) => Some((*job, *task)),
+            Holder::Promise(..) | Holder::Orphan(_) => None,
+        })
+    }
+
+    /// Orphans on a node.
+    pub fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
+        self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
+            Holder::Task(..) | Holder::Promise(..) => None,
+            Holder::Orphan(task) => Some(*task),
+        })
+    }
+
+    /// A node appeared, changed or left: its room is worked out again from what is held there.
+    pub(crate) fn node_changed(
+        &mut self,
+        node: NodeId,
+        known: Option<(&Node, Option<&'static Mig>)>,
+        promised: &Promises,
+    ) {
+        let pool =
+            known.map(|(known, _)| known.facts.pool).or_else(|| self.rooms.get(node).map(|room| room.pool));
+        self.rooms.remove(node);
+        if let Some((known, mig)) = known {
+            self.rooms.put(node, Room::of(known, mig));
+            let holders: Vec<_> = self.by_node.get(&node).into_iter().flatten().copied().collect();
+            for holder in holders {
+                self.take_again(holder, promised);
+            }
+        }
+        if let Some(pool) = pool {
+            self.note_freed(pool);
+        }
+    }
+
+    fn take_again(&mut self, holder: Holder, promised: &Promises) {
+        match holder {
+            Holder::Task(job, task) => {
+                let held = &self.held[&job];
+                let trust = held.charge.trust;
+                let resources = held.charge.resources_of(task);
+                let task = held.holding.task(task).expect("the node index names a held task");
+                match task.presence() {
+                    Presence::Stays => self.rooms.take(&task.place, resources, trust),
+                    Presence::Leaves => self.rooms.leave(&task.place, resources),
+                    Presence::Gone => unreachable!("the node index names who is there"),
+                }
+            }
+            Holder::Promise(job, task) => {
+                let (promise, charge) = promised.get(job).expect("the node index names a promise");
+                let mut places = promise.tasks.iter().filter(|place| place.task == task);
+                let place = places.next().expect("the node index names a promised task");
+                self.rooms.take(place, charge.resources_of(task), charge.trust);
+            }
+            Holder::Orphan(task) => {
+                let orphan = &self.orphans[&task];
+                self.rooms.take_for_orphan(&orphan.place, orphan.resources);
+            }
+        }
+    }
+
+    /// Something changed that may lift any refusal.
+    pub(crate) fn anything_may_fit(&mut self, pools: impl Iterator<Item = PoolId>) {
+        pools.for_each(|pool| self.note_freed(pool));
+    }
+
+    fn note_freed(&mut self, pool: PoolId) {
+        *self.freed.entry(pool).or_default() += 1;
+        *self.changed.entry(pool).or_default() += 1;
+    }
+
+    /// The use of the tenant and of everyone above it changed.
+    pub(crate) fn note_changed_of(&mut self, lineage: impl Iterator<Item = TenantId>) {
+        for tenant in lineage {
+            *self.changed_of.entry(tenant).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn start(&mut self, job: JobId, holding: Holding, charge: Charge) {
+        for task in &holding.tasks {
+            self.shift(job, &task.place, &charge, Presence::Gone, task.presence());
+        }
+        let held = Held { holding, charge, deadline: None, bound: None, staying: 0 };
+        let replaced = self.held.insert(job, held);
+        assert!(replaced.is_none(), "a job holds one set of places at a time");
+        self.settle(job);
+    }
+
+    /// Lets go of the record of a job whose tasks are all gone.
+    pub(crate) fn forget(&mut self, job: JobId) {
+        if let Some(held) = self.held.remove(&job) {
+            held.deadline.map(|deadline| self.deadlines.remove(&(deadline, job)));
+            held.bound.map(|bound| self.bound.remove(&(bound, job)));
+            assert!(held.holding.tasks.iter().all(|task| !task.holds()), "nothing is held any more");
+        }
+        self.unsettled.remove(&job);
+    }
+
+    /// Places are set aside for a job.
+    pub(crate) fn promise(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
+        for place in tasks {
+            self.by_node.entry(place.node).or_default().insert(Holder::Promise(job, place.task));
+            let resources = charge.resources_of(place.task);
+            self.rooms.take(place, resources, charge.trust);
+            count_in(&mut self.planned, charge.standing, place, resources, true);
+            *self.changed.entry(place.pool).or_default() += 1;
+        }
+    }
+
+    /// They no longer are.
+    pub(crate) fn release(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
+        for place in tasks {
+            self.remove_holder(place.node, Holder::Promise(job, place.task));
+            let resources = charge.resources_of(place.task);
+            self.rooms.give_back(place, resources);
+            count_in(&mut self.planned, charge.standing, place, resources, false);
+            self.note_freed(place.pool);
+        }
+    }
+
+    /// What a job wants in all while it holds or was promised places.
+    pub(crate) fn set_want(&mut self, job: JobId, want: Option<Want>) {
+        let before = match want {
+            Some(want) => self.wants.insert(job, want),
+            None => self.wants.remove(&job),
+        };
+        for (want, more) in before.map(|want| (want, false)).into_iter().chain(want.map(|want| (want, true)))
+        {
+            self.count_want(want, more);
+        }
+    }
+
+    /// What the groups of a job want in all.
+    pub(crate) fn set_wants_of_groups(&mut self, job: JobId, wants: Vec<Want>) {
+        let before = if wants.is_empty() {
+            self.wants_of_groups.remove(&job)
+        } else {
+            self.wants_of_groups.insert(job, wants.clone())
+        };
+        for want in before.into_iter().flatten() {
+            self.count_want(want, false);
+        }
+        for want in wants {
+            self.count_want(want, true);
+        }
+    }
+
+    fn count_want(&mut self, want: Want, more: bool) {
+        let total = self.wanted.entry(want.tenant).or_default();
+        total.count(want.pool, want.units, want.resources, more);
+        if *total == Use::default() {
+            self.wanted.remove(&want.tenant);
+        }
+    }
+
+    /// Until when a job with groups may be repaired.
+    pub(crate) fn set_repair_by(&mut self, job: JobId, deadline: Option<Timestamp>) {
+        let held = self.held.get_mut(&job).expect("who is repaired holds something");
+        if held.holding.repair_by != deadline {
+            held.holding.repair_by = deadline;
+            self.settle(job);
+        }
+    }
+
+    pub(crate) fn apply(&mut self, event: &LedgerEvent) {
+        match event {
+            LedgerEvent::Started { .. } | LedgerEvent::Carried { .. } => {
+                unreachable!("the state starts a job, because that takes the job's spec")
+            }
+            LedgerEvent::Running { job, task, .. }
+            | LedgerEvent::Gone { job, task, .. }
+            | LedgerEvent::Shed { job, task, .. } => self.change(*job, &[*task], event),
+            LedgerEvent::Asked { job, tasks, .. }
+            | LedgerEvent::Acked { job, tasks, .. }
+            | LedgerEvent::AskFailed { job, tasks, .. }
+            | LedgerEvent::Withdrawn { job, tasks, .. }
+            | LedgerEvent::Stopping { job, tasks, .. } => self.change(*job, tasks, event),
+            LedgerEvent::Grown { job, tasks, .. } => {
+                let new: Vec<u32> = tasks.iter().map(|place| place.task).collect();
+                self.change(*job, &new, event);
+            }
+            LedgerEvent::Broken { job, .. } => self.change(*job, &[], event),
+            LedgerEvent::Evicted { .. } => {}
+            LedgerEvent::OrphanSeen { task, place, resources, kept } => {
+                self.orphans.insert(*task, Orphan { place: *place, resources: *resources, kept: *kept });
+                self.by_node.entry(place.node).or_default().insert(Holder::Orphan(*task));
+                self.rooms.take_for_orphan(place, *resources);
+            }
+            LedgerEvent::OrphanGone { task } => {
+                let orphan = self.orphans.remove(task).expect("an orphan goes once");
+                self.remove_holder(orphan.place.node, Holder::Orphan(*task));
+                self.rooms.give_back_of_orphan(&orphan.place, orphan.resources);
+                self.note_freed(orphan.place.pool);
+            }
+        }
+    }
+
+    /// Changes a holding and everything that is counted by the tasks an event names.
+    fn change(&mut self, job: JobId, tasks: &[u32], event: &LedgerEvent) {
+        let held = self.held.get_mut(&job).expect("an event names a job that holds something");
+        let charge = held.charge.clone();
+        let look = |holding: &Holding| -> Vec<Option<(Placement, Presence)>> {
+            let seen = |&task| holding.task(task).map(|task| (task.place, task.presence()));
+            tasks.iter().map(seen).collect()
+        };
+        let before = look(&held.holding);
+        held.holding.apply(event);
+        let after = look(&held.holding);
+        for (before, after) in before.into_iter().zip(after) {
+            let Some((place, _)) = before.or(after) else { continue };
+            let presence = |seen: Option<(Placement, Presence)>| seen.map_or(Presence::Gone, |(_, how)| how);
+            self.shift(job, &place, &charge, presence(before), presence(after));
+        }
+        self.settle(job);
+    }
+
+    /// A task is present in another way than before.
+    fn shift(&mut self, job: JobId, place: &Placement, charge: &Charge, before: Presence, after: Presence) {
+        let (resources, trust) = (charge.resources_of(place.task), charge.trust);
+        let holder = Holder::Task(job, place.task);
+        match (before, after) {
+            (Presence::Stays, Presence::Stays)
+            | (Presence::Leaves, Presence::Leaves)
+            | (Presence::Gone, Presence::Gone) => return,
+            (Presence::Gone, Presence::Stays) => self.rooms.take(place, resources, trust),
+            (Presence::Gone, Presence::Leaves) => self.rooms.leave(place, resources),
+            (Presence::Stays, Presence::Leaves) => self.rooms.drain(place, resources),
+            (Presence::Leaves, Presence::Stays) => self.rooms.undrain(place, resources, trust),
+            (Presence::Stays, Presence::Gone) => self.rooms.give_back(place, resources),
+            (Presence::Leaves, Presence::Gone) => self.rooms.left(place, resources),
+        }
+        if before == Presence::Gone {
+            self.by_node.entry(place.node).or_default().insert(holder);
+            count_in(&mut self.used, charge.standing.tenant, place, resources, true);
+        }
+        if after == Presence::Gone {
+            self.remove_holder(place.node, holder);
+            count_in(&mut self.used, charge.standing.tenant, place, resources, false);
+        }
+        if before == Presence::Stays {
+            count_in(&mut self.planned, charge.standing, place, resources, false);
+            *self.freed.entry(place.pool).or_default() += 1;
+        }
+        if after == Presence::Stays {
+            count_in(&mut self.planned, charge.standing, place, resources, true);
+        }
+        *self.changed.entry(place.pool).or_default() += 1;
+    }
+
+    fn remove_holder(&mut self, node: NodeId, holder: Holder) {
+        let holders = self.by_node.get_mut(&node).expect("the node index names every holder");
+        assert!(holders.remove(&holder), "the node index names every holder");
+        if holders.is_empty() {
+            self.by_node.remove(&node);
+        }
+    }
+
+    /// Keeps the lists of jobs that the world, the clock or the planner has business with.
+    fn settle(&mut self, job: JobId) {
+        let held = self.held.get_mut(&job).expect("a job that holds something settles");
+        let holding = &held.holding;
+        let due = holding.tasks.iter().any(|task| match task.phase {
+            TaskPhase::Bound
+            | TaskPhase::Asked { .. }
+            | TaskPhase::Acked { .. }
+            | TaskPhase::Stopping { .. } => true,
+            TaskPhase::Running | TaskPhase::Gone { .. } => false,
+        });
+        if due {
+            self.unsettled.insert(job);
+        } else {
+            self.unsettled.remove(&job);
+        }
+        let deadline = [holding.asked_until(), holding.repair_by].into_iter().flatten().min();
+        let bound = holding.bound_since();
+        let staying = holding.staying().count();
+        keep(&mut self.deadlines, job, core::mem::replace(&mut held.deadline, deadline), deadline);
+        keep(&mut self.bound, job, core::mem::replace(&mut held.bound, bound), bound);
+        let stayed = core::mem::replace(&mut held.staying, staying) > 0;
+        let (standing, entry) = (held.charge.standing, (held.charge.submitted_at, job));
+        match (stayed, staying > 0) {
+            (false, true) => {
+                self.standing.entry(standing).or_default().insert(entry);
+            }
+            (true, false) => self.stands_no_more(standing, entry),
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    fn stands_no_more(&mut self, standing: Standing, entry: (Timestamp, JobId)) {
+        let jobs = self.standing.get_mut(&standing).expect("who stays is listed");
+        jobs.remove(&entry);
+        if jobs.is_empty() {
+            self.standing.remove(&standing);
+        }
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        for (&job, held) in &self.held {
+            let holding = held.holding.clone();
+            into.push(Event::Ledger(LedgerEvent::Carried { job, holding }));
+        }
+        for (&task, orphan) in &self.orphans {
+            let Orphan { place, resources, kept } = *orphan;
+            into.push(Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources, kept }));
+        }
+    }
+}
+
+/// Keeps a job's entry in a list by time.
+fn keep(
+    list: &mut BTreeSet<(Timestamp, JobId)>,
+    job: JobId,
+    before: Option<Timestamp>,
+    now: Option<Timestamp>,
+) {
+    if before != now {
+        before.map(|at| list.remove(&(at, job)));
+        now.map(|at| list.insert((at, job)));
+    }
+}
+
+/// What one task takes and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Where.
+    pub place: Placement,
+    /// Beside GPUs.
+    pub resources: Resources,
+    /// Whose neighbours it may have.
+    pub trust: TrustId,
+}

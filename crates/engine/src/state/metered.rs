@@ -1,0 +1,72 @@
+//! What tenants hold, will hold and want, counted in the meters of a tenant tree; and their fair shares.
+
+use crate::model::policy::Policy;
+use crate::quota::amount::Use;
+use crate::quota::tree::{Amounts, Named, Tree};
+use crate::state::State;
+use crate::state::ways::first_way;
+use crate::units::GpuUnits;
+use alloc::vec::Vec;
+
+impl State {
+    /// The tenant tree of a policy, which need not be the one in force.
+    pub fn tree(&self, policy: &Policy) -> Tree {
+        let named = |tenant| Named { path: self.tenants.path(tenant), parent: self.tenants.parent(tenant) };
+        let tenants: Vec<Named<'_>> = self.tenants.ids().map(named).collect();
+        Tree::resolve(policy, &tenants, self.fleet.pools())
+    }
+
+    /// What each tenant's own jobs hold, by meter.
+    pub fn own_use(&self, tree: &Tree) -> Amounts {
+        let none = Use::default();
+        let own = |tenant| tree.metered(self.ledger.used(tenant).unwrap_or(&none));
+        self.tenants.ids().map(own).collect()
+    }
+
+    /// What each tenant's own jobs will hold, by meter: without who leaves, with who was promised a place.
+    pub fn own_planned(&self, tree: &Tree) -> Amounts {
+        let own = |tenant| {
+            let mut total = alloc::vec![0; tree.meters.len()];
+            for (_, used) in self.ledger.planned(tenant) {
+                total.iter_mut().zip(tree.metered(used)).for_each(|(total, part)| *total += part);
+            }
+            total
+        };
+        self.tenants.ids().map(own).collect()
+    }
+
+    /// What each tenant's own jobs want, by meter: what runs, what is promised, what waits. A shape with several
+    /// pools to choose from is demand in the first.
+    pub fn own_demand(&self, tree: &Tree) -> Amounts {
+        let none = Use::default();
+        let own = |tenant| {
+            let mut demand = tree.metered(self.ledger.wanted(tenant).unwrap_or(&none));
+            for (shape, tasks) in self.jobs.demand(tenant) {
+                let Some((pool, need)) = first_way(&self.fleet, shape) else { continue };
+                let charge = tree.charge(need.units(), shape.resources, pool);
+                for (total, each) in demand.iter_mut().zip(charge) {
+                    *total = total.saturating_add(each.saturating_mul(tasks));
+                }
+            }
+            demand
+        };
+        self.tenants.ids().map(own).collect()
+    }
+
+    /// What the healthy fleet has, by meter, without what others use.
+    pub fn capacity(&self, tree: &Tree) -> Vec<u64> {
+        let mut capacity = alloc::vec![0u64; tree.meters.len()];
+        for (pool, has) in self.ledger.rooms().capacity() {
+            let units = GpuUnits::from_parts(has.gpus * GpuUnits::WHOLE.parts());
+            let has = tree.charge(units, has.resources, pool);
+            capacity.iter_mut().zip(has).for_each(|(total, part)| *total += part);
+        }
+        capacity
+    }
+
+    /// Every tenant's fair share of the fleet as it is.
+    pub fn fair_shares(&self, tree: &Tree) -> Amounts {
+        let demand = tree.subtree_demand(&self.own_demand(tree));
+        tree.fair_shares(&demand, &|tenant, meter| self.past.counts(tenant, meter), &self.capacity(tree))
+    }
+}

@@ -1,0 +1,102 @@
+//! The promises section: places set aside for jobs that start when those who leave are gone.
+//!
+//! A beneficiary is promised its places in the same commit in which its victims are told to leave. The ledger
+//! counts the places as held, so nobody else is given them.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::is_default;
+use crate::model::placement::{Chosen, Placement};
+use crate::state::event::Event;
+use crate::state::ledger::Charge;
+use crate::units::{JobId, Timestamp};
+
+/// Who was promised what.
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    by_job: BTreeMap<JobId, (Promise, Charge)>,
+}
+
+/// Places set aside for one job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// Where each task goes.
+    pub tasks: Vec<Placement>,
+    /// The policy it was decided by.
+    pub policy: u32,
+    /// When.
+    pub at: Timestamp,
+    /// Why the first of them goes there, where places have prices.
+    pub chosen: Option<Chosen>,
+}
+
+/// What happens to promises.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PromisesEvent {
+    /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
+    Promised {
+        /// Which job.
+        job: JobId,
+        /// Where each task goes.
+        tasks: Vec<Placement>,
+        /// The policy it was decided by.
+        policy: u32,
+        /// When.
+        at: Timestamp,
+        /// Why the first of them goes there, where places have prices.
+        #[serde(default, skip_serializing_if = "is_default")]
+        chosen: Option<Chosen>,
+    },
+    /// The promise cannot be kept, or is not needed.
+    Released {
+        /// Which job.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl Promises {
+    /// What a job was promised.
+    pub fn of(&self, job: JobId) -> Option<&Promise> {
+        self.by_job.get(&job).map(|(promise, _)| promise)
+    }
+
+    /// Every promise, in job order.
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, &Promise)> {
+        self.by_job.iter().map(|(&job, (promise, _))| (job, promise))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_job.len()
+    }
+
+    /// True when nobody was promised anything.
+    pub fn is_empty(&self) -> bool {
+        self.by_job.is_empty()
+    }
+
+    pub(crate) fn get(&self, job: JobId) -> Option<&(Promise, Charge)> {
+        self.by_job.get(&job)
+    }
+
+    pub(crate) fn insert(&mut self, job: JobId, promise: Promise, charge: Charge) {
+        let replaced = self.by_job.insert(job, (promise, charge));
+        assert!(replaced.is_none(), "a job is promised one set of places at a time");
+    }
+
+    pub(crate) fn remove(&mut self, job: JobId) -> Option<(Promise, Charge)> {
+        self.by_job.remove(&job)
+    }
+
+    pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
+        for (&job, (promise, _)) in &self.by_job {
+            let Promise { tasks, policy, at, chosen } = promise.clone();
+            into.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at, chosen }));
+        }
+    }
+}
