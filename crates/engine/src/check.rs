@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::model::group::Group;
 use crate::model::job::{Shape, Spec};
 use crate::model::policy::{Amount, GpuQuota, Policy};
+use crate::quota::meters::Meters;
 use crate::quota::tree::Meter;
 use crate::state::State;
 use crate::state::holding::{HeldTask, TaskPhase};
@@ -538,8 +539,8 @@ fn past_is_wrong(state: &State) -> bool {
         }
     }
     let policy = state.tenants.policy();
-    let is_wrong = |(tenant, amounts): (TenantId, &Vec<u64>)| {
-        tree.meters.iter().zip(amounts).any(|(meter, &amount)| {
+    let is_wrong = |(tenant, amounts): (TenantId, &Meters)| {
+        tree.meters.iter().zip(amounts.iter()).any(|(meter, &amount)| {
             let own = gpus.iter().filter(|((of, _), _)| *of == tenant);
             let expected: u64 = match meter {
                 Meter::Gpu(pool) => own.filter(|((_, known), _)| known == pool).map(|(_, units)| units).sum(),

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use wharf_api::v1::{LineView, TenantView, gpus, thousandths};
 use wharf_engine::model::policy::{Amount, Quota};
-use wharf_engine::quota::tree::{Amounts, Meter, Tree};
+use wharf_engine::quota::meters::Amounts;
+use wharf_engine::quota::tree::{Meter, Tree};
 use wharf_engine::state::State;
 use wharf_engine::state::jobs::Phase;
 use wharf_engine::units::{GpuUnits, TenantId};

@@ -20,7 +20,8 @@ use crate::model::policy::{Amount, Policy};
 use crate::plan::draft::Draft;
 use crate::plan::lines;
 use crate::plan::place::{Ask, tasks_beside_gpus, tasks_that_fit, ways_of};
-use crate::quota::tree::{Amounts, Meter, Tree};
+use crate::quota::meters::Amounts;
+use crate::quota::tree::{Meter, Tree};
 use crate::state::State;
 use crate::state::fleet::Node;
 use crate::state::jobs::KindKey;
@@ -287,7 +288,7 @@ impl State {
     /// The trust domain is given by name, because who submits the first job of one comes before its id.
     pub fn ideal_funnel(&self, key: &KindKey, domain: &str, policy: &Policy) -> Funnel {
         let tree = self.tree(policy);
-        let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+        let used = tree.zero_each();
         let ways = ways(&self.fleet, policy, key.class, domain, &key.shape);
         let ways: Vec<Way> = ways.filter_map(Result::ok).collect();
         self.best_funnel(key, &ways, &tree, &used, Fleet::Declared)
@@ -300,7 +301,7 @@ impl State {
             return self.never_in_groups(key, domain, policy);
         }
         let tree = self.tree(policy);
-        let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+        let used = tree.zero_each();
         let mut usable = ways(&self.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok);
         if usable.any(|way| self.could_run(key, way, &tree, &used)) {
             return None;

@@ -264,11 +264,7 @@ impl<'a> Round<'a> {
         let Some(room) = state.ledger.rooms().get(place.node) else { return false };
         let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
         let mut own = state.jobs_of_booking(booking).filter_map(|job| state.ledger.holding(job));
-        let in_use = own.any(|holding| {
-            holding.staying().any(|task| {
-                task.place.node == place.node && task.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))
-            })
-        });
+        let in_use = own.any(|holding| holding.staying().any(|task| task.place.meets(place)));
         (room.open || in_use) && room.pool == place.pool && place.gpus.indexes().all(usable)
     }
 
@@ -314,9 +310,8 @@ impl<'a> Round<'a> {
             return false;
         };
         let mut others = self.chosen.iter().filter(|(other, _)| *other != booking);
-        let taken = |place: &Placement| {
-            others.any(|(_, places)| places.iter().any(|other| share_a_gpu(place, other)))
-        };
+        let taken =
+            |place: &Placement| others.any(|(_, places)| places.iter().any(|other| place.meets(other)));
         if holding.staying().map(|task| &task.place).any(taken) {
             return false;
         }
@@ -379,8 +374,4 @@ impl<'a> Round<'a> {
             self.events.push(state.stop(job, numbers(stopped), now));
         }
     }
-}
-
-fn share_a_gpu(one: &Placement, other: &Placement) -> bool {
-    one.node == other.node && one.gpus.indexes().any(|gpu| other.gpus.contains(gpu))
 }

@@ -8,6 +8,7 @@
 //! and where others begin in it. It is judged against the declared fleet, every node healthy and empty: what is in its way
 //! when it comes is a matter of the day.
 
+use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -19,7 +20,8 @@ use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::lines;
 use crate::plan::place::{Ask, place};
-use crate::quota::tree::{Amounts, Meter, Tree};
+use crate::quota::meters::Amounts;
+use crate::quota::tree::{Meter, Tree};
 use crate::state::State;
 use crate::state::bookings::{Booker, Booking, BookingFault};
 use crate::state::event::Event;
@@ -183,20 +185,20 @@ impl Timeline<'_> {
     fn beyond(&self, tree: &Tree, at: Timestamp, way: Way, beside: &[&Booking]) -> Option<BookingFault> {
         let Wanted { spec, by, .. } = self.wanted;
         let charge = charge_of(tree, spec, way);
-        let none = || alloc::vec![alloc::vec![0u64; tree.meters.len()]; tree.lines.len()];
+        let none = || tree.zero_each();
         let (mut all, mut by_tenants): (Amounts, Amounts) = (none(), none());
         let booked = beside.iter().map(|booking| (&booking.spec, booking.by, self.charge(tree, booking)));
         for (spec, by, amount) in booked.chain(core::iter::once((spec, by, charge.clone()))) {
-            add(&mut all[spec.tenant.index()], &amount);
+            all[spec.tenant.index()].add(&amount);
             if by == Booker::Tenant {
-                add(&mut by_tenants[spec.tenant.index()], &amount);
+                by_tenants[spec.tenant.index()].add(&amount);
             }
         }
         let with_children = tree.subtree_use(&all);
         for (tenant, places, _) in self.fixed().filter(|(.., over)| over.is_none_or(|over| over > at)) {
             let amount = tree.charge_of(|_| Resources::default(), places.iter());
-            add(&mut all[tenant.index()], &amount);
-            add(&mut by_tenants[tenant.index()], &amount);
+            all[tenant.index()].add(&amount);
+            by_tenants[tenant.index()].add(&amount);
         }
         let asked = (0..charge.len()).filter(|&meter| charge[meter] > 0);
         for meter in asked {
@@ -227,9 +229,9 @@ impl Timeline<'_> {
         None
     }
 
-    fn charge(&self, tree: &Tree, booking: &Booking) -> Vec<u64> {
+    fn charge(&self, tree: &Tree, booking: &Booking) -> Meters {
         let way = self.ways_of(booking).into_iter().next();
-        way.map_or_else(|| alloc::vec![0; tree.meters.len()], |way| charge_of(tree, &booking.spec, way))
+        way.map_or_else(|| tree.zero(), |way| charge_of(tree, &booking.spec, way))
     }
 
     /// How a booking can be met: in the pool of its places, once it has some.
@@ -286,13 +288,9 @@ impl Timeline<'_> {
     }
 }
 
-fn charge_of(tree: &Tree, spec: &Spec, way: Way) -> Vec<u64> {
+fn charge_of(tree: &Tree, spec: &Spec, way: Way) -> Meters {
     let each = tree.charge(way.need.units(), spec.shape.resources, way.pool);
     each.into_iter().map(|each| each.saturating_mul(u64::from(spec.tasks))).collect()
-}
-
-fn add(total: &mut [u64], amount: &[u64]) {
-    total.iter_mut().zip(amount).for_each(|(total, part)| *total = total.saturating_add(*part));
 }
 
 /// What a branch of the tree must be able to have: its guarantee, or what is booked in it where that is more.

@@ -32,6 +32,11 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// True when both are on one GPU.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.node == other.node && self.gpus.overlaps(other.gpus)
+    }
+
     /// How it is kept apart from what else is on its GPU.
     pub fn enforced(&self) -> Mode {
         if self.slice.is_some() {

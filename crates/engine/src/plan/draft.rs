@@ -3,6 +3,7 @@
 //! It keeps its own rooms for the nodes it touched and its own sums of use; the state stays as it is. Everything
 //! that is tried is an operation with an inverse: one undo list, one kind of mark.
 
+use crate::quota::meters::Meters;
 use crate::state::ledger::Step;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,7 +17,8 @@ use crate::model::policy::Policy;
 use crate::plan::place::best::Worths;
 use crate::plan::place::groups::Desk;
 use crate::price::profiles::{Drains, Profiles};
-use crate::quota::tree::{Amounts, Tree};
+use crate::quota::meters::Amounts;
+use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::ledger::Standing;
 use crate::state::rooms::{Room, Rooms};
@@ -35,7 +37,7 @@ pub struct Draft<'a> {
     touched: Rooms,
     used: Amounts,
     shares: &'a Amounts,
-    standings: BTreeMap<TenantId, BTreeMap<Standing, Vec<u64>>>,
+    standings: BTreeMap<TenantId, BTreeMap<Standing, Meters>>,
     done: Vec<Op>,
     worths: Option<&'a RefCell<Worths>>,
     touched_worths: RefCell<Worths>,
@@ -49,7 +51,7 @@ enum Op {
     GiveBack(Step),
     Drain(Step),
     Undrain(Step),
-    Count { standing: Standing, amount: Vec<u64>, more: bool },
+    Count { standing: Standing, amount: Meters, more: bool },
 }
 
 /// A point to roll back to.
@@ -145,7 +147,7 @@ impl<'a> Draft<'a> {
     }
 
     /// What a tenant's own work would hold, by how it stands.
-    pub fn standings(&mut self, tenant: TenantId) -> &mut BTreeMap<Standing, Vec<u64>> {
+    pub fn standings(&mut self, tenant: TenantId) -> &mut BTreeMap<Standing, Meters> {
         let (state, tree) = (self.state, self.tree);
         self.standings.entry(tenant).or_insert_with(|| {
             let metered = |(standing, used)| (standing, tree.metered(used));
@@ -279,7 +281,7 @@ impl<'a> Draft<'a> {
     }
 
     /// A tenant, and everyone above it, uses so much more or less.
-    pub fn count(&mut self, standing: Standing, amount: Vec<u64>, more: bool) {
+    pub fn count(&mut self, standing: Standing, amount: Meters, more: bool) {
         self.change_use(standing, &amount, more);
         self.done.push(Op::Count { standing, amount, more });
     }
@@ -306,18 +308,13 @@ impl<'a> Draft<'a> {
     }
 
     fn change_use(&mut self, standing: Standing, amount: &[u64], more: bool) {
-        let count = |total: &mut u64, part: u64| *total = if more { *total + part } else { *total - part };
         let tree = self.tree;
         for tenant in tree.lineage(standing.tenant) {
-            for (total, &part) in self.used[tenant.index()].iter_mut().zip(amount) {
-                count(total, part);
-            }
+            self.used[tenant.index()].count(amount, more);
         }
         let own = self.standings(standing.tenant);
-        let held = own.entry(standing).or_insert_with(|| alloc::vec![0; amount.len()]);
-        for (total, &part) in held.iter_mut().zip(amount) {
-            count(total, part);
-        }
+        let held = own.entry(standing).or_insert_with(|| tree.zero());
+        held.count(amount, more);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Who may have what: passes, gates and lines (rules 1 to 3 and 6), each as one question to the draft.
 
+use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 
 use crate::model::job::Class;
@@ -106,12 +107,12 @@ pub fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
 }
 
 /// What the own tenant's work that would give way to work that stands so holds.
-pub fn below(draft: &mut Draft<'_>, own: &Standing) -> Vec<u64> {
+pub fn below(draft: &mut Draft<'_>, own: &Standing) -> Meters {
     let policy = draft.policy;
-    let mut below = alloc::vec![0; draft.tree.meters.len()];
+    let mut below = draft.tree.zero();
     for (standing, held) in draft.standings(own.tenant) {
         if gives_way(policy, standing, own) {
-            below.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
+            below.add(held);
         }
     }
     below
@@ -146,8 +147,7 @@ pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let lineage: Vec<TenantId> = draft.tree.lineage(ask.key.tenant).collect();
     lineage.into_iter().find(|&tenant| {
         let mut fixed = fixed_below(draft, tenant);
-        let booked = booked::to_come(draft, tenant, ask.key);
-        fixed.iter_mut().zip(booked).for_each(|(total, part)| *total = total.saturating_add(part));
+        fixed.add(&booked::to_come(draft, tenant, ask.key));
         let quotas = &draft.tree.lines[tenant.index()].quotas;
         asked(ask).any(|meter| match quotas[meter].guaranteed {
             Amount::Unlimited => false,
@@ -167,17 +167,16 @@ pub fn fixed_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usi
 }
 
 /// What fixed work of a tenant and everyone below it holds.
-fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Vec<u64> {
+fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Meters {
     let (policy, tree) = (draft.policy, draft.tree);
-    let mut total = alloc::vec![0; tree.meters.len()];
+    let mut total = tree.zero();
     for (standing, held) in draft.standings(tenant) {
         if is_fixed(standing, policy) {
-            total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
+            total.add(held);
         }
     }
     for &child in &tree.lines[tenant.index()].children {
-        let below = fixed_below(draft, child);
-        total.iter_mut().zip(below).for_each(|(total, part)| *total += part);
+        total.add(&fixed_below(draft, child));
     }
     total
 }
@@ -197,13 +196,13 @@ pub fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &
 
 fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], beside: &[u64]) -> bool {
     let policy = draft.policy;
-    let mut total = alloc::vec![0u64; draft.tree.meters.len()];
+    let mut total = draft.tree.zero();
     for (standing, held) in draft.standings(tenant) {
         if standing.class == Class::Inference || is_fixed(standing, policy) {
-            total.iter_mut().zip(held).for_each(|(total, part)| *total += *part);
+            total.add(held);
         }
     }
-    total.iter_mut().zip(beside).for_each(|(total, part)| *total += part);
+    total.add(beside);
     meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
         Amount::Of(guaranteed) => total[meter] > guaranteed,

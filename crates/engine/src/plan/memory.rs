@@ -13,7 +13,7 @@ use crate::plan::later::reserve::Looked;
 use crate::plan::lines::Pass;
 use crate::plan::order::Candidate;
 use crate::plan::place::best::Worths;
-use crate::quota::tree::Amounts;
+use crate::quota::meters::Amounts;
 use crate::state::State;
 use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
 

@@ -12,6 +12,7 @@
 pub mod best;
 pub mod groups;
 
+use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -56,7 +57,7 @@ pub struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// So many tasks, from the first, wherever the rest of the gang is.
     pub fn new(tree: &Tree, key: &'a KindKey, way: Way, tasks: u32) -> Self {
-        let charge = tree.charge(way.need.units(), key.shape.resources, way.pool).into();
+        let charge = tree.charge(way.need.units(), key.shape.resources, way.pool)[..].into();
         Self { key, tasks, first_task: 0, way, domain: None, charge, numbers: None, beside: None }
     }
 
@@ -112,7 +113,7 @@ impl<'a> Ask<'a> {
     }
 
     /// What all of it is charged.
-    pub fn total(&self) -> Vec<u64> {
+    pub fn total(&self) -> Meters {
         (0..self.charge.len()).map(|meter| self.amount(meter)).collect()
     }
 

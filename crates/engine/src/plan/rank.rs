@@ -251,7 +251,7 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
     let rules = policy.orders.beyond_age(job.spec.class).filter(|_| job.past.evictions > 0)?;
     let group = group_of(state, rules, id, job, now);
     let tree = state.tree(policy);
-    let no_shares = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+    let no_shares = tree.zero_each();
     let mut draft = Draft::on(state, policy, &tree, &no_shares, now);
     let key = job.key();
     let below = lines::below(&mut draft, &lines::standing_of(&key));

@@ -23,7 +23,8 @@ use crate::plan::order::{Candidate, Queue, Turn};
 use crate::plan::place::best::Worths;
 use crate::plan::place::{Ask, Placed, groups, place, place_where_best};
 use crate::plan::rank::{claim, just_evicted, takes_landing_room};
-use crate::quota::tree::{Amounts, Tree};
+use crate::quota::meters::Amounts;
+use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::{Eviction, Why};
@@ -330,9 +331,9 @@ impl<'a> Served<'a> {
     fn others_matter(&mut self, at: usize, ask: &Ask<'_>) -> bool {
         let rules = &self.draft.policy.preemption;
         let may_move = rules.moves_max > 0 && !self.queue.get(at).is_surplus();
-        let mut own = || lines::below(&mut self.draft, &lines::standing_of(ask.key)).into_iter();
-        rules.within != Within::Project
-            || (may_move && (own().any(|part| part > 0) || enough_in_pieces(&self.draft, ask)))
+        let mut gives_way =
+            || lines::below(&mut self.draft, &lines::standing_of(ask.key)).iter().any(|&part| part > 0);
+        rules.within != Within::Project || (may_move && (gives_way() || enough_in_pieces(&self.draft, ask)))
     }
 
     fn first_task(&self, at: usize) -> u32 {

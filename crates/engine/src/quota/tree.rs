@@ -3,6 +3,7 @@
 //! A *meter* is one resource that quota is counted in: GPUs of a pool (or of any pool, normalised), CPU, memory.
 //! The tree is built from a policy, which need not be the one in force: a canary passes another.
 
+use crate::quota::meters::{Amounts, Meters};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -52,9 +53,6 @@ pub struct Line {
     /// Promise and limit, by meter.
     pub quotas: Vec<Quota>,
 }
-
-/// An amount per tenant and meter.
-pub type Amounts = Vec<Vec<u64>>;
 
 /// A tenant as the tree is told of it.
 #[derive(Clone, Copy, Debug)]
@@ -110,13 +108,23 @@ impl Tree {
         }
     }
 
+    /// Nothing of anything.
+    pub fn zero(&self) -> Meters {
+        Meters::zero(self.meters.len())
+    }
+
+    /// Nothing of anything, for each tenant.
+    pub fn zero_each(&self) -> Amounts {
+        alloc::vec![self.zero(); self.lines.len()]
+    }
+
     /// The tenant and everyone above it, nearest first.
     pub fn lineage(&self, tenant: TenantId) -> impl Iterator<Item = TenantId> {
         core::iter::successors(Some(tenant), |&below| self.lines[below.index()].parent)
     }
 
     /// What one task that takes so much is charged in a pool, by meter; zero where it takes nothing.
-    pub fn charge(&self, units: GpuUnits, resources: Resources, pool: PoolId) -> Vec<u64> {
+    pub fn charge(&self, units: GpuUnits, resources: Resources, pool: PoolId) -> Meters {
         let units = units.parts();
         let amount = |meter: &Meter| match meter {
             Meter::AnyGpu => units.saturating_mul(self.normal_milli[pool.index()]),
@@ -138,9 +146,9 @@ impl Tree {
         &self,
         resources: impl Fn(u32) -> Resources,
         tasks: impl Iterator<Item = &'p Placement>,
-    ) -> Vec<u64> {
+    ) -> Meters {
         let mut tasks = tasks.peekable();
-        let mut charged: Option<Vec<u64>> = None;
+        let mut charged: Option<Meters> = None;
         // Tasks that are alike are in one pool, one after the other.
         while let Some(pool) = tasks.peek().map(|place| place.pool) {
             let mut total = (GpuUnits::ZERO, Resources::default());
@@ -152,16 +160,16 @@ impl Tree {
             charged = Some(match charged {
                 None => part,
                 Some(mut sum) => {
-                    sum.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.saturating_add(part));
+                    sum.add(&part);
                     sum
                 }
             });
         }
-        charged.unwrap_or_else(|| alloc::vec![0; self.meters.len()])
+        charged.unwrap_or_else(|| self.zero())
     }
 
     /// An amount of everything, by meter.
-    pub fn metered(&self, used: &Use) -> Vec<u64> {
+    pub fn metered(&self, used: &Use) -> Meters {
         self.meters.iter().map(|meter| self.in_meter(*meter, used)).collect()
     }
 
@@ -192,7 +200,7 @@ impl Tree {
         });
         if fits {
             for tenant in self.lineage(tenant) {
-                used[tenant.index()].iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+                used[tenant.index()].add(amount);
             }
         }
         fits
@@ -222,9 +230,7 @@ impl Tree {
         let mut sums = core::mem::take(&mut total[tenant.index()]);
         for &child in &self.lines[tenant.index()].children {
             self.sum_up(child, total, cut);
-            for (sum, below) in sums.iter_mut().zip(&total[child.index()]) {
-                *sum = sum.saturating_add(*below);
-            }
+            sums.add(&total[child.index()]);
         }
         for (meter, sum) in sums.iter_mut().enumerate() {
             *sum = cut(tenant, meter, *sum);
@@ -240,7 +246,7 @@ impl Tree {
         past: &impl Fn(TenantId, Meter) -> u64,
         capacity: &[u64],
     ) -> Amounts {
-        let mut shares = alloc::vec![alloc::vec![0; self.meters.len()]; self.lines.len()];
+        let mut shares = self.zero_each();
         for (meter, &amount) in capacity.iter().enumerate() {
             self.share_out(meter, amount, &self.roots, (demand, past), &mut shares);
         }

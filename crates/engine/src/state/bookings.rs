@@ -448,9 +448,7 @@ impl State {
         for place in places {
             for (job, task) in self.ledger.tasks_on(place.node) {
                 let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
-                let there = held.is_some_and(|held| {
-                    held.stays() && held.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))
-                });
+                let there = held.is_some_and(|held| held.stays() && held.place.meets(place));
                 let own = self.jobs.get(job).is_some_and(|job| job.spec.booking == Some(id));
                 if there && !own {
                     strangers.insert(job);

@@ -2,7 +2,8 @@
 
 use crate::model::policy::Policy;
 use crate::quota::amount::Use;
-use crate::quota::tree::{Amounts, Named, Tree};
+use crate::quota::meters::{Amounts, Meters};
+use crate::quota::tree::{Named, Tree};
 use crate::state::State;
 use crate::state::ways::first_way;
 use crate::units::GpuUnits;
@@ -26,9 +27,9 @@ impl State {
     /// What each tenant's own jobs will hold, by meter: without who leaves, with who was promised a place.
     pub fn own_planned(&self, tree: &Tree) -> Amounts {
         let own = |tenant| {
-            let mut total = alloc::vec![0; tree.meters.len()];
+            let mut total = tree.zero();
             for (_, used) in self.ledger.planned(tenant) {
-                total.iter_mut().zip(tree.metered(used)).for_each(|(total, part)| *total += part);
+                total.add(&tree.metered(used));
             }
             total
         };
@@ -44,9 +45,7 @@ impl State {
             for (shape, tasks) in self.jobs.demand(tenant) {
                 let Some((pool, need)) = first_way(&self.fleet, shape) else { continue };
                 let charge = tree.charge(need.units(), shape.resources, pool);
-                for (total, each) in demand.iter_mut().zip(charge) {
-                    *total = total.saturating_add(each.saturating_mul(tasks));
-                }
+                demand.add(&charge.iter().map(|each| each.saturating_mul(tasks)).collect::<Meters>());
             }
             demand
         };
@@ -54,12 +53,11 @@ impl State {
     }
 
     /// What the healthy fleet has, by meter, without what others use.
-    pub fn capacity(&self, tree: &Tree) -> Vec<u64> {
-        let mut capacity = alloc::vec![0u64; tree.meters.len()];
+    pub fn capacity(&self, tree: &Tree) -> Meters {
+        let mut capacity = tree.zero();
         for (pool, has) in self.ledger.rooms().capacity() {
             let units = GpuUnits::from_parts(has.gpus * GpuUnits::WHOLE.parts());
-            let has = tree.charge(units, has.resources, pool);
-            capacity.iter_mut().zip(has).for_each(|(total, part)| *total += part);
+            capacity.add(&tree.charge(units, has.resources, pool));
         }
         capacity
     }

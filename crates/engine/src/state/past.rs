@@ -8,12 +8,14 @@
 //! multiples of a sixteenth of the half-life on the world's clock. Counting begins with the first step after a policy that has
 //! a half-life, and ends with a policy that has none. GPUs alone are counted; all numbers are integers.
 
+use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::policy::Amount;
-use crate::quota::tree::{Amounts, Meter, Tree};
+use crate::quota::meters::Amounts;
+use crate::quota::tree::{Meter, Tree};
 use crate::state::event::Event;
 use crate::units::{GpuUnits, Millis, PoolId, TenantId, Timestamp};
 
@@ -193,18 +195,17 @@ impl Past {
     }
 
     /// A tenant's own work holds so much from now on, by meter.
-    pub(crate) fn holds(&mut self, tenant: TenantId, own: &[u64], at: Timestamp) {
+    pub(crate) fn holds(&mut self, tenant: TenantId, own: &Meters, at: Timestamp) {
         let Some(counting) = &mut self.counting else { return };
-        if counting.own[tenant.index()] == own {
+        if counting.own[tenant.index()] == *own {
             return;
         }
-        let before = core::mem::replace(&mut counting.own[tenant.index()], own.to_vec());
+        let before = core::mem::replace(&mut counting.own[tenant.index()], own.clone());
         let lineage: Vec<TenantId> = counting.tree.lineage(tenant).collect();
         for tenant in lineage.into_iter().map(TenantId::index) {
             counting.count(tenant, at);
-            for (total, (before, own)) in counting.used[tenant].iter_mut().zip(before.iter().zip(own)) {
-                *total = *total + own - before;
-            }
+            counting.used[tenant].add(own);
+            counting.used[tenant].subtract(&before);
         }
     }
 

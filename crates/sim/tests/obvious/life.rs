@@ -11,7 +11,8 @@ use wharf_engine::model::observed::{ObservedNode, ObservedTask, Report, TaskRef,
 use wharf_engine::model::policy::Policy;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, Plan, Start, plan};
-use wharf_engine::quota::tree::{Amounts, Tree};
+use wharf_engine::quota::meters::Amounts;
+use wharf_engine::quota::tree::Tree;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::holding::{HeldTask, TaskPhase};
@@ -280,6 +281,7 @@ impl Play {
     fn compare_shares(&self) -> Result<(), String> {
         let policy = self.state.tenants.policy();
         let shares = self.state.fair_shares(&self.state.tree(policy));
+        let shares: Vec<Vec<u64>> = shares.iter().map(|share| share.to_vec()).collect();
         differ("fair shares", &shares, &obvious::fair_shares(&self.state, policy))
     }
 

@@ -9,7 +9,8 @@ use crate::plan::draft::Draft;
 use crate::plan::lines;
 use crate::plan::place::groups::{self, Desk};
 use crate::plan::place::{Ask, place};
-use crate::quota::tree::{Amounts, Tree};
+use crate::quota::meters::Amounts;
+use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::jobs::KindKey;
 use crate::units::{GpuUnits, PoolId, TenantId, Timestamp};
@@ -75,7 +76,7 @@ impl State {
 
     /// Whether the whole fleet, or the limits, are too small for all groups in these ways.
     fn never_together(&self, tree: &Tree, ask: &Ask<'_>) -> Option<Shortfall> {
-        let used = alloc::vec![alloc::vec![0; tree.meters.len()]; tree.lines.len()];
+        let used = tree.zero_each();
         if let Some((tenant, have)) = tightest(tree, ask, &used) {
             let need = all_of(ask);
             return Some(Shortfall {

@@ -3,6 +3,7 @@
 //! A *unit* is what leaves in one piece: one task of an elastic job beyond its minimum, or all that is left of a job.
 //! Units of a tenant are listed once per plan, when they are first asked for.
 
+use crate::quota::meters::Meters;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -31,7 +32,7 @@ pub struct Unit {
     /// How it stands in its tenant.
     pub standing: Standing,
     /// What it holds, by meter.
-    pub amount: Vec<u64>,
+    pub amount: Meters,
     /// Work since the last checkpoint.
     pub lost: Millis,
     /// Lost work and restart, in GPU-milliseconds.
@@ -397,7 +398,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         surplus: false,
         promised: false,
         standing: charge.standing,
-        amount: Vec::new(),
+        amount: Meters::default(),
         lost,
         cost: 0,
         started_at: holding.at,

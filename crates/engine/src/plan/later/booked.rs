@@ -6,6 +6,7 @@
 
 pub mod choose;
 
+use crate::quota::meters::Meters;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -112,8 +113,8 @@ pub(in crate::plan) fn steps_at(
 
 /// What is booked of one moment for a tenant and everyone below it, at most, from when work of a kind would not be over: work
 /// that no guarantee could get back fits the guarantee beside it. By meter; a window's own jobs are what it is booked for.
-pub(in crate::plan) fn to_come(draft: &Draft<'_>, tenant: TenantId, key: &KindKey) -> Vec<u64> {
-    let mut most = alloc::vec![0; draft.tree.meters.len()];
+pub(in crate::plan) fn to_come(draft: &Draft<'_>, tenant: TenantId, key: &KindKey) -> Meters {
+    let mut most = draft.tree.zero();
     if key.booking.is_some() || draft.state.bookings.is_empty() {
         return most;
     }
@@ -123,19 +124,19 @@ pub(in crate::plan) fn to_come(draft: &Draft<'_>, tenant: TenantId, key: &KindKe
     let counted: Vec<&Booking> =
         bookings.filter(below).filter(|booking| over.is_none_or(|over| over > booking.from)).collect();
     for begin in &counted {
-        let mut sum = alloc::vec![0u64; most.len()];
+        let mut sum = draft.tree.zero();
         for booking in counted.iter().filter(|other| other.from <= begin.from && begin.from < other.until) {
-            add(&mut sum, &charge(draft, booking));
+            sum.add(&charge(draft, booking));
         }
-        most.iter_mut().zip(sum).for_each(|(most, sum)| *most = sum.max(*most));
+        most.iter_mut().zip(sum.iter()).for_each(|(most, sum)| *most = (*sum).max(*most));
     }
     most
 }
 
 /// What jobs of a tenant hold in their windows, by meter, beside inference and what no guarantee could get back anyway.
-pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Vec<u64> {
+pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters {
     let state = draft.state;
-    let mut total = alloc::vec![0; draft.tree.meters.len()];
+    let mut total = draft.tree.zero();
     for &id in state.jobs.booked() {
         let (Some(charge), Some(holding)) = (state.ledger.charge(id), state.ledger.holding(id)) else {
             continue;
@@ -144,23 +145,19 @@ pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Vec<u64
             charge.standing.class == Class::Inference || lines::is_fixed(&charge.standing, draft.policy);
         if charge.standing.tenant == tenant && !counted {
             let held = holding.staying().map(|task| &task.place);
-            add(&mut total, &draft.tree.charge_of(|task| charge.resources_of(task), held));
+            total.add(&draft.tree.charge_of(|task| charge.resources_of(task), held));
         }
     }
     total
 }
 
-fn add(total: &mut [u64], amount: &[u64]) {
-    total.iter_mut().zip(amount).for_each(|(total, part)| *total = total.saturating_add(*part));
-}
-
 /// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
-fn charge(draft: &Draft<'_>, booking: &Booking) -> Vec<u64> {
+fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
     let key = KindKey::of(&booking.spec);
     let pool = booking.places.first().map(|place| place.pool);
     let way = ways_of(draft.state, draft.policy, &key).find(|way| pool.is_none_or(|pool| pool == way.pool));
     let ask = way.map(|way| Ask::new(draft.tree, &key, way, key.tasks));
-    ask.map_or_else(|| alloc::vec![0; draft.tree.meters.len()], |ask| ask.total())
+    ask.map_or_else(|| draft.tree.zero(), |ask| ask.total())
 }
 
 /// How a booked GPU that nobody of its window uses counts: as work of its tenant that nobody of it takes, so that the rest of the

@@ -12,6 +12,7 @@ mod places;
 mod promise;
 mod unpromised;
 
+use crate::quota::meters::Meters;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -106,7 +107,7 @@ fn broken(
 /// For whom a place that was promised is set aside, if it is: that job was served before, whatever was promised.
 fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a Spec> {
     let here = |place: &Placement| {
-        let overlaps = |of: &Placement| of.node == place.node && of.gpus.overlaps(place.gpus);
+        let overlaps = |of: &Placement| of.meets(place);
         let shared =
             |of: &Placement| of.units_each.parts() + place.units_each.parts() <= GpuUnits::WHOLE.parts();
         reservation.tasks.iter().any(|of| overlaps(of) && !shared(of))
@@ -159,14 +160,14 @@ fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
 /// What other promises change until a start.
 pub(in crate::plan) struct Before {
     /// What the tenant's jobs that are promised a start by then hold from then on, by meter.
-    beside: Vec<u64>,
+    beside: Meters,
     /// Who has to leave by then.
     leaving: BTreeSet<JobId>,
 }
 
 /// What these promises change until the start of a job.
 fn before(draft: &Draft<'_>, all: &[(JobId, &Reservation)], spec: &Spec, start: Timestamp) -> Before {
-    let mut before = Before { beside: alloc::vec![0; draft.tree.meters.len()], leaving: BTreeSet::new() };
+    let mut before = Before { beside: draft.tree.zero(), leaving: BTreeSet::new() };
     for &(job, of) in all.iter().filter(|(_, of)| of.start <= start) {
         let state = draft.state;
         // What is set aside counts already.
@@ -179,7 +180,7 @@ fn before(draft: &Draft<'_>, all: &[(JobId, &Reservation)], spec: &Spec, start: 
         let other = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
         if other.tenant == spec.tenant {
             let amount = draft.tree.charge_of(|task| other.resources_of(task), of.tasks.iter());
-            before.beside.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+            before.beside.add(&amount);
         }
     }
     before

@@ -89,7 +89,7 @@ impl<'a> Served<'a> {
         let tasks = found?;
         let meets = |unit: &Unit| {
             let mut places = unit.steps.iter().map(|step| step.place);
-            places.any(|place| tasks.iter().any(|task| share_a_gpu(task, &place)))
+            places.any(|place| tasks.iter().any(|task| task.meets(&place)))
         };
         let fillers = drained.iter().filter(|unit| meets(unit)).map(|unit| unit.job).collect();
         Some((tasks, fillers))
@@ -124,8 +124,4 @@ impl<'a> Served<'a> {
     pub(super) fn booked_steps(&self) -> Vec<Step> {
         booked::all_steps(&self.draft)
     }
-}
-
-fn share_a_gpu(one: &Placement, other: &Placement) -> bool {
-    one.node == other.node && one.gpus.indexes().any(|gpu| other.gpus.contains(gpu))
 }

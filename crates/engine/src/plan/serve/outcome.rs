@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Begun, How, Leaving, Served};
 use crate::model::placement::Placement;
 use crate::plan::{Evicted, Plan, Start};
-use crate::quota::tree::Amounts;
+use crate::quota::meters::Amounts;
 use crate::state::ledger::event::Eviction;
 use crate::units::JobId;
 

@@ -86,9 +86,7 @@ impl<'a> Served<'a> {
         self.reserved.kept.iter().any(|&(job, reservation)| {
             let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
             let bound = job != candidate.first.1 && reserve::is_bound(candidate.key, pass, spec);
-            let here = |of: &Placement| {
-                tasks.iter().any(|place| place.node == of.node && place.gpus.overlaps(of.gpus))
-            };
+            let here = |of: &Placement| tasks.iter().any(|place| place.meets(of));
             bound && self.waits(job) && reservation.tasks.iter().any(here)
         })
     }
@@ -254,7 +252,7 @@ impl<'a> Served<'a> {
             let begun = &self.begun[job];
             let taken = begun.tasks.iter().filter(|_| begun.how != How::Moves);
             taken.into_iter().any(|taken| {
-                let here = |place: &Placement| place.node == taken.node && place.gpus.overlaps(taken.gpus);
+                let here = |place: &Placement| place.meets(taken);
                 reservation.tasks.iter().any(here)
             })
         };

@@ -1,5 +1,6 @@
 //! Who may be taken by which right, and who of them is next (rules 6 and 8).
 
+use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -158,13 +159,12 @@ impl Search<'_, '_, '_> {
     }
 
     /// What leaves with a unit, by meter: of a gang, its surplus too.
-    pub(super) fn leaves_with(&self, unit: UnitRef) -> Vec<u64> {
+    pub(super) fn leaves_with(&self, unit: UnitRef) -> Meters {
         let held = self.victims.get(unit);
         let mut leaves = held.amount.clone();
         if !held.surplus {
             for beside in self.victims.surplus_of(unit) {
-                let amount = &self.victims.get(beside).amount;
-                leaves.iter_mut().zip(amount).for_each(|(total, part)| *total += part);
+                leaves.add(&self.victims.get(beside).amount);
             }
         }
         leaves

@@ -4,6 +4,7 @@
 //! an hour by a limit, on the other somebody borrows. Neither alone helps; together they are a start in an hour, for which
 //! the borrower is asked in time.
 
+use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -74,7 +75,7 @@ pub(super) fn together<'u>(
     ask: &Ask<'_>,
     units: impl Iterator<Item = &'u Unit>,
 ) -> BTreeSet<JobId> {
-    let mut taken: BTreeMap<TenantId, Vec<u64>> = BTreeMap::new();
+    let mut taken: BTreeMap<TenantId, Meters> = BTreeMap::new();
     let mut jobs = BTreeSet::new();
     for unit in units {
         let own = unit.standing.tenant == ask.key.tenant;
@@ -82,8 +83,8 @@ pub(super) fn together<'u>(
             continue;
         }
         for tenant in path(draft, ask, unit.standing.tenant) {
-            let total = taken.entry(tenant).or_insert_with(|| alloc::vec![0; unit.amount.len()]);
-            total.iter_mut().zip(&unit.amount).for_each(|(total, part)| *total += part);
+            let total = taken.entry(tenant).or_insert_with(|| Meters::zero(unit.amount.len()));
+            total.add(&unit.amount);
         }
         jobs.insert(unit.job);
     }
@@ -130,7 +131,7 @@ fn leaves_all_above(
     draft: &Draft<'_>,
     ask: &Ask<'_>,
     unit: &Unit,
-    taken: &BTreeMap<TenantId, Vec<u64>>,
+    taken: &BTreeMap<TenantId, Meters>,
 ) -> bool {
     path(draft, ask, unit.standing.tenant).all(|tenant| {
         let Some(excess) = excess(draft, ask, tenant) else { return false };

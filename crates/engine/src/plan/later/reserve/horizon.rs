@@ -4,6 +4,7 @@
 //! has one *slot* in an hour and another in two; for a task of 8 it has one, in two hours. A gang of so many tasks starts
 //! when so many slots are there: no order of evictions has to be tried for that, and each node is looked at by itself.
 
+use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -56,7 +57,7 @@ struct Over {
     job: JobId,
     standing: Standing,
     end: Option<Timestamp>,
-    amount: Vec<u64>,
+    amount: Meters,
 }
 
 /// So many tasks of an ask fit a node from then on, beside those that fit before.
@@ -154,15 +155,15 @@ impl Horizon {
         own: &Standing,
         start: Timestamp,
         leaving: &BTreeSet<JobId>,
-    ) -> Vec<u64> {
+    ) -> Meters {
         let known = self.of_tenant(draft, own.tenant);
-        let mut over = alloc::vec![0; draft.tree.meters.len()];
+        let mut over = draft.tree.zero();
         let gone = |of: &&Over| {
             let gives_way = lines::gives_way(draft.policy, &of.standing, own);
             !gives_way && (of.end.is_some_and(|end| end <= start) || leaving.contains(&of.job))
         };
         for of in known.iter().filter(gone) {
-            over.iter_mut().zip(&of.amount).for_each(|(total, part)| *total += part);
+            over.add(&of.amount);
         }
         over
     }
@@ -183,10 +184,10 @@ impl Horizon {
     }
 
     /// What a tenant holds without a known end, by meter.
-    pub(super) fn endless(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Vec<u64> {
-        let mut total = alloc::vec![0; draft.tree.meters.len()];
+    pub(super) fn endless(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Meters {
+        let mut total = draft.tree.zero();
         for of in self.of_tenant(draft, tenant).iter().filter(|of| of.end.is_none()) {
-            total.iter_mut().zip(&of.amount).for_each(|(total, part)| *total += part);
+            total.add(&of.amount);
         }
         total
     }

@@ -18,7 +18,7 @@ use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::{Ask, groups};
 use crate::plan::serve::Settled;
-use crate::quota::tree::Amounts;
+use crate::quota::meters::Amounts;
 use crate::state::State;
 use crate::state::jobs::{Job, KindKey, Phase};
 use crate::state::ledger::Charge;
