@@ -61,16 +61,16 @@ struct Figures {
     demand: Amounts,
     shares: Amounts,
     /// By meter, then tenant.
-    lent: Amounts,
+    lent: Vec<Vec<u64>>,
 }
 
 impl Figures {
     fn of(state: &State, tree: &Tree) -> Self {
-        let used = tree.subtree_use(&state.own_use(&tree));
-        let demand = tree.subtree_demand(&state.own_demand(&tree));
-        let capacity = state.capacity(&tree);
+        let used = tree.subtree_use(&state.own_use(tree));
+        let demand = tree.subtree_demand(&state.own_demand(tree));
+        let capacity = state.capacity(tree);
         let lent = (0..tree.meters.len()).map(|meter| lent(tree, &used, meter, capacity[meter])).collect();
-        Self { shares: state.fair_shares(&tree), used, demand, lent }
+        Self { shares: state.fair_shares(tree), used, demand, lent }
     }
 
     fn line(&self, state: &State, tree: &Tree, tenant: TenantId, meter: usize) -> LineView {

@@ -23,7 +23,7 @@ fn lent_by(tenants: &[(&str, Option<u64>, u64)], fleet: u64) -> Vec<u64> {
     state.apply_all(&decision.events);
     let tree = state.tree(state.tenants.policy());
     let id = |path: &str| state.tenants.named(path).unwrap();
-    let mut own = vec![vec![0; tree.meters.len()]; tree.lines.len()];
+    let mut own = tree.zero_each();
     for &(path, _, used) in tenants {
         own[id(path).index()][0] = used * GPU;
     }
