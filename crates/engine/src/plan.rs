@@ -1,11 +1,20 @@
 //! The plan: what changes now.
 //!
-//! Three passes, as in rule 3: within guarantee, within fair share, surplus. In each, the next kind is the one
-//! whose tenant is served first; its oldest job gets what it asks for on a draft, all of it or nothing: from what is
-//! free, by moving others, or by making others leave. A kind that does not fit is refused once for all jobs alike, with
-//! what would lift the refusal, and is not looked at again until then; only when somebody leaves on the draft itself is
-//! it tried again in the same plan. The plan is the difference between the state and the end of the draft.
+//! [`plan`] makes it and [`run_cycle`] has its steps, numbered. Candidates are served in three passes, as in rule 3: within
+//! guarantee, within fair share, surplus. In each, the next candidate is of the kind whose tenant is served first; its
+//! oldest job gets what it asks for on a draft, all of it or nothing. A kind that does not fit is refused once for all jobs
+//! alike, with what would lift the refusal, and is not looked at again until then. The plan is the difference between the
+//! state and the end of the draft.
+//!
+//! Three loops go over the same ground again, each for a reason that the one inside it cannot see:
+//! - in [`run_cycle`] the passes begin again when somebody has to leave, because a departure may make room for
+//!   candidates that were refused before, also in an earlier pass;
+//! - in [`plan`] a cycle is run again when a departure may lift a refusal that is only remembered, or when a reclaim for
+//!   a fair share turns out to be wasteful once every candidate had its turn (rule 7): it is then restrained;
+//! - in the controller's turn a plan is made again on the state that it led to, because some facts become true by a
+//!   commit alone: places that were set aside and are let go of, windows that begin.
 
+mod cycle;
 pub mod draft;
 pub mod evict;
 pub mod later;
@@ -14,9 +23,7 @@ pub mod memory;
 pub mod order;
 pub mod place;
 pub mod rank;
-mod serve;
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::model::placement::{Chosen, Placement};
@@ -31,13 +38,14 @@ use crate::state::promises::PromisesEvent;
 use crate::state::reservations::{Dropped, Reservation, ReservationsEvent};
 use crate::units::{JobId, KindId, Millis, Timestamp};
 
-use evict::reclaim::Allowance;
+use cycle::{Cycle, Inputs, Restraint};
 use later::reserve::Looked;
 pub use lines::Pass;
 pub use memory::{Memory, Obstacles, Refusal};
+use order::Turn;
 
-/// The most times a plan is made again because a reclaim left more idle than it started.
-const AGAIN_MAX: usize = 64;
+/// The most cycles of one plan: each but the last was run again because a reclaim left more idle than it started.
+const CYCLES_MAX: usize = 64;
 
 /// What changes now, made on the state after `basis` events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,35 +102,58 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     let tree = state.tree(policy);
     let shares = state.fair_shares(&tree);
     let (worths, looked) = (&memory.worths, &memory.looked);
-    let grounds = serve::Grounds { state, policy, tree: &tree, shares: &shares, worths, looked, now };
+    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, worths, looked, now };
     let mut kinds = memory.worth_trying(state, &shares, now);
-    let mut all = kinds.len() == all_kinds(state).count();
-    // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
-    let mut kept_back: BTreeMap<JobId, Allowance> = BTreeMap::new();
-    for _ in 0..AGAIN_MAX {
-        let wasteful = {
-            let served = serve::all(grounds, &kinds, &kept_back);
-            match served.wasteful() {
-                // Who leaves on the draft may lift any refusal: then nothing that is remembered counts.
-                _ if !all && served.lets_somebody_leave() => None,
-                None => return served.into_plan(),
-                wasteful => wasteful,
-            }
-        };
-        let Some(wasteful) = wasteful else {
-            (kinds, all) = (all_kinds(state).collect(), true);
+    let mut restraint = Restraint::default();
+    for _ in 0..CYCLES_MAX {
+        let cycle = run_cycle(inputs, &kinds, &restraint);
+        // A departure may lift any refusal: then nothing that is remembered counts.
+        if cycle.evicted() > 0 && kinds.len() < all_kinds(state).count() {
+            kinds = all_kinds(state).collect();
             continue;
-        };
-        let allowance = kept_back.entry(wasteful).or_insert(Allowance::InOrder);
-        *allowance = match allowance {
-            Allowance::InOrder => Allowance::Sparingly,
-            Allowance::Sparingly | Allowance::Nothing => Allowance::Nothing,
-        };
+        }
+        match cycle.wasteful() {
+            None => return cycle.into_plan(),
+            Some(job) => {
+                drop(cycle);
+                restraint.tighten(job);
+            }
+        }
     }
     // So many reclaims would waste what they free that nobody reclaims for a fair share; the rest goes on.
-    let nobody = state.jobs.iter().map(|(job, _)| (job, Allowance::Nothing)).collect();
     kinds = all_kinds(state).collect();
-    serve::all(grounds, &kinds, &nobody).into_plan()
+    run_cycle(inputs, &kinds, &Restraint::of_everybody(state)).into_plan()
+}
+
+/// One cycle over the queue, on a draft of the state.
+fn run_cycle<'a>(inputs: Inputs<'a>, kinds: &[KindId], restraint: &'a Restraint) -> Cycle<'a> {
+    // 1. Draft the state, with what booked windows keep.
+    let mut cycle = Cycle::on(inputs, restraint);
+    // 2. Review the reservations: those that cannot be kept are dropped.
+    cycle.review_reservations();
+    // 3. Gather the candidates; the queue keeps them in the order of rule 3.
+    cycle.gather_candidates(kinds);
+    // 4. Serve them pass by pass, each from what is free, by moves, or by reclaim and preemption.
+    let mut turns = Turn::ALL.iter();
+    while let Some(turn) = turns.next() {
+        let evicted = cycle.evicted();
+        // 5. Guarantees are served first; everybody else after the jobs whose reserved start has come.
+        if turn.pass == Pass::WithinFairShare {
+            cycle.keep_reservations();
+        }
+        cycle.serve_candidates(*turn);
+        if cycle.evicted() > evicted {
+            cycle.reopen_refused();
+            turns = Turn::ALL.iter();
+        }
+    }
+    // 6. Move evicted jobs to where there is room for them.
+    cycle.relocate_evicted();
+    // 7. Drop reservations whose time has come and that could not be kept; promise starts to blocked jobs.
+    cycle.drop_late_reservations();
+    cycle.promise_starts();
+    // 8. The caller derives the delta: `Cycle::into_plan`.
+    cycle
 }
 
 impl Plan {

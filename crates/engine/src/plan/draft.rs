@@ -3,6 +3,7 @@
 //! It keeps its own rooms for the nodes it touched and its own sums of use; the state stays as it is. Everything
 //! that is tried is an operation with an inverse: one undo list, one kind of mark.
 
+use crate::plan::evict::victims::Unit;
 use crate::quota::meters::Meters;
 use crate::state::ledger::Step;
 use alloc::collections::BTreeMap;
@@ -278,6 +279,22 @@ impl<'a> Draft<'a> {
     pub fn undrain(&mut self, step: Step) {
         self.touched.undrain(&step.place, step.resources, step.trust);
         self.done.push(Op::Undrain(step));
+    }
+
+    /// A unit leaves: its tasks are told to, or what was set aside for it is given back, and its tenant uses so much less.
+    pub(super) fn evict(&mut self, unit: &Unit) {
+        for &step in &unit.steps {
+            if unit.promised { self.give_back(step) } else { self.drain(step) }
+        }
+        self.count(unit.standing, unit.amount.clone(), false);
+    }
+
+    /// A unit that was evicted on this draft stays after all.
+    pub(super) fn spare(&mut self, unit: &Unit) {
+        for &step in &unit.steps {
+            if unit.promised { self.take(step) } else { self.undrain(step) }
+        }
+        self.count(unit.standing, unit.amount.clone(), true);
     }
 
     /// A tenant, and everyone above it, uses so much more or less.

@@ -269,8 +269,8 @@ pub struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// A queue of these candidates.
-    pub fn new(state: &'a State, candidates: Vec<Candidate<'a>>) -> Self {
+    /// An empty queue. Who has waited longest is known of all that waits.
+    pub fn new(state: &State) -> Self {
         let turn = Turn::ALL[0];
         let mut queue = Self {
             candidates: Vec::new(),
@@ -283,9 +283,6 @@ impl<'a> Queue<'a> {
         for kind in state.jobs.waiting().values().chain(state.jobs.growing().values()) {
             let Some(&first) = kind.jobs.first() else { continue };
             queue.note_oldest(state, kind.key.tenant, first);
-        }
-        for candidate in candidates {
-            queue.add(state, candidate);
         }
         queue
     }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use crate::model::job::Class;
 use crate::model::need::Need;
 use crate::model::placement::Placement;
+use crate::plan::cycle::Commitments;
 use crate::plan::draft::{Draft, Mark};
 use crate::plan::evict::reclaim::{Asker, is_ripe, when_ripe};
 use crate::plan::evict::victims::{Unit, whole_job};
@@ -17,7 +18,6 @@ use crate::plan::later::{booked, reserve};
 use crate::plan::lines::{Pass, is_fixed, standing_of};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, groups, place, tasks_that_fit};
-use crate::plan::serve::Settled;
 use crate::price::profiles::Drains;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::Why;
@@ -43,17 +43,17 @@ pub(in crate::plan) fn place_by_moving(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     asker: Asker,
-    settled: &Settled,
+    commitments: &Commitments,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
     let moves_max = usize::try_from(draft.policy.preemption.moves_max).unwrap_or(usize::MAX);
     if moves_max == 0 || !enough_in_pieces(draft, ask) {
         return None;
     }
-    let targets = targets(draft, ask, asker, settled, ripens_at);
+    let targets = targets(draft, ask, asker, commitments, ripens_at);
     let start = draft.mark();
     for first in 0..targets.len().min(TRIES_MAX) {
-        let found = try_targets(draft, ask, (asker, settled), &targets[first..], moves_max);
+        let found = try_targets(draft, ask, (asker, commitments), &targets[first..], moves_max);
         if found.is_some() {
             return found;
         }
@@ -70,7 +70,7 @@ struct Target {
 fn try_targets(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    (asker, settled): (Asker, &Settled),
+    (asker, commitments): (Asker, &Commitments),
     targets: &[Target],
     moves_max: usize,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
@@ -78,7 +78,7 @@ fn try_targets(
     for target in targets {
         for unit in &target.units {
             if moving.iter().all(|other| other.job != unit.job) {
-                drain(draft, unit);
+                draft.evict(unit);
                 moving.push(unit.clone());
             }
         }
@@ -86,17 +86,10 @@ fn try_targets(
             return None;
         }
         if Fit::of(draft, ask).is_enough(draft, ask) {
-            return place_everybody(draft, ask, (asker, settled), moving);
+            return place_everybody(draft, ask, (asker, commitments), moving);
         }
     }
     None
-}
-
-fn drain(draft: &mut Draft<'_>, unit: &Unit) {
-    for &step in &unit.steps {
-        draft.drain(step);
-    }
-    draft.count(unit.standing, unit.amount.clone(), false);
 }
 
 /// The ask first, then everybody who made way for it, the largest first. Those do not go where a start is promised or a
@@ -104,13 +97,13 @@ fn drain(draft: &mut Draft<'_>, unit: &Unit) {
 fn place_everybody(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    (asker, settled): (Asker, &Settled),
+    (asker, commitments): (Asker, &Commitments),
     mut moving: Vec<Unit>,
 ) -> Option<(Vec<Placement>, Vec<Moved>)> {
     let before: Mark = draft.mark();
     let own = place(draft, ask)?.tasks;
     moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
-    let kept = kept_for_others(draft, asker.job, settled);
+    let kept = kept_for_others(draft, asker.job, commitments);
     let anywhere = !kept.is_empty() && asker.pass == Pass::WithinGuarantee;
     let moved = place_movers(draft, &moving, &kept)
         .or_else(|| if anywhere { place_movers(draft, &moving, &[]) } else { None });
@@ -152,9 +145,10 @@ fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
 }
 
 /// Places of promised starts and booked windows that are not on their way yet.
-fn kept_for_others(draft: &Draft<'_>, own: JobId, settled: &Settled) -> Vec<Step> {
+fn kept_for_others(draft: &Draft<'_>, own: JobId, commitments: &Commitments) -> Vec<Step> {
     let state = draft.state;
-    let waits = |job: JobId| job != own && !settled.given.contains(&job) && state.promises.of(job).is_none();
+    let waits =
+        |job: JobId| job != own && !commitments.given.contains(&job) && state.promises.of(job).is_none();
     let promised = state.reservations.iter().filter(|&(job, _)| waits(job));
     let steps = promised.flat_map(|(job, reservation)| {
         let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
@@ -221,7 +215,7 @@ fn targets(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     asker: Asker,
-    settled: &Settled,
+    commitments: &Commitments,
     ripens_at: &mut Option<Timestamp>,
 ) -> Vec<Target> {
     let state = draft.state;
@@ -238,7 +232,7 @@ fn targets(
         if !state.fleet.set_has_node(part.key.shape.nodes, node) {
             continue;
         }
-        if let Some(target) = target(draft, part, asker, node, settled, ripens_at) {
+        if let Some(target) = target(draft, part, asker, node, commitments, ripens_at) {
             let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
             targets.push(((target.units.len(), tasks, to_move, node), target));
@@ -254,13 +248,13 @@ fn target(
     ask: &Ask<'_>,
     asker: Asker,
     node: NodeId,
-    settled: &Settled,
+    commitments: &Commitments,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Target> {
     let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.way.need, ask.key));
     let before = fits(draft.room(node));
     let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
-    let movable = jobs.into_iter().filter(|job| settled.may_move(*job) && *job != asker.job);
+    let movable = jobs.into_iter().filter(|job| commitments.may_move(*job) && *job != asker.job);
     let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
     // A move stops a job for a while: no latency is spent on tidying up. Nor is anybody moved who needs longer to save
     // than a guarantee waits for.

@@ -11,10 +11,12 @@ mod in_order;
 mod node;
 mod price;
 
+use crate::units::NodeId;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::model::policy::Amount;
+use crate::plan::cycle::{Commitments, idle};
 use crate::plan::draft::{Draft, Mark};
 use crate::plan::evict::moves::place_by_moving;
 use crate::plan::evict::victims::{Unit, UnitRef, Victims};
@@ -22,7 +24,6 @@ use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, place};
 use crate::plan::rank::Claim;
-use crate::plan::serve::{Settled, idle};
 use crate::state::ledger::Step;
 use crate::state::ledger::event::{Straddle, Why};
 pub use price::{gain, is_ripe, price_changes_at, when_ripe};
@@ -80,7 +81,7 @@ pub(in crate::plan) fn make_room(
     victims: &mut Victims,
     ask: &Ask<'_>,
     asker: Asker,
-    settled: &Settled,
+    settled: &Commitments,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Vec<Taken>> {
     let tree = draft.tree;
@@ -164,7 +165,7 @@ struct Search<'s, 'd, 'k> {
     straddled: Vec<(TenantId, Right)>,
     start: Mark,
     /// Whose part in this plan is decided.
-    settled: &'s Settled,
+    settled: &'s Commitments,
     /// How much was taken for a guarantee, and for a fair share.
     above: (usize, usize),
     /// Whether others may be moved into what was taken.
@@ -181,7 +182,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         victims: &'s mut Victims,
         ask: &'s Ask<'k>,
         asker: Asker,
-        settled: &'s Settled,
+        settled: &'s Commitments,
         rights: Vec<Right>,
     ) -> Self {
         let fit = Fit::of(draft, ask);
@@ -653,32 +654,23 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
 
     fn drain(&mut self, at: UnitRef) {
         self.victims.take(at);
-        let unit = self.victims.get(at);
-        for &step in &unit.steps {
-            self.fit.add(self.draft, self.ask, step.place.node, false);
-            if unit.promised {
-                self.draft.give_back(step);
-            } else {
-                self.draft.drain(step);
-            }
-            self.fit.add(self.draft, self.ask, step.place.node, true);
-        }
-        self.draft.count(unit.standing, unit.amount.clone(), false);
+        self.change(at, Draft::evict);
     }
 
     fn put_back(&mut self, at: UnitRef) {
         self.victims.spare(at);
+        self.change(at, Draft::spare);
+    }
+
+    /// Changes what a unit holds on the draft, and how much of the ask fits with it.
+    fn change(&mut self, at: UnitRef, change: fn(&mut Draft<'d>, &Unit)) {
         let unit = self.victims.get(at);
-        for &step in &unit.steps {
-            self.fit.add(self.draft, self.ask, step.place.node, false);
-            if unit.promised {
-                self.draft.take(step);
-            } else {
-                self.draft.undrain(step);
-            }
-            self.fit.add(self.draft, self.ask, step.place.node, true);
-        }
-        self.draft.count(unit.standing, unit.amount.clone(), true);
+        let mut nodes: Vec<NodeId> = unit.steps.iter().map(|step| step.place.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.iter().for_each(|&node| self.fit.add(self.draft, self.ask, node, false));
+        change(self.draft, unit);
+        nodes.iter().for_each(|&node| self.fit.add(self.draft, self.ask, node, true));
     }
 
     fn give_all_back(&mut self) {

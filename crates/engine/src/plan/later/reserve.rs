@@ -42,6 +42,7 @@ pub use unpromised::Unpromised;
 pub(in crate::plan) const FILL_MIN: Millis = Millis::from_secs(60);
 
 /// The promised starts of a plan.
+#[derive(Default)]
 pub(in crate::plan) struct Reserved<'a> {
     /// Those that hold, the earliest first.
     pub(in crate::plan) kept: Vec<(JobId, &'a Reservation)>,
@@ -51,7 +52,7 @@ pub(in crate::plan) struct Reserved<'a> {
 
 /// Which promised starts still hold.
 pub(in crate::plan) fn review<'a>(draft: &mut Draft<'a>, horizon: &mut Horizon) -> Reserved<'a> {
-    let mut reserved = Reserved { kept: Vec::new(), dropped: Vec::new() };
+    let mut reserved = Reserved::default();
     let mut all: Vec<(JobId, &Reservation)> = draft.state.reservations.iter().collect();
     all.sort_by_key(|(job, reservation)| (reservation.start, *job));
     for (job, reservation) in all {

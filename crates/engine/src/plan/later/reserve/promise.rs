@@ -11,13 +11,13 @@ use super::{Reserved, ask_of, before, blocks, is_entitled};
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::model::policy::Amount;
+use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
 use crate::plan::evict::victims::Unit;
 use crate::plan::later::booked;
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::{Ask, groups};
-use crate::plan::serve::Settled;
 use crate::quota::meters::Amounts;
 use crate::state::State;
 use crate::state::jobs::{Job, KindKey, Phase};
@@ -48,7 +48,7 @@ pub struct Looked {
 /// What else a plan has decided.
 #[derive(Clone, Copy)]
 pub(in crate::plan) struct Others<'s> {
-    pub(in crate::plan) settled: &'s Settled,
+    pub(in crate::plan) settled: &'s Commitments,
     pub(in crate::plan) shares: &'s Amounts,
     pub(in crate::plan) looked: &'s Looked,
 }
@@ -58,7 +58,7 @@ pub(super) struct Making<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
     pub(super) horizon: &'m mut Horizon,
     pub(super) reserved: &'m Reserved<'a>,
-    pub(super) settled: &'m Settled,
+    pub(super) settled: &'m Commitments,
     made: Vec<(JobId, Reservation)>,
     borrowed_tries: usize,
 }
@@ -77,9 +77,6 @@ pub(in crate::plan) fn make<'a>(
     reserved: &Reserved<'a>,
     others: Others<'_>,
 ) -> (Vec<(JobId, Reservation)>, Looked) {
-    if draft.policy.reservations_max == 0 {
-        return (Vec::new(), Looked::default());
-    }
     let stamp = stamp(draft, others.shares);
     let known = others.looked.stamp == stamp;
     let mut looked = if known { others.looked.clone() } else { Looked { stamp, ..Looked::default() } };
@@ -120,7 +117,7 @@ fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
 fn next_in_line<'a>(
     draft: &Draft<'a>,
     reserved: &Reserved<'a>,
-    settled: &Settled,
+    settled: &Commitments,
     looked: &Looked,
 ) -> Vec<(JobId, &'a Job)> {
     let state = draft.state;
@@ -172,7 +169,7 @@ impl<'m, 'a> Making<'m, 'a> {
         draft: &'m mut Draft<'a>,
         horizon: &'m mut Horizon,
         reserved: &'m Reserved<'a>,
-        settled: &'m Settled,
+        settled: &'m Commitments,
     ) -> Self {
         Self { draft, horizon, reserved, settled, made: Vec::new(), borrowed_tries: 0 }
     }

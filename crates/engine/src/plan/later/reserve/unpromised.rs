@@ -7,9 +7,9 @@ use super::horizon::{Held, Horizon, by_itself};
 use super::promise::Making;
 use super::{before, is_entitled};
 use crate::model::policy::Policy;
+use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
 use crate::plan::place::groups;
-use crate::plan::serve::Settled;
 use crate::state::State;
 use crate::state::jobs::Job;
 use crate::units::{JobId, Timestamp};
@@ -47,7 +47,7 @@ impl State {
         let mut draft = Draft::on(self, policy, &tree, &shares, now);
         let mut horizon = Horizon::default();
         let reserved = super::review(&mut draft, &mut horizon);
-        let settled = Settled::default();
+        let settled = Commitments::default();
         let mut making = Making::new(&mut draft, &mut horizon, &reserved, &settled);
         making.hold_all();
         making.why_not(job)

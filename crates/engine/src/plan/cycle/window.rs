@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::{Met, Served};
+use super::{Cycle, Grant};
 use crate::model::placement::Placement;
 use crate::plan::evict::victims::{Unit, whole_job};
 use crate::plan::later::booked;
@@ -15,23 +15,23 @@ use crate::state::ledger::Step;
 use crate::state::ledger::event::Why;
 use crate::units::{BookingId, JobId, Timestamp};
 
-impl<'a> Served<'a> {
+impl<'a> Cycle<'a> {
     /// Gives a job of a window places of it, or names the ways that will not do.
     pub(super) fn serve_in_window(
         &mut self,
         at: usize,
         id: BookingId,
         asks: Vec<(Ask<'a>, Pass)>,
-    ) -> Result<Met<'a>, Vec<Ask<'a>>> {
+    ) -> Result<Grant<'a>, Vec<Ask<'a>>> {
         let state = self.draft.state;
         let booking = state.bookings.get(id).expect("a job names a window that is to come or lasts");
         let mut obstacles = Obstacles::default();
         let mut tried = Vec::new();
         for (ask, pass) in asks {
             if booked::is_open_to(&self.draft, booking, ask.key)
-                && let Some(met) = self.in_window(at, id, booking, &ask)
+                && let Some(grant) = self.in_window(at, id, booking, &ask)
             {
-                return Ok(met);
+                return Ok(grant);
             }
             obstacles.add(ask.pool(), pass, lines::limit_passed(&self.draft, &ask));
             tried.push(ask);
@@ -40,10 +40,10 @@ impl<'a> Served<'a> {
         Err(tried)
     }
 
-    fn in_window(&mut self, at: usize, id: BookingId, booking: &Booking, ask: &Ask<'a>) -> Option<Met<'a>> {
+    fn in_window(&mut self, at: usize, id: BookingId, booking: &Booking, ask: &Ask<'a>) -> Option<Grant<'a>> {
         let mark = self.draft.mark();
         // What it takes of the window was counted as kept for it.
-        let counted = self.idle.get(&id).copied().unwrap_or_default();
+        let counted = self.window_idle.get(&id).copied().unwrap_or_default();
         let left = booked::count_in_use(&mut self.draft, booking, ask, counted);
         let beyond =
             lines::limit_passed(&self.draft, ask).or_else(|| lines::fixed_beyond(&mut self.draft, ask));
@@ -52,15 +52,19 @@ impl<'a> Served<'a> {
             self.draft.roll_back(mark);
             return None;
         };
-        self.idle.insert(id, left);
+        self.window_idle.insert(id, left);
         let job = self.queue.get(at).first.1;
-        self.ask_those_who_fill(job, &fillers);
+        for filler in fillers {
+            if let Some(unit) = whole_job(&self.draft, filler) {
+                self.evict_job(unit, Why::Booking, job);
+            }
+        }
         let (resources, trust) = (ask.key.shape.resources, ask.key.trust);
         for &place in &tasks {
             self.draft.take(Step { place, resources, trust });
         }
         self.draft.count(lines::standing_of(ask.key), ask.total(), true);
-        Some(Met { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })
+        Some(Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })
     }
 
     /// Where all that is asked for goes, and who has to leave for it. The draft stays as it is.
@@ -78,7 +82,7 @@ impl<'a> Served<'a> {
         let mut found = None;
         for filler in self.fillers(id, booking) {
             let Some(unit) = whole_job(&self.draft, filler) else { continue };
-            unit.steps.iter().for_each(|&step| self.draft.drain(step));
+            self.draft.evict(&unit);
             drained.push(unit);
             found = booked::place_in(&self.draft, ask, booking);
             if found.is_some() {
@@ -98,30 +102,13 @@ impl<'a> Served<'a> {
     /// Whoever fills places of a window, the newest first.
     fn fillers(&self, id: BookingId, booking: &Booking) -> Vec<JobId> {
         let state = self.draft.state;
-        let settled = |job: &JobId| self.settled.leaving.contains(job) || self.settled.given.contains(job);
+        let settled =
+            |job: &JobId| self.commitments.leaving.contains(job) || self.commitments.given.contains(job);
         let there = state.strangers_in(id, &booking.places).into_iter().filter(|job| !settled(job));
         let came = |job: JobId| state.ledger.holding(job).map(|holding| holding.at);
         let mut there: Vec<(Reverse<Option<Timestamp>>, JobId)> =
             there.map(|job| (Reverse(came(job)), job)).collect();
         there.sort_unstable();
         there.into_iter().map(|(_, job)| job).collect()
-    }
-
-    fn ask_those_who_fill(&mut self, beneficiary: JobId, fillers: &[JobId]) {
-        for &filler in fillers {
-            let Some(unit) = whole_job(&self.draft, filler) else { continue };
-            unit.steps.iter().for_each(|&step| self.draft.drain(step));
-            self.draft.count(unit.standing, unit.amount.clone(), false);
-            let tenant = unit.standing.tenant;
-            self.victims.take_job(&self.draft, tenant, filler);
-            self.withdraw(filler);
-            self.leaves(unit, Why::Booking, beneficiary, None, None);
-            self.queue.touch(&mut self.draft, tenant);
-        }
-    }
-
-    /// All booked places.
-    pub(super) fn booked_steps(&self) -> Vec<Step> {
-        booked::all_steps(&self.draft)
     }
 }

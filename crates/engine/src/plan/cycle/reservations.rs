@@ -1,13 +1,13 @@
-//! Promised starts while the queue is served: whom they bind, and when they are kept.
+//! Reservations while the queue is served: whom they bind, and when they are kept.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{How, Met, Served};
+use super::{Allocation, Cycle, Grant, Purpose};
 use crate::model::placement::Placement;
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::later::booked;
-use crate::plan::later::reserve::{self, InTheWay};
+use crate::plan::later::reserve::{self, Horizon, InTheWay, Looked, Reserved};
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
 use crate::state::jobs::KindKey;
@@ -16,22 +16,57 @@ use crate::state::ledger::event::Why;
 use crate::state::reservations::{Dropped, Reservation};
 use crate::units::{JobId, Timestamp};
 
-/// What of the promised places a candidate may not have.
+/// The reservations of a cycle.
+#[derive(Default)]
+pub(super) struct HeldStarts<'a> {
+    pub(super) horizon: Horizon,
+    pub(super) reserved: Reserved<'a>,
+    /// Reserved places on nodes that have room, until somebody has to leave.
+    with_room: Option<Vec<(usize, Vec<Step>)>>,
+    /// Starts that are promised in this cycle.
+    pub(super) made: Vec<(JobId, Reservation)>,
+    /// For whom a start was looked for.
+    pub(super) looked: Looked,
+}
+
+impl HeldStarts<'_> {
+    /// True when nothing is reserved for anybody.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reserved.kept.is_empty()
+    }
+
+    /// Somebody has to leave: there may be more room on nodes with reserved places.
+    pub(super) fn room_changed(&mut self) {
+        self.with_room = None;
+    }
+}
+
+/// What of the reserved places a candidate may not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum Withheld {
     /// Where something is free, and it could not be gone in time.
     Free,
     /// All of them: whoever is moved, or takes what others leave, may stay for long.
     All,
 }
 
-impl<'a> Served<'a> {
+impl<'a> Cycle<'a> {
+    /// Drops the reservations that cannot be kept any more.
+    pub(in crate::plan) fn review_reservations(&mut self) {
+        self.reservations.reserved = reserve::review(&mut self.draft, &mut self.reservations.horizon);
+    }
+
     /// Takes the places that were promised to others and that a candidate may not have.
-    pub(super) fn hold_reserved(&mut self, at: usize, open: &[(Ask<'a>, Pass)], which: Held) -> Vec<Step> {
+    pub(super) fn hold_reserved(
+        &mut self,
+        at: usize,
+        open: &[(Ask<'a>, Pass)],
+        which: Withheld,
+    ) -> Vec<Step> {
         let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return Vec::new() };
         let candidate = self.queue.get(at);
         let (key, own) = (candidate.key, candidate.first.1);
-        let mut held: Vec<Step> = booked::kept_from(&self.draft, key, which == Held::All);
+        let mut held: Vec<Step> = booked::kept_from(&self.draft, key, which == Withheld::All);
         held.extend(self.kept_from(key, own, pass, (which, open)));
         for &step in &held {
             self.draft.take(step);
@@ -45,29 +80,29 @@ impl<'a> Served<'a> {
         key: &KindKey,
         own: JobId,
         pass: Pass,
-        (which, open): (Held, &[(Ask<'a>, Pass)]),
+        (which, open): (Withheld, &[(Ask<'a>, Pass)]),
     ) -> Vec<Step> {
-        if self.reserved.kept.is_empty() {
+        if self.reservations.reserved.kept.is_empty() {
             return Vec::new();
         }
         // Where no GPU is free, nothing has to be kept from somebody who asks for one.
-        let only_free = which == Held::Free
+        let only_free = which == Withheld::Free
             && open.iter().all(|(ask, _)| ask.parts().all(|part| part.way.need.units().parts() > 0));
-        if only_free && self.free_promised.is_none() {
-            self.free_promised = Some(self.promises_with_room());
+        if only_free && self.reservations.with_room.is_none() {
+            self.reservations.with_room = Some(self.reserved_with_room());
         }
-        let places = match &self.free_promised {
+        let places = match &self.reservations.with_room {
             Some(places) if only_free => places.clone(),
-            _ => (0..self.reserved.kept.len()).map(|of| (of, self.blocks_of(of))).collect(),
+            _ => (0..self.reservations.reserved.kept.len()).map(|of| (of, self.blocks_of(of))).collect(),
         };
         let mut held: Vec<Step> = Vec::new();
         for (of, mut steps) in places {
-            let (job, reservation) = self.reserved.kept[of];
+            let (job, reservation) = self.reservations.reserved.kept[of];
             let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
             if job == own || !self.waits(job) || !reserve::is_bound(key, pass, spec) {
                 continue;
             }
-            if which == Held::All || !reserve::may_fill(&self.draft, key, reservation.start) {
+            if which == Withheld::All || !reserve::may_fill(&self.draft, key, reservation.start) {
                 held.append(&mut steps);
             }
         }
@@ -79,11 +114,11 @@ impl<'a> Served<'a> {
     pub(super) fn fills_later(&self, at: usize, open: &[(Ask<'a>, Pass)], tasks: &[Placement]) -> bool {
         let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
         let Some(pass) = open.iter().map(|(_, pass)| *pass).min() else { return false };
-        if self.reserved.kept.is_empty() || tasks.iter().all(clear) {
+        if self.reservations.reserved.kept.is_empty() || tasks.iter().all(clear) {
             return false;
         }
         let candidate = self.queue.get(at);
-        self.reserved.kept.iter().any(|&(job, reservation)| {
+        self.reservations.reserved.kept.iter().any(|&(job, reservation)| {
             let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
             let bound = job != candidate.first.1 && reserve::is_bound(candidate.key, pass, spec);
             let here = |of: &Placement| tasks.iter().any(|place| place.meets(of));
@@ -93,17 +128,17 @@ impl<'a> Served<'a> {
 
     /// True while a promise is neither kept on this draft nor on its way.
     fn waits(&self, job: JobId) -> bool {
-        !self.settled.given.contains(&job) && self.draft.state.promises.of(job).is_none()
+        !self.commitments.given.contains(&job) && self.draft.state.promises.of(job).is_none()
     }
 
     fn blocks_of(&self, at: usize) -> Vec<Step> {
-        let (job, reservation) = self.reserved.kept[at];
+        let (job, reservation) = self.reservations.reserved.kept[at];
         let spec = &self.draft.state.jobs.get(job).expect("a promised start is a live job's").spec;
         reserve::blocks(self.draft.state, spec, reservation).collect()
     }
 
     /// Promised places on nodes that have a part of a GPU left. Who starts makes it less, who leaves makes it more.
-    fn promises_with_room(&self) -> Vec<(usize, Vec<Step>)> {
+    fn reserved_with_room(&self) -> Vec<(usize, Vec<Step>)> {
         let has_room = |step: &Step| {
             let room = self.draft.room(step.place.node);
             room.is_some_and(|room| {
@@ -111,7 +146,7 @@ impl<'a> Served<'a> {
             })
         };
         let mut places = Vec::new();
-        for at in 0..self.reserved.kept.len() {
+        for at in 0..self.reservations.reserved.kept.len() {
             let mut steps = self.blocks_of(at);
             steps.retain(has_room);
             if !steps.is_empty() {
@@ -123,9 +158,10 @@ impl<'a> Served<'a> {
 
     /// Takes the places of all promises that are not kept yet.
     pub(super) fn hold_all_reserved(&mut self) -> Vec<Step> {
-        let waiting = (0..self.reserved.kept.len()).filter(|&of| self.waits(self.reserved.kept[of].0));
+        let waiting = (0..self.reservations.reserved.kept.len())
+            .filter(|&of| self.waits(self.reservations.reserved.kept[of].0));
         let mut held: Vec<Step> = waiting.flat_map(|of| self.blocks_of(of)).collect();
-        held.extend(self.booked_steps());
+        held.extend(booked::all_steps(&self.draft));
         for &step in &held {
             self.draft.take(step);
         }
@@ -139,8 +175,8 @@ impl<'a> Served<'a> {
     }
 
     /// Who is in promised places and may be asked is asked in time; whose places nobody else holds has them now.
-    pub(super) fn keep_reserved(&mut self) {
-        for (job, reservation) in self.reserved.kept.clone() {
+    pub(in crate::plan) fn keep_reservations(&mut self) {
+        for (job, reservation) in self.reservations.reserved.kept.clone() {
             if !self.waits(job) {
                 continue;
             }
@@ -153,7 +189,7 @@ impl<'a> Served<'a> {
             let InTheWay { mut fillers, mut borrowers, mut others } =
                 reserve::in_the_way(&mut self.draft, &ask, spec, reservation);
             for jobs in [&mut fillers, &mut borrowers, &mut others] {
-                jobs.retain(|other| !self.settled.leaving.contains(other));
+                jobs.retain(|other| !self.commitments.leaving.contains(other));
             }
             if others.is_empty() && borrowers.is_empty() {
                 self.claim(job, (key, &ask), reservation, &fillers);
@@ -176,17 +212,9 @@ impl<'a> Served<'a> {
     fn ask_to_leave(&mut self, beneficiary: JobId, jobs: &BTreeSet<JobId>) {
         for &job in jobs {
             let Some(unit) = rest_of_job(&self.draft, job) else { continue };
-            for &step in &unit.steps {
-                self.draft.drain(step);
-            }
-            self.draft.count(unit.standing, unit.amount.clone(), false);
-            let tenant = unit.standing.tenant;
-            self.victims.take_job(&self.draft, tenant, job);
-            self.withdraw(job);
-            self.leaves(unit, Why::Reservation, beneficiary, None, None);
+            self.evict_job(unit, Why::Reservation, beneficiary);
             // Nobody takes it a second time.
-            self.settled.given.insert(job);
-            self.queue.touch(&mut self.draft, tenant);
+            self.commitments.given.insert(job);
         }
     }
 
@@ -228,36 +256,33 @@ impl<'a> Served<'a> {
         }
         self.draft.count(lines::standing_of(key), ask.total(), true);
         let tasks = reservation.tasks.clone();
-        let met = Met { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };
-        self.record(at, met);
+        let grant = Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };
+        self.record(at, grant);
         self.queue.touch(&mut self.draft, key.tenant);
     }
 
     /// A promised start that has come and could not be kept is let go of: nobody waits behind what does not happen.
-    pub(super) fn drop_late(&mut self) {
+    pub(in crate::plan) fn drop_late_reservations(&mut self) {
         let now = self.draft.now;
         let late = |job: JobId, of: &Reservation| of.start <= now && self.waits(job);
         let late: Vec<(JobId, &Reservation)> =
-            self.reserved.kept.iter().copied().filter(|&(job, of)| late(job, of)).collect();
+            self.reservations.reserved.kept.iter().copied().filter(|&(job, of)| late(job, of)).collect();
         for (job, reservation) in late {
             let why = self.why_late(job, reservation);
-            self.reserved.dropped.push((job, why));
-            self.reserved.kept.retain(|(kept, _)| *kept != job);
+            self.reservations.reserved.dropped.push((job, why));
+            self.reservations.reserved.kept.retain(|(kept, _)| *kept != job);
         }
     }
 
     /// Somebody who was served before took the places in this plan, or somebody is still there.
     fn why_late(&mut self, id: JobId, reservation: &Reservation) -> Dropped {
-        let takes = |job: &JobId| {
-            let begun = &self.begun[job];
-            let taken = begun.tasks.iter().filter(|_| begun.how != How::Moves);
-            taken.into_iter().any(|taken| {
-                let here = |place: &Placement| place.meets(taken);
-                reservation.tasks.iter().any(here)
-            })
+        let takes = |given: &Allocation| {
+            let taken = given.tasks.iter().filter(|_| given.purpose != Purpose::Move);
+            taken.into_iter().any(|taken| reservation.tasks.iter().any(|place| place.meets(taken)))
         };
         let tenant = |job: JobId| self.draft.state.jobs.get(job).map(|job| job.spec.tenant);
-        match self.order.iter().copied().find(takes) {
+        let first = self.allocations.iter().find(|(_, given)| takes(given)).map(|(job, _)| job);
+        match first {
             Some(other) if tenant(other) == tenant(id) => Dropped::Priority,
             Some(_) => Dropped::Guarantee,
             None if self.is_fixed_beyond(id, reservation) => Dropped::AboveShare,

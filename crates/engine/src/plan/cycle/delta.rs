@@ -1,16 +1,16 @@
-//! The plan that comes of a draft on which everybody had their turn.
+//! The plan that comes of a cycle: the difference between the state and the end of the draft.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Begun, How, Leaving, Served};
+use super::{Allocation, Cycle, PlannedEviction, Purpose};
 use crate::model::placement::Placement;
 use crate::plan::{Evicted, Plan, Start};
 use crate::quota::meters::Amounts;
 use crate::state::ledger::event::Eviction;
 use crate::units::JobId;
 
-impl Served<'_> {
+impl Cycle<'_> {
     fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
         let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
         let amount = self.draft.tree.charge_of(|task| spec.resources_of(task), tasks.iter());
@@ -21,13 +21,13 @@ impl Served<'_> {
     fn first_pieces(
         &self,
         job: JobId,
-        begun: &Begun,
+        given: &Allocation,
         clear: &dyn Fn(&Placement) -> bool,
         used: &mut Amounts,
     ) -> Vec<Placement> {
         let mut started = Vec::new();
-        let mut rest = &begun.tasks[begun.together..];
-        for &count in &begun.pieces {
+        let mut rest = &given.tasks[given.together..];
+        for &count in &given.pieces {
             let (piece, after) = rest.split_at(count);
             if !piece.iter().all(clear) || !self.passes_no_limit(job, piece, used) {
                 break;
@@ -45,57 +45,56 @@ impl Served<'_> {
         let tree = self.draft.tree;
         // Who leaves still counts towards a limit until it is gone.
         let mut used_now = tree.subtree_use(&state.own_use(&tree));
-        for job in &self.order {
-            let begun = &self.begun[job];
+        for (job, given) in self.allocations.iter() {
             let clear =
                 |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
-            let (together, rest) = begun.tasks.split_at(begun.together);
-            let (job, mut tasks, chosen) = (*job, begun.tasks.clone(), begun.chosen);
-            if begun.how != How::Moves
+            let (together, rest) = given.tasks.split_at(given.together);
+            let (mut tasks, chosen) = (given.tasks.clone(), given.chosen);
+            if given.purpose != Purpose::Move
                 && together.iter().all(clear)
                 && self.passes_no_limit(job, together, &mut used_now)
             {
                 // Tasks beyond the minimum that cannot start yet come with the next plan.
-                tasks.truncate(begun.together);
-                if begun.pieces.is_empty() {
+                tasks.truncate(given.together);
+                if given.pieces.is_empty() {
                     let startable = |place: &&Placement| {
                         clear(place) && self.passes_no_limit(job, &[**place], &mut used_now)
                     };
                     tasks.extend(rest.iter().filter(startable));
                 } else {
-                    tasks.extend(self.first_pieces(job, begun, &clear, &mut used_now));
+                    tasks.extend(self.first_pieces(job, given, &clear, &mut used_now));
                 }
-                let list = if begun.how == How::Starts { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks: in_order(begun, tasks), chosen });
+                let list = if given.purpose == Purpose::Start { &mut plan.starts } else { &mut plan.grown };
+                list.push(Start { job, tasks: in_order(given, tasks), chosen });
                 continue;
             }
-            plan.promises.push(Start { job, tasks: in_order(begun, tasks), chosen });
+            plan.promises.push(Start { job, tasks: in_order(given, tasks), chosen });
         }
-        let (promised, held): (Vec<Leaving>, Vec<Leaving>) =
+        let (promised, held): (Vec<PlannedEviction>, Vec<PlannedEviction>) =
             self.evictions.into_iter().partition(|leaving| leaving.unit.promised);
         plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
         plan.evictions = evicted(held);
         plan.refusals = self.refusals.into_iter().collect();
-        plan.dropped = self.reserved.dropped;
-        plan.reserved = self.made;
-        plan.looked = self.looked;
+        plan.dropped = self.reservations.reserved.dropped;
+        plan.reserved = self.reservations.made;
+        plan.looked = self.reservations.looked;
         plan
     }
 }
 
 /// Tasks by number: groups grow one after the other.
-fn in_order(begun: &Begun, mut tasks: Vec<Placement>) -> Vec<Placement> {
-    if !begun.pieces.is_empty() {
+fn in_order(given: &Allocation, mut tasks: Vec<Placement>) -> Vec<Placement> {
+    if !given.pieces.is_empty() {
         tasks.sort_unstable_by_key(|place| place.task);
     }
     tasks
 }
 
 /// One entry per job: its surplus tasks, or all of it.
-fn evicted(leaving: Vec<Leaving>) -> Vec<Evicted> {
+fn evicted(leaving: Vec<PlannedEviction>) -> Vec<Evicted> {
     let mut evicted: Vec<Evicted> = Vec::new();
     let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
-    for Leaving { unit, receipt } in leaving {
+    for PlannedEviction { unit, receipt } in leaving {
         let tasks = unit.steps.iter().map(|step| step.place.task);
         if let Some(&at) = listed.get(&unit.job) {
             let known: &mut Evicted = &mut evicted[at];

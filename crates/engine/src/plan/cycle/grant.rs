@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Begun, How, Leaving, Met, Reclaim, Served};
+use super::{Cycle, Grant, PlannedEviction, Purpose, Reclaim};
 use crate::model::need::Need;
 use crate::plan::evict::reclaim::gain;
 use crate::plan::evict::victims::Unit;
@@ -12,31 +12,18 @@ use crate::state::ledger::Step;
 use crate::state::ledger::event::{Eviction, Why};
 use crate::units::{JobId, NodeId, TenantId, Timestamp};
 
-impl<'a> Served<'a> {
+impl<'a> Cycle<'a> {
     /// Writes down what a candidate was given; returns the tenants whose use changed because of it.
-    pub(super) fn record(&mut self, at: usize, met: Met<'a>) -> Vec<TenantId> {
+    pub(super) fn record(&mut self, at: usize, grant: Grant<'a>) -> Vec<TenantId> {
         let candidate = self.queue.get(at);
         let (key, more, (age, job)) = (candidate.key, candidate.more, candidate.first);
-        let need = met.ask.way.need;
-        let pool = met.tasks.first().map(|place| place.pool).expect("an ask has tasks");
-        let touched = self.record_leaving(job, &met);
-        let how = if more.is_some() { How::Grows } else { How::Starts };
-        let node = met.tasks.first().map(|place| place.node).expect("an ask has tasks");
-        if !self.begun.contains_key(&job) {
-            self.order.push(job);
-        }
-        let begun = self.begun.entry(job).or_insert_with(|| Begun {
-            tasks: Vec::new(),
-            together: met.tasks.len(),
-            pieces: Vec::new(),
-            how,
-            chosen: met.chosen,
-        });
-        if !key.groups.is_empty() && !begun.tasks.is_empty() {
-            begun.pieces.push(met.tasks.len());
-        }
-        begun.tasks.extend(met.tasks);
-        self.settled.given.insert(job);
+        let need = grant.ask.way.need;
+        let pool = grant.tasks.first().map(|place| place.pool).expect("an ask has tasks");
+        let touched = self.record_leaving(job, &grant);
+        let purpose = if more.is_some() { Purpose::Growth } else { Purpose::Start };
+        let node = grant.tasks.first().map(|place| place.node).expect("an ask has tasks");
+        self.allocations.add(job, grant.tasks, purpose, grant.chosen, !key.groups.is_empty());
+        self.commitments.given.insert(job);
         self.queue.served(at);
         let state = self.draft.state;
         let holding = state.ledger.holding(job).filter(|_| more.is_some());
@@ -46,7 +33,7 @@ impl<'a> Served<'a> {
             self.grow_groups(key, (age, job), node);
             return touched;
         }
-        let has = u32::try_from(staying + self.begun[&job].tasks.len()).unwrap_or(u32::MAX);
+        let has = u32::try_from(staying + self.allocations.by_job[&job].tasks.len()).unwrap_or(u32::MAX);
         // A job of which tasks have finished is repaired, but not grown any more.
         if done == 0 && has < key.tasks {
             let domain = key.topology.gang_within.and_then(|level| state.fleet.domain_of(node, level));
@@ -66,32 +53,32 @@ impl<'a> Served<'a> {
         if holding.is_some_and(|holding| holding.done().next().is_some()) {
             return;
         }
-        let begun = &self.begun[&job.1];
-        let Some(first) = begun.tasks.first() else { return };
+        let given = &self.allocations.by_job[&job.1];
+        let Some(first) = given.tasks.first() else { return };
         let domain = key.topology.gang_within.and_then(|level| state.fleet.domain_of(node, level));
         let (pool, need, of) = (first.pool, Need::held(first), Some(job.1));
         let more = More { tasks: 1, repair: false, pool, need, domain, of };
-        let candidate = Candidate::of_groups(&self.draft, None, key, more, job, &begun.tasks);
+        let candidate = Candidate::of_groups(&self.draft, None, key, more, job, &given.tasks);
         if let Some(candidate) = candidate {
             self.queue.add(state, candidate);
         }
     }
 
-    fn record_leaving(&mut self, job: JobId, met: &Met<'_>) -> Vec<TenantId> {
-        let units: Vec<Unit> = met.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
-        let ask = &met.ask;
+    fn record_leaving(&mut self, job: JobId, grant: &Grant<'_>) -> Vec<TenantId> {
+        let units: Vec<Unit> = grant.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
+        let ask = &grant.ask;
         let bound = |why: Why, unit: &Unit| (why != Why::Guarantee).then(|| unit.clone());
         let bound: Vec<Unit> =
-            met.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
+            grant.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
         let gained = gain(&self.draft, ask, &bound.iter().collect::<Vec<_>>());
         let started = ask.units().parts();
-        let for_share = met.taken.iter().zip(&units).filter(|(taken, _)| taken.why.is_judged_by_idle());
+        let for_share = grant.taken.iter().zip(&units).filter(|(taken, _)| taken.why.is_judged_by_idle());
         let freed: Vec<Step> = for_share.flat_map(|(_, unit)| unit.steps.iter().copied()).collect();
         if !freed.is_empty() {
             self.reclaims.push(Reclaim { job, started, freed });
         }
         let mut touched = Vec::new();
-        for (taken, unit) in met.taken.iter().zip(units) {
+        for (taken, unit) in grant.taken.iter().zip(units) {
             touched.push(unit.standing.tenant);
             if !unit.surplus {
                 self.withdraw(unit.job);
@@ -99,35 +86,37 @@ impl<'a> Served<'a> {
             let gain = (taken.why != Why::Guarantee).then_some(gained);
             self.leaves(unit, taken.why, job, gain, taken.straddles);
         }
-        let moving: Vec<&Unit> = met.moved.iter().map(|moved| &moved.unit).collect();
+        let moving: Vec<&Unit> = grant.moved.iter().map(|moved| &moved.unit).collect();
         let gained = gain(&self.draft, ask, &moving);
-        for moved in &met.moved {
+        for moved in &grant.moved {
             let unit = moved.unit.clone();
             touched.push(unit.standing.tenant);
             self.withdraw(unit.job);
-            let begun = Begun {
-                tasks: moved.tasks.clone(),
-                together: moved.tasks.len(),
-                pieces: Vec::new(),
-                how: How::Moves,
-                chosen: None,
-            };
-            self.begun.insert(unit.job, begun);
-            self.settled.given.insert(unit.job);
-            self.order.push(unit.job);
+            self.allocations.move_to(unit.job, moved.tasks.clone(), None);
+            self.commitments.given.insert(unit.job);
             self.leaves(unit, Why::Move, job, Some(gained), None);
         }
         touched
     }
 
-    /// Who has to leave is neither grown nor repaired; another place is all it may be given.
-    pub(super) fn withdraw(&mut self, job: JobId) {
+    /// All of a job has to leave for a beneficiary, by a rule that asks neither for a price nor for lines.
+    pub(super) fn evict_job(&mut self, unit: Unit, why: Why, beneficiary: JobId) {
+        let tenant = unit.standing.tenant;
+        self.draft.evict(&unit);
+        self.victims.take_job(&self.draft, tenant, unit.job);
+        self.withdraw(unit.job);
+        self.leaves(unit, why, beneficiary, None, None);
+        self.queue.touch(&mut self.draft, tenant);
+    }
+
+    /// A job that has to leave is neither grown nor repaired; another place is all it may be given.
+    fn withdraw(&mut self, job: JobId) {
         if self.draft.state.jobs.get(job).is_some_and(|job| job.more.is_some()) {
             self.queue.withdraw(job);
         }
     }
 
-    pub(super) fn leaves(
+    fn leaves(
         &mut self,
         unit: Unit,
         why: Why,
@@ -142,8 +131,8 @@ impl<'a> Served<'a> {
         let (whole, node) = (!unit.surplus, None);
         let receipt =
             Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking, node };
-        self.settled.leaving.insert(unit.job);
-        self.free_promised = None;
-        self.evictions.push(Leaving { unit, receipt });
+        self.commitments.leaving.insert(unit.job);
+        self.reservations.room_changed();
+        self.evictions.push(PlannedEviction { unit, receipt });
     }
 }
