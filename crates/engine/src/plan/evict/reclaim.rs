@@ -6,25 +6,24 @@
 //! GPUs instead, taking it would carry `b` below its line: it *straddles*, is passed over the first time, and is taken
 //! alone only because nothing else will do.
 
+mod accept;
 mod allowed;
 mod in_order;
 mod node;
 mod price;
+mod strategies;
 
 use crate::units::NodeId;
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::model::policy::Amount;
-use crate::plan::cycle::{Commitments, idle};
+use crate::plan::cycle::Commitments;
 use crate::plan::draft::{Draft, Mark};
 use crate::plan::evict::moves::place_by_moving;
 use crate::plan::evict::victims::{Unit, UnitRef, Victims};
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
-use crate::plan::place::{Ask, Fit, place};
+use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::Claim;
-use crate::state::ledger::Step;
 use crate::state::ledger::event::{Straddle, Why};
 pub use price::{gain, is_ripe, price_changes_at, when_ripe};
 
@@ -89,7 +88,7 @@ pub(in crate::plan) fn make_room(
         return None;
     }
     let rights = rights(draft, ask, asker);
-    let mut search = Search::new(draft, victims, ask, asker, settled, rights);
+    let mut search = VictimSearch::new(draft, victims, ask, asker, settled, rights);
     let found = search.run();
     *ripens_at = earlier(*ripens_at, search.ripens_at);
     found.then_some(search.taken)
@@ -149,7 +148,24 @@ fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Asker) -> Vec<Right> {
     above
 }
 
-struct Search<'s, 'd, 'k> {
+/// What a search may do beside making others leave.
+#[derive(Clone, Copy)]
+struct Terms {
+    /// A victim may carry its branch below its line, one in each branch.
+    straddle: bool,
+    /// Others may be moved into what was taken.
+    moves: bool,
+}
+
+impl Terms {
+    const STRICT: Self = Self { straddle: false, moves: false };
+}
+
+/// A way to find victims: with nothing taken before, and with what it found taken after it.
+type Strategy<'s, 'd, 'k> = fn(&mut VictimSearch<'s, 'd, 'k>, Terms) -> bool;
+
+/// A search for those that have to leave for one ask.
+struct VictimSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     victims: &'s mut Victims,
     ask: &'s Ask<'k>,
@@ -168,15 +184,11 @@ struct Search<'s, 'd, 'k> {
     settled: &'s Commitments,
     /// How much was taken for a guarantee, and for a fair share.
     above: (usize, usize),
-    /// Whether others may be moved into what was taken.
-    may_move: bool,
-    /// Whether a victim may carry its branch below its line.
-    may_straddle: bool,
     /// When somebody who may not be taken yet may be.
     ripens_at: Option<Timestamp>,
 }
 
-impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
+impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
     fn new(
         draft: &'s mut Draft<'d>,
         victims: &'s mut Victims,
@@ -202,12 +214,11 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             start,
             settled,
             above: (0, 0),
-            may_move: false,
-            may_straddle: false,
             ripens_at: None,
         }
     }
 
+    /// Tries one strategy after the other; where none finds anybody, nothing is taken.
     fn run(&mut self) -> bool {
         if self.take_in_order() || self.take_and_move() {
             return true;
@@ -216,24 +227,28 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         let few = self.taken.len() <= SEEDS_MAX;
         // By the order of a class the widest leaves or nobody: a narrow one that waits makes room for one alone. Else,
         // where no line could be used up by the wrong ones, everybody who may be taken was, and it did not do.
-        let in_vain = self.asker.claim.is_some() || !self.is_met();
+        let in_vain = self.asker.claim.is_some() || !self.is_met(Terms::STRICT);
         self.give_all_back();
         if in_vain && !self.somebody_is_above() {
             return false;
         }
         // Only where no set leaves everybody at or above their line may somebody be carried below it.
-        for may_straddle in [false, true] {
-            self.may_straddle = may_straddle;
+        let found = [false, true].into_iter().any(|straddle| {
+            let terms = Terms { straddle, ..Terms::STRICT };
             self.give_all_back();
             // On a small fleet every set is looked at; on a large one too few would be.
-            let small = self.seeds().len() <= EXHAUSTIVE_MAX;
-            if (!small && self.take_node_by_node()) || (few && (self.take_with_seed() || self.take_any_set()))
-            {
-                return true;
-            }
+            let small = self.seeds(terms).len() <= EXHAUSTIVE_MAX;
+            let strategies: [(bool, Strategy<'s, 'd, 'k>); 3] =
+                [(!small, Self::take_node_by_node), (few, Self::take_with_seed), (few, Self::take_any_set)];
+            strategies.into_iter().filter(|&(worth_a_try, _)| worth_a_try).any(|(_, strategy)| {
+                self.give_all_back();
+                strategy(self, terms)
+            })
+        });
+        if !found {
+            self.give_all_back();
         }
-        self.give_all_back();
-        false
+        found
     }
 
     /// True when somebody else is above a line that the ask may take from.
@@ -248,20 +263,8 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         (0..self.rights.len()).any(|at| self.might_give(tenant, self.rights[at]))
     }
 
-    /// What was taken in order is enough, but in pieces: others may be moved into it.
-    fn take_and_move(&mut self) -> bool {
-        let few = self.taken.len() <= MOVE_INTO_MAX;
-        if self.taken.is_empty() || !few || self.asker.surplus {
-            return false;
-        }
-        self.may_move = true;
-        let found = self.is_met() && self.spare_and_accept();
-        self.may_move = found;
-        found
-    }
-
-    fn fits(&mut self, needed: &[Taken]) -> bool {
-        self.fit.is_enough(self.draft, self.ask) || (self.may_move && self.would_move(needed).is_some())
+    fn fits(&mut self, terms: Terms, needed: &[Taken]) -> bool {
+        self.fit.is_enough(self.draft, self.ask) || (terms.moves && self.would_move(needed).is_some())
     }
 
     /// Who would be moved into what was taken so that the ask fits.
@@ -274,146 +277,9 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         found.map(|(_, moved)| moved.into_iter().map(|moved| moved.unit).collect())
     }
 
-    /// Takes in order until the ask is met, then spares.
-    fn take_in_order(&mut self) -> bool {
-        for right in self.rights.clone() {
-            while !self.is_met() {
-                let Some(unit) = self.next_victim(right) else { break };
-                self.take(unit, right);
-            }
-        }
-        self.is_met() && self.spare_and_accept()
-    }
-
-    /// Small victims may use up what a tenant has above its line before the useful one comes: each is tried first, at
-    /// last two of different branches that straddle.
-    fn take_with_seed(&mut self) -> bool {
-        self.give_all_back();
-        let mut seeds = self.seeds();
-        if self.may_straddle {
-            seeds.retain(|&unit| self.right_to(unit).is_none());
-        }
-        seeds.iter().any(|&seed| self.take_seeds(&[seed]))
-            || (self.may_straddle && self.take_two_seeds(&seeds))
-    }
-
-    fn take_two_seeds(&mut self, seeds: &[UnitRef]) -> bool {
-        for (at, &first) in seeds.iter().enumerate() {
-            for &second in &seeds[at + 1..] {
-                let apart = self.branch(first.tenant) != self.branch(second.tenant);
-                if apart && self.take_seeds(&[first, second]) {
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    fn take_seeds(&mut self, seeds: &[UnitRef]) -> bool {
-        self.give_all_back();
-        seeds.iter().all(|&unit| self.take_if_allowed(unit)) && self.take_in_order()
-    }
-
-    /// On a small fleet nothing that is allowed is missed.
-    fn take_any_set(&mut self) -> bool {
-        self.give_all_back();
-        let units = self.seeds();
-        if units.len() > EXHAUSTIVE_MAX {
-            return false;
-        }
-        for &unit in &units {
-            self.drain(unit);
-        }
-        let mut sets = Vec::new();
-        self.add_sets(&units, units.len(), 0, &mut sets);
-        for &unit in &units {
-            self.victims.spare(unit);
-        }
-        sets.into_iter().any(|set| {
-            self.give_all_back();
-            let chosen = units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
-            self.take_all(chosen.map(|(_, &unit)| unit).collect()) && self.is_met() && self.spare_and_accept()
-        })
-    }
-
-    /// Adds the sets that make room, whether they may be taken or not: those of the first `open` units, which are all
-    /// drained, beside what is in `set` already. Counting up, a unit comes into play when all sets of those before it
-    /// were added.
-    fn add_sets(&mut self, units: &[UnitRef], open: usize, set: u32, sets: &mut Vec<u32>) {
-        if sets.len() == SETS_MAX || !self.fit.is_enough(self.draft, self.ask) {
-            return;
-        }
-        let Some(last) = open.checked_sub(1) else { return sets.push(set) };
-        let (mark, fit) = (self.draft.mark(), self.fit.clone());
-        // With a gang, which stands after its surplus in the list, its surplus leaves anyway.
-        let chosen = (open..units.len()).filter(|&at| set & (1 << at) != 0);
-        if !chosen
-            .map(|at| self.victims.get(units[at]).job)
-            .any(|job| job == self.victims.get(units[last]).job)
-        {
-            self.put_back(units[last]);
-        }
-        self.add_sets(units, last, set, sets);
-        self.draft.roll_back(mark);
-        self.victims.take(units[last]);
-        self.fit = fit;
-        self.add_sets(units, last, set | 1 << last, sets);
-    }
-
-    /// Takes all of these, the smallest first and those that straddle last; false where that is not allowed.
-    fn take_all(&mut self, mut units: Vec<UnitRef>) -> bool {
-        units.sort_by_cached_key(|&unit| self.leaves_with(unit));
-        let may_straddle = self.may_straddle;
-        for straddling in [false, may_straddle] {
-            self.may_straddle = straddling;
-            let mut left = usize::MAX;
-            while units.len() < left {
-                left = units.len();
-                units.retain(|&unit| !self.take_if_allowed(unit));
-            }
-        }
-        units.is_empty()
-    }
-
-    /// Every unit that might be taken as things are, in the order of rule 8.
-    fn seeds(&mut self) -> Vec<UnitRef> {
-        let mut seeds = Vec::new();
-        let tree = self.draft.tree;
-        for tenant in self.by_rank(tree.roots()) {
-            if !self.might_give_any(tenant) {
-                continue;
-            }
-            let mut from = 0;
-            while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
-                if seeds.len() == SEEDS_MAX {
-                    return seeds;
-                }
-                from = unit.at + 1;
-                if self.might_take(unit) && self.is_useful(unit) {
-                    seeds.push(unit);
-                }
-            }
-        }
-        seeds
-    }
-
-    /// Tenants that might have to give, in the order of rule 8.
-    fn by_rank(&mut self, siblings: &[TenantId]) -> Vec<TenantId> {
-        let mut ranked: Vec<TenantId> = siblings.to_vec();
-        ranked.retain(|&tenant| self.victims.any_below(self.draft, tenant));
-        ranked.sort_by_cached_key(|&tenant| self.rank(tenant));
-        let tree = self.draft.tree;
-        let with_below = |tenant: TenantId| {
-            let mut all = alloc::vec![tenant];
-            all.extend(self.by_rank(&tree.lines[tenant.index()].children));
-            all
-        };
-        ranked.into_iter().flat_map(with_below).collect()
-    }
-
     /// True when a unit may be taken by some right; where nobody may be carried below their line, without doing so.
-    fn might_take(&mut self, unit: UnitRef) -> bool {
-        if self.may_straddle {
+    fn might_take(&mut self, terms: Terms, unit: UnitRef) -> bool {
+        if terms.straddle {
             return (0..self.rights.len()).any(|at| self.may_take(unit, self.rights[at]));
         }
         self.right_to(unit).is_some()
@@ -445,7 +311,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
         in_the_way || unit.steps.iter().any(|step| self.ask.goes_to(step.place.pool))
     }
 
-    fn take_if_allowed(&mut self, unit: UnitRef) -> bool {
+    fn take_if_allowed(&mut self, terms: Terms, unit: UnitRef) -> bool {
         if self.victims.is_taken(unit) {
             return true;
         }
@@ -453,7 +319,7 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             self.take(unit, right);
             return true;
         }
-        let Some(branch) = self.branch(unit.tenant).filter(|_| self.may_straddle) else { return false };
+        let Some(branch) = self.branch(unit.tenant).filter(|_| terms.straddle) else { return false };
         let Some(right) = self.right_to_straddle(unit, branch) else { return false };
         self.straddled.push((branch, right));
         self.take(unit, right);
@@ -461,13 +327,13 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
     }
 
     /// True when the ask fits, passes no limit, and its tenant stays within its line if others have to leave.
-    fn is_met(&mut self) -> bool {
-        self.is_met_with(&[])
+    fn is_met(&mut self, terms: Terms) -> bool {
+        self.is_met_with(terms, &[])
     }
 
     /// The same, with these taken beside those in the list.
-    fn is_met_with(&mut self, needed: &[Taken]) -> bool {
-        lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled() && self.fits(needed)
+    fn is_met_with(&mut self, terms: Terms, needed: &[Taken]) -> bool {
+        lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled() && self.fits(terms, needed)
     }
 
     fn is_entitled(&self) -> bool {
@@ -486,157 +352,6 @@ impl<'s, 'd, 'k> Search<'s, 'd, 'k> {
             Right::Lower | Right::LongerServed => return,
         };
         *count = if more { *count + 1 } else { *count - 1 };
-    }
-
-    /// From the last taken back, whoever is not needed is spared; then the price is judged.
-    fn spare_and_accept(&mut self) -> bool {
-        // Of a gang that has to leave, no task stays.
-        let mut gangs: BTreeSet<JobId> = BTreeSet::new();
-        let mut needed = Vec::new();
-        while let Some(taken) = self.taken.pop() {
-            let unit = self.victims.get(taken.unit);
-            let (job, surplus) = (unit.job, unit.surplus);
-            if surplus && gangs.contains(&job) {
-                needed.push(taken);
-                continue;
-            }
-            self.put_back(taken.unit);
-            self.count_above(taken.right, false);
-            if self.is_met_with(&needed) {
-                continue;
-            }
-            self.drain(taken.unit);
-            self.count_above(taken.right, true);
-            if !surplus {
-                gangs.insert(job);
-            }
-            needed.push(taken);
-        }
-        needed.reverse();
-        self.taken = needed;
-        self.note_straddles();
-        self.all_stay_away(&gangs) && self.leaves_little_idle() && self.is_worth_it()
-    }
-
-    /// True when nobody who was taken for a fair share, or from another tenant by class or priority, could at once be
-    /// reclaimed back, now that it is known who else leaves. Tasks beyond the minimum of a gang that leaves do not come
-    /// back without it.
-    fn all_stay_away(&mut self, gangs: &BTreeSet<JobId>) -> bool {
-        let own = self.ask.key.tenant;
-        let judged: Vec<(UnitRef, &[Line])> = self
-            .taken
-            .iter()
-            .filter_map(|taken| {
-                let lines: &[Line] = match taken.right {
-                    Right::Above(Line::FairShare) => &[Line::Guarantee],
-                    Right::Lower if taken.unit.tenant != own => &[Line::Guarantee, Line::FairShare],
-                    Right::Above(_) | Right::Lower | Right::LongerServed => return None,
-                };
-                Some((taken.unit, lines))
-            })
-            .collect();
-        judged.into_iter().all(|(at, lines)| {
-            let unit = self.victims.get(at);
-            let (standing, amount) = (unit.standing, unit.amount.clone());
-            if unit.surplus && gangs.contains(&unit.job) {
-                return true;
-            }
-            self.draft.count(standing, amount.clone(), true);
-            let comes_back = lines.iter().any(|&line| self.comes_back(at, line));
-            self.draft.count(standing, amount, false);
-            !comes_back
-        })
-    }
-
-    /// True when no more of what was taken for a fair share or by order stands idle than starts, where that is asked for: whoever
-    /// comes after can only use more of it.
-    fn leaves_little_idle(&mut self) -> bool {
-        if self.asker.fair_share != Allowance::Sparingly {
-            return true;
-        }
-        let for_share = self.taken.iter().filter(|taken| taken.why.is_judged_by_idle());
-        let freed: Vec<Step> =
-            for_share.flat_map(|taken| &self.victims.get(taken.unit).steps).copied().collect();
-        let started = self.ask.units().parts();
-        let mark = self.draft.mark();
-        let placed = place(self.draft, self.ask).is_some();
-        let idle = idle(self.draft, &freed);
-        self.draft.roll_back(mark);
-        !placed || idle <= started
-    }
-
-    /// What binds everything but guarantees: the blast radius, and a gain above the cost. Who is moved on top costs too.
-    fn is_worth_it(&mut self) -> bool {
-        let rules = &self.draft.policy.preemption;
-        let by_moving = self.may_move && !self.fit.is_enough(self.draft, self.ask);
-        let moved = if by_moving { self.would_move(&[]).unwrap_or_default() } else { Vec::new() };
-        let bound = self.taken.iter().filter(|taken| taken.why != Why::Guarantee);
-        let mut bound: Vec<&Unit> = bound.map(|taken| self.victims.get(taken.unit)).collect();
-        let mut jobs: Vec<JobId> = bound.iter().map(|unit| unit.job).collect();
-        jobs.sort_unstable();
-        jobs.dedup();
-        let few = jobs.len() <= usize::try_from(rules.victims_max).unwrap_or(usize::MAX);
-        bound.extend(&moved);
-        let cost: u64 = bound.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
-        if few && (bound.is_empty() || gain(self.draft, self.ask, &bound) > cost) {
-            return true;
-        }
-        if few {
-            self.ripens_at = earlier(self.ripens_at, price_changes_at(self.draft, &bound));
-        }
-        false
-    }
-
-    fn note_straddles(&mut self) {
-        let mut known: Vec<(TenantId, Line, Option<Straddle>)> = Vec::new();
-        for at in 0..self.taken.len() {
-            let (tenant, Right::Above(line)) = (self.taken[at].unit.tenant, self.taken[at].right) else {
-                continue;
-            };
-            let found = known.iter().find(|&&(other, other_line, _)| (other, other_line) == (tenant, line));
-            let straddles = if let Some(&(.., straddles)) = found {
-                straddles
-            } else {
-                let straddles = self.shortfall(tenant, line);
-                known.push((tenant, line, straddles));
-                straddles
-            };
-            self.taken[at].straddles = straddles;
-        }
-    }
-
-    /// Whom what was taken leaves below its line, and by how much.
-    fn shortfall(&self, tenant: TenantId, line: Line) -> Option<Straddle> {
-        self.path(tenant).find_map(|tenant| {
-            self.meters.iter().find_map(|&meter| match lines::line(self.draft, tenant, meter, line) {
-                Amount::Unlimited => None,
-                Amount::Of(line) => {
-                    let short = line.saturating_sub(self.draft.used(tenant)[meter]);
-                    let of_taken = self.taken.iter().any(|taken| {
-                        let unit = self.victims.get(taken.unit);
-                        unit.amount[meter] > 0
-                            && self.draft.tree.lineage(taken.unit.tenant).any(|x| x == tenant)
-                    });
-                    let falls = short > 0 && of_taken && self.was_above(tenant, meter, line);
-                    falls.then(|| Straddle { tenant, short: self.told(meter, short) })
-                }
-            })
-        })
-    }
-
-    /// An amount of a meter as a receipt tells it: GPUs in 1/3000, whether normalised or not.
-    fn told(&self, meter: usize, amount: u64) -> u64 {
-        let per_gpu = self.draft.tree.meters[meter].per_gpu().unwrap_or(3000);
-        amount.div_ceil(per_gpu / 3000)
-    }
-
-    /// True when the tenant was above its line before anything was taken for this ask.
-    fn was_above(&self, tenant: TenantId, meter: usize, line: u64) -> bool {
-        let of_tenant =
-            |taken: &&Taken| self.draft.tree.lineage(taken.unit.tenant).any(|above| above == tenant);
-        let gone =
-            self.taken.iter().filter(of_tenant).map(|taken| self.victims.get(taken.unit).amount[meter]);
-        self.draft.used(tenant)[meter] + gone.sum::<u64>() > line
     }
 
     fn take(&mut self, unit: UnitRef, right: Right) {

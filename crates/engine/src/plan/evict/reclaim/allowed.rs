@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::price::{is_ripe, when_ripe};
-use super::{Right, Search};
+use super::{Right, VictimSearch};
 use crate::model::job::Class;
 use crate::model::policy::{Amount, Within};
 use crate::plan::evict::victims::{Unit, UnitRef};
@@ -16,7 +16,7 @@ use crate::state::ledger::Standing;
 use crate::state::ledger::event::Why;
 use crate::units::TenantId;
 
-impl Search<'_, '_, '_> {
+impl VictimSearch<'_, '_, '_> {
     /// The next unit in the order of rule 8; who would straddle is passed over.
     pub(super) fn next_victim(&mut self, right: Right) -> Option<UnitRef> {
         let tree = self.draft.tree;

@@ -1,14 +1,14 @@
 //! Who gives way because it was served for longer (rule 3): in the own tenant, or for a fair share in whatever is above its own.
 
 use super::price::{is_ripe, when_ripe};
-use super::{Right, Search};
+use super::{Right, VictimSearch};
 use crate::plan::evict::victims::{Unit, UnitRef};
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::earlier;
 use crate::state::ledger::event::Why;
 use crate::units::{TenantId, Timestamp};
 
-impl Search<'_, '_, '_> {
+impl VictimSearch<'_, '_, '_> {
     /// True when what is taken by that right is taken from those who were served for longer alone: always by the order of a
     /// class, and for the fair share of a job that waits where both are of one class that has an order beyond age.
     pub(super) fn goes_by_order(&self, unit: &Unit, right: Right) -> bool {

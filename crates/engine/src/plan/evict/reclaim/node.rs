@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::Search;
+use super::{Terms, VictimSearch};
 use crate::model::need::Need;
 use crate::plan::evict::victims::UnitRef;
 use crate::units::{GpuUnits, NodeId};
@@ -25,52 +25,49 @@ struct Candidate {
     units: Vec<UnitRef>,
 }
 
-impl Search<'_, '_, '_> {
+impl VictimSearch<'_, '_, '_> {
     /// Takes what may be taken on as few nodes as it needs, the cheapest first, and moves the rest elsewhere where that
     /// is needed.
-    pub(super) fn take_node_by_node(&mut self) -> bool {
+    pub(super) fn take_node_by_node(&mut self, terms: Terms) -> bool {
         let Need::Whole(count @ 1..) = self.ask.way.need else { return false };
         if self.ask.beside.is_some() {
             return false;
         }
-        self.give_all_back();
         let count = usize::try_from(count).expect("a task asks for at most 16 GPUs");
-        let mut candidates = self.nodes_with(count);
+        let mut candidates = self.nodes_with(terms, count);
         candidates.sort_unstable();
-        (0..candidates.len().min(FIRST_MAX)).any(|first| self.take_from(&candidates[first..]))
+        (0..candidates.len().min(FIRST_MAX)).any(|first| self.take_from(terms, &candidates[first..]))
     }
 
     /// Takes one node after the other until the ask is met.
-    fn take_from(&mut self, candidates: &[Candidate]) -> bool {
+    fn take_from(&mut self, terms: Terms, candidates: &[Candidate]) -> bool {
         self.give_all_back();
         let tasks = usize::try_from(self.ask.tasks).unwrap_or(usize::MAX);
         let (mut nodes, mut moving) = (0, false);
         for candidate in candidates {
-            if !candidate.units.iter().all(|&unit| self.take_if_allowed(unit)) {
+            if !candidate.units.iter().all(|&unit| self.take_if_allowed(terms, unit)) {
                 continue;
             }
             nodes += 1;
             moving |= candidate.to_move > 0;
             // Whether the rest can be moved is worth a look once there are as many nodes as tasks.
             let few = self.taken.len() <= super::MOVE_INTO_MAX;
-            self.may_move = moving && few && nodes >= tasks && !self.asker.surplus;
-            if self.is_met() {
-                let found = self.spare_and_accept();
-                self.may_move &= found;
-                return found;
+            let moves = moving && few && nodes >= tasks && !self.asker.surplus;
+            let terms = Terms { moves, ..terms };
+            if self.is_met(terms) {
+                return self.spare_and_accept(terms);
             }
             if nodes >= tasks {
                 break;
             }
         }
-        self.may_move = false;
         false
     }
 
     /// Nodes on which the ask would have room.
-    fn nodes_with(&mut self, count: usize) -> Vec<Candidate> {
+    fn nodes_with(&mut self, terms: Terms, count: usize) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        for (node, mut units) in self.takeable_by_node() {
+        for (node, mut units) in self.takeable_by_node(terms) {
             let Some(room) = self.draft.room(node) else { continue };
             let (usable, free) = (room.gpus.iter().filter(|gpu| gpu.usable).count(), room.whole_free());
             let allowed = room.open
@@ -96,7 +93,7 @@ impl Search<'_, '_, '_> {
     }
 
     /// What might be taken on each node: what it costs, and how many GPUs of the node it holds.
-    fn takeable_by_node(&mut self) -> BTreeMap<NodeId, Vec<(u64, UnitRef, usize)>> {
+    fn takeable_by_node(&mut self, terms: Terms) -> BTreeMap<NodeId, Vec<(u64, UnitRef, usize)>> {
         let mut by_node: BTreeMap<NodeId, Vec<(u64, UnitRef, usize)>> = BTreeMap::new();
         let tenants: Vec<_> = self.draft.state.tenants.ids().collect();
         for tenant in tenants {
@@ -105,7 +102,7 @@ impl Search<'_, '_, '_> {
             }
             let units: Vec<UnitRef> = self.victims.untaken(self.draft, tenant).map(|(at, _)| at).collect();
             for at in units {
-                if !self.might_take(at) {
+                if !self.might_take(terms, at) {
                     continue;
                 }
                 let unit = self.victims.get(at);
