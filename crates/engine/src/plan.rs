@@ -39,10 +39,10 @@ use crate::state::reservations::{Dropped, Reservation, ReservationsEvent};
 use crate::units::{JobId, KindId, Millis, Timestamp};
 
 use cycle::{Cycle, Inputs, Restraint};
-use later::reserve::Looked;
+use later::reserve::StartSearches;
 pub use lines::Pass;
 pub use memory::{Memory, Obstacles, Refusal};
-use order::Turn;
+use order::ServiceTurn;
 
 /// The most cycles of one plan: each but the last was run again because a reclaim left more idle than it started.
 const CYCLES_MAX: usize = 64;
@@ -69,7 +69,7 @@ pub struct Plan {
     /// Kinds that were looked at and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
     /// For whom a start was looked for.
-    pub looked: Looked,
+    pub looked: StartSearches,
 }
 
 /// A job that gets places.
@@ -134,7 +134,7 @@ fn run_cycle<'a>(inputs: Inputs<'a>, kinds: &[KindId], restraint: &'a Restraint)
     // 3. Gather the candidates; the queue keeps them in the order of rule 3.
     cycle.gather_candidates(kinds);
     // 4. Serve them pass by pass, each from what is free, by moves, or by reclaim and preemption.
-    let mut turns = Turn::ALL.iter();
+    let mut turns = ServiceTurn::ALL.iter();
     while let Some(turn) = turns.next() {
         let evicted = cycle.evicted();
         // 5. Guarantees are served first; everybody else after the jobs whose reserved start has come.
@@ -144,7 +144,7 @@ fn run_cycle<'a>(inputs: Inputs<'a>, kinds: &[KindId], restraint: &'a Restraint)
         cycle.serve_candidates(*turn);
         if cycle.evicted() > evicted {
             cycle.reopen_refused();
-            turns = Turn::ALL.iter();
+            turns = ServiceTurn::ALL.iter();
         }
     }
     // 6. Move evicted jobs to where there is room for them.

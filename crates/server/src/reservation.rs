@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wharf_api::v1::{HolderView, MissedView, ReservationView, UnpromisedView, gpus};
-use wharf_engine::plan::later::reserve::Unpromised;
+use wharf_engine::plan::later::reserve::Unreserved;
 use wharf_engine::state::State;
 use wharf_engine::state::reservations::{Missed, Reservation};
 use wharf_engine::units::{JobId, Timestamp};
@@ -38,10 +38,10 @@ pub(crate) fn of(state: &State, id: JobId, now: Timestamp) -> Option<Reservation
 /// Why no start is promised to a job that waits.
 pub(crate) fn unpromised(state: &State, id: JobId, now: Timestamp) -> Option<UnpromisedView> {
     let (why, jobs) = match state.unpromised(id, state.tenants.policy(), now)? {
-        Unpromised::NoKnownEnd { holders } => ("no_known_end", holders),
-        Unpromised::AboveShare => ("above_share", Vec::new()),
-        Unpromised::OthersFirst => ("others_first", Vec::new()),
-        Unpromised::Off => ("off", Vec::new()),
+        Unreserved::NoKnownEnd { holders } => ("no_known_end", holders),
+        Unreserved::AboveShare => ("above_share", Vec::new()),
+        Unreserved::OthersFirst => ("others_first", Vec::new()),
+        Unreserved::Off => ("off", Vec::new()),
     };
     let holders = jobs.into_iter().filter_map(|job| holder(state, job, None, now)).collect();
     Some(UnpromisedView { why: why.to_owned(), holders })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{StrandedShapeView, StrandedView, gpus, thousandths};
-use wharf_engine::answer::stranded::{Asked, OfPool, OfShape, Why, stranded};
+use wharf_engine::answer::stranded::{StrandedAsk, StrandedPool, StrandedShape, StrandedWhy, stranded};
 use wharf_engine::model::job::GpuAsk;
 use wharf_engine::model::need::Need;
 use wharf_engine::state::State;
@@ -14,7 +14,7 @@ pub(crate) fn all(state: &State) -> Vec<StrandedView> {
     stranded(state).iter().map(|pool| of_pool(state, pool)).collect()
 }
 
-fn of_pool(state: &State, pool: &OfPool) -> StrandedView {
+fn of_pool(state: &State, pool: &StrandedPool) -> StrandedView {
     StrandedView {
         model: state.fleet.model(pool.pool).to_owned(),
         gpus: pool.gpus,
@@ -25,7 +25,7 @@ fn of_pool(state: &State, pool: &OfPool) -> StrandedView {
     }
 }
 
-fn of_shape(state: &State, shape: &OfShape) -> StrandedShapeView {
+fn of_shape(state: &State, shape: &StrandedShape) -> StrandedShapeView {
     StrandedShapeView {
         shape: gang(state, &shape.asked, ask(shape.asked.gpus, shape.asked.need)),
         cpu_milli: shape.asked.resources.cpu_milli,
@@ -38,12 +38,12 @@ fn of_shape(state: &State, shape: &OfShape) -> StrandedShapeView {
     }
 }
 
-fn why(reasons: &BTreeMap<Why, GpuUnits>) -> BTreeMap<String, f64> {
+fn why(reasons: &BTreeMap<StrandedWhy, GpuUnits>) -> BTreeMap<String, f64> {
     reasons.iter().map(|(why, &units)| (why.word().to_owned(), gpus(units))).collect()
 }
 
 /// A shape with how many of it start together, and where.
-fn gang(state: &State, asked: &Asked, each: String) -> String {
+fn gang(state: &State, asked: &StrandedAsk, each: String) -> String {
     let level = asked.within.and_then(|level| state.fleet.levels().get(usize::from(level.0)));
     let within = level.map(|level| format!(" in one {level}")).unwrap_or_default();
     match asked.together {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use wharf_engine::answer::stranded::{Asked, OfPool, Why, stranded};
+use wharf_engine::answer::stranded::{StrandedAsk, StrandedPool, StrandedWhy, stranded};
 use wharf_engine::decide::input::Input;
 use wharf_engine::device::catalogue;
 use wharf_engine::device::catalogue::mig::ProfileName;
@@ -88,7 +88,7 @@ fn is_legal(model: &str, parts: &[Part]) -> bool {
 }
 
 /// Every way to put one task of a shape on a node, as the node after it with the GPUs it took.
-fn ways(bench: &Bench, asked: &Asked) -> Vec<(Bench, Vec<usize>)> {
+fn ways(bench: &Bench, asked: &StrandedAsk) -> Vec<(Bench, Vec<usize>)> {
     let (cpu, memory) = (asked.resources.cpu_milli, asked.resources.memory);
     if bench.cpu < cpu || bench.memory < memory {
         return Vec::new();
@@ -135,7 +135,7 @@ fn ways(bench: &Bench, asked: &Asked) -> Vec<(Bench, Vec<usize>)> {
 }
 
 /// The most tasks that fit. Tasks are alike, so each comes after the one before it, by GPU and by slot.
-fn most(bench: &Bench, asked: &Asked, from: (usize, u8)) -> u64 {
+fn most(bench: &Bench, asked: &StrandedAsk, from: (usize, u8)) -> u64 {
     let after = |(after, gpus): (Bench, Vec<usize>)| {
         let slice = after.parts[gpus[0]].last().and_then(|part| part.slice);
         let at = (gpus[0], slice.map_or(0, |(_, start)| start));
@@ -149,13 +149,13 @@ fn free(bench: &Bench, gpu: usize) -> u64 {
     if bench.usable[gpu] { 3000 - held } else { 0 }
 }
 
-fn compare(state: &State, found: &OfPool, seed: u64) {
+fn compare(state: &State, found: &StrandedPool, seed: u64) {
     let benches = benches(state, found.pool);
     let all: u64 =
         benches.values().map(|bench| (0..bench.parts.len()).map(|gpu| free(bench, gpu)).sum::<u64>()).sum();
     assert_eq!(found.free.parts(), all, "seed {seed}: what is free");
     // Where a gang fits whole: every domain is tried.
-    let open = |shape: &Asked, of: NodeId| {
+    let open = |shape: &StrandedAsk, of: NodeId| {
         let domain = |node: NodeId| {
             let domains = &state.fleet.node(node).unwrap().facts.domains;
             let own = |level| domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain);
@@ -174,7 +174,7 @@ fn compare(state: &State, found: &OfPool, seed: u64) {
     let mut stranded = 0;
     for (&node, bench) in &benches {
         let used = |gpu: usize| {
-            let uses = |asked: &Asked| {
+            let uses = |asked: &StrandedAsk| {
                 open(asked, node) && ways(bench, asked).iter().any(|(_, gpus)| gpus.contains(&gpu))
             };
             found.shapes.iter().any(|shape| uses(&shape.asked))
@@ -302,13 +302,13 @@ fn a_gang_that_lacks_room_together_makes_free_gpus_stranded() {
     assert_eq!(found.free, GpuUnits::whole(4));
     let waiting = found.shapes.iter().find(|shape| shape.source.pending > 0).unwrap();
     assert_eq!((waiting.fits, waiting.usable), (0, GpuUnits::ZERO));
-    assert_eq!(waiting.why, [(Why::NotTogether, GpuUnits::whole(4))].into());
+    assert_eq!(waiting.why, [(StrandedWhy::NotTogether, GpuUnits::whole(4))].into());
     // A gang of four without a level is what usually comes, and it would fit.
     assert_eq!(found.stranded_units(), GpuUnits::ZERO);
     give(&mut state, &Input::Cordon { node: "n1".to_owned(), on: true, reason: String::new() });
     let found = &stranded(&state)[0];
     assert_eq!((found.free, found.stranded_units()), (GpuUnits::whole(2), GpuUnits::whole(2)));
-    assert_eq!(found.stranded, [(Why::NotTogether, GpuUnits::whole(2))].into());
+    assert_eq!(found.stranded, [(StrandedWhy::NotTogether, GpuUnits::whole(2))].into());
 }
 
 #[test]

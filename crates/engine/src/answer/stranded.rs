@@ -21,9 +21,9 @@ const TYPICAL_MAX: usize = 16;
 /// The most shapes that wait and are looked at, those with most tasks first.
 const PENDING_MAX: usize = 64;
 
-/// Why a free part of a GPU is of no use to a shape, the nearest to use last.
+/// StrandedWhy a free part of a GPU is of no use to a shape, the nearest to use last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum StrandedWhy {
     /// Its selectors keep it from the node.
     NotAllowed,
     /// The GPU is held in part, and a whole one is asked for.
@@ -49,7 +49,7 @@ pub enum Why {
     LeftOver,
 }
 
-impl Why {
+impl StrandedWhy {
     /// The word used in API and CLI.
     pub fn word(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Why {
 
 /// What is asked for, as far as it matters where it fits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct StrandedAsk {
     /// As it was asked for first.
     pub gpus: GpuAsk,
     /// What that, or an alternative, comes to in the pool.
@@ -93,7 +93,7 @@ pub struct Asked {
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct StrandedSource {
     /// Tasks that wait.
     pub pending: u64,
     /// Of a thousand tasks that came of late.
@@ -102,22 +102,22 @@ pub struct Source {
 
 /// What a pool has free of one shape's kind, and why the rest is of no use to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfShape {
+pub struct StrandedShape {
     /// What is asked for.
-    pub asked: Asked,
+    pub asked: StrandedAsk,
     /// Who asks.
-    pub source: Source,
+    pub source: StrandedSource,
     /// How many tasks would fit.
     pub fits: u64,
     /// What they would take.
     pub usable: GpuUnits,
-    /// Why the rest of what is free is of no use to it.
-    pub why: BTreeMap<Why, GpuUnits>,
+    /// StrandedWhy the rest of what is free is of no use to it.
+    pub why: BTreeMap<StrandedWhy, GpuUnits>,
 }
 
 /// What a pool has free, and how much of that is of no use to anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfPool {
+pub struct StrandedPool {
     /// Which.
     pub pool: PoolId,
     /// Healthy GPUs on open nodes.
@@ -125,12 +125,12 @@ pub struct OfPool {
     /// What is free of them.
     pub free: GpuUnits,
     /// What no shape can use any part of, by what keeps the nearest one from it.
-    pub stranded: BTreeMap<Why, GpuUnits>,
+    pub stranded: BTreeMap<StrandedWhy, GpuUnits>,
     /// Shape by shape, who waits first.
-    pub shapes: Vec<OfShape>,
+    pub shapes: Vec<StrandedShape>,
 }
 
-impl OfPool {
+impl StrandedPool {
     /// All that is stranded.
     pub fn stranded_units(&self) -> GpuUnits {
         self.stranded.values().fold(GpuUnits::ZERO, |sum, &units| sum + units)
@@ -138,13 +138,13 @@ impl OfPool {
 }
 
 /// What is free and of no use, pool by pool.
-pub fn stranded(state: &State) -> Vec<OfPool> {
+pub fn stranded(state: &State) -> Vec<StrandedPool> {
     let with_gpus = state.fleet.pool_ids().filter(|&pool| !state.fleet.model(pool).is_empty());
     with_gpus.map(|pool| of_pool(state, pool)).collect()
 }
 
-fn of_pool(state: &State, pool: PoolId) -> OfPool {
-    let mut found = OfPool {
+fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
+    let mut found = StrandedPool {
         pool,
         gpus: 0,
         free: GpuUnits::ZERO,
@@ -152,8 +152,8 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
         shapes: shapes(state, pool),
     };
     let rooms = || state.ledger.rooms().iter().filter(|(_, room)| room.open && room.pool == pool);
-    let enough: Vec<Enough> =
-        found.shapes.iter().map(|shape| Enough::of(state, &shape.asked, rooms())).collect();
+    let enough: Vec<RoomyDomains> =
+        found.shapes.iter().map(|shape| RoomyDomains::of(state, &shape.asked, rooms())).collect();
     for (node, room) in rooms() {
         found.gpus += room.usable_gpus();
         let parts = room.gpus.iter().map(left).fold(GpuUnits::ZERO, |sum, units| sum + units);
@@ -161,7 +161,8 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
             continue;
         }
         found.free += parts;
-        let mut nearest: Vec<Option<Why>> = alloc::vec![Some(Why::NotAllowed); room.gpus.len()];
+        let mut nearest: Vec<Option<StrandedWhy>> =
+            alloc::vec![Some(StrandedWhy::NotAllowed); room.gpus.len()];
         for (shape, enough) in found.shapes.iter_mut().zip(&enough) {
             let use_of = UseOf { state, node, room, asked: &shape.asked };
             let counted =
@@ -180,14 +181,14 @@ fn of_pool(state: &State, pool: PoolId) -> OfPool {
 }
 
 /// Where all tasks that a shape starts with would fit together.
-struct Enough {
+struct RoomyDomains {
     within: Option<LevelId>,
     /// Domains of the level; `None` for the whole pool where there is no level.
     domains: BTreeSet<u32>,
 }
 
-impl Enough {
-    fn of<'r>(state: &State, asked: &Asked, rooms: impl Iterator<Item = (NodeId, &'r Room)>) -> Self {
+impl RoomyDomains {
+    fn of<'r>(state: &State, asked: &StrandedAsk, rooms: impl Iterator<Item = (NodeId, &'r Room)>) -> Self {
         let mut fits: BTreeMap<u32, u64> = BTreeMap::new();
         for (node, room) in rooms {
             if let Some(domain) = domain(state, asked.within, node) {
@@ -216,8 +217,8 @@ fn left(gpu: &GpuRoom) -> GpuUnits {
 }
 
 /// Shapes that the pool could meet if it were empty.
-fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
-    let mut sources: BTreeMap<Asked, Source> = BTreeMap::new();
+fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
+    let mut sources: BTreeMap<StrandedAsk, StrandedSource> = BTreeMap::new();
     let policy = state.tenants.policy();
     let waiting = state.jobs.waiting().values().flat_map(|kind| {
         let jobs = u64::try_from(kind.jobs.len()).unwrap_or(u64::MAX);
@@ -238,23 +239,28 @@ fn shapes(state: &State, pool: PoolId) -> Vec<OfShape> {
         let need = need(state, pool, typical.gpus);
         let (gpus, together) = (typical.gpus, typical.together);
         let (trust, on_island, within) = (None, false, None);
-        let asked = Asked { gpus, need, resources, trust, nodes, devices, on_island, together, within };
+        let asked = StrandedAsk { gpus, need, resources, trust, nodes, devices, on_island, together, within };
         let milli = u64::from(tasks) * 1000 / total.max(1);
         if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
             sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
         }
     }
-    let mut shapes: Vec<(Asked, Source)> = sources.into_iter().collect();
+    let mut shapes: Vec<(StrandedAsk, StrandedSource)> = sources.into_iter().collect();
     shapes.sort_by_key(|(_, source)| {
         (source.pending == 0, core::cmp::Reverse(source.typical_milli), core::cmp::Reverse(source.pending))
     });
-    let empty =
-        |(asked, source)| OfShape { asked, source, fits: 0, usable: GpuUnits::ZERO, why: BTreeMap::new() };
+    let empty = |(asked, source)| StrandedShape {
+        asked,
+        source,
+        fits: 0,
+        usable: GpuUnits::ZERO,
+        why: BTreeMap::new(),
+    };
     shapes.into_iter().map(empty).collect()
 }
 
 /// Leaves out the shapes that fewest tasks wait for, where there are too many.
-fn keep_most(sources: &mut BTreeMap<Asked, Source>) {
+fn keep_most(sources: &mut BTreeMap<StrandedAsk, StrandedSource>) {
     let mut pending: Vec<u64> = sources.values().map(|source| source.pending).collect();
     pending.sort_unstable_by(|a, b| b.cmp(a));
     if let Some(&least) = pending.get(PENDING_MAX) {
@@ -262,8 +268,8 @@ fn keep_most(sources: &mut BTreeMap<Asked, Source>) {
     }
 }
 
-fn asked_by(key: &KindKey, need: Need) -> Asked {
-    Asked {
+fn asked_by(key: &KindKey, need: Need) -> StrandedAsk {
+    StrandedAsk {
         gpus: key.shape.gpus,
         need,
         resources: key.shape.resources,
@@ -276,7 +282,7 @@ fn asked_by(key: &KindKey, need: Need) -> Asked {
     }
 }
 
-fn could_use(state: &State, asked: &Asked, pool: PoolId) -> bool {
+fn could_use(state: &State, asked: &StrandedAsk, pool: PoolId) -> bool {
     let can_be_cut = || state.fleet.mig(pool).is_some_and(|mig| asked.gpus.profile_on(mig).is_some());
     state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
 }
@@ -298,7 +304,7 @@ struct UseOf<'a> {
     state: &'a State,
     node: NodeId,
     room: &'a Room,
-    asked: &'a Asked,
+    asked: &'a StrandedAsk,
 }
 
 impl UseOf<'_> {
@@ -309,13 +315,13 @@ impl UseOf<'_> {
         enough: bool,
         fits: &mut u64,
         usable: &mut GpuUnits,
-        whys: &mut BTreeMap<Why, GpuUnits>,
-    ) -> Vec<(usize, Option<Why>)> {
+        whys: &mut BTreeMap<StrandedWhy, GpuUnits>,
+    ) -> Vec<(usize, Option<StrandedWhy>)> {
         let (copies, need) = (self.copies(), self.asked.need);
         let by_gpus = self.tasks_by_gpus(&copies);
         let tasks = by_gpus.min(tasks_beside_gpus(self.room.free(), self.asked.resources));
         let short = self.short_resource();
-        let mut add = |why: Why, units: GpuUnits| {
+        let mut add = |why: StrandedWhy, units: GpuUnits| {
             if units > GpuUnits::ZERO {
                 *whys.entry(why).or_default() += units;
             }
@@ -324,7 +330,7 @@ impl UseOf<'_> {
             *fits += u64::from(tasks);
             *usable += need.units().times(tasks);
         } else {
-            add(Why::NotTogether, need.units().times(tasks));
+            add(StrandedWhy::NotTogether, need.units().times(tasks));
         }
         add(short, need.units().times(by_gpus - tasks));
         let mut each = Vec::new();
@@ -332,10 +338,10 @@ impl UseOf<'_> {
             let why = match copies {
                 Ok(count) => {
                     let rest = left(gpu).checked_sub(need.units_each().times(count));
-                    add(Why::LeftOver, rest.unwrap_or_default());
+                    add(StrandedWhy::LeftOver, rest.unwrap_or_default());
                     match tasks {
                         0 => Some(short),
-                        _ => (!enough).then_some(Why::NotTogether),
+                        _ => (!enough).then_some(StrandedWhy::NotTogether),
                     }
                 }
                 Err(why) => {
@@ -349,9 +355,9 @@ impl UseOf<'_> {
     }
 
     /// How many parts of each GPU the shape could take if cores and memory were no matter, or why none.
-    fn copies(&self) -> Vec<Result<u32, Why>> {
+    fn copies(&self) -> Vec<Result<u32, StrandedWhy>> {
         if !self.state.fleet.set_has_node(self.asked.nodes, self.node) {
-            return alloc::vec![Err(Why::NotAllowed); self.room.gpus.len()];
+            return alloc::vec![Err(StrandedWhy::NotAllowed); self.room.gpus.len()];
         }
         match self.asked.need {
             Need::Whole(count) => self.whole(count),
@@ -365,7 +371,7 @@ impl UseOf<'_> {
     }
 
     /// Free GPUs go together in groups; what is too few for a group is not together, and what is too many is left over.
-    fn whole(&self, count: u32) -> Vec<Result<u32, Why>> {
+    fn whole(&self, count: u32) -> Vec<Result<u32, StrandedWhy>> {
         let mut groups: BTreeMap<u32, u32> = BTreeMap::new();
         let group = |gpu: &GpuRoom| if self.asked.on_island { gpu.island } else { 0 };
         for gpu in self.room.gpus.iter().filter(|gpu| gpu.is_free()) {
@@ -378,9 +384,9 @@ impl UseOf<'_> {
         let gpus = self.room.gpus.iter();
         gpus.map(|gpu| {
             if !gpu.is_free() {
-                return Err(if gpu.layout.is_empty() { Why::InUse } else { Why::OtherMode });
+                return Err(if gpu.layout.is_empty() { StrandedWhy::InUse } else { StrandedWhy::OtherMode });
             }
-            let Some(together) = groups.get_mut(&group(gpu)) else { return Err(Why::NotTogether) };
+            let Some(together) = groups.get_mut(&group(gpu)) else { return Err(StrandedWhy::NotTogether) };
             let taken = u32::from(*together > 0);
             *together -= taken;
             Ok(taken)
@@ -388,24 +394,24 @@ impl UseOf<'_> {
         .collect()
     }
 
-    fn shares(&self, gpu: &GpuRoom, units: GpuUnits, time_sliced: bool) -> Result<u32, Why> {
+    fn shares(&self, gpu: &GpuRoom, units: GpuUnits, time_sliced: bool) -> Result<u32, StrandedWhy> {
         let trust = self.asked.trust.or(gpu.trust).unwrap_or_default();
         if !gpu.layout.is_empty() || (gpu.holders > 0 && gpu.time_sliced != time_sliced) {
-            return Err(Why::OtherMode);
+            return Err(StrandedWhy::OtherMode);
         }
         if gpu.strangers > 0 || gpu.trust.is_some_and(|holder| holder != trust) {
-            return Err(Why::Strangers);
+            return Err(StrandedWhy::Strangers);
         }
         match gpu.shares_that_fit(trust, units, time_sliced) {
-            0 => Err(Why::TooSmall),
+            0 => Err(StrandedWhy::TooSmall),
             copies => Ok(copies),
         }
     }
 
-    fn slices(&self, gpu: &GpuRoom, profile: u8) -> Result<u32, Why> {
-        let Some(layout) = gpu.open_layout() else { return Err(Why::OtherMode) };
+    fn slices(&self, gpu: &GpuRoom, profile: u8) -> Result<u32, StrandedWhy> {
+        let Some(layout) = gpu.open_layout() else { return Err(StrandedWhy::OtherMode) };
         let copies = self.room.mig.map_or(0, |mig| layout.copies_left(mig, profile));
-        if copies == 0 { Err(Why::NoLegalStart) } else { Ok(copies) }
+        if copies == 0 { Err(StrandedWhy::NoLegalStart) } else { Ok(copies) }
     }
 
     /// How many tasks would fit the node.
@@ -413,7 +419,7 @@ impl UseOf<'_> {
         self.tasks_by_gpus(&self.copies()).min(tasks_beside_gpus(self.room.free(), self.asked.resources))
     }
 
-    fn tasks_by_gpus(&self, copies: &[Result<u32, Why>]) -> u32 {
+    fn tasks_by_gpus(&self, copies: &[Result<u32, StrandedWhy>]) -> u32 {
         let all: u32 = copies.iter().map(|copies| copies.unwrap_or(0)).sum();
         match self.asked.need {
             Need::Whole(count) => all / count.max(1),
@@ -422,16 +428,16 @@ impl UseOf<'_> {
     }
 
     /// What the node is shortest of, beside GPUs, for one task more.
-    fn short_resource(&self) -> Why {
+    fn short_resource(&self) -> StrandedWhy {
         let (free, asked) = (self.room.free(), self.asked.resources);
         let tasks = tasks_beside_gpus(free, asked);
         let only = |part: Resources| tasks_beside_gpus(free, part) == tasks;
         if only(Resources { cpu_milli: asked.cpu_milli, ..Resources::default() }) {
-            Why::Cpu
+            StrandedWhy::Cpu
         } else if only(Resources { memory: asked.memory, ..Resources::default() }) {
-            Why::Memory
+            StrandedWhy::Memory
         } else {
-            Why::OtherResource
+            StrandedWhy::OtherResource
         }
     }
 }

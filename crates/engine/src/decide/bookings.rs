@@ -19,7 +19,7 @@ use crate::model::policy::Amount;
 use crate::model::submission::Submission;
 use crate::plan::draft::Draft;
 use crate::plan::evict::victims::cost_of;
-use crate::plan::later::booked::choose::{self, Part};
+use crate::plan::later::booked::choose::{self, WindowPart};
 use crate::plan::lines;
 use crate::state::State;
 use crate::state::bookings::{Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
@@ -226,7 +226,7 @@ impl<'a> Round<'a> {
         }
         let mut more = Vec::new();
         if kept.len() < usize::try_from(known.spec.tasks).unwrap_or(usize::MAX) {
-            let part = Part { id: booking, booking: known, kept: &kept };
+            let part = WindowPart { id: booking, booking: known, kept: &kept };
             more = choose::choose(&mut self.draft, part, &self.chosen);
         }
         let news = !more.is_empty() || kept.len() < before || known.placed_at.is_none();

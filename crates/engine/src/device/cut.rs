@@ -26,7 +26,7 @@ use crate::device::geometry::{Layout, Slice, Slots};
 pub const PROFILES_MAX: usize = 11;
 
 /// Placements left, by profile number.
-pub type Left = [u8; PROFILES_MAX];
+pub type ProfilesLeft = [u8; PROFILES_MAX];
 
 /// How much one arrival in the demand counts over the slot of a profile that nobody has asked for yet. It is a prior:
 /// a hundred arrivals outweigh it, and without any demand a profile is worth its size.
@@ -73,7 +73,7 @@ impl Weights {
     }
 
     /// What placements are worth together.
-    pub fn worth(&self, left: &Left) -> u64 {
+    pub fn worth(&self, left: &ProfilesLeft) -> u64 {
         self.0.iter().zip(left).map(|(&weight, &left)| weight * u64::from(left)).sum()
     }
 }
@@ -116,9 +116,9 @@ fn spare(mig: &Mig, layout: Layout) -> u8 {
 
 /// Placements left of each profile on one GPU: starts where it fits, at most as many as the rules about counts and
 /// media engines leave.
-pub fn count_left(mig: &Mig, layout: Layout) -> Left {
-    let there = There::of(mig, layout);
-    let mut left = Left::default();
+pub fn count_left(mig: &Mig, layout: Layout) -> ProfilesLeft {
+    let there = CutState::of(mig, layout);
+    let mut left = ProfilesLeft::default();
     for (number, (profile, left)) in mig.profiles.iter().zip(&mut left).enumerate() {
         if there.media_leaves(profile.media) {
             let span: Slots = (1 << profile.slots) - 1;
@@ -132,7 +132,7 @@ pub fn count_left(mig: &Mig, layout: Layout) -> Left {
 
 /// What counts of a layout.
 #[derive(Default)]
-struct There {
+struct CutState {
     taken: Slots,
     count: [u8; PROFILES_MAX],
     /// A slice has all media engines.
@@ -143,7 +143,7 @@ struct There {
     some: bool,
 }
 
-impl There {
+impl CutState {
     fn of(mig: &Mig, layout: Layout) -> Self {
         let mut there = Self::default();
         for slice in layout.slices() {

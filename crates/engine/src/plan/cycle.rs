@@ -17,14 +17,14 @@ use core::cell::RefCell;
 use crate::model::placement::{Chosen, Placement};
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
-use crate::plan::evict::moves::Moved;
+use crate::plan::evict::moves::Move;
 use crate::plan::evict::reclaim::{Allowance, Taken};
 use crate::plan::evict::victims::{Unit, Victims};
 use crate::plan::later::booked;
-use crate::plan::later::reserve::{self, Looked, Others};
+use crate::plan::later::reserve::{self, PlanContext, StartSearches};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::Refusal;
-use crate::plan::order::{Candidate, Queue, Turn};
+use crate::plan::order::{Candidate, Queue, ServiceTurn};
 use crate::plan::place::best::Worths;
 use crate::plan::place::{Ask, Placed, groups, place};
 use crate::plan::rank::{just_evicted, takes_landing_room};
@@ -46,7 +46,7 @@ pub(super) struct Inputs<'a> {
     /// What earlier plans worked out of the worth of places.
     pub(super) worths: &'a RefCell<Worths>,
     /// For whom earlier plans looked for a start.
-    pub(super) looked: &'a Looked,
+    pub(super) looked: &'a StartSearches,
     pub(super) now: Timestamp,
 }
 
@@ -212,7 +212,7 @@ struct Grant<'a> {
     tasks: Vec<Placement>,
     chosen: Option<Chosen>,
     taken: Vec<Taken>,
-    moved: Vec<Moved>,
+    moved: Vec<Move>,
 }
 
 impl<'a> Grant<'a> {
@@ -259,7 +259,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Serves every candidate of a turn, the neediest tenant's first.
-    pub(super) fn serve_candidates(&mut self, turn: Turn) {
+    pub(super) fn serve_candidates(&mut self, turn: ServiceTurn) {
         self.queue.begin(&mut self.draft, turn);
         while let Some(at) = self.queue.next(&self.draft) {
             let candidate = self.queue.get(at);
@@ -339,7 +339,7 @@ impl<'a> Cycle<'a> {
             self.reservations.horizon.starts(&self.draft, job, &tasks);
         }
         let Inputs { shares, looked, .. } = self.inputs;
-        let others = Others { settled: &self.commitments, shares, looked };
+        let others = PlanContext { settled: &self.commitments, shares, looked };
         let HeldStarts { horizon, reserved, .. } = &mut self.reservations;
         (self.reservations.made, self.reservations.looked) =
             reserve::make(&mut self.draft, horizon, reserved, others);

@@ -16,8 +16,8 @@ use crate::device::geometry::Layout;
 use crate::model::job::GpuAsk;
 use crate::model::policy::Policy;
 use crate::plan::place::best::Worths;
-use crate::plan::place::groups::Desk;
-use crate::price::profiles::{Drains, Profiles};
+use crate::plan::place::groups::AskMaker;
+use crate::price::profiles::{Drains, NodeClasses};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
@@ -94,8 +94,8 @@ impl<'a> Draft<'a> {
     }
 
     /// What asks are made of.
-    pub fn desk(&self) -> Desk<'a> {
-        Desk::new(self.state, self.policy, self.tree)
+    pub fn desk(&self) -> AskMaker<'a> {
+        AskMaker::new(self.state, self.policy, self.tree)
     }
 
     /// What earlier plans worked out of the worth of places.
@@ -111,7 +111,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The nodes that are not as in the state, by profile, if there are any and they are kept.
-    pub fn touched_profiles(&self) -> Option<&Profiles> {
+    pub fn touched_profiles(&self) -> Option<&NodeClasses> {
         self.touched.profiles()
     }
 

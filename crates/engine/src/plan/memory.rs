@@ -9,7 +9,7 @@ use core::cell::RefCell;
 
 use crate::model::policy::Order;
 use crate::plan::Plan;
-use crate::plan::later::reserve::Looked;
+use crate::plan::later::reserve::StartSearches;
 use crate::plan::lines::Pass;
 use crate::plan::order::Candidate;
 use crate::plan::place::best::Worths;
@@ -183,7 +183,7 @@ pub struct Memory {
     /// What places are worth; a plan reads the state alone, but what it works out here on its way is kept.
     pub(super) worths: RefCell<Worths>,
     /// For whom a start was looked for.
-    pub(super) looked: Looked,
+    pub(super) looked: StartSearches,
 }
 
 impl Memory {

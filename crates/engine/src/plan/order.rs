@@ -14,7 +14,7 @@ use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::place::{self, Ask, groups};
-use crate::plan::rank::{self, Alike, Rank};
+use crate::plan::rank::{self, Rank, RankGroup};
 use crate::state::State;
 use crate::state::holding::Holding;
 use crate::state::jobs::{Kind, KindKey, More};
@@ -22,14 +22,14 @@ use crate::units::{JobId, KindId, TenantId, Timestamp};
 
 /// Which candidates have their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct ServiceTurn {
     /// How entitled they are, at least.
     pub pass: Pass,
     /// Of which class; of any where it is not said.
     pub class: Option<Class>,
 }
 
-impl Turn {
+impl ServiceTurn {
     /// The turns of a plan, in order. Within a guarantee, class comes before everything else.
     pub const ALL: [Self; 5] = [
         Self { pass: Pass::WithinGuarantee, class: Some(Class::Inference) },
@@ -51,7 +51,7 @@ pub struct Candidate<'a> {
     /// The one that is served first.
     pub first: (Timestamp, JobId),
     /// How all of them stand in the order of their class.
-    pub group: rank::Group,
+    pub group: rank::OrderGroup,
     /// When the first of them stands elsewhere, by time alone.
     pub changes_at: Option<Timestamp>,
     rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
@@ -86,7 +86,7 @@ impl<'a> Candidate<'a> {
         let Some(groups) = rank::alike(draft, known) else {
             return Self::of_kind(draft, kind, known).into_iter().collect();
         };
-        let candidate = |Alike { group, jobs, changes_at }| {
+        let candidate = |RankGroup { group, jobs, changes_at }| {
             let jobs = Box::new(jobs.into_iter());
             let candidate = Self::new(draft, Some(kind), &known.key, known.more, jobs)?;
             Some(Self { group, changes_at, ..candidate })
@@ -154,7 +154,7 @@ impl<'a> Candidate<'a> {
     ) -> Option<Self> {
         let choices: Vec<Choice<'a>> = asks.into_iter().map(|ask| Choice { ask, refused: false }).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
-        let (group, changes_at) = (rank::Group::default(), None);
+        let (group, changes_at) = (rank::OrderGroup::default(), None);
         Some(Self { kind, key, more, first, group, changes_at, rest, choices, exhausted: false })
     }
 
@@ -164,25 +164,30 @@ impl<'a> Candidate<'a> {
     }
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
-    pub fn asks(&self, draft: &mut Draft<'_>, turn: Turn) -> Vec<(Ask<'a>, Pass)> {
+    pub fn asks(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> Vec<(Ask<'a>, Pass)> {
         let below = lines::below(draft, &lines::standing_of(self.key));
         self.judged(draft, turn, &below).collect()
     }
 
     /// True when it asks for something in this pass.
-    fn asks_any(&self, draft: &mut Draft<'_>, turn: Turn) -> bool {
+    fn asks_any(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> bool {
         let below = lines::below(draft, &lines::standing_of(self.key));
         self.judged(draft, turn, &below).next().is_some()
     }
 
-    fn judged(&self, draft: &Draft<'_>, turn: Turn, below: &[u64]) -> impl Iterator<Item = (Ask<'a>, Pass)> {
+    fn judged(
+        &self,
+        draft: &Draft<'_>,
+        turn: ServiceTurn,
+        below: &[u64],
+    ) -> impl Iterator<Item = (Ask<'a>, Pass)> {
         let open = self.choices.iter().filter(|choice| !choice.refused);
         let judged = open.map(move |choice| (choice.ask.clone(), lines::pass(draft, &choice.ask, below)));
         judged.filter(move |&(_, pass)| pass <= turn.pass)
     }
 
-    fn rank(&self) -> Inside {
-        Inside {
+    fn rank(&self) -> CandidateRank {
+        CandidateRank {
             class: self.key.class,
             priority: Reverse(self.key.priority),
             surplus: self.is_surplus(),
@@ -199,7 +204,7 @@ fn within(ask: Ask<'_>, domain: Option<u32>) -> Ask<'_> {
 
 /// Where a candidate stands inside its tenant, fields in the order in which they decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Inside {
+struct CandidateRank {
     class: Class,
     priority: Reverse<i32>,
     surplus: bool,
@@ -209,7 +214,7 @@ struct Inside {
 
 /// Where a tenant stands among its siblings, fields in the order in which they decide.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Among {
+struct TenantRank {
     priority: Reverse<i32>,
     neediness: Ratio,
     class: Option<Class>,
@@ -259,11 +264,11 @@ impl Eq for Ratio {}
 /// The candidates of a plan, in the order of rule 3.
 pub struct Queue<'a> {
     candidates: Vec<Candidate<'a>>,
-    open: BTreeMap<TenantId, BTreeSet<(Inside, usize)>>,
+    open: BTreeMap<TenantId, BTreeSet<(CandidateRank, usize)>>,
     /// Of all that waits, also what is not tried again: a memory must not change who is served first.
     oldest: BTreeMap<TenantId, (Timestamp, JobId)>,
     best: BTreeMap<TenantId, usize>,
-    turn: Turn,
+    turn: ServiceTurn,
     /// Jobs that have to leave: they want nothing more.
     withdrawn: BTreeSet<JobId>,
 }
@@ -271,7 +276,7 @@ pub struct Queue<'a> {
 impl<'a> Queue<'a> {
     /// An empty queue. Who has waited longest is known of all that waits.
     pub fn new(state: &State) -> Self {
-        let turn = Turn::ALL[0];
+        let turn = ServiceTurn::ALL[0];
         let mut queue = Self {
             candidates: Vec::new(),
             open: BTreeMap::new(),
@@ -346,7 +351,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Begins a turn.
-    pub fn begin(&mut self, draft: &mut Draft<'_>, turn: Turn) {
+    pub fn begin(&mut self, draft: &mut Draft<'_>, turn: ServiceTurn) {
         self.turn = turn;
         self.best.clear();
         let tree = draft.tree;
@@ -454,7 +459,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    fn among(&self, draft: &Draft<'_>, tenant: TenantId, at: usize) -> Among {
+    fn among(&self, draft: &Draft<'_>, tenant: TenantId, at: usize) -> TenantRank {
         let candidate = &self.candidates[at];
         let line = &draft.tree.lines[tenant.index()];
         let at = match self.turn.pass {
@@ -464,7 +469,7 @@ impl<'a> Queue<'a> {
         let open = candidate.choices.iter().find(|choice| !choice.refused);
         let charge = &open.unwrap_or(&candidate.choices[0]).ask.charge;
         let neediness = neediness(draft, tenant, charge, at);
-        Among {
+        TenantRank {
             priority: Reverse(line.priority),
             neediness,
             class: (self.turn.pass == Pass::WithinFairShare).then_some(candidate.key.class),

@@ -181,7 +181,7 @@ pub fn place_where_best<'b, 'a>(
         let pools: Vec<PoolId> = asks.iter().map(|ask| ask.pool()).collect();
         let found = best::find(draft, first, &pools, &|_| true)?;
         let ask = asks.iter().find(|ask| ask.pool() == found.pool).expect("it was looked for in these pools");
-        let task = put(draft, ask, first.number(0), &Found::on(found.node, found.gpus));
+        let task = put(draft, ask, first.number(0), &FoundPlaces::on(found.node, found.gpus));
         let (chosen, scores) = (Some(found.chosen), alloc::vec![found.score]);
         return Some((ask, Placed { tasks: alloc::vec![task], chosen, scores }));
     }
@@ -335,7 +335,7 @@ fn place_task(
     let found = if draft.state.demand.tables().is_some() && !is_slice {
         best::find(draft, ask, &[ask.pool()], within).map(|found| {
             placed.scores.push(found.score);
-            Found { chosen: Some(found.chosen), ..Found::on(found.node, found.gpus) }
+            FoundPlaces { chosen: Some(found.chosen), ..FoundPlaces::on(found.node, found.gpus) }
         })
     } else {
         find_place(draft, ask, within)
@@ -347,7 +347,7 @@ fn place_task(
 }
 
 /// A task takes a place on the draft.
-fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &Found) -> Placement {
+fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &FoundPlaces) -> Placement {
     let Way { pool, need, tax, .. } = ask.way;
     let place = Placement {
         task,
@@ -364,14 +364,14 @@ fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &Found) -> Placem
 }
 
 /// A place for one task.
-struct Found {
+struct FoundPlaces {
     node: NodeId,
     gpus: GpuMask,
     slice: Option<Slice>,
     chosen: Option<Chosen>,
 }
 
-impl Found {
+impl FoundPlaces {
     fn on(node: NodeId, gpus: GpuMask) -> Self {
         Self { node, gpus, slice: None, chosen: None }
     }
@@ -384,7 +384,7 @@ impl Found {
 }
 
 /// The tightest place for one task, where nobody leaves if there is one.
-fn find_place(draft: &Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<Found> {
+fn find_place(draft: &Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<FoundPlaces> {
     let key = ask.key;
     let allowed = |node: NodeId| {
         within(node)
@@ -407,13 +407,13 @@ fn find_whole(
     drains: Drains,
     count: u32,
     allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<Found> {
+) -> Option<FoundPlaces> {
     let from = u8::try_from(count).expect("a task asks for at most 16 GPUs");
     let levels = from..=u8::try_from(GpuMask::MAX).expect("16 fits");
     let nodes = levels.flat_map(|free| draft.with_whole_free(ask.pool(), drains, free));
     nodes.filter(|&node| allowed(node)).find_map(|node| {
         let room = draft.room(node)?;
-        Some(Found::on(node, pick_gpus(room, count, ask.key.topology.task_on_island)?))
+        Some(FoundPlaces::on(node, pick_gpus(room, count, ask.key.topology.task_on_island)?))
     })
 }
 
@@ -424,7 +424,7 @@ fn find_shared(
     drains: Drains,
     (units, time_sliced): (GpuUnits, bool),
     allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<Found> {
+) -> Option<FoundPlaces> {
     let ours = |node: NodeId, at: u8| {
         let Some(room) = draft.room(node) else { return false };
         let gpu = room.gpus.get(usize::from(at));
@@ -433,7 +433,7 @@ fn find_shared(
     };
     let mut gpus = draft.partly_free(ask.pool(), units);
     let (_, node, at) = gpus.find(|&(_, node, at)| ours(node, at) && allowed(node))?;
-    Some(Found::on_gpu(node, at, None))
+    Some(FoundPlaces::on_gpu(node, at, None))
 }
 
 /// The GPU and the offset at which a slice takes the least from what could still be cut out.
@@ -443,7 +443,7 @@ fn find_slice(
     drains: Drains,
     profile: u8,
     allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<Found> {
+) -> Option<FoundPlaces> {
     let mig = draft.state.fleet.mig(ask.pool())?;
     let here = |node: NodeId| {
         draft.room(node).is_some_and(|room| (room.leaving > 0) == (drains == Drains::Yes)) && allowed(node)
@@ -462,7 +462,7 @@ fn find_slice(
     }
     let &(lost, (node, at), start) = best.first()?;
     let chosen = Some(chosen(lost, best.get(1).map(|&(lost, (node, _), _)| (lost, node))));
-    Some(Found { chosen, ..Found::on_gpu(node, at, Some(Slice { profile, start })) })
+    Some(FoundPlaces { chosen, ..FoundPlaces::on_gpu(node, at, Some(Slice { profile, start })) })
 }
 
 /// Why a slice is cut where it is.

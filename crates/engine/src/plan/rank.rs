@@ -45,7 +45,7 @@ pub struct Rank {
 
 /// What a waiting job may do by its rank, and what it may not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Group {
+pub struct OrderGroup {
     /// Where it stands.
     pub rank: Rank,
     /// Whether its patience is over.
@@ -56,7 +56,7 @@ pub struct Group {
 
 /// Who asks a longer-served job to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct OrderClaim {
     /// The step from which on others give way to it.
     pub above: u32,
     /// It is a job of more than one node.
@@ -65,7 +65,7 @@ pub struct Claim {
 
 /// What makes a job that runs give way by its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ranked {
+pub struct OrderRank {
     /// Where it stands.
     pub step: u32,
     /// Its level of service, whatever it goes by.
@@ -83,8 +83,8 @@ pub struct Ranked {
 }
 
 /// The jobs of a kind that stand alike.
-pub(super) struct Alike {
-    pub(super) group: Group,
+pub(super) struct RankGroup {
+    pub(super) group: OrderGroup,
     /// Oldest first.
     pub(super) jobs: Vec<(Timestamp, JobId)>,
     /// When the first of them stands elsewhere.
@@ -92,24 +92,24 @@ pub(super) struct Alike {
 }
 
 /// The waiting jobs of a kind that may start now, by how they stand; `None` where the class is served by age.
-pub(super) fn alike(draft: &Draft<'_>, known: &Kind) -> Option<Vec<Alike>> {
+pub(super) fn alike(draft: &Draft<'_>, known: &Kind) -> Option<Vec<RankGroup>> {
     let (state, now) = (draft.state, draft.now);
     let rules = draft.policy.orders.beyond_age(known.key.class).filter(|_| known.more.is_none())?;
-    let mut groups: BTreeMap<Group, Alike> = BTreeMap::new();
+    let mut groups: BTreeMap<OrderGroup, RankGroup> = BTreeMap::new();
     for &(at, id) in &known.jobs {
         let Some(job) = state.jobs.get(id).filter(|job| job.not_before <= now) else { continue };
         let group = group_of(state, rules, id, job, now);
         let alike =
-            groups.entry(group).or_insert_with(|| Alike { group, jobs: Vec::new(), changes_at: None });
+            groups.entry(group).or_insert_with(|| RankGroup { group, jobs: Vec::new(), changes_at: None });
         alike.jobs.push((at, id));
         alike.changes_at = earlier(alike.changes_at, changes_at(state, rules, id, job, now));
     }
     Some(groups.into_values().collect())
 }
 
-fn group_of(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> Group {
+fn group_of(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> OrderGroup {
     let waited = now - state.attained.waits_since(id, job);
-    Group {
+    OrderGroup {
         rank: waiting_rank(state, rules, id, job, now),
         patient: waited >= rules.patience,
         evicted: job.past.evictions > 0,
@@ -144,7 +144,7 @@ fn is_gang(spec: &Spec, rules: &OrderRules) -> bool {
 
 /// What a job of a group may ask of longer-served ones, once its patience is over. Who is first this once asks like
 /// one that was never served.
-pub(super) fn claim(policy: &Policy, class: Class, group: &Group) -> Option<Claim> {
+pub(super) fn claim(policy: &Policy, class: Class, group: &OrderGroup) -> Option<OrderClaim> {
     let rules = policy.orders.beyond_age(class).filter(|_| group.patient)?;
     let step = if group.rank.in_line { group.rank.step } else { 0 };
     let margin = match rules.order {
@@ -152,11 +152,11 @@ pub(super) fn claim(policy: &Policy, class: Class, group: &Group) -> Option<Clai
         Order::Attained => 1,
         Order::Learned => CLEARLY,
     };
-    Some(Claim { above: step + margin, gang: !group.rank.small })
+    Some(OrderClaim { above: step + margin, gang: !group.rank.small })
 }
 
 /// What makes a job that holds something give way by its order; `None` where its class is served by age.
-pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding) -> Option<Ranked> {
+pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding) -> Option<OrderRank> {
     let (state, now) = (draft.state, draft.now);
     let rules = draft.policy.orders.beyond_age(job.spec.class)?;
     let served = state.attained.gpu_ms(id, Some(holding), now);
@@ -170,7 +170,7 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
         let floor = run_time(left, parts)?;
         Some(floor.saturating_add(u64::from(attained::gpu_time(floor, parts) < left)))
     });
-    Some(Ranked {
+    Some(OrderRank {
         step: step(state, rules, &job.spec, served),
         level: level(rules, served),
         next_step_at: in_ms.map(|left| now + Millis(left.max(1))),
@@ -240,9 +240,9 @@ fn half_octaves(gpu_ms: u64) -> u32 {
 }
 
 /// How a job stands that has to leave in this plan.
-pub(super) fn just_evicted(policy: &Policy, spec: &Spec) -> Group {
+pub(super) fn just_evicted(policy: &Policy, spec: &Spec) -> OrderGroup {
     let small = !is_gang(spec, policy.orders.of(spec.class));
-    Group { rank: Rank { in_line: true, small, step: 0 }, patient: false, evicted: true }
+    OrderGroup { rank: Rank { in_line: true, small, step: 0 }, patient: false, evicted: true }
 }
 
 /// How many GPUs are kept for newcomers where that alone keeps a waiting job from starting, in every way it could.
@@ -269,7 +269,7 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
 
 /// True when an ask of somebody who was evicted would take the last free GPUs of a pool, which are left to newcomers.
 /// A guarantee is not held up by it, nor a job of more than one node, nor who has waited so long that it is first.
-pub(super) fn takes_landing_room(draft: &Draft<'_>, group: &Group, ask: &Ask<'_>, pass: Pass) -> bool {
+pub(super) fn takes_landing_room(draft: &Draft<'_>, group: &OrderGroup, ask: &Ask<'_>, pass: Pass) -> bool {
     let free = !group.evicted || !group.rank.in_line || !group.rank.small;
     let Some(rules) = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free) else { return false };
     pass != Pass::WithinGuarantee
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn by_age_all_stand_alike() {
         assert_eq!(
-            claim(&Policy::default(), Class::Batch, &Group { patient: true, ..Group::default() }),
+            claim(&Policy::default(), Class::Batch, &OrderGroup { patient: true, ..OrderGroup::default() }),
             None
         );
     }

@@ -82,11 +82,11 @@ pub struct Tables {
     core_prices: Lane,
     /// Thousandths of a core that a GiB of memory is enough for, if that is known.
     cpu_milli_per_gib: Option<u64>,
-    pools: Vec<OfPool>,
+    pools: Vec<PoolTables>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct OfPool {
+struct PoolTables {
     /// By what is left of a GPU, in steps of the grid.
     left: Vec<Lane>,
     blocks: Vec<(u32, u64, i64)>,
@@ -150,7 +150,7 @@ impl Prices {
     }
 
     /// The best use of each residual: as many pieces as fit, of whatever kinds are worth most together.
-    fn of_pool(&self, pool: PoolId, tables: &Tables) -> OfPool {
+    fn of_pool(&self, pool: PoolId, tables: &Tables) -> PoolTables {
         let here: Vec<(usize, Lane)> = self
             .pieces
             .iter()
@@ -170,7 +170,7 @@ impl Prices {
         }
         let blocks = self.blocks.iter().filter(|block| block.pools.contains(&pool));
         let blocks = blocks.map(|block| (block.gpus, block.cpu_milli, i64::from(block.worth))).collect();
-        OfPool { left, blocks }
+        PoolTables { left, blocks }
     }
 }
 

@@ -2,7 +2,7 @@
 //! profiles instead of nodes.
 //!
 //! Each profile has a slot in its pool, dense, with a stamp: what a planner remembers of a slot holds while the stamp is
-//! the same. A stamp comes again after 2^32 changes, long after prices changed and everything was forgotten. Slots
+//! the same. A stamp comes again after 2^32 changes, long after prices changed and everything was forgotten. ClassSlots
 //! depend on the order of events and are no part of what makes two indexes equal.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 /// What a room's worth depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Profile {
+pub struct NodeClass {
     /// The pool of its GPUs.
     pub pool: PoolId,
     /// Whether tasks leave.
@@ -22,12 +22,12 @@ pub struct Profile {
     /// Memory that is free, in whole GiB: finer differences are worth nothing and would tell alike nodes apart.
     pub memory_gib: u64,
     /// What is left of its GPUs, most first; nothing at the end.
-    gpus: [Left; GpuMask::MAX],
+    gpus: [GpuLeft; GpuMask::MAX],
 }
 
 /// What is left of one GPU, and who may have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Left {
+pub struct GpuLeft {
     /// So much.
     pub units: GpuUnits,
     /// Only these; anybody where nobody holds any of it.
@@ -36,7 +36,7 @@ pub struct Left {
     pub time_sliced: bool,
 }
 
-impl Left {
+impl GpuLeft {
     /// True when a task of this trust domain, which takes turns or does not, could have so much of it.
     pub fn has(&self, units: GpuUnits, trust: TrustId, time_sliced: bool) -> bool {
         let ours = |holder: TrustId| holder == trust && self.time_sliced == time_sliced;
@@ -44,15 +44,15 @@ impl Left {
     }
 }
 
-impl Profile {
+impl NodeClass {
     /// What is left of the GPUs may come in any order.
     pub(crate) fn new(
         pool: PoolId,
         drains: Drains,
         free: Resources,
-        left: impl Iterator<Item = Left>,
+        left: impl Iterator<Item = GpuLeft>,
     ) -> Self {
-        let mut gpus = [Left::default(); GpuMask::MAX];
+        let mut gpus = [GpuLeft::default(); GpuMask::MAX];
         let mut count = 0;
         for left in left.filter(|left| left.units > GpuUnits::ZERO) {
             gpus[count] = left;
@@ -63,7 +63,7 @@ impl Profile {
     }
 
     /// What is left of its GPUs, most first.
-    pub fn gpus(&self) -> impl Iterator<Item = &Left> {
+    pub fn gpus(&self) -> impl Iterator<Item = &GpuLeft> {
         self.gpus.iter().take_while(|left| left.units > GpuUnits::ZERO)
     }
 
@@ -76,7 +76,7 @@ impl Profile {
 
 /// What a search needs of a slot at first.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct ClassHead {
     /// Of this profile alone; 0 while the slot is empty.
     pub stamp: u32,
     /// The first of its nodes.
@@ -93,20 +93,20 @@ pub struct Head {
 
 /// The slots of one pool.
 #[derive(Clone, Debug, Default)]
-pub struct Slots {
-    heads: Vec<Head>,
-    members: Vec<Option<(Profile, BTreeSet<NodeId>)>>,
+pub struct ClassSlots {
+    heads: Vec<ClassHead>,
+    members: Vec<Option<(NodeClass, BTreeSet<NodeId>)>>,
     empty: Vec<usize>,
 }
 
-impl Slots {
+impl ClassSlots {
     /// Every slot, also empty ones.
-    pub fn heads(&self) -> &[Head] {
+    pub fn heads(&self) -> &[ClassHead] {
         &self.heads
     }
 
     /// The profile of a slot that is not empty.
-    pub fn profile(&self, slot: usize) -> &Profile {
+    pub fn profile(&self, slot: usize) -> &NodeClass {
         &self.members[slot].as_ref().expect("a slot with a stamp has a profile").0
     }
 
@@ -118,16 +118,16 @@ impl Slots {
 
 /// The profiles of a fleet.
 #[derive(Clone, Debug, Default)]
-pub struct Profiles {
-    slot_of: BTreeMap<Profile, usize>,
-    pools: Vec<Slots>,
+pub struct NodeClasses {
+    slot_of: BTreeMap<NodeClass, usize>,
+    pools: Vec<ClassSlots>,
     stamps: u32,
 }
 
-impl PartialEq for Profiles {
+impl PartialEq for NodeClasses {
     fn eq(&self, other: &Self) -> bool {
-        let contents = |profiles: &Self| -> Vec<(Profile, Vec<NodeId>)> {
-            let nodes = |(profile, &slot): (&Profile, &usize)| {
+        let contents = |profiles: &Self| -> Vec<(NodeClass, Vec<NodeId>)> {
+            let nodes = |(profile, &slot): (&NodeClass, &usize)| {
                 (*profile, profiles.pools[profile.pool.index()].nodes(slot, NodeId(0)).collect())
             };
             profiles.slot_of.iter().map(nodes).collect()
@@ -136,23 +136,23 @@ impl PartialEq for Profiles {
     }
 }
 
-impl Eq for Profiles {}
+impl Eq for NodeClasses {}
 
-impl Profiles {
+impl NodeClasses {
     /// Every pool with its slots.
-    pub fn pools(&self) -> impl Iterator<Item = (PoolId, &Slots)> {
+    pub fn pools(&self) -> impl Iterator<Item = (PoolId, &ClassSlots)> {
         (0..).map(PoolId).zip(&self.pools)
     }
 
     /// The slots of a pool, if it has any.
-    pub fn pool(&self, pool: PoolId) -> Option<&Slots> {
+    pub fn pool(&self, pool: PoolId) -> Option<&ClassSlots> {
         self.pools.get(pool.index())
     }
 
     /// A node has this profile now.
-    pub(crate) fn insert(&mut self, profile: &Profile, node: NodeId) {
+    pub(crate) fn insert(&mut self, profile: &NodeClass, node: NodeId) {
         if self.pools.len() <= profile.pool.index() {
-            self.pools.resize_with(profile.pool.index() + 1, Slots::default);
+            self.pools.resize_with(profile.pool.index() + 1, ClassSlots::default);
         }
         let slots = &mut self.pools[profile.pool.index()];
         if let Some(&slot) = self.slot_of.get(profile) {
@@ -162,7 +162,7 @@ impl Profiles {
             return;
         }
         self.stamps = self.stamps.checked_add(1).unwrap_or(1);
-        let head = Head {
+        let head = ClassHead {
             stamp: self.stamps,
             first: node,
             drains: profile.drains,
@@ -183,7 +183,7 @@ impl Profiles {
     }
 
     /// A node no longer has this profile.
-    pub(crate) fn remove(&mut self, profile: &Profile, node: NodeId) {
+    pub(crate) fn remove(&mut self, profile: &NodeClass, node: NodeId) {
         let slot = *self.slot_of.get(profile).expect("an open node has a profile");
         let slots = &mut self.pools[profile.pool.index()];
         let (_, nodes) = slots.members[slot].as_mut().expect("a profile has members");

@@ -11,7 +11,7 @@
 
 use crate::model::need::Need;
 use crate::price::prices::{LANES, Lane, Tables};
-use crate::price::profiles::{Head, Profile};
+use crate::price::profiles::{ClassHead, NodeClass};
 use crate::units::{GpuUnits, PoolId, TrustId};
 
 /// What a task asks for, as far as worth goes.
@@ -84,7 +84,7 @@ impl<'a> Fee<'a> {
     }
 
     /// False where cores or GPUs are too few.
-    pub(crate) fn could_fit(&self, head: &Head) -> bool {
+    pub(crate) fn could_fit(&self, head: &ClassHead) -> bool {
         let gpus = self.idle_min <= head.idle && self.units_min <= head.left_most;
         gpus && self.taker.cpu_milli <= head.cpu_milli
     }
@@ -94,7 +94,7 @@ impl<'a> Fee<'a> {
     }
 
     /// The cores of use that would be left, in thousandths; `None` where there are not enough.
-    fn cores_left(&self, profile: &Profile) -> Option<u64> {
+    fn cores_left(&self, profile: &NodeClass) -> Option<u64> {
         let cpu_milli = profile.cpu_milli.checked_sub(self.taker.cpu_milli)?;
         // Whether the last GiB is enough is seen when the node itself is looked at.
         let memory = (profile.memory_gib << 30).saturating_sub(self.taker.memory);
@@ -106,12 +106,17 @@ impl<'a> Fee<'a> {
     }
 
     /// What is left of each GPU that could be shared with the task, each amount once, with what it leaves of it.
-    fn parts(&self, profile: &Profile, units: GpuUnits, time_sliced: bool) -> impl Iterator<Item = Part> {
+    fn parts(
+        &self,
+        profile: &NodeClass,
+        units: GpuUnits,
+        time_sliced: bool,
+    ) -> impl Iterator<Item = SharedGpu> {
         let mut before = GpuUnits::ZERO;
         let trust = self.taker.trust;
         let open = profile.gpus().filter(move |left| left.has(units, trust, time_sliced));
         let once = open.filter(move |left| core::mem::replace(&mut before, left.units) != left.units);
-        once.map(move |left| Part {
+        once.map(move |left| SharedGpu {
             found: left.units,
             rest: left.units.checked_sub(units).unwrap_or_default(),
             was_idle: left.trust.is_none(),
@@ -120,7 +125,7 @@ impl<'a> Fee<'a> {
 }
 
 /// A GPU that could be shared with a task.
-struct Part {
+struct SharedGpu {
     found: GpuUnits,
     rest: GpuUnits,
     was_idle: bool,
@@ -128,7 +133,7 @@ struct Part {
 
 impl Value {
     /// What a profile is worth.
-    pub(crate) fn of(tables: &Tables, profile: &Profile) -> Self {
+    pub(crate) fn of(tables: &Tables, profile: &NodeClass) -> Self {
         let cpu_milli = tables.cores_of_use(profile.cpu_milli, profile.memory_gib << 30);
         let mut lanes = tables.cores(cpu_milli);
         for left in profile.gpus() {
@@ -143,7 +148,7 @@ impl Value {
 
     /// A bound below what a task costs on the profile that this is the value of, quickly: at the price of a core that
     /// counts before it, others may count after it and make it cost more, never less. `None` where it does not fit.
-    pub(crate) fn cost_at_least(&self, fee: &Fee<'_>, profile: &Profile) -> Option<i32> {
+    pub(crate) fn cost_at_least(&self, fee: &Fee<'_>, profile: &NodeClass) -> Option<i32> {
         let taken = self.cpu_milli.saturating_sub(fee.cores_left(profile)?);
         let cores = fee.tables.cores_at(self.lowest, taken);
         let Need::Share { units, time_sliced } = fee.taker.need else {
@@ -156,7 +161,7 @@ impl Value {
     }
 
     /// The least that a task costs on the profile that this is the value of; `None` where it does not fit.
-    pub(crate) fn cost(&self, fee: &Fee<'_>, profile: &Profile) -> Option<Cost> {
+    pub(crate) fn cost(&self, fee: &Fee<'_>, profile: &NodeClass) -> Option<Cost> {
         let cpu_milli = fee.cores_left(profile)?;
         let mut lanes = self.lanes;
         match self.cpu_milli.saturating_sub(cpu_milli) {
@@ -171,7 +176,7 @@ impl Value {
                 Some(Cost { worth: self.total - after, left: GpuUnits::WHOLE })
             }
             Need::Share { units, time_sliced } => {
-                let cost = |part: Part| {
+                let cost = |part: SharedGpu| {
                     let least = least_with(&lanes, fee.left(part.found), fee.left(part.rest));
                     let idle = self.idle - u32::from(part.was_idle);
                     let after = i64::from(least) + fee.blocks(idle, cpu_milli);

@@ -14,12 +14,12 @@ use crate::model::policy::Amount;
 
 /// What one sibling brings to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ShareClaim {
     /// What runs plus what waits, cut at the limit.
     pub demand: u64,
     /// What it is promised.
     pub guaranteed: Amount,
-    /// Claim on what is left.
+    /// ShareClaim on what is left.
     pub weight: u32,
     /// Higher is served first from what is left.
     pub priority: i32,
@@ -31,7 +31,7 @@ pub struct Claim {
 ///
 /// A satisfied sibling has its exact demand; only the unsatisfied are rounded to `quantum`, and pieces below it
 /// go to the largest remainder, then to the first in path order.
-pub fn divide(amount: u64, claims: &[Claim], quantum: u64) -> Vec<u64> {
+pub fn divide(amount: u64, claims: &[ShareClaim], quantum: u64) -> Vec<u64> {
     let owed: Vec<u64> = claims.iter().map(|claim| claim.guaranteed.cap(claim.demand)).collect();
     let owed_total: u64 = owed.iter().sum();
     let wanted_total = claims.iter().fold(0u64, |total, claim| total.saturating_add(claim.demand));
@@ -43,32 +43,39 @@ pub fn divide(amount: u64, claims: &[Claim], quantum: u64) -> Vec<u64> {
     if owed_total > amount {
         // Healthy capacity is below the promises: what there is goes max-min with the promises as weights. Who is
         // not metered was promised what it wants. The past does not count: a promise is kept whatever was borrowed.
-        let promised = |claim: &Claim| match claim.guaranteed {
+        let promised = |claim: &ShareClaim| match claim.guaranteed {
             Amount::Of(guaranteed) => guaranteed,
             Amount::Unlimited => claim.demand,
         };
-        let side = |(claim, &owed): (&Claim, &u64)| Side { wanted: owed, weight: promised(claim), past: 0 };
-        let sides: Vec<Side> = claims.iter().zip(&owed).map(side).collect();
+        let side = |(claim, &owed): (&ShareClaim, &u64)| ShareSide {
+            wanted: owed,
+            weight: promised(claim),
+            past: 0,
+        };
+        let sides: Vec<ShareSide> = claims.iter().zip(&owed).map(side).collect();
         by_tier(amount, claims, &sides, quantum, &mut shares);
         return shares;
     }
     shares.copy_from_slice(&owed);
-    let side =
-        |claim: &Claim| Side { wanted: claim.demand, weight: u64::from(claim.weight), past: claim.past };
-    let sides: Vec<Side> = claims.iter().map(side).collect();
+    let side = |claim: &ShareClaim| ShareSide {
+        wanted: claim.demand,
+        weight: u64::from(claim.weight),
+        past: claim.past,
+    };
+    let sides: Vec<ShareSide> = claims.iter().map(side).collect();
     by_tier(amount - owed_total, claims, &sides, quantum, &mut shares);
     shares
 }
 
 /// What decides a sibling's part of what is left.
-struct Side {
+struct ShareSide {
     wanted: u64,
     weight: u64,
     past: u64,
 }
 
 /// Fills tiers of equal tenant priority, highest first.
-fn by_tier(mut left: u64, claims: &[Claim], sides: &[Side], quantum: u64, shares: &mut [u64]) {
+fn by_tier(mut left: u64, claims: &[ShareClaim], sides: &[ShareSide], quantum: u64, shares: &mut [u64]) {
     let mut tiers: Vec<i32> = claims.iter().map(|claim| claim.priority).collect();
     tiers.sort_unstable_by(|a, b| b.cmp(a));
     tiers.dedup();
@@ -83,7 +90,7 @@ fn by_tier(mut left: u64, claims: &[Claim], sides: &[Side], quantum: u64, shares
 }
 
 /// Weighted max-min among `members`, of what each had and gets; returns what is left over.
-fn fill(left: u64, mut members: Vec<usize>, sides: &[Side], quantum: u64, shares: &mut [u64]) -> u64 {
+fn fill(left: u64, mut members: Vec<usize>, sides: &[ShareSide], quantum: u64, shares: &mut [u64]) -> u64 {
     loop {
         let level = Level::of(left, &members, sides, shares);
         // Who had more than the level gets nothing; without it, the level for the rest is lower. The first level is too high
@@ -115,7 +122,7 @@ struct Level {
 }
 
 impl Level {
-    fn of(left: u64, members: &[usize], sides: &[Side], shares: &[u64]) -> Self {
+    fn of(left: u64, members: &[usize], sides: &[ShareSide], shares: &[u64]) -> Self {
         let weight = |at: &usize| u128::from(sides[*at].weight);
         let top = |at: &usize| u128::from(sides[*at].wanted - shares[*at]) + u128::from(sides[*at].past);
         let past: u128 = members.iter().map(|&at| u128::from(sides[at].past)).sum();
@@ -140,14 +147,14 @@ impl Level {
     }
 
     /// The exact part of one who cannot have all it wants, times the weights together.
-    fn part(&self, side: &Side) -> u128 {
+    fn part(&self, side: &ShareSide) -> u128 {
         let up_to = self.has * u128::from(side.weight);
         up_to.saturating_sub(u128::from(side.past) * self.weight)
     }
 }
 
 /// Proportional parts of the unsatisfied in whole quanta, then the pieces by largest remainder.
-fn round(left: u64, level: &Level, sides: &[Side], quantum: u64, shares: &mut [u64]) -> u64 {
+fn round(left: u64, level: &Level, sides: &[ShareSide], quantum: u64, shares: &mut [u64]) -> u64 {
     if level.open.is_empty() {
         return left;
     }
@@ -180,8 +187,8 @@ fn round(left: u64, level: &Level, sides: &[Side], quantum: u64, shares: &mut [u
 mod tests {
     use super::*;
 
-    fn claim(demand: u64, guaranteed: u64, weight: u32, priority: i32) -> Claim {
-        Claim { demand, guaranteed: Amount::Of(guaranteed), weight, priority, past: 0 }
+    fn claim(demand: u64, guaranteed: u64, weight: u32, priority: i32) -> ShareClaim {
+        ShareClaim { demand, guaranteed: Amount::Of(guaranteed), weight, priority, past: 0 }
     }
 
     #[test]
@@ -191,13 +198,13 @@ mod tests {
 
     #[test]
     fn who_borrowed_more_gets_less() {
-        let past = |demand, weight, past| Claim { past, ..claim(demand, 0, weight, 0) };
+        let past = |demand, weight, past| ShareClaim { past, ..claim(demand, 0, weight, 0) };
         assert_eq!(divide(8, &[past(8, 1, 6), past(8, 1, 0)], 1), [1, 7]);
         assert_eq!(divide(8, &[past(8, 1, 60), past(8, 1, 0)], 1), [0, 8]);
         assert_eq!(divide(8, &[past(8, 1, 60), past(3, 1, 0)], 1), [5, 3], "nobody else wants it");
         assert_eq!(divide(8, &[past(8, 2, 6), past(8, 1, 3)], 1), [5, 3], "both had their parts");
         // The promise comes first, whatever was borrowed.
-        let owner = Claim { past: 100, ..claim(8, 3, 1, 0) };
+        let owner = ShareClaim { past: 100, ..claim(8, 3, 1, 0) };
         assert_eq!(divide(8, &[owner, past(8, 1, 0)], 1), [3, 5]);
     }
 
@@ -234,11 +241,11 @@ mod tests {
             (seed >> 33) % bound
         };
         for _ in 0..20_000 {
-            let claims: Vec<Claim> = (0..=next(4))
+            let claims: Vec<ShareClaim> = (0..=next(4))
                 .map(|_| {
                     let weight = u32::try_from(next(4)).unwrap();
                     let past = next(2) * next(60);
-                    Claim { past, ..claim(next(30), next(10), weight, i32::try_from(next(2)).unwrap()) }
+                    ShareClaim { past, ..claim(next(30), next(10), weight, i32::try_from(next(2)).unwrap()) }
                 })
                 .collect();
             let amount = next(40);

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::model::placement::Placement;
 use crate::model::policy::{Amount, GpuQuota, Policy, Quota};
 use crate::quota::amount::Use;
-use crate::quota::share::{Claim, divide};
+use crate::quota::share::{ShareClaim, divide};
 use crate::units::{GpuUnits, PoolId, Resources, TenantId};
 
 /// One resource that quota is counted in.
@@ -39,14 +39,14 @@ impl Meter {
 
 /// One tenant's place and lines.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct TreeTenant {
     /// The tenant above.
     pub parent: Option<TenantId>,
     /// Its place among all tenants in path order, the last tie-break.
     pub path_rank: u32,
     /// Tenants below, in path order.
     pub children: Vec<TenantId>,
-    /// Claim on what is left.
+    /// ShareClaim on what is left.
     pub weight: u32,
     /// Higher is served first from what is left.
     pub priority: i32,
@@ -67,7 +67,7 @@ pub struct Tree {
     /// What is counted.
     pub meters: Vec<Meter>,
     /// By tenant id.
-    pub lines: Vec<Line>,
+    pub lines: Vec<TreeTenant>,
     roots: Vec<TenantId>,
     normal_milli: Vec<u64>,
     quantum: u64,
@@ -266,7 +266,7 @@ impl Tree {
             let line = &self.lines[tenant.index()];
             // Surplus of CPU and memory is divided equally: weights are about GPUs.
             let weight = if self.meters[meter].per_gpu().is_some() { line.weight } else { 1 };
-            Claim {
+            ShareClaim {
                 demand: demand[tenant.index()][meter],
                 guaranteed: line.quotas[meter].guaranteed,
                 weight,
@@ -274,7 +274,7 @@ impl Tree {
                 past: if self.past_counts { past(*tenant, self.meters[meter]) } else { 0 },
             }
         };
-        let claims: Vec<Claim> = siblings.iter().map(claim).collect();
+        let claims: Vec<ShareClaim> = siblings.iter().map(claim).collect();
         let quantum = match self.meters[meter] {
             Meter::AnyGpu => self.quantum * 1000,
             Meter::Gpu(_) => self.quantum,
@@ -287,7 +287,7 @@ impl Tree {
     }
 }
 
-fn line(policy: &Policy, tenant: &Named<'_>, models: &[String], meters: &[Meter]) -> Line {
+fn line(policy: &Policy, tenant: &Named<'_>, models: &[String], meters: &[Meter]) -> TreeTenant {
     let path = tenant.path;
     let known = policy.tenants.iter().find(|known| known.path == path);
     // A tenant that the policy no longer names starts nothing new; what it runs goes on. A path that is only the
@@ -311,7 +311,7 @@ fn line(policy: &Policy, tenant: &Named<'_>, models: &[String], meters: &[Meter]
             (Meter::Memory, _) => known.memory,
         }
     };
-    Line {
+    TreeTenant {
         parent: tenant.parent,
         path_rank: 0,
         children: Vec::new(),

@@ -9,7 +9,7 @@
 
 pub(crate) mod check;
 
-use crate::price::profiles::{Drains, Left};
+use crate::price::profiles::{Drains, GpuLeft};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ use crate::device::catalogue::mig::AXIS_MAX;
 use crate::device::catalogue::{Media, Mig};
 use crate::device::geometry::{Layout, Slots, slots_of};
 use crate::model::placement::Placement;
-use crate::price::profiles::{Profile, Profiles};
+use crate::price::profiles::{NodeClass, NodeClasses};
 use crate::state::fleet::Node;
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 
@@ -125,13 +125,13 @@ impl GpuRoom {
 
 impl Room {
     /// What its worth depends on; nothing where no new work may come.
-    pub(crate) fn profile(&self) -> Option<Profile> {
-        let left = self.gpus.iter().map(|gpu| Left {
+    pub(crate) fn profile(&self) -> Option<NodeClass> {
+        let left = self.gpus.iter().map(|gpu| GpuLeft {
             units: gpu.left_undivided(),
             trust: gpu.trust,
             time_sliced: gpu.time_sliced,
         });
-        self.open.then(|| Profile::new(self.pool, self.drains(), self.free(), left))
+        self.open.then(|| NodeClass::new(self.pool, self.drains(), self.free(), left))
     }
 
     /// The empty room of a node.
@@ -299,7 +299,7 @@ pub struct Rooms {
     by_layout: BTreeMap<(PoolId, Layout), BTreeSet<(NodeId, u8)>>,
     capacity: BTreeMap<PoolId, Capacity>,
     /// Kept while places are compared by worth.
-    profiles: Option<Profiles>,
+    profiles: Option<NodeClasses>,
 }
 
 /// What the nodes of a pool have, used or not.
@@ -367,7 +367,7 @@ impl Rooms {
     }
 
     /// Open nodes by profile, while places are compared by worth.
-    pub fn profiles(&self) -> Option<&Profiles> {
+    pub fn profiles(&self) -> Option<&NodeClasses> {
         self.profiles.as_ref()
     }
 
@@ -377,7 +377,7 @@ impl Rooms {
             return;
         }
         self.profiles = keep.then(|| {
-            let mut profiles = Profiles::default();
+            let mut profiles = NodeClasses::default();
             for (&node, room) in &self.by_node {
                 if let Some(profile) = room.profile() {
                     profiles.insert(&profile, node);

@@ -18,7 +18,7 @@ use wharf_engine::model::job::Spec;
 use wharf_engine::model::need::Refused;
 use wharf_engine::model::observed::TaskRef;
 use wharf_engine::model::placement::Placement;
-use wharf_engine::plan::later::reserve::Unpromised;
+use wharf_engine::plan::later::reserve::Unreserved;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
@@ -140,11 +140,11 @@ impl Story {
     }
 
     /// Tells why jobs wait, where that is another reason than before.
-    pub(super) fn waits(&mut self, verdicts: &[(String, Reason, Option<Unpromised>)], state: &State) {
+    pub(super) fn waits(&mut self, verdicts: &[(String, Reason, Option<Unreserved>)], state: &State) {
         let mut now = BTreeMap::new();
         for (name, reason, unpromised) in verdicts {
             let mut why = self.reason(name, *reason, state);
-            if let Some(Unpromised::NoKnownEnd { holders }) = unpromised {
+            if let Some(Unreserved::NoKnownEnd { holders }) = unpromised {
                 let names: Vec<String> = holders.iter().map(|&job| self.known(job).name.clone()).collect();
                 why = format!("{why}, no end is known of {}", names.join(", "));
             }

@@ -17,7 +17,7 @@ use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::later::{booked, downtimes, reserve};
 use crate::plan::lines;
-use crate::plan::place::groups::{self, Desk};
+use crate::plan::place::groups::{self, AskMaker};
 use crate::plan::rank::{self, Rank};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
@@ -259,7 +259,7 @@ impl State {
             return None;
         }
         let tree = self.tree(policy);
-        let asks = groups::minimum(Desk::new(self, policy, &tree), key);
+        let asks = groups::minimum(AskMaker::new(self, policy, &tree), key);
         let beyond = asks.iter().map(|ask| self.fixed_beyond(policy, &tree, ask));
         let beyond: Option<Vec<TenantId>> = beyond.collect();
         beyond?.first().copied()

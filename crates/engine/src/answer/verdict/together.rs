@@ -7,7 +7,7 @@ use super::{Funnel, Quantity, Shortfall, Stage, amount_of, quantity};
 use crate::model::policy::{Amount, Policy};
 use crate::plan::draft::Draft;
 use crate::plan::lines;
-use crate::plan::place::groups::{self, Desk};
+use crate::plan::place::groups::{self, AskMaker};
 use crate::plan::place::{Ask, place};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
@@ -63,7 +63,7 @@ impl State {
             return alone;
         }
         let tree = self.tree(policy);
-        let desk = Desk { domain: Some(domain), ..Desk::new(self, policy, &tree) };
+        let desk = AskMaker { domain: Some(domain), ..AskMaker::new(self, policy, &tree) };
         let mut short = None;
         for ask in groups::minimum(desk, key) {
             match self.never_together(&tree, &ask) {

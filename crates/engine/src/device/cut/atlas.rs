@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Left, Weights, cost, count_left, spare};
+use super::{ProfilesLeft, Weights, cost, count_left, spare};
 use crate::device::catalogue::Mig;
 use crate::device::geometry::{Layout, Slice, layouts};
 
@@ -14,7 +14,7 @@ use crate::device::geometry::{Layout, Slice, layouts};
 pub struct Atlas {
     mig: &'static Mig,
     layouts: Vec<Layout>,
-    left: Vec<Left>,
+    left: Vec<ProfilesLeft>,
     spare: Vec<u8>,
     cuts: Vec<Cut>,
     /// Where the cuts of a layout and a profile begin.
@@ -84,7 +84,7 @@ impl Atlas {
     }
 
     /// The placements that a layout has left.
-    pub fn left(&self, number: u16) -> &Left {
+    pub fn left(&self, number: u16) -> &ProfilesLeft {
         &self.left[usize::from(number)]
     }
 

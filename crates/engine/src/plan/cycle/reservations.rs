@@ -7,7 +7,7 @@ use super::{Allocation, Cycle, Grant, Purpose};
 use crate::model::placement::Placement;
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::later::booked;
-use crate::plan::later::reserve::{self, Horizon, InTheWay, Looked, Reserved};
+use crate::plan::later::reserve::{self, Horizon, InTheWay, Reserved, StartSearches};
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
 use crate::state::jobs::KindKey;
@@ -26,7 +26,7 @@ pub(super) struct HeldStarts<'a> {
     /// Starts that are promised in this cycle.
     pub(super) made: Vec<(JobId, Reservation)>,
     /// For whom a start was looked for.
-    pub(super) looked: Looked,
+    pub(super) looked: StartSearches,
 }
 
 impl HeldStarts<'_> {

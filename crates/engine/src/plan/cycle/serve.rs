@@ -11,11 +11,11 @@ use super::{Cycle, Grant};
 use crate::model::policy::Within;
 use crate::plan::draft::Mark;
 use crate::plan::evict::moves::{enough_in_pieces, place_by_moving};
-use crate::plan::evict::reclaim::{Asker, gain, make_room, price_changes_at};
+use crate::plan::evict::reclaim::{Claimant, gain, make_room, price_changes_at};
 use crate::plan::evict::victims::Unit;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
-use crate::plan::order::Turn;
+use crate::plan::order::ServiceTurn;
 use crate::plan::place::{Ask, place, place_where_best};
 use crate::plan::rank::{claim, takes_landing_room};
 use crate::state::holding::Holding;
@@ -28,7 +28,7 @@ type Source<'a> = fn(&mut Cycle<'a>, usize, &[OpenAsk<'a>]) -> Option<Grant<'a>>
 
 impl<'a> Cycle<'a> {
     /// Gives a candidate what it asks for, from the first source that has it; or names the asks that cannot be met.
-    pub(super) fn serve(&mut self, at: usize, turn: Turn) -> Result<Grant<'a>, Vec<Ask<'a>>> {
+    pub(super) fn serve(&mut self, at: usize, turn: ServiceTurn) -> Result<Grant<'a>, Vec<Ask<'a>>> {
         let mut asks = self.queue.get(at).asks(&mut self.draft, turn);
         let first_task = self.first_task(at);
         for (ask, _) in &mut asks {
@@ -204,13 +204,13 @@ impl<'a> Cycle<'a> {
         })
     }
 
-    fn asker(&self, at: usize, pass: Pass) -> Asker {
+    fn asker(&self, at: usize, pass: Pass) -> Claimant {
         let candidate = self.queue.get(at);
         let job = candidate.first.1;
         let grows = candidate.more.is_some();
         let claim = claim(self.draft.policy, candidate.key.class, &candidate.group).filter(|_| !grows);
         let fair_share = self.restraint.allowance(job);
-        Asker { job, pass, surplus: candidate.is_surplus(), fair_share, claim, grows }
+        Claimant { job, pass, surplus: candidate.is_surplus(), fair_share, claim, grows }
     }
 
     /// The number that the first task of a grant gets.

@@ -12,7 +12,7 @@ use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::plan::cycle::Commitments;
 use crate::plan::draft::{Draft, Mark};
-use crate::plan::evict::reclaim::{Asker, is_ripe, when_ripe};
+use crate::plan::evict::reclaim::{Claimant, is_ripe, when_ripe};
 use crate::plan::evict::victims::{Unit, whole_job};
 use crate::plan::later::{booked, reserve};
 use crate::plan::lines::{Pass, is_fixed, standing_of};
@@ -31,7 +31,7 @@ const TRIES_MAX: usize = 8;
 
 /// A job that gets another place.
 #[derive(Clone, Debug)]
-pub struct Moved {
+pub struct Move {
     /// What it gives up.
     pub unit: Unit,
     /// Where it goes.
@@ -42,10 +42,10 @@ pub struct Moved {
 pub(in crate::plan) fn place_by_moving(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    asker: Asker,
+    asker: Claimant,
     commitments: &Commitments,
     ripens_at: &mut Option<Timestamp>,
-) -> Option<(Vec<Placement>, Vec<Moved>)> {
+) -> Option<(Vec<Placement>, Vec<Move>)> {
     let moves_max = usize::try_from(draft.policy.preemption.moves_max).unwrap_or(usize::MAX);
     if moves_max == 0 || !enough_in_pieces(draft, ask) {
         return None;
@@ -70,10 +70,10 @@ struct Target {
 fn try_targets(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    (asker, commitments): (Asker, &Commitments),
+    (asker, commitments): (Claimant, &Commitments),
     targets: &[Target],
     moves_max: usize,
-) -> Option<(Vec<Placement>, Vec<Moved>)> {
+) -> Option<(Vec<Placement>, Vec<Move>)> {
     let mut moving: Vec<Unit> = Vec::new();
     for target in targets {
         for unit in &target.units {
@@ -97,9 +97,9 @@ fn try_targets(
 fn place_everybody(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    (asker, commitments): (Asker, &Commitments),
+    (asker, commitments): (Claimant, &Commitments),
     mut moving: Vec<Unit>,
-) -> Option<(Vec<Placement>, Vec<Moved>)> {
+) -> Option<(Vec<Placement>, Vec<Move>)> {
     let before: Mark = draft.mark();
     let own = place(draft, ask)?.tasks;
     moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
@@ -114,7 +114,7 @@ fn place_everybody(
 }
 
 /// Another place for each, beside what is kept for others; or the draft as it was.
-fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Moved>> {
+fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Move>> {
     let before = draft.mark();
     for &step in kept {
         draft.take(step);
@@ -125,7 +125,7 @@ fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option
             draft.roll_back(before);
             return None;
         };
-        moved.push(Moved { unit: unit.clone(), tasks });
+        moved.push(Move { unit: unit.clone(), tasks });
     }
     for &step in kept {
         draft.give_back(step);
@@ -214,7 +214,7 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
 fn targets(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    asker: Asker,
+    asker: Claimant,
     commitments: &Commitments,
     ripens_at: &mut Option<Timestamp>,
 ) -> Vec<Target> {
@@ -246,7 +246,7 @@ fn targets(
 fn target(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    asker: Asker,
+    asker: Claimant,
     node: NodeId,
     commitments: &Commitments,
     ripens_at: &mut Option<Timestamp>,

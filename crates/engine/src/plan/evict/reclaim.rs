@@ -23,7 +23,7 @@ use crate::plan::evict::victims::{Unit, UnitRef, Victims};
 use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit};
-use crate::plan::rank::Claim;
+use crate::plan::rank::OrderClaim;
 use crate::state::ledger::event::{Straddle, Why};
 pub use price::{gain, is_ripe, price_changes_at, when_ripe};
 
@@ -79,7 +79,7 @@ pub(in crate::plan) fn make_room(
     draft: &mut Draft<'_>,
     victims: &mut Victims,
     ask: &Ask<'_>,
-    asker: Asker,
+    asker: Claimant,
     settled: &Commitments,
     ripens_at: &mut Option<Timestamp>,
 ) -> Option<Vec<Taken>> {
@@ -96,7 +96,7 @@ pub(in crate::plan) fn make_room(
 
 /// For whom room is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct Claimant {
     /// Which job.
     pub job: JobId,
     /// The pass it is in.
@@ -106,7 +106,7 @@ pub struct Asker {
     /// How far it may take for its fair share, or by the order of its class, in this plan.
     pub fair_share: Allowance,
     /// From whom it may take by the order of its class.
-    pub claim: Option<Claim>,
+    pub claim: Option<OrderClaim>,
     /// It runs, and lacks tasks.
     pub grows: bool,
 }
@@ -123,7 +123,7 @@ pub enum Allowance {
 }
 
 /// By what rights the ask takes, in order. Who would end above its own line takes from its own first.
-fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Asker) -> Vec<Right> {
+fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Claimant) -> Vec<Right> {
     let tenant = ask.key.tenant;
     let mut above = Vec::new();
     if asker.pass == Pass::WithinGuarantee {
@@ -169,7 +169,7 @@ struct VictimSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     victims: &'s mut Victims,
     ask: &'s Ask<'k>,
-    asker: Asker,
+    asker: Claimant,
     rights: Vec<Right>,
     /// Whether it waits, in a class that has an order beyond age.
     ordered: bool,
@@ -193,7 +193,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         draft: &'s mut Draft<'d>,
         victims: &'s mut Victims,
         ask: &'s Ask<'k>,
-        asker: Asker,
+        asker: Claimant,
         settled: &'s Commitments,
         rights: Vec<Right>,
     ) -> Self {

@@ -11,7 +11,7 @@ use core::cmp::Reverse;
 use crate::model::exit::Exit;
 use crate::model::job::Class;
 use crate::plan::draft::Draft;
-use crate::plan::rank::{Ranked, ranked};
+use crate::plan::rank::{OrderRank, ranked};
 use crate::state::holding::Holding;
 use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::{Charge, Standing, Step};
@@ -52,7 +52,7 @@ pub struct Unit {
     /// When it saves its work next.
     pub checkpoint_at: Option<Timestamp>,
     /// What makes it give way by the order of its class, where that is not by age.
-    pub order: Option<Ranked>,
+    pub order: Option<OrderRank>,
 }
 
 impl Unit {
@@ -75,7 +75,7 @@ pub struct UnitRef {
 /// The units of every tenant that was asked for.
 #[derive(Default)]
 pub struct Victims {
-    lists: BTreeMap<TenantId, List>,
+    lists: BTreeMap<TenantId, VictimList>,
     /// Jobs of a tenant and class that stand somewhere in its order, without what they hold.
     in_order: BTreeMap<(TenantId, Class), Vec<Unit>>,
     /// Tenants with something that might leave, there or below.
@@ -83,7 +83,7 @@ pub struct Victims {
 }
 
 #[derive(Default)]
-struct List {
+struct VictimList {
     units: Vec<Unit>,
     taken: Vec<bool>,
     /// Everything before it is taken.
@@ -120,7 +120,7 @@ impl Victims {
 
     /// The first untaken unit at or after a place in the list.
     pub fn next_untaken(&mut self, draft: &Draft<'_>, tenant: TenantId, from: usize) -> Option<UnitRef> {
-        let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
+        let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
         let at = (from.max(list.first)..list.units.len()).find(|&at| !list.taken[at])?;
         Some(UnitRef { tenant, at })
     }
@@ -147,7 +147,7 @@ impl Victims {
 
     /// How many units of a tenant stand somewhere in the order of their class.
     pub fn ordered_len(&mut self, draft: &Draft<'_>, tenant: TenantId) -> usize {
-        self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant)).by_service.len()
+        self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant)).by_service.len()
     }
 
     /// One of those, in that order; `None` where it is taken.
@@ -159,7 +159,7 @@ impl Victims {
 
     /// Every unit of a tenant that is not taken, with what it holds.
     pub fn untaken(&mut self, draft: &Draft<'_>, tenant: TenantId) -> impl Iterator<Item = (UnitRef, &Unit)> {
-        let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
+        let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
         let units = list.units.iter().enumerate().filter(|&(at, _)| !list.taken[at]);
         units.map(move |(at, unit)| (UnitRef { tenant, at }, unit))
     }
@@ -180,7 +180,7 @@ impl Victims {
 
     /// All of a job leaves for another reason: nothing of it is left to take.
     pub fn take_job(&mut self, draft: &Draft<'_>, tenant: TenantId, job: JobId) {
-        let list = self.lists.entry(tenant).or_insert_with(|| List::of(draft, tenant));
+        let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
         for (unit, taken) in list.units.iter().zip(&mut list.taken) {
             *taken |= unit.job == job;
         }
@@ -205,7 +205,7 @@ impl Victims {
     }
 }
 
-impl List {
+impl VictimList {
     fn of(draft: &Draft<'_>, tenant: TenantId) -> Self {
         let mut units = Vec::new();
         for (standing, jobs) in

@@ -34,9 +34,9 @@ use crate::units::{GpuUnits, JobId, Millis, Timestamp};
 
 pub(in crate::plan) use holders::{InTheWay, in_the_way, is_free};
 pub(in crate::plan) use horizon::Horizon;
-pub use promise::Looked;
-pub(in crate::plan) use promise::{Others, make};
-pub use unpromised::Unpromised;
+pub use promise::StartSearches;
+pub(in crate::plan) use promise::{PlanContext, make};
+pub use unpromised::Unreserved;
 
 /// Whoever fills a place that is promised has at least so long there: less is not worth a start.
 pub(in crate::plan) const FILL_MIN: Millis = Millis::from_secs(60);
@@ -159,7 +159,7 @@ fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
 }
 
 /// What other promises change until a start.
-pub(in crate::plan) struct Before {
+pub(in crate::plan) struct EarlierStarts {
     /// What the tenant's jobs that are promised a start by then hold from then on, by meter.
     beside: Meters,
     /// Who has to leave by then.
@@ -167,8 +167,8 @@ pub(in crate::plan) struct Before {
 }
 
 /// What these promises change until the start of a job.
-fn before(draft: &Draft<'_>, all: &[(JobId, &Reservation)], spec: &Spec, start: Timestamp) -> Before {
-    let mut before = Before { beside: draft.tree.zero(), leaving: BTreeSet::new() };
+fn before(draft: &Draft<'_>, all: &[(JobId, &Reservation)], spec: &Spec, start: Timestamp) -> EarlierStarts {
+    let mut before = EarlierStarts { beside: draft.tree.zero(), leaving: BTreeSet::new() };
     for &(job, of) in all.iter().filter(|(_, of)| of.start <= start) {
         let state = draft.state;
         // What is set aside counts already.
@@ -194,7 +194,7 @@ fn is_entitled(
     horizon: &mut Horizon,
     ask: &Ask<'_>,
     start: Timestamp,
-    before: &Before,
+    before: &EarlierStarts,
 ) -> bool {
     let own = lines::standing_of(ask.key);
     let below = lines::below(draft, &own);

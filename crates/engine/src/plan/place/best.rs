@@ -13,7 +13,7 @@ use crate::model::placement::{Chosen, Field};
 use crate::plan::draft::Draft;
 use crate::plan::place::Ask;
 use crate::price::prices::Tables;
-use crate::price::profiles::{Drains, Profile, Profiles, Slots};
+use crate::price::profiles::{ClassSlots, Drains, NodeClass, NodeClasses};
 use crate::price::worth::{Fee, Taker, Value};
 use crate::state::jobs::KindKey;
 use crate::state::rooms::{Room, pick_gpus};
@@ -42,7 +42,7 @@ pub struct Score {
 
 /// A place for one task.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct BestPlace {
     /// Where.
     pub pool: PoolId,
     /// Which node.
@@ -59,21 +59,21 @@ pub struct Found {
 #[derive(Clone, Debug, Default)]
 pub struct Worths {
     prices: u64,
-    pools: Vec<Vec<Known>>,
+    pools: Vec<Vec<KnownWorth>>,
     /// Kept for its memory alone.
     bounds: Vec<(Score, usize)>,
 }
 
 /// What the profile that had this stamp is worth.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KnownWorth {
     stamp: u32,
     value: Value,
 }
 
 /// A place that may be the best.
 #[derive(Clone, Copy)]
-struct Place {
+struct ScoredPlace {
     score: Score,
     cost: i32,
     pool: PoolId,
@@ -81,24 +81,24 @@ struct Place {
 
 /// Nodes as they are in the state, or as the draft changed them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum RoomSide {
     Touched,
     Untouched,
 }
 
 /// The best two so far.
 #[derive(Default)]
-struct Top {
-    best: Option<Place>,
-    second: Option<Place>,
+struct BestTwo {
+    best: Option<ScoredPlace>,
+    second: Option<ScoredPlace>,
 }
 
-impl Top {
+impl BestTwo {
     fn wants(&self, score: &Score) -> bool {
         self.second.is_none_or(|second| *score < second.score)
     }
 
-    fn offer(&mut self, place: Place) {
+    fn offer(&mut self, place: ScoredPlace) {
         if self.best.is_none_or(|best| place.score < best.score) {
             self.second = self.best.replace(place);
         } else {
@@ -113,7 +113,7 @@ pub fn find(
     ask: &Ask<'_>,
     pools: &[PoolId],
     within: &dyn Fn(NodeId) -> bool,
-) -> Option<Found> {
+) -> Option<BestPlace> {
     draft.keep_touched_profiles();
     let (draft, state) = (&*draft, draft.state);
     let tables = state.demand.tables()?;
@@ -127,11 +127,11 @@ pub fn find(
             && room.free().covers(&key.shape.resources)
             && (!key.topology.task_on_island || whole_gpus(room, need, key).is_some())
     };
-    let search = Search { draft, key, tables, taker, fits: &fits };
-    let mut top = Top::default();
+    let search = PlaceSearch { draft, key, tables, taker, fits: &fits };
+    let mut top = BestTwo::default();
     for &pool in pools {
-        for side in [Side::Touched, Side::Untouched] {
-            let profiles = if side == Side::Touched { draft.touched_profiles() } else { Some(profiles) };
+        for side in [RoomSide::Touched, RoomSide::Untouched] {
+            let profiles = if side == RoomSide::Touched { draft.touched_profiles() } else { Some(profiles) };
             if let Some(slots) = profiles.and_then(|profiles| profiles.pool(pool)) {
                 search.look(pool, slots, side, &mut top);
             }
@@ -141,10 +141,10 @@ pub fn find(
     let room = draft.room(best.score.node)?;
     let gpus = search.gpus(room)?;
     let (pool, node, score) = (best.pool, best.score.node, best.score);
-    Some(Found { pool, node, gpus, score, chosen: chosen(&best, top.second.as_ref()) })
+    Some(BestPlace { pool, node, gpus, score, chosen: chosen(&best, top.second.as_ref()) })
 }
 
-struct Search<'a, 'd> {
+struct PlaceSearch<'a, 'd> {
     draft: &'a Draft<'d>,
     key: &'a KindKey,
     tables: &'a Tables,
@@ -152,7 +152,7 @@ struct Search<'a, 'd> {
     fits: &'a dyn Fn(NodeId, &Room) -> bool,
 }
 
-impl Search<'_, '_> {
+impl PlaceSearch<'_, '_> {
     fn among_gpus(&self, pool: PoolId) -> bool {
         self.taker.need == Need::Whole(0) && !self.draft.state.fleet.model(pool).is_empty()
     }
@@ -164,11 +164,11 @@ impl Search<'_, '_> {
         of_pool.saturating_mul(SCARCE) < all
     }
 
-    fn look(&self, pool: PoolId, slots: &Slots, side: Side, top: &mut Top) {
+    fn look(&self, pool: PoolId, slots: &ClassSlots, side: RoomSide, top: &mut BestTwo) {
         let nothing = RefCell::default();
         let worths = match side {
-            Side::Touched => self.draft.touched_worths(),
-            Side::Untouched => self.draft.worths().unwrap_or(&nothing),
+            RoomSide::Touched => self.draft.touched_worths(),
+            RoomSide::Untouched => self.draft.worths().unwrap_or(&nothing),
         };
         let worths = &mut *worths.borrow_mut();
         worths.keep_for(self.draft.state.demand.version());
@@ -188,13 +188,19 @@ impl Search<'_, '_> {
             let cost = i32::try_from(cost.worth).unwrap_or(i32::MAX);
             let score = Score { lost: cost.div_euclid(BUCKET), ..bound };
             if top.wants(&score) {
-                self.nodes(Place { score, cost, pool }, slots, slot, side, top);
+                self.nodes(ScoredPlace { score, cost, pool }, slots, slot, side, top);
             }
         }
     }
 
     /// The best score that the nodes of each slot where the task could fit may have.
-    fn bound_all(&self, fee: &Fee<'_>, slots: &Slots, known: &mut [Known], bounds: &mut Vec<(Score, usize)>) {
+    fn bound_all(
+        &self,
+        fee: &Fee<'_>,
+        slots: &ClassSlots,
+        known: &mut [KnownWorth],
+        bounds: &mut Vec<(Score, usize)>,
+    ) {
         bounds.clear();
         let (among_gpus, scarce) = (self.among_gpus(fee.pool()), self.is_scarce(fee.pool()));
         for (slot, head) in slots.heads().iter().enumerate() {
@@ -213,10 +219,17 @@ impl Search<'_, '_> {
     }
 
     /// The nodes of a profile, as long as they could be the best or the second.
-    fn nodes(&self, mut place: Place, slots: &Slots, slot: usize, side: Side, top: &mut Top) {
+    fn nodes(
+        &self,
+        mut place: ScoredPlace,
+        slots: &ClassSlots,
+        slot: usize,
+        side: RoomSide,
+        top: &mut BestTwo,
+    ) {
         let first = match side {
-            Side::Touched => NodeId(0),
-            Side::Untouched => self.draft.first_untouched(place.pool, slot),
+            RoomSide::Touched => NodeId(0),
+            RoomSide::Untouched => self.draft.first_untouched(place.pool, slot),
         };
         let mut all_touched = true;
         for node in slots.nodes(slot, first) {
@@ -225,8 +238,8 @@ impl Search<'_, '_> {
                 return;
             }
             let room = match side {
-                Side::Touched => self.draft.room(node),
-                Side::Untouched => self.draft.untouched_room(node),
+                RoomSide::Touched => self.draft.room(node),
+                RoomSide::Untouched => self.draft.untouched_room(node),
             };
             let Some(room) = room else {
                 if all_touched {
@@ -262,7 +275,7 @@ impl Search<'_, '_> {
 
 impl Worths {
     /// Works out what every profile is worth when prices are others, so that the next search finds it done.
-    pub(in crate::plan) fn prepare(&mut self, tables: &Tables, prices: u64, profiles: &Profiles) {
+    pub(in crate::plan) fn prepare(&mut self, tables: &Tables, prices: u64, profiles: &NodeClasses) {
         if self.prices == prices {
             return;
         }
@@ -285,18 +298,18 @@ impl Worths {
     }
 
     /// What is known of a pool's slots, and a list to work with.
-    fn of_pool(&mut self, pool: PoolId, slots: &Slots) -> (&mut [Known], &mut Vec<(Score, usize)>) {
+    fn of_pool(&mut self, pool: PoolId, slots: &ClassSlots) -> (&mut [KnownWorth], &mut Vec<(Score, usize)>) {
         if self.pools.len() <= pool.index() {
             self.pools.resize_with(pool.index() + 1, Vec::new);
         }
         let known = &mut self.pools[pool.index()];
-        known.resize(slots.heads().len().max(known.len()), Known::default());
+        known.resize(slots.heads().len().max(known.len()), KnownWorth::default());
         (known, &mut self.bounds)
     }
 }
 
-impl Known {
-    fn keep_for(&mut self, stamp: u32, tables: &Tables, profile: &Profile) {
+impl KnownWorth {
+    fn keep_for(&mut self, stamp: u32, tables: &Tables, profile: &NodeClass) {
         if self.stamp != stamp {
             *self = Self { stamp, value: Value::of(tables, profile) };
         }
@@ -311,7 +324,7 @@ fn whole_gpus(room: &Room, need: Need, key: &KindKey) -> Option<GpuMask> {
 }
 
 /// Which field decided, and against whom.
-fn chosen(best: &Place, second: Option<&Place>) -> Chosen {
+fn chosen(best: &ScoredPlace, second: Option<&ScoredPlace>) -> Chosen {
     let by = match second.map(|second| (best.score, second.score)) {
         None => Field::Only,
         Some((best, second)) if best.among_gpus != second.among_gpus => Field::WithoutGpus,

@@ -25,7 +25,7 @@ const COMBINATIONS_MAX: usize = 64;
 
 /// What asks are made of.
 #[derive(Clone, Copy)]
-pub struct Desk<'d> {
+pub struct AskMaker<'d> {
     /// Where.
     pub state: &'d State,
     /// By which policy.
@@ -36,7 +36,7 @@ pub struct Desk<'d> {
     pub domain: Option<&'d str>,
 }
 
-impl<'d> Desk<'d> {
+impl<'d> AskMaker<'d> {
     /// Without a job in mind.
     pub fn new(state: &'d State, policy: &'d Policy, tree: &'d Tree) -> Self {
         Self { state, policy, tree, domain: None }
@@ -49,14 +49,14 @@ impl<'d> Desk<'d> {
 }
 
 /// Tasks of one group.
-struct Piece {
+struct GroupPiece {
     group: usize,
     numbers: Rc<[u32]>,
     /// How the group's other tasks are met, where it has any.
     given: Option<(PoolId, Need)>,
 }
 
-impl Piece {
+impl GroupPiece {
     fn new(spec: &Spec, lack: &Lack, held: &[Placement], next: u32) -> Self {
         let other = held.iter().find(|place| spec.group_of(place.task) == Some(lack.group));
         let given = other.map(|place| (place.pool, Need::held(place)));
@@ -65,7 +65,7 @@ impl Piece {
 }
 
 /// The minimum of a kind, in each way in which it could be met, in order.
-pub fn minimum<'a>(desk: Desk<'_>, key: &'a KindKey) -> Vec<Ask<'a>> {
+pub fn minimum<'a>(desk: AskMaker<'_>, key: &'a KindKey) -> Vec<Ask<'a>> {
     if key.groups.is_empty() {
         return desk.ways(key).map(|way| Ask::new(desk.tree, key, way, key.min)).collect();
     }
@@ -73,7 +73,7 @@ pub fn minimum<'a>(desk: Desk<'_>, key: &'a KindKey) -> Vec<Ask<'a>> {
     let piece = |(at, group): (usize, &GroupKey)| {
         let numbers = group.first_slots().map(|slot| first + slot).collect();
         first += group.key.tasks;
-        Piece { group: at, numbers, given: None }
+        GroupPiece { group: at, numbers, given: None }
     };
     let pieces = key.groups.iter().enumerate().map(piece).collect();
     together(desk, key, pieces)
@@ -82,13 +82,13 @@ pub fn minimum<'a>(desk: Desk<'_>, key: &'a KindKey) -> Vec<Ask<'a>> {
 /// What a job with groups lacks beside what it has, as alternatives in order: the rest of its minimum, or one more piece of
 /// one of its groups; and whether it is the rest of its minimum. Numbers that were not used in this attempt begin with `next`.
 pub fn lacking<'a>(
-    desk: Desk<'_>,
+    desk: AskMaker<'_>,
     key: &'a KindKey,
     spec: &Spec,
     alive: &[Placement],
     next: u32,
 ) -> (Vec<Ask<'a>>, bool) {
-    let piece = |lack: &Lack| Piece::new(spec, lack, alive, next);
+    let piece = |lack: &Lack| GroupPiece::new(spec, lack, alive, next);
     match spec.lacks(alive.iter().map(|place| place.task)) {
         Lacks::Repair(lacks) => (together(desk, key, lacks.iter().map(piece).collect()), true),
         Lacks::Growth(lacks) => {
@@ -99,17 +99,22 @@ pub fn lacking<'a>(
 }
 
 /// As many tasks of each group again, elsewhere, each group as it is met now.
-pub fn again<'a>(desk: Desk<'_>, key: &'a KindKey, spec: &Spec, held: &[Placement]) -> Vec<Ask<'a>> {
+pub fn again<'a>(desk: AskMaker<'_>, key: &'a KindKey, spec: &Spec, held: &[Placement]) -> Vec<Ask<'a>> {
     let piece = |group: usize| {
         let own = held.iter().filter(|place| spec.group_of(place.task) == Some(group));
         let slots: Vec<u32> = own.map(|place| spec.slot_of(place.task)).collect();
-        (!slots.is_empty()).then(|| Piece::new(spec, &Lack { group, slots }, held, 0))
+        (!slots.is_empty()).then(|| GroupPiece::new(spec, &Lack { group, slots }, held, 0))
     };
     together(desk, key, (0..key.groups.len()).filter_map(piece).collect())
 }
 
 /// The asks for places that are known: each group as its places say.
-pub fn of_places<'a>(desk: Desk<'_>, key: &'a KindKey, spec: &Spec, places: &[Placement]) -> Option<Ask<'a>> {
+pub fn of_places<'a>(
+    desk: AskMaker<'_>,
+    key: &'a KindKey,
+    spec: &Spec,
+    places: &[Placement],
+) -> Option<Ask<'a>> {
     if key.groups.is_empty() {
         let place = places.first()?;
         let need = Need::held(place);
@@ -121,7 +126,7 @@ pub fn of_places<'a>(desk: Desk<'_>, key: &'a KindKey, spec: &Spec, places: &[Pl
 }
 
 /// All pieces in one ask, for each combination of ways.
-fn together<'a>(desk: Desk<'_>, key: &'a KindKey, mut pieces: Vec<Piece>) -> Vec<Ask<'a>> {
+fn together<'a>(desk: AskMaker<'_>, key: &'a KindKey, mut pieces: Vec<GroupPiece>) -> Vec<Ask<'a>> {
     pieces.sort_by_key(|piece| {
         let shape = &key.groups[piece.group].key.shape;
         let size = (shape.gpus.units(), shape.resources.cpu_milli, shape.resources.memory);
@@ -141,7 +146,7 @@ fn together<'a>(desk: Desk<'_>, key: &'a KindKey, mut pieces: Vec<Piece>) -> Vec
     combinations.into_iter().filter_map(joined).collect()
 }
 
-fn part<'a>(desk: Desk<'_>, key: &'a KindKey, way: Way, numbers: &Rc<[u32]>) -> Ask<'a> {
+fn part<'a>(desk: AskMaker<'_>, key: &'a KindKey, way: Way, numbers: &Rc<[u32]>) -> Ask<'a> {
     let tasks = u32::try_from(numbers.len()).expect("a job has at most 16,384 tasks");
     Ask { numbers: Some(Rc::clone(numbers)), ..Ask::new(desk.tree, key, way, tasks) }
 }

@@ -8,7 +8,7 @@ use crate::device::catalogue::mig::AXIS_MAX;
 use crate::device::catalogue::{self, Media, Mig};
 use crate::device::geometry::{Layout, Slice};
 use crate::model::placement::Placement;
-use crate::price::profiles::Left;
+use crate::price::profiles::GpuLeft;
 use crate::state::State;
 use crate::state::fleet::Node;
 use crate::state::ledger::check::{Place, place_of, resources_of};
@@ -64,7 +64,7 @@ impl Rooms {
             for (slot, head) in slots.heads().iter().enumerate().filter(|(_, head)| head.stamp != 0) {
                 let (profile, nodes) = (slots.profile(slot), slots.nodes(slot, NodeId(0)));
                 let nodes: Vec<NodeId> = nodes.collect();
-                let lefts: Vec<Left> = profile.gpus().copied().collect();
+                let lefts: Vec<GpuLeft> = profile.gpus().copied().collect();
                 let is_right = |node: &NodeId| {
                     open.get(node).is_some_and(|room| {
                         let free = room.capacity.saturating_sub(room.held);
@@ -234,7 +234,7 @@ fn capacity(state: &State) -> BTreeMap<PoolId, Capacity> {
 }
 
 /// What is left of the GPUs of a room for whoever holds them undivided, or for anybody where nobody does; most first.
-fn lefts_of(room: &Room) -> Vec<Left> {
+fn lefts_of(room: &Room) -> Vec<GpuLeft> {
     let mut lefts = Vec::new();
     for gpu in &room.gpus {
         let full = gpu.holders >= MPS_CLIENTS_MAX && !gpu.time_sliced;
@@ -242,7 +242,7 @@ fn lefts_of(room: &Room) -> Vec<Left> {
         let undivided = gpu.layout.slices().next().is_none() && gpu.strangers == 0;
         if gpu.usable && undivided && !full && left > 0 {
             let units = GpuUnits::from_parts(left);
-            lefts.push(Left { units, trust: gpu.trust, time_sliced: gpu.time_sliced });
+            lefts.push(GpuLeft { units, trust: gpu.trust, time_sliced: gpu.time_sliced });
         }
     }
     lefts.sort_unstable_by(|one, other| other.cmp(one));
@@ -275,6 +275,6 @@ pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Rooms>> {
         }),
         ("capacity by pool", |rooms| _ = rooms.capacity.pop_first()),
         ("nodes by profile", |rooms| rooms.profiles = None),
-        ("nodes by profile", |rooms| rooms.profiles = Some(crate::price::profiles::Profiles::default())),
+        ("nodes by profile", |rooms| rooms.profiles = Some(crate::price::profiles::NodeClasses::default())),
     ]
 }

@@ -17,7 +17,7 @@ const FIRST_MAX: usize = 8;
 
 /// A node that has room for the ask without some of those who are there.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
+struct EvictableNode {
     /// GPUs that are held by those who stay: they would have to be moved.
     to_move: usize,
     cost: u64,
@@ -40,7 +40,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     /// Takes one node after the other until the ask is met.
-    fn take_from(&mut self, terms: Terms, candidates: &[Candidate]) -> bool {
+    fn take_from(&mut self, terms: Terms, candidates: &[EvictableNode]) -> bool {
         self.give_all_back();
         let tasks = usize::try_from(self.ask.tasks).unwrap_or(usize::MAX);
         let (mut nodes, mut moving) = (0, false);
@@ -65,7 +65,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     /// Nodes on which the ask would have room.
-    fn nodes_with(&mut self, terms: Terms, count: usize) -> Vec<Candidate> {
+    fn nodes_with(&mut self, terms: Terms, count: usize) -> Vec<EvictableNode> {
         let mut candidates = Vec::new();
         for (node, mut units) in self.takeable_by_node(terms) {
             let Some(room) = self.draft.room(node) else { continue };
@@ -87,7 +87,7 @@ impl VictimSearch<'_, '_, '_> {
                 chosen.push(unit);
             }
             let to_move = count.saturating_sub(freed);
-            candidates.push(Candidate { to_move, cost, node, units: chosen });
+            candidates.push(EvictableNode { to_move, cost, node, units: chosen });
         }
         candidates
     }

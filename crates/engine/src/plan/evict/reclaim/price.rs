@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Asker;
+use super::Claimant;
 use crate::model::job::Class;
 use crate::plan::draft::Draft;
 use crate::plan::evict::victims::Unit;
@@ -11,7 +11,7 @@ use crate::plan::place::Ask;
 use crate::state::ledger::event::Why;
 use crate::units::{Millis, Timestamp};
 
-fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Asker>, why: Why) -> Millis {
+fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Claimant>, why: Why) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
         Why::Guarantee | Why::Reservation | Why::Booking | Why::Drain => Millis(0),
@@ -24,7 +24,7 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Asker>, why: Why) -
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
-pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Asker, why: Why) -> bool {
+pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: Why) -> bool {
     let ran = draft.now - unit.started_at;
     ran >= runtime_min(draft, unit, Some(asker), why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
@@ -40,7 +40,7 @@ pub fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp>
 pub fn when_ripe(
     draft: &Draft<'_>,
     unit: &Unit,
-    asker: impl Into<Option<Asker>>,
+    asker: impl Into<Option<Claimant>>,
     why: Why,
 ) -> Option<Timestamp> {
     let long_enough = unit.started_at + runtime_min(draft, unit, asker.into(), why);

@@ -22,7 +22,7 @@ use crate::units::{BookingId, JobId, NodeId, Timestamp};
 
 /// In which order places are taken from those who hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum WindowSource {
     /// They are over when the window begins.
     Over,
     /// Batch work of the own tenant, or of a tenant above its guarantee.
@@ -37,7 +37,7 @@ enum Source {
     Inference,
 }
 
-impl Source {
+impl WindowSource {
     const ALL: [Self; 6] = [
         Self::Over,
         Self::BorrowedBatch,
@@ -50,7 +50,7 @@ impl Source {
 
 /// A booking and what is chosen of it so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct WindowPart<'a> {
     /// Which.
     pub(crate) id: BookingId,
     /// As it is in the state.
@@ -79,7 +79,7 @@ fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
 /// Places for as many of the missing tasks as can have one. The draft stays as it is.
 pub(crate) fn choose(
     draft: &mut Draft<'_>,
-    part: Part<'_>,
+    part: WindowPart<'_>,
     others: &[(BookingId, Vec<Placement>)],
 ) -> Vec<Placement> {
     let mark = draft.mark();
@@ -100,7 +100,7 @@ pub(crate) fn choose(
     numbered(part, found)
 }
 
-fn missing(part: Part<'_>) -> usize {
+fn missing(part: WindowPart<'_>) -> usize {
     usize::try_from(part.booking.spec.tasks).unwrap_or(usize::MAX).saturating_sub(part.kept.len())
 }
 
@@ -115,7 +115,7 @@ fn promised_steps(draft: &Draft<'_>) -> Vec<Step> {
 }
 
 /// Windows that share a moment with it keep their places, and it keeps its own.
-fn hold_others(draft: &mut Draft<'_>, part: Part<'_>, others: &[(BookingId, Vec<Placement>)]) {
+fn hold_others(draft: &mut Draft<'_>, part: WindowPart<'_>, others: &[(BookingId, Vec<Placement>)]) {
     let own = steps(draft, &part.booking.spec, part.kept);
     for step in own {
         draft.take(step);
@@ -133,12 +133,12 @@ fn hold_others(draft: &mut Draft<'_>, part: Part<'_>, others: &[(BookingId, Vec<
 }
 
 /// The tasks get the lowest numbers that are not taken.
-fn numbered(part: Part<'_>, found: Vec<Placement>) -> Vec<Placement> {
+fn numbered(part: WindowPart<'_>, found: Vec<Placement>) -> Vec<Placement> {
     let free = (0..part.booking.spec.tasks).filter(|task| part.kept.iter().all(|kept| kept.task != *task));
     found.into_iter().zip(free).map(|(place, task)| Placement { task, ..place }).collect()
 }
 
-fn try_all(draft: &mut Draft<'_>, part: Part<'_>) -> Vec<Placement> {
+fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
     let key = KindKey::of(&part.booking.spec);
     let ways: Vec<_> = ways_of(draft.state, draft.policy, &key).collect();
     let kept = part.kept.first();
@@ -159,11 +159,11 @@ fn try_all(draft: &mut Draft<'_>, part: Part<'_>) -> Vec<Placement> {
     best
 }
 
-fn make_room(draft: &mut Draft<'_>, ask: &mut Ask<'_>, part: Part<'_>) -> Vec<Placement> {
+fn make_room(draft: &mut Draft<'_>, ask: &mut Ask<'_>, part: WindowPart<'_>) -> Vec<Placement> {
     let mark = draft.mark();
     let mut fit = Fit::of(draft, ask);
     let mut jobs = who_holds(draft, ask, part);
-    for source in Source::ALL {
+    for source in WindowSource::ALL {
         jobs.retain(|&(_, id)| {
             if fit.is_enough(draft, ask) || !gives(draft, id, source, part) {
                 return true;
@@ -180,7 +180,7 @@ fn make_room(draft: &mut Draft<'_>, ask: &mut Ask<'_>, part: Part<'_>) -> Vec<Pl
 }
 
 /// Whoever holds something in the pool, the newest first.
-fn who_holds(draft: &Draft<'_>, ask: &Ask<'_>, part: Part<'_>) -> Vec<(Reverse<Timestamp>, JobId)> {
+fn who_holds(draft: &Draft<'_>, ask: &Ask<'_>, part: WindowPart<'_>) -> Vec<(Reverse<Timestamp>, JobId)> {
     let state = draft.state;
     let here = state.ledger.holdings().filter(|(id, holding)| {
         let own = state.jobs.get(*id).is_none_or(|job| job.spec.booking == Some(part.id));
@@ -192,10 +192,10 @@ fn who_holds(draft: &Draft<'_>, ask: &Ask<'_>, part: Part<'_>) -> Vec<(Reverse<T
 }
 
 /// True when a job makes room for a window as one of that source.
-fn gives(draft: &mut Draft<'_>, id: JobId, source: Source, part: Part<'_>) -> bool {
+fn gives(draft: &mut Draft<'_>, id: JobId, source: WindowSource, part: WindowPart<'_>) -> bool {
     let (state, now) = (draft.state, draft.now);
     let Some(job) = state.jobs.get(id) else { return false };
-    if source == Source::Over {
+    if source == WindowSource::Over {
         return state
             .end_of(id, draft.policy, now)
             .before_window()
@@ -207,11 +207,10 @@ fn gives(draft: &mut Draft<'_>, id: JobId, source: Source, part: Part<'_>) -> bo
     let own = job.spec.tenant == part.booking.spec.tenant;
     let borrowed = |draft: &mut Draft<'_>| own || reserve::is_above_guarantee(draft, id, job);
     match (source, job.spec.class) {
-        (Source::BorrowedBatch, Class::Batch) | (Source::BorrowedInteractive, Class::Interactive) => {
-            borrowed(draft)
-        }
-        (Source::Batch, Class::Batch) | (Source::Interactive, Class::Interactive) => true,
-        (Source::Inference, Class::Inference) => inference_is_beyond(draft, job),
+        (WindowSource::BorrowedBatch, Class::Batch)
+        | (WindowSource::BorrowedInteractive, Class::Interactive) => borrowed(draft),
+        (WindowSource::Batch, Class::Batch) | (WindowSource::Interactive, Class::Interactive) => true,
+        (WindowSource::Inference, Class::Inference) => inference_is_beyond(draft, job),
         _ => false,
     }
 }

@@ -26,17 +26,17 @@ const NOTICED_WITHIN: Millis = Millis::from_secs(60);
 /// What is free when, as far as a plan has asked.
 #[derive(Default)]
 pub(in crate::plan) struct Horizon {
-    nodes: BTreeMap<NodeId, Rc<OnNode>>,
+    nodes: BTreeMap<NodeId, Rc<NodeHolds>>,
     /// Places that are set aside, by node, once somebody asked.
-    aside: Option<BTreeMap<NodeId, Vec<Held>>>,
-    tenants: BTreeMap<TenantId, Rc<Vec<Over>>>,
+    aside: Option<BTreeMap<NodeId, Vec<HeldPlace>>>,
+    tenants: BTreeMap<TenantId, Rc<Vec<TenantHold>>>,
     /// Slots of whole pools, as long as no promise changes.
-    pools: Vec<(Sort, Rc<Vec<Slot>>)>,
+    pools: Vec<(SlotKey, Rc<Vec<Slot>>)>,
 }
 
 /// Who holds places of a node.
-struct OnNode {
-    staying: Vec<Held>,
+struct NodeHolds {
+    staying: Vec<HeldPlace>,
     /// When those who were told to leave are gone at the latest.
     clear_at: Timestamp,
     /// The same even if those stay whose ask may be withdrawn, because nobody needs their place any more; `None` where nobody knows.
@@ -45,7 +45,7 @@ struct OnNode {
 
 /// A place that somebody holds.
 #[derive(Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct HeldPlace {
     pub(super) job: JobId,
     pub(super) step: Step,
     /// When that is over at the latest, where it is known.
@@ -53,7 +53,7 @@ pub(super) struct Held {
 }
 
 /// Something that a tenant holds.
-struct Over {
+struct TenantHold {
     job: JobId,
     standing: Standing,
     end: Option<Timestamp>,
@@ -72,7 +72,7 @@ pub(super) struct Slot {
 
 /// What slots depend on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Sort {
+struct SlotKey {
     pool: PoolId,
     need: Need,
     resources: Resources,
@@ -81,10 +81,10 @@ struct Sort {
 }
 
 /// When a place that is held is over, in the eyes of who asks; never where it is `None`.
-pub(super) type Ends<'e> = &'e dyn Fn(&Held) -> Option<Timestamp>;
+pub(super) type Ends<'e> = &'e dyn Fn(&HeldPlace) -> Option<Timestamp>;
 
 /// When it is over by itself.
-pub(super) fn by_itself(held: &Held) -> Option<Timestamp> {
+pub(super) fn by_itself(held: &HeldPlace) -> Option<Timestamp> {
     held.end
 }
 
@@ -98,20 +98,20 @@ pub(super) fn ends_if_started(draft: &Draft<'_>, id: JobId) -> Option<Timestamp>
 /// somebody has noticed.
 fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
     let left = draft.state.jobs.get(id)?.time_left()?;
-    let clear = tasks.iter().map(|place| OnNode::of(draft, place.node).clear_at).max()?.max(draft.now);
+    let clear = tasks.iter().map(|place| NodeHolds::of(draft, place.node).clear_at).max()?.max(draft.now);
     Some(latest_if_placed(draft.policy, left, clear + NOTICED_WITHIN))
 }
 
 /// Everything that is set aside, by node.
-fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<Held>> {
-    let mut aside: BTreeMap<NodeId, Vec<Held>> = BTreeMap::new();
+fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<HeldPlace>> {
+    let mut aside: BTreeMap<NodeId, Vec<HeldPlace>> = BTreeMap::new();
     for (job, promise) in draft.state.promises.iter() {
         let Some(known) = draft.state.jobs.get(job) else { continue };
         let charge = Charge::of(known);
         let end = ends_when_aside(draft, job, &promise.tasks);
         for &place in &promise.tasks {
             let step = charge.step(place);
-            aside.entry(place.node).or_default().push(Held { job, step, end });
+            aside.entry(place.node).or_default().push(HeldPlace { job, step, end });
         }
     }
     aside
@@ -124,23 +124,27 @@ impl Horizon {
     }
 
     /// Who holds places of a node and was not told to leave before this plan.
-    pub(super) fn held_on(&mut self, draft: &Draft<'_>, node: NodeId) -> impl Iterator<Item = Held> + use<> {
+    pub(super) fn held_on(
+        &mut self,
+        draft: &Draft<'_>,
+        node: NodeId,
+    ) -> impl Iterator<Item = HeldPlace> + use<> {
         let on = self.on(draft, node);
         (0..on.staying.len()).map(move |at| on.staying[at])
     }
 
     /// Somebody takes a place in this plan.
-    pub(super) fn add(&mut self, draft: &Draft<'_>, held: Held) {
+    pub(super) fn add(&mut self, draft: &Draft<'_>, held: HeldPlace) {
         self.on(draft, held.step.place.node);
         let on = self.nodes.get_mut(&held.step.place.node).and_then(Rc::get_mut);
         on.expect("nobody looks at a node while it is added to").staying.push(held);
     }
 
-    fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<OnNode> {
+    fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<NodeHolds> {
         if let Some(known) = self.nodes.get(&node) {
             return Rc::clone(known);
         }
-        let mut on = OnNode::of(draft, node);
+        let mut on = NodeHolds::of(draft, node);
         let aside = self.aside.get_or_insert_with(|| set_aside(draft));
         on.staying.extend(aside.get(&node).into_iter().flatten());
         let on = Rc::new(on);
@@ -158,7 +162,7 @@ impl Horizon {
     ) -> Meters {
         let known = self.of_tenant(draft, own.tenant);
         let mut over = draft.tree.zero();
-        let gone = |of: &&Over| {
+        let gone = |of: &&TenantHold| {
             let gives_way = lines::gives_way(draft.policy, &of.standing, own);
             !gives_way && (of.end.is_some_and(|end| end <= start) || leaving.contains(&of.job))
         };
@@ -168,7 +172,7 @@ impl Horizon {
         over
     }
 
-    fn of_tenant(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Rc<Vec<Over>> {
+    fn of_tenant(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Rc<Vec<TenantHold>> {
         let known = self.tenants.entry(tenant).or_insert_with(|| Rc::new(all_of(draft, tenant)));
         Rc::clone(known)
     }
@@ -232,7 +236,7 @@ impl Horizon {
 
     /// The slots of tasks that are alike, without what is asked for beside them.
     fn slots_alike(&mut self, draft: &Draft<'_>, of: &Ask<'_>, gone: &BTreeSet<JobId>) -> Rc<Vec<Slot>> {
-        let sort = Sort::of(of);
+        let sort = SlotKey::of(of);
         if let Some((_, slots)) = self.pools.iter().find(|(known, _)| *known == sort) {
             return Rc::clone(slots);
         }
@@ -300,7 +304,7 @@ impl Horizon {
             }
             into.push(Slot { at, node, part, tasks: fits });
         }
-        let over = |held: &Held| Some((ends(held)?, held.step)).filter(|_| !gone.contains(&held.job));
+        let over = |held: &HeldPlace| Some((ends(held)?, held.step)).filter(|_| !gone.contains(&held.job));
         let mut over: Vec<(Timestamp, Step)> = on.staying.iter().filter_map(over).collect();
         if over.is_empty() {
             return;
@@ -319,7 +323,7 @@ impl Horizon {
     }
 }
 
-impl OnNode {
+impl NodeHolds {
     fn of(draft: &Draft<'_>, node: NodeId) -> Self {
         let state = draft.state;
         let begin = Timestamp(0);
@@ -331,7 +335,7 @@ impl OnNode {
             let Some(held) = holding.task(task) else { continue };
             if held.stays() {
                 let end = state.end_of(job, draft.policy, draft.now).known();
-                on.staying.push(Held { job, step: charge.step(held.place), end });
+                on.staying.push(HeldPlace { job, step: charge.step(held.place), end });
             }
             let leaves = departure(holding, held.phase, draft.policy, draft.now);
             let Some(Departure { gone_at, may_stay }) = leaves else { continue };
@@ -344,7 +348,7 @@ impl OnNode {
     }
 }
 
-impl Sort {
+impl SlotKey {
     fn of(ask: &Ask<'_>) -> Self {
         Self {
             pool: ask.pool(),
@@ -356,7 +360,7 @@ impl Sort {
     }
 }
 
-fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<Over> {
+fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
     let state = draft.state;
     let mut all = Vec::new();
     for (standing, jobs) in state.ledger.standing(tenant) {
@@ -366,14 +370,19 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<Over> {
             };
             let places = holding.staying().map(|task| &task.place);
             let amount = draft.tree.charge_of(|task| charge.resources_of(task), places);
-            all.push(Over { job, standing, end: state.end_of(job, draft.policy, draft.now).known(), amount });
+            all.push(TenantHold {
+                job,
+                standing,
+                end: state.end_of(job, draft.policy, draft.now).known(),
+                amount,
+            });
         }
     }
     for (job, promise) in state.promises.iter() {
         let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
         let amount = draft.tree.charge_of(|task| known.spec.resources_of(task), promise.tasks.iter());
         let end = ends_when_aside(draft, job, &promise.tasks);
-        all.push(Over { job, standing: Charge::of(known).standing, end, amount });
+        all.push(TenantHold { job, standing: Charge::of(known).standing, end, amount });
     }
     all
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::holders::holders;
 use super::horizon::{Ends, Slot, first_fit};
-use super::promise::Making;
+use super::promise::StartPromiser;
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::plan::place::{Ask, place_on};
@@ -24,7 +24,7 @@ pub(super) fn is_near(state: &State, job: JobId, places: &[Placement]) -> bool {
     held.map(|task| task.place.node).any(|node| places.iter().any(|place| place.node == node))
 }
 
-impl Making<'_, '_> {
+impl StartPromiser<'_, '_> {
     /// When an ask fits these slots, and on which nodes. Groups that fit each by itself may be in each other's way, and only a
     /// try tells.
     pub(super) fn first_fit(

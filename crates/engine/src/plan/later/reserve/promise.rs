@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::borrowed::{self, Askable};
 use super::holders::{self, on_gpus_of};
-use super::horizon::{Held, Horizon, Slot, by_itself, ends_if_started};
+use super::horizon::{HeldPlace, Horizon, Slot, by_itself, ends_if_started};
 use super::places::is_near;
 use super::{Reserved, ask_of, before, blocks, is_entitled};
 use crate::model::job::Spec;
@@ -36,7 +36,7 @@ const BORROWED_MAX: usize = 8;
 
 /// What earlier plans found out about promised starts. Losing it costs time, never an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct StartSearches {
     /// What the answers depend on, as it was.
     stamp: u64,
     /// Who could be promised nothing.
@@ -47,14 +47,14 @@ pub struct Looked {
 
 /// What else a plan has decided.
 #[derive(Clone, Copy)]
-pub(in crate::plan) struct Others<'s> {
+pub(in crate::plan) struct PlanContext<'s> {
     pub(in crate::plan) settled: &'s Commitments,
     pub(in crate::plan) shares: &'s Amounts,
-    pub(in crate::plan) looked: &'s Looked,
+    pub(in crate::plan) looked: &'s StartSearches,
 }
 
 /// Promises while they are made: places of all of them are taken on the draft.
-pub(super) struct Making<'m, 'a> {
+pub(super) struct StartPromiser<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
     pub(super) horizon: &'m mut Horizon,
     pub(super) reserved: &'m Reserved<'a>,
@@ -64,7 +64,7 @@ pub(super) struct Making<'m, 'a> {
 }
 
 /// A start that could be promised.
-struct Found {
+struct FoundStart {
     start: Timestamp,
     tasks: Vec<Placement>,
     borrowers: BTreeSet<JobId>,
@@ -75,15 +75,16 @@ pub(in crate::plan) fn make<'a>(
     draft: &mut Draft<'a>,
     horizon: &mut Horizon,
     reserved: &Reserved<'a>,
-    others: Others<'_>,
-) -> (Vec<(JobId, Reservation)>, Looked) {
+    others: PlanContext<'_>,
+) -> (Vec<(JobId, Reservation)>, StartSearches) {
     let stamp = stamp(draft, others.shares);
     let known = others.looked.stamp == stamp;
-    let mut looked = if known { others.looked.clone() } else { Looked { stamp, ..Looked::default() } };
+    let mut looked =
+        if known { others.looked.clone() } else { StartSearches { stamp, ..StartSearches::default() } };
     looked.next.retain(|_, job| is_open(draft.state, *job) && !others.settled.given.contains(job));
     let next = next_in_line(draft, reserved, others.settled, &looked);
     let mark = draft.mark();
-    let mut making = Making::new(draft, horizon, reserved, others.settled);
+    let mut making = StartPromiser::new(draft, horizon, reserved, others.settled);
     if !next.is_empty() || (!known && !reserved.kept.is_empty()) {
         making.hold_all();
         if !known {
@@ -118,7 +119,7 @@ fn next_in_line<'a>(
     draft: &Draft<'a>,
     reserved: &Reserved<'a>,
     settled: &Commitments,
-    looked: &Looked,
+    looked: &StartSearches,
 ) -> Vec<(JobId, &'a Job)> {
     let state = draft.state;
     let most = usize::try_from(draft.policy.reservations_max).unwrap_or(usize::MAX);
@@ -163,7 +164,7 @@ fn pools(tasks: &[Placement]) -> BTreeSet<PoolId> {
     tasks.iter().map(|place| place.pool).collect()
 }
 
-impl<'m, 'a> Making<'m, 'a> {
+impl<'m, 'a> StartPromiser<'m, 'a> {
     /// Nothing is made yet, and nothing taken.
     pub(super) fn new(
         draft: &'m mut Draft<'a>,
@@ -240,7 +241,7 @@ impl<'m, 'a> Making<'m, 'a> {
         let (state, now) = (self.draft.state, self.draft.now);
         let fillers = holders::fillers(self.draft, spec, known);
         let may_be_asked: BTreeSet<JobId> = on_gpus_of(state, &fillers, &known.tasks).collect();
-        let ends = |held: &Held| {
+        let ends = |held: &HeldPlace| {
             if may_be_asked.contains(&held.job) {
                 let leave = now + state.time_to_leave(&state.jobs.get(held.job)?.spec);
                 return Some(held.end.map_or(leave, |end| end.min(leave)));
@@ -282,7 +283,7 @@ impl<'m, 'a> Making<'m, 'a> {
         is_entitled(self.draft, self.horizon, ask, start, &before).then_some(better)
     }
 
-    fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, looked: &mut Looked) {
+    fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, looked: &mut StartSearches) {
         let most = usize::try_from(self.draft.policy.reservations_max).unwrap_or(usize::MAX);
         let mut counts = counts(self.reserved.kept.iter().map(|&(_, of)| of));
         for (id, job) in next {
@@ -296,7 +297,7 @@ impl<'m, 'a> Making<'m, 'a> {
                 looked.in_vain.insert(id);
                 continue;
             };
-            let Found { start, tasks, borrowers } = found;
+            let FoundStart { start, tasks, borrowers } = found;
             for pool in pools(&tasks) {
                 *counts.entry(pool).or_default() += 1;
             }
@@ -309,9 +310,9 @@ impl<'m, 'a> Making<'m, 'a> {
     }
 
     /// The earliest start of a job in any of its ways; `None` where none can be promised, or it could start at once.
-    fn earliest(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Option<Found> {
+    fn earliest(&mut self, job: &Job, open: &dyn Fn(PoolId) -> bool) -> Option<FoundStart> {
         let key = job.key();
-        let mut best: Option<Found> = None;
+        let mut best: Option<FoundStart> = None;
         for ask in asks(self.draft, &key, open) {
             if lines::fixed_beyond(self.draft, &ask).is_some() {
                 continue;
@@ -363,12 +364,12 @@ impl<'m, 'a> Making<'m, 'a> {
         job: &Job,
         start: Timestamp,
         nodes: &BTreeSet<NodeId>,
-    ) -> Option<Found> {
+    ) -> Option<FoundStart> {
         let start = start.max(self.draft.now + SOON);
         let start = self.entitled_from(ask, &job.spec, start)?;
         let tasks = self.places_at(ask, start, nodes, &by_itself)?;
         let late = self.late_for(&job.spec, &self.trial(&tasks, start, core::iter::empty()));
-        late.is_empty().then_some(Found { start, tasks, borrowers: BTreeSet::new() })
+        late.is_empty().then_some(FoundStart { start, tasks, borrowers: BTreeSet::new() })
     }
 
     /// The first moment from `start` on at which the tenant is within its fair share with the ask: then, or when more of its
@@ -382,7 +383,7 @@ impl<'m, 'a> Making<'m, 'a> {
     }
 
     /// A start before `bar` for which others are asked to leave in time, where they may be.
-    fn by_asking(&mut self, ask: &Ask<'_>, job: &Job, bar: Option<Timestamp>) -> Option<Found> {
+    fn by_asking(&mut self, ask: &Ask<'_>, job: &Job, bar: Option<Timestamp>) -> Option<FoundStart> {
         if self.borrowed_tries == BORROWED_MAX {
             return None;
         }
@@ -405,13 +406,13 @@ impl<'m, 'a> Making<'m, 'a> {
         job: &Job,
         bar: Option<Timestamp>,
         (askable, of): (&[Askable], &BTreeSet<JobId>),
-    ) -> Option<Found> {
+    ) -> Option<FoundStart> {
         let gone_at: BTreeMap<JobId, Timestamp> = askable
             .iter()
             .filter(|one| of.contains(&one.unit.job) && !self.settled.given.contains(&one.unit.job))
             .map(|one| (one.unit.job, one.gone_at))
             .collect();
-        let ends = |held: &Held| match (held.end, gone_at.get(&held.job)) {
+        let ends = |held: &HeldPlace| match (held.end, gone_at.get(&held.job)) {
             (Some(end), Some(&gone)) => Some(end.min(gone)),
             (end, gone) => end.or(gone.copied()),
         };
@@ -433,7 +434,7 @@ impl<'m, 'a> Making<'m, 'a> {
         let mut before = before(self.draft, &self.current(), &job.spec, start);
         before.leaving.extend(&borrowers);
         let entitled = is_entitled(self.draft, self.horizon, ask, start, &before);
-        entitled.then_some(Found { start, tasks, borrowers })
+        entitled.then_some(FoundStart { start, tasks, borrowers })
     }
 }
 
@@ -455,7 +456,7 @@ impl Horizon {
         let charge = Charge::of(known);
         let end = ends_if_started(draft, job);
         for &place in tasks {
-            self.add(draft, Held { job, step: charge.step(place), end });
+            self.add(draft, HeldPlace { job, step: charge.step(place), end });
         }
     }
 }

@@ -3,8 +3,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::horizon::{Held, Horizon, by_itself};
-use super::promise::Making;
+use super::horizon::{HeldPlace, Horizon, by_itself};
+use super::promise::StartPromiser;
 use super::{before, is_entitled};
 use crate::model::policy::Policy;
 use crate::plan::cycle::Commitments;
@@ -16,7 +16,7 @@ use crate::units::{JobId, Timestamp};
 
 /// Why no start is promised to a job that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unpromised {
+pub enum Unreserved {
     /// No end is known of these, and they are in the way.
     NoKnownEnd {
         /// Who, in job order.
@@ -32,7 +32,7 @@ pub enum Unpromised {
 
 impl State {
     /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
-    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unpromised> {
+    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unreserved> {
         let open = |job: &&Job| job.waits_for_places() && job.spec.booking.is_none();
         let job = self.jobs.get(id).filter(open)?;
         let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
@@ -40,7 +40,7 @@ impl State {
             return None;
         }
         if policy.reservations_max == 0 {
-            return Some(Unpromised::Off);
+            return Some(Unreserved::Off);
         }
         let tree = self.tree(policy);
         let shares = self.fair_shares(&tree);
@@ -48,14 +48,14 @@ impl State {
         let mut horizon = Horizon::default();
         let reserved = super::review(&mut draft, &mut horizon);
         let settled = Commitments::default();
-        let mut making = Making::new(&mut draft, &mut horizon, &reserved, &settled);
+        let mut making = StartPromiser::new(&mut draft, &mut horizon, &reserved, &settled);
         making.hold_all();
         making.why_not(job)
     }
 }
 
-impl Making<'_, '_> {
-    fn why_not(&mut self, job: &Job) -> Option<Unpromised> {
+impl StartPromiser<'_, '_> {
+    fn why_not(&mut self, job: &Job) -> Option<Unreserved> {
         let key = job.key();
         let nobody = BTreeSet::new();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
@@ -65,9 +65,9 @@ impl Making<'_, '_> {
             if let Some((start, _)) = self.first_fit(&ask, &slots, &by_itself) {
                 let before = before(self.draft, &self.current(), &job.spec, start);
                 let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
-                return Some(if entitled { Unpromised::OthersFirst } else { Unpromised::AboveShare });
+                return Some(if entitled { Unreserved::OthersFirst } else { Unreserved::AboveShare });
             }
-            let at_last = |held: &Held| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
+            let at_last = |held: &HeldPlace| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
             let slots = self.horizon.slots_if(self.draft, &ask, &nobody, &at_last);
             match self.first_fit(&ask, &slots, &at_last) {
                 Some((_, nodes)) => {
@@ -78,13 +78,13 @@ impl Making<'_, '_> {
                 }
                 // What is left of the fleet may be too little for it; the verdict says so.
                 None if self.reserved.kept.is_empty() => {}
-                None if self.is_entitled_at_last(&ask) => why = Some(Unpromised::OthersFirst),
-                None => why = why.or(Some(Unpromised::AboveShare)),
+                None if self.is_entitled_at_last(&ask) => why = Some(Unreserved::OthersFirst),
+                None => why = why.or(Some(Unreserved::AboveShare)),
             }
         }
         if unknown.is_empty() {
             return why;
         }
-        Some(Unpromised::NoKnownEnd { holders: unknown.into_iter().collect() })
+        Some(Unreserved::NoKnownEnd { holders: unknown.into_iter().collect() })
     }
 }
