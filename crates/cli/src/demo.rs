@@ -9,6 +9,7 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::NodeSelector;
+use wharf_engine::actor::{Actor, Request};
 use wharf_engine::input::{Input, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
 use wharf_engine::jobs::{Job, Phase};
@@ -43,7 +44,8 @@ pub(crate) fn start(desk: Desk, seed: u64) {
                 }
                 let job = job(&mut rng, &load.tenants);
                 load.wanted_parts += job.spec.units_wanted().parts();
-                if desk.post(Input::Submit(Box::new(job)), |_| {}).is_err() {
+                let request = Request { actor: Actor::embedded(), input: Input::Submit(Box::new(job)) };
+                if desk.post(request, |_| {}).is_err() {
                     break;
                 }
             }

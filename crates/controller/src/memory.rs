@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::disk::{
-    Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
+    Batch, Disk, DiskFault, HistoryKind, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
 };
 
 /// On which side of an operation's effect a simulated crash falls.
@@ -193,10 +193,11 @@ impl Disk for MemoryDisk {
         })
     }
 
-    fn trim_history(&mut self, term: Term, before: u64) -> Result<(), DiskFault> {
+    fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault> {
         self.operate(|contents| {
             contents.check_term(term)?;
-            contents.history.retain(|row| row.at >= before);
+            contents.history.retain(|row| row.at >= before && row.kind != HistoryKind::Carried);
+            contents.history.extend_from_slice(carried);
             Ok(())
         })
     }
@@ -204,7 +205,7 @@ impl Disk for MemoryDisk {
 
 fn is_asked_for(row: &HistoryRow, query: &HistoryQuery) -> bool {
     let HistoryQuery { kind, tenant, name, index, before, since, limit: _ } = query;
-    let kind_fits = kind.is_none_or(|kind| row.kind == kind);
+    let kind_fits = kind.map_or(!row.kind.is_for_sums(), |kind| row.kind == kind);
     let tenant_fits = tenant.as_ref().is_none_or(|path| is_within(&row.tenant, path));
     let name_fits = name.as_ref().is_none_or(|name| row.name == *name);
     let index_fits = index.is_none_or(|index| row.index == index);

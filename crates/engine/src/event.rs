@@ -98,6 +98,9 @@ pub enum FleetEvent {
         /// Why, as its operator says.
         #[serde(default, skip_serializing_if = "is_default")]
         reason: String,
+        /// Who did, where that is known.
+        #[serde(default, skip_serializing_if = "is_default")]
+        by: String,
     },
     /// A node is to be empty; `None`: not any more.
     Draining {

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod action;
+pub mod actor;
 pub mod attained;
 pub mod bookings;
 pub mod catalogue;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use wharf_api::file::FileError;
 use wharf_api::file::policy::lint::{Finding, Inventory, Severity, Stock, review_policy};
+use wharf_engine::actor::{Actor, Request, Source};
 use wharf_engine::fleet::Node;
 use wharf_engine::input::{Input, Rejection};
 use wharf_engine::policy::Policy;
@@ -142,7 +143,8 @@ fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, last: &mut String) 
     }
     let digest = policy.digest.clone();
     // A desk that has no room now is given it again in a second.
-    let _ = desk.post(Input::ApplyPolicy(policy), move |reply| match reply {
+    let request = Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) };
+    let _ = desk.post(request, move |reply| match reply {
         Ok(_) => info!("policy {digest:.12} is in force"),
         Err(Rejection::NothingToDo) => {}
         Err(rejection) => warn!("policy {digest:.12} was refused: {rejection:?}"),

@@ -16,7 +16,7 @@ mod stories;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use wharf_controller::codec::{self, VERSION};
+use wharf_controller::codec::{self, EVENT_VERSION};
 use wharf_controller::disk::Record;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::NodeReport;
@@ -74,7 +74,7 @@ const JOURNALS: &[(u16, &str)] = &[
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
-    let of_version = JOURNALS.iter().filter(|(version, _)| *version == VERSION);
+    let of_version = JOURNALS.iter().filter(|(version, _)| *version == EVENT_VERSION);
     let text: String = of_version
         .map(|(_, name)| std::fs::read_to_string(golden(&format!("{name}.jsonl"))).unwrap())
         .collect();
@@ -221,20 +221,20 @@ fn kind(event: &Event) -> &'static str {
 }
 
 fn write_if_asked() {
-    write_story(&format!("journal-v{VERSION}"), story);
-    write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
-    write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
-    write_story(&format!("journal-v{VERSION}-reservations"), story_of_reservations);
-    write_story(&format!("journal-v{VERSION}-order"), story_of_an_order);
-    write_story(&format!("journal-v{VERSION}-time"), story_of_time);
-    write_story(&format!("journal-v{VERSION}-services"), story_of_services);
-    write_story(&format!("journal-v{VERSION}-bookings"), bookings::story);
-    write_story(&format!("journal-v{VERSION}-groups"), groups::story);
-    write_story(&format!("journal-v{VERSION}-past"), stories::of_the_past);
-    write_story(&format!("journal-v{VERSION}-replace"), stories::of_a_replacement);
-    write_story(&format!("journal-v{VERSION}-restore"), stories::of_a_restore);
-    write_story(&format!("journal-v{VERSION}-maintenance"), stories::of_maintenance);
-    write_story(&format!("journal-v{VERSION}-chains"), stories::of_chains);
+    write_story(&format!("journal-v{EVENT_VERSION}"), story);
+    write_story(&format!("journal-v{EVENT_VERSION}-rules"), story_of_the_rules);
+    write_story(&format!("journal-v{EVENT_VERSION}-devices"), story_of_devices);
+    write_story(&format!("journal-v{EVENT_VERSION}-reservations"), story_of_reservations);
+    write_story(&format!("journal-v{EVENT_VERSION}-order"), story_of_an_order);
+    write_story(&format!("journal-v{EVENT_VERSION}-time"), story_of_time);
+    write_story(&format!("journal-v{EVENT_VERSION}-services"), story_of_services);
+    write_story(&format!("journal-v{EVENT_VERSION}-bookings"), bookings::story);
+    write_story(&format!("journal-v{EVENT_VERSION}-groups"), groups::story);
+    write_story(&format!("journal-v{EVENT_VERSION}-past"), stories::of_the_past);
+    write_story(&format!("journal-v{EVENT_VERSION}-replace"), stories::of_a_replacement);
+    write_story(&format!("journal-v{EVENT_VERSION}-restore"), stories::of_a_restore);
+    write_story(&format!("journal-v{EVENT_VERSION}-maintenance"), stories::of_maintenance);
+    write_story(&format!("journal-v{EVENT_VERSION}-chains"), stories::of_chains);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
@@ -261,7 +261,7 @@ fn story_of_the_rules() -> Vec<Event> {
     play.go(&[rules_job(2, "whole", "org/b", (2, 2), forever)], 300);
     // It has to leave, and may stay: who wanted its place is gone.
     let jobs = play.go(&[rules_job(3, "regrets", "org/a", (4, 4), forever)], 1);
-    play.go(&[Input::Cancel { job: jobs["regrets"], by: None }], 10);
+    play.go(&[Input::Cancel { job: jobs["regrets"] }], 10);
     // Its place is cordoned before it can start; then it starts elsewhere or waits.
     let jobs = play.go(&[rules_job(4, "owner", "org/a", (1, 1), forever)], 1);
     play.go(
@@ -278,7 +278,7 @@ fn story_of_the_rules() -> Vec<Event> {
         ],
         60,
     );
-    play.go(&[Input::Cancel { job: jobs["owner"], by: None }], 60);
+    play.go(&[Input::Cancel { job: jobs["owner"] }], 60);
     play.go(&[rules_job(5, "gang", "org/a", (4, 4), forever)], 60);
     play.world.with(|fleet| fleet.fail_node("n1", false));
     play.go(&[], 5);
@@ -402,7 +402,7 @@ fn story_of_time() -> Vec<Event> {
     );
     play.go(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
     play.go(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
-    play.go(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
+    play.go(&[Input::Evict { job: jobs["asked"] }], 150);
     play.written()
 }
 
@@ -494,13 +494,13 @@ fn story() -> Vec<Event> {
     play.go(&[Input::Cordon { node: "n2".into(), on: true, reason: String::new() }], 1);
     play.snapshot();
     let jobs = play.go(&[Input::Cordon { node: "n2".into(), on: false, reason: String::new() }], 1);
-    let evict = |job| Input::Evict { job, by: "golden".into() };
+    let evict = |job| Input::Evict { job };
     play.go(&[evict(jobs["stays"])], 10);
     let jobs = play.go(&[job(3, "cannot-save", r#"{"duration_ms":3600000,"checkpoint":"fail"}"#)], 2);
     play.go(&[evict(jobs["cannot-save"])], 60);
     play.go(&[job(4, "cancelled", r#"{"duration_ms":3600000}"#)], 1);
     let jobs = play.go(&[job(5, "short", r#"{"duration_ms":1000}"#)], 5);
-    play.go(&[Input::Cancel { job: jobs["cancelled"], by: None }], 1);
+    play.go(&[Input::Cancel { job: jobs["cancelled"] }], 1);
     for node in ["n1", "n2"] {
         play.world.with(|fleet| fleet.fail_node(node, false));
     }

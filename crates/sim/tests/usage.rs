@@ -15,6 +15,7 @@ use wharf_controller::history::{
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
+use wharf_engine::actor::{Actor, Request, Source, Subject};
 use wharf_engine::event::{Event, LedgerEvent, Outcome, Placement};
 use wharf_engine::input::{ExitCause, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
@@ -220,8 +221,8 @@ fn random_life(seed: u64) -> Life {
         let job = alive[rng.random_range(0..alive.len())];
         let name = NODES[rng.random_range(0..NODES.len())];
         match rng.random_range(0..8) {
-            0 => drop(life.leader.turn(&[Input::Cancel { job, by: None }]).unwrap()),
-            1 => drop(life.leader.turn(&[Input::Evict { job, by: "somebody".to_owned() }]).unwrap()),
+            0 => drop(life.leader.turn(&[Input::Cancel { job }]).unwrap()),
+            1 => drop(life.leader.turn(&[Input::Evict { job }]).unwrap()),
             2 => drop(life.leader.turn(&[Input::Scale { job, tasks: rng.random_range(1..7) }]).unwrap()),
             3 => life.world.with(|fleet| fleet.fail_node(name, true)),
             4 => life.world.with(|fleet| fleet.heal_node(name)),
@@ -366,7 +367,8 @@ fn who_cancelled_a_job_stays_known_whether_it_waited_or_ran() {
     life.pass(60_000);
     let ids: Vec<JobId> = life.leader.state().jobs.iter().map(|(id, _)| id).collect();
     for job in ids {
-        life.leader.turn(&[Input::Cancel { job, by: Some("ada".to_owned()) }]).unwrap();
+        let actor = Actor { subject: Subject::Claimed("ada".to_owned()), ..Actor::of(Source::Http) };
+        life.leader.turn_of(&[Request { actor, input: Input::Cancel { job } }]).unwrap();
     }
     life.pass(60_000);
     let rows = life.rows(HistoryKind::Job);

@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Decision, Names, submit, timeline};
-use crate::bookings::{Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
+use crate::actor::{Actor, Role};
+use crate::bookings::{Booker, Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
 use crate::event::{
     Asker, Event, Eviction, Holding, JobsEvent, LedgerEvent, Next, Placement, RequeueWhy, TaskPhase, Why,
 };
@@ -28,8 +29,16 @@ use crate::tree::Tree;
 use crate::units::{BookingId, JobId, Timestamp};
 
 /// Books a window, if everything that is promised then can be kept.
-pub(super) fn book(state: &State, request: &BookingRequest, now: Timestamp) -> Result<Decision, Rejection> {
+pub(super) fn book(
+    state: &State,
+    actor: &Actor,
+    request: &BookingRequest,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
     let BookingRequest { job, by, from, span } = request;
+    if *by == Booker::Operator && !actor.is(Role::Operator) {
+        return Err(Rejection::BookingRefused { fault: BookingFault::NotAnOperator, nearest: None });
+    }
     submit::check_spec(&job.spec).map_err(Rejection::BadSpec)?;
     submit::check_tenant(state, &job.tenant)?;
     let mut names = Names::new(&state.tenants);

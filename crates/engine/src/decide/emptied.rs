@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use super::conclude::repair_deadline;
 use super::{Decision, services};
+use crate::actor::Actor;
 use crate::event::{
     Asker, Event, Eviction, FleetEvent, HeldTask, JobsEvent, LedgerEvent, Next, RequeueWhy, Why,
 };
@@ -89,13 +90,14 @@ fn staying_on(state: &State, node: NodeId) -> BTreeSet<JobId> {
 /// the next.
 pub(super) fn drain(
     state: &State,
+    actor: &Actor,
     names: &[String],
     how: Option<&DrainRequest>,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
     let nodes = named(state, names)?;
     let drain = how.map(|how| Drain {
-        by: how.by.clone(),
+        by: String::from(actor.called()),
         reason: how.reason.clone(),
         deadline: now + how.within,
         whom: how.whom,
@@ -118,6 +120,7 @@ fn named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection>
 /// Nodes are to be out of service for a while.
 pub(super) fn plan_downtime(
     state: &State,
+    actor: &Actor,
     asked: &DowntimeRequest,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
@@ -138,7 +141,7 @@ pub(super) fn plan_downtime(
         from: asked.from.max(now),
         until,
         reason: asked.reason.clone(),
-        by: asked.by.clone(),
+        by: String::from(actor.called()),
         whom: asked.whom,
         began: false,
         at: now,

@@ -60,7 +60,7 @@ pub(super) fn of_a_restore() -> Vec<Event> {
     play.restore(&copy);
     let jobs = play.go(&[], 5);
     play.go(&[Input::Release { job: jobs["unknown"] }], 5);
-    play.go(&[Input::Cancel { job: jobs["unsure"], by: None }], 5);
+    play.go(&[Input::Cancel { job: jobs["unsure"] }], 5);
     play.go(&[rules_job(6, "last", "org/b", (1, 1), forever)], 5);
     play.written()
 }
@@ -77,7 +77,6 @@ pub(super) fn of_maintenance() -> Vec<Event> {
     );
     let how = DrainRequest {
         within: Millis::from_secs(120),
-        by: "operator".into(),
         reason: "fan".into(),
         whom: Whom::Everything,
     };
@@ -89,7 +88,6 @@ pub(super) fn of_maintenance() -> Vec<Event> {
         nodes: vec!["n1".into(), "n2".into()],
         from: Timestamp(play.now().0 + 300_000),
         span: Millis::from_secs(600),
-        by: "operator".into(),
         reason: "new firmware".into(),
         whom: Whom::Preemptible,
     };
