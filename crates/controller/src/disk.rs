@@ -61,17 +61,19 @@ pub enum HistoryKind {
     Eviction,
     /// GPU time that a job was given.
     Usage,
-    /// What a job was given or let go, and what its tenant is promised: the rows that GPU time is computed from.
+    /// What a job was given or let go: the rows that GPU time is computed from.
     Allocation,
-    /// The same of everything that is held and promised at the last trim, for the rows that it dropped.
+    /// What is held at the last trim, for the rows that it dropped.
     Carried,
     /// Who pulled a lever that is about no job.
     Audit,
+    /// What a tenant is promised by a policy.
+    Guarantee,
 }
 
 impl HistoryKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Job,
         Self::Receipt,
         Self::Eviction,
@@ -79,11 +81,12 @@ impl HistoryKind {
         Self::Allocation,
         Self::Carried,
         Self::Audit,
+        Self::Guarantee,
     ];
 
     /// True for rows that people do not read one by one.
     pub fn is_for_sums(self) -> bool {
-        matches!(self, Self::Allocation | Self::Carried)
+        matches!(self, Self::Allocation | Self::Carried | Self::Guarantee)
     }
 }
 
@@ -109,8 +112,8 @@ pub struct HistoryRow {
 /// Which history rows are asked for; newest first.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// Only rows of this kind. Without it rows of every kind but those that only sums are made of: allocations and
-    /// what is carried.
+    /// Only rows of this kind. Without it rows of every kind but those that only sums are made of: allocations,
+    /// what is carried, and guarantees.
     pub kind: Option<HistoryKind>,
     /// Only rows of this tenant or of tenants below it.
     pub tenant: Option<String>,
@@ -262,7 +265,7 @@ pub trait Disk {
     /// Reads history, newest first.
     fn history(&mut self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, DiskFault>;
 
-    /// Drops history rows older than `before` (world time in milliseconds), and puts `carried` in place of all rows of
-    /// [`HistoryKind::Carried`]. Fenced like an append.
+    /// Drops history rows older than `before` (world time in milliseconds) but the guarantees that were in force then, and
+    /// puts `carried` in place of all rows of [`HistoryKind::Carried`]. Fenced like an append.
     fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault>;
 }

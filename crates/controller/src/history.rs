@@ -23,7 +23,7 @@ use wharf_engine::units::{JobId, NodeId, Timestamp};
 
 use crate::disk::{HistoryKind, HistoryRow, Index};
 
-pub use allocation::{Change, Grant, Grants, Guarantee, Promised, carried};
+pub use allocation::{Change, Grant, Grants, Guarantee, Promised, carried, promised};
 pub use audit::Audit;
 pub use booking::BookingReceipt;
 pub use eviction::{EvictionReceipt, Resource, Stood};
@@ -67,7 +67,7 @@ impl Projection {
             self.rows.push(moment.row(HistoryKind::Audit, "", &subject, json(&body)));
         }
         for (tenant, change) in allocation::of_policy(event) {
-            self.rows.push(moment.row(HistoryKind::Allocation, &tenant, "", json(&change)));
+            self.rows.push(moment.row(HistoryKind::Guarantee, &tenant, "", json(&change)));
         }
         if let Some((job, change)) = allocation::of_job(state, event, moment.now) {
             self.change(state, job, change, moment);

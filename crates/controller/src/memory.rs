@@ -196,7 +196,12 @@ impl Disk for MemoryDisk {
     fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault> {
         self.operate(|contents| {
             contents.check_term(term)?;
-            contents.history.retain(|row| row.at >= before && row.kind != HistoryKind::Carried);
+            let guarantees = contents.history.iter().filter(|row| row.kind == HistoryKind::Guarantee);
+            let in_force = guarantees.filter(|row| row.at < before).map(|row| row.index).max();
+            contents.history.retain(|row| {
+                let is_kept = row.at >= before && row.kind != HistoryKind::Carried;
+                is_kept || (row.kind == HistoryKind::Guarantee && Some(row.index) == in_force)
+            });
             contents.history.extend_from_slice(carried);
             Ok(())
         })

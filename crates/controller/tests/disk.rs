@@ -55,6 +55,7 @@ on_every_disk! {
     history_of_a_tenant_includes_those_below_it_and_no_sibling,
     trimming_drops_older_history_only,
     what_is_carried_takes_the_place_of_what_was,
+    guarantees_in_force_outlive_a_trim,
     who_did_it_stays_with_the_row,
     a_refused_turn_leaves_no_trace,
 }
@@ -377,6 +378,20 @@ fn what_is_carried_takes_the_place_of_what_was(open: Open<'_>) {
     disk.trim_history(term, 3_000, &[carried(6, "c")]).unwrap();
     assert_eq!(names(&mut *disk, &of_kind), ["c"]);
     assert_eq!(names(&mut *disk, &all(9)), ["new"], "what is only for sums is asked for by its kind");
+}
+
+fn guarantees_in_force_outlive_a_trim(open: Open<'_>) {
+    let mut disk = open();
+    let term = disk.take_term(0).unwrap();
+    let promised =
+        |index, name: &str| HistoryRow { kind: HistoryKind::Guarantee, ..history_row(index, "lab", name) };
+    let rows = [(1, "a1"), (1, "b1"), (2, "a2"), (2, "b2"), (4, "a4")].map(|(at, name)| promised(at, name));
+    add_history(&mut *disk, term, &rows);
+    let of_kind = HistoryQuery { kind: Some(HistoryKind::Guarantee), ..all(9) };
+    disk.trim_history(term, 3_000, &[]).unwrap();
+    assert_eq!(names(&mut *disk, &of_kind), ["a4", "b2", "a2"]);
+    disk.trim_history(term, 9_000, &[]).unwrap();
+    assert_eq!(names(&mut *disk, &of_kind), ["a4"]);
 }
 
 fn who_did_it_stays_with_the_row(open: Open<'_>) {

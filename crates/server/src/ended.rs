@@ -118,7 +118,11 @@ pub(crate) fn uid(row: &HistoryRow) -> Option<String> {
 /// A row as an entry of a timeline; rows about GPU time and about other things have none.
 pub(crate) fn entry(row: &HistoryRow) -> Option<TimelineView> {
     let (what, text) = match row.kind {
-        HistoryKind::Usage | HistoryKind::Allocation | HistoryKind::Carried | HistoryKind::Audit => return None,
+        HistoryKind::Usage
+        | HistoryKind::Allocation
+        | HistoryKind::Carried
+        | HistoryKind::Audit
+        | HistoryKind::Guarantee => return None,
         HistoryKind::Job => {
             let job = view(row)?;
             ("ended", format!("ended: {}", job.text))

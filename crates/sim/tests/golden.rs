@@ -4,6 +4,8 @@
 //! changes, a new pair is added beside them (`WHARF_GOLDEN=1` writes the pair of the present version if it is absent).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "golden/actors.rs"]
+mod actors;
 #[path = "golden/bookings.rs"]
 mod bookings;
 #[path = "golden/groups.rs"]
@@ -16,7 +18,7 @@ mod stories;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use wharf_controller::codec::{self, EVENT_VERSION};
+use wharf_controller::codec::{self, EVENT_VERSION, RECORD_VERSION, Recorded};
 use wharf_controller::disk::Record;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::NodeReport;
@@ -46,8 +48,9 @@ fn a_journal_of_every_version_still_means_the_same() {
         let hash = std::fs::read_to_string(golden(&format!("{name}.hash"))).unwrap();
         let mut state = State::default();
         for (index, line) in text.lines().enumerate() {
-            let record = Record { version: *version, at: 0, body: line.as_bytes().to_vec() };
-            state.apply(&codec::decode(&record, &format!("golden index {index}")).unwrap());
+            let Recorded { actor, event } = recorded(*version, line);
+            assert_eq!(actor.is_some(), *version >= RECORD_VERSION, "{name} index {index}");
+            state.apply(&event);
         }
         assert_eq!(codec::hex(&codec::state_hash(&state)), hash.trim(), "{name}");
         assert_eq!(state.check_deep(), [], "{name}");
@@ -70,6 +73,7 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-restore"),
     (1, "journal-v1-maintenance"),
     (1, "journal-v1-chains"),
+    (2, "journal-v2-actors"),
 ];
 
 #[test]
@@ -235,19 +239,38 @@ fn write_if_asked() {
     write_story(&format!("journal-v{EVENT_VERSION}-restore"), stories::of_a_restore);
     write_story(&format!("journal-v{EVENT_VERSION}-maintenance"), stories::of_maintenance);
     write_story(&format!("journal-v{EVENT_VERSION}-chains"), stories::of_chains);
+    write_records(&format!("journal-v{RECORD_VERSION}-actors"), actors::story);
+}
+
+fn is_to_be_written(name: &str) -> bool {
+    std::env::var_os("WHARF_GOLDEN").is_some() && !golden(&format!("{name}.jsonl")).exists()
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
-    let journal = golden(&format!("{name}.jsonl"));
-    if std::env::var_os("WHARF_GOLDEN").is_none() || journal.exists() {
-        return;
+    if is_to_be_written(name) {
+        let events = story();
+        let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+        write_pair(name, &lines, &events);
     }
-    let events = story();
-    let state = State::resume(&events, 0);
-    let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
-    std::fs::write(journal, lines.join("\n") + "\n").unwrap();
-    let hash = codec::hex(&codec::state_hash(&state));
+}
+
+/// A journal of whole records, with who did what.
+fn write_records(name: &str, story: fn() -> Vec<String>) {
+    if is_to_be_written(name) {
+        let lines = story();
+        let events: Vec<Event> = lines.iter().map(|line| recorded(RECORD_VERSION, line).event).collect();
+        write_pair(name, &lines, &events);
+    }
+}
+
+fn write_pair(name: &str, lines: &[String], events: &[Event]) {
+    std::fs::write(golden(&format!("{name}.jsonl")), lines.join("\n") + "\n").unwrap();
+    let hash = codec::hex(&codec::state_hash(&State::resume(events, 0)));
     std::fs::write(golden(&format!("{name}.hash")), hash + "\n").unwrap();
+}
+
+fn recorded(version: u16, line: &str) -> Recorded {
+    codec::decode_record(&Record { version, at: 0, body: line.as_bytes().to_vec() }, "golden").unwrap()
 }
 
 /// Somebody has to leave for a guarantee, may stay after all, shrinks, grows, is moved and is repaired.

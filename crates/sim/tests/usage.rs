@@ -3,12 +3,15 @@
 //! jobs that run out of memory, nodes that go away, evictions and cancellations.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "usage/account.rs"]
+mod account;
+
 use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::codec;
-use wharf_controller::disk::{Disk, HistoryKind, HistoryQuery, HistoryRow};
+use wharf_controller::disk::{Batch, Disk, HistoryKind, HistoryQuery, HistoryRow};
 use wharf_controller::history::{
     EndReason, FinishedJob, Key, Segment, Statement, Sums, Usage, Whose, Window, held_now,
 };
@@ -17,7 +20,8 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::actor::{Actor, Request, Source, Subject};
 use wharf_engine::event::{Event, LedgerEvent, Outcome, Placement};
-use wharf_engine::input::{ExitCause, Input, ObservedGpu, ObservedNode, Submission};
+use wharf_engine::fleet::Whom;
+use wharf_engine::input::{DrainRequest, ExitCause, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
 use wharf_engine::policy::{GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
@@ -123,6 +127,11 @@ impl Tally {
     }
 }
 
+/// A snapshot is taken when it is asked for.
+fn settings() -> Settings {
+    Settings { snapshot_after: u64::MAX / 4, ..Settings::default() }
+}
+
 struct Life {
     leader: Controller<MemoryDisk, DirectWorld>,
     world: DirectWorld,
@@ -131,13 +140,17 @@ struct Life {
 
 impl Life {
     fn new(id: u64) -> Self {
-        let world = DirectWorld::new(SimFleet::new(id, NODES.map(node).into(), Timestamp(1_000_000)));
-        let disk = MemoryDisk::new();
-        let settings = Settings { snapshot_after: u64::MAX, ..Settings::default() };
-        let leader = Controller::open(disk.clone(), world.clone(), settings).unwrap();
-        let mut life = Self { leader, world, disk };
+        let mut life = Self::of(id, NODES.map(node).into());
         life.leader.turn(&[Input::ApplyPolicy(policy())]).unwrap();
         life
+    }
+
+    /// Without a policy.
+    fn of(id: u64, nodes: Vec<NodeReport>) -> Self {
+        let world = DirectWorld::new(SimFleet::new(id, nodes, Timestamp(1_000_000)));
+        let disk = MemoryDisk::new();
+        let leader = Controller::open(disk.clone(), world.clone(), settings()).unwrap();
+        Self { leader, world, disk }
     }
 
     fn pass(&mut self, millis: u64) {

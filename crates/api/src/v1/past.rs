@@ -34,17 +34,19 @@ pub enum HistoryKind {
     Eviction,
     /// GPU time that a job was given, written when it lets go.
     Usage,
-    /// What a job was given or let go, and what its tenant is promised.
+    /// What a job was given or let go.
     Allocation,
-    /// The same of everything that was held and promised when old rows were last dropped.
+    /// What jobs held when old rows were last dropped.
     Carried,
     /// A lever that is about no job: on a node, a downtime or the policy.
     Audit,
+    /// What a tenant is promised by a policy.
+    Guarantee,
 }
 
 impl HistoryKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Job,
         Self::Receipt,
         Self::Eviction,
@@ -52,6 +54,7 @@ impl HistoryKind {
         Self::Allocation,
         Self::Carried,
         Self::Audit,
+        Self::Guarantee,
     ];
 
     /// The word used in API and flags.
@@ -64,6 +67,7 @@ impl HistoryKind {
             Self::Allocation => "allocation",
             Self::Carried => "carried",
             Self::Audit => "audit",
+            Self::Guarantee => "guarantee",
         }
     }
 }

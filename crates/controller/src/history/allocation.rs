@@ -10,7 +10,7 @@
 //!
 //! A stop says all of its span, so that it counts without its start. A start that no later row stops is held until now;
 //! where its row was dropped for its age, [`carried`] tells of it. What a tenant is promised is told when a policy is
-//! applied: what it holds beyond that is borrowed. Tasks without GPUs hold none and have no rows.
+//! applied, in rows of their own kind: what it holds beyond that is borrowed. Tasks without GPUs hold none and have no rows.
 
 use std::collections::BTreeMap;
 
@@ -192,25 +192,43 @@ pub(super) fn of_policy(event: &Event) -> Vec<(String, Change)> {
     }
 }
 
-/// Everything that is held and promised now, for rows that are dropped.
+/// What every job holds now, for rows that are dropped.
 pub fn carried(state: &State, now: Timestamp) -> Vec<HistoryRow> {
-    let row = |tenant: &str, name: &str, change: &Change| HistoryRow {
+    let held = state.ledger.holdings().filter_map(|(job, _)| {
+        let spec = &state.jobs.get(job)?.spec;
+        let change = Change::Held(Held::of(state, job)?.open(HeldTask::holds)?);
+        let tenant = state.tenants.path(spec.tenant);
+        Some(standing(state, HistoryKind::Carried, (tenant, &spec.name), &change, now))
+    });
+    held.collect()
+}
+
+/// What every tenant is promised now, where no row tells of it.
+pub fn promised(state: &State, now: Timestamp) -> Vec<HistoryRow> {
+    let guarantees = guarantees(state.tenants.version(), state.tenants.policy());
+    let row = |(tenant, change): &(String, Change)| {
+        standing(state, HistoryKind::Guarantee, (tenant, ""), change, now)
+    };
+    guarantees.iter().map(row).collect()
+}
+
+/// A row that follows from no event.
+fn standing(
+    state: &State,
+    kind: HistoryKind,
+    (tenant, name): (&str, &str),
+    change: &Change,
+    now: Timestamp,
+) -> HistoryRow {
+    HistoryRow {
         index: state.index(),
-        kind: HistoryKind::Carried,
+        kind,
         at: now.0,
         tenant: tenant.to_owned(),
         name: name.to_owned(),
         actor: None,
         body: json(change),
-    };
-    let held = state.ledger.holdings().filter_map(|(job, _)| {
-        let spec = &state.jobs.get(job)?.spec;
-        let change = Change::Held(Held::of(state, job)?.open(HeldTask::holds)?);
-        Some(row(state.tenants.path(spec.tenant), &spec.name, &change))
-    });
-    let tenants = &state.tenants;
-    let promised = if tenants.version() == 0 { Vec::new() } else { guarantees(tenants.version(), tenants.policy()) };
-    held.chain(promised.iter().map(|(tenant, change)| row(tenant, "", change))).collect()
+    }
 }
 
 fn guarantees(version: u32, policy: &Policy) -> Vec<(String, Change)> {

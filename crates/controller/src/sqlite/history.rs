@@ -107,8 +107,15 @@ pub(super) fn trim(
     let work = leader::write(connection, term)?;
     // A time that SQLite cannot hold is later than all that it does hold.
     let before = i64::try_from(before).unwrap_or(i64::MAX);
-    work.prepare_cached("DELETE FROM history WHERE at < ?1")?.execute([before])?;
-    work.prepare_cached("DELETE FROM history WHERE kind = ?1")?.execute([code(HistoryKind::Carried)])?;
+    let [carried_code, guarantee] = [HistoryKind::Carried, HistoryKind::Guarantee].map(code);
+    // Of what was promised, that stays which was in force when the rows begin that are kept.
+    work.prepare_cached(
+        "DELETE FROM history WHERE at < ?1 AND NOT (
+            kind = ?2 AND idx = (SELECT max(idx) FROM history WHERE kind = ?2 AND at < ?1)
+         )",
+    )?
+    .execute([before, guarantee])?;
+    work.prepare_cached("DELETE FROM history WHERE kind = ?1")?.execute([carried_code])?;
     add(&work, carried)?;
     Ok(work.commit()?)
 }
@@ -136,6 +143,7 @@ fn code(kind: HistoryKind) -> i64 {
         HistoryKind::Allocation => 4,
         HistoryKind::Carried => 5,
         HistoryKind::Audit => 6,
+        HistoryKind::Guarantee => 7,
     }
 }
 

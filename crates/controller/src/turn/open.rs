@@ -132,13 +132,15 @@ impl<D: Disk, W: World> Controller<D, W> {
         if self.state.tenants.version() == 0 {
             return Ok(());
         }
-        for kind in [HistoryKind::Carried, HistoryKind::Allocation] {
-            let query = HistoryQuery { kind: Some(kind), limit: 1, ..HistoryQuery::default() };
-            if !self.disk.history(&query)?.is_empty() {
-                return Ok(());
-            }
+        // Every policy has written what it promises.
+        let kind = Some(HistoryKind::Guarantee);
+        let query = HistoryQuery { kind, limit: 1, ..HistoryQuery::default() };
+        if !self.disk.history(&query)?.is_empty() {
+            return Ok(());
         }
-        Ok(self.disk.trim_history(self.term, 0, &history::carried(&self.state, self.now))?)
+        let mut told = history::carried(&self.state, self.now);
+        told.extend(history::promised(&self.state, self.now));
+        Ok(self.disk.trim_history(self.term, 0, &told)?)
     }
 
     /// Learns from a world that is ahead of the journal.

@@ -31,6 +31,7 @@ pub(super) async fn history(
         HistoryKind::Allocation => disk::HistoryKind::Allocation,
         HistoryKind::Carried => disk::HistoryKind::Carried,
         HistoryKind::Audit => disk::HistoryKind::Audit,
+        HistoryKind::Guarantee => disk::HistoryKind::Guarantee,
     });
     let limit = params.limit(ROWS_DEFAULT, 0..=ROWS_MAX)?;
     let [tenant, name] = ["tenant", "name"].map(|key| params.text(key).map(str::to_owned));
@@ -47,6 +48,7 @@ pub(super) async fn history(
             disk::HistoryKind::Allocation => HistoryKind::Allocation,
             disk::HistoryKind::Carried => HistoryKind::Carried,
             disk::HistoryKind::Audit => HistoryKind::Audit,
+            disk::HistoryKind::Guarantee => HistoryKind::Guarantee,
         },
         tenant: row.tenant,
         name: row.name,
