@@ -98,7 +98,8 @@ impl Projection {
 
     fn write_stop(&mut self) {
         let stop = self.stop.take();
-        self.rows.extend(stop.map(|(_, row, grants)| HistoryRow { body: json(&Change::Stop(grants)), ..row }));
+        self.rows
+            .extend(stop.map(|(_, row, grants)| HistoryRow { body: json(&Change::Stop(grants)), ..row }));
     }
 }
 

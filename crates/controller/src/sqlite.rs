@@ -259,9 +259,7 @@ impl Disk for SqliteDisk {
 
     fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault> {
         self.begin_to_write()?;
-        self.attempt("cannot trim the history", |connection| {
-            history::trim(connection, term, before, carried)
-        })
+        self.attempt("cannot trim the history", |connection| history::trim(connection, term, before, carried))
     }
 }
 

@@ -370,8 +370,7 @@ fn what_is_carried_takes_the_place_of_what_was(open: Open<'_>) {
     let mut disk = open();
     let term = disk.take_term(0).unwrap();
     add_history(&mut *disk, term, &[history_row(1, "lab", "old"), history_row(4, "lab", "new")]);
-    let carried =
-        |index, name| HistoryRow { kind: HistoryKind::Carried, ..history_row(index, "lab", name) };
+    let carried = |index, name| HistoryRow { kind: HistoryKind::Carried, ..history_row(index, "lab", name) };
     disk.trim_history(term, 3_000, &[carried(5, "a"), carried(5, "b")]).unwrap();
     let of_kind = HistoryQuery { kind: Some(HistoryKind::Carried), ..all(9) };
     assert_eq!(names(&mut *disk, &of_kind), ["b", "a"]);

@@ -192,6 +192,7 @@ GUARANTEE
 
   who     job/lab/vision/filler, all of it: tasks 0-1
   for     job/lab/nlp/llama-70b
+  by      engine
   when    day 1 01:01:01, 3m ago
   lost    960 GPU-seconds since the last checkpoint
   cost    1440 GPU-seconds with the restart

@@ -2,7 +2,8 @@
 
 use crate::server::{Server, eventually};
 
-fn text(server: &Server, args: &[&str]) -> String {
+/// What a command that must succeed says.
+pub(crate) fn text(server: &Server, args: &[&str]) -> String {
     let output = server.run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -36,7 +37,7 @@ fn a_node_is_drained_and_stays_so_across_a_crash() {
     eventually("it is drained", || (node(&server, "n1")["tasks"] == 0).then_some(()));
     assert!(text(&server, &["get", "nodes", "-o", "wide"]).contains("up, drained"));
     let explained = text(&server, &["explain", "node/n1"]);
-    assert!(explained.contains("drain   by operator: fans; nothing is left there"), "{explained}");
+    assert!(explained.contains("drain   by tester: fans; nothing is left there"), "{explained}");
     let receipts = text(&server, &["get", "evictions"]);
     assert!(receipts.contains("drain") && receipts.contains("node/n1"), "{receipts}");
     assert_eq!(server.json(&["get", "jobs"])["jobs"][0]["running_tasks"], 3, "the rest of it runs on");

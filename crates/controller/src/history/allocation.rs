@@ -176,20 +176,8 @@ fn of_ledger(state: &State, event: &LedgerEvent) -> Option<(JobId, Change)> {
 
 /// What each tenant is promised by a policy that an event applies.
 pub(super) fn of_policy(event: &Event) -> Vec<(String, Change)> {
-    match event {
-        Event::Tenants(TenantsEvent::PolicyApplied { version, policy }) => guarantees(*version, policy),
-        Event::Tenants(TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. })
-        | Event::Fleet(_)
-        | Event::Jobs(_)
-        | Event::Ledger(_)
-        | Event::Promises(_)
-        | Event::Demand(_)
-        | Event::Reservations(_)
-        | Event::Attained(_)
-        | Event::Bookings(_)
-        | Event::Past(_)
-        | Event::Maintenance(_) => Vec::new(),
-    }
+    let Event::Tenants(TenantsEvent::PolicyApplied { version, policy }) = event else { return Vec::new() };
+    guarantees(*version, policy)
 }
 
 /// What every job holds now, for rows that are dropped.
@@ -241,9 +229,10 @@ fn guarantees(version: u32, policy: &Policy) -> Vec<(String, Change)> {
             GpuQuota::PerPool(quotas) => Promised::PerPool(
                 quotas.iter().map(|(pool, quota)| (pool.clone(), parts(quota.guaranteed))).collect(),
             ),
-            GpuQuota::Any(quota) => {
-                Promised::AnyGpu { gpu_parts: parts(quota.guaranteed), worth_milli: policy.normal_milli.clone() }
-            }
+            GpuQuota::Any(quota) => Promised::AnyGpu {
+                gpu_parts: parts(quota.guaranteed),
+                worth_milli: policy.normal_milli.clone(),
+            },
         };
         (tenant.path.clone(), Change::Guarantee(Guarantee { policy: version, promised }))
     });
@@ -299,13 +288,14 @@ impl Grants {
             tasks.push(task);
             *sum += parts;
         }
-        let grant = |((pool, from, to), (tasks, gpu_parts)): ((PoolId, Timestamp, Option<Timestamp>), _)| Grant {
-            pool: state.fleet.model(pool).to_owned(),
-            tasks,
-            gpu_parts,
-            from_ms: from.0,
-            to_ms: to.map(|to| to.0),
-        };
+        let grant =
+            |((pool, from, to), (tasks, gpu_parts)): ((PoolId, Timestamp, Option<Timestamp>), _)| Grant {
+                pool: state.fleet.model(pool).to_owned(),
+                tasks,
+                gpu_parts,
+                from_ms: from.0,
+                to_ms: to.map(|to| to.0),
+            };
         let gpus: Vec<Grant> = alike.into_iter().map(grant).collect();
         (!gpus.is_empty()).then_some(Self { uid, attempt, policy, gpus })
     }

@@ -16,9 +16,9 @@ pub(super) fn add(work: &Transaction<'_>, rows: &[HistoryRow]) -> Result<(), Cau
     )?;
     for row in rows {
         let HistoryRow { index, kind, at, tenant, name, actor, body } = row;
-        let actor = actor.as_ref().map(|actor| {
-            serde_json::to_string(actor).expect("a struct of strings and words always encodes")
-        });
+        let actor = actor
+            .as_ref()
+            .map(|actor| serde_json::to_string(actor).expect("a struct of strings and words always encodes"));
         insert.execute((signed(*index)?, code(*kind), signed(*at)?, tenant, name, body, actor))?;
     }
     Ok(())
@@ -35,9 +35,8 @@ pub(super) fn upgrade(connection: &mut Connection) -> Result<(), Cause> {
 }
 
 fn has_actors(connection: &Connection) -> Result<bool, Cause> {
-    let mut select = connection.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM pragma_table_info('history') WHERE name = 'actor')",
-    )?;
+    let mut select = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM pragma_table_info('history') WHERE name = 'actor')")?;
     Ok(select.query_row([], |row| row.get(0))?)
 }
 
@@ -54,10 +53,10 @@ pub(super) fn find(connection: &mut Connection, query: &HistoryQuery) -> Result<
     let mut values: Vec<(&str, &dyn ToSql)> = vec![(":limit", &limit)];
     // Written out, because the index over evictions serves only a query that shows it is about them.
     match kind {
-        Some(kind) => sql.push_str(&format!(" AND kind = {}", code(*kind))),
+        Some(kind) => sql += &[" AND kind = ", &code(*kind).to_string()].concat(),
         None => {
             for kind in HistoryKind::ALL.into_iter().filter(|kind| kind.is_for_sums()) {
-                sql.push_str(&format!(" AND +kind <> {}", code(kind)));
+                sql += &[" AND +kind <> ", &code(kind).to_string()].concat();
             }
         }
     }

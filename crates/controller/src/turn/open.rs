@@ -134,7 +134,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         }
         // Every policy has written what it promises.
         let kind = Some(HistoryKind::Guarantee);
-        let query = HistoryQuery { kind, limit: 1, ..HistoryQuery::default() };
+        let query = HistoryQuery { kind, before: Some(u64::MAX), limit: 1, ..HistoryQuery::default() };
         if !self.disk.history(&query)?.is_empty() {
             return Ok(());
         }

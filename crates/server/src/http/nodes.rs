@@ -12,8 +12,8 @@ use wharf_controller::turn::Glance;
 use wharf_engine::actor::{Actor, Request};
 use wharf_engine::input::{Input, Rejection};
 
-use super::jobs::utf8;
 use super::caller::Caller;
+use super::jobs::utf8;
 use super::{Refused, Shared};
 use crate::maintenance;
 use crate::rejection::{bad_file, closed, problem};
@@ -54,8 +54,7 @@ pub(super) async fn drain_all(
     Caller(actor): Caller,
     body: Bytes,
 ) -> Answer<NodeList> {
-    let (nodes, how) =
-        parse_drain_of("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    let (nodes, how) = parse_drain_of("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     let input = Input::Drain { nodes: nodes.clone(), how: Some(how) };
     let done = shared.desk.give(Request { actor, input }, move |reply, turned| {
         let state = turned.glance.state;

@@ -75,11 +75,7 @@ pub(super) fn of_maintenance() -> Vec<Event> {
         &[rules_job(1, "stays", "org/a", (1, 1), forever), rules_job(2, "moves", "org/b", (1, 1), forever)],
         60,
     );
-    let how = DrainRequest {
-        within: Millis::from_secs(120),
-        reason: "fan".into(),
-        whom: Whom::Everything,
-    };
+    let how = DrainRequest { within: Millis::from_secs(120), reason: "fan".into(), whom: Whom::Everything };
     let drain = |how: Option<DrainRequest>| Input::Drain { nodes: vec!["n1".into()], how };
     let cordon = Input::Cordon { node: "n2".into(), on: true, reason: "firmware".into() };
     play.go(&[drain(Some(how.clone())), cordon], 5);

@@ -197,8 +197,12 @@ struct Watched {
 
 impl Watched {
     fn new(seed: u64) -> Self {
-        let mut watched =
-            Self { life: Life::of(seed, two_pools()), witness: Witness::default(), kept_since: 0, restores: 0 };
+        let mut watched = Self {
+            life: Life::of(seed, two_pools()),
+            witness: Witness::default(),
+            kept_since: 0,
+            restores: 0,
+        };
         watched.turn(&[Input::ApplyPolicy(promising(seed))]);
         watched
     }
@@ -247,7 +251,7 @@ impl Watched {
 fn two_pools() -> Vec<NodeReport> {
     let mut nodes = NODES.map(node);
     for report in &mut nodes[2..] {
-        report.node.model = "a100-80g".to_owned();
+        "a100-80g".clone_into(&mut report.node.model);
     }
     nodes.into()
 }
@@ -327,7 +331,8 @@ fn rows_alone_tell_every_gpu_millisecond_that_tenants_held_and_borrowed() {
         let end = watched.life.leader.now().0;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let begin = watched.kept_since.min(end - 1);
-        let mut cuts: BTreeSet<u64> = (0..rng.random_range(0..12)).map(|_| rng.random_range(begin..end)).collect();
+        let mut cuts: BTreeSet<u64> =
+            (0..rng.random_range(0..12)).map(|_| rng.random_range(begin..end)).collect();
         cuts.extend([begin, end]);
         let cuts: Vec<u64> = cuts.into_iter().collect();
         let all = told.sums(Window { from_ms: begin, to_ms: end });
@@ -348,7 +353,9 @@ fn rows_alone_tell_every_gpu_millisecond_that_tenants_held_and_borrowed() {
         slices += watched.witness.slices;
         evictions += watched.witness.evictions;
     }
-    let seen = format!("{restores} restores, {cut} cut, {borrowed} borrowed, {slices} slices, {evictions} evictions");
+    let seen = format!(
+        "{restores} restores, {cut} cut, {borrowed} borrowed, {slices} slices, {evictions} evictions"
+    );
     assert!(restores > 5 && cut > 5 && borrowed > 0 && slices > 20 && evictions > 20, "{seen}");
 }
 

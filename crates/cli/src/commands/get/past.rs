@@ -4,7 +4,7 @@
 //! without a change here.
 
 use serde_json::Value;
-use wharf_api::v1::{ActorView, HistoryView, PolicyView};
+use wharf_api::v1::{ActorView, HistoryKind, HistoryView, PolicyView};
 
 use crate::numbers::{UNKNOWN, age, moment, span};
 use crate::output::Tone;
@@ -45,6 +45,20 @@ pub(in crate::commands) fn history_table(rows: &[HistoryView], now: Option<u64>)
         ]);
     }
     table
+}
+
+/// What a row is about.
+pub(in crate::commands) fn subject(row: &HistoryView) -> String {
+    match row.kind {
+        HistoryKind::Audit => row.name.clone(),
+        HistoryKind::Guarantee => format!("tenant/{}", row.tenant),
+        HistoryKind::Job
+        | HistoryKind::Receipt
+        | HistoryKind::Eviction
+        | HistoryKind::Usage
+        | HistoryKind::Allocation
+        | HistoryKind::Carried => format!("job/{}/{}", row.tenant, row.name),
+    }
 }
 
 /// One row.
