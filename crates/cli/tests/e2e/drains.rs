@@ -104,7 +104,7 @@ fn several_nodes_are_cordoned_for_a_reason() {
     let told = text(&server, &["cordon", "n1", "n2", "--reason", "switch s4"]);
     assert!(told.ends_with("undo: wharf uncordon n1 n2\n"), "{told}");
     assert!(text(&server, &["get", "nodes", "-o", "wide"]).contains("switch s4"));
-    assert!(text(&server, &["explain", "node/n2"]).contains("cordon  switch s4"));
+    assert!(text(&server, &["explain", "node/n2"]).contains("cordon  by tester: switch s4"));
     let none = server.run(&["cordon", "n3", "n33"]);
     assert_eq!(none.status.code(), Some(4));
     assert_eq!(node(&server, "n3")["cordoned"], false, "one that is not there leaves the others alone");
