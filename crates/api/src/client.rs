@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use ureq::http::{Response, Uri};
-use ureq::{Agent, Body};
+use ureq::typestate::{WithBody, WithoutBody};
+use ureq::{Agent, Body, RequestBuilder};
 
 use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
@@ -20,7 +21,7 @@ use crate::v1::{
     StrandedList, Submitted, Summary, TenantList, UsageReport,
 };
 
-/// Names the user that a client acts for.
+/// Names the user that sends a request.
 const USER_HEADER: &str = "Wharf-User";
 /// Where a control plane listens unless told otherwise.
 pub const SERVER_DEFAULT: &str = "http://127.0.0.1:8470";
@@ -173,9 +174,9 @@ impl Client {
         Ok(Self { server: address(server)?, agent: config.build().new_agent(), user: None })
     }
 
-    /// On behalf of this user: a claim that is kept with what is submitted and cancelled.
+    /// As this user: a claim that goes with every request that changes something.
     #[must_use]
-    pub fn on_behalf_of(self, user: Option<String>) -> Self {
+    pub fn as_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
     }
 
@@ -184,102 +185,111 @@ impl Client {
         &self.server
     }
 
+    fn post(&self, url: String) -> RequestBuilder<WithBody> {
+        self.signed(self.agent.post(url))
+    }
+
+    fn delete(&self, url: String) -> RequestBuilder<WithoutBody> {
+        self.signed(self.agent.delete(url))
+    }
+
+    /// With who sends it.
+    fn signed<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.user {
+            Some(user) => request.header(USER_HEADER, user),
+            None => request,
+        }
+    }
+
     /// Submits a job. The same key makes a repeated request the same request.
     pub fn submit(&self, job: &JobFile, idempotency_key: &str) -> Result<Submitted, ClientError> {
-        let mut request = self.agent.post(self.url("/v1/jobs")).header("Idempotency-Key", idempotency_key);
-        if let Some(user) = &self.user {
-            request = request.header(USER_HEADER, user);
-        }
+        let request = self.post(self.url("/v1/jobs")).header("Idempotency-Key", idempotency_key);
         self.read(request.content_type(JSON).send(body(job).as_str()))
     }
 
     /// What would happen to a job if it were submitted now.
     pub fn plan(&self, job: &JobFile) -> Result<PlanView, ClientError> {
-        let request = self.agent.post(self.url("/v1/plan"));
+        let request = self.post(self.url("/v1/plan"));
         self.read(request.content_type(JSON).send(body(job).as_str()))
     }
 
     /// Cancels a job, named as `tenant/path/name`, by its bare name, or by its uid.
     pub fn cancel(&self, job: &str) -> Result<JobReply, ClientError> {
-        let mut request = self.agent.delete(self.job_url(job, ""));
-        if let Some(user) = &self.user {
-            request = request.header(USER_HEADER, user);
-        }
-        self.read(request.call())
+        self.read(self.delete(self.job_url(job, "")).call())
     }
 
     /// Asks a job to save its work, leave and wait again.
     pub fn evict(&self, job: &str) -> Result<JobReply, ClientError> {
-        self.read(self.agent.post(self.job_url(job, "/evict")).content_type(JSON).send_empty())
+        self.read(self.post(self.job_url(job, "/evict")).content_type(JSON).send_empty())
     }
 
     /// Lets a held job wait for its start again.
     pub fn release(&self, job: &str) -> Result<JobReply, ClientError> {
-        self.read(self.agent.post(self.job_url(job, "/release")).content_type(JSON).send_empty())
+        self.read(self.post(self.job_url(job, "/release")).content_type(JSON).send_empty())
     }
 
     /// Lets a job run longer.
     pub fn extend(&self, job: &str, request: &ExtendRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(request).expect("two strings are always a document");
-        let request = self.agent.post(self.job_url(job, "/extend"));
+        let request = self.post(self.job_url(job, "/extend"));
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Wants another number of replicas of a service.
     pub fn scale(&self, job: &str, request: ScaleRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(&request).expect("a number is always a document");
-        let request = self.agent.post(self.job_url(job, "/scale"));
+        let request = self.post(self.job_url(job, "/scale"));
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Wants every replica of a service replaced by a fresh one, or no longer.
     pub fn replace(&self, job: &str, request: ReplaceRequest) -> Result<JobReply, ClientError> {
         let body = serde_json::to_string(&request).expect("numbers are always a document");
-        let request = self.agent.post(self.job_url(job, "/replace"));
+        let request = self.post(self.job_url(job, "/replace"));
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Keeps new work off a node.
     pub fn cordon(&self, node: &str, request: &CordonRequest) -> Result<NodeReply, ClientError> {
         let body = serde_json::to_string(request).expect("a string is always a document");
-        let request = self.agent.post(self.node_url(node, "cordon"));
+        let request = self.post(self.node_url(node, "cordon"));
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Lets something happen to a simulated fleet.
     pub fn fault(&self, request: &FaultRequest) -> Result<FaultReply, ClientError> {
         let body = serde_json::to_string(request).expect("words and numbers are always a document");
-        let request = self.agent.post(self.url("/v1/sim/faults"));
+        let request = self.post(self.url("/v1/sim/faults"));
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Lets new work come to a node again.
     pub fn uncordon(&self, node: &str) -> Result<NodeReply, ClientError> {
-        self.read(self.agent.delete(self.node_url(node, "cordon")).call())
+        self.read(self.delete(self.node_url(node, "cordon")).call())
     }
 
     /// Empties a node.
     pub fn drain(&self, node: &str, request: &DrainBody) -> Result<NodeReply, ClientError> {
         let body = serde_json::to_string(request).expect("strings are always a document");
-        let request = self.agent.post(self.node_url(node, "drain"));
+        let request = self.post(self.node_url(node, "drain"));
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
     /// Empties several nodes, all of which close at once.
     pub fn drain_all(&self, request: &DrainBody) -> Result<NodeList, ClientError> {
         let body = serde_json::to_string(request).expect("strings are always a document");
-        self.read(self.agent.post(self.url("/v1/drain")).content_type(JSON).send(body.as_str()))
+        self.read(self.post(self.url("/v1/drain")).content_type(JSON).send(body.as_str()))
     }
 
     /// A node need not be empty any more.
     pub fn undrain(&self, node: &str) -> Result<NodeReply, ClientError> {
-        self.read(self.agent.delete(self.node_url(node, "drain")).call())
+        self.read(self.delete(self.node_url(node, "drain")).call())
     }
 
     /// Plans a downtime.
     pub fn maintain(&self, request: &DowntimeBody) -> Result<DowntimeReply, ClientError> {
         let body = serde_json::to_string(request).expect("strings are always a document");
-        let request = self.agent.post(self.url("/v1/maintenance"));
+        let request = self.post(self.url("/v1/maintenance"));
         self.read(request.content_type(JSON).send(body.as_str()))
     }
 
@@ -291,7 +301,7 @@ impl Client {
     /// Calls a downtime off.
     pub fn call_off(&self, name: &str) -> Result<DowntimeReply, ClientError> {
         let url = self.url(&format!("/v1/maintenance/{}", encoded(name)));
-        self.read(self.agent.delete(url).call())
+        self.read(self.delete(url).call())
     }
 
     /// Live jobs, all of them: the pages of the list are followed to the end.
@@ -358,7 +368,7 @@ impl Client {
 
     /// Books a window.
     pub fn book(&self, booking: &BookingFile) -> Result<Booked, ClientError> {
-        let request = self.agent.post(self.url("/v1/bookings"));
+        let request = self.post(self.url("/v1/bookings"));
         let body = serde_json::to_string(booking).expect("a booking is always a document");
         self.read(request.content_type(JSON).send(body.as_str()))
     }
@@ -375,7 +385,7 @@ impl Client {
 
     /// Gives a booking up.
     pub fn unbook(&self, name: &str) -> Result<BookingReply, ClientError> {
-        self.read(self.agent.delete(self.booking_url(name)).call())
+        self.read(self.delete(self.booking_url(name)).call())
     }
 
     /// The tenant tree.

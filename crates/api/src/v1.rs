@@ -4,6 +4,7 @@
 //! not know. Times are integers: milliseconds on the world's clock. GPUs are numbers with at most three decimals.
 //! What is not known is `null`, never 0. Nothing here computes a decision: the server fills these from the state.
 
+mod actor;
 mod booking;
 mod ended;
 mod eviction;
@@ -20,6 +21,7 @@ mod usage;
 use serde::de::DeserializeOwned;
 use wharf_engine::units::GpuUnits;
 
+pub use actor::ActorView;
 pub use booking::{Booked, BookingList, BookingReply, BookingState, BookingView, LostPlacesView};
 pub use ended::{EndedAs, EndedJobView, EndedList, EndedReply, EndedState, TimelineView};
 pub use eviction::{

@@ -481,7 +481,8 @@ pub(crate) struct GetArgs {
     /// Only of this job, by NAME or TENANT/NAME (evictions)
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<String>,
-    /// Only rows of this kind: job, receipt, eviction or usage (history)
+    /// Only rows of this kind: job, receipt, eviction, usage, audit, allocation, carried or guarantee; without it all
+    /// but the last three (history)
     #[arg(long, value_parser = kind)]
     pub(crate) kind: Option<HistoryKind>,
     /// Only of jobs with this name (history)

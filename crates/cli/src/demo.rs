@@ -10,6 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::NodeSelector;
 use wharf_engine::decide::input::Input;
+use wharf_engine::model::actor::{Actor, Request};
 use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
@@ -44,7 +45,8 @@ pub(crate) fn start(desk: Desk, seed: u64) {
                 }
                 let job = job(&mut rng, &load.tenants);
                 load.wanted_parts += job.spec.units_wanted().parts();
-                if desk.post(Input::Submit(Box::new(job)), |_| {}).is_err() {
+                let request = Request { actor: Actor::embedded(), input: Input::Submit(Box::new(job)) };
+                if desk.post(request, |_| {}).is_err() {
                     break;
                 }
             }

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
-    let client = || Client::new(server).map(|client| client.on_behalf_of(commands::user()));
+    let client = || Client::new(server).map(|client| client.as_user(commands::user()));
     match command {
         Command::Up(args) => up::run(args),
         Command::Policy(args) => commands::policy::run(args),

@@ -21,6 +21,7 @@ use wharf_controller::turn::{Glance, Recovered, Settings};
 use wharf_controller::world::{Happening, Impossible, World, WorldFault};
 use wharf_engine::decide::input::Input;
 use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::actor::{Actor, Request, Source};
 use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
 use wharf_server::Hosts;
@@ -229,7 +230,8 @@ async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow:
         Err(_) if in_force => return Ok(()),
         Err(error) => return Err(error),
     };
-    match desk.give(Input::ApplyPolicy(policy), |reply, _| reply).await? {
+    let request = Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) };
+    match desk.give(request, |reply, _| reply).await? {
         Ok(_) | Err(Rejection::NothingToDo) => Ok(()),
         Err(rejection) => bail!("the policy was refused: {rejection:?}"),
     }

@@ -5,6 +5,8 @@
 //! learns that it lost before any reply or action has left. Records are opaque bytes here; what they mean
 //! is the business of [`crate::codec`].
 
+use wharf_engine::model::actor::Actor;
+
 /// A leader's reign. Raised by [`Disk::take_term`]; an append with an older one is refused.
 pub type Term = u64;
 
@@ -29,7 +31,7 @@ pub struct Record {
     pub version: u16,
     /// World time of the turn that wrote it, in milliseconds.
     pub at: u64,
-    /// The encoded event.
+    /// The encoded event, with its actor.
     pub body: Vec<u8>,
 }
 
@@ -59,6 +61,33 @@ pub enum HistoryKind {
     Eviction,
     /// GPU time that a job was given.
     Usage,
+    /// What a job was given or let go: the rows that GPU time is computed from.
+    Allocation,
+    /// What is held at the last trim, for the rows that it dropped.
+    Carried,
+    /// Who pulled a lever that is about no job.
+    Audit,
+    /// What a tenant is promised by a policy.
+    Guarantee,
+}
+
+impl HistoryKind {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Job,
+        Self::Receipt,
+        Self::Eviction,
+        Self::Usage,
+        Self::Allocation,
+        Self::Carried,
+        Self::Audit,
+        Self::Guarantee,
+    ];
+
+    /// True for rows that people do not read one by one.
+    pub fn is_for_sums(self) -> bool {
+        matches!(self, Self::Allocation | Self::Carried | Self::Guarantee)
+    }
 }
 
 /// A fact about the past, kept beside the journal: state holds live things only.
@@ -74,6 +103,8 @@ pub struct HistoryRow {
     pub tenant: String,
     /// Name of the job.
     pub name: String,
+    /// Who did it; `None` in a row of a program that did not keep that.
+    pub actor: Option<Actor>,
     /// The rest, as JSON.
     pub body: String,
 }
@@ -81,7 +112,8 @@ pub struct HistoryRow {
 /// Which history rows are asked for; newest first.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// Only rows of this kind.
+    /// Only rows of this kind. Without it rows of every kind but those that only sums are made of: allocations,
+    /// what is carried, and guarantees.
     pub kind: Option<HistoryKind>,
     /// Only rows of this tenant or of tenants below it.
     pub tenant: Option<String>,
@@ -233,6 +265,7 @@ pub trait Disk {
     /// Reads history, newest first.
     fn history(&mut self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, DiskFault>;
 
-    /// Drops history rows older than `before` (world time in milliseconds). Fenced like an append.
-    fn trim_history(&mut self, term: Term, before: u64) -> Result<(), DiskFault>;
+    /// Drops history rows older than `before` (world time in milliseconds) but the guarantees that were in force then, and
+    /// puts `carried` in place of all rows of [`HistoryKind::Carried`]. Fenced like an append.
+    fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault>;
 }

@@ -1,8 +1,11 @@
-//! What history learns from events: finished jobs, receipts and GPU time. State holds live things only.
+//! What history learns from events: finished jobs, receipts, GPU time, what jobs hold, and who pulled which lever. State
+//! holds live things only.
 //!
-//! The projection is one exhaustive match with typed rows: a new event does not compile until somebody has decided
-//! what history keeps of it.
+//! Each family of rows is one exhaustive match: a new event does not compile until somebody has decided what history
+//! keeps of it. Every row has the actor of its event.
 
+mod allocation;
+mod audit;
 mod booking;
 mod eviction;
 mod finished;
@@ -11,6 +14,7 @@ mod statement;
 mod usage;
 
 use serde::Serialize;
+use wharf_engine::model::actor::Actor;
 use wharf_engine::model::exit::{Exit, ExitDetail, Outcome};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
@@ -22,6 +26,8 @@ use wharf_engine::units::{JobId, NodeId, Timestamp};
 
 use crate::disk::{HistoryKind, HistoryRow, Index};
 
+pub use allocation::{Change, Grant, Grants, Guarantee, Promised, carried, promised};
+pub use audit::Audit;
 pub use booking::BookingReceipt;
 pub use eviction::{EvictionReceipt, Resource, Stood};
 pub use finished::{ArrayOf, EndReason, FinishedJob};
@@ -29,12 +35,82 @@ pub use receipt::Receipt;
 pub use statement::{Key, KeyValue, Statement, Sums, TooManyGroups, Whose, Window};
 pub use usage::{Segment, Usage, gpu_ms, held_now};
 
-/// The rows that an event adds to history, seen from the state before it.
-pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Vec<HistoryRow> {
+/// Where in the journal an event stands, when, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// Index of the event.
+    pub index: Index,
+    /// World time of the turn.
+    pub now: Timestamp,
+    /// Who.
+    pub actor: &'a Actor,
+}
+
+impl Moment<'_> {
+    fn row(self, kind: HistoryKind, tenant: &str, name: &str, body: String) -> HistoryRow {
+        let Self { index, now, actor } = self;
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
+        HistoryRow { index, kind, at: now.0, tenant, name, actor: Some(actor.clone()), body }
+    }
+}
+
+/// What history learns from the events of one turn.
+#[derive(Debug, Default)]
+pub struct Projection {
+    rows: Vec<HistoryRow>,
+    /// Tasks of one job that end one after the other: a gang that ends is one row.
+    stop: Option<(JobId, HistoryRow, Grants)>,
+}
+
+impl Projection {
+    /// Learns from an event, seen from the state before it.
+    pub fn hear(&mut self, state: &State, event: &Event, moment: Moment<'_>) {
+        self.rows.extend(project(state, event, moment));
+        if let Some((subject, body)) = audit::of(state, event) {
+            self.rows.push(moment.row(HistoryKind::Audit, "", &subject, json(&body)));
+        }
+        for (tenant, change) in allocation::of_policy(event) {
+            self.rows.push(moment.row(HistoryKind::Guarantee, &tenant, "", json(&change)));
+        }
+        if let Some((job, change)) = allocation::of_job(state, event, moment.now) {
+            self.change(state, job, change, moment);
+        }
+    }
+
+    /// The rows so far, which are the disk's from now on.
+    pub fn take(&mut self) -> Vec<HistoryRow> {
+        self.write_stop();
+        std::mem::take(&mut self.rows)
+    }
+
+    fn change(&mut self, state: &State, job: JobId, change: Change, moment: Moment<'_>) {
+        let Change::Stop(grants) = change else {
+            self.write_stop();
+            self.rows.extend(Writer { state, job, moment }.row(HistoryKind::Allocation, &change));
+            return;
+        };
+        if let Some((before, row, so_far)) = &mut self.stop
+            && (*before, so_far.attempt, row.actor.as_ref()) == (job, grants.attempt, Some(moment.actor))
+        {
+            return so_far.join(grants);
+        }
+        self.write_stop();
+        let row = Writer { state, job, moment }.row(HistoryKind::Allocation, &());
+        self.stop = row.map(|row| (job, row, grants));
+    }
+
+    fn write_stop(&mut self) {
+        let stop = self.stop.take();
+        self.rows
+            .extend(stop.map(|(_, row, grants)| HistoryRow { body: json(&Change::Stop(grants)), ..row }));
+    }
+}
+
+fn project(state: &State, event: &Event, moment: Moment<'_>) -> Vec<HistoryRow> {
     match event {
-        Event::Jobs(event) => of_jobs(state, event, index, now),
-        Event::Ledger(event) => of_ledger(state, event, index, now),
-        Event::Bookings(event) => booking::row(state, event, index, now).into_iter().collect(),
+        Event::Jobs(event) => of_jobs(state, event, moment),
+        Event::Ledger(event) => of_ledger(state, event, moment),
+        Event::Bookings(event) => booking::row(state, event, moment).into_iter().collect(),
         Event::Fleet(_)
         | Event::Tenants(_)
         | Event::Promises(_)
@@ -46,8 +122,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Ve
     }
 }
 
-fn of_jobs(state: &State, event: &JobsEvent, index: Index, now: Timestamp) -> Vec<HistoryRow> {
-    let write = |job: JobId| Writer { state, job, index, now };
+fn of_jobs(state: &State, event: &JobsEvent, moment: Moment<'_>) -> Vec<HistoryRow> {
+    let (now, write) = (moment.now, |job: JobId| Writer { state, job, moment });
     match event {
         JobsEvent::Ended { job, outcome, at, by } => {
             let body = finished::finished(state, *job, *outcome, by.as_ref(), *at);
@@ -90,8 +166,8 @@ fn of_jobs(state: &State, event: &JobsEvent, index: Index, now: Timestamp) -> Ve
     }
 }
 
-fn of_ledger(state: &State, event: &LedgerEvent, index: Index, now: Timestamp) -> Vec<HistoryRow> {
-    let write = |job: JobId| Writer { state, job, index, now };
+fn of_ledger(state: &State, event: &LedgerEvent, moment: Moment<'_>) -> Vec<HistoryRow> {
+    let write = |job: JobId| Writer { state, job, moment };
     let one = |job: JobId, receipt: &dyn Fn(String) -> Receipt| {
         write(job).receipt(receipt).into_iter().collect::<Vec<HistoryRow>>()
     };
@@ -104,7 +180,7 @@ fn of_ledger(state: &State, event: &LedgerEvent, index: Index, now: Timestamp) -
             let numbers = tasks.iter().map(|place| place.task).collect();
             let (nodes, gpu_parts) = (nodes(state, tasks), parts(tasks));
             let grown = write(*job).receipt(|uid| Receipt::Grown { uid, tasks: numbers, nodes, gpu_parts });
-            let replaced = usage::of_replaced(state, *job, now);
+            let replaced = usage::of_replaced(state, *job, moment.now);
             write(*job).usage(replaced).into_iter().chain(grown).collect()
         }
         LedgerEvent::Shed { job, task, at, exit, detail } => {
@@ -159,16 +235,14 @@ fn of_ledger(state: &State, event: &LedgerEvent, index: Index, now: Timestamp) -
 struct Writer<'a> {
     state: &'a State,
     job: JobId,
-    index: Index,
-    now: Timestamp,
+    moment: Moment<'a>,
 }
 
 impl Writer<'_> {
     fn row(&self, kind: HistoryKind, body: &impl Serialize) -> Option<HistoryRow> {
         let job = self.state.jobs.get(self.job)?;
-        let tenant = self.state.tenants.path(job.spec.tenant).to_owned();
-        let (name, body) = (job.spec.name.clone(), json(body));
-        Some(HistoryRow { index: self.index, kind, at: self.now.0, tenant, name, body })
+        let tenant = self.state.tenants.path(job.spec.tenant);
+        Some(self.moment.row(kind, tenant, &job.spec.name, json(body)))
     }
 
     fn receipt(&self, receipt: impl FnOnce(String) -> Receipt) -> Option<HistoryRow> {
@@ -207,7 +281,7 @@ fn nodes(state: &State, tasks: &[Placement]) -> Vec<String> {
 }
 
 fn parts(tasks: &[Placement]) -> u64 {
-    tasks.iter().map(|place| place.units_each.times(place.gpus.count()).parts()).sum()
+    tasks.iter().map(usage::parts_of).sum()
 }
 
 fn node_name(state: &State, node: NodeId) -> String {

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::disk::{
-    Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
+    Batch, Disk, DiskFault, HistoryKind, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
 };
 
 /// On which side of an operation's effect a simulated crash falls.
@@ -193,10 +193,16 @@ impl Disk for MemoryDisk {
         })
     }
 
-    fn trim_history(&mut self, term: Term, before: u64) -> Result<(), DiskFault> {
+    fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault> {
         self.operate(|contents| {
             contents.check_term(term)?;
-            contents.history.retain(|row| row.at >= before);
+            let guarantees = contents.history.iter().filter(|row| row.kind == HistoryKind::Guarantee);
+            let in_force = guarantees.filter(|row| row.at < before).map(|row| row.index).max();
+            contents.history.retain(|row| {
+                let is_kept = row.at >= before && row.kind != HistoryKind::Carried;
+                is_kept || (row.kind == HistoryKind::Guarantee && Some(row.index) == in_force)
+            });
+            contents.history.extend_from_slice(carried);
             Ok(())
         })
     }
@@ -204,7 +210,7 @@ impl Disk for MemoryDisk {
 
 fn is_asked_for(row: &HistoryRow, query: &HistoryQuery) -> bool {
     let HistoryQuery { kind, tenant, name, index, before, since, limit: _ } = query;
-    let kind_fits = kind.is_none_or(|kind| row.kind == kind);
+    let kind_fits = kind.map_or(!row.kind.is_for_sums(), |kind| row.kind == kind);
     let tenant_fits = tenant.as_ref().is_none_or(|path| is_within(&row.tenant, path));
     let name_fits = name.as_ref().is_none_or(|name| row.name == *name);
     let index_fits = index.is_none_or(|index| row.index == index);

@@ -214,7 +214,7 @@ impl Disk for SqliteDisk {
             Found::Absent | Found::Unreadable => above,
         };
         let term = self.attempt("cannot start a new term", |connection| leader::take(connection, above))?;
-        self.attempt("cannot index the history", history::index)?;
+        self.attempt("cannot bring the history up to date", history::upgrade)?;
         if self.mode != Mode::Bulk && !self.restoring {
             let noted = self.attempt("cannot read how far the journal has come", journal::noted)?;
             self.note(noted)?;
@@ -257,9 +257,9 @@ impl Disk for SqliteDisk {
         self.attempt("cannot read the history", |connection| history::find(connection, query))
     }
 
-    fn trim_history(&mut self, term: Term, before: u64) -> Result<(), DiskFault> {
+    fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault> {
         self.begin_to_write()?;
-        self.attempt("cannot trim the history", |connection| history::trim(connection, term, before))
+        self.attempt("cannot trim the history", |connection| history::trim(connection, term, before, carried))
     }
 }
 

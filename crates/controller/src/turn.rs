@@ -18,6 +18,7 @@ use wharf_engine::answer::verdict::Answers;
 use wharf_engine::decide::Decision;
 use wharf_engine::decide::input::{Input, SetDefinition};
 use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::actor::{Actor, Request, Source};
 use wharf_engine::model::observed::Scope;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
@@ -26,12 +27,13 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{JobId, Millis, Timestamp};
 
-use crate::disk::{Batch, Disk, DiskFault, HistoryRow, RESTORE, Record, Term};
+use crate::codec;
+use crate::disk::{Batch, Disk, DiskFault, RESTORE, Record, Term};
+use crate::history::{Moment, Projection};
 use crate::outage::{Outage, Reach};
 use crate::selectors::Strings;
 use crate::sent::Sent;
 use crate::world::{ClockSteps, Happened, Happening, Impossible, World, WorldFault, WorldReport};
-use crate::{codec, history};
 
 pub use figures::{Evictions, Figures};
 
@@ -42,6 +44,11 @@ pub use snapshot::SnapshotFault;
 
 /// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
 pub const PLANS_MAX: usize = 4;
+
+/// A plan, or time that passed.
+const ENGINE: Actor = Actor::of(Source::Engine);
+/// What a world reports.
+const WORLD: Actor = Actor::of(Source::World);
 
 /// How a controller keeps house.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +131,7 @@ pub struct Controller<D, W> {
     settings: Settings,
     snapshots: Snapshots,
     records: Vec<Record>,
-    rows: Vec<HistoryRow>,
+    history: Projection,
     figures: Figures,
     answers: Answers,
 }
@@ -223,13 +230,27 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.world.happen(what)
     }
 
+    /// One turn with inputs of this process itself: of a simulation, a benchmark or a test.
+    pub fn turn(&mut self, inputs: &[Input]) -> Result<Vec<Reply>, Fault> {
+        let actor = Actor::embedded();
+        self.turn_with(inputs.iter().map(|input| (&actor, input)))
+    }
+
+    /// One turn with requests, each of somebody.
+    pub fn turn_of(&mut self, requests: &[Request]) -> Result<Vec<Reply>, Fault> {
+        self.turn_with(requests.iter().map(|Request { actor, input }| (actor, input)))
+    }
+
     /// One turn. The replies are in the order of the inputs. A world that does not answer costs its own part of the
     /// turn only: see [`Self::outage`].
-    pub fn turn(&mut self, inputs: &[Input]) -> Result<Vec<Reply>, Fault> {
+    fn turn_with<'a>(
+        &mut self,
+        given: impl Iterator<Item = (&'a Actor, &'a Input)>,
+    ) -> Result<Vec<Reply>, Fault> {
         self.now = self.now.max(self.world.now());
         self.figures.turns += 1;
         let heard = self.hear();
-        let replies = inputs.iter().map(|input| self.answer(input)).collect();
+        let replies = given.map(|(actor, input)| self.answer(actor, input)).collect();
         self.decide_and_commit()?;
         if heard {
             self.act();
@@ -258,7 +279,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.take(nodes).map_err(|_| Fault::WorldBehind)?;
         for job in listed.report.tasks.iter().filter_map(|task| task.job.as_ref()) {
             let missing = missing_sets(&self.state, &self.strings, job);
-            self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
+            self.define(&WORLD, missing);
         }
         Ok(())
     }
@@ -270,7 +291,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         let names = said.report.nodes.iter().map(|node| node.name.clone());
         let listed: Option<BTreeSet<String>> = said.report.since.is_none().then(|| names.collect());
         let gone = said.report.nodes_gone.clone();
-        let reply = self.settle(&Input::Observe(said.report))?;
+        let reply = self.settle(&WORLD, &Input::Observe(said.report))?;
         let mut changed = false;
         for node in said.nodes {
             changed |= self.strings.learn(node);
@@ -284,12 +305,12 @@ impl<D: Disk, W: World> Controller<D, W> {
         if changed {
             let sources: Vec<&str> = self.state.fleet.set_sources().collect();
             let compiled = sources.into_iter().filter_map(|source| self.strings.compile(source)).collect();
-            self.settle(&Input::DefineSets(compiled)).expect("defining a set is never refused");
+            self.define(&WORLD, compiled);
         }
         Ok(reply)
     }
 
-    fn answer(&mut self, input: &Input) -> Reply {
+    fn answer(&mut self, actor: &Actor, input: &Input) -> Reply {
         let named = match input {
             Input::Submit(submission) => Some(&**submission),
             Input::Book(request) => Some(&request.job),
@@ -297,34 +318,39 @@ impl<D: Disk, W: World> Controller<D, W> {
         };
         if let Some(submission) = named {
             let missing = missing_sets(&self.state, &self.strings, submission);
-            if !missing.is_empty() {
-                self.settle(&Input::DefineSets(missing)).expect("defining a set is never refused");
-            }
+            self.define(actor, missing);
         }
-        self.settle(input)
+        self.settle(actor, input)
+    }
+
+    fn define(&mut self, actor: &Actor, sets: Vec<SetDefinition>) {
+        if !sets.is_empty() {
+            self.settle(actor, &Input::DefineSets(sets)).expect("defining a set is never refused");
+        }
     }
 
     /// Decides and applies; what happened is written at the end of the turn.
-    fn settle(&mut self, input: &Input) -> Reply {
-        let Decision { events, job } = self.state.decide(input, self.now)?;
+    fn settle(&mut self, actor: &Actor, input: &Input) -> Reply {
+        let Decision { events, job } = self.state.decide_for(actor, input, self.now)?;
         for event in &events {
-            self.happened(event);
+            self.happened(actor, event);
         }
         Ok(job)
     }
 
-    fn happened(&mut self, event: &Event) {
+    fn happened(&mut self, actor: &Actor, event: &Event) {
         if let Event::Ledger(LedgerEvent::Evicted { receipt, .. }) = event {
             self.figures.evictions.count(receipt.why);
         }
-        self.rows.extend(history::project(&self.state, event, self.state.index(), self.now));
+        let moment = Moment { index: self.state.index(), now: self.now, actor };
+        self.history.hear(&self.state, event, moment);
         self.state.apply(event);
-        self.records.push(codec::encode(event, self.now.0));
+        self.records.push(codec::encode(actor, event, self.now.0));
     }
 
     fn decide_and_commit(&mut self) -> Result<(), Fault> {
         let promised = self.state.promises.len();
-        self.settle(&Input::Tick).expect("time is never refused");
+        self.settle(&ENGINE, &Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
         let mut any_over = self.state.promises.len() < promised;
         // What a plan gives, or takes back, may let another kind fit: once more, unless nothing changed.
@@ -339,7 +365,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays; and places may be
             // free that were for somebody who stays.
             let before = self.state.index();
-            self.settle(&Input::Tick).expect("time is never refused");
+            self.settle(&ENGINE, &Input::Tick).expect("time is never refused");
             if self.state.index() > before {
                 self.follow_plan();
             }
@@ -353,7 +379,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         let events = made.events(&self.state, self.now);
         self.memory.remember(&made, &self.state, self.now);
         for event in &events {
-            self.happened(event);
+            self.happened(&ENGINE, event);
         }
         !made.released.is_empty()
     }
@@ -374,10 +400,10 @@ impl<D: Disk, W: World> Controller<D, W> {
         }
         let count = u64::try_from(self.records.len()).expect("a count of events fits");
         let expected = self.state.index() - count;
-        let batch = Batch { term: self.term, expected, records: &self.records, history: &self.rows };
+        let history = self.history.take();
+        let batch = Batch { term: self.term, expected, records: &self.records, history: &history };
         self.disk.append(batch)?;
         self.records.clear();
-        self.rows.clear();
         Ok(())
     }
 }

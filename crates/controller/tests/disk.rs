@@ -10,6 +10,7 @@ use wharf_controller::disk::{
 };
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::sqlite::{Mode, SqliteDisk};
+use wharf_engine::model::actor::{Actor, Subject};
 
 /// Opens the disk under test as a restarted process would; the disk opened before must be dropped.
 type Open<'a> = &'a dyn Fn() -> Box<dyn Disk>;
@@ -53,11 +54,18 @@ on_every_disk! {
     history_is_found_by_kind_and_name,
     history_of_a_tenant_includes_those_below_it_and_no_sibling,
     trimming_drops_older_history_only,
+    what_is_carried_takes_the_place_of_what_was,
+    guarantees_in_force_outlive_a_trim,
+    who_did_it_stays_with_the_row,
     a_refused_turn_leaves_no_trace,
 }
 
 fn record(text: &str) -> Record {
     Record { version: 1, at: 1_000, body: text.as_bytes().to_vec() }
+}
+
+fn actor() -> Actor {
+    Actor { subject: Subject::Claimed("ada".to_owned()), ..Actor::embedded() }
 }
 
 fn history_row(index: Index, tenant: &str, name: &str) -> HistoryRow {
@@ -67,6 +75,7 @@ fn history_row(index: Index, tenant: &str, name: &str) -> HistoryRow {
         at: 1_000 * index,
         tenant: tenant.to_owned(),
         name: name.to_owned(),
+        actor: Some(actor()),
         body: format!("{{\"index\":{index}}}"),
     }
 }
@@ -163,7 +172,7 @@ fn a_stale_term_is_fenced(open: Open<'_>) {
     };
     assert!(is_fenced(append(&mut *disk, stale, 1, &["old"])));
     assert!(is_fenced(disk.put_snapshot(stale, &snapshot_at(1))));
-    assert!(is_fenced(disk.trim_history(stale, 5)));
+    assert!(is_fenced(disk.trim_history(stale, 5, &[])));
     // The fence comes first: a leader that is over must learn that, not that it lags behind.
     assert!(is_fenced(append(&mut *disk, stale, 0, &["old"])));
     assert_eq!(read(&mut *disk, 0).unwrap(), (1, vec!["0:new".to_owned()]));
@@ -350,11 +359,48 @@ fn trimming_drops_older_history_only(open: Open<'_>) {
     let term = disk.take_term(0).unwrap();
     let rows: Vec<HistoryRow> = (1..=4).map(|index| history_row(index, "lab", &index.to_string())).collect();
     add_history(&mut *disk, term, &rows);
-    disk.trim_history(term, 3_000).unwrap();
+    disk.trim_history(term, 3_000, &[]).unwrap();
     assert_eq!(names(&mut *disk, &all(9)), ["4", "3"]);
-    disk.trim_history(term, u64::MAX).unwrap();
+    disk.trim_history(term, u64::MAX, &[]).unwrap();
     add_history(&mut *disk, term, &[history_row(5, "lab", "5"), history_row(6, "lab", "6")]);
     assert_eq!(names(&mut *disk, &all(9)), ["6", "5"]);
+}
+
+fn what_is_carried_takes_the_place_of_what_was(open: Open<'_>) {
+    let mut disk = open();
+    let term = disk.take_term(0).unwrap();
+    add_history(&mut *disk, term, &[history_row(1, "lab", "old"), history_row(4, "lab", "new")]);
+    let carried = |index, name| HistoryRow { kind: HistoryKind::Carried, ..history_row(index, "lab", name) };
+    disk.trim_history(term, 3_000, &[carried(5, "a"), carried(5, "b")]).unwrap();
+    let of_kind = HistoryQuery { kind: Some(HistoryKind::Carried), ..all(9) };
+    assert_eq!(names(&mut *disk, &of_kind), ["b", "a"]);
+    disk.trim_history(term, 3_000, &[carried(6, "c")]).unwrap();
+    assert_eq!(names(&mut *disk, &of_kind), ["c"]);
+    assert_eq!(names(&mut *disk, &all(9)), ["new"], "what is only for sums is asked for by its kind");
+}
+
+fn guarantees_in_force_outlive_a_trim(open: Open<'_>) {
+    let mut disk = open();
+    let term = disk.take_term(0).unwrap();
+    let promised =
+        |index, name: &str| HistoryRow { kind: HistoryKind::Guarantee, ..history_row(index, "lab", name) };
+    let rows = [(1, "a1"), (1, "b1"), (2, "a2"), (2, "b2"), (4, "a4")].map(|(at, name)| promised(at, name));
+    add_history(&mut *disk, term, &rows);
+    let of_kind = HistoryQuery { kind: Some(HistoryKind::Guarantee), ..all(9) };
+    disk.trim_history(term, 3_000, &[]).unwrap();
+    assert_eq!(names(&mut *disk, &of_kind), ["a4", "b2", "a2"]);
+    disk.trim_history(term, 9_000, &[]).unwrap();
+    assert_eq!(names(&mut *disk, &of_kind), ["a4"]);
+}
+
+fn who_did_it_stays_with_the_row(open: Open<'_>) {
+    let mut disk = open();
+    let term = disk.take_term(0).unwrap();
+    let rows = [history_row(1, "lab", "a"), HistoryRow { actor: None, ..history_row(2, "lab", "b") }];
+    add_history(&mut *disk, term, &rows);
+    let actors: Vec<Option<Actor>> =
+        disk.history(&all(9)).unwrap().into_iter().map(|row| row.actor).collect();
+    assert_eq!(actors, [None, Some(actor())]);
 }
 
 fn a_refused_turn_leaves_no_trace(open: Open<'_>) {
@@ -405,7 +451,7 @@ fn ask(dice: &mut Dice, disks: [&mut dyn Disk; 2], held: &mut Term) -> [String; 
     [real, simulated].map(|disk| match kind {
         0 => told(disk.take_term(0).inspect(|term| *held = *term)),
         1 | 2 => told(disk.put_snapshot(term, &snapshot_at(index))),
-        3 => told(disk.trim_history(term, index * 500)),
+        3 => told(disk.trim_history(term, index * 500, &[])),
         4..=6 => told(read(disk, index.saturating_sub(3))),
         7 => told(disk.snapshot()),
         8 => told(disk.history(&HistoryQuery { tenant: Some("bb".to_owned()), ..all(5) })),
@@ -477,7 +523,7 @@ fn every_operation_of_a_run_can_be_crashed() {
         append(&mut disk, term, next, &["a", "b"])?;
         disk.put_snapshot(term, &snapshot_at(next + 1))?;
         disk.history(&all(1))?;
-        disk.trim_history(term, 0)
+        disk.trim_history(term, 0, &[])
     };
     let whole = MemoryDisk::new();
     run(&whole).unwrap();

@@ -8,7 +8,7 @@ use wharf_controller::sqlite::{Mode, SqliteDisk};
 
 fn row(kind: HistoryKind, index: Index, tenant: &str, name: &str) -> HistoryRow {
     let (tenant, name, body) = (tenant.to_owned(), name.to_owned(), "{}".to_owned());
-    HistoryRow { index, kind, at: 1_000 * index, tenant, name, body }
+    HistoryRow { index, kind, at: 1_000 * index, tenant, name, actor: None, body }
 }
 
 fn rows() -> Vec<HistoryRow> {

@@ -14,6 +14,7 @@ use wharf_controller::disk::{
     Batch, Disk, DiskFault, HistoryKind, HistoryQuery, HistoryRow, Index, Record, Snapshot,
 };
 use wharf_controller::sqlite::{Mode, SqliteDisk};
+use wharf_engine::model::actor::Actor;
 
 const RECORDS: u64 = 60;
 
@@ -42,6 +43,7 @@ fn used_dir() -> TempDir {
         at: 40,
         tenant: "lab".to_owned(),
         name: "train".to_owned(),
+        actor: Some(Actor::embedded()),
         body: "{}".to_owned(),
     };
     disk.append(Batch { term, expected: 0, records: &records, history: &[row] }).unwrap();
@@ -462,4 +464,32 @@ fn a_large_snapshot_is_stored_in_pieces() {
     assert_eq!(damage(&dir), "the snapshot at 42 is not what was written");
     tamper(&dir, "DELETE FROM snapshot_piece WHERE next = 42 AND number = 2");
     assert_eq!(damage(&dir), "the snapshot at 42 is not what was written");
+}
+
+/// A file of a version that kept no actors is read as it is, and gets the column from the first owner that writes.
+#[test]
+fn history_without_actors_is_read_and_brought_up_to_date() {
+    let dir = used_dir();
+    tamper(&dir, "ALTER TABLE history DROP COLUMN actor");
+    let all = HistoryQuery { limit: 9, ..HistoryQuery::default() };
+    let actors = |disk: &mut SqliteDisk| -> Vec<Option<Actor>> {
+        disk.history(&all).unwrap().into_iter().map(|row| row.actor).collect()
+    };
+    let mut look = SqliteDisk::open(dir.path(), Mode::ReadOnly).unwrap();
+    assert_eq!(actors(&mut look), [None]);
+    drop(look);
+    let mut disk = SqliteDisk::open(dir.path(), Mode::Bulk).unwrap();
+    assert_eq!(actors(&mut disk), [None]);
+    let term = disk.take_term(0).unwrap();
+    let row = HistoryRow {
+        index: RECORDS,
+        kind: HistoryKind::Audit,
+        at: 70,
+        tenant: String::new(),
+        name: "node/n1".to_owned(),
+        actor: Some(Actor::embedded()),
+        body: "{}".to_owned(),
+    };
+    disk.append(Batch { term, expected: RECORDS, records: &[record(RECORDS)], history: &[row] }).unwrap();
+    assert_eq!(actors(&mut disk), [Some(Actor::embedded()), None]);
 }

@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 
 use crate::decide::input::{Input, SetDefinition, SetMembers};
 use crate::decide::rejection::Rejection;
+use crate::model::actor::Actor;
 use crate::model::exit::Outcome;
 use crate::model::policy::Policy;
 use crate::price::prices::Prices;
@@ -51,23 +52,28 @@ impl From<Vec<Event>> for Decision {
 }
 
 impl State {
-    /// What should happen because of an input.
+    /// What should happen because of an input of the process that runs the engine.
     pub fn decide(&self, input: &Input, now: Timestamp) -> Result<Decision, Rejection> {
+        self.decide_for(&Actor::embedded(), input, now)
+    }
+
+    /// What should happen because of somebody's input.
+    pub fn decide_for(&self, actor: &Actor, input: &Input, now: Timestamp) -> Result<Decision, Rejection> {
         match input {
             Input::Submit(submission) => submit::submit(self, submission, now),
-            Input::Cancel { job, by } => self.cancel(*job, by.as_ref(), now),
-            Input::CancelArray { array, by } => self.cancel_array(*array, by.as_ref(), now),
+            Input::Cancel { job } => self.cancel(actor, *job, now),
+            Input::CancelArray { array } => self.cancel_array(actor, *array, now),
             Input::Release { job } => self.release_held(*job, now),
-            Input::Evict { job, by } => self.evict(*job, by, now),
+            Input::Evict { job } => self.evict(actor, *job, now),
             Input::Extend { job, to } => limits::extend(self, *job, *to, now),
             Input::Scale { job, tasks } => services::scale(self, *job, *tasks, now),
-            Input::Book(request) => bookings::book(self, request, now),
+            Input::Book(request) => bookings::book(self, actor, request, now),
             Input::Unbook { name } => bookings::cancel(self, name, now),
             Input::Replace { job, how: Some(how) } => replace::replace(self, *job, *how, now),
             Input::Replace { job, how: None } => replace::stop(self, *job, now),
-            Input::Cordon { node, on, reason } => self.cordon(node, *on, reason),
-            Input::Drain { nodes, how } => emptied::drain(self, nodes, how.as_ref(), now),
-            Input::PlanDowntime(request) => emptied::plan_downtime(self, request, now),
+            Input::Cordon { node, on, reason } => self.cordon(actor, node, *on, reason),
+            Input::Drain { nodes, how } => emptied::drain(self, actor, nodes, how.as_ref(), now),
+            Input::PlanDowntime(request) => emptied::plan_downtime(self, actor, request, now),
             Input::CallOff { name } => emptied::call_off(self, name, now),
             Input::ApplyPolicy(policy) => self.apply_policy(policy),
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
@@ -78,9 +84,9 @@ impl State {
         }
     }
 
-    fn cancel(&self, id: JobId, who: Option<&String>, now: Timestamp) -> Result<Decision, Rejection> {
+    fn cancel(&self, actor: &Actor, id: JobId, now: Timestamp) -> Result<Decision, Rejection> {
         let job = self.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
-        let by = who.map(|who| Canceller::Person { who: who.clone() });
+        let by = actor.name().map(|who| Canceller::Person { who: String::from(who) });
         let events = match job.phase {
             Phase::Waiting => {
                 let outcome = Outcome::Cancelled;
@@ -96,11 +102,11 @@ impl State {
 
     /// All members in one decision, so that a crash leaves all of them or none. From the last to the first: none has its
     /// turn meanwhile.
-    fn cancel_array(&self, array: Uid, who: Option<&String>, now: Timestamp) -> Result<Decision, Rejection> {
+    fn cancel_array(&self, actor: &Actor, array: Uid, now: Timestamp) -> Result<Decision, Rejection> {
         let members = &self.jobs.array(array).ok_or(Rejection::NoSuchJob)?.members;
         let mut events = Vec::new();
         for &member in members.iter().rev() {
-            match self.cancel(member, who, now) {
+            match self.cancel(actor, member, now) {
                 Ok(decision) => events.extend(decision.events),
                 Err(Rejection::NothingToDo) => {}
                 Err(rejection) => return Err(rejection),
@@ -123,7 +129,7 @@ impl State {
         })
     }
 
-    fn evict(&self, id: JobId, by: &str, now: Timestamp) -> Result<Decision, Rejection> {
+    fn evict(&self, actor: &Actor, id: JobId, now: Timestamp) -> Result<Decision, Rejection> {
         let job = self.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
         match job.phase {
             Phase::Waiting => return Err(Rejection::NotRunning),
@@ -141,7 +147,7 @@ impl State {
                 Event::Ledger(LedgerEvent::Asked {
                     job: id,
                     tasks: holding.holding_tasks(),
-                    by: Asker::Lever { who: String::from(by) },
+                    by: Asker::Lever { who: String::from(actor.called()) },
                     deadline: now + checkpoint.grace,
                     at: now,
                 }),
@@ -158,16 +164,17 @@ impl State {
         alloc::vec![Event::Jobs(JobsEvent::Leaving { job, next, at: now, by }), self.stop(job, tasks, now)]
     }
 
-    fn cordon(&self, name: &str, on: bool, reason: &str) -> Result<Decision, Rejection> {
+    fn cordon(&self, actor: &Actor, name: &str, on: bool, reason: &str) -> Result<Decision, Rejection> {
         let node =
             self.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })?;
         let known = self.fleet.node(node).expect("a named node is there");
         // A reason is for the time of the cordon; another one replaces it.
         let reason = if on { String::from(reason) } else { String::new() };
+        let by = actor.name().filter(|_| on).map(String::from).unwrap_or_default();
         if known.cordoned == on && (!on || known.cordon_reason == reason) {
             return Err(Rejection::NothingToDo);
         }
-        Ok(alloc::vec![Event::Fleet(FleetEvent::Cordoned { node, on, reason })].into())
+        Ok(alloc::vec![Event::Fleet(FleetEvent::Cordoned { node, on, reason, by })].into())
     }
 
     fn apply_policy(&self, policy: &Policy) -> Result<Decision, Rejection> {

@@ -1,6 +1,7 @@
 //! What is asked for, by which policy, and what a world says and is told: plain values without state.
 
 pub mod action;
+pub mod actor;
 pub mod dependency;
 pub mod exit;
 pub mod group;

@@ -109,6 +109,10 @@ fn refused(state: &State, fault: BookingFault) -> Problem {
             Problem::new(Code::BookingDenied, "the policy lets only operators book windows")
                 .hint("ask an operator, who adds --by operator (windows.yaml: tenants_may_book)")
         }
+        BookingFault::NotAnOperator => {
+            Problem::new(Code::BookingDenied, "only an operator books as one, and the caller is none")
+                .hint("leave out `by: operator` to book within the tenant's guarantee")
+        }
         BookingFault::WholeGpusOnly => {
             Problem::new(Code::BookingWholeGpus, "a window is booked in whole GPUs")
                 .hint("ask for 1 to 16 GPUs a task")

@@ -25,6 +25,7 @@ use wharf_controller::disk::Disk;
 use wharf_controller::turn::{Controller, Fault, Glance, Reply, SnapshotFault};
 use wharf_controller::world::{ClockSteps, Happened, Happening, Impossible, World};
 use wharf_engine::decide::input::Input;
+use wharf_engine::model::actor::{self, Actor, Source};
 use wharf_engine::units::{JobId, Timestamp};
 
 use self::claim::Claim;
@@ -74,7 +75,7 @@ enum Request {
 
 /// An input as it waits.
 struct Given {
-    input: Input,
+    request: actor::Request,
     since: Instant,
     claim: Claim,
     after: After,
@@ -197,7 +198,7 @@ impl Desk {
     /// An input whose caller goes away, or has waited for too long, before a turn takes it does not take effect.
     pub async fn give<T: Send + 'static>(
         &self,
-        input: Input,
+        request: actor::Request,
         after: impl FnOnce(Reply, Turned<'_>) -> T + Send + 'static,
     ) -> Result<T, Closed> {
         let (answer, mut answered) = oneshot::channel();
@@ -205,7 +206,7 @@ impl Desk {
             let _ = answer.send(after(reply, turned));
         });
         let (caller, claim) = claim::open();
-        self.send(Request::Input(Box::new(Given { input, since: Instant::now(), claim, after })))?;
+        self.send(Request::Input(Box::new(Given { request, since: Instant::now(), claim, after })))?;
         match timeout(self.patience.turn, &mut answered).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(_)) if caller.withdraw() => return Err(Closed::Stopped),
@@ -299,10 +300,14 @@ impl Desk {
     }
 
     /// Gives an input and does not wait for what comes of it.
-    pub fn post(&self, input: Input, after: impl FnOnce(Reply) + Send + 'static) -> Result<(), Closed> {
+    pub fn post(
+        &self,
+        request: actor::Request,
+        after: impl FnOnce(Reply) + Send + 'static,
+    ) -> Result<(), Closed> {
         let after: After = Box::new(move |reply, _| after(reply));
         let claim = Claim::unshared();
-        self.send(Request::Input(Box::new(Given { input, since: Instant::now(), claim, after })))
+        self.send(Request::Input(Box::new(Given { request, since: Instant::now(), claim, after })))
     }
 
     /// Lets the desk finish what it has, take a snapshot and end.
@@ -345,10 +350,10 @@ fn work<D: Disk, W: World>(
         };
         let next_job_before = controller.state().jobs.next();
         let mut inputs = gathered.inputs;
-        inputs.extend(pricing.ready(controller.state()));
+        inputs.extend(pricing.ready(controller.state()).map(by_engine));
         let happened: Vec<_> =
             gathered.happenings.into_iter().map(|(what, after)| (controller.happen(&what), after)).collect();
-        let replies = controller.turn(&inputs)?;
+        let replies = controller.turn_of(&inputs)?;
         told.look(&controller);
         for ((since, after), reply) in gathered.callers.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -374,6 +379,10 @@ fn work<D: Disk, W: World>(
         }
         pricing.begin(controller.state());
     }
+}
+
+fn by_engine(input: Input) -> actor::Request {
+    actor::Request { actor: Actor::of(Source::Engine), input }
 }
 
 /// What the log tells of the world: the beginning and the end of an outage, not every try; a clock that was set.
@@ -436,7 +445,7 @@ impl Drop for Gone {
 
 #[derive(Default)]
 struct Gathered {
-    inputs: Vec<Input>,
+    inputs: Vec<actor::Request>,
     /// Of the inputs, in their order.
     callers: Vec<(Instant, After)>,
     first: Vec<Question>,
@@ -461,8 +470,8 @@ fn gather(
         match request {
             // Whoever gave it may have gone, or been told that it does not take effect.
             Request::Input(given) if given.claim.take() => {
-                let Given { input, since, claim: _, after } = *given;
-                gathered.inputs.push(input);
+                let Given { request, since, claim: _, after } = *given;
+                gathered.inputs.push(request);
                 gathered.callers.push((since, after));
             }
             Request::Input(_) => {}

@@ -3,6 +3,7 @@
 use wharf_api::v1::{EndedAs, EndedJobView, TimelineView, gpus};
 use wharf_controller::disk::{HistoryKind, HistoryRow};
 use wharf_controller::history::{EndReason, EvictionReceipt, FinishedJob, Receipt};
+use wharf_engine::model::actor::Actor;
 use wharf_engine::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
 use wharf_engine::state::jobs::event::{Canceller, RequeueWhy};
 use wharf_engine::units::{GpuUnits, Millis};
@@ -117,20 +118,26 @@ pub(crate) fn uid(row: &HistoryRow) -> Option<String> {
 /// A row as an entry of a timeline; rows about GPU time and about other things have none.
 pub(crate) fn entry(row: &HistoryRow) -> Option<TimelineView> {
     let (what, text) = match row.kind {
-        HistoryKind::Usage => return None,
+        HistoryKind::Usage
+        | HistoryKind::Allocation
+        | HistoryKind::Carried
+        | HistoryKind::Audit
+        | HistoryKind::Guarantee => return None,
         HistoryKind::Job => {
             let job = view(row)?;
             ("ended", format!("ended: {}", job.text))
         }
         HistoryKind::Receipt | HistoryKind::Eviction => {
-            happened(&serde_json::from_str::<Receipt>(&row.body).ok()?)?
+            happened(&serde_json::from_str::<Receipt>(&row.body).ok()?, row.actor.as_ref())?
         }
     };
     let eviction = (row.kind == HistoryKind::Eviction).then_some(row.index);
-    Some(TimelineView { at_ms: row.at, what: what.to_owned(), text, eviction })
+    let actor = row.actor.clone().map(Into::into);
+    Some(TimelineView { at_ms: row.at, what: what.to_owned(), text, eviction, actor })
 }
 
-fn happened(receipt: &Receipt) -> Option<(&'static str, String)> {
+fn happened(receipt: &Receipt, actor: Option<&Actor>) -> Option<(&'static str, String)> {
+    let by = actor.and_then(Actor::name).map(|name| format!(", says {name}")).unwrap_or_default();
     Some(match receipt {
         Receipt::Placed { attempt, nodes, gpu_parts, .. } => {
             let held = given(*gpu_parts);
@@ -161,10 +168,10 @@ fn happened(receipt: &Receipt) -> Option<(&'static str, String)> {
             ("evicted", format!("{whole} for {} ({})", left_for(receipt), receipt.why.word()))
         }
         Receipt::Extended { limit_ms, .. } => {
-            ("extended", format!("may run {} in all", span(Millis(*limit_ms))))
+            ("extended", format!("may run {} in all{by}", span(Millis(*limit_ms))))
         }
         Receipt::Scaled { replicas, before, .. } => {
-            ("scaled", format!("{replicas} replicas wanted, before {before}"))
+            ("scaled", format!("{replicas} replicas wanted, before {before}{by}"))
         }
         Receipt::Requeued { why, ran_ms, .. } => {
             let why = match why {

@@ -18,7 +18,7 @@ const ORDER: &str = "the lower class leaves first, then the lower priority, surp
 /// A row of history about an eviction; `None` for any other.
 pub(crate) fn view(row: HistoryRow) -> Option<EvictionView> {
     let receipt = EvictionReceipt::of(&row)?;
-    let HistoryRow { index, at, tenant, name, kind: _, body: _ } = row;
+    let HistoryRow { index, at, tenant, name, actor, kind: _, body: _ } = row;
     let rule = Rule::from(receipt.why);
     let lost = |stood: &Stood| gpu_seconds(times(receipt.lost_ms, stood.gpu_parts));
     Some(EvictionView {
@@ -40,6 +40,8 @@ pub(crate) fn view(row: HistoryRow) -> Option<EvictionView> {
         below_line: below_line(&receipt),
         booking: receipt.booking.clone(),
         node: receipt.node.clone(),
+        drained_by: receipt.lever.as_ref().map(|lever| lever.by.clone()),
+        actor: actor.map(Into::into),
         beneficiary: BeneficiaryView {
             job: receipt.beneficiary,
             tenant: receipt.beneficiary_tenant,

@@ -7,6 +7,7 @@
 mod after;
 mod arrays;
 mod bookings;
+mod caller;
 mod ended;
 mod evictions;
 mod faults;

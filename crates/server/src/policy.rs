@@ -13,6 +13,7 @@ use wharf_api::file::FileError;
 use wharf_api::file::policy::lint::{Finding, Inventory, Severity, Stock, review_policy};
 use wharf_engine::decide::input::Input;
 use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::actor::{Actor, Request, Source};
 use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
 use wharf_engine::state::fleet::Node;
@@ -143,7 +144,8 @@ fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, last: &mut String) 
     }
     let digest = policy.digest.clone();
     // A desk that has no room now is given it again in a second.
-    let _ = desk.post(Input::ApplyPolicy(policy), move |reply| match reply {
+    let request = Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) };
+    let _ = desk.post(request, move |reply| match reply {
         Ok(_) => info!("policy {digest:.12} is in force"),
         Err(Rejection::NothingToDo) => {}
         Err(rejection) => warn!("policy {digest:.12} was refused: {rejection:?}"),

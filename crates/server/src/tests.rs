@@ -6,8 +6,9 @@ use std::fs;
 use wharf_api::v1::{EvictionView, LeavingStep};
 use wharf_controller::codec;
 use wharf_controller::disk::{HistoryKind, Record};
-use wharf_controller::history::project;
+use wharf_controller::history::{Moment, Projection};
 use wharf_engine::answer::verdict::{Answers, Reason};
+use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::plan::rank::rank;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
@@ -90,8 +91,11 @@ fn a_gang_below_its_minimum_says_until_when() {
 fn every_eviction_of_the_journal_has_a_receipt_with_sentences() {
     let mut state = State::default();
     let mut told: Vec<EvictionView> = Vec::new();
+    let actor = Actor::of(Source::Engine);
     for (index, event) in (0..).zip(journal()) {
-        let rows = project(&state, &event, index, Timestamp(7)).into_iter();
+        let mut projection = Projection::default();
+        projection.hear(&state, &event, Moment { index, now: Timestamp(7), actor: &actor });
+        let rows = projection.take().into_iter();
         told.extend(rows.filter(|row| row.kind == HistoryKind::Eviction).filter_map(eviction::view));
         state.apply(&event);
     }

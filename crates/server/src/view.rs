@@ -288,6 +288,7 @@ pub(crate) fn node(state: &State, id: NodeId, node: &Node, samples: &Samples) ->
         levels: levels.collect(),
         tasks: count(state.ledger.tasks_on(id).count()),
         cordon_reason: (!node.cordon_reason.is_empty()).then(|| node.cordon_reason.clone()),
+        cordoned_by: Some(node.cordoned_by.clone()).filter(|by| !by.is_empty()),
         drain: node.drain.as_ref().map(maintenance::drain),
         maintenance: maintenance::of(state, id),
         waits_for: maintenance::waits_for(state, id),

@@ -187,8 +187,8 @@ impl Run {
             0..40 => self.submit(),
             66..69 => self.book(),
             69..70 => self.unbook(),
-            70..76 => self.on_a_job(|job| Input::Cancel { job, by: None }),
-            76..82 => self.on_a_job(|job| Input::Evict { job, by: "the simulator".to_owned() }),
+            70..76 => self.on_a_job(|job| Input::Cancel { job }),
+            76..82 => self.on_a_job(|job| Input::Evict { job }),
             82..84 => {
                 let by = Millis::from_secs(self.rng.random_range(1..300));
                 self.on_a_job(|job| Input::Extend { job, to: Extension::By(by) });
@@ -338,9 +338,9 @@ impl Run {
         let node = self.some_node();
         let whom = if self.rng.random_bool(0.3) { Whom::Everything } else { Whom::Preemptible };
         let within = Millis::from_secs(self.rng.random_range(0..600));
-        let (by, reason) = ("the simulator".to_owned(), String::new());
+        let reason = String::new();
         let input = match self.rng.random_range(0..6) {
-            0..2 => Input::Drain { nodes: vec![node], how: Some(DrainRequest { within, by, reason, whom }) },
+            0..2 => Input::Drain { nodes: vec![node], how: Some(DrainRequest { within, reason, whom }) },
             2..4 => Input::Drain { nodes: vec![node], how: None },
             4 => {
                 let names = self.leader().state().maintenance.iter().map(|(name, _)| name.to_owned());
@@ -351,7 +351,7 @@ impl Run {
                 let (name, nodes) = (format!("downtime-{}", self.next_job), vec![node, self.some_node()]);
                 let from = self.leader().now() + within;
                 let span = Millis::from_secs(self.rng.random_range(1..900));
-                Input::PlanDowntime(Box::new(DowntimeRequest { name, nodes, from, span, by, reason, whom }))
+                Input::PlanDowntime(Box::new(DowntimeRequest { name, nodes, from, span, reason, whom }))
             }
         };
         self.give(input);
@@ -491,8 +491,8 @@ impl Run {
         // Services do not end by themselves.
         for job in self.leader().state().jobs.services().clone() {
             // A crash that was armed and not used up strikes here once.
-            if self.give(Input::Cancel { job, by: None }).is_none() {
-                self.give(Input::Cancel { job, by: None });
+            if self.give(Input::Cancel { job }).is_none() {
+                self.give(Input::Cancel { job });
             }
         }
         for _ in 0..SETTLE_ROUNDS {

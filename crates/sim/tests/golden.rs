@@ -4,6 +4,8 @@
 //! changes, a new pair is added beside them (`WHARF_GOLDEN=1` writes the pair of the present version if it is absent).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "golden/actors.rs"]
+mod actors;
 #[path = "golden/bookings.rs"]
 mod bookings;
 #[path = "golden/groups.rs"]
@@ -16,7 +18,7 @@ mod stories;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use wharf_controller::codec::{self, VERSION};
+use wharf_controller::codec::{self, EVENT_VERSION, RECORD_VERSION, Recorded};
 use wharf_controller::disk::Record;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::NodeReport;
@@ -58,8 +60,9 @@ fn a_journal_of_every_version_still_means_the_same() {
         let hash = std::fs::read_to_string(golden(&format!("{name}.hash"))).unwrap();
         let mut state = State::default();
         for (index, line) in text.lines().enumerate() {
-            let record = Record { version: *version, at: 0, body: line.as_bytes().to_vec() };
-            state.apply(&codec::decode(&record, &format!("golden index {index}")).unwrap());
+            let Recorded { actor, event } = recorded(*version, line);
+            assert_eq!(actor.is_some(), *version >= RECORD_VERSION, "{name} index {index}");
+            state.apply(&event);
         }
         assert_eq!(codec::hex(&codec::state_hash(&state)), hash.trim(), "{name}");
         assert_eq!(state.check_deep(), [], "{name}");
@@ -82,11 +85,12 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-restore"),
     (1, "journal-v1-maintenance"),
     (1, "journal-v1-chains"),
+    (2, "journal-v2-actors"),
 ];
 
 #[test]
 fn the_golden_journal_has_every_kind_of_event() {
-    let of_version = JOURNALS.iter().filter(|(version, _)| *version == VERSION);
+    let of_version = JOURNALS.iter().filter(|(version, _)| *version == EVENT_VERSION);
     let text: String = of_version
         .map(|(_, name)| std::fs::read_to_string(golden(&format!("{name}.jsonl"))).unwrap())
         .collect();
@@ -233,33 +237,52 @@ fn kind(event: &Event) -> &'static str {
 }
 
 fn write_if_asked() {
-    write_story(&format!("journal-v{VERSION}"), story);
-    write_story(&format!("journal-v{VERSION}-rules"), story_of_the_rules);
-    write_story(&format!("journal-v{VERSION}-devices"), story_of_devices);
-    write_story(&format!("journal-v{VERSION}-reservations"), story_of_reservations);
-    write_story(&format!("journal-v{VERSION}-order"), story_of_an_order);
-    write_story(&format!("journal-v{VERSION}-time"), story_of_time);
-    write_story(&format!("journal-v{VERSION}-services"), story_of_services);
-    write_story(&format!("journal-v{VERSION}-bookings"), bookings::story);
-    write_story(&format!("journal-v{VERSION}-groups"), groups::story);
-    write_story(&format!("journal-v{VERSION}-past"), stories::of_the_past);
-    write_story(&format!("journal-v{VERSION}-replace"), stories::of_a_replacement);
-    write_story(&format!("journal-v{VERSION}-restore"), stories::of_a_restore);
-    write_story(&format!("journal-v{VERSION}-maintenance"), stories::of_maintenance);
-    write_story(&format!("journal-v{VERSION}-chains"), stories::of_chains);
+    write_story(&format!("journal-v{EVENT_VERSION}"), story);
+    write_story(&format!("journal-v{EVENT_VERSION}-rules"), story_of_the_rules);
+    write_story(&format!("journal-v{EVENT_VERSION}-devices"), story_of_devices);
+    write_story(&format!("journal-v{EVENT_VERSION}-reservations"), story_of_reservations);
+    write_story(&format!("journal-v{EVENT_VERSION}-order"), story_of_an_order);
+    write_story(&format!("journal-v{EVENT_VERSION}-time"), story_of_time);
+    write_story(&format!("journal-v{EVENT_VERSION}-services"), story_of_services);
+    write_story(&format!("journal-v{EVENT_VERSION}-bookings"), bookings::story);
+    write_story(&format!("journal-v{EVENT_VERSION}-groups"), groups::story);
+    write_story(&format!("journal-v{EVENT_VERSION}-past"), stories::of_the_past);
+    write_story(&format!("journal-v{EVENT_VERSION}-replace"), stories::of_a_replacement);
+    write_story(&format!("journal-v{EVENT_VERSION}-restore"), stories::of_a_restore);
+    write_story(&format!("journal-v{EVENT_VERSION}-maintenance"), stories::of_maintenance);
+    write_story(&format!("journal-v{EVENT_VERSION}-chains"), stories::of_chains);
+    write_records(&format!("journal-v{RECORD_VERSION}-actors"), actors::story);
+}
+
+fn is_to_be_written(name: &str) -> bool {
+    std::env::var_os("WHARF_GOLDEN").is_some() && !golden(&format!("{name}.jsonl")).exists()
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {
-    let journal = golden(&format!("{name}.jsonl"));
-    if std::env::var_os("WHARF_GOLDEN").is_none() || journal.exists() {
-        return;
+    if is_to_be_written(name) {
+        let events = story();
+        let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+        write_pair(name, &lines, &events);
     }
-    let events = story();
-    let state = State::resume(&events, 0);
-    let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
-    std::fs::write(journal, lines.join("\n") + "\n").unwrap();
-    let hash = codec::hex(&codec::state_hash(&state));
+}
+
+/// A journal of whole records, with who did what.
+fn write_records(name: &str, story: fn() -> Vec<String>) {
+    if is_to_be_written(name) {
+        let lines = story();
+        let events: Vec<Event> = lines.iter().map(|line| recorded(RECORD_VERSION, line).event).collect();
+        write_pair(name, &lines, &events);
+    }
+}
+
+fn write_pair(name: &str, lines: &[String], events: &[Event]) {
+    std::fs::write(golden(&format!("{name}.jsonl")), lines.join("\n") + "\n").unwrap();
+    let hash = codec::hex(&codec::state_hash(&State::resume(events, 0)));
     std::fs::write(golden(&format!("{name}.hash")), hash + "\n").unwrap();
+}
+
+fn recorded(version: u16, line: &str) -> Recorded {
+    codec::decode_record(&Record { version, at: 0, body: line.as_bytes().to_vec() }, "golden").unwrap()
 }
 
 /// Somebody has to leave for a guarantee, may stay after all, shrinks, grows, is moved and is repaired.
@@ -273,7 +296,7 @@ fn story_of_the_rules() -> Vec<Event> {
     play.go(&[rules_job(2, "whole", "org/b", (2, 2), forever)], 300);
     // It has to leave, and may stay: who wanted its place is gone.
     let jobs = play.go(&[rules_job(3, "regrets", "org/a", (4, 4), forever)], 1);
-    play.go(&[Input::Cancel { job: jobs["regrets"], by: None }], 10);
+    play.go(&[Input::Cancel { job: jobs["regrets"] }], 10);
     // Its place is cordoned before it can start; then it starts elsewhere or waits.
     let jobs = play.go(&[rules_job(4, "owner", "org/a", (1, 1), forever)], 1);
     play.go(
@@ -290,7 +313,7 @@ fn story_of_the_rules() -> Vec<Event> {
         ],
         60,
     );
-    play.go(&[Input::Cancel { job: jobs["owner"], by: None }], 60);
+    play.go(&[Input::Cancel { job: jobs["owner"] }], 60);
     play.go(&[rules_job(5, "gang", "org/a", (4, 4), forever)], 60);
     play.world.with(|fleet| fleet.fail_node("n1", false));
     play.go(&[], 5);
@@ -414,7 +437,7 @@ fn story_of_time() -> Vec<Event> {
     );
     play.go(&[Input::Extend { job: jobs["longer"], to: Extension::By(Millis::from_secs(100)) }], 32);
     play.go(&[Input::Extend { job: jobs["asked"], to: Extension::To(Millis::from_secs(1000)) }], 10);
-    play.go(&[Input::Evict { job: jobs["asked"], by: "golden".into() }], 150);
+    play.go(&[Input::Evict { job: jobs["asked"] }], 150);
     play.written()
 }
 
@@ -506,13 +529,13 @@ fn story() -> Vec<Event> {
     play.go(&[Input::Cordon { node: "n2".into(), on: true, reason: String::new() }], 1);
     play.snapshot();
     let jobs = play.go(&[Input::Cordon { node: "n2".into(), on: false, reason: String::new() }], 1);
-    let evict = |job| Input::Evict { job, by: "golden".into() };
+    let evict = |job| Input::Evict { job };
     play.go(&[evict(jobs["stays"])], 10);
     let jobs = play.go(&[job(3, "cannot-save", r#"{"duration_ms":3600000,"checkpoint":"fail"}"#)], 2);
     play.go(&[evict(jobs["cannot-save"])], 60);
     play.go(&[job(4, "cancelled", r#"{"duration_ms":3600000}"#)], 1);
     let jobs = play.go(&[job(5, "short", r#"{"duration_ms":1000}"#)], 5);
-    play.go(&[Input::Cancel { job: jobs["cancelled"], by: None }], 1);
+    play.go(&[Input::Cancel { job: jobs["cancelled"] }], 1);
     for node in ["n1", "n2"] {
         play.world.with(|fleet| fleet.fail_node(node, false));
     }

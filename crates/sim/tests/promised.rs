@@ -143,7 +143,7 @@ impl Life {
             0 => Some(Input::Cordon { node, on: true, reason: String::new() }),
             1 | 2 => Some(Input::Cordon { node, on: false, reason: String::new() }),
             3 => Some(Input::Extend { job: job?, to: Extension::By(Millis::from_secs(1800)) }),
-            4 => Some(Input::Cancel { job: job?, by: None }),
+            4 => Some(Input::Cancel { job: job? }),
             _ => None,
         }
     }

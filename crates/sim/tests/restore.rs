@@ -170,7 +170,7 @@ fn what_nobody_can_decide_is_held_until_somebody_does() {
     life.pass(10);
     let copy = life.disk.backup();
     let id = life.id("waits");
-    life.give(Input::Cancel { job: id, by: None }).unwrap();
+    life.give(Input::Cancel { job: id }).unwrap();
     // The fleet is a witness once it has been told something.
     life.give(job(5, spec("short", 0, 5))).unwrap();
     life.pass(10);
@@ -178,7 +178,7 @@ fn what_nobody_can_decide_is_held_until_somebody_does() {
     let held = [("fills", "active"), ("fills-too", "active"), ("waits", "held"), ("waits-too", "held")];
     expect(&life, &held);
     let fills = life.id("fills");
-    life.give(Input::Cancel { job: fills, by: None }).unwrap();
+    life.give(Input::Cancel { job: fills }).unwrap();
     life.pass(30);
     expect(&life, &[("fills-too", "active"), ("waits", "held"), ("waits-too", "held")]);
     // A snapshot and a restart keep it so.
@@ -187,7 +187,7 @@ fn what_nobody_can_decide_is_held_until_somebody_does() {
     expect(&life, &[("fills-too", "active"), ("waits", "held"), ("waits-too", "held")]);
     let (waits, other) = (life.id("waits"), life.id("waits-too"));
     assert_eq!(life.give(Input::Release { job: fills }), Err(Rejection::NoSuchJob));
-    life.give(Input::Cancel { job: waits, by: None }).unwrap();
+    life.give(Input::Cancel { job: waits }).unwrap();
     life.give(Input::Release { job: other }).unwrap();
     assert_eq!(life.give(Input::Release { job: other }), Err(Rejection::NothingToDo));
     life.pass(5);
@@ -201,7 +201,7 @@ fn a_later_attempt_that_runs_is_taken_over() {
     life.pass(10);
     let copy = life.disk.backup();
     let id = life.id("moved");
-    life.give(Input::Evict { job: id, by: "test".into() }).unwrap();
+    life.give(Input::Evict { job: id }).unwrap();
     life.pass(60);
     assert_eq!(life.leader.state().ledger.holding(id).unwrap().attempt, 2);
     life.restore(&copy);
@@ -277,7 +277,7 @@ fn an_ask_to_leave_that_was_withdrawn_since_is_not_made_again() {
     life.give(job(1, saves)).unwrap();
     life.pass(10);
     let id = life.id("asked");
-    life.give(Input::Evict { job: id, by: "test".into() }).unwrap();
+    life.give(Input::Evict { job: id }).unwrap();
     let copy = life.disk.backup();
     expect(&life, &[("asked", "leaves")]);
     // Something happens that the copy lacks, and nobody knows what became of the ask.
@@ -366,12 +366,12 @@ fn random_step(life: &mut Life, rng: &mut ChaCha8Rng, number: &mut u128) {
         }
         5 => {
             if let Some(job) = some(life, rng) {
-                let _ = life.give(Input::Cancel { job, by: None });
+                let _ = life.give(Input::Cancel { job });
             }
         }
         6 => {
             if let Some(job) = some(life, rng) {
-                let _ = life.give(Input::Evict { job, by: "test".into() });
+                let _ = life.give(Input::Evict { job });
             }
         }
         7 => {

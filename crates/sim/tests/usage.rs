@@ -3,19 +3,23 @@
 //! jobs that run out of memory, nodes that go away, evictions and cancellations.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "usage/account.rs"]
+mod account;
+
 use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::codec;
-use wharf_controller::disk::{Disk, HistoryKind, HistoryQuery, HistoryRow};
+use wharf_controller::disk::{Batch, Disk, HistoryKind, HistoryQuery, HistoryRow};
 use wharf_controller::history::{
     EndReason, FinishedJob, Key, Segment, Statement, Sums, Usage, Whose, Window, held_now,
 };
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::decide::input::Input;
+use wharf_engine::decide::input::{DrainRequest, Input};
+use wharf_engine::model::actor::{Actor, Request, Source, Subject};
 use wharf_engine::model::exit::{ExitCause, Outcome};
 use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
 use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
@@ -23,6 +27,7 @@ use wharf_engine::model::placement::Placement;
 use wharf_engine::model::policy::{GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::state::event::Event;
+use wharf_engine::state::fleet::Whom;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 use wharf_sim::direct::DirectWorld;
@@ -127,6 +132,11 @@ impl Tally {
     }
 }
 
+/// A snapshot is taken when it is asked for.
+fn settings() -> Settings {
+    Settings { snapshot_after: u64::MAX / 4, ..Settings::default() }
+}
+
 struct Life {
     leader: Controller<MemoryDisk, DirectWorld>,
     world: DirectWorld,
@@ -135,13 +145,17 @@ struct Life {
 
 impl Life {
     fn new(id: u64) -> Self {
-        let world = DirectWorld::new(SimFleet::new(id, NODES.map(node).into(), Timestamp(1_000_000)));
-        let disk = MemoryDisk::new();
-        let settings = Settings { snapshot_after: u64::MAX, ..Settings::default() };
-        let leader = Controller::open(disk.clone(), world.clone(), settings).unwrap();
-        let mut life = Self { leader, world, disk };
+        let mut life = Self::of(id, NODES.map(node).into());
         life.leader.turn(&[Input::ApplyPolicy(policy())]).unwrap();
         life
+    }
+
+    /// Without a policy.
+    fn of(id: u64, nodes: Vec<NodeReport>) -> Self {
+        let world = DirectWorld::new(SimFleet::new(id, nodes, Timestamp(1_000_000)));
+        let disk = MemoryDisk::new();
+        let leader = Controller::open(disk.clone(), world.clone(), settings()).unwrap();
+        Self { leader, world, disk }
     }
 
     fn pass(&mut self, millis: u64) {
@@ -225,8 +239,8 @@ fn random_life(seed: u64) -> Life {
         let job = alive[rng.random_range(0..alive.len())];
         let name = NODES[rng.random_range(0..NODES.len())];
         match rng.random_range(0..8) {
-            0 => drop(life.leader.turn(&[Input::Cancel { job, by: None }]).unwrap()),
-            1 => drop(life.leader.turn(&[Input::Evict { job, by: "somebody".to_owned() }]).unwrap()),
+            0 => drop(life.leader.turn(&[Input::Cancel { job }]).unwrap()),
+            1 => drop(life.leader.turn(&[Input::Evict { job }]).unwrap()),
             2 => drop(life.leader.turn(&[Input::Scale { job, tasks: rng.random_range(1..7) }]).unwrap()),
             3 => life.world.with(|fleet| fleet.fail_node(name, true)),
             4 => life.world.with(|fleet| fleet.heal_node(name)),
@@ -371,7 +385,8 @@ fn who_cancelled_a_job_stays_known_whether_it_waited_or_ran() {
     life.pass(60_000);
     let ids: Vec<JobId> = life.leader.state().jobs.iter().map(|(id, _)| id).collect();
     for job in ids {
-        life.leader.turn(&[Input::Cancel { job, by: Some("ada".to_owned()) }]).unwrap();
+        let actor = Actor { subject: Subject::Claimed("ada".to_owned()), ..Actor::of(Source::Http) };
+        life.leader.turn_of(&[Request { actor, input: Input::Cancel { job } }]).unwrap();
     }
     life.pass(60_000);
     let rows = life.rows(HistoryKind::Job);

@@ -211,7 +211,7 @@ fn live(seed: u64) -> (u32, u32) {
         if number % 5 == 0 {
             let live: Vec<JobId> = state.jobs.iter().map(|(job, _)| job).collect();
             if let Some(&job) = live.get(random.random_range(0..40)) {
-                give(&mut state, &Input::Cancel { job, by: None }, now);
+                give(&mut state, &Input::Cancel { job }, now);
             }
         }
         let Some(job) = give(&mut state, &Input::Submit(Box::new(job(&mut random, number))), now) else {
@@ -237,7 +237,7 @@ fn live(seed: u64) -> (u32, u32) {
         memory.remember(&made, &state, now);
         state.apply_all(&events);
         if given.is_none() {
-            give(&mut state, &Input::Cancel { job, by: None }, now);
+            give(&mut state, &Input::Cancel { job }, now);
         }
     }
     assert_eq!(state.check_deep(), [], "seed {seed}");

@@ -86,23 +86,23 @@ pub fn parse_cordon(file: &str, text: &str) -> Result<String, FileError> {
 }
 
 /// Reads how a node is emptied: `within: 30m, reason: …, everything: true`, or nothing for at once.
-pub fn parse_drain(file: &str, text: &str, by: &str) -> Result<DrainRequest, FileError> {
+pub fn parse_drain(file: &str, text: &str) -> Result<DrainRequest, FileError> {
     let text = if text.trim().is_empty() { "{}" } else { text };
-    document(file, text, |root| drain(&Map::root(root, &["within", "reason", "everything"])?, by))
+    document(file, text, |root| drain(&Map::root(root, &["within", "reason", "everything"])?))
 }
 
 /// Reads the same of several nodes: `nodes: [n1, n2], within: 30m`.
-pub fn parse_drain_of(file: &str, text: &str, by: &str) -> Result<(Vec<String>, DrainRequest), FileError> {
+pub fn parse_drain_of(file: &str, text: &str) -> Result<(Vec<String>, DrainRequest), FileError> {
     document(file, text, |root| {
         let keys = Map::root(root, &["nodes", "within", "reason", "everything"])?;
         let nodes = keys.need("nodes", "nodes: [n1, n2]")?.one_or_more()?;
-        Ok((nodes.iter().map(Field::label).collect::<Result<_, _>>()?, drain(&keys, by)?))
+        Ok((nodes.iter().map(Field::label).collect::<Result<_, _>>()?, drain(&keys)?))
     })
 }
 
-fn drain(keys: &Map<'_>, by: &str) -> Result<DrainRequest, Fault> {
+fn drain(keys: &Map<'_>) -> Result<DrainRequest, Fault> {
     let within = keys.get("within")?.map_or(Ok(Millis(0)), |field| field.duration(Millis(0)))?;
-    Ok(DrainRequest { within, by: by.to_owned(), reason: reason(keys)?, whom: whom(keys)? })
+    Ok(DrainRequest { within, reason: reason(keys)?, whom: whom(keys)? })
 }
 
 /// A downtime as somebody wrote it.
@@ -135,12 +135,12 @@ pub fn parse_downtime(file: &str, text: &str) -> Result<DowntimeFile, FileError>
 
 impl DowntimeFile {
     /// The downtime as the engine takes it. Without a name it is called after its begin.
-    pub fn request(&self, by: &str, now: Timestamp) -> DowntimeRequest {
+    pub fn request(&self, now: Timestamp) -> DowntimeRequest {
         let Self { name, nodes, from, span, reason, whom } = self.clone();
         let from = from.on(now);
         let begin = || moment_text(from).chars().filter(char::is_ascii_digit).take(12).collect::<String>();
         let name = name.unwrap_or_else(|| format!("maintenance-{}", begin()));
-        DowntimeRequest { name, nodes, from, span, by: by.to_owned(), reason, whom }
+        DowntimeRequest { name, nodes, from, span, reason, whom }
     }
 }
 
@@ -200,19 +200,15 @@ mod tests {
 
     #[test]
     fn a_node_is_drained_at_once_unless_it_says_otherwise() {
-        let read = |text| parse_drain("request body", text, "me").map_err(|error| error.to_string());
-        let now = DrainRequest {
-            within: Millis(0),
-            by: "me".into(),
-            reason: String::new(),
-            whom: Whom::Preemptible,
-        };
+        let read = |text| parse_drain("request body", text).map_err(|error| error.to_string());
+        let now = DrainRequest { within: Millis(0), reason: String::new(), whom: Whom::Preemptible };
         assert_eq!(read(""), Ok(now.clone()));
         assert_eq!(read("{}"), Ok(now));
         let later = read("{within: 30m, reason: fan, everything: true}").unwrap();
         assert_eq!((later.within, later.whom), (Millis::from_secs(1800), Whom::Everything));
         assert!(read("within: soon").unwrap_err().contains("within is \"soon\""));
         assert!(read("withn: 3m").unwrap_err().contains("did you mean \"within\""));
+        assert!(read("by: eve").unwrap_err().contains("by"), "who drains is not what the body says");
         assert_eq!(parse_cordon("request body", "reason: fan").unwrap(), "fan");
         assert_eq!(parse_cordon("request body", " ").unwrap(), "");
     }
@@ -221,7 +217,7 @@ mod tests {
     fn an_downtime_has_nodes_and_a_time() {
         let read = |text| parse_downtime("request body", text).map_err(|error| error.to_string());
         let downtime = read("{nodes: [n1, n2], from: +2h, for: 4h, reason: firmware}").unwrap();
-        let request = downtime.request("me", Timestamp(1_763_251_200_000));
+        let request = downtime.request(Timestamp(1_763_251_200_000));
         assert_eq!(request.name, "maintenance-202511160200");
         assert_eq!((request.from, request.span), (Timestamp(1_763_258_400_000), Millis::from_secs(14_400)));
         assert!(read("{from: +2h, for: 4h}").unwrap_err().contains("nodes: [n1, n2]"));

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::ActorView;
+
 /// A job that ended, as history keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndedJobView {
@@ -161,4 +163,7 @@ pub struct TimelineView {
     /// Id of the eviction, where it was one: `wharf explain eviction/ID`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<u64>,
+    /// Who did it; `null` where that is not known.
+    #[serde(default)]
+    pub actor: Option<ActorView>,
 }

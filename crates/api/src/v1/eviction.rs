@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wharf_engine::state::ledger::event::Why;
 
+use super::ActorView;
+
 /// By which rule something has to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -117,6 +119,12 @@ pub struct EvictionView {
     /// The node that it left because that is to be empty; then it is its own beneficiary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Who drained that node, where somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained_by: Option<String>,
+    /// Who decided it; `null` in a receipt of a version that did not keep that.
+    #[serde(default)]
+    pub actor: Option<ActorView>,
 }
 
 /// A job for which another had to leave.

@@ -43,6 +43,9 @@ pub struct NodeView {
     /// Why it is cordoned, as its operator says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon_reason: Option<String>,
+    /// Who cordoned it, as the client said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned_by: Option<String>,
     /// How it is emptied, while it drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainView>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use wharf_engine::model::job::Class;
 use wharf_engine::model::policy::Mode;
 
-use super::{EndedAs, MissedView, ReservationView, UnpromisedView, VictimView};
+use super::{ActorView, EndedAs, MissedView, ReservationView, UnpromisedView, VictimView};
 
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -390,6 +390,9 @@ pub struct JobReply {
     /// To how many jobs of an array it was done, of which `job` is the first; absent for every other job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members: Option<u32>,
+    /// Whom the control plane took the caller for; absent where nothing was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<ActorView>,
 }
 
 /// An array with its members, those that are over too.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ActorView;
+
 /// A fact about the past.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistoryView {
@@ -11,8 +13,11 @@ pub struct HistoryView {
     pub kind: HistoryKind,
     /// Tenant of the job.
     pub tenant: String,
-    /// Name of the job.
+    /// Name of the job, or what a lever is about, as `node/n1`.
     pub name: String,
+    /// Who did it; `null` in rows of a version that did not keep that.
+    #[serde(default)]
+    pub actor: Option<ActorView>,
     /// The rest.
     pub body: serde_json::Value,
 }
@@ -29,11 +34,28 @@ pub enum HistoryKind {
     Eviction,
     /// GPU time that a job was given, written when it lets go.
     Usage,
+    /// What a job was given or let go.
+    Allocation,
+    /// What jobs held when old rows were last dropped.
+    Carried,
+    /// A lever that is about no job: on a node, a downtime or the policy.
+    Audit,
+    /// What a tenant is promised by a policy.
+    Guarantee,
 }
 
 impl HistoryKind {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Job, Self::Receipt, Self::Eviction, Self::Usage];
+    pub const ALL: [Self; 8] = [
+        Self::Job,
+        Self::Receipt,
+        Self::Eviction,
+        Self::Usage,
+        Self::Allocation,
+        Self::Carried,
+        Self::Audit,
+        Self::Guarantee,
+    ];
 
     /// The word used in API and flags.
     pub fn word(self) -> &'static str {
@@ -42,6 +64,10 @@ impl HistoryKind {
             Self::Receipt => "receipt",
             Self::Eviction => "eviction",
             Self::Usage => "usage",
+            Self::Allocation => "allocation",
+            Self::Carried => "carried",
+            Self::Audit => "audit",
+            Self::Guarantee => "guarantee",
         }
     }
 }

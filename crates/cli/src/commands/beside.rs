@@ -120,8 +120,11 @@ fn node_text(node: &NodeView, gpus: &[GpuView], now: Option<u64>, paint: Paint) 
 fn emptied(node: &NodeView, now: Option<u64>) -> Vec<(&'static str, String)> {
     let why = |reason: &str| if reason.is_empty() { String::new() } else { format!(": {reason}") };
     let mut facts = Vec::new();
-    if let Some(reason) = &node.cordon_reason {
-        facts.push(("cordon", reason.clone()));
+    let reason = node.cordon_reason.as_deref().unwrap_or_default();
+    match &node.cordoned_by {
+        Some(by) => facts.push(("cordon", format!("by {by}{}", why(reason)))),
+        None if !reason.is_empty() => facts.push(("cordon", reason.to_owned())),
+        None => {}
     }
     if let Some(drain) = &node.drain {
         let left = counted(node.tasks.into(), "task");

@@ -134,6 +134,7 @@ mod tests {
             what: String::new(),
             text: text.into(),
             eviction: None,
+            actor: None,
         };
         let job = ended();
         let timeline = vec![entry(1_000_000, "submitted"), entry(1_005_000, "ended: out of memory")];

@@ -1,7 +1,7 @@
 //! `wharf explain eviction/ID`, and those who would have to leave in `wharf plan`.
 
 use wharf_api::client::Client;
-use wharf_api::v1::{BelowLineView, EvictionReply, EvictionView, Rule, VictimView};
+use wharf_api::v1::{ActorView, BelowLineView, EvictionReply, EvictionView, Rule, VictimView};
 
 use super::{fact, next_line, world_now};
 use crate::args::Format;
@@ -29,7 +29,9 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
         below_line,
         policy_version,
         booking: _,
-        node: _,
+        node,
+        drained_by,
+        actor,
     } = &reply.eviction;
     let job = format!("job/{}/{}", victim.tenant, victim.job);
     let winner = left_for(&reply.eviction);
@@ -47,6 +49,7 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
         String::new(),
         fact("who", &format!("{job}, {}", pieces(victim)), paint),
         fact("for", &winner, paint),
+        fact("by", &by(node.as_deref(), drained_by.as_deref(), actor.as_ref()), paint),
         fact("when", &format!("{}, {} ago", moment(*at_ms), age(*at_ms, now)), paint),
         fact("lost", &format!("{} since the last checkpoint", gpu_seconds(victim.lost_gpu_s)), paint),
         fact("cost", &format!("{} with the restart", gpu_seconds(Some(victim.cost_gpu_s))), paint),
@@ -60,6 +63,15 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
         &format!("wharf explain {job}   all of them: wharf get evictions"),
     ));
     output::lines(&screen)
+}
+
+/// `engine`, `engine, since ada drains node/n1`
+fn by(node: Option<&str>, drained_by: Option<&str>, actor: Option<&ActorView>) -> String {
+    let decided = actor.map_or_else(|| UNKNOWN.to_owned(), ActorView::text);
+    match node.zip(drained_by) {
+        Some((node, who)) => format!("{decided}, since {who} drains node/{node}"),
+        None => decided,
+    }
 }
 
 /// The job that benefits, or the booked window where no job of that is there yet.
@@ -143,6 +155,7 @@ pub(super) fn would_leave(victims: &[VictimView], paint: Paint) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use wharf_api::v1::{BeneficiaryView, Rule, schema_of};
+    use wharf_engine::model::actor::{Actor, Source};
 
     use super::super::samples::victim;
     use super::*;
@@ -159,6 +172,8 @@ mod tests {
             below_line,
             booking: None,
             node: None,
+            drained_by: None,
+            actor: Some(Actor::of(Source::Engine).into()),
             policy_version: 3,
         };
         EvictionReply { schema: schema_of::<EvictionReply>(), eviction, withdrawn: false }
@@ -177,6 +192,7 @@ GUARANTEE
 
   who     job/lab/vision/filler, all of it: tasks 0-1
   for     job/lab/nlp/llama-70b
+  by      engine
   when    day 1 01:01:01, 3m ago
   lost    960 GPU-seconds since the last checkpoint
   cost    1440 GPU-seconds with the restart

@@ -360,7 +360,7 @@ fn list_history(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let answer = client.history(&filter)?;
     let now = if for_people(args.output) && !answer.rows.is_empty() { world_now(client) } else { None };
     let table = past::history_table(&answer.rows, now);
-    let names = answer.rows.iter().map(|row| format!("job/{}/{}", row.tenant, row.name)).collect();
+    let names = answer.rows.iter().map(past::subject).collect();
     let empty = "nothing is over yet that is like that; live jobs: wharf get jobs".into();
     show(args, &List { answer: &answer, names, table, empty })
 }

@@ -50,7 +50,7 @@ fn say_job(
     text: impl Fn(&JobView, Paint) -> String,
 ) -> anyhow::Result<ExitCode> {
     match format {
-        Format::Text => output::print(&text(&reply.job, Paint::stdout()))?,
+        Format::Text => output::print(&signed(text(&reply.job, Paint::stdout()), reply, Paint::stdout()))?,
         Format::Json => output::print_json(reply)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -59,10 +59,17 @@ fn say_job(
 /// What is said of a job, or of all members of an array, that was cancelled.
 pub(super) fn taken_back(reply: &JobReply, paint: Paint) -> String {
     let job = &reply.job;
-    match (reply.members, &job.array) {
+    let text = match (reply.members, &job.array) {
         (Some(members), Some(array)) => array_cancelled(&job.tenant, &array.name, members, paint),
         _ => cancelled(job, paint),
-    }
+    };
+    signed(text, reply, paint)
+}
+
+/// With whom the control plane took the caller for, after everything else.
+fn signed(text: String, reply: &JobReply, paint: Paint) -> String {
+    let by = reply.actor.as_ref().map(|actor| next_line(paint, "by:", &actor.text()) + "\n");
+    text + &by.unwrap_or_default()
 }
 
 fn cancelled(job: &JobView, paint: Paint) -> String {

@@ -41,7 +41,7 @@ pub(crate) fn drain(client: &Client, args: &DrainArgs) -> anyhow::Result<ExitCod
         everything: *force,
         ..DrainBody::default()
     };
-    as_typed(&request, |text| parse_drain(COMMAND_LINE, text, "").map(|_| ()))?;
+    as_typed(&request, |text| parse_drain(COMMAND_LINE, text).map(|_| ()))?;
     let drained = match nodes.names.as_slice() {
         [_] => pull(client, nodes, "drains like that already", |node| client.drain(node, &request))?,
         // All of them close before anything leaves one, or work would move from one to the next.
@@ -158,6 +158,8 @@ fn lines(nodes: &[NodeView], undo: &str, text: impl Fn(&NodeView, Paint) -> Stri
     let Some(first) = nodes.first() else { return String::new() };
     let mut lines: Vec<String> = nodes.iter().map(|node| text(node, paint)).collect();
     let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    let by = first.drain.as_ref().map(|drain| &drain.by).or(first.cordoned_by.as_ref());
+    lines.extend(by.map(|by| next_line(paint, "by:", by)));
     lines.push(next_line(paint, "undo:", &format!("wharf {undo} {}", names.join(" "))));
     if first.drain.is_some() {
         lines.push(next_line(paint, "next:", &format!("wharf explain node/{}", first.name)));
@@ -259,7 +261,7 @@ mod tests {
     }
 
     fn drain() -> DrainView {
-        let (by, reason) = ("operator".into(), "fans".into());
+        let (by, reason) = ("ada".into(), "fans".into());
         DrainView { by, reason, since_ms: 0, deadline_ms: 1_800_000, everything: false }
     }
 

@@ -204,6 +204,7 @@ pub(crate) fn node(name: &str) -> NodeView {
         levels: BTreeMap::default(),
         tasks: 0,
         cordon_reason: None,
+        cordoned_by: None,
         drain: None,
         maintenance: Vec::new(),
         waits_for: Vec::new(),

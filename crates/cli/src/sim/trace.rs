@@ -7,16 +7,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use wharf_api::file::fleet::load_fleet;
 use wharf_api::file::policy::load_policy;
+use wharf_controller::codec;
 use wharf_controller::disk::{Index, Record};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
 use wharf_controller::world::NodeReport;
+use wharf_engine::model::actor::Actor;
 use wharf_engine::model::job::{Class, GPUS_PER_TASK_MAX, GpuAsk, TASKS_MAX};
 use wharf_engine::model::policy::{Policy, Tenant};
+use wharf_engine::state::event::Event;
 use wharf_engine::units::{GpuUnits, Millis};
 use wharf_server::policy::errors_text;
 use wharf_sim::replay::{JobRow, Replay, ReplayReport, TraceJob};
@@ -132,9 +135,17 @@ pub(super) fn play(replay: Replay, args: &SimArgs) -> anyhow::Result<(ReplayRepo
 }
 
 fn write_event(out: &mut impl Write, index: Index, record: &Record) -> std::io::Result<()> {
-    write!(out, r#"{{"index":{index},"at_ms":{},"event":"#, record.at)?;
-    out.write_all(&record.body)?;
-    out.write_all(b"}\n")
+    #[derive(Serialize)]
+    struct Line {
+        index: Index,
+        at_ms: u64,
+        event: Event,
+        actor: Option<Actor>,
+    }
+    let read = codec::decode_record(record, "the trace's journal").map_err(std::io::Error::other)?;
+    let line = Line { index, at_ms: record.at, event: read.event, actor: read.actor };
+    serde_json::to_writer(&mut *out, &line)?;
+    out.write_all(b"\n")
 }
 
 /// Reads a trace; an error names the line and what is allowed.

@@ -2,7 +2,8 @@
 
 use crate::server::{Server, eventually};
 
-fn text(server: &Server, args: &[&str]) -> String {
+/// What a command that must succeed says.
+pub(crate) fn text(server: &Server, args: &[&str]) -> String {
     let output = server.run(args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -36,7 +37,7 @@ fn a_node_is_drained_and_stays_so_across_a_crash() {
     eventually("it is drained", || (node(&server, "n1")["tasks"] == 0).then_some(()));
     assert!(text(&server, &["get", "nodes", "-o", "wide"]).contains("up, drained"));
     let explained = text(&server, &["explain", "node/n1"]);
-    assert!(explained.contains("drain   by operator: fans; nothing is left there"), "{explained}");
+    assert!(explained.contains("drain   by tester: fans; nothing is left there"), "{explained}");
     let receipts = text(&server, &["get", "evictions"]);
     assert!(receipts.contains("drain") && receipts.contains("node/n1"), "{receipts}");
     assert_eq!(server.json(&["get", "jobs"])["jobs"][0]["running_tasks"], 3, "the rest of it runs on");
@@ -103,7 +104,7 @@ fn several_nodes_are_cordoned_for_a_reason() {
     let told = text(&server, &["cordon", "n1", "n2", "--reason", "switch s4"]);
     assert!(told.ends_with("undo: wharf uncordon n1 n2\n"), "{told}");
     assert!(text(&server, &["get", "nodes", "-o", "wide"]).contains("switch s4"));
-    assert!(text(&server, &["explain", "node/n2"]).contains("cordon  switch s4"));
+    assert!(text(&server, &["explain", "node/n2"]).contains("cordon  by tester: switch s4"));
     let none = server.run(&["cordon", "n3", "n33"]);
     assert_eq!(none.status.code(), Some(4));
     assert_eq!(node(&server, "n3")["cordoned"], false, "one that is not there leaves the others alone");

@@ -146,8 +146,11 @@ fn a_trace_is_replayed_on_virtual_time() {
     assert_eq!(lines.next(), Some(header));
     assert_eq!(lines.next(), Some("a,lab/x,batch,8.0,0.0,0.0,100.0,100.0,0.0,0"));
     assert_eq!(lines.next(), Some("b,lab/x,batch,32.0,10.0,100.0,150.5,50.5,0.0,0"));
-    let count = std::fs::read_to_string(events).unwrap().lines().count();
-    assert_eq!(report["events"], count, "every event is written");
+    let events = std::fs::read_to_string(events).unwrap();
+    assert_eq!(report["events"], events.lines().count(), "every event is written");
+    let first: serde_json::Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
+    assert!(first["event"]["Fleet"].is_object(), "an event is written as it is: {first}");
+    assert_eq!(first["actor"]["source"], "world");
     let checked = wharf().args(["check", "--data", &data]).output().unwrap();
     let checked: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
     assert_eq!(checked["state_hash"], report["state_hash"], "the journal rebuilds the state it ended in");

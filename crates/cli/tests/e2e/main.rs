@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod abuse;
+mod actors;
 mod bookings;
 mod browsers;
 mod chains;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The program under test.
 pub(crate) fn wharf() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wharf"));
-    command.env_remove("WHARF_SERVER").env("WHARF_LOG", "warn");
+    command.env_remove("WHARF_SERVER").env("WHARF_LOG", "warn").env("WHARF_USER", "tester");
     command
 }
 

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
 use wharf_engine::state::bookings::{Booker, BookingsEvent, Over, PlaceLost};
-use wharf_engine::units::{BookingId, Timestamp};
+use wharf_engine::units::BookingId;
 
-use super::{Receipt, json};
-use crate::disk::{HistoryKind, HistoryRow, Index};
+use super::{Moment, Receipt, json};
+use crate::disk::{HistoryKind, HistoryRow};
 
 /// Something that happened to a booked window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub enum BookingReceipt {
 }
 
 /// The row that an event about a window adds to history, seen from the state before it.
-pub(super) fn row(state: &State, event: &BookingsEvent, index: Index, now: Timestamp) -> Option<HistoryRow> {
+pub(super) fn row(state: &State, event: &BookingsEvent, moment: Moment<'_>) -> Option<HistoryRow> {
     let (spec, receipt) = match event {
         BookingsEvent::Booked { spec, by, from, until, .. } => {
             let (tasks, gpu_parts) = (spec.tasks, spec.shape.gpus.units().parts());
@@ -74,9 +74,8 @@ pub(super) fn row(state: &State, event: &BookingsEvent, index: Index, now: Times
         }
         BookingsEvent::Carried { .. } | BookingsEvent::CarriedBooking { .. } => return None,
     };
-    let tenant = state.tenants.path(spec.tenant).to_owned();
-    let (kind, name) = (HistoryKind::Receipt, spec.name.clone());
-    Some(HistoryRow { index, kind, at: now.0, tenant, name, body: json(&Receipt::Booking(receipt)) })
+    let (tenant, body) = (state.tenants.path(spec.tenant), json(&Receipt::Booking(receipt)));
+    Some(moment.row(HistoryKind::Receipt, tenant, &spec.name, body))
 }
 
 fn known(state: &State, booking: BookingId) -> Option<&wharf_engine::model::job::Spec> {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use wharf_engine::model::exit::{Exit, Outcome};
 use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
 use wharf_engine::state::holding::{HeldTask, Holding, TaskPhase};
 use wharf_engine::state::jobs::event::Next;
@@ -151,14 +152,14 @@ fn of_tasks<'a>(
     let mut spans: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     let (mut ran, mut used) = (0, Some(0));
     for task in tasks {
-        let (parts, to) = (parts(task), until(task, now));
+        let (parts, to) = (parts_of(&task.place), until(task, now));
         let of_task = part_ms(parts, task.since, to);
         ran += of_task;
         if of_task > 0 {
             let busy = busy(task).map(|milli| of_task * u128::from(milli) / 1000);
             used = used.zip(busy).map(|(used, busy)| used + busy);
         }
-        let from = if task.bound_at.0 == 0 { holding.at } else { task.bound_at };
+        let from = bound_at(holding, task);
         if parts > 0 {
             *spans.entry((from.0, to.0.max(from.0))).or_default() += parts;
         }
@@ -196,11 +197,17 @@ fn lost_part_ms(job: &Job, holding: &Holding, task: &HeldTask, now: Timestamp) -
         Some(Timestamp(since.0.saturating_add(periods * checkpoint.every.0)))
     });
     let saved = [Some(since), by_itself, holding.saved_at].into_iter().flatten().max();
-    part_ms(parts(task), saved, to)
+    part_ms(parts_of(&task.place), saved, to)
 }
 
-fn parts(task: &HeldTask) -> u64 {
-    task.place.units_each.times(task.place.gpus.count()).parts()
+/// What a task holds in its place, in 1/3000 of a GPU.
+pub(super) fn parts_of(place: &Placement) -> u64 {
+    place.units_each.times(place.gpus.count()).parts()
+}
+
+/// When a task was given its place.
+pub(super) fn bound_at(holding: &Holding, task: &HeldTask) -> Timestamp {
+    if task.bound_at.0 == 0 { holding.at } else { task.bound_at }
 }
 
 fn until(task: &HeldTask, now: Timestamp) -> Timestamp {

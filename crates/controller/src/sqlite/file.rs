@@ -51,7 +51,7 @@ CREATE TABLE snapshot (
 ) STRICT;
 CREATE TABLE history (
     seq INTEGER PRIMARY KEY, idx INTEGER NOT NULL, kind INTEGER NOT NULL, at INTEGER NOT NULL,
-    tenant TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL
+    tenant TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, actor TEXT
 ) STRICT;
 CREATE INDEX history_name ON history (name);
 CREATE INDEX history_tenant ON history (tenant);

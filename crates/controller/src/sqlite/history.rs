@@ -2,7 +2,9 @@
 //!
 //! They are a projection and not part of the state, so they are not chained; `SQLite`'s own checks must do.
 
+use rusqlite::types::Type;
 use rusqlite::{Connection, Row, ToSql, Transaction};
+use wharf_engine::model::actor::Actor;
 
 use super::fault::Cause;
 use super::{leader, signed, unsigned};
@@ -10,19 +12,32 @@ use crate::disk::{HistoryKind, HistoryQuery, HistoryRow, Term};
 
 pub(super) fn add(work: &Transaction<'_>, rows: &[HistoryRow]) -> Result<(), Cause> {
     let mut insert = work.prepare_cached(
-        "INSERT INTO history (idx, kind, at, tenant, name, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO history (idx, kind, at, tenant, name, body, actor) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     for row in rows {
-        let HistoryRow { index, kind, at, tenant, name, body } = row;
-        insert.execute((signed(*index)?, code(*kind), signed(*at)?, tenant, name, body))?;
+        let HistoryRow { index, kind, at, tenant, name, actor, body } = row;
+        let actor = actor
+            .as_ref()
+            .map(|actor| serde_json::to_string(actor).expect("a struct of strings and words always encodes"));
+        insert.execute((signed(*index)?, code(*kind), signed(*at)?, tenant, name, body, actor))?;
     }
     Ok(())
 }
 
-/// Files of earlier versions lack the index by kind. It is made by the first owner that needs it, after everything was
-/// read and found in order.
-pub(super) fn index(connection: &mut Connection) -> Result<(), Cause> {
-    Ok(connection.execute_batch("CREATE INDEX IF NOT EXISTS history_kind ON history (kind, idx)")?)
+/// Files of earlier versions lack the index by kind and the column of actors. They are made by the first owner that needs
+/// them, after everything was read and found in order. An earlier version does not mind them.
+pub(super) fn upgrade(connection: &mut Connection) -> Result<(), Cause> {
+    connection.execute_batch("CREATE INDEX IF NOT EXISTS history_kind ON history (kind, idx)")?;
+    if !has_actors(connection)? {
+        connection.execute_batch("ALTER TABLE history ADD COLUMN actor TEXT")?;
+    }
+    Ok(())
+}
+
+fn has_actors(connection: &Connection) -> Result<bool, Cause> {
+    let mut select = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM pragma_table_info('history') WHERE name = 'actor')")?;
+    Ok(select.query_row([], |row| row.get(0))?)
 }
 
 pub(super) fn find(connection: &mut Connection, query: &HistoryQuery) -> Result<Vec<HistoryRow>, Cause> {
@@ -32,12 +47,18 @@ pub(super) fn find(connection: &mut Connection, query: &HistoryQuery) -> Result<
     let bounded = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let (index, before, since) = (index.map(bounded), before.map(bounded), since.map(bounded));
     let by_kind = *kind == Some(HistoryKind::Eviction) || before.is_some();
-    let mut sql = String::from("SELECT idx, kind, at, tenant, name, body FROM history WHERE TRUE");
+    // A look at a file of an earlier version leaves it as it is.
+    let actor = if has_actors(connection)? { "actor" } else { "NULL" };
+    let mut sql = format!("SELECT idx, kind, at, tenant, name, body, {actor} FROM history WHERE TRUE");
     let mut values: Vec<(&str, &dyn ToSql)> = vec![(":limit", &limit)];
-    if let Some(kind) = kind {
-        // Written out, because the index over evictions serves only a query that shows it is about them.
-        sql.push_str(" AND kind = ");
-        sql.push_str(&code(*kind).to_string());
+    // Written out, because the index over evictions serves only a query that shows it is about them.
+    match kind {
+        Some(kind) => sql += &[" AND kind = ", &code(*kind).to_string()].concat(),
+        None => {
+            for kind in HistoryKind::ALL.into_iter().filter(|kind| kind.is_for_sums()) {
+                sql += &[" AND +kind <> ", &code(kind).to_string()].concat();
+            }
+        }
     }
     if let Some(index) = &index {
         sql.push_str(" AND idx = :index");
@@ -76,11 +97,25 @@ pub(super) fn find(connection: &mut Connection, query: &HistoryQuery) -> Result<
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn trim(connection: &mut Connection, term: Term, before: u64) -> Result<(), Cause> {
+pub(super) fn trim(
+    connection: &mut Connection,
+    term: Term,
+    before: u64,
+    carried: &[HistoryRow],
+) -> Result<(), Cause> {
     let work = leader::write(connection, term)?;
     // A time that SQLite cannot hold is later than all that it does hold.
     let before = i64::try_from(before).unwrap_or(i64::MAX);
-    work.prepare_cached("DELETE FROM history WHERE at < ?1")?.execute([before])?;
+    let [carried_code, guarantee] = [HistoryKind::Carried, HistoryKind::Guarantee].map(code);
+    // Of what was promised, that stays which was in force when the rows begin that are kept.
+    work.prepare_cached(
+        "DELETE FROM history WHERE at < ?1 AND NOT (
+            kind = ?2 AND idx = (SELECT max(idx) FROM history WHERE kind = ?2 AND at < ?1)
+         )",
+    )?
+    .execute([before, guarantee])?;
+    work.prepare_cached("DELETE FROM history WHERE kind = ?1")?.execute([carried_code])?;
+    add(&work, carried)?;
     Ok(work.commit()?)
 }
 
@@ -94,6 +129,7 @@ fn decode(row: &Row<'_>) -> rusqlite::Result<HistoryRow> {
         tenant: row.get(3)?,
         name: row.get(4)?,
         body: row.get(5)?,
+        actor: actor(row.get(6)?)?,
     })
 }
 
@@ -103,11 +139,18 @@ fn code(kind: HistoryKind) -> i64 {
         HistoryKind::Receipt => 1,
         HistoryKind::Eviction => 2,
         HistoryKind::Usage => 3,
+        HistoryKind::Allocation => 4,
+        HistoryKind::Carried => 5,
+        HistoryKind::Audit => 6,
+        HistoryKind::Guarantee => 7,
     }
 }
 
 fn kind(code: i64) -> Option<HistoryKind> {
-    [HistoryKind::Job, HistoryKind::Receipt, HistoryKind::Eviction, HistoryKind::Usage]
-        .into_iter()
-        .find(|kind| self::code(*kind) == code)
+    HistoryKind::ALL.into_iter().find(|kind| self::code(*kind) == code)
+}
+
+fn actor(text: Option<String>) -> rusqlite::Result<Option<Actor>> {
+    let read = text.map(|text| serde_json::from_str(&text)).transpose();
+    read.map_err(|error| rusqlite::Error::FromSqlConversionFailure(6, Type::Text, error.into()))
 }

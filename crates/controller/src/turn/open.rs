@@ -12,9 +12,10 @@ use wharf_engine::state::State;
 use wharf_engine::units::Timestamp;
 
 use super::snapshot::Snapshots;
-use super::{Controller, Fault, Figures, Settings};
+use super::{Controller, Fault, Figures, Settings, WORLD};
 use crate::codec;
-use crate::disk::{Disk, DiskFault, Standing};
+use crate::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Standing};
+use crate::history::{self, Projection};
 use crate::outage::Reach;
 use crate::selectors::Strings;
 use crate::sent::Sent;
@@ -66,6 +67,7 @@ impl<D: Disk> Recovered<D> {
     pub fn open<W: World>(self, world: W, settings: Settings) -> Result<Controller<D, W>, Fault> {
         self.check(&world)?;
         let mut controller = self.lead(world, settings)?;
+        controller.carry_if_untold()?;
         controller.meet()?;
         controller.decide_and_commit()?;
         controller.act();
@@ -81,6 +83,7 @@ impl<D: Disk> Recovered<D> {
         }
         self.disk.begin_restore()?;
         let mut controller = self.lead(world, settings)?;
+        controller.carry_if_untold()?;
         controller.restore_from_world()?;
         // Without a plan: whoever has to leave by the rules is told so after the restore, by an ordinary turn.
         controller.commit()?;
@@ -106,7 +109,7 @@ impl<D: Disk> Recovered<D> {
             settings,
             snapshots,
             records: Vec::new(),
-            rows: Vec::new(),
+            history: Projection::default(),
             figures: Figures::default(),
             answers: Answers::default(),
         })
@@ -124,13 +127,29 @@ impl<D: Disk, W: World> Controller<D, W> {
         Recovered::read(disk)?.restore(world, settings)
     }
 
+    /// A program that kept no rows of what is held has started work that nothing in history tells of.
+    fn carry_if_untold(&mut self) -> Result<(), Fault> {
+        if self.state.tenants.version() == 0 {
+            return Ok(());
+        }
+        // Every policy has written what it promises.
+        let kind = Some(HistoryKind::Guarantee);
+        let query = HistoryQuery { kind, before: Some(u64::MAX), limit: 1, ..HistoryQuery::default() };
+        if !self.disk.history(&query)?.is_empty() {
+            return Ok(());
+        }
+        let mut told = history::carried(&self.state, self.now);
+        told.extend(history::promised(&self.state, self.now));
+        Ok(self.disk.trim_history(self.term, 0, &told)?)
+    }
+
     /// Learns from a world that is ahead of the journal.
     fn restore_from_world(&mut self) -> Result<(), Fault> {
         let recalled = self.world.recall()?;
         self.meet_nodes(&recalled)?;
         let mut report = recalled.report.clone();
         report.nodes = recalled.nodes.iter().map(|node| node.node.clone()).collect();
-        self.settle(&Input::Restore(report)).map_err(|_| Fault::WorldBehind)?;
+        self.settle(&WORLD, &Input::Restore(report)).map_err(|_| Fault::WorldBehind)?;
         // Work on a device that has failed is lost by a second look, as when a world is first met.
         if recalled.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy) {
             self.take(recalled).map_err(|_| Fault::WorldBehind)?;

@@ -6,9 +6,9 @@
 use wharf_engine::units::{Millis, Timestamp};
 
 use super::{Controller, Fault};
-use crate::codec;
 use crate::disk::{Disk, DiskFault, Snapshot};
 use crate::world::World;
+use crate::{codec, history};
 
 /// How long after a failure the next attempt is made; twice as long after each further one.
 const RETRY_AFTER: Millis = Millis::from_secs(60);
@@ -51,10 +51,11 @@ impl<D: Disk, W: World> Controller<D, W> {
         // Two copies of everything are enough.
         drop(events);
         let state_hash = *blake3::hash(&body).as_bytes();
-        let (next, at, version) = (self.state.index(), self.now.0, codec::VERSION);
+        let (next, at, version) = (self.state.index(), self.now.0, codec::EVENT_VERSION);
         self.disk.put_snapshot(self.term, &Snapshot { next, at, version, state_hash, body })?;
         let keep = self.state.tenants.policy().history_keep;
-        self.disk.trim_history(self.term, self.now.0.saturating_sub(keep.0))?;
+        let carried = history::carried(&self.state, self.now);
+        self.disk.trim_history(self.term, self.now.0.saturating_sub(keep.0), &carried)?;
         self.snapshots = Snapshots::from(next + self.settings.snapshot_after.max(2 * held));
         self.figures.snapshots += 1;
         Ok(())

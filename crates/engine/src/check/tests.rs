@@ -149,7 +149,7 @@ fn the_name_of_a_live_array_is_nobody_elses() {
         Input::Submit(array)
     };
     assert_eq!(refused(&shifted(array(3000, "sweep", 1))), taken, "though its members have other names");
-    fixture.give(&Input::CancelArray { array: Uid(1000), by: None });
+    fixture.give(&Input::CancelArray { array: Uid(1000) });
     fixture.give(&job("sweep"));
     assert_eq!(fixture.state.check(), [], "nothing is left of its name");
 }
@@ -161,13 +161,13 @@ fn an_array_is_cancelled_in_one_decision() {
     fixture.turn();
     fixture.turn();
     assert_eq!(fixture.state.ledger.holdings().count(), 2, "two of them run");
-    fixture.give(&Input::CancelArray { array: Uid(1000), by: None });
+    fixture.give(&Input::CancelArray { array: Uid(1000) });
     let left = fixture.state.jobs.array(Uid(1000)).expect("two are still to stop");
     assert_eq!(left.members.iter().copied().collect::<Vec<_>>(), [JobId(0), JobId(1)]);
     let leaves =
         |job: &JobId| matches!(fixture.state.jobs.get(*job).unwrap().phase, Phase::Leaving(Next::End(_)));
     assert!(left.members.iter().all(leaves));
-    let again = fixture.state.decide(&Input::CancelArray { array: Uid(1000), by: None }, fixture.now);
+    let again = fixture.state.decide(&Input::CancelArray { array: Uid(1000) }, fixture.now);
     assert_eq!(again.unwrap_err(), Rejection::NothingToDo);
     assert_eq!(fixture.state.check(), []);
 }
@@ -186,7 +186,7 @@ fn busy() -> State {
     fixture.submit(3, "lab", batch("part", GpuAsk::Share(GpuUnits::from_parts(1500))));
     fixture.submit(4, "lab", batch("over", GpuAsk::Whole(1)));
     fixture.turn();
-    fixture.give(&Input::Cancel { job: JobId(3), by: None });
+    fixture.give(&Input::Cancel { job: JobId(3) });
     fixture.submit(5, "lab", Spec { tasks: 3, min: 1, ..batch("elastic", GpuAsk::Whole(1)) });
     let service = Some(Service { max: 2, replicas: 1 });
     fixture.submit(6, "lab", Spec { class: Class::Inference, service, ..batch("chat", GpuAsk::Whole(1)) });
@@ -211,7 +211,7 @@ fn busy() -> State {
     fixture.turn();
     fixture.submit(10, "lab", batch("given-up", GpuAsk::Whole(4)));
     let given_up = fixture.state.jobs.with_uid(Uid(10)).unwrap();
-    fixture.give(&Input::Cancel { job: given_up, by: None });
+    fixture.give(&Input::Cancel { job: given_up });
     fixture.state
 }
 

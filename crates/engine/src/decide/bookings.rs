@@ -13,6 +13,7 @@ use core::cmp::Reverse;
 use super::{Decision, Names, submit, timeline};
 use crate::decide::input::BookingRequest;
 use crate::decide::rejection::Rejection;
+use crate::model::actor::{Actor, Role};
 use crate::model::job::{Class, GpuAsk, Shape, Spec};
 use crate::model::placement::Placement;
 use crate::model::policy::Amount;
@@ -22,7 +23,7 @@ use crate::plan::evict::victims::cost_of;
 use crate::plan::later::booked::choose::{self, WindowPart};
 use crate::plan::lines;
 use crate::state::State;
-use crate::state::bookings::{Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
+use crate::state::bookings::{Booker, Booking, BookingFault, BookingsEvent, NotOfBooking, Over, PlaceLost};
 use crate::state::event::Event;
 use crate::state::holding::{Holding, TaskPhase};
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
@@ -31,8 +32,16 @@ use crate::state::ledger::event::{Asker, Eviction, LedgerEvent, Why};
 use crate::units::{BookingId, JobId, Timestamp};
 
 /// Books a window, if everything that is promised then can be kept.
-pub(super) fn book(state: &State, request: &BookingRequest, now: Timestamp) -> Result<Decision, Rejection> {
+pub(super) fn book(
+    state: &State,
+    actor: &Actor,
+    request: &BookingRequest,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
     let BookingRequest { job, by, from, span } = request;
+    if *by == Booker::Operator && !actor.is(Role::Operator) {
+        return Err(Rejection::BookingRefused { fault: BookingFault::NotAnOperator, nearest: None });
+    }
     submit::check_spec(&job.spec).map_err(Rejection::BadSpec)?;
     submit::check_tenant(state, &job.tenant)?;
     let mut names = Names::new(&state.tenants);

@@ -13,6 +13,7 @@ use super::conclude::repair_deadline;
 use super::{Decision, services};
 use crate::decide::input::{DowntimeRequest, DrainRequest};
 use crate::decide::rejection::{DowntimeFault, Rejection};
+use crate::model::actor::Actor;
 use crate::plan::draft::Draft;
 use crate::plan::evict::victims::{cost_of, cost_of_tasks};
 use crate::state::State;
@@ -28,13 +29,14 @@ use crate::units::{JobId, NodeId, Timestamp};
 /// the next.
 pub(super) fn drain(
     state: &State,
+    actor: &Actor,
     names: &[String],
     how: Option<&DrainRequest>,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
     let nodes = named(state, names)?;
     let drain = how.map(|how| Drain {
-        by: how.by.clone(),
+        by: String::from(actor.called()),
         reason: how.reason.clone(),
         deadline: now + how.within,
         whom: how.whom,
@@ -57,6 +59,7 @@ fn named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection>
 /// Nodes are to be out of service for a while.
 pub(super) fn plan_downtime(
     state: &State,
+    actor: &Actor,
     asked: &DowntimeRequest,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
@@ -77,7 +80,7 @@ pub(super) fn plan_downtime(
         from: asked.from.max(now),
         until,
         reason: asked.reason.clone(),
-        by: asked.by.clone(),
+        by: String::from(actor.called()),
         whom: asked.whom,
         began: false,
         at: now,

@@ -22,15 +22,11 @@ pub enum Input {
     Cancel {
         /// Which job.
         job: JobId,
-        /// Who says so, as the caller names itself.
-        by: Option<String>,
     },
     /// The owner no longer wants any member of an array.
     CancelArray {
         /// Which array.
         array: Uid,
-        /// Who says so, as the caller names itself.
-        by: Option<String>,
     },
     /// Somebody says that a held job may be started.
     Release {
@@ -41,8 +37,6 @@ pub enum Input {
     Evict {
         /// Which job.
         job: JobId,
-        /// On whose behalf, for the receipt.
-        by: String,
     },
     /// The owner wants it to run longer than it was submitted for.
     Extend {
@@ -114,8 +108,6 @@ pub enum Input {
 pub struct DrainRequest {
     /// It is to be empty after so long.
     pub within: Millis,
-    /// Who wants it.
-    pub by: String,
     /// What for.
     pub reason: String,
     /// Who has to leave.
@@ -133,8 +125,6 @@ pub struct DowntimeRequest {
     pub from: Timestamp,
     /// How long it lasts.
     pub span: Millis,
-    /// Who plans it.
-    pub by: String,
     /// What for.
     pub reason: String,
     /// Who has to leave before.
@@ -164,7 +154,7 @@ pub enum Extension {
 pub struct BookingRequest {
     /// Name, tenant and shape, as of a job that takes all of it.
     pub job: Submission,
-    /// Who books.
+    /// In which capacity; [`Booker::Operator`] is for actors with that role.
     pub by: Booker,
     /// When it begins.
     pub from: Timestamp,

@@ -183,6 +183,8 @@ pub enum BookingsEvent {
 pub enum BookingFault {
     /// The policy lets only operators book.
     OperatorsOnly,
+    /// It is to be booked as an operator does, and whoever asks is none.
+    NotAnOperator,
     /// Only whole GPUs are booked.
     WholeGpusOnly,
     /// It begins sooner than the policy's lead time.

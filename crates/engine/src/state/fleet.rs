@@ -36,6 +36,8 @@ pub struct Node {
     pub cordoned: bool,
     /// Owned: why it was moved, as its operator says.
     pub cordon_reason: String,
+    /// Owned: who did, where that is known.
+    pub cordoned_by: String,
     /// Owned: it is to be empty.
     pub drain: Option<Drain>,
     /// Owned: a downtime keeps it out of service.
@@ -254,10 +256,11 @@ impl Fleet {
             }
             FleetEvent::NodeSeen { node, facts } => self.see(*node, facts),
             FleetEvent::NodeRemoved { node } => self.remove(*node),
-            FleetEvent::Cordoned { node, on, reason } => {
+            FleetEvent::Cordoned { node, on, reason, by } => {
                 let known = self.live(*node);
                 known.cordoned = *on;
                 known.cordon_reason.clone_from(reason);
+                known.cordoned_by.clone_from(by);
             }
             FleetEvent::Draining { node, drain } => {
                 self.live(*node).drain.clone_from(drain);
@@ -304,6 +307,7 @@ impl Fleet {
                     facts: facts.clone(),
                     cordoned: false,
                     cordon_reason: String::new(),
+                    cordoned_by: String::new(),
                     drain: None,
                     out_of_service: false,
                 });
@@ -333,7 +337,8 @@ impl Fleet {
         for (node, known) in self.nodes() {
             push(FleetEvent::NodeSeen { node, facts: known.facts.clone() });
             if known.cordoned {
-                push(FleetEvent::Cordoned { node, on: true, reason: known.cordon_reason.clone() });
+                let (reason, by) = (known.cordon_reason.clone(), known.cordoned_by.clone());
+                push(FleetEvent::Cordoned { node, on: true, reason, by });
             }
             if known.drain.is_some() {
                 push(FleetEvent::Draining { node, drain: known.drain.clone() });
@@ -408,6 +413,9 @@ pub enum FleetEvent {
         /// Why, as its operator says.
         #[serde(default, skip_serializing_if = "is_default")]
         reason: String,
+        /// Who did, where that is known.
+        #[serde(default, skip_serializing_if = "is_default")]
+        by: String,
     },
     /// A node is to be empty; `None`: not any more.
     Draining {

@@ -82,10 +82,14 @@ fn policies_in_force(stage: &Stage) -> u32 {
     stage.runtime.block_on(stage.desk.ask_first(|glance| glance.state.tenants.version())).unwrap()
 }
 
+fn applied(policy: Policy) -> actor::Request {
+    actor::Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) }
+}
+
 fn another_policy(desk: &Desk, path: &str) -> impl Future<Output = Result<Reply, Closed>> + use<> {
     let (desk, tenant) = (desk.clone(), Tenant::without_lines(path));
     let policy = Policy { tenants: vec![tenant], digest: path.to_owned(), ..Policy::default() };
-    async move { desk.give(Input::ApplyPolicy(policy), |reply, _| reply).await }
+    async move { desk.give(applied(policy), |reply, _| reply).await }
 }
 
 /// Seen before: a submission that was answered 408 existed all the same.
@@ -104,7 +108,7 @@ fn an_input_that_a_turn_has_taken_may_have_taken_effect() {
     let stage = Stage::with(Patience { turn: SHORT, commit: SHORT, ..Patience::default() });
     let (release, held) = channel::<()>();
     let policy = Policy { tenants: vec![Tenant::without_lines("lab")], ..Policy::default() };
-    let slow = stage.desk.give(Input::ApplyPolicy(policy), move |reply, _| {
+    let slow = stage.desk.give(applied(policy), move |reply, _| {
         let _ = held.recv();
         reply
     });

@@ -8,8 +8,10 @@ use wharf_api::file::booking::parse_booking;
 use wharf_api::v1::{Booked, BookingList, BookingReply, BookingView, Problem, schema_of};
 use wharf_engine::decide::input::Input;
 use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::actor::Request;
 use wharf_engine::units::BookingId;
 
+use super::caller::Caller;
 use super::jobs::{fresh_uid, utf8};
 use super::{Refused, Shared};
 use crate::booking;
@@ -19,6 +21,7 @@ type Answer<T> = Result<Json<T>, Refused>;
 
 pub(super) async fn book(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     body: Bytes,
 ) -> Result<(StatusCode, Json<Booked>), Refused> {
     let file = parse_booking("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
@@ -36,8 +39,9 @@ pub(super) async fn book(
         let gone = || problem(glance.state, &Rejection::NoSuchBooking { name: name.clone() });
         Ok::<_, Problem>((view.ok_or_else(gone)?, id >= Some(next)))
     };
+    let input = Input::Book(Box::new(request));
     let answered: Result<(BookingView, bool), Problem> =
-        shared.desk.give(Input::Book(Box::new(request)), after).await.map_err(closed)?;
+        shared.desk.give(Request { actor, input }, after).await.map_err(closed)?;
     let (booking, created) = answered?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(Booked { schema: schema_of::<Booked>(), booking, created })))
@@ -54,9 +58,14 @@ pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) 
 }
 
 /// Answered with the booking as it was.
-pub(super) async fn cancel(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<BookingReply> {
+pub(super) async fn cancel(
+    State(shared): State<Shared>,
+    Caller(actor): Caller,
+    Path(name): Path<String>,
+) -> Answer<BookingReply> {
     let before = look(&shared, name.clone()).await?;
-    let done = shared.desk.give(Input::Unbook { name }, |reply, turned| {
+    let input = Input::Unbook { name };
+    let done = shared.desk.give(Request { actor, input }, |reply, turned| {
         reply.map_err(|rejection| problem(turned.glance.state, &rejection)).map(|_| ())
     });
     done.await.map_err(closed)??;

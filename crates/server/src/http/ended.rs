@@ -116,6 +116,7 @@ pub(super) async fn one(State(shared): State<Shared>, Path(reference): Path<Stri
         what: "submitted".to_owned(),
         text: "submitted".to_owned(),
         eviction: None,
+        actor: None,
     };
     let mut timeline: Vec<TimelineView> = own.iter().rev().filter_map(ended::entry).collect();
     timeline.insert(0, submitted);

@@ -14,11 +14,13 @@ use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::turn::{Glance, WhatIf, what_if};
 use wharf_engine::decide::input::Input;
 use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::actor::{Actor, Request};
 use wharf_engine::state::State as Engine;
 use wharf_engine::state::jobs::event::Next;
 use wharf_engine::state::jobs::{Job, Phase};
 use wharf_engine::units::{JobId, TenantId, Uid};
 
+use super::caller::Caller;
 use super::{Refused, Shared, after, evictions};
 use crate::desk::Turned;
 use crate::rejection::{bad_file, closed, problem};
@@ -29,9 +31,6 @@ type Answer<T> = Result<Json<T>, Refused>;
 
 /// Live jobs whose names are compared with one that is not there: enough for a team, cheap for a queue of 100,000.
 const NAMES_COMPARED_MAX: usize = 10_000;
-/// Names the user that a client acts for.
-const USER_HEADER: &str = "wharf-user";
-const USER_BYTES_MAX: usize = 64;
 /// How often jobs to wait for are looked up again because one of them ended meanwhile.
 const AFTER_TRIES_MAX: usize = 5;
 /// Longer than any identifier that somebody would choose for a key.
@@ -39,18 +38,20 @@ const KEY_BYTES_MAX: usize = 256;
 
 pub(super) async fn submit(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<(StatusCode, Json<Submitted>), Refused> {
     let job = read(&body)?;
-    let (uid, by) = (uid(&job, &headers)?, claimed_user(&headers)?);
+    let uid = uid(&job, &headers)?;
     for _ in 0..AFTER_TRIES_MAX {
         let models = job.devices.models.clone();
         let mut submission = job.submission(uid);
         submission.after = after::resolve(&shared, &job).await?;
-        submission.spec.submitted_by = by.clone().unwrap_or_default();
+        submission.spec.submitted_by = actor.name().unwrap_or_default().to_owned();
         let after = move |reply, turned: Turned<'_>| submitted(reply, turned, &models);
-        let answered = shared.desk.give(Input::Submit(Box::new(submission)), after).await;
+        let request = Request { actor: actor.clone(), input: Input::Submit(Box::new(submission)) };
+        let answered = shared.desk.give(request, after).await;
         match answered.map_err(closed)? {
             Err(NotSubmitted::AfterEnded) => {}
             Err(NotSubmitted::Refused(problem)) => return Err((*problem).into()),
@@ -97,23 +98,6 @@ fn submitted(
     let array = member.and_then(|member| state.jobs.array(member.id));
     let members = array.map(|array| u32::try_from(array.members.len()).unwrap_or(u32::MAX));
     Ok((shown, id >= next_job_before, members))
-}
-
-/// Who the client says it acts for. Nobody checks that yet: it is kept as a claim, and a checked identity will take its
-/// place.
-fn claimed_user(headers: &HeaderMap) -> Result<Option<String>, Refused> {
-    let Some(value) = headers.get(USER_HEADER) else { return Ok(None) };
-    let name = value.to_str().ok().filter(|name| is_user(name));
-    let name = name.ok_or_else(|| {
-        let what = format!("{USER_HEADER} has 1 to {USER_BYTES_MAX} letters, digits or signs of .-_@+");
-        Problem::new(Code::BadRequest, what).hint("leave it out, or set WHARF_USER to a plain name")
-    })?;
-    Ok(Some(name.to_owned()))
-}
-
-fn is_user(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_@+".contains(&byte);
-    (1..=USER_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
 }
 
 pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<PlanView> {
@@ -165,7 +149,7 @@ fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
 
 pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
     let job = look(&shared, name).await?;
-    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None }))
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None, actor: None }))
 }
 
 pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<Explanation> {
@@ -187,10 +171,9 @@ async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
 
 pub(super) async fn cancel(
     State(shared): State<Shared>,
-    headers: HeaderMap,
+    Caller(actor): Caller,
     Path(name): Path<String>,
 ) -> Answer<JobReply> {
-    let by = claimed_user(&headers)?;
     let asked = shared.desk.ask_first({
         let name = name.clone();
         move |mut glance| match meant(glance.state, &name)? {
@@ -199,8 +182,8 @@ pub(super) async fn cancel(
         }
     });
     match asked.await.map_err(closed)?? {
-        Some(found) => cancel_array(&shared, found, by).await,
-        None => act(&shared, name, |job| Input::Cancel { job, by }).await,
+        Some(found) => cancel_array(&shared, actor, found).await,
+        None => act(&shared, actor, name, |job| Input::Cancel { job }).await,
     }
 }
 
@@ -215,66 +198,84 @@ fn of_array(glance: &mut Glance<'_>, id: Uid) -> Option<(Uid, JobView, u32)> {
 
 async fn cancel_array(
     shared: &Shared,
+    actor: Actor,
     (array, first, members): (Uid, JobView, u32),
-    by: Option<String>,
 ) -> Answer<JobReply> {
-    let done = shared.desk.give(Input::CancelArray { array, by }, move |reply, mut turned| {
+    let (by, input) = (actor.clone().into(), Input::CancelArray { array });
+    let done = shared.desk.give(Request { actor, input }, move |reply, mut turned| {
         let id = reply.map_err(|rejection| problem(turned.glance.state, &rejection))?;
         Ok::<_, Problem>(id.and_then(|id| show(&mut turned.glance, id)))
     });
     let job = done.await.map_err(closed)??.unwrap_or(first);
-    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: Some(members) }))
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: Some(members), actor: Some(by) }))
 }
 
-pub(super) async fn evict(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
-    act(&shared, name, |job| Input::Evict { job, by: "operator".to_owned() }).await
+pub(super) async fn evict(
+    State(shared): State<Shared>,
+    Caller(actor): Caller,
+    Path(name): Path<String>,
+) -> Answer<JobReply> {
+    act(&shared, actor, name, |job| Input::Evict { job }).await
 }
 
-pub(super) async fn release(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<JobReply> {
-    act(&shared, name, |job| Input::Release { job }).await
+pub(super) async fn release(
+    State(shared): State<Shared>,
+    Caller(actor): Caller,
+    Path(name): Path<String>,
+) -> Answer<JobReply> {
+    act(&shared, actor, name, |job| Input::Release { job }).await
 }
 
 pub(super) async fn extend(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Answer<JobReply> {
     let to = parse_extension("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
-    act(&shared, name, move |job| Input::Extend { job, to }).await
+    act(&shared, actor, name, move |job| Input::Extend { job, to }).await
 }
 
 pub(super) async fn scale(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Answer<JobReply> {
     let tasks = parse_scale("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
-    act(&shared, name, move |job| Input::Scale { job, tasks }).await
+    act(&shared, actor, name, move |job| Input::Scale { job, tasks }).await
 }
 
 pub(super) async fn replace(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     Path(name): Path<String>,
     body: Bytes,
 ) -> Answer<JobReply> {
     let how = parse_replacement("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
-    act(&shared, name, move |job| Input::Replace { job, how }).await
+    act(&shared, actor, name, move |job| Input::Replace { job, how }).await
 }
 
 /// An input about a job, answered with the job as it was before, or as it is while it leaves.
-async fn act(shared: &Shared, name: String, input: impl FnOnce(JobId) -> Input) -> Answer<JobReply> {
+async fn act(
+    shared: &Shared,
+    actor: Actor,
+    name: String,
+    input: impl FnOnce(JobId) -> Input,
+) -> Answer<JobReply> {
     let found = shared.desk.ask_first(move |mut glance| {
         let id = find(&mut glance, &name)?;
         Ok::<_, Problem>((id, show(&mut glance, id).expect("it was just found")))
     });
     let (id, before) = found.await.map_err(closed)??;
-    let done = shared.desk.give(input(id), move |reply, mut turned| {
+    let (by, input) = (actor.clone().into(), input(id));
+    let done = shared.desk.give(Request { actor, input }, move |reply, mut turned| {
         reply.map_err(|rejection| problem(turned.glance.state, &rejection))?;
         Ok::<_, Problem>(show(&mut turned.glance, id))
     });
     let after = done.await.map_err(closed)??;
     let job = after.unwrap_or(before);
-    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None }))
+    Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None, actor: Some(by) }))
 }
 
 pub(super) fn show(glance: &mut Glance<'_>, id: JobId) -> Option<JobView> {

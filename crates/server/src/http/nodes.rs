@@ -11,7 +11,9 @@ use wharf_api::v1::{
 use wharf_controller::turn::Glance;
 use wharf_engine::decide::input::Input;
 use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::actor::{Actor, Request};
 
+use super::caller::Caller;
 use super::jobs::utf8;
 use super::{Refused, Shared};
 use crate::rejection::{bad_file, closed, problem};
@@ -19,36 +21,42 @@ use crate::{maintenance, view};
 
 type Answer<T> = Result<Json<T>, Refused>;
 
-/// Who moves levers, until requests say who sends them.
-const OPERATOR: &str = "operator";
-
 pub(super) async fn cordon(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     Path(node): Path<String>,
     body: Bytes,
 ) -> Answer<NodeReply> {
     let reason = parse_cordon("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
-    pull(&shared, node.clone(), Input::Cordon { node, on: true, reason }).await
+    pull(&shared, actor, node.clone(), Input::Cordon { node, on: true, reason }).await
 }
 
-pub(super) async fn uncordon(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
-    pull(&shared, node.clone(), Input::Cordon { node, on: false, reason: String::new() }).await
+pub(super) async fn uncordon(
+    State(shared): State<Shared>,
+    Caller(actor): Caller,
+    Path(node): Path<String>,
+) -> Answer<NodeReply> {
+    pull(&shared, actor, node.clone(), Input::Cordon { node, on: false, reason: String::new() }).await
 }
 
 pub(super) async fn drain(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     Path(node): Path<String>,
     body: Bytes,
 ) -> Answer<NodeReply> {
-    let how = parse_drain("request body", utf8(&body)?, OPERATOR).map_err(|error| bad_file(&error))?;
-    pull(&shared, node.clone(), Input::Drain { nodes: vec![node], how: Some(how) }).await
+    let how = parse_drain("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
+    pull(&shared, actor, node.clone(), Input::Drain { nodes: vec![node], how: Some(how) }).await
 }
 
-pub(super) async fn drain_all(State(shared): State<Shared>, body: Bytes) -> Answer<NodeList> {
-    let (nodes, how) =
-        parse_drain_of("request body", utf8(&body)?, OPERATOR).map_err(|error| bad_file(&error))?;
+pub(super) async fn drain_all(
+    State(shared): State<Shared>,
+    Caller(actor): Caller,
+    body: Bytes,
+) -> Answer<NodeList> {
+    let (nodes, how) = parse_drain_of("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     let input = Input::Drain { nodes: nodes.clone(), how: Some(how) };
-    let done = shared.desk.give(input, move |reply, turned| {
+    let done = shared.desk.give(Request { actor, input }, move |reply, turned| {
         let state = turned.glance.state;
         reply.map_err(|rejection| problem(state, &rejection))?;
         nodes.iter().map(|name| look_at(&turned.glance, name)).collect::<Result<Vec<NodeView>, Problem>>()
@@ -56,13 +64,17 @@ pub(super) async fn drain_all(State(shared): State<Shared>, body: Bytes) -> Answ
     Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: done.await.map_err(closed)?? }))
 }
 
-pub(super) async fn undrain(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
-    pull(&shared, node.clone(), Input::Drain { nodes: vec![node], how: None }).await
+pub(super) async fn undrain(
+    State(shared): State<Shared>,
+    Caller(actor): Caller,
+    Path(node): Path<String>,
+) -> Answer<NodeReply> {
+    pull(&shared, actor, node.clone(), Input::Drain { nodes: vec![node], how: None }).await
 }
 
 /// A lever on a node, answered with the node as it is then.
-async fn pull(shared: &Shared, name: String, input: Input) -> Answer<NodeReply> {
-    let done = shared.desk.give(input, move |reply, turned| {
+async fn pull(shared: &Shared, actor: Actor, name: String, input: Input) -> Answer<NodeReply> {
+    let done = shared.desk.give(Request { actor, input }, move |reply, turned| {
         let state = turned.glance.state;
         reply.map_err(|rejection| problem(state, &rejection))?;
         look_at(&turned.glance, &name)
@@ -86,14 +98,16 @@ pub(super) async fn downtimes(State(shared): State<Shared>) -> Answer<DowntimeLi
 
 pub(super) async fn maintain(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     body: Bytes,
 ) -> Result<(StatusCode, Json<DowntimeReply>), Refused> {
     let file = parse_downtime("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     // A span from now is counted on the world's clock.
     let now = shared.desk.ask(|glance| glance.now).await.map_err(closed)?;
-    let request = file.request(OPERATOR, now);
+    let request = file.request(now);
     let name = request.name.clone();
-    let done = shared.desk.give(Input::PlanDowntime(Box::new(request)), move |reply, turned| {
+    let input = Input::PlanDowntime(Box::new(request));
+    let done = shared.desk.give(Request { actor, input }, move |reply, turned| {
         let state = turned.glance.state;
         reply.map_err(|rejection| problem(state, &rejection))?;
         look(state, &name)
@@ -104,11 +118,13 @@ pub(super) async fn maintain(
 /// Answered with the downtime as it was.
 pub(super) async fn call_off(
     State(shared): State<Shared>,
+    Caller(actor): Caller,
     Path(name): Path<String>,
 ) -> Answer<DowntimeReply> {
     let asked = name.clone();
     let before = shared.desk.ask(move |glance| look(glance.state, &asked)).await.map_err(closed)??;
-    let done = shared.desk.give(Input::CallOff { name }, |reply, turned| {
+    let input = Input::CallOff { name };
+    let done = shared.desk.give(Request { actor, input }, |reply, turned| {
         reply.map_err(|rejection| problem(turned.glance.state, &rejection)).map(|_| ())
     });
     done.await.map_err(closed)??;

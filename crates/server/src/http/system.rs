@@ -28,6 +28,10 @@ pub(super) async fn history(
         HistoryKind::Receipt => disk::HistoryKind::Receipt,
         HistoryKind::Eviction => disk::HistoryKind::Eviction,
         HistoryKind::Usage => disk::HistoryKind::Usage,
+        HistoryKind::Allocation => disk::HistoryKind::Allocation,
+        HistoryKind::Carried => disk::HistoryKind::Carried,
+        HistoryKind::Audit => disk::HistoryKind::Audit,
+        HistoryKind::Guarantee => disk::HistoryKind::Guarantee,
     });
     let limit = params.limit(ROWS_DEFAULT, 0..=ROWS_MAX)?;
     let [tenant, name] = ["tenant", "name"].map(|key| params.text(key).map(str::to_owned));
@@ -41,9 +45,14 @@ pub(super) async fn history(
             disk::HistoryKind::Receipt => HistoryKind::Receipt,
             disk::HistoryKind::Eviction => HistoryKind::Eviction,
             disk::HistoryKind::Usage => HistoryKind::Usage,
+            disk::HistoryKind::Allocation => HistoryKind::Allocation,
+            disk::HistoryKind::Carried => HistoryKind::Carried,
+            disk::HistoryKind::Audit => HistoryKind::Audit,
+            disk::HistoryKind::Guarantee => HistoryKind::Guarantee,
         },
         tenant: row.tenant,
         name: row.name,
+        actor: row.actor.map(Into::into),
         body: serde_json::from_str(&row.body).unwrap_or_default(),
     });
     Ok(Json(HistoryList { schema: schema_of::<HistoryList>(), rows: shown.collect() }))

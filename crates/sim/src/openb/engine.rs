@@ -91,7 +91,7 @@ impl Engine {
             .and_then(|start| start.tasks.first())
             .map(|place| Place { node: place.node.index(), gpus: place.gpus.indexes().collect() });
         if place.is_none() {
-            self.give(&Input::Cancel { job, by: None });
+            self.give(&Input::Cancel { job });
         }
         (place, took)
     }

@@ -54,7 +54,7 @@ impl<D: Disk> Disk for Tapped<'_, D> {
         self.disk.history(query)
     }
 
-    fn trim_history(&mut self, term: Term, before: u64) -> Result<(), DiskFault> {
-        self.disk.trim_history(term, before)
+    fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault> {
+        self.disk.trim_history(term, before, carried)
     }
 }

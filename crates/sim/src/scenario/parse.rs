@@ -159,8 +159,7 @@ impl Reader {
     fn drain(&self, words: &mut Words<'_>) -> Result<Step, String> {
         let node = self.node(words)?;
         let within = if words.take("within") { span(words.need("how long, like 30m")?)? } else { Millis(0) };
-        let how =
-            DrainRequest { within, by: "operator".to_owned(), reason: String::new(), whom: whom(words) };
+        let how = DrainRequest { within, reason: String::new(), whom: whom(words) };
         Ok(Step::Ask(Ask::Drain { node, how: Some(how) }))
     }
 
@@ -173,8 +172,7 @@ impl Reader {
         let from = Timestamp(span(words.need("when, like 1h")?)?.0);
         words.expect("for")?;
         let span = span(words.need("how long, like 4h")?)?;
-        let (by, reason) = ("operator".to_owned(), String::new());
-        let request = DowntimeRequest { name, nodes, from, span, by, reason, whom: whom(words) };
+        let request = DowntimeRequest { name, nodes, from, span, reason: String::new(), whom: whom(words) };
         Ok(Step::Ask(Ask::PlanDowntime(Box::new(request))))
     }
 

@@ -9,6 +9,7 @@ use wharf_controller::world::World;
 use wharf_engine::answer::verdict::Reason;
 use wharf_engine::decide::input::{BookingRequest, DowntimeRequest, Input};
 use wharf_engine::model::action::Action;
+use wharf_engine::model::actor::{Actor, Request, Subject};
 use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
 use wharf_engine::state::jobs::Phase;
@@ -130,8 +131,9 @@ impl Run {
         let asks = std::mem::take(&mut self.asks);
         let prices = self.pricing.due(self.leader.state());
         let before = usize::from(prices.is_some());
-        let inputs: Vec<Input> = prices.into_iter().chain(self.inputs(&asks)).collect();
-        let replies = self.leader.turn(&inputs)?;
+        let prices = prices.map(|input| Request { actor: Actor::embedded(), input });
+        let requests: Vec<Request> = prices.into_iter().chain(self.requests(&asks)).collect();
+        let replies = self.leader.turn_of(&requests)?;
         self.tell_refusals(&asks, &replies[before..]);
         for ask in asks {
             if let Ask::Quota(policy) = ask {
@@ -191,7 +193,7 @@ impl Run {
         let mut old = std::mem::replace(&mut self.leader, next);
         let written = |disk: &MemoryDisk| recover(&mut disk.clone()).map(|(state, _)| state.index());
         let before = written(&self.disk)?;
-        match old.turn(&self.inputs(&self.asks)) {
+        match old.turn_of(&self.requests(&self.asks)) {
             Err(Fault::Disk(DiskFault::Fenced { held, current })) => {
                 self.story.push(format!("stale leader fenced: term {held} is over, term {current} rules"));
             }
@@ -204,7 +206,7 @@ impl Run {
         self.look()
     }
 
-    fn inputs(&self, asks: &[Ask]) -> Vec<Input> {
+    fn requests(&self, asks: &[Ask]) -> Vec<Request> {
         // A job that is not there any more is asked for by an id that nobody has.
         let id = |name: &String| {
             let mut live = self.leader.state().jobs.iter();
@@ -212,8 +214,8 @@ impl Run {
         };
         let input = |ask: &Ask| match ask {
             Ask::Submit(submission) => Input::Submit(submission.clone()),
-            Ask::Cancel { job } => Input::Cancel { job: id(job), by: None },
-            Ask::Evict { job, by } => Input::Evict { job: id(job), by: by.clone() },
+            Ask::Cancel { job } => Input::Cancel { job: id(job) },
+            Ask::Evict { job, .. } => Input::Evict { job: id(job) },
             Ask::Extend { job, to } => Input::Extend { job: id(job), to: *to },
             Ask::Scale { job, tasks } => Input::Scale { job: id(job), tasks: *tasks },
             Ask::Book(request) => {
@@ -231,7 +233,7 @@ impl Run {
             Ask::CallOff { name } => Input::CallOff { name: name.clone() },
             Ask::Quota(policy) => Input::ApplyPolicy((**policy).clone()),
         };
-        asks.iter().map(input).collect()
+        asks.iter().map(|ask| Request { actor: actor(ask), input: input(ask) }).collect()
     }
 
     fn tell_refusals(&mut self, asks: &[Ask], replies: &[Reply]) {
@@ -296,6 +298,12 @@ impl Run {
         self.story.push(finding.clone());
         self.findings.push(finding);
     }
+}
+
+/// Who asks: whoever the story names, or the story itself.
+fn actor(ask: &Ask) -> Actor {
+    let own = Actor::embedded();
+    if let Ask::Evict { by, .. } = ask { Actor { subject: Subject::Claimed(by.clone()), ..own } } else { own }
 }
 
 fn live_names(state: &State) -> Vec<String> {

@@ -25,7 +25,7 @@ pub(super) fn story() -> Vec<Event> {
     play.go(&[], 200);
     // A gang of the other tenant takes its guarantee back: a copy leaves.
     play.go(&[rules_job(2, "owner", "org/b", (4, 4), forever)], 400);
-    play.go(&[Input::Evict { job: jobs["rl"], by: "golden".into() }], 100);
+    play.go(&[Input::Evict { job: jobs["rl"] }], 100);
     play.written()
 }
 

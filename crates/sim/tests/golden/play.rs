@@ -7,6 +7,7 @@ use wharf_controller::disk::Disk;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_engine::decide::input::Input;
+use wharf_engine::model::actor::Request;
 use wharf_engine::state::event::Event;
 use wharf_engine::units::{JobId, Timestamp};
 use wharf_sim::direct::DirectWorld;
@@ -48,6 +49,25 @@ impl Play {
         }
         let live = self.leader.state().jobs.iter();
         live.map(|(id, job)| (job.spec.name.clone(), id)).collect()
+    }
+
+    /// The same with requests, each of somebody.
+    pub(crate) fn ask(&mut self, requests: &[Request], wait_s: u64) -> BTreeMap<String, JobId> {
+        for reply in self.leader.turn_of(requests).unwrap() {
+            reply.unwrap();
+        }
+        self.go(&[], wait_s)
+    }
+
+    /// The bodies of all records.
+    pub(crate) fn records(mut self) -> Vec<String> {
+        let mut bodies = Vec::new();
+        let read = self.disk.read(0, &mut |_, record| {
+            bodies.push(String::from_utf8(record.body).unwrap());
+            Ok(())
+        });
+        read.unwrap();
+        bodies
     }
 
     /// A copy of the journal as it is now.

@@ -60,7 +60,7 @@ pub(super) fn of_a_restore() -> Vec<Event> {
     play.restore(&copy);
     let jobs = play.go(&[], 5);
     play.go(&[Input::Release { job: jobs["unknown"] }], 5);
-    play.go(&[Input::Cancel { job: jobs["unsure"], by: None }], 5);
+    play.go(&[Input::Cancel { job: jobs["unsure"] }], 5);
     play.go(&[rules_job(6, "last", "org/b", (1, 1), forever)], 5);
     play.written()
 }
@@ -75,12 +75,7 @@ pub(super) fn of_maintenance() -> Vec<Event> {
         &[rules_job(1, "stays", "org/a", (1, 1), forever), rules_job(2, "moves", "org/b", (1, 1), forever)],
         60,
     );
-    let how = DrainRequest {
-        within: Millis::from_secs(120),
-        by: "operator".into(),
-        reason: "fan".into(),
-        whom: Whom::Everything,
-    };
+    let how = DrainRequest { within: Millis::from_secs(120), reason: "fan".into(), whom: Whom::Everything };
     let drain = |how: Option<DrainRequest>| Input::Drain { nodes: vec!["n1".into()], how };
     let cordon = Input::Cordon { node: "n2".into(), on: true, reason: "firmware".into() };
     play.go(&[drain(Some(how.clone())), cordon], 5);
@@ -89,7 +84,6 @@ pub(super) fn of_maintenance() -> Vec<Event> {
         nodes: vec!["n1".into(), "n2".into()],
         from: Timestamp(play.now().0 + 300_000),
         span: Millis::from_secs(600),
-        by: "operator".into(),
         reason: "new firmware".into(),
         whom: Whom::Preemptible,
     };

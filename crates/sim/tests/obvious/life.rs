@@ -200,7 +200,7 @@ impl Play {
             Step::Submit(job) => self.give(&Input::Submit(job.clone())),
             Step::Cancel { job } => {
                 if let Some(job) = self.state.jobs.with_uid(Uid(u128::from(*job))) {
-                    self.give(&Input::Cancel { job, by: None });
+                    self.give(&Input::Cancel { job });
                 }
             }
             Step::Plan => return self.plan(),

@@ -4,17 +4,18 @@
 //! without a change here.
 
 use serde_json::Value;
-use wharf_api::v1::{HistoryView, PolicyView};
+use wharf_api::v1::{ActorView, HistoryKind, HistoryView, PolicyView};
 
-use crate::numbers::{age, moment, span};
+use crate::numbers::{UNKNOWN, age, moment, span};
 use crate::output::Tone;
 use crate::table::{Cell, Column, Table};
 
-const HISTORY_COLUMNS: [Column; 5] = [
+const HISTORY_COLUMNS: [Column; 6] = [
     Column::number("AGO", "at_ms"),
     Column::text("KIND", "kind"),
     Column::text("TENANT", "tenant"),
     Column::text("NAME", "name"),
+    Column::text("BY", "actor"),
     Column::text("WHAT", "body"),
 ];
 
@@ -22,7 +23,7 @@ const POLICY_COLUMNS: [Column; 3] =
     [Column::number("VERSION", "version"), Column::text("DIGEST", "digest"), Column::text("FILES", "error")];
 
 /// Keys that say most, in this order, before all others.
-const FIRST: [&str; 2] = ["outcome", "what"];
+const FIRST: [&str; 3] = ["outcome", "what", "change"];
 /// Keys that say nothing to people.
 const HIDDEN: [&str; 8] =
     ["uid", "beneficiary_uid", "stood", "labels", "submitted_at", "first_start", "ended_at", "gpu_parts"];
@@ -39,10 +40,25 @@ pub(in crate::commands) fn history_table(rows: &[HistoryView], now: Option<u64>)
             Cell::new(row.kind.word()),
             Cell::new(row.tenant.clone()),
             Cell::new(row.name.clone()),
+            Cell::new(row.actor.as_ref().map_or_else(|| UNKNOWN.to_owned(), ActorView::text)),
             Cell::new(told(&row.body)).plain(&row.body),
         ]);
     }
     table
+}
+
+/// What a row is about.
+pub(in crate::commands) fn subject(row: &HistoryView) -> String {
+    match row.kind {
+        HistoryKind::Audit => row.name.clone(),
+        HistoryKind::Guarantee => format!("tenant/{}", row.tenant),
+        HistoryKind::Job
+        | HistoryKind::Receipt
+        | HistoryKind::Eviction
+        | HistoryKind::Usage
+        | HistoryKind::Allocation
+        | HistoryKind::Carried => format!("job/{}/{}", row.tenant, row.name),
+    }
 }
 
 /// One row.

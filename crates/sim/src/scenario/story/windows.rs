@@ -104,6 +104,7 @@ impl Story {
 fn fault_text(fault: BookingFault, state: &State) -> String {
     match fault {
         BookingFault::OperatorsOnly => "OperatorsOnly".to_owned(),
+        BookingFault::NotAnOperator => "NotAnOperator".to_owned(),
         BookingFault::WholeGpusOnly => "WholeGpusOnly".to_owned(),
         BookingFault::TooLate { lead } => format!("TooLate, {} before it begins", span_text(lead)),
         BookingFault::Span { max } => format!("Span, at most {}", span_text(max)),
