@@ -33,9 +33,9 @@ pub(crate) fn start(desk: Desk, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         while !desk.has_stopped() {
             std::thread::sleep(BEAT);
-            // A desk that has no time now is asked again at the next beat.
-            let Ok(mut load) = desk.ask_blocking(|glance| Load::of(glance.state, glance.now)) else {
-                continue;
+            let mut load = {
+                let replica = desk.latest();
+                Load::of(&replica.state, replica.now())
             };
             for _ in 0..PER_BEAT_MAX {
                 if load.tenants.is_empty() || load.wanted_parts >= load.target_parts {

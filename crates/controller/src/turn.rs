@@ -5,6 +5,7 @@
 //! again. Replies and actions have not left by then. Woken by a request, by the world, by the clock or by a
 //! restart, the code is the same.
 
+mod committed;
 mod figures;
 mod hear;
 mod open;
@@ -20,16 +21,18 @@ use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::units::{JobId, Millis, Timestamp};
-use wharf_engine::verdict::Answers;
 
 use crate::codec;
 use crate::disk::{Batch, Disk, DiskFault, HistoryRow, RESTORE, Record, Term};
 use crate::history;
 use crate::outage::{Outage, Reach};
+use crate::reader::HistoryReader;
 use crate::selectors::Strings;
 use crate::sent::Sent;
+use crate::telemetry::Telemetry;
 use crate::world::{ClockSteps, Happened, Happening, Impossible, World, WorldFault, WorldReport};
 
+pub use committed::Committed;
 pub use figures::{Evictions, Figures};
 
 use snapshot::Snapshots;
@@ -123,31 +126,8 @@ pub struct Controller<D, W> {
     records: Vec<Record>,
     rows: Vec<HistoryRow>,
     figures: Figures,
-    answers: Answers,
-}
-
-/// The parts that answers are made of, after a commit.
-pub struct Glance<'a> {
-    /// What is true.
-    pub state: &'a State,
-    /// What selectors see of the nodes.
-    pub strings: &'a Strings,
-    /// The world's time.
-    pub now: Timestamp,
-    /// Our reign.
-    pub term: Term,
-    /// Figures of the controller's life.
-    pub figures: Figures,
-    /// What is wrong with the world, while it does not answer.
-    pub outage: Option<&'a Outage>,
-    /// Why the last snapshot could not be written, while none has been since.
-    pub snapshot_fault: Option<&'a SnapshotFault>,
-    /// What verdicts on this state have in common.
-    pub answers: &'a mut Answers,
-    /// For history.
-    pub disk: &'a mut dyn Disk,
-    /// For samples.
-    pub world: &'a dyn World,
+    /// What the last turn wrote.
+    committed: Committed,
 }
 
 /// The answer to one input: the job it is about, or why not.
@@ -184,20 +164,24 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.world.clock_steps()
     }
 
-    /// The parts that answers are made of.
-    pub fn glance(&mut self) -> Glance<'_> {
-        Glance {
-            figures: self.figures(),
-            state: &self.state,
-            strings: &self.strings,
-            now: self.now,
-            term: self.term,
-            outage: self.reach.outage.as_ref(),
-            snapshot_fault: self.snapshots.fault.as_ref(),
-            answers: &mut self.answers,
-            disk: &mut self.disk,
-            world: &self.world,
-        }
+    /// What selectors see of the nodes.
+    pub fn strings(&self) -> &Strings {
+        &self.strings
+    }
+
+    /// Why the last snapshot could not be written, while none has been since.
+    pub fn snapshot_fault(&self) -> Option<&SnapshotFault> {
+        self.snapshots.fault.as_ref()
+    }
+
+    /// Reads history beside this controller, from any thread.
+    pub fn history_reader(&self) -> HistoryReader {
+        self.disk.history_reader()
+    }
+
+    /// What devices and tasks really do, for any thread.
+    pub fn telemetry(&self) -> Telemetry {
+        self.world.telemetry()
     }
 
     /// How long by the wall until the next wake; `None` when nothing is to come by itself.
@@ -225,6 +209,7 @@ impl<D: Disk, W: World> Controller<D, W> {
     pub fn turn(&mut self, inputs: &[Input]) -> Result<Vec<Reply>, Fault> {
         self.now = self.now.max(self.world.now());
         self.figures.turns += 1;
+        self.committed = Committed::default();
         let heard = self.hear();
         let replies = inputs.iter().map(|input| self.answer(input)).collect();
         self.decide_and_commit()?;
@@ -279,6 +264,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             changed |= self.strings.keep(&listed);
         }
         if changed {
+            self.committed.strings_changed = true;
             let sources: Vec<&str> = self.state.fleet.set_sources().collect();
             let compiled = sources.into_iter().filter_map(|source| self.strings.compile(source)).collect();
             self.settle(&Input::DefineSets(compiled)).expect("defining a set is never refused");
@@ -304,19 +290,20 @@ impl<D: Disk, W: World> Controller<D, W> {
     /// Decides and applies; what happened is written at the end of the turn.
     fn settle(&mut self, input: &Input) -> Reply {
         let Decision { events, job } = self.state.decide(input, self.now)?;
-        for event in &events {
+        for event in events {
             self.happened(event);
         }
         Ok(job)
     }
 
-    fn happened(&mut self, event: &Event) {
-        if let Event::Ledger(LedgerEvent::Evicted { receipt, .. }) = event {
+    fn happened(&mut self, event: Event) {
+        if let Event::Ledger(LedgerEvent::Evicted { receipt, .. }) = &event {
             self.figures.evictions.count(receipt.why);
         }
-        self.rows.extend(history::project(&self.state, event, self.state.index(), self.now));
-        self.state.apply(event);
-        self.records.push(codec::encode(event, self.now.0));
+        self.rows.extend(history::project(&self.state, &event, self.state.index(), self.now));
+        self.state.apply(&event);
+        self.records.push(codec::encode(&event, self.now.0));
+        self.committed.events.push(event);
     }
 
     fn decide_and_commit(&mut self) -> Result<(), Fault> {
@@ -349,7 +336,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         let made = self.plan();
         let events = made.events(&self.state, self.now);
         self.memory.remember(&made, &self.state, self.now);
-        for event in &events {
+        for event in events {
             self.happened(event);
         }
         !made.released.is_empty()

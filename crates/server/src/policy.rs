@@ -126,12 +126,10 @@ pub fn watch(dir: PathBuf, desk: Desk, status: PolicyStatus) {
 
 /// `last` is the digest of what was seen before.
 fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, last: &mut String) {
-    let asked = desk.ask_blocking(|glance| {
-        let tenants = &glance.state.tenants;
-        (inventory(glance.state), tenants.policy().digest.clone())
-    });
-    // A desk that has no time now is asked again in a second.
-    let Ok((fleet, in_force)) = asked else { return };
+    let (fleet, in_force) = {
+        let replica = desk.latest();
+        (inventory(&replica.state), replica.state.tenants.policy().digest.clone())
+    };
     let Reviewed { policy, remarks } = review(dir, &fleet, &in_force);
     status.set(remarks);
     let Some(policy) = policy else { return };

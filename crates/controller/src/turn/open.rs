@@ -9,10 +9,9 @@ use wharf_engine::input::Input;
 use wharf_engine::plan::Memory;
 use wharf_engine::state::State;
 use wharf_engine::units::Timestamp;
-use wharf_engine::verdict::Answers;
 
 use super::snapshot::Snapshots;
-use super::{Controller, Fault, Figures, Settings};
+use super::{Committed, Controller, Fault, Figures, Settings};
 use crate::codec;
 use crate::disk::{Disk, DiskFault, Standing};
 use crate::outage::Reach;
@@ -108,7 +107,7 @@ impl<D: Disk> Recovered<D> {
             records: Vec::new(),
             rows: Vec::new(),
             figures: Figures::default(),
-            answers: Answers::default(),
+            committed: Committed::default(),
         })
     }
 }

@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::State;
 use wharf_api::v1::{Code, JobList, JobState, JobView, Problem, schema_of};
-use wharf_controller::turn::Glance;
 use wharf_engine::input::Rejection;
 use wharf_engine::jobs::Job;
 use wharf_engine::state::State as Engine;
@@ -12,6 +11,7 @@ use wharf_engine::units::JobId;
 use super::params::Params;
 use super::{Refused, Shared};
 use crate::rejection::{closed, problem};
+use crate::replica::Replica;
 use crate::view;
 
 /// Jobs of a page unless the caller asks for another number: about half a MiB.
@@ -54,14 +54,14 @@ impl Wanted {
 
 pub(super) async fn list(State(shared): State<Shared>, params: Params) -> Result<Json<JobList>, Refused> {
     let wanted = Wanted::of(&params)?;
-    let (jobs, next) = shared.desk.ask(move |glance| select(glance, &wanted)).await.map_err(closed)??;
+    let (jobs, next) = shared.desk.ask(move |replica| select(replica, &wanted)).await.map_err(closed)??;
     let token = next.map(|JobId(id)| format!("{id:x}"));
     Ok(Json(JobList { schema: schema_of::<JobList>(), jobs, next: token }))
 }
 
 /// A page, and the first job of the next one. Only jobs of the page are judged.
-fn select(glance: Glance<'_>, wanted: &Wanted) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
-    let Glance { state, now, answers, .. } = glance;
+fn select(replica: &Replica, wanted: &Wanted) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
+    let state = &*replica.state;
     if let Some(path) = &wanted.tenant {
         is_known(state, path)?;
     }
@@ -78,7 +78,7 @@ fn select(glance: Glance<'_>, wanted: &Wanted) -> Result<(Vec<JobView>, Option<J
             && labelled(job)
             && wanted.state.is_none_or(|state| state == shown())
     });
-    let page = found.by_ref().take(wanted.limit).map(|(id, job)| view::job(state, now, answers, id, job));
+    let page = found.by_ref().take(wanted.limit).map(|(id, job)| view::job(replica, id, job));
     let page = page.collect();
     Ok((page, found.next().map(|(id, _)| id)))
 }
