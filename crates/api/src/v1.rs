@@ -5,6 +5,7 @@
 //! What is not known is `null`, never 0. Nothing here computes a decision: the server fills these from the state.
 
 mod booking;
+mod change;
 mod ended;
 mod eviction;
 mod fleet;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 use wharf_engine::units::GpuUnits;
 
 pub use booking::{Booked, BookingList, BookingReply, BookingState, BookingView, LostPlacesView};
+pub use change::{Change, ChangeKind, ChangeList};
 pub use ended::{EndedAs, EndedJobView, EndedList, EndedReply, EndedState, TimelineView};
 pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
@@ -92,6 +94,7 @@ answers! {
     EvictionReply = "wharf.v1.eviction";
     EvictionList = "wharf.v1.evictions";
     PolicyView = "wharf.v1.policy";
+    ChangeList = "wharf.v1.changes";
 }
 
 /// The value of the `schema` field of an answer.

@@ -27,6 +27,7 @@ use wharf_engine::input::Input;
 use wharf_engine::units::{JobId, Timestamp};
 
 use self::claim::Claim;
+use crate::feed::Feed;
 use crate::follower::{self, Delivery, Followed, Latest, Turn};
 use crate::pricing::Prices;
 use crate::replica::{Replica, Vitals};
@@ -116,6 +117,7 @@ pub type Decisions = Arc<Mutex<Histogram<u64>>>;
 pub struct Desk {
     requests: SyncSender<Request>,
     latest: Latest,
+    feed: Feed,
     readers: Arc<Semaphore>,
     /// Places of those who do not wait behind readers.
     urgent: Arc<Semaphore>,
@@ -184,16 +186,16 @@ impl Desk {
                 }
             };
             let prices = Prices::default();
-            let (followed, latest) = follower::start(Replica::of(&controller), prices.clone());
-            let _ = opened.send(Ok(latest));
+            let (followed, latest, feed) = follower::start(Replica::of(&controller), prices.clone());
+            let _ = opened.send(Ok((latest, feed)));
             // However the desk ends, by a panic too, it is known to have ended.
             let _gone = Gone(gone);
             Work { controller, followed, prices, decisions: times }.run(&waiting)
         });
         let running = Running(spawned.expect("a thread can be started"));
-        let latest = open.recv().map_err(|_| Fault::Panicked)??;
+        let (latest, feed) = open.recv().map_err(|_| Fault::Panicked)??;
         let [readers, urgent] = [READERS_MAX, URGENT_MAX].map(|places| Arc::new(Semaphore::new(places)));
-        Ok((Self { requests, latest, readers, urgent, patience, decisions, failed }, running))
+        Ok((Self { requests, latest, feed, readers, urgent, patience, decisions, failed }, running))
     }
 
     /// Gives an input to the next turn and waits until that is committed and can be read.
@@ -222,6 +224,11 @@ impl Desk {
     /// What is committed, as far as it can be read. For what takes no time; anything else is [asked](Self::ask).
     pub fn latest(&self) -> Arc<Replica> {
         self.latest.get()
+    }
+
+    /// What changed, for whoever watches.
+    pub(crate) fn feed(&self) -> Feed {
+        self.feed.clone()
     }
 
     /// Asks a question of the committed state. It is answered on a thread of its own, a few at a time.
@@ -370,7 +377,7 @@ impl<D: Disk, W: World> Work<D, W> {
             }));
         }
         let (events, strings) = self.controller.take_committed();
-        let turn = Turn { events, strings, vitals: Vitals::of(&self.controller), deliveries };
+        let turn = Turn::new(events, strings, Vitals::of(&self.controller), deliveries);
         // Without a follower nobody could see what is decided: as with any bug, a fresh start is better.
         self.followed.hand_over(turn).map_err(|_| Fault::Panicked)
     }

@@ -21,11 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use tracing::warn;
+use wharf_api::v1::Change;
 use wharf_controller::selectors::Strings;
 use wharf_engine::event::Event;
 use wharf_engine::state::State;
+use wharf_engine::units::Timestamp;
 
 use self::states::States;
+use crate::feed::{self, Feed, Teller};
 use crate::pricing::{Prices, Pricing};
 use crate::replica::{Progress, Replica, Vitals};
 
@@ -41,11 +44,13 @@ pub(crate) type Delivery = Box<dyn FnOnce(&Arc<Replica>) + Send>;
 
 /// What one turn left behind.
 pub(crate) struct Turn {
-    pub(crate) events: Vec<Event>,
+    events: Vec<Event>,
+    /// How many of them were written at which time of the world, where turns were put together.
+    times: Vec<(Timestamp, usize)>,
     /// What selectors see of the nodes, where that changed.
-    pub(crate) strings: Option<Strings>,
-    pub(crate) vitals: Vitals,
-    pub(crate) deliveries: Vec<Delivery>,
+    strings: Option<Strings>,
+    vitals: Vitals,
+    deliveries: Vec<Delivery>,
 }
 
 /// The newest replica.
@@ -98,21 +103,23 @@ impl Followed {
 }
 
 /// Starts a follower from a first replica.
-pub(crate) fn start(first: Replica, prices: Prices) -> (Followed, Latest) {
+pub(crate) fn start(first: Replica, prices: Prices) -> (Followed, Latest, Feed) {
     let (turns, handed_over) = channel();
     let progress = Arc::clone(&first.progress);
+    let (teller, feed) = feed::begin(first.index());
     let latest = Latest(Arc::new(Mutex::new(Arc::new(first))));
-    let follower =
-        Follower { latest: latest.clone(), states: States::default(), pricing: Pricing::new(prices) };
+    let (states, pricing) = (States::default(), Pricing::new(prices));
+    let follower = Follower { latest: latest.clone(), states, pricing, teller };
     let thread = std::thread::Builder::new().name("follower".to_owned());
     let thread = thread.spawn(move || follower.follow(&handed_over)).expect("a thread can be started");
-    (Followed { turns, progress, thread, is_behind: false }, latest)
+    (Followed { turns, progress, thread, is_behind: false }, latest, feed)
 }
 
 struct Follower {
     latest: Latest,
     states: States,
     pricing: Pricing,
+    teller: Teller,
 }
 
 impl Follower {
@@ -131,14 +138,17 @@ impl Follower {
     }
 
     fn publish(&mut self, turn: Turn) {
-        let Turn { events, strings, vitals, deliveries } = turn;
+        let Turn { events, times, strings, vitals, deliveries } = turn;
         let strings = strings.map(Arc::new);
-        if events.len() <= IN_PLACE_MAX && self.publish_in_place(&events, strings.as_ref(), &vitals) {
+        let mut news = News { times, changes: Vec::new() };
+        let short = events.len() <= IN_PLACE_MAX;
+        if short && self.publish_in_place(&events, &mut news, strings.as_ref(), &vitals) {
             self.states.passed(events);
         } else {
-            self.publish_beside(events, strings, vitals);
+            self.publish_beside(events, &mut news, strings, vitals);
         }
         let published = self.latest.get();
+        self.teller.tell(news.changes, published.index());
         published.progress.published.store(published.index(), Ordering::Relaxed);
         for deliver in deliveries {
             // It only hands over. One that panics costs its caller an answer and nobody else anything.
@@ -148,11 +158,17 @@ impl Follower {
     }
 
     /// Changes the published replica, unless somebody reads it.
-    fn publish_in_place(&self, events: &[Event], strings: Option<&Arc<Strings>>, vitals: &Vitals) -> bool {
+    fn publish_in_place(
+        &self,
+        events: &[Event],
+        news: &mut News,
+        strings: Option<&Arc<Strings>>,
+        vitals: &Vitals,
+    ) -> bool {
         self.latest.with(|latest| {
             let Some(replica) = Arc::get_mut(latest) else { return false };
             let Some(state) = Arc::get_mut(&mut replica.state) else { return false };
-            state.apply_all(events);
+            news.apply(state, events);
             if let Some(strings) = strings {
                 replica.strings = Arc::clone(strings);
             }
@@ -162,14 +178,20 @@ impl Follower {
     }
 
     /// Publishes another replica; whoever reads the one before keeps it.
-    fn publish_beside(&mut self, events: Vec<Event>, strings: Option<Arc<Strings>>, vitals: Vitals) {
+    fn publish_beside(
+        &mut self,
+        events: Vec<Event>,
+        news: &mut News,
+        strings: Option<Arc<Strings>>,
+        vitals: Vitals,
+    ) {
         let before = self.latest.get();
         let strings = strings.unwrap_or_else(|| Arc::clone(&before.strings));
         // Where only time has passed the state is the same.
         let state: Arc<State> = if events.is_empty() {
             Arc::clone(&before.state)
         } else {
-            let (next, copied) = self.states.next(&before.state, events);
+            let (next, copied) = self.states.next(&before.state, events, news);
             before.progress.copies.fetch_add(copied.into(), Ordering::Relaxed);
             next
         };
@@ -180,9 +202,36 @@ impl Follower {
     }
 }
 
+/// What watchers learn of a turn, found out while its events are first applied.
+struct News {
+    times: Vec<(Timestamp, usize)>,
+    changes: Vec<Change>,
+}
+
+impl News {
+    fn apply(&mut self, state: &mut State, events: &[Event]) {
+        let times = self.times.iter().flat_map(|&(at, count)| std::iter::repeat_n(at, count));
+        for (event, at) in events.iter().zip(times) {
+            self.changes.extend(feed::project(state, event, at));
+            state.apply(event);
+        }
+    }
+}
+
 impl Turn {
+    /// A turn that was just committed.
+    pub(crate) fn new(
+        events: Vec<Event>,
+        strings: Option<Strings>,
+        vitals: Vitals,
+        deliveries: Vec<Delivery>,
+    ) -> Self {
+        Self { times: vec![(vitals.now, events.len())], events, strings, vitals, deliveries }
+    }
+
     fn append(&mut self, next: Self) {
         self.events.extend(next.events);
+        self.times.extend(next.times);
         self.strings = next.strings.or_else(|| self.strings.take());
         self.vitals = next.vitals;
         self.deliveries = next.deliveries;

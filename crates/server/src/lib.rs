@@ -9,6 +9,7 @@ mod booking;
 pub mod desk;
 mod ended;
 mod eviction;
+mod feed;
 pub mod fleet_file;
 mod follower;
 mod http;

@@ -76,6 +76,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// The journal's next index.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
+    }
+
     /// How many committed events readers do not see yet.
     pub(crate) fn behind(&self) -> u64 {
         let published = self.published.load(Ordering::Relaxed);

@@ -10,6 +10,8 @@ use std::time::Duration;
 use wharf_engine::event::Event;
 use wharf_engine::state::State;
 
+use super::News;
+
 /// The most states at a time, with the published one: more than readers are let in at a time, so that readers who take
 /// seconds, each with another state, do not keep the next one from being published.
 pub(super) const STATES_MAX: usize = 8;
@@ -36,10 +38,15 @@ impl States {
 
     /// The state after `current` and these events, in another place; and whether it had to be copied. `current`
     /// becomes spare.
-    pub(super) fn next(&mut self, current: &Arc<State>, events: Vec<Event>) -> (Arc<State>, bool) {
+    pub(super) fn next(
+        &mut self,
+        current: &Arc<State>,
+        events: Vec<Event>,
+        news: &mut News,
+    ) -> (Arc<State>, bool) {
         let (mut next, copied) = self.free(current);
         let state = Arc::get_mut(&mut next).expect("nobody holds a state that is free");
-        state.apply_all(&events);
+        news.apply(state, &events);
         self.spare.push(Arc::clone(current));
         self.keep(events);
         (next, copied)

@@ -18,7 +18,7 @@ fn started() -> (Followed, Latest, Vitals) {
     let vitals = first.vitals.clone();
     let empty = first.next(Arc::default(), Arc::default(), vitals.clone());
     empty.progress.committed.store(0, Ordering::Relaxed);
-    let (followed, latest) = start(empty, Prices::default());
+    let (followed, latest, _) = start(empty, Prices::default());
     (followed, latest, vitals)
 }
 
@@ -35,7 +35,7 @@ fn dice() -> impl FnMut(usize) -> usize {
 fn tell(followed: &mut Followed, events: Vec<Event>, vitals: &Vitals) -> Arc<Replica> {
     let (told, replica) = channel();
     let deliver: Delivery = Box::new(move |replica| told.send(Arc::clone(replica)).unwrap());
-    let turn = Turn { events, strings: None, vitals: vitals.clone(), deliveries: vec![deliver] };
+    let turn = Turn::new(events, None, vitals.clone(), vec![deliver]);
     followed.hand_over(turn).unwrap();
     replica.recv().unwrap()
 }
@@ -92,12 +92,7 @@ fn nothing_is_copied_while_nobody_reads_or_while_nothing_happens() {
     let progress = Arc::clone(&latest.get().progress);
     let mut events = read("journal-v1-rules.jsonl").into_iter();
     for _ in 0..40 {
-        let turn = Turn {
-            events: events.by_ref().take(3).collect(),
-            strings: None,
-            vitals: vitals.clone(),
-            deliveries: Vec::new(),
-        };
+        let turn = Turn::new(events.by_ref().take(3).collect(), None, vitals.clone(), Vec::new());
         followed.hand_over(turn).unwrap();
     }
     let reader = tell(&mut followed, Vec::new(), &vitals);
@@ -121,7 +116,7 @@ fn a_follower_that_cannot_go_on_says_how_far_it_is_behind_and_catches_up() {
     }
     held.push(latest.get());
     for _ in 0..5 {
-        let turn = Turn { events: next(), strings: None, vitals: vitals.clone(), deliveries: Vec::new() };
+        let turn = Turn::new(next(), None, vitals.clone(), Vec::new());
         followed.hand_over(turn).unwrap();
     }
     let progress = Arc::clone(&held[0].progress);

@@ -5,7 +5,6 @@ use std::sync::PoisonError;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::Response;
 use wharf_api::v1::{
     DecisionTimes, GpuList, JobCount, JournalView, ModeCounts, NodeList, PoolView, QueueRow, ReservationList,
     StrandedList, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
@@ -15,9 +14,9 @@ use wharf_engine::catalogue;
 use wharf_engine::jobs::Phase;
 use wharf_engine::policy::Mode;
 use wharf_engine::state::State as Engine;
-use wharf_engine::units::{GpuUnits, PoolId};
+use wharf_engine::units::{GpuUnits, NodeId, PoolId};
 
-use super::outflow::whole_fleet;
+use super::params::{PAGE_DEFAULT, PAGE_MAX, Params, token};
 use super::{Refused, Shared};
 use crate::active;
 use crate::desk::Desk;
@@ -33,22 +32,34 @@ type Answer<T> = Result<Json<T>, Refused>;
 /// Waiting jobs on the page; the list has them all.
 const QUEUE_ROWS_MAX: usize = 500;
 
-pub(super) async fn nodes(State(shared): State<Shared>) -> Result<Response, Refused> {
-    let asked = shared.desk.ask(|replica| {
-        let samples = replica.samples();
-        let nodes = replica.state.fleet.nodes();
-        let nodes = nodes.map(|(id, node)| view::node(&replica.state, id, node, &samples)).collect();
-        NodeList { schema: schema_of::<NodeList>(), nodes }
+pub(super) async fn nodes(State(shared): State<Shared>, params: Params) -> Answer<NodeList> {
+    let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
+    let [from] = params.continued()?.unwrap_or([0]);
+    let asked = shared.desk.ask(move |replica| {
+        let (state, samples) = (&replica.state, replica.samples());
+        let mut rest = state.fleet.nodes().skip_while(|(id, _)| u64::from(id.0) < from);
+        let page = rest.by_ref().take(limit);
+        let nodes = page.map(|(id, node)| view::node(state, id, node, &samples)).collect();
+        let next = rest.next().map(|(id, _)| token([id.0.into()]));
+        NodeList { schema: schema_of::<NodeList>(), nodes, index: replica.index(), next }
     });
-    whole_fleet(asked).await
+    Ok(Json(asked.await.map_err(closed)?))
 }
 
-pub(super) async fn gpus(State(shared): State<Shared>) -> Result<Response, Refused> {
-    let asked = shared.desk.ask(|replica| {
-        let gpus = view::gpu::all(&replica.state, &replica.samples());
-        GpuList { schema: schema_of::<GpuList>(), gpus }
+pub(super) async fn gpus(State(shared): State<Shared>, params: Params) -> Answer<GpuList> {
+    let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
+    let from = params.continued()?.unwrap_or([0, 0]);
+    let asked = shared.desk.ask(move |replica| {
+        let at = |node: NodeId, gpu: usize| [node.0.into(), u64::try_from(gpu).unwrap_or(u64::MAX)];
+        let nodes = replica.state.fleet.nodes();
+        let places = nodes.flat_map(|(id, node)| (0..node.facts.gpus.len()).map(move |gpu| (id, gpu)));
+        let mut rest = places.skip_while(|&(node, gpu)| at(node, gpu) < from);
+        let page: Vec<(NodeId, usize)> = rest.by_ref().take(limit).collect();
+        let gpus = view::gpu::each(&replica.state, &page, &replica.samples());
+        let next = rest.next().map(|(node, gpu)| token(at(node, gpu)));
+        GpuList { schema: schema_of::<GpuList>(), gpus, index: replica.index(), next }
     });
-    whole_fleet(asked).await
+    Ok(Json(asked.await.map_err(closed)?))
 }
 
 pub(super) async fn stranded(State(shared): State<Shared>) -> Answer<StrandedList> {

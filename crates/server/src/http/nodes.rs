@@ -52,7 +52,7 @@ pub(super) async fn drain_all(State(shared): State<Shared>, body: Bytes) -> Answ
     let Decided { reply, replica, .. } = shared.desk.give(input).await.map_err(closed)?;
     reply.map_err(|rejection| problem(&replica.state, &rejection))?;
     let nodes: Result<Vec<NodeView>, Problem> = nodes.iter().map(|name| look_at(&replica, name)).collect();
-    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: nodes? }))
+    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: nodes?, index: replica.index(), next: None }))
 }
 
 pub(super) async fn undrain(State(shared): State<Shared>, Path(node): Path<String>) -> Answer<NodeReply> {
