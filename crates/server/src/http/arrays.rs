@@ -68,7 +68,7 @@ async fn over(shared: &Shared, reference: &str) -> Result<Past, Refused> {
     }
 }
 
-/// Reads back, a piece between two turns. Without an identity the first member that is met says which array is the newest.
+/// Reads back, piece by piece. Without an identity the first member that is met says which array is the newest.
 async fn look_back(
     shared: &Shared,
     tenant: Option<&str>,

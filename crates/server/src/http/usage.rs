@@ -1,4 +1,4 @@
-//! GPU time of a window, added up. Rows are read from history a bounded piece at a time, between turns; what is held now
+//! GPU time of a window, added up. Rows are read from history a bounded piece at a time; what is held now
 //! comes from the state as of the moment at which the first piece is read, so nothing is counted twice or left out.
 
 use axum::Json;
@@ -113,7 +113,7 @@ async fn add_rows(
     window: Window,
     of_tenant: impl Fn(&str) -> bool,
 ) -> Result<(), Refused> {
-    // Tenants are told apart here: a rare one would make the desk look through all of history for a single piece.
+    // Tenants are told apart here: a rare one would make a reader look through all of history for a single piece.
     let kind = Some(HistoryKind::Usage);
     let mut query = HistoryQuery { kind, before: Some(index), limit: PIECE, ..HistoryQuery::default() };
     for _ in 0..PIECES_MAX {
