@@ -13,11 +13,14 @@ use crate::world::Samples;
 /// refreshes itself does not ask more often.
 const FRESH_FOR: Duration = Duration::from_millis(100);
 
+/// Samples, and when they were taken by the wall.
+type Taken = (Instant, Arc<Samples>);
+
 /// A handle to a world's samples; its clones share them.
 #[derive(Clone)]
 pub struct Telemetry {
     take: Arc<dyn Fn() -> Samples + Send + Sync>,
-    last: Arc<Mutex<Option<(Instant, Arc<Samples>)>>>,
+    last: Arc<Mutex<Option<Taken>>>,
 }
 
 impl Telemetry {

@@ -5,6 +5,7 @@ mod abuse;
 mod bookings;
 mod browsers;
 mod chains;
+mod changes;
 mod damage;
 mod devices;
 mod drains;

@@ -14,6 +14,9 @@ use crate::tests::nowhere::{Hold, Nowhere};
 
 const SHORT: Duration = Duration::from_millis(50);
 
+/// A reader that says which policy it saw in force.
+type Reader = Task<Result<u32, Closed>>;
+
 struct Stage {
     desk: Desk,
     world: Nowhere,
@@ -46,7 +49,7 @@ impl Stage {
     }
 
     /// Takes every place among the readers, until what is returned is dropped. The readers say what they then see.
-    fn stalled_readers(&self) -> (Vec<Sender<()>>, Vec<Task<Result<u32, Closed>>>) {
+    fn stalled_readers(&self) -> (Vec<Sender<()>>, Vec<Reader>) {
         let stalled = (0..READERS_MAX).map(|_| {
             let ((release, released), (enter, entered)) = (channel::<()>(), channel());
             let desk = self.desk.clone();

@@ -28,7 +28,7 @@ const WAIT_SECONDS_MAX: u64 = 30;
 /// What is sent on a stream where nothing changes for this long, so that both ends know that the other is there.
 const PULSE_EVERY: Duration = Duration::from_secs(10);
 /// A stream ends after this long; its client goes on with another, from where it was.
-const STREAM_TIME_MAX: Duration = Duration::from_secs(600);
+const STREAM_TIME_MAX: Duration = Duration::from_mins(10);
 pub(super) const STREAM: &str = "text/event-stream";
 
 pub(super) async fn changes(

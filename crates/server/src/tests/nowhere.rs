@@ -11,7 +11,10 @@ use wharf_engine::units::Timestamp;
 
 /// A world in which nothing is and nothing happens. Turns come to it one by one and are held up as was arranged.
 #[derive(Clone, Default)]
-pub(crate) struct Nowhere(Arc<Mutex<VecDeque<(Sender<()>, Receiver<()>)>>>);
+pub(crate) struct Nowhere(Arc<Mutex<VecDeque<Arranged>>>);
+
+/// The world's end of a [`Hold`].
+type Arranged = (Sender<()>, Receiver<()>);
 
 /// A turn that is to be held up, the next one that is not arranged for yet.
 pub(crate) struct Hold {

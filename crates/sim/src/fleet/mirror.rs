@@ -43,17 +43,14 @@ impl SimFleet {
             }
         }
         for (name, node) in nodes {
-            match node {
-                Some(node) => {
-                    let gpus = self.occupied.entry(name.clone()).or_default();
-                    gpus.resize(node.node.gpus.len(), Occupancy::default());
-                    self.nodes.insert(name, node);
-                }
-                None => {
-                    self.occupied.remove(&name);
-                    self.nodes.remove(&name);
-                }
-            }
+            let Some(node) = node else {
+                self.occupied.remove(&name);
+                self.nodes.remove(&name);
+                continue;
+            };
+            let gpus = self.occupied.entry(name.clone()).or_default();
+            gpus.resize(node.node.gpus.len(), Occupancy::default());
+            self.nodes.insert(name, node);
         }
         for (task, known) in tasks {
             let Some(known) = known else { continue };
