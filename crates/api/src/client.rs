@@ -14,11 +14,11 @@ use ureq::{Agent, Body, RequestBuilder};
 use crate::file::booking::BookingFile;
 use crate::file::job::JobFile;
 use crate::v1::{
-    Answer, ArrayReply, Booked, BookingList, BookingReply, CordonRequest, DowntimeBody, DowntimeList,
-    DowntimeReply, DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply, Explanation,
-    ExtendRequest, FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList, JobReply, JobState,
-    NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList, ScaleRequest,
-    StrandedList, Submitted, Summary, TenantList, UsageReport,
+    Answer, ArrayReply, Booked, BookingList, BookingReply, ChangeList, CordonRequest, DowntimeBody,
+    DowntimeList, DowntimeReply, DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply,
+    Explanation, ExtendRequest, FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList,
+    JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList,
+    ScaleRequest, StrandedList, Submitted, Summary, TenantList, UsageReport,
 };
 
 /// Names the user that sends a request.
@@ -308,12 +308,9 @@ impl Client {
     pub fn jobs(&self, filter: &JobFilter) -> Result<JobList, ClientError> {
         let mut list = self.jobs_page(filter, None)?;
         while let Some(token) = list.next.take() {
-            let JobList { schema: _, jobs, next } = self.jobs_page(filter, Some(&token))?;
-            if next.as_ref() == Some(&token) {
-                return Err(self.strange(format!("the list of jobs does not go on after {token:?}")));
-            }
+            let JobList { schema: _, jobs, index: _, next } = self.jobs_page(filter, Some(&token))?;
+            list.next = self.onward(&token, next)?;
             list.jobs.extend(jobs);
-            list.next = next;
         }
         Ok(list)
     }
@@ -331,6 +328,12 @@ impl Client {
         self.get(&query("/v1/jobs", &pairs))
     }
 
+    /// What changed from a journal index on, or from now on. Where nothing has, it waits for up to so many seconds.
+    pub fn changes(&self, since: Option<u64>, wait_seconds: u64) -> Result<ChangeList, ClientError> {
+        let (since, wait) = (since.map(|since| since.to_string()), wait_seconds.to_string());
+        self.get(&query("/v1/events", &[("since", since.as_deref()), ("wait", Some(&wait))]))
+    }
+
     /// One job.
     pub fn job(&self, job: &str) -> Result<JobReply, ClientError> {
         self.read(self.agent.get(self.job_url(job, "")).call())
@@ -346,14 +349,36 @@ impl Client {
         self.read(self.agent.get(self.job_url(job, "/explain")).call())
     }
 
-    /// The nodes of the fleet.
+    /// The nodes of the fleet, all of them.
     pub fn nodes(&self) -> Result<NodeList, ClientError> {
-        self.get("/v1/nodes")
+        let page = |token: Option<&str>| self.get(&query("/v1/nodes", &[("continue", token)]));
+        let mut list: NodeList = page(None)?;
+        while let Some(token) = list.next.take() {
+            let NodeList { schema: _, nodes, index: _, next } = page(Some(&token))?;
+            list.next = self.onward(&token, next)?;
+            list.nodes.extend(nodes);
+        }
+        Ok(list)
     }
 
-    /// The GPUs of the fleet.
+    /// The GPUs of the fleet, all of them.
     pub fn gpus(&self) -> Result<GpuList, ClientError> {
-        self.get("/v1/gpus")
+        let page = |token: Option<&str>| self.get(&query("/v1/gpus", &[("continue", token)]));
+        let mut list: GpuList = page(None)?;
+        while let Some(token) = list.next.take() {
+            let GpuList { schema: _, gpus, index: _, next } = page(Some(&token))?;
+            list.next = self.onward(&token, next)?;
+            list.gpus.extend(gpus);
+        }
+        Ok(list)
+    }
+
+    /// The token of the page after next. One that leads back to where it came from would be followed for ever.
+    fn onward(&self, token: &str, next: Option<String>) -> Result<Option<String>, ClientError> {
+        if next.as_deref() == Some(token) {
+            return Err(self.strange(format!("the list does not go on after {token:?}")));
+        }
+        Ok(next)
     }
 
     /// What is free and of no use to whoever waits or usually comes.

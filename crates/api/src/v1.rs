@@ -6,6 +6,7 @@
 
 mod actor;
 mod booking;
+mod change;
 mod ended;
 mod eviction;
 mod fleet;
@@ -23,6 +24,7 @@ use wharf_engine::units::GpuUnits;
 
 pub use actor::ActorView;
 pub use booking::{Booked, BookingList, BookingReply, BookingState, BookingView, LostPlacesView};
+pub use change::{Change, ChangeKind, ChangeList};
 pub use ended::{EndedAs, EndedJobView, EndedList, EndedReply, EndedState, TimelineView};
 pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,
@@ -94,6 +96,7 @@ answers! {
     EvictionReply = "wharf.v1.eviction";
     EvictionList = "wharf.v1.evictions";
     PolicyView = "wharf.v1.policy";
+    ChangeList = "wharf.v1.changes";
 }
 
 /// The value of the `schema` field of an answer.

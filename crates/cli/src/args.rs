@@ -494,6 +494,9 @@ pub(crate) struct GetArgs {
     /// Leave the line of headers out
     #[arg(long)]
     pub(crate) no_headers: bool,
+    /// Go on with a line for each job that changes, until it is interrupted (live jobs, as a table)
+    #[arg(short, long)]
+    pub(crate) watch: bool,
 }
 
 /// Which jobs are listed.

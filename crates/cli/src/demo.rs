@@ -9,8 +9,8 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::selectors::NodeSelector;
-use wharf_engine::decide::input::Input;
-use wharf_engine::model::actor::{Actor, Request};
+use wharf_engine::decide::input::{Input, Request};
+use wharf_engine::model::actor::Actor;
 use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Least, Shape, Spec};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
@@ -35,9 +35,9 @@ pub(crate) fn start(desk: Desk, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         while !desk.has_stopped() {
             std::thread::sleep(BEAT);
-            // A desk that has no time now is asked again at the next beat.
-            let Ok(mut load) = desk.ask_blocking(|glance| Load::of(glance.state, glance.now)) else {
-                continue;
+            let mut load = {
+                let replica = desk.latest();
+                Load::of(&replica.state, replica.now())
             };
             for _ in 0..PER_BEAT_MAX {
                 if load.tenants.is_empty() || load.wanted_parts >= load.target_parts {

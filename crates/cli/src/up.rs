@@ -17,17 +17,18 @@ use wharf_api::file::fleet::describe;
 use wharf_api::file::policy::default_policy_for;
 use wharf_api::file::policy::lint::Inventory;
 use wharf_controller::sqlite::{Mode, SqliteDisk};
-use wharf_controller::turn::{Glance, Recovered, Settings};
+use wharf_controller::turn::{Recovered, Settings};
 use wharf_controller::world::{Happening, Impossible, World, WorldFault};
-use wharf_engine::decide::input::Input;
+use wharf_engine::decide::input::{Input, Request};
 use wharf_engine::decide::rejection::Rejection;
-use wharf_engine::model::actor::{Actor, Request, Source};
+use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
 use wharf_server::Hosts;
 use wharf_server::desk::{Desk, Patience, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
 use wharf_server::policy::{PolicyStatus, Reviewed, inventory, review, watch};
+use wharf_server::replica::Replica;
 use wharf_sim::file::{FileFault, FileWorld, Founding};
 
 use crate::args::UpArgs;
@@ -114,9 +115,9 @@ async fn tell_restored(desk: &Desk, args: &UpArgs, restores: bool) -> anyhow::Re
         return Ok(());
     }
     let (running, held) = desk
-        .ask(|glance| {
-            let held = glance.state.jobs.iter().filter(|(_, job)| job.held.is_some()).count();
-            (glance.state.ledger.holdings().count(), held)
+        .ask(|replica| {
+            let held = replica.state.jobs.iter().filter(|(_, job)| job.held.is_some()).count();
+            (replica.state.ledger.holdings().count(), held)
         })
         .await?;
     tracing::warn!(
@@ -147,7 +148,7 @@ async fn serve(
             serving.address
         );
     }
-    let standing = desk.ask(|glance| Standing::of(&glance)).await?;
+    let standing = Standing::of(&desk.latest());
     greet(&args, &address_for_clients(serving.address), &fleet, &policy_dir, &standing);
     if args.demo {
         demo::start(desk.clone(), standing.index);
@@ -216,9 +217,9 @@ fn write_examples(dir: &Path, fleet: &Inventory) -> anyhow::Result<()> {
 
 /// A policy in error, or that promises more than the fleet has, is fatal only when there is none in force.
 async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow::Result<()> {
-    let asked = desk.ask(|glance| {
-        let tenants = &glance.state.tenants;
-        (tenants.version() > 0, inventory(glance.state), tenants.policy().digest.clone())
+    let asked = desk.ask(|replica| {
+        let tenants = &replica.state.tenants;
+        (tenants.version() > 0, inventory(&replica.state), tenants.policy().digest.clone())
     });
     let (in_force, inventory, digest) = asked.await?;
     if writes_examples {
@@ -231,7 +232,7 @@ async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow:
         Err(error) => return Err(error),
     };
     let request = Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) };
-    match desk.give(request, |reply, _| reply).await? {
+    match desk.give(request).await?.reply {
         Ok(_) | Err(Rejection::NothingToDo) => Ok(()),
         Err(rejection) => bail!("the policy was refused: {rejection:?}"),
     }
@@ -256,11 +257,11 @@ struct Standing {
 }
 
 impl Standing {
-    fn of(glance: &Glance<'_>) -> Self {
-        let state = glance.state;
+    fn of(replica: &Replica) -> Self {
+        let state = &*replica.state;
         let nodes = state.fleet.nodes();
         let sizes = nodes.map(|(_, node)| (state.fleet.model(node.facts.pool), node.facts.gpus.len()));
-        let (index, term, jobs) = (state.index(), glance.term, state.jobs.len());
+        let (index, term, jobs) = (state.index(), replica.vitals.term, state.jobs.len());
         Self { index, term, jobs, fleet: describe(sizes), tenant: a_tenant(state) }
     }
 }

@@ -5,6 +5,7 @@
 //! learns that it lost before any reply or action has left. Records are opaque bytes here; what they mean
 //! is the business of [`crate::codec`].
 
+use crate::reader::HistoryReader;
 use wharf_engine::model::actor::Actor;
 
 /// A leader's reign. Raised by [`Disk::take_term`]; an append with an older one is refused.
@@ -261,6 +262,9 @@ pub trait Disk {
 
     /// Stores a snapshot and cuts the journal before it. Fenced like an append.
     fn put_snapshot(&mut self, term: Term, snapshot: &Snapshot) -> Result<(), DiskFault>;
+
+    /// Reads history from any thread, beside this disk: what an append has written is there.
+    fn history_reader(&self) -> HistoryReader;
 
     /// Reads history, newest first.
     fn history(&mut self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, DiskFault>;

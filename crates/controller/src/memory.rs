@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::disk::{
     Batch, Disk, DiskFault, HistoryKind, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
 };
+use crate::reader::HistoryReader;
 
 /// On which side of an operation's effect a simulated crash falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,11 @@ impl MemoryDisk {
         self.with(|contents| contents.operations)
     }
 
+    /// What a reader beside the disk finds. It is no operation of the controller's, so no crash falls on it.
+    pub(crate) fn find(&self, query: &HistoryQuery) -> Vec<HistoryRow> {
+        self.with(|contents| contents.find(query))
+    }
+
     fn with<T>(&self, look: impl FnOnce(&mut Contents) -> T) -> T {
         // Every operation checks before it changes, so a panic cannot leave a half-made change behind.
         look(&mut self.contents.lock().unwrap_or_else(PoisonError::into_inner))
@@ -99,6 +105,11 @@ impl MemoryDisk {
 impl Contents {
     fn next(&self) -> Index {
         self.first + count(&self.records)
+    }
+
+    fn find(&self, query: &HistoryQuery) -> Vec<HistoryRow> {
+        let newest_first = self.history.iter().rev();
+        newest_first.filter(|row| is_asked_for(row, query)).take(query.limit).cloned().collect()
     }
 
     fn check_term(&self, held: Term) -> Result<(), DiskFault> {
@@ -186,11 +197,12 @@ impl Disk for MemoryDisk {
         self.operate(|contents| contents.put_snapshot(term, snapshot))
     }
 
+    fn history_reader(&self) -> HistoryReader {
+        HistoryReader::of_memory(self.clone())
+    }
+
     fn history(&mut self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, DiskFault> {
-        self.operate(|contents| {
-            let newest_first = contents.history.iter().rev();
-            Ok(newest_first.filter(|row| is_asked_for(row, query)).take(query.limit).cloned().collect())
-        })
+        self.operate(|contents| Ok(contents.find(query)))
     }
 
     fn trim_history(&mut self, term: Term, before: u64, carried: &[HistoryRow]) -> Result<(), DiskFault> {

@@ -4,6 +4,7 @@
 //! so that after a restart, or when nodes change, every set in use can be compiled again from it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::decide::input::{SetDefinition, SetMembers};
@@ -92,10 +93,10 @@ fn json(selector: &impl Serialize) -> String {
     serde_json::to_string(selector).expect("a struct of strings and numbers always encodes")
 }
 
-/// What is known of the nodes' strings.
-#[derive(Debug, Default)]
+/// What is known of the nodes' strings. A copy shares what is said of each node.
+#[derive(Clone, Debug, Default)]
 pub struct Strings {
-    nodes: BTreeMap<String, NodeReport>,
+    nodes: BTreeMap<String, Arc<NodeReport>>,
 }
 
 impl Strings {
@@ -107,7 +108,7 @@ impl Strings {
                 && known.taints == report.taints
                 && known.node.model == report.node.model
         });
-        self.nodes.insert(report.node.name.clone(), report);
+        self.nodes.insert(report.node.name.clone(), Arc::new(report));
         !same
     }
 

@@ -15,6 +15,7 @@
 //! a few seconds for a foreign lock, anything longer is the caller's next turn.
 
 mod acknowledged;
+mod beside;
 mod fault;
 mod file;
 mod history;
@@ -34,9 +35,11 @@ use crate::disk::{
     Batch, Disk, DiskFault, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
 };
 use crate::look;
+use crate::reader::HistoryReader;
 pub use file::is_owned;
 
 use acknowledged::{Acknowledged, Found, Noted};
+pub(crate) use beside::Beside;
 use fault::Cause;
 
 /// What a process wants of a data directory.
@@ -251,6 +254,10 @@ impl Disk for SqliteDisk {
     fn put_snapshot(&mut self, term: Term, snapshot: &Snapshot) -> Result<(), DiskFault> {
         self.begin_to_write()?;
         self.attempt("cannot store a snapshot", |connection| snapshots::put(connection, term, snapshot))
+    }
+
+    fn history_reader(&self) -> HistoryReader {
+        HistoryReader::of_directory(self.dir.clone())
     }
 
     fn history(&mut self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, DiskFault> {

@@ -5,6 +5,7 @@
 //! again. Replies and actions have not left by then. Woken by a request, by the world, by the clock or by a
 //! restart, the code is the same.
 
+mod committed;
 mod figures;
 mod hear;
 mod open;
@@ -14,11 +15,10 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use wharf_engine::answer::verdict::Answers;
 use wharf_engine::decide::Decision;
-use wharf_engine::decide::input::{Input, SetDefinition};
+use wharf_engine::decide::input::{Input, Request, SetDefinition};
 use wharf_engine::decide::rejection::Rejection;
-use wharf_engine::model::actor::{Actor, Request, Source};
+use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::model::observed::Scope;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
@@ -31,10 +31,13 @@ use crate::codec;
 use crate::disk::{Batch, Disk, DiskFault, RESTORE, Record, Term};
 use crate::history::{Moment, Projection};
 use crate::outage::{Outage, Reach};
+use crate::reader::HistoryReader;
 use crate::selectors::Strings;
 use crate::sent::Sent;
+use crate::telemetry::Telemetry;
 use crate::world::{ClockSteps, Happened, Happening, Impossible, World, WorldFault, WorldReport};
 
+pub use committed::Committed;
 pub use figures::{Evictions, Figures};
 
 use snapshot::Snapshots;
@@ -133,31 +136,8 @@ pub struct Controller<D, W> {
     records: Vec<Record>,
     history: Projection,
     figures: Figures,
-    answers: Answers,
-}
-
-/// The parts that answers are made of, after a commit.
-pub struct Glance<'a> {
-    /// What is true.
-    pub state: &'a State,
-    /// What selectors see of the nodes.
-    pub strings: &'a Strings,
-    /// The world's time.
-    pub now: Timestamp,
-    /// Our reign.
-    pub term: Term,
-    /// Figures of the controller's life.
-    pub figures: Figures,
-    /// What is wrong with the world, while it does not answer.
-    pub outage: Option<&'a Outage>,
-    /// Why the last snapshot could not be written, while none has been since.
-    pub snapshot_fault: Option<&'a SnapshotFault>,
-    /// What verdicts on this state have in common.
-    pub answers: &'a mut Answers,
-    /// For history.
-    pub disk: &'a mut dyn Disk,
-    /// For samples.
-    pub world: &'a dyn World,
+    /// What the last turn wrote.
+    committed: Committed,
 }
 
 /// The answer to one input: the job it is about, or why not.
@@ -194,20 +174,24 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.world.clock_steps()
     }
 
-    /// The parts that answers are made of.
-    pub fn glance(&mut self) -> Glance<'_> {
-        Glance {
-            figures: self.figures(),
-            state: &self.state,
-            strings: &self.strings,
-            now: self.now,
-            term: self.term,
-            outage: self.reach.outage.as_ref(),
-            snapshot_fault: self.snapshots.fault.as_ref(),
-            answers: &mut self.answers,
-            disk: &mut self.disk,
-            world: &self.world,
-        }
+    /// What selectors see of the nodes.
+    pub fn strings(&self) -> &Strings {
+        &self.strings
+    }
+
+    /// Why the last snapshot could not be written, while none has been since.
+    pub fn snapshot_fault(&self) -> Option<&SnapshotFault> {
+        self.snapshots.fault.as_ref()
+    }
+
+    /// Reads history beside this controller, from any thread.
+    pub fn history_reader(&self) -> HistoryReader {
+        self.disk.history_reader()
+    }
+
+    /// What devices and tasks really do, for any thread.
+    pub fn telemetry(&self) -> Telemetry {
+        self.world.telemetry()
     }
 
     /// How long by the wall until the next wake; `None` when nothing is to come by itself.
@@ -249,6 +233,7 @@ impl<D: Disk, W: World> Controller<D, W> {
     ) -> Result<Vec<Reply>, Fault> {
         self.now = self.now.max(self.world.now());
         self.figures.turns += 1;
+        self.committed = Committed::default();
         let heard = self.hear();
         let replies = given.map(|(actor, input)| self.answer(actor, input)).collect();
         self.decide_and_commit()?;
@@ -303,6 +288,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             changed |= self.strings.keep(&listed);
         }
         if changed {
+            self.committed.strings_changed = true;
             let sources: Vec<&str> = self.state.fleet.set_sources().collect();
             let compiled = sources.into_iter().filter_map(|source| self.strings.compile(source)).collect();
             self.define(&WORLD, compiled);
@@ -332,20 +318,21 @@ impl<D: Disk, W: World> Controller<D, W> {
     /// Decides and applies; what happened is written at the end of the turn.
     fn settle(&mut self, actor: &Actor, input: &Input) -> Reply {
         let Decision { events, job } = self.state.decide_for(actor, input, self.now)?;
-        for event in &events {
+        for event in events {
             self.happened(actor, event);
         }
         Ok(job)
     }
 
-    fn happened(&mut self, actor: &Actor, event: &Event) {
-        if let Event::Ledger(LedgerEvent::Evicted { receipt, .. }) = event {
+    fn happened(&mut self, actor: &Actor, event: Event) {
+        if let Event::Ledger(LedgerEvent::Evicted { receipt, .. }) = &event {
             self.figures.evictions.count(receipt.why);
         }
         let moment = Moment { index: self.state.index(), now: self.now, actor };
-        self.history.hear(&self.state, event, moment);
-        self.state.apply(event);
-        self.records.push(codec::encode(actor, event, self.now.0));
+        self.history.hear(&self.state, &event, moment);
+        self.state.apply(&event);
+        self.records.push(codec::encode(actor, &event, self.now.0));
+        self.committed.events.push(event);
     }
 
     fn decide_and_commit(&mut self) -> Result<(), Fault> {
@@ -378,7 +365,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         let made = self.plan();
         let events = made.events(&self.state, self.now);
         self.memory.remember(&made, &self.state, self.now);
-        for event in &events {
+        for event in events {
             self.happened(&ENGINE, event);
         }
         !made.released.is_empty()

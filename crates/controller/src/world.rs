@@ -13,6 +13,7 @@ use wharf_engine::model::observed::{ObservedNode, Report, TaskRef};
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use crate::disk::Standing;
+use crate::telemetry::Telemetry;
 
 /// A node with the strings that stop at the edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +72,8 @@ pub struct TaskSample {
 /// What devices and tasks really do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
+    /// World time at which they were taken.
+    pub at: Timestamp,
     /// By node name, one per GPU in index order.
     pub gpus: BTreeMap<String, Vec<Sample>>,
     /// Of tasks that run.
@@ -221,6 +224,8 @@ pub trait World {
         Err(Impossible::NotSimulated)
     }
 
-    /// What the devices and tasks really do now.
-    fn samples(&self) -> Samples;
+    /// What devices and tasks really do, for readers on any thread. Nothing is known of a world that does not tell.
+    fn telemetry(&self) -> Telemetry {
+        Telemetry::default()
+    }
 }

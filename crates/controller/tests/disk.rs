@@ -36,6 +36,7 @@ macro_rules! on_every_disk {
 
 on_every_disk! {
     a_new_disk_is_empty,
+    readers_beside_see_what_was_appended,
     everything_survives_reopening,
     each_term_is_higher_than_the_last,
     a_stale_term_is_fenced,
@@ -123,6 +124,23 @@ fn a_new_disk_is_empty(open: Open<'_>) {
     assert_eq!(disk.snapshot().unwrap(), None);
     assert_eq!(read(&mut *disk, 0).unwrap(), (0, vec![]));
     assert_eq!(disk.history(&all(10)).unwrap(), []);
+}
+
+/// A reader on another thread sees each append as soon as it has returned, and holds none up.
+fn readers_beside_see_what_was_appended(open: Open<'_>) {
+    let mut disk = open();
+    let term = disk.take_term(0).unwrap();
+    let reader = disk.history_reader();
+    for index in 0..20 {
+        let row = history_row(index, "lab", &format!("job-{index}"));
+        let record = Record { version: 1, at: index, body: vec![1] };
+        let (records, history) = (std::slice::from_ref(&record), std::slice::from_ref(&row));
+        disk.append(Batch { term, expected: index, records, history }).unwrap();
+        let (beside, query) = (reader.clone(), all(1));
+        let newest = std::thread::spawn(move || beside.find(&query)).join().unwrap();
+        assert_eq!(newest.unwrap(), [row]);
+    }
+    assert_eq!(reader.find(&all(100)).unwrap(), disk.history(&all(100)).unwrap());
 }
 
 fn everything_survives_reopening(open: Open<'_>) {

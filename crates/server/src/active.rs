@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 
 use wharf_api::v1::{ActiveRow, gpus};
 use wharf_controller::world::Samples;
-use wharf_engine::answer::verdict::Answers;
 use wharf_engine::model::observed::TaskRef;
 use wharf_engine::state::State;
 use wharf_engine::state::holding::{HeldTask, Holding};
 use wharf_engine::state::jobs::Job;
-use wharf_engine::units::{GpuUnits, JobId, Timestamp};
+use wharf_engine::units::{GpuUnits, JobId};
 
+use crate::replica::Replica;
 use crate::view;
 
 /// Jobs on the page; the list has them all.
@@ -19,12 +19,8 @@ const ROWS_MAX: usize = 500;
 const NODES_MAX: usize = 4;
 
 /// The jobs that hold the most, largest first; among equals those that came first.
-pub(crate) fn rows(
-    state: &State,
-    now: Timestamp,
-    answers: &mut Answers,
-    samples: &Samples,
-) -> Vec<ActiveRow> {
+pub(crate) fn rows(replica: &Replica, samples: &Samples) -> Vec<ActiveRow> {
+    let (state, now) = (&*replica.state, replica.now());
     let mut held: Vec<(Reverse<GpuUnits>, JobId)> = state
         .ledger
         .holdings()
@@ -38,7 +34,7 @@ pub(crate) fn rows(
     let shown = held.iter().take(ROWS_MAX).filter_map(known);
     shown
         .map(|(id, units, job, holding)| {
-            let verdict = state.verdict_among(id, now, answers).expect("a live job has a verdict");
+            let verdict = replica.verdict(id).expect("a live job has a verdict");
             let text = view::verdict_view(state, id, &verdict, now).text;
             row(state, job, holding, samples, (units, text))
         })

@@ -1,16 +1,15 @@
-//! The desk: one thread that owns the controller.
+//! The desk: one thread that owns the controller and decides.
 //!
-//! Requests that are waiting when a turn begins share it, and its one commit. A question is answered between
-//! turns, from committed state, and only for a short while: inputs do not wait behind a line of readers. Both wait in
-//! bounded numbers, and a caller is told when there are too many. What nobody waits for any more is dropped: a question
-//! is not computed, and an input does not take effect ([`claim`]).
+//! Requests that are waiting when a turn begins share it, and its one commit. What was committed goes to the
+//! [`follower`](crate::follower), which keeps the state that is read from and answers the callers; the desk itself
+//! answers nobody and waits for nobody. Inputs wait in bounded numbers, readers are let in a few at a time, and a caller is
+//! told when there are too many. What nobody waits for any more is dropped: a question is not computed, and an input
+//! does not take effect ([`claim`]).
 
 mod claim;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,25 +21,28 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
 use wharf_controller::disk::Disk;
-use wharf_controller::turn::{Controller, Fault, Glance, Reply, SnapshotFault};
+use wharf_controller::turn::{Controller, Fault, Reply, SnapshotFault};
 use wharf_controller::world::{ClockSteps, Happened, Happening, Impossible, World};
-use wharf_engine::decide::input::Input;
-use wharf_engine::model::actor::{self, Actor, Source};
+use wharf_engine::decide::input::{self, Input};
+use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::units::{JobId, Timestamp};
 
 use self::claim::Claim;
-use crate::pricing::Pricing;
+use crate::feed::Feed;
+use crate::follower::{self, Delivery, Followed, Latest, Turn};
+use crate::pricing::Prices;
+use crate::replica::{Replica, Vitals};
 use crate::text;
 
 /// The most requests that wait for the desk. At a millisecond a turn and many to a turn this is well under a
 /// second of work; more would only hide an overload.
 const QUEUE_MAX: usize = 4096;
-/// The most questions that wait for the desk. Others wait for their place in line, each for a bounded time.
-const QUESTIONS_MAX: usize = 64;
-/// Questions are answered for so long between two turns, and at least one is: long enough that a turn of nothing does
-/// not cost more than the answers, short enough that a submission hardly notices.
-const QUESTIONS_TIME: Duration = Duration::from_millis(20);
-/// The most happenings of a simulated world in one turn, for the same reason.
+/// The most questions that are answered at a time, each on a thread of its own. Others wait for their place in line, each
+/// for a bounded time: more at a time would take the processor from the desk and would be answered no sooner.
+const READERS_MAX: usize = 4;
+/// The same for questions that go before the line.
+const URGENT_MAX: usize = 2;
+/// The most happenings of a simulated world in one turn, so that a flood of them does not hold up requests.
 const HAPPENINGS_PER_TURN_MAX: usize = 32;
 /// The most inputs in one turn, so that a flood of submissions does not starve the world's reports.
 const INPUTS_PER_TURN_MAX: usize = 256;
@@ -53,29 +55,25 @@ const SLEEP_MIN: Duration = Duration::from_millis(25);
 /// Longer decisions are counted as this long: a minute is far beyond anything worth telling apart.
 const DECISION_MICROS_MAX: u64 = 60_000_000;
 
-/// What happens at the desk after the turn of an input, with the committed state at hand.
-type After = Box<dyn FnOnce(Reply, Turned<'_>) + Send>;
-/// A question, answered between turns.
-type Question = Box<dyn FnOnce(Glance<'_>) + Send>;
-
-/// What happens at the desk after the turn that learnt of a happening.
-type Witness = Box<dyn FnOnce(Result<Happened, Impossible>, Glance<'_>) + Send>;
+/// What is done with a decision once its turn is published. It hands over and computes nothing.
+type After = Box<dyn FnOnce(Decided) + Send>;
+/// The same with what came of a happening.
+type Witness = Box<dyn FnOnce(Result<Happened, Impossible>) + Send>;
 
 enum Request {
     Input(Box<Given>),
-    /// Asked before something is done, or to know whether we are alive: it waits behind no reader.
-    First(Question),
-    Question(Question),
     Happening {
         what: Happening,
         after: Witness,
     },
+    /// Somebody wants to know whether the desk turns and is followed.
+    Ping(oneshot::Sender<Arc<Replica>>),
     Stop,
 }
 
 /// An input as it waits.
 struct Given {
-    request: actor::Request,
+    request: input::Request,
     since: Instant,
     claim: Claim,
     after: After,
@@ -84,7 +82,7 @@ struct Given {
 /// How long callers wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For a place in the line of questions.
+    /// For a place among the readers.
     pub line: Duration,
     /// For the answer to a question.
     pub answer: Duration,
@@ -102,10 +100,12 @@ impl Default for Patience {
     }
 }
 
-/// What an input's turn left behind.
-pub struct Turned<'a> {
-    /// The parts that answers are made of.
-    pub glance: Glance<'a>,
+/// What a turn made of an input.
+pub struct Decided {
+    /// The job it is about, or why not.
+    pub reply: Reply,
+    /// What was committed by then: the end of its turn.
+    pub replica: Arc<Replica>,
     /// Jobs from this id on are new.
     pub next_job_before: JobId,
 }
@@ -117,7 +117,11 @@ pub type Decisions = Arc<Mutex<Histogram<u64>>>;
 #[derive(Clone)]
 pub struct Desk {
     requests: SyncSender<Request>,
-    line: Arc<Semaphore>,
+    latest: Latest,
+    feed: Feed,
+    readers: Arc<Semaphore>,
+    /// Places of those who do not wait behind readers.
+    urgent: Arc<Semaphore>,
     patience: Patience,
     decisions: Decisions,
     failed: Arc<AtomicBool>,
@@ -182,28 +186,26 @@ impl Desk {
                     return Ok(());
                 }
             };
-            let _ = opened.send(Ok(()));
+            let prices = Prices::default();
+            let (followed, latest, feed) = follower::start(Replica::of(&controller), prices.clone());
+            let _ = opened.send(Ok((latest, feed)));
             // However the desk ends, by a panic too, it is known to have ended.
             let _gone = Gone(gone);
-            work(controller, &waiting, &times)
+            Work { controller, followed, prices, decisions: times }.run(&waiting)
         });
         let running = Running(spawned.expect("a thread can be started"));
-        open.recv().map_err(|_| Fault::Panicked)??;
-        let line = Arc::new(Semaphore::new(QUESTIONS_MAX));
-        Ok((Self { requests, line, patience, decisions, failed }, running))
+        let (latest, feed) = open.recv().map_err(|_| Fault::Panicked)??;
+        let [readers, urgent] = [READERS_MAX, URGENT_MAX].map(|places| Arc::new(Semaphore::new(places)));
+        Ok((Self { requests, latest, feed, readers, urgent, patience, decisions, failed }, running))
     }
 
-    /// Gives an input to the next turn; `after` runs at the desk once it is committed.
+    /// Gives an input to the next turn and waits until that is committed and can be read.
     ///
     /// An input whose caller goes away, or has waited for too long, before a turn takes it does not take effect.
-    pub async fn give<T: Send + 'static>(
-        &self,
-        request: actor::Request,
-        after: impl FnOnce(Reply, Turned<'_>) -> T + Send + 'static,
-    ) -> Result<T, Closed> {
+    pub async fn give(&self, request: input::Request) -> Result<Decided, Closed> {
         let (answer, mut answered) = oneshot::channel();
-        let after: After = Box::new(move |reply, turned| {
-            let _ = answer.send(after(reply, turned));
+        let after: After = Box::new(move |decided| {
+            let _ = answer.send(decided);
         });
         let (caller, claim) = claim::open();
         self.send(Request::Input(Box::new(Given { request, since: Instant::now(), claim, after })))?;
@@ -220,92 +222,89 @@ impl Desk {
         }
     }
 
-    /// Asks a question of the committed state, in the line of all that only read.
+    /// What is committed, as far as it can be read. For what takes no time; anything else is [asked](Self::ask).
+    pub fn latest(&self) -> Arc<Replica> {
+        self.latest.get()
+    }
+
+    /// What changed, for whoever watches.
+    pub(crate) fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+
+    /// Asks a question of the committed state. It is answered on a thread of its own, a few at a time.
     pub async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+        question: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Closed> {
-        let place = timeout(self.patience.line, Arc::clone(&self.line).acquire_owned()).await;
-        let place = place.map_err(|_| Closed::Busy)?.map_err(|_| Closed::Stopped)?;
-        // The place is given back when the question is answered or dropped, whichever becomes of its caller.
-        let question = move |glance: Glance<'_>| {
-            let answer = question(glance);
-            drop(place);
-            answer
-        };
-        self.put(question, Request::Question).await
+        self.ask_among(&self.readers, question).await
     }
 
-    /// Asks a question that goes before the line: one that is cheap, and that something to be done depends on.
+    /// Asks a question that goes before the line: something to be done depends on it, or somebody monitors us.
     pub async fn ask_first<T: Send + 'static>(
         &self,
-        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+        question: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Closed> {
-        self.put(question, Request::First).await
+        self.ask_among(&self.urgent, question).await
     }
 
-    /// The same for a thread of its own, which may wait.
-    pub fn ask_blocking<T: Send + 'static>(
+    async fn ask_among<T: Send + 'static>(
         &self,
-        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
+        places: &Arc<Semaphore>,
+        question: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Closed> {
-        let (answer, answered) = sync_channel(1);
-        let question: Question = Box::new(move |glance| {
-            let _ = answer.send(question(glance));
+        let place = timeout(self.patience.line, Arc::clone(places).acquire_owned()).await;
+        let place = place.map_err(|_| Closed::Busy)?.map_err(|_| Closed::Stopped)?;
+        // The place is given back when the question is answered, whatever becomes of its caller.
+        let (latest, answer) = (self.latest.clone(), self.patience.answer);
+        let answering = tokio::task::spawn_blocking(move || {
+            let answer = question(&latest.get());
+            drop(place);
+            answer
         });
-        self.send(Request::First(question))?;
-        answered.recv_timeout(self.patience.answer).map_err(|failed| match failed {
-            RecvTimeoutError::Timeout => Closed::Slow,
-            RecvTimeoutError::Disconnected => Closed::Stopped,
-        })
+        match timeout(answer, answering).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(failed)) => match failed.try_into_panic() {
+                // It is a bug of ours, and is told as one.
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Closed::Stopped),
+            },
+            Err(_) => Err(Closed::Slow),
+        }
     }
 
-    async fn put<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(Glance<'_>) -> T + Send + 'static,
-        request: impl FnOnce(Question) -> Request,
-    ) -> Result<T, Closed> {
+    /// Waits until the desk has taken another turn and that can be read.
+    pub async fn ping(&self) -> Result<Arc<Replica>, Closed> {
         let (answer, answered) = oneshot::channel();
-        let question: Question = Box::new(move |glance| {
-            if !answer.is_closed() {
-                let _ = answer.send(question(glance));
-            }
-        });
-        self.send(request(question))?;
-        let answered = timeout(self.patience.answer, answered).await.map_err(|_| Closed::Slow)?;
-        answered.map_err(|_| Closed::Stopped)
-    }
-
-    /// Lets something happen to a simulated world; `after` runs once the control plane has learnt of it.
-    pub async fn happen<T: Send + 'static>(
-        &self,
-        what: Happening,
-        after: impl FnOnce(Result<Happened, Impossible>, Glance<'_>) -> T + Send + 'static,
-    ) -> Result<T, Closed> {
-        let (answer, answered) = oneshot::channel();
-        let after: Witness = Box::new(move |happened, glance| {
-            let _ = answer.send(after(happened, glance));
-        });
-        self.send(Request::Happening { what, after })?;
+        self.send(Request::Ping(answer))?;
         answered.await.map_err(|_| Closed::Stopped)
     }
 
-    /// The same without waiting.
+    /// Lets something happen to a simulated world; what came of it is told once it can be read.
+    pub async fn happen(&self, what: Happening) -> Result<Result<Happened, Impossible>, Closed> {
+        let (answer, answered) = oneshot::channel();
+        self.let_happen(what, move |happened| {
+            let _ = answer.send(happened);
+        })?;
+        answered.await.map_err(|_| Closed::Stopped)
+    }
+
+    /// The same without waiting. `after` computes nothing: others wait behind it.
     pub fn let_happen(
         &self,
         what: Happening,
         after: impl FnOnce(Result<Happened, Impossible>) + Send + 'static,
     ) -> Result<(), Closed> {
-        self.send(Request::Happening { what, after: Box::new(move |happened, _| after(happened)) })
+        self.send(Request::Happening { what, after: Box::new(after) })
     }
 
-    /// Gives an input and does not wait for what comes of it.
+    /// Gives an input and does not wait for what comes of it. `after` computes nothing: others wait behind it.
     pub fn post(
         &self,
-        request: actor::Request,
+        request: input::Request,
         after: impl FnOnce(Reply) + Send + 'static,
     ) -> Result<(), Closed> {
-        let after: After = Box::new(move |reply, _| after(reply));
+        let after: After = Box::new(move |decided| after(decided.reply));
         let claim = Claim::unshared();
         self.send(Request::Input(Box::new(Given { request, since: Instant::now(), claim, after })))
     }
@@ -333,63 +332,73 @@ impl Desk {
     }
 }
 
-fn work<D: Disk, W: World>(
-    mut controller: Controller<D, W>,
-    waiting: &Receiver<Request>,
-    decisions: &Decisions,
-) -> Result<(), Fault> {
-    let mut pricing = Pricing::new();
-    let mut told = Told::default();
-    told.look(&controller);
-    let mut faults_told = 0;
-    let mut line = VecDeque::new();
-    loop {
-        let sleep = if line.is_empty() { controller.sleep() } else { Some(Duration::ZERO) };
-        let Some(gathered) = gather(waiting, sleep, &mut line) else {
-            return close(controller);
-        };
-        let next_job_before = controller.state().jobs.next();
-        let mut inputs = gathered.inputs;
-        inputs.extend(pricing.ready(controller.state()).map(by_engine));
-        let happened: Vec<_> =
-            gathered.happenings.into_iter().map(|(what, after)| (controller.happen(&what), after)).collect();
-        let replies = controller.turn_of(&inputs)?;
-        told.look(&controller);
-        for ((since, after), reply) in gathered.callers.into_iter().zip(replies) {
-            let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-            decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
-            guarded(|| after(reply, Turned { glance: controller.glance(), next_job_before }));
-        }
-        for (happened, after) in happened {
-            guarded(|| after(happened, controller.glance()));
-        }
-        for question in gathered.first {
-            guarded(|| question(controller.glance()));
-        }
-        let begin = Instant::now();
-        while let Some(question) = line.pop_front() {
-            guarded(|| question(controller.glance()));
-            if begin.elapsed() >= QUESTIONS_TIME {
+/// The desk's own side.
+struct Work<D, W> {
+    controller: Controller<D, W>,
+    followed: Followed,
+    prices: Prices,
+    decisions: Decisions,
+}
+
+impl<D: Disk, W: World> Work<D, W> {
+    fn run(mut self, waiting: &Receiver<Request>) -> Result<(), Fault> {
+        let mut told = Told::default();
+        told.look(&self.controller);
+        while let Some(gathered) = gather(waiting, self.controller.sleep()) {
+            let stop = gathered.stop;
+            self.turn(gathered)?;
+            told.look(&self.controller);
+            if stop {
                 break;
             }
         }
-        faults_told = tell_snapshot_faults(&controller.glance(), faults_told);
-        if gathered.stop {
-            return close(controller);
+        self.controller.close()?;
+        told.look(&self.controller);
+        // Nobody is answered any more once the thread has ended.
+        self.followed.finish();
+        Ok(())
+    }
+
+    fn turn(&mut self, gathered: Gathered) -> Result<(), Fault> {
+        let Gathered { mut inputs, callers, happenings, pings, stop: _ } = gathered;
+        let next_job_before = self.controller.state().jobs.next();
+        inputs.extend(self.prices.ready(self.controller.state()).map(by_engine));
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        for (what, after) in happenings {
+            let happened = self.controller.happen(&what);
+            deliveries.push(Box::new(move |_| after(happened)));
         }
-        pricing.begin(controller.state());
+        let replies = self.controller.turn_of(&inputs)?;
+        for ((since, after), reply) in callers.into_iter().zip(replies) {
+            let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
+            deliveries.push(Box::new(move |replica| {
+                after(Decided { reply, replica: Arc::clone(replica), next_job_before });
+            }));
+        }
+        for ping in pings {
+            deliveries.push(Box::new(move |replica| {
+                let _ = ping.send(Arc::clone(replica));
+            }));
+        }
+        let (events, strings) = self.controller.take_committed();
+        let turn = Turn::new(events, strings, Vitals::of(&self.controller), deliveries);
+        // Without a follower nobody could see what is decided: as with any bug, a fresh start is better.
+        self.followed.hand_over(turn).map_err(|_| Fault::Panicked)
     }
 }
 
-fn by_engine(input: Input) -> actor::Request {
-    actor::Request { actor: Actor::of(Source::Engine), input }
+fn by_engine(input: Input) -> input::Request {
+    input::Request { actor: Actor::of(Source::Engine), input }
 }
 
-/// What the log tells of the world: the beginning and the end of an outage, not every try; a clock that was set.
+/// What the log tells: the beginning and the end of an outage, not every try; a clock that was set; a snapshot that could
+/// not be written, once for each try.
 #[derive(Default)]
 struct Told {
     since: Option<Timestamp>,
     clock_steps: u64,
+    snapshot_faults: u64,
 }
 
 impl Told {
@@ -411,28 +420,15 @@ impl Told {
             }
             (Some(_), Some(_)) | (None, None) => {}
         }
+        let faults = controller.figures().snapshot_faults;
+        if let Some(fault) = controller.snapshot_fault().filter(|_| faults > self.snapshot_faults) {
+            let SnapshotFault { what, times, .. } = fault;
+            warn!(
+                "a snapshot could not be written ({times} in a row): {what}; the journal is whole and grows"
+            );
+        }
+        self.snapshot_faults = faults;
     }
-}
-
-fn close<D: Disk, W: World>(mut controller: Controller<D, W>) -> Result<(), Fault> {
-    let faults_told = controller.figures().snapshot_faults;
-    controller.close()?;
-    tell_snapshot_faults(&controller.glance(), faults_told);
-    Ok(())
-}
-
-/// Says in the log that a snapshot could not be written, once for each try.
-fn tell_snapshot_faults(glance: &Glance<'_>, told: u64) -> u64 {
-    if let Some(fault) = glance.snapshot_fault.filter(|_| glance.figures.snapshot_faults > told) {
-        let SnapshotFault { what, times, .. } = fault;
-        warn!("a snapshot could not be written ({times} in a row): {what}; the journal is whole and grows");
-    }
-    glance.figures.snapshot_faults
-}
-
-/// Answers only read. One that panics costs its caller an answer and nobody else anything.
-fn guarded(answer: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(answer));
 }
 
 struct Gone(Arc<AtomicBool>);
@@ -445,23 +441,18 @@ impl Drop for Gone {
 
 #[derive(Default)]
 struct Gathered {
-    inputs: Vec<actor::Request>,
+    inputs: Vec<input::Request>,
     /// Of the inputs, in their order.
     callers: Vec<(Instant, After)>,
-    first: Vec<Question>,
     happenings: Vec<(Happening, Witness)>,
+    pings: Vec<oneshot::Sender<Arc<Replica>>>,
     stop: bool,
 }
 
-/// What waits now, or after a sleep; `None` when nobody can ask any more. Questions join the line.
-fn gather(
-    waiting: &Receiver<Request>,
-    sleep: Option<Duration>,
-    line: &mut VecDeque<Question>,
-) -> Option<Gathered> {
+/// What waits now, or after a sleep; `None` when nobody can ask any more.
+fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gathered> {
     let mut gathered = Gathered::default();
-    let shortest = if line.is_empty() { SLEEP_MIN } else { Duration::ZERO };
-    let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).clamp(shortest, SLEEP_MAX)) {
+    let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX)) {
         Ok(request) => Some(request),
         Err(RecvTimeoutError::Timeout) => None,
         Err(RecvTimeoutError::Disconnected) => return None,
@@ -475,9 +466,8 @@ fn gather(
                 gathered.callers.push((since, after));
             }
             Request::Input(_) => {}
-            Request::First(question) => gathered.first.push(question),
-            Request::Question(question) => line.push_back(question),
             Request::Happening { what, after } => gathered.happenings.push((what, after)),
+            Request::Ping(ping) => gathered.pings.push(ping),
             Request::Stop => gathered.stop = true,
         }
         let full = gathered.inputs.len() >= INPUTS_PER_TURN_MAX

@@ -9,6 +9,7 @@ mod arrays;
 mod bookings;
 mod caller;
 mod ended;
+mod events;
 mod evictions;
 mod faults;
 mod fleet;
@@ -136,6 +137,7 @@ fn router(shared: Shared, hosts: Hosts) -> Router {
         .route("/v1/tenants", get(fleet::tenant_list))
         .route("/v1/summary", get(fleet::summary))
         .route("/v1/history", get(system::history))
+        .route("/v1/events", get(events::changes))
         .route("/v1/ended", get(ended::list))
         .route("/v1/ended/{job}", get(ended::one))
         .route("/v1/usage", get(usage::report))

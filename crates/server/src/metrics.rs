@@ -6,6 +6,7 @@
 mod devices;
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -15,13 +16,14 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use wharf_api::v1::Rule;
 use wharf_controller::outage::Operation;
-use wharf_controller::turn::{Evictions, Glance};
+use wharf_controller::turn::Evictions;
 use wharf_controller::world::Samples;
 use wharf_engine::model::job::Class;
 use wharf_engine::state::jobs::Phase;
 
 use crate::desk::Decisions;
 use crate::http::pools;
+use crate::replica::Replica;
 use crate::tenants;
 
 /// Every metric, by the name it has in `/metrics`.
@@ -55,6 +57,10 @@ pub enum Metric {
     SnapshotFaults,
     /// Turns.
     Turns,
+    /// Committed events that readers do not see yet.
+    ReplicaBehind,
+    /// Copies of the state for the sake of readers.
+    ReplicaCopies,
     /// Gaps in the world's reports.
     WorldGaps,
     /// Calls that the world did not answer.
@@ -103,7 +109,7 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::GpusTotal,
         Self::GpusHealthy,
         Self::GpusAllocated,
@@ -118,6 +124,8 @@ impl Metric {
         Self::Snapshots,
         Self::SnapshotFaults,
         Self::Turns,
+        Self::ReplicaBehind,
+        Self::ReplicaCopies,
         Self::WorldGaps,
         Self::WorldFaults,
         Self::WorldUnreachable,
@@ -159,6 +167,8 @@ impl Metric {
             Self::Snapshots => "wharf_journal_snapshots",
             Self::SnapshotFaults => "wharf_journal_snapshot_faults",
             Self::Turns => "wharf_turns",
+            Self::ReplicaBehind => "wharf_replica_behind_events",
+            Self::ReplicaCopies => "wharf_replica_copies",
             Self::WorldGaps => "wharf_world_gaps",
             Self::WorldFaults => "wharf_world_faults",
             Self::WorldUnreachable => "wharf_world_unreachable_seconds",
@@ -205,6 +215,10 @@ impl Metric {
             Self::Snapshots => "Snapshots written since start",
             Self::SnapshotFaults => "Snapshots that could not be written since start",
             Self::Turns => "Turns taken since start",
+            Self::ReplicaBehind => "Events in the journal that what is read does not show yet",
+            Self::ReplicaCopies => {
+                "Copies of the whole state that were made because readers held the one before, since start"
+            }
             Self::WorldGaps => "Reports of the world that needed a full list, since start",
             Self::WorldFaults => {
                 "Calls that the fleet did not answer, by operation: list, changes, act; since start"
@@ -302,32 +316,32 @@ pub struct FileErrors {
 }
 
 /// The text of `/metrics`.
-pub fn render(glance: &Glance<'_>, decisions: &Decisions, errors: FileErrors) -> String {
+pub fn render(replica: &Replica, decisions: &Decisions, errors: FileErrors) -> String {
     let mut registry = Registry::default();
-    let samples = glance.world.samples();
-    fleet(&mut registry, glance, &samples);
-    devices::gpus(&mut registry, glance, &samples);
-    devices::tasks(&mut registry, glance, &samples);
-    devices::ooms(&mut registry, glance, &samples);
-    jobs(&mut registry, glance);
-    evictions(&mut registry, glance);
-    lines(&mut registry, glance);
-    journal(&mut registry, glance, errors);
-    world(&mut registry, glance);
+    let samples = replica.samples();
+    fleet(&mut registry, replica, &samples);
+    devices::gpus(&mut registry, replica, &samples);
+    devices::tasks(&mut registry, replica, &samples);
+    devices::ooms(&mut registry, replica, &samples);
+    jobs(&mut registry, replica);
+    evictions(&mut registry, replica);
+    lines(&mut registry, replica);
+    journal(&mut registry, replica, errors);
+    world(&mut registry, replica);
     latency(&mut registry, decisions);
     let mut text = String::new();
     encode(&mut text, &registry).expect("writing to a string does not fail");
     text
 }
 
-fn fleet(registry: &mut Registry, glance: &Glance<'_>, samples: &Samples) {
+fn fleet(registry: &mut Registry, replica: &Replica, samples: &Samples) {
     let families =
         [Metric::GpusTotal, Metric::GpusHealthy, Metric::GpusAllocated, Metric::GpusUsed].map(|metric| {
             let family = Floats::<Model>::default();
             registry.register(metric.name(), metric.help(), family.clone());
             family
         });
-    for pool in pools(glance.state, samples) {
+    for pool in pools(&replica.state, samples) {
         let label = Model { model: pool.model };
         let values = [Some(pool.gpus.into()), Some(pool.healthy.into()), Some(pool.allocated), pool.used_sm];
         for (family, value) in families.iter().zip(values) {
@@ -340,7 +354,7 @@ fn fleet(registry: &mut Registry, glance: &Glance<'_>, samples: &Samples) {
     for state in ["open", "cordoned", "down"] {
         nodes.get_or_create(&InState { state: state.to_owned() }).set(0);
     }
-    for (_, node) in glance.state.fleet.nodes() {
+    for (_, node) in replica.state.fleet.nodes() {
         let state = match (node.facts.up, node.cordoned) {
             (false, _) => "down",
             (true, true) => "cordoned",
@@ -351,7 +365,7 @@ fn fleet(registry: &mut Registry, glance: &Glance<'_>, samples: &Samples) {
     registry.register(Metric::Nodes.name(), Metric::Nodes.help(), nodes);
 }
 
-fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
+fn jobs(registry: &mut Registry, replica: &Replica) {
     let pending = Family::<OfClass, Gauge>::default();
     let active = Family::<OfClass, Gauge>::default();
     for class in Class::ALL {
@@ -359,7 +373,7 @@ fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
         pending.get_or_create(&label).set(0);
         active.get_or_create(&label).set(0);
     }
-    for (_, job) in glance.state.jobs.iter() {
+    for (_, job) in replica.state.jobs.iter() {
         let family = if job.phase == Phase::Waiting { &pending } else { &active };
         family.get_or_create(&OfClass { class: job.spec.class.word().to_owned() }).inc();
     }
@@ -367,10 +381,10 @@ fn jobs(registry: &mut Registry, glance: &Glance<'_>) {
     registry.register(Metric::JobsActive.name(), Metric::JobsActive.help(), active);
 }
 
-fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
+fn evictions(registry: &mut Registry, replica: &Replica) {
     let by_rule = Family::<ByRule, Counter>::default();
     let Evictions { guarantee, fair_share, preempt, moved, reservation, order, booking, drain } =
-        glance.figures.evictions;
+        replica.vitals.figures.evictions;
     let counts = [
         (Rule::Guarantee, guarantee),
         (Rule::FairShare, fair_share),
@@ -385,13 +399,13 @@ fn evictions(registry: &mut Registry, glance: &Glance<'_>) {
         by_rule.get_or_create(&ByRule { rule: rule.word().to_owned() }).inc_by(count);
     }
     registry.register(Metric::Evictions.name(), Metric::Evictions.help(), by_rule);
-    let promises = u64::try_from(glance.state.promises.iter().count()).unwrap_or(u64::MAX);
+    let promises = u64::try_from(replica.state.promises.iter().count()).unwrap_or(u64::MAX);
     registry.register(Metric::Promises.name(), Metric::Promises.help(), ConstGauge::new(promises));
 }
 
-fn lines(registry: &mut Registry, glance: &Glance<'_>) {
+fn lines(registry: &mut Registry, replica: &Replica) {
     let family = Floats::<OfTenant>::default();
-    for tenant in tenants::all(glance.state) {
+    for tenant in tenants::all(&replica.state) {
         for line in tenants::gpu_lines(&tenant) {
             let values = [
                 ("guaranteed", line.guaranteed),
@@ -414,16 +428,17 @@ fn lines(registry: &mut Registry, glance: &Glance<'_>) {
     registry.register(Metric::TenantGpus.name(), Metric::TenantGpus.help(), family);
 }
 
-fn journal(registry: &mut Registry, glance: &Glance<'_>, errors: FileErrors) {
-    let figures = glance.figures;
-    let orphans = u64::try_from(glance.state.ledger.orphans().len()).unwrap_or(u64::MAX);
+fn journal(registry: &mut Registry, replica: &Replica, errors: FileErrors) {
+    let figures = replica.vitals.figures;
+    let orphans = u64::try_from(replica.state.ledger.orphans().len()).unwrap_or(u64::MAX);
     let gauges = [
-        (Metric::JournalIndex, glance.state.index()),
-        (Metric::JournalTerm, glance.term),
-        (Metric::PolicyVersion, glance.state.tenants.version().into()),
+        (Metric::JournalIndex, replica.state.index()),
+        (Metric::JournalTerm, replica.vitals.term),
+        (Metric::PolicyVersion, replica.state.tenants.version().into()),
         (Metric::PolicyError, errors.policy.into()),
         (Metric::FleetFileError, errors.fleet.into()),
         (Metric::Orphans, orphans),
+        (Metric::ReplicaBehind, replica.progress.behind()),
     ];
     for (metric, value) in gauges {
         registry.register(metric.name(), metric.help(), ConstGauge::new(value));
@@ -434,21 +449,22 @@ fn journal(registry: &mut Registry, glance: &Glance<'_>, errors: FileErrors) {
         (Metric::Turns, figures.turns),
         (Metric::WorldGaps, figures.gaps),
         (Metric::PlanPanics, figures.plan_panics),
+        (Metric::ReplicaCopies, replica.progress.copies.load(Ordering::Relaxed)),
     ];
     for (metric, value) in counters {
         registry.register(metric.name(), metric.help(), ConstCounter::new(value));
     }
 }
 
-fn world(registry: &mut Registry, glance: &Glance<'_>) {
+fn world(registry: &mut Registry, replica: &Replica) {
     let faults = Family::<ByOperation, Counter>::default();
     for operation in Operation::ALL {
         let label = ByOperation { operation: operation.word() };
-        faults.get_or_create(&label).inc_by(glance.figures.world_faults.of(operation));
+        faults.get_or_create(&label).inc_by(replica.vitals.figures.world_faults.of(operation));
     }
     registry.register(Metric::WorldFaults.name(), Metric::WorldFaults.help(), faults);
-    let millis = glance.outage.map_or(0, |outage| (glance.now - outage.since).0);
-    let steps = ConstCounter::new(glance.world.clock_steps().count);
+    let millis = replica.vitals.outage.as_ref().map_or(0, |outage| (replica.now() - outage.since).0);
+    let steps = ConstCounter::new(replica.vitals.clock_steps.count);
     registry.register(Metric::ClockSteps.name(), Metric::ClockSteps.help(), steps);
     let metric = Metric::WorldUnreachable;
     registry.register(metric.name(), metric.help(), ConstGauge::new(millis / 1000));

@@ -11,9 +11,9 @@ use std::time::Duration;
 use tracing::{info, warn};
 use wharf_api::file::FileError;
 use wharf_api::file::policy::lint::{Finding, Inventory, Severity, Stock, review_policy};
-use wharf_engine::decide::input::Input;
+use wharf_engine::decide::input::{Input, Request};
 use wharf_engine::decide::rejection::Rejection;
-use wharf_engine::model::actor::{Actor, Request, Source};
+use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::model::policy::Policy;
 use wharf_engine::state::State;
 use wharf_engine::state::fleet::Node;
@@ -128,12 +128,10 @@ pub fn watch(dir: PathBuf, desk: Desk, status: PolicyStatus) {
 
 /// `last` is the digest of what was seen before.
 fn look_once(dir: &Path, desk: &Desk, status: &PolicyStatus, last: &mut String) {
-    let asked = desk.ask_blocking(|glance| {
-        let tenants = &glance.state.tenants;
-        (inventory(glance.state), tenants.policy().digest.clone())
-    });
-    // A desk that has no time now is asked again in a second.
-    let Ok((fleet, in_force)) = asked else { return };
+    let (fleet, in_force) = {
+        let replica = desk.latest();
+        (inventory(&replica.state), replica.state.tenants.policy().digest.clone())
+    };
     let Reviewed { policy, remarks } = review(dir, &fleet, &in_force);
     status.set(remarks);
     let Some(policy) = policy else { return };

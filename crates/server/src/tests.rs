@@ -1,5 +1,7 @@
 //! The golden journal of the rules, told: every promise, repair and eviction in it has its numbers and sentences.
 
+pub(crate) mod nowhere;
+
 use std::cmp::Reverse;
 use std::fs;
 
@@ -22,7 +24,7 @@ fn journal() -> Vec<Event> {
     read("journal-v1-rules.jsonl")
 }
 
-fn read(name: &str) -> Vec<Event> {
+pub(crate) fn read(name: &str) -> Vec<Event> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/tests/golden/");
     let text = fs::read_to_string(format!("{path}{name}")).unwrap();
     let event = |line: &str| {

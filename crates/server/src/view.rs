@@ -8,7 +8,7 @@ use wharf_api::v1::{
     VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
-use wharf_engine::answer::verdict::{Answers, Quantity, Reason, Shortfall, Verdict};
+use wharf_engine::answer::verdict::{Quantity, Reason, Shortfall, Verdict};
 use wharf_engine::model::dependency::{ArrayMember, Dependency};
 use wharf_engine::model::group::Group;
 use wharf_engine::model::job::{GpuAsk, Spec};
@@ -21,12 +21,14 @@ use wharf_engine::state::jobs::{Job, Phase, Rolling};
 use wharf_engine::state::{Estimate, State};
 use wharf_engine::units::{GpuUnits, JobId, NodeId, Timestamp};
 
+use crate::replica::Replica;
 use crate::{ended, maintenance, text};
 
-/// A job as the API shows it, with the memory that verdicts on one state share.
-pub(crate) fn job(state: &State, now: Timestamp, answers: &mut Answers, id: JobId, job: &Job) -> JobView {
+/// A job as the API shows it.
+pub(crate) fn job(replica: &Replica, id: JobId, job: &Job) -> JobView {
+    let (state, now) = (&*replica.state, replica.now());
     let holding = state.ledger.holding(id);
-    let verdict = state.verdict_among(id, now, answers).expect("a live job has a verdict");
+    let verdict = replica.verdict(id).expect("a live job has a verdict");
     let tasks = holding.into_iter().flat_map(|holding| &holding.tasks);
     let running = tasks.filter(|task| task.holds() && task.since.is_some()).count();
     JobView {

@@ -14,6 +14,7 @@ use wharf_api::file::policy::default_policy_files;
 use wharf_api::v1::Code;
 use wharf_controller::disk::Standing;
 use wharf_controller::memory::MemoryDisk;
+use wharf_controller::telemetry::Telemetry;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::{NodeReport, Sample, Samples, TaskSample, World, WorldFault, WorldReport};
 use wharf_engine::decide::input::Input;
@@ -23,6 +24,7 @@ use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::units::{Resources, Timestamp, Uid};
 use wharf_server::desk::Decisions;
 use wharf_server::metrics::{FileErrors, Metric, render};
+use wharf_server::replica::Replica;
 
 /// A file of the repository.
 fn text(path: &str) -> String {
@@ -140,7 +142,7 @@ fn rendered() -> String {
     let mut times = Histogram::new(3).unwrap();
     times.record(1).unwrap();
     let decisions: Decisions = Arc::new(Mutex::new(times));
-    render(&controller.glance(), &decisions, FileErrors::default())
+    render(&Replica::of(&controller), &decisions, FileErrors::default())
 }
 
 const JOB: Uid = Uid(7);
@@ -183,18 +185,23 @@ impl World for OneGpu {
         None
     }
 
-    fn samples(&self) -> Samples {
-        let sample = Sample { sm_active_milli: Some(500), memory_used_mib: Some(1024) };
-        let task = TaskSample {
-            sm_active_milli: Some(500),
-            sm_active_mean_milli: Some(500),
-            memory_used_mib: Some(1024),
-            memory_limit_mib: Some(4096),
-        };
-        Samples {
-            gpus: BTreeMap::from([("n1".to_owned(), vec![sample])]),
-            tasks: BTreeMap::from([(TaskRef { uid: JOB, task: 0, attempt: 1 }, task)]),
-            ooms: Some(BTreeMap::from([(JOB, 1)])),
-        }
+    fn telemetry(&self) -> Telemetry {
+        Telemetry::new(samples)
+    }
+}
+
+fn samples() -> Samples {
+    let sample = Sample { sm_active_milli: Some(500), memory_used_mib: Some(1024) };
+    let task = TaskSample {
+        sm_active_milli: Some(500),
+        sm_active_mean_milli: Some(500),
+        memory_used_mib: Some(1024),
+        memory_limit_mib: Some(4096),
+    };
+    Samples {
+        at: Timestamp(1),
+        gpus: BTreeMap::from([("n1".to_owned(), vec![sample])]),
+        tasks: BTreeMap::from([(TaskRef { uid: JOB, task: 0, attempt: 1 }, task)]),
+        ooms: Some(BTreeMap::from([(JOB, 1)])),
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::disk::Standing;
-use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
+use wharf_controller::world::{World, WorldFault, WorldReport};
 use wharf_engine::model::action::Action;
 use wharf_engine::units::Timestamp;
 
@@ -77,9 +77,5 @@ impl World for DirectWorld {
 
     fn next_change(&self) -> Option<Timestamp> {
         self.with(|fleet| fleet.next_change())
-    }
-
-    fn samples(&self) -> Samples {
-        self.with(|fleet| fleet.samples())
     }
 }

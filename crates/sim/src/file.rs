@@ -6,6 +6,7 @@
 //! founded, when something is first saved, so that a start that is refused leaves it as it was.
 
 pub mod clock;
+mod mirror;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,14 +16,16 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use wharf_controller::checkpoints::Checkpoints;
 use wharf_controller::disk::Standing;
 use wharf_controller::look;
+use wharf_controller::telemetry::Telemetry;
 use wharf_controller::world::{
-    ClockSteps, Happened, Happening, Impossible, NodeReport, Samples, World, WorldFault, WorldReport,
+    ClockSteps, Happened, Happening, Impossible, NodeReport, World, WorldFault, WorldReport,
 };
 use wharf_engine::model::action::Action;
 use wharf_engine::model::observed::TaskRef;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use self::clock::{Clock, Remembered, Source, Step};
+use self::mirror::Mirror;
 use crate::fleet::{Changes, Device, End, Progress, Saved, SimFleet, SimTask};
 
 /// Far more reports than a process makes in its life.
@@ -43,6 +46,7 @@ pub struct FileWorld {
     /// What the steady clock showed when the file last learnt the time.
     clock_saved: Millis,
     steps: ClockSteps,
+    mirror: Mirror,
 }
 
 /// The file, opened when something is first saved.
@@ -184,7 +188,8 @@ impl FileWorld {
         };
         let store = Store { path: path.to_owned(), founds, open: None, in_use: false };
         let (clock_saved, steps) = (clock.looked_at(), ClockSteps::default());
-        let mut opened = Self { fleet, store, clock, clock_saved, steps };
+        let mirror = Mirror::of(&fleet);
+        let mut opened = Self { fleet, store, clock, clock_saved, steps, mirror };
         opened.note(step);
         opened.fleet.advance(opened.clock.now());
         // A machine that lost its power may have lost the last of what was saved, and somebody has heard of it.
@@ -215,6 +220,7 @@ impl FileWorld {
     /// What could not be saved is saved with what comes next.
     fn save(&mut self) -> rusqlite::Result<()> {
         let changed = self.fleet.take_unsaved();
+        self.mirror.teach(self.fleet.show(&changed));
         let saved = self.write(&changed);
         match &saved {
             Ok(()) => self.clock_saved = self.clock.looked_at(),
@@ -294,6 +300,7 @@ impl World for FileWorld {
         let time_to_save = self.catch_up();
         let changes: Vec<WorldReport> = self.fleet.changes().into_iter().collect();
         if changes.is_empty() && !time_to_save {
+            self.mirror.teach(self.fleet.show(&Changes::default()));
             return Ok(changes);
         }
         self.saved("looking at the simulated fleet", changes)
@@ -330,8 +337,8 @@ impl World for FileWorld {
         self.steps.clone()
     }
 
-    fn samples(&self) -> Samples {
-        self.fleet.samples()
+    fn telemetry(&self) -> Telemetry {
+        self.mirror.telemetry()
     }
 }
 

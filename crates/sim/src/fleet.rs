@@ -8,6 +8,7 @@ mod device;
 mod ended;
 mod errors;
 mod happen;
+mod mirror;
 mod nodes;
 mod occupancy;
 mod partition;
@@ -31,6 +32,7 @@ use crate::behaviour::Behaviour;
 
 pub(crate) use ended::End;
 use ended::Ended;
+pub(crate) use mirror::Shown;
 use occupancy::Occupancy;
 use partition::Partition;
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_controller::disk::Standing;
-use wharf_controller::world::{Samples, World, WorldFault, WorldReport};
+use wharf_controller::world::{World, WorldFault, WorldReport};
 use wharf_engine::model::action::Action;
 use wharf_engine::units::Timestamp;
 
@@ -161,9 +161,5 @@ impl World for NetWorld {
         let net = self.0.borrow();
         let coming = net.to_leader.iter().map(|&(at, _)| at).min();
         [net.fleet.next_change(), net.next_arrival(), coming].into_iter().flatten().min()
-    }
-
-    fn samples(&self) -> Samples {
-        self.0.borrow().fleet.samples()
     }
 }

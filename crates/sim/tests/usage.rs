@@ -18,8 +18,8 @@ use wharf_controller::history::{
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Settings};
 use wharf_controller::world::NodeReport;
-use wharf_engine::decide::input::{DrainRequest, Input};
-use wharf_engine::model::actor::{Actor, Request, Source, Subject};
+use wharf_engine::decide::input::{DrainRequest, Input, Request};
+use wharf_engine::model::actor::{Actor, Source, Subject};
 use wharf_engine::model::exit::{ExitCause, Outcome};
 use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
 use wharf_engine::model::observed::{ObservedGpu, ObservedNode};

@@ -260,6 +260,13 @@ pub struct NodeList {
     pub schema: String,
     /// In the order in which they were first seen.
     pub nodes: Vec<NodeView>,
+    /// Journal index at which it was made; of the first page where pages were put together. Give it as `since` to
+    /// follow what changes from there.
+    #[serde(default)]
+    pub index: u64,
+    /// What to give as `continue` for the next page; absent where this is the last one.
+    #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// One downtime.
@@ -287,4 +294,11 @@ pub struct GpuList {
     pub schema: String,
     /// By node and index.
     pub gpus: Vec<GpuView>,
+    /// Journal index at which it was made; of the first page where pages were put together. Give it as `since` to
+    /// follow what changes from there.
+    #[serde(default)]
+    pub index: u64,
+    /// What to give as `continue` for the next page; absent where this is the last one.
+    #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }

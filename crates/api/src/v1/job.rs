@@ -442,6 +442,10 @@ pub struct JobList {
     pub schema: String,
     /// In the order of submission.
     pub jobs: Vec<JobView>,
+    /// Journal index at which it was made; of the first page where pages were put together. Give it as `since` to
+    /// follow what changes from there.
+    #[serde(default)]
+    pub index: u64,
     /// What to give as `continue` for the next page; absent where this is the last one.
     #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

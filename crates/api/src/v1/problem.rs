@@ -150,6 +150,8 @@ codes! {
     MethodNotAllowed = "method_not_allowed", 405, 64, "The path does not take this method";
     /// No such path.
     NotFound = "not_found", 404, 4, "There is nothing at this path";
+    /// What is asked for was there and is no longer kept.
+    Gone = "gone", 410, 5, "It is no longer kept";
     /// No such live job.
     NoSuchJob = "no_such_job", 404, 4, "No such job";
     /// No such node.

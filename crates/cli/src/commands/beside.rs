@@ -50,13 +50,15 @@ pub(super) fn node(client: &Client, name: &str, format: Format) -> anyhow::Resul
 
 /// What a GPU does and for whom.
 pub(super) fn gpu(client: &Client, node: &str, index: u32, format: Format) -> anyhow::Result<()> {
-    let GpuList { schema, gpus } = client.gpus()?;
-    let Some(found) = gpus.into_iter().find(|gpu| gpu.node == node && gpu.index == index) else {
+    let mut list = client.gpus()?;
+    let Some(found) =
+        std::mem::take(&mut list.gpus).into_iter().find(|gpu| gpu.node == node && gpu.index == index)
+    else {
         let name = format!("{node}:{index}");
         return Err(missing(Code::NotFound, ("GPU", &name), [], "gpus"));
     };
     match format {
-        Format::Json => output::print_json(&GpuList { schema, gpus: vec![found] }),
+        Format::Json => output::print_json(&GpuList { gpus: vec![found], ..list }),
         Format::Text => output::print(&gpu_text(&found, Paint::stdout())),
     }
 }

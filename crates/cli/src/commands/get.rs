@@ -8,6 +8,7 @@ pub(super) mod past;
 pub(super) mod reservations;
 mod stranded;
 pub(super) mod tenants;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ struct List<'a, A> {
 /// Runs it.
 pub(crate) fn run(client: &Client, args: &GetArgs) -> anyhow::Result<ExitCode> {
     reject_what_does_not_apply(args)?;
+    watch::check(args)?;
     match args.what {
         Listed::Jobs => list_jobs(client, args)?,
         Listed::Nodes => list_nodes(client, args)?,
@@ -76,7 +78,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         Listed::Jobs if looks_back(args) => {
             ("jobs", &["--tenant", "--state", "--name", "--limit", "--mine", "-l"])
         }
-        Listed::Jobs => ("jobs", &["--tenant", "--state", "--mine", "-l"]),
+        Listed::Jobs => ("jobs", &["--tenant", "--state", "--mine", "-l", "--watch"]),
         Listed::Nodes => ("nodes", &[]),
         Listed::Gpus => ("gpus", &["NODE"]),
         Listed::Stranded => ("stranded", &[]),
@@ -99,6 +101,7 @@ fn reject_what_does_not_apply(args: &GetArgs) -> Result<(), Usage> {
         ("--mine", args.mine),
         ("-l", !args.labels.is_empty()),
         ("NODE", args.node.is_some()),
+        ("--watch", args.watch),
     ];
     match given.into_iter().find(|(flag, given)| *given && !allowed.contains(flag)) {
         None => Ok(()),
@@ -223,7 +226,8 @@ fn list_jobs(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let now = if for_people(args.output) && !answer.jobs.is_empty() { world_now(client) } else { None };
     let table = jobs::table(&answer.jobs, now);
     let names = answer.jobs.iter().map(super::job_name).collect();
-    show(args, &List { answer: &answer, names, table, empty: empty.into() })
+    show(args, &List { answer: &answer, names, table, empty: empty.into() })?;
+    if args.watch { watch::go_on(client, args, &filter, &answer) } else { Ok(()) }
 }
 
 fn list_nodes(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
@@ -404,7 +408,7 @@ mod tests {
         let text = rejected("wharf get nodes --tenant lab").unwrap();
         assert_eq!(text, "--tenant does not apply to nodes; leave it out: wharf get nodes");
         let text = rejected("wharf get jobs --limit 3").unwrap();
-        assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state, --mine, -l");
+        assert_eq!(text, "--limit does not apply to jobs; these do: --tenant, --state, --mine, -l, --watch");
         assert_eq!(rejected("wharf get jobs --tenant lab --state waiting"), None);
         assert_eq!(rejected("wharf get jobs --state failed --name a --limit 3"), None);
         assert_eq!(rejected("wharf get history --kind eviction --limit 3"), None);

@@ -148,7 +148,12 @@ fn say(
             output::print_json(&NodeReply { schema: schema_of::<NodeReply>(), node: node.clone() })?;
         }
         (Format::Json, _) => {
-            output::print_json(&NodeList { schema: schema_of::<NodeList>(), nodes: nodes.to_vec() })?;
+            output::print_json(&NodeList {
+                schema: schema_of::<NodeList>(),
+                nodes: nodes.to_vec(),
+                index: 0,
+                next: None,
+            })?;
         }
     }
     Ok(ExitCode::SUCCESS)

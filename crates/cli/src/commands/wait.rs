@@ -1,7 +1,8 @@
 //! `wharf wait`: until jobs run or are over.
 //!
-//! A job is looked at again and again, by its identity, so that another of the same name is not mistaken for it. A control
-//! plane that does not answer for a while is waited for too: jobs go on without it.
+//! A job is looked at, and looked at again when the feed of changes tells of it; by its identity, so that another of the
+//! same name is not mistaken for it. A control plane that does not answer for a while is waited for too: jobs go on
+//! without it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,9 +18,12 @@ use crate::args::{Format, WaitArgs, WaitFor};
 use crate::output::{self, remark};
 use crate::problem::Usage;
 
-/// The first look is followed by another after this long; each further pause is half as long again, up to the most.
+/// Where the control plane does not answer it is asked again after this long; each further pause is half as long again, up
+/// to the most.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long one request waits for changes: well within what our client waits for an answer.
+const WATCH_SECONDS: u64 = 20;
 /// One of the jobs ended otherwise.
 const EXIT_OTHERWISE: u8 = 1;
 /// The time is up; as timeout(1) has it.
@@ -140,8 +144,10 @@ fn wait(
     what: WaitFor,
     until: Option<Instant>,
 ) -> anyhow::Result<Option<Waited>> {
-    let (mut uid, mut pause) = (None, PAUSE_FIRST);
+    let (mut uid, mut pause) = (None::<String>, PAUSE_FIRST);
     loop {
+        // From before the look, so that nothing is missed between the two.
+        let since = client.changes(None, 0).map(|list| list.index);
         match look(client, name, uid.as_deref(), what) {
             Ok(Look::Over(waited)) => return Ok(Some(waited)),
             Ok(Look::NotYet(known)) => uid = Some(known),
@@ -149,12 +155,42 @@ fn wait(
             Err(ClientError::Unreachable { .. }) if uid.is_some() => {}
             Err(error) => return Err(error.into()),
         }
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let changed = match (since, &uid) {
+            (Ok(since), Some(uid)) => until_changed(client, uid, since, until),
+            (Ok(_) | Err(_), _) => None,
+        };
+        let left = left(until);
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(None);
         }
-        std::thread::sleep(left.map_or(pause, |left| pause.min(left)));
-        pause = (pause * 3 / 2).min(PAUSE_MAX);
+        if changed.is_some() {
+            pause = PAUSE_FIRST;
+        } else {
+            std::thread::sleep(left.map_or(pause, |left| pause.min(left)));
+            pause = (pause * 3 / 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// How much time is left; `None` for ever.
+fn left(until: Option<Instant>) -> Option<Duration> {
+    until.map(|until| until.saturating_duration_since(Instant::now()))
+}
+
+/// Waits until the feed tells of a job, or the time is up; `None` where the feed cannot be followed any further.
+fn until_changed(client: &Client, uid: &str, mut since: u64, until: Option<Instant>) -> Option<()> {
+    loop {
+        let left = left(until);
+        // Time for less than a second is slept by whoever asks.
+        let seconds = left.map_or(WATCH_SECONDS, |left| left.as_secs().min(WATCH_SECONDS));
+        let list = client.changes(Some(since), seconds).ok()?;
+        if list.changes.iter().any(|change| change.uid.as_deref() == Some(uid)) {
+            return Some(());
+        }
+        if seconds == 0 && list.changes.is_empty() {
+            return None;
+        }
+        since = list.index;
     }
 }
 

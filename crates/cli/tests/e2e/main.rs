@@ -6,6 +6,7 @@ mod actors;
 mod bookings;
 mod browsers;
 mod chains;
+mod changes;
 mod damage;
 mod devices;
 mod drains;

@@ -5,14 +5,13 @@
 //! acknowledged, and from the world, which remembers how far the journal had come that it last obeyed. A journal that
 //! is behind is refused, or opened on request as a restore.
 
-use wharf_engine::answer::verdict::Answers;
 use wharf_engine::decide::input::Input;
 use wharf_engine::plan::Memory;
 use wharf_engine::state::State;
 use wharf_engine::units::Timestamp;
 
 use super::snapshot::Snapshots;
-use super::{Controller, Fault, Figures, Settings, WORLD};
+use super::{Committed, Controller, Fault, Figures, Settings, WORLD};
 use crate::codec;
 use crate::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Standing};
 use crate::history::{self, Projection};
@@ -111,7 +110,7 @@ impl<D: Disk> Recovered<D> {
             records: Vec::new(),
             history: Projection::default(),
             figures: Figures::default(),
-            answers: Answers::default(),
+            committed: Committed::default(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What comes in: requests of people and observations of worlds, and how requests are refused.
 
+use crate::model::actor::Actor;
 use crate::model::observed::Report;
 use crate::model::submission::Submission;
 use alloc::boxed::Box;
@@ -178,4 +179,13 @@ pub enum SetMembers {
     Nodes(Vec<String>),
     /// Devices, by model name.
     Models(Vec<String>),
+}
+
+/// An input, and who gives it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Who.
+    pub actor: Actor,
+    /// What.
+    pub input: Input,
 }

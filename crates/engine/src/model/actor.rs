@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decide::input::Input;
 use crate::model::is_default;
 
 /// Who does something, by which way, and in which roles.
@@ -105,13 +104,4 @@ impl Source {
             Self::Engine => "engine",
         }
     }
-}
-
-/// An input, and who gives it.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// Who.
-    pub actor: Actor,
-    /// What.
-    pub input: Input,
 }

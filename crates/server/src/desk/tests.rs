@@ -1,95 +1,79 @@
-//! A desk that is held up: what waits for it meanwhile, and what becomes of that.
+//! A desk that is held up: what waits for it meanwhile, and what becomes of that. And readers that take their time.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Sender, channel};
 
 use tokio::runtime::Runtime;
-use wharf_controller::disk::Standing;
+use tokio::task::JoinHandle as Task;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::Settings;
-use wharf_controller::world::{Samples, WorldFault, WorldReport};
-use wharf_engine::model::action::Action;
 use wharf_engine::model::policy::{Policy, Tenant};
-use wharf_engine::units::Timestamp;
 
 use super::*;
+use crate::tests::nowhere::{Hold, Nowhere};
 
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A world in which nothing is and nothing happens.
-struct Nowhere;
-
-impl World for Nowhere {
-    fn now(&self) -> Timestamp {
-        Timestamp(1)
-    }
-
-    fn obeyed(&self) -> Standing {
-        Standing::default()
-    }
-
-    fn list(&mut self) -> Result<WorldReport, WorldFault> {
-        Ok(WorldReport::default())
-    }
-
-    fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault> {
-        Ok(Vec::new())
-    }
-
-    fn act(&mut self, _: Standing, _: &[Action]) -> Result<(), WorldFault> {
-        Ok(())
-    }
-
-    fn next_change(&self) -> Option<Timestamp> {
-        None
-    }
-
-    fn samples(&self) -> Samples {
-        Samples::default()
-    }
-}
+/// A reader that says which policy it saw in force.
+type Reader = Task<Result<u32, Closed>>;
 
 struct Stage {
     desk: Desk,
+    world: Nowhere,
     runtime: Runtime,
 }
 
 impl Stage {
     fn with(patience: Patience) -> Self {
-        let make = || Controller::open(MemoryDisk::new(), Nowhere, Settings::default());
+        let world = Nowhere::default();
+        let given = world.clone();
+        let make = move || Controller::open(MemoryDisk::new(), given, Settings::default());
         let (desk, _) = Desk::open(patience, make).unwrap();
-        Self { desk, runtime: tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap() }
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        Self { desk, world, runtime }
     }
 
-    /// Holds the desk up until what is returned is dropped.
-    fn hold(&self) -> Sender<()> {
-        let (release, held) = channel::<()>();
-        let (entered, inside) = channel();
-        let desk = self.desk.clone();
-        self.runtime.spawn(async move {
-            let wait = move |_: Glance<'_>| {
-                entered.send(()).unwrap();
-                let _ = held.recv();
+    /// Holds the desk up, in the middle of a turn, until what is returned is dropped.
+    fn hold(&self) -> Hold {
+        let hold = self.world.arrange();
+        hold.entered.recv().unwrap();
+        hold
+    }
+
+    fn policies_in_force(&self) -> u32 {
+        self.runtime.block_on(self.desk.ping()).unwrap().state.tenants.version()
+    }
+
+    fn apply(&self, path: &str) -> Result<Reply, Closed> {
+        self.runtime.block_on(another_policy(&self.desk, path))
+    }
+
+    /// Takes every place among the readers, until what is returned is dropped. The readers say what they then see.
+    fn stalled_readers(&self) -> (Vec<Sender<()>>, Vec<Reader>) {
+        let stalled = (0..READERS_MAX).map(|_| {
+            let ((release, released), (enter, entered)) = (channel::<()>(), channel());
+            let desk = self.desk.clone();
+            let look = move |replica: &Replica| {
+                enter.send(()).unwrap();
+                let _ = released.recv();
+                replica.state.tenants.version()
             };
-            let _ = desk.ask_first(wait).await;
+            let reader = self.runtime.spawn(async move { desk.ask(look).await });
+            entered.recv().unwrap();
+            (release, reader)
         });
-        inside.recv().unwrap();
-        release
+        stalled.unzip()
     }
 }
 
-fn policies_in_force(stage: &Stage) -> u32 {
-    stage.runtime.block_on(stage.desk.ask_first(|glance| glance.state.tenants.version())).unwrap()
-}
-
-fn applied(policy: Policy) -> actor::Request {
-    actor::Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) }
+fn applied(policy: Policy) -> input::Request {
+    input::Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) }
 }
 
 fn another_policy(desk: &Desk, path: &str) -> impl Future<Output = Result<Reply, Closed>> + use<> {
     let (desk, tenant) = (desk.clone(), Tenant::without_lines(path));
     let policy = Policy { tenants: vec![tenant], digest: path.to_owned(), ..Policy::default() };
-    async move { desk.give(applied(policy), |reply, _| reply).await }
+    async move { desk.give(applied(policy)).await.map(|decided| decided.reply) }
 }
 
 /// Seen before: a submission that was answered 408 existed all the same.
@@ -97,24 +81,23 @@ fn another_policy(desk: &Desk, path: &str) -> impl Future<Output = Result<Reply,
 fn an_input_that_waits_too_long_for_its_turn_does_not_take_effect() {
     let stage = Stage::with(Patience { turn: SHORT, ..Patience::default() });
     let held = stage.hold();
-    let late = stage.runtime.block_on(another_policy(&stage.desk, "late"));
-    assert_eq!(late, Err(Closed::Withdrawn));
+    assert_eq!(stage.apply("late"), Err(Closed::Withdrawn));
     drop(held);
-    assert_eq!(policies_in_force(&stage), 0, "what was withdrawn never comes");
+    assert_eq!(stage.policies_in_force(), 0, "what was withdrawn never comes");
 }
 
 #[test]
 fn an_input_that_a_turn_has_taken_may_have_taken_effect() {
     let stage = Stage::with(Patience { turn: SHORT, commit: SHORT, ..Patience::default() });
-    let (release, held) = channel::<()>();
-    let policy = Policy { tenants: vec![Tenant::without_lines("lab")], ..Policy::default() };
-    let slow = stage.desk.give(applied(policy), move |reply, _| {
-        let _ = held.recv();
-        reply
-    });
-    assert_eq!(stage.runtime.block_on(slow), Err(Closed::Unknown));
-    drop(release);
-    assert_eq!(policies_in_force(&stage), 1);
+    let (held, next) = (stage.hold(), stage.world.arrange());
+    let mut call = Box::pin(another_policy(&stage.desk, "lab"));
+    let given = stage.runtime.block_on(async { timeout(Duration::from_millis(1), &mut call).await });
+    assert!(given.is_err(), "it waits for the next turn");
+    drop(held);
+    next.entered.recv().unwrap();
+    assert_eq!(stage.runtime.block_on(call), Err(Closed::Unknown));
+    drop(next);
+    assert_eq!(stage.policies_in_force(), 1);
 }
 
 #[test]
@@ -125,7 +108,7 @@ fn an_input_whose_caller_is_gone_does_not_take_effect() {
     let gone = stage.runtime.block_on(async { timeout(SHORT, call).await });
     assert!(gone.is_err(), "the caller has given up");
     drop(held);
-    assert_eq!(policies_in_force(&stage), 0);
+    assert_eq!(stage.policies_in_force(), 0);
 }
 
 #[test]
@@ -138,9 +121,38 @@ fn a_desk_that_stops_says_of_each_input_that_it_did_not_take_effect() {
     assert_eq!(stage.runtime.block_on(call).unwrap(), Err(Closed::Stopped));
 }
 
+/// Reads ran on the deciding thread once: a list of everything held up whoever submitted.
 #[test]
-fn a_question_that_nobody_waits_for_is_not_computed() {
-    let stage = Stage::with(Patience { answer: SHORT, ..Patience::default() });
+fn readers_that_take_their_time_hold_up_no_decision() {
+    let stage = Stage::with(Patience::default());
+    let (stalled, readers) = stage.stalled_readers();
+    for number in 1..=100 {
+        stage.apply(&format!("lab-{number}")).unwrap().unwrap();
+        assert_eq!(stage.desk.latest().state.tenants.version(), number, "who wrote reads what it wrote");
+    }
+    drop(stalled);
+    for reader in readers {
+        let seen = stage.runtime.block_on(reader).unwrap();
+        assert_eq!(seen, Ok(0), "what a reader holds does not change under it");
+    }
+}
+
+#[test]
+fn a_desk_that_is_held_up_is_read_all_the_same_and_does_not_answer_a_ping() {
+    let stage = Stage::with(Patience::default());
+    stage.apply("lab").unwrap().unwrap();
+    let held = stage.hold();
+    let seen = stage.runtime.block_on(stage.desk.ask(|replica| replica.state.tenants.version()));
+    assert_eq!(seen, Ok(1));
+    let ping = stage.runtime.block_on(async { timeout(SHORT, stage.desk.ping()).await });
+    assert!(ping.is_err(), "it is stuck, and that can be told");
+    drop(held);
+    assert_eq!(stage.policies_in_force(), 1);
+}
+
+#[test]
+fn readers_are_bounded_and_what_is_urgent_does_not_wait_behind_them() {
+    let stage = Stage::with(Patience { line: SHORT, ..Patience::default() });
     let computed = Arc::new(AtomicU32::new(0));
     let ask = |number| {
         let count = Arc::clone(&computed);
@@ -148,33 +160,25 @@ fn a_question_that_nobody_waits_for_is_not_computed() {
             count.fetch_add(number, Ordering::SeqCst);
         })
     };
-    let held = stage.hold();
-    assert_eq!(stage.runtime.block_on(ask(1)), Err(Closed::Slow));
-    drop(held);
+    let (stalled, readers) = stage.stalled_readers();
+    assert_eq!(stage.runtime.block_on(ask(1)), Err(Closed::Busy));
+    assert_eq!(stage.runtime.block_on(stage.desk.ask_first(|_| ())), Ok(()));
+    drop(stalled);
+    for reader in readers {
+        stage.runtime.block_on(reader).unwrap().unwrap();
+    }
     assert_eq!(stage.runtime.block_on(ask(10)), Ok(()));
-    assert_eq!(computed.load(Ordering::SeqCst), 10);
+    assert_eq!(computed.load(Ordering::SeqCst), 10, "what nobody waits for is not computed");
 }
 
 #[test]
-fn the_line_of_questions_is_bounded_and_what_is_urgent_does_not_wait_in_it() {
-    let stage = Stage::with(Patience { line: SHORT, ..Patience::default() });
-    let held = stage.hold();
-    let ask = || {
-        let desk = stage.desk.clone();
-        async move { desk.ask(|_| ()).await }
-    };
-    let in_line: Vec<_> = (0..QUESTIONS_MAX).map(|_| stage.runtime.spawn(ask())).collect();
-    stage.runtime.block_on(async {
-        while stage.desk.line.available_permits() > 0 {
-            tokio::task::yield_now().await;
-        }
-    });
-    assert_eq!(stage.runtime.block_on(ask()), Err(Closed::Busy));
-    let desk = stage.desk.clone();
-    let first = stage.runtime.spawn(async move { desk.ask_first(|_| ()).await });
-    drop(held);
-    assert_eq!(stage.runtime.block_on(first).unwrap(), Ok(()));
-    for asked in in_line {
-        assert_eq!(stage.runtime.block_on(asked).unwrap(), Ok(()));
+fn a_reader_that_takes_too_long_is_told_so_and_keeps_its_place_until_it_ends() {
+    let stage = Stage::with(Patience { answer: SHORT, ..Patience::default() });
+    let (stalled, readers) = stage.stalled_readers();
+    for reader in readers {
+        assert_eq!(stage.runtime.block_on(reader).unwrap(), Err(Closed::Slow));
     }
+    assert_eq!(stage.desk.readers.available_permits(), 0);
+    drop(stalled);
+    assert_eq!(stage.runtime.block_on(stage.desk.ask(|_| 7)), Ok(7));
 }

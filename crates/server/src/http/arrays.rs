@@ -5,7 +5,6 @@ use axum::extract::{Path, State};
 use wharf_api::v1::{ArrayReply, Code, EndedJobView, JobView, MemberView, Problem, schema_of};
 use wharf_controller::disk::{HistoryKind, HistoryQuery, HistoryRow};
 use wharf_controller::history::{ArrayOf, FinishedJob};
-use wharf_controller::turn::Glance;
 use wharf_engine::units::Uid;
 
 use super::ended::{PIECE, PIECES_MAX, read};
@@ -13,6 +12,7 @@ use super::jobs::{Meant, meant, show};
 use super::{Refused, Shared};
 use crate::ended;
 use crate::rejection::closed;
+use crate::replica::Replica;
 
 /// An array of which members live.
 pub(super) struct Live {
@@ -31,8 +31,8 @@ pub(super) struct Live {
 
 impl Live {
     /// `None` when its last member has just ended.
-    pub(super) fn of(glance: &Glance<'_>, id: Uid) -> Option<Self> {
-        let state = glance.state;
+    pub(super) fn of(replica: &Replica, id: Uid) -> Option<Self> {
+        let state = &*replica.state;
         let array = state.jobs.array(id)?;
         let jobs: Vec<_> = array.members.iter().filter_map(|&member| state.jobs.get(member)).collect();
         Some(Self {
@@ -68,7 +68,7 @@ async fn over(shared: &Shared, reference: &str) -> Result<Past, Refused> {
     }
 }
 
-/// Reads back, a piece between two turns. Without an identity the first member that is met says which array is the newest.
+/// Reads back, piece by piece. Without an identity the first member that is met says which array is the newest.
 async fn look_back(
     shared: &Shared,
     tenant: Option<&str>,
@@ -161,15 +161,15 @@ enum Found {
 
 async fn live(shared: &Shared, reference: &str) -> Result<Found, Refused> {
     let reference = reference.to_owned();
-    let asked = shared.desk.ask(move |mut glance| {
-        let id = match meant(glance.state, &reference)? {
+    let asked = shared.desk.ask(move |replica| {
+        let id = match meant(&replica.state, &reference)? {
             Some(Meant::Array(id)) => id,
             Some(Meant::Job(_)) => return Ok(Found::Job),
             None => return Ok(Found::Nothing),
         };
-        let members = glance.state.jobs.array(id).map(|array| array.members.clone()).unwrap_or_default();
-        let shown: Vec<JobView> = members.iter().filter_map(|&job| show(&mut glance, job)).collect();
-        Ok::<_, Problem>(Live::of(&glance, id).map_or(Found::Nothing, |live| Found::Array(live, shown)))
+        let members = replica.state.jobs.array(id).map(|array| array.members.clone()).unwrap_or_default();
+        let shown: Vec<JobView> = members.iter().filter_map(|&job| show(replica, job)).collect();
+        Ok::<_, Problem>(Live::of(replica, id).map_or(Found::Nothing, |live| Found::Array(live, shown)))
     });
     Ok(asked.await.map_err(closed)??)
 }

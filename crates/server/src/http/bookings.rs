@@ -6,16 +6,17 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use wharf_api::file::booking::parse_booking;
 use wharf_api::v1::{Booked, BookingList, BookingReply, BookingView, Problem, schema_of};
-use wharf_engine::decide::input::Input;
+use wharf_engine::decide::input::{Input, Request};
 use wharf_engine::decide::rejection::Rejection;
-use wharf_engine::model::actor::Request;
 use wharf_engine::units::BookingId;
 
 use super::caller::Caller;
 use super::jobs::{fresh_uid, utf8};
 use super::{Refused, Shared};
 use crate::booking;
+use crate::desk::Decided;
 use crate::rejection::{bad_file, closed, problem};
+use crate::replica::Replica;
 
 type Answer<T> = Result<Json<T>, Refused>;
 
@@ -27,28 +28,24 @@ pub(super) async fn book(
     let file = parse_booking("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     let uid = fresh_uid()?;
     // A span from now is counted on the world's clock.
-    let asked = shared.desk.ask_first(|glance| (glance.now, glance.state.bookings.next()));
-    let (now, next) = asked.await.map_err(closed)?;
+    let (now, next) = {
+        let replica = shared.desk.latest();
+        (replica.now(), replica.state.bookings.next())
+    };
     let request = file.request(uid, now);
     let name = request.job.spec.name.clone();
-    let after = move |reply: Result<_, Rejection>, turned: crate::desk::Turned<'_>| {
-        let glance = turned.glance;
-        reply.map_err(|rejection| problem(glance.state, &rejection))?;
-        let id: Option<BookingId> = glance.state.bookings.named(&name);
-        let view = booking::named(glance.state, &name, glance.now);
-        let gone = || problem(glance.state, &Rejection::NoSuchBooking { name: name.clone() });
-        Ok::<_, Problem>((view.ok_or_else(gone)?, id >= Some(next)))
-    };
     let input = Input::Book(Box::new(request));
-    let answered: Result<(BookingView, bool), Problem> =
-        shared.desk.give(Request { actor, input }, after).await.map_err(closed)?;
-    let (booking, created) = answered?;
+    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    reply.map_err(|rejection| problem(&replica.state, &rejection))?;
+    let id: Option<BookingId> = replica.state.bookings.named(&name);
+    let booking = named(&replica, name)?;
+    let created = id >= Some(next);
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(Booked { schema: schema_of::<Booked>(), booking, created })))
 }
 
 pub(super) async fn list(State(shared): State<Shared>) -> Answer<BookingList> {
-    let asked = shared.desk.ask(|glance| booking::all(glance.state, glance.now));
+    let asked = shared.desk.ask(|replica| booking::all(&replica.state, replica.now()));
     let bookings = asked.await.map_err(closed)?;
     Ok(Json(BookingList { schema: schema_of::<BookingList>(), bookings }))
 }
@@ -65,19 +62,18 @@ pub(super) async fn cancel(
 ) -> Answer<BookingReply> {
     let before = look(&shared, name.clone()).await?;
     let input = Input::Unbook { name };
-    let done = shared.desk.give(Request { actor, input }, |reply, turned| {
-        reply.map_err(|rejection| problem(turned.glance.state, &rejection)).map(|_| ())
-    });
-    done.await.map_err(closed)??;
+    let decided = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    decided.reply.map_err(|rejection| problem(&decided.replica.state, &rejection))?;
     Ok(Json(reply(before)))
 }
 
 async fn look(shared: &Shared, name: String) -> Result<BookingView, Refused> {
-    let looked = shared.desk.ask_first(move |glance| {
-        let view = booking::named(glance.state, &name, glance.now);
-        view.ok_or_else(|| problem(glance.state, &Rejection::NoSuchBooking { name }))
-    });
-    Ok(looked.await.map_err(closed)??)
+    Ok(shared.desk.ask_first(move |replica| named(replica, name)).await.map_err(closed)??)
+}
+
+fn named(replica: &Replica, name: String) -> Result<BookingView, Problem> {
+    let view = booking::named(&replica.state, &name, replica.now());
+    view.ok_or_else(|| problem(&replica.state, &Rejection::NoSuchBooking { name }))
 }
 
 fn reply(booking: BookingView) -> BookingReply {

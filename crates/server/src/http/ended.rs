@@ -1,4 +1,5 @@
-//! Jobs that are over. They are read from history, a bounded piece at a time, so that nobody waits for a long look back.
+//! Jobs that are over. They are read from history, a bounded piece at a time, so that no reader waits behind a long look
+//! back.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -15,7 +16,7 @@ use crate::rejection::closed;
 
 type Answer<T> = Result<Json<T>, Refused>;
 
-/// Rows that are read between two turns.
+/// Rows that are read at a time.
 pub(super) const PIECE: usize = 256;
 /// The most pieces that one request reads: who wants to look back further asks again from where it ended.
 pub(super) const PIECES_MAX: usize = 64;
@@ -162,7 +163,8 @@ pub(super) async fn find(shared: &Shared, reference: &str) -> Result<Option<Hist
 }
 
 pub(super) async fn read(shared: &Shared, query: HistoryQuery) -> Result<Vec<HistoryRow>, Refused> {
-    let asked = shared.desk.ask(move |glance| glance.disk.history(&query).map_err(|fault| fault.to_string()));
+    let asked =
+        shared.desk.ask(move |replica| replica.history.find(&query).map_err(|fault| fault.to_string()));
     let rows = asked.await.map_err(closed)?;
     Ok(rows.map_err(|fault| Problem::new(Code::Internal, fault))?)
 }

@@ -16,7 +16,7 @@ use crate::text;
 pub(super) async fn fault(State(shared): State<Shared>, body: Bytes) -> Result<Json<FaultReply>, Refused> {
     let what = parse_fault("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     let told = told(&what);
-    let happened = shared.desk.happen(what, |happened, _| happened).await.map_err(closed)?;
+    let happened = shared.desk.happen(what).await.map_err(closed)?;
     let happened = happened.map_err(|why| impossible(&why))?;
     Ok(Json(FaultReply { schema: schema_of::<FaultReply>(), text: told, jobs: happened.jobs }))
 }

@@ -5,23 +5,22 @@ use std::sync::PoisonError;
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::Response;
 use wharf_api::v1::{
     DecisionTimes, GpuList, JobCount, JournalView, ModeCounts, NodeList, PoolView, QueueRow, ReservationList,
     StrandedList, Summary, TenantList, gpus as gpu_number, schema_of, thousandths,
 };
-use wharf_controller::turn::Glance;
 use wharf_controller::world::Samples;
 use wharf_engine::device::catalogue;
 use wharf_engine::model::policy::Mode;
 use wharf_engine::state::State as Engine;
 use wharf_engine::state::jobs::Phase;
-use wharf_engine::units::{GpuUnits, PoolId};
+use wharf_engine::units::{GpuUnits, NodeId, PoolId};
 
-use super::outflow::whole_fleet;
+use super::params::{PAGE_DEFAULT, PAGE_MAX, Params, token};
 use super::{Refused, Shared};
 use crate::desk::Desk;
 use crate::rejection::closed;
+use crate::replica::Replica;
 use crate::{active, reservation, stranded, tenants, view};
 
 type Answer<T> = Result<Json<T>, Refused>;
@@ -29,39 +28,51 @@ type Answer<T> = Result<Json<T>, Refused>;
 /// Waiting jobs on the page; the list has them all.
 const QUEUE_ROWS_MAX: usize = 500;
 
-pub(super) async fn nodes(State(shared): State<Shared>) -> Result<Response, Refused> {
-    let asked = shared.desk.ask(|glance| {
-        let samples = glance.world.samples();
-        let nodes = glance.state.fleet.nodes();
-        let nodes = nodes.map(|(id, node)| view::node(glance.state, id, node, &samples)).collect();
-        NodeList { schema: schema_of::<NodeList>(), nodes }
+pub(super) async fn nodes(State(shared): State<Shared>, params: Params) -> Answer<NodeList> {
+    let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
+    let [from] = params.continued()?.unwrap_or([0]);
+    let asked = shared.desk.ask(move |replica| {
+        let (state, samples) = (&replica.state, replica.samples());
+        let mut rest = state.fleet.nodes().skip_while(|(id, _)| u64::from(id.0) < from);
+        let page = rest.by_ref().take(limit);
+        let nodes = page.map(|(id, node)| view::node(state, id, node, &samples)).collect();
+        let next = rest.next().map(|(id, _)| token([id.0.into()]));
+        NodeList { schema: schema_of::<NodeList>(), nodes, index: replica.index(), next }
     });
-    whole_fleet(asked).await
+    Ok(Json(asked.await.map_err(closed)?))
 }
 
-pub(super) async fn gpus(State(shared): State<Shared>) -> Result<Response, Refused> {
-    let asked = shared.desk.ask(|glance| {
-        let gpus = view::gpu::all(glance.state, &glance.world.samples());
-        GpuList { schema: schema_of::<GpuList>(), gpus }
+pub(super) async fn gpus(State(shared): State<Shared>, params: Params) -> Answer<GpuList> {
+    let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
+    let from = params.continued()?.unwrap_or([0, 0]);
+    let asked = shared.desk.ask(move |replica| {
+        let at = |node: NodeId, gpu: usize| [node.0.into(), u64::try_from(gpu).unwrap_or(u64::MAX)];
+        let nodes = replica.state.fleet.nodes();
+        let places = nodes.flat_map(|(id, node)| (0..node.facts.gpus.len()).map(move |gpu| (id, gpu)));
+        let mut rest = places.skip_while(|&(node, gpu)| at(node, gpu) < from);
+        let page: Vec<(NodeId, usize)> = rest.by_ref().take(limit).collect();
+        let gpus = view::gpu::each(&replica.state, &page, &replica.samples());
+        let next = rest.next().map(|(node, gpu)| token(at(node, gpu)));
+        GpuList { schema: schema_of::<GpuList>(), gpus, index: replica.index(), next }
     });
-    whole_fleet(asked).await
+    Ok(Json(asked.await.map_err(closed)?))
 }
 
 pub(super) async fn stranded(State(shared): State<Shared>) -> Answer<StrandedList> {
-    let asked = shared.desk.ask(|glance| stranded::all(glance.state));
+    let asked = shared.desk.ask(|replica| stranded::all(&replica.state));
     Ok(Json(StrandedList { schema: schema_of::<StrandedList>(), pools: asked.await.map_err(closed)? }))
 }
 
 pub(super) async fn reservations(State(shared): State<Shared>) -> Answer<ReservationList> {
-    let asked = shared.desk.ask(|glance| reservation::all(glance.state, glance.now));
+    let asked = shared.desk.ask(|replica| reservation::all(&replica.state, replica.now()));
     let reservations = asked.await.map_err(closed)?;
     Ok(Json(ReservationList { schema: schema_of::<ReservationList>(), reservations }))
 }
 
 pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantList> {
-    let asked = shared.desk.ask(|glance| {
-        let half_life = glance.state.tenants.policy().half_life;
-        (tenants::all(glance.state), half_life.map(|half_life| half_life.0))
+    let asked = shared.desk.ask(|replica| {
+        let half_life = replica.state.tenants.policy().half_life;
+        (tenants::all(&replica.state), half_life.map(|half_life| half_life.0))
     });
     let (tenants, half_life_ms) = asked.await.map_err(closed)?;
     Ok(Json(TenantList { schema: schema_of::<TenantList>(), tenants, half_life_ms }))
@@ -69,9 +80,9 @@ pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantLi
 
 pub(super) async fn summary(State(shared): State<Shared>) -> Answer<Summary> {
     let decision_ms = decision_times(&shared.desk);
-    let asked = shared.desk.ask(move |mut glance| {
-        let samples = glance.world.samples();
-        summarise(&mut glance, &samples, decision_ms)
+    let asked = shared.desk.ask(move |replica| {
+        let samples = replica.samples();
+        summarise(replica, &samples, decision_ms)
     });
     Ok(Json(asked.await.map_err(closed)?))
 }
@@ -82,14 +93,14 @@ fn decision_times(desk: &Desk) -> Option<DecisionTimes> {
     (!times.is_empty()).then(|| DecisionTimes { p50: at(0.5), p99: at(0.99) })
 }
 
-fn summarise(glance: &mut Glance<'_>, samples: &Samples, decision_ms: Option<DecisionTimes>) -> Summary {
-    let state = glance.state;
+fn summarise(replica: &Replica, samples: &Samples, decision_ms: Option<DecisionTimes>) -> Summary {
+    let state = &*replica.state;
     let mut jobs = BTreeMap::new();
     let mut queue = Vec::new();
     for (id, job) in state.jobs.iter() {
         *jobs.entry((job.spec.class, view::job_state(job, state.ledger.holding(id)))).or_insert(0) += 1;
         if job.phase == Phase::Waiting && queue.len() < QUEUE_ROWS_MAX {
-            let shown = view::job(state, glance.now, glance.answers, id, job);
+            let shown = view::job(replica, id, job);
             queue.push(QueueRow {
                 uid: shown.uid,
                 name: shown.name,
@@ -105,13 +116,13 @@ fn summarise(glance: &mut Glance<'_>, samples: &Samples, decision_ms: Option<Dec
     }
     Summary {
         schema: schema_of::<Summary>(),
-        now_ms: glance.now.0,
+        now_ms: replica.now().0,
         pools: pools(state, samples),
         tenants: tenants::all(state),
         queue,
-        active: active::rows(state, glance.now, glance.answers, samples),
+        active: active::rows(replica, samples),
         jobs: jobs.into_iter().map(|((class, state), count)| JobCount { class, state, count }).collect(),
-        journal: JournalView { index: state.index(), term: glance.term },
+        journal: JournalView { index: state.index(), term: replica.vitals.term },
         decision_ms,
     }
 }

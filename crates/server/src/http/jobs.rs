@@ -11,10 +11,10 @@ use wharf_api::v1::{
     Code, Explanation, JobReply, JobView, PlanView, Problem, Submitted, VerdictWord, schema_of,
 };
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
-use wharf_controller::turn::{Glance, WhatIf, what_if};
-use wharf_engine::decide::input::Input;
+use wharf_controller::turn::{WhatIf, what_if};
+use wharf_engine::decide::input::{Input, Request};
 use wharf_engine::decide::rejection::Rejection;
-use wharf_engine::model::actor::{Actor, Request};
+use wharf_engine::model::actor::Actor;
 use wharf_engine::state::State as Engine;
 use wharf_engine::state::jobs::event::Next;
 use wharf_engine::state::jobs::{Job, Phase};
@@ -22,8 +22,9 @@ use wharf_engine::units::{JobId, TenantId, Uid};
 
 use super::caller::Caller;
 use super::{Refused, Shared, after, evictions};
-use crate::desk::Turned;
+use crate::desk::Decided;
 use crate::rejection::{bad_file, closed, problem};
+use crate::replica::Replica;
 use crate::view::{self, placements, verdict_view};
 use crate::{ended, eviction, leaving, text};
 
@@ -45,14 +46,12 @@ pub(super) async fn submit(
     let job = read(&body)?;
     let uid = uid(&job, &headers)?;
     for _ in 0..AFTER_TRIES_MAX {
-        let models = job.devices.models.clone();
         let mut submission = job.submission(uid);
         submission.after = after::resolve(&shared, &job).await?;
         submission.spec.submitted_by = actor.name().unwrap_or_default().to_owned();
-        let after = move |reply, turned: Turned<'_>| submitted(reply, turned, &models);
         let request = Request { actor: actor.clone(), input: Input::Submit(Box::new(submission)) };
-        let answered = shared.desk.give(request, after).await;
-        match answered.map_err(closed)? {
+        let decided = shared.desk.give(request).await.map_err(closed)?;
+        match submitted(decided, &job.devices.models) {
             Err(NotSubmitted::AfterEnded) => {}
             Err(NotSubmitted::Refused(problem)) => return Err((*problem).into()),
             Ok((job, created, members)) => {
@@ -77,13 +76,9 @@ enum NotSubmitted {
     Refused(Box<Problem>),
 }
 
-fn submitted(
-    reply: Result<Option<JobId>, Rejection>,
-    turned: Turned<'_>,
-    models: &[String],
-) -> Result<(JobView, bool, Option<u32>), NotSubmitted> {
-    let Turned { mut glance, next_job_before } = turned;
-    let state = glance.state;
+fn submitted(decided: Decided, models: &[String]) -> Result<(JobView, bool, Option<u32>), NotSubmitted> {
+    let Decided { reply, replica, next_job_before } = decided;
+    let state = &*replica.state;
     let refused = |rejection: &Rejection| {
         NotSubmitted::Refused(Box::new(unknown_model(state, models, problem(state, rejection))))
     };
@@ -93,7 +88,7 @@ fn submitted(
         Err(rejection) => return Err(refused(&rejection)),
     };
     // In the same turn somebody may have cancelled it.
-    let shown = show(&mut glance, id).ok_or_else(|| refused(&Rejection::UidEnded))?;
+    let shown = show(&replica, id).ok_or_else(|| refused(&Rejection::UidEnded))?;
     let member = state.jobs.get(id).and_then(|job| job.spec.array.as_ref());
     let array = member.and_then(|member| state.jobs.array(member.id));
     let members = array.map(|array| u32::try_from(array.members.len()).unwrap_or(u32::MAX));
@@ -105,11 +100,12 @@ pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<Pl
     let mut submission = job.submission(fresh_uid()?);
     submission.after = after::resolve(&shared, &job).await?;
     let models = job.devices.models.clone();
-    let asked = shared.desk.ask(move |glance| {
-        let tried = what_if(glance.state, glance.strings, &submission, glance.now);
-        let tried = tried
-            .map_err(|rejection| unknown_model(glance.state, &models, problem(glance.state, &rejection)))?;
-        Ok::<_, Problem>(planned(&glance, &tried))
+    let asked = shared.desk.ask(move |replica| {
+        let tried = what_if(&replica.state, &replica.strings, &submission, replica.now());
+        let tried = tried.map_err(|rejection| {
+            unknown_model(&replica.state, &models, problem(&replica.state, &rejection))
+        })?;
+        Ok::<_, Problem>(planned(replica, &tried))
     });
     Ok(Json(asked.await.map_err(closed)??))
 }
@@ -127,10 +123,10 @@ fn unknown_model(state: &Engine, models: &[String], refused: Problem) -> Problem
     Problem::new(Code::Never, what).hint(format!("{near}its models are: {}", known.join(", ")))
 }
 
-fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
+fn planned(replica: &Replica, tried: &WhatIf) -> PlanView {
     let WhatIf { state, job, victims } = tried;
-    let verdict = state.verdict(*job, state.tenants.policy(), glance.now).expect("it was just accepted");
-    let mut verdict = verdict_view(state, *job, &verdict, glance.now);
+    let verdict = state.verdict(*job, state.tenants.policy(), replica.now()).expect("it was just accepted");
+    let mut verdict = verdict_view(state, *job, &verdict, replica.now());
     let known = state.jobs.get(*job).expect("it was just accepted");
     let mut placements = placements(state, known, state.ledger.holding(*job));
     if !placements.is_empty() {
@@ -142,7 +138,7 @@ fn planned(glance: &Glance<'_>, tried: &WhatIf) -> PlanView {
         let who = text::still_there(state, *job).unwrap_or_else(|| "nobody".to_owned());
         verdict.text = format!("it would start when those who have to leave for it are gone: {who}");
     }
-    verdict.basis = glance.state.index();
+    verdict.basis = replica.state.index();
     let would_preempt = victims.iter().filter_map(|evicted| eviction::victim(state, evicted)).collect();
     PlanView { schema: schema_of::<PlanView>(), verdict, placements, would_preempt }
 }
@@ -153,18 +149,18 @@ pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) 
 }
 
 pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<Explanation> {
-    let asked = shared.desk.ask(move |mut glance| {
-        let id = find(&mut glance, &name)?;
-        let job = show(&mut glance, id).expect("it was just found");
-        evictions::explanation(&mut glance, id, job)
+    let asked = shared.desk.ask(move |replica| {
+        let id = find(replica, &name)?;
+        let job = show(replica, id).expect("it was just found");
+        evictions::explanation(replica, id, job)
     });
     Ok(Json(asked.await.map_err(closed)??))
 }
 
 async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
-    let looked = shared.desk.ask(move |mut glance| {
-        let id = find(&mut glance, &name)?;
-        Ok::<_, Problem>(show(&mut glance, id).expect("it was just found"))
+    let looked = shared.desk.ask(move |replica| {
+        let id = find(replica, &name)?;
+        Ok::<_, Problem>(show(replica, id).expect("it was just found"))
     });
     Ok(looked.await.map_err(closed)??)
 }
@@ -176,8 +172,8 @@ pub(super) async fn cancel(
 ) -> Answer<JobReply> {
     let asked = shared.desk.ask_first({
         let name = name.clone();
-        move |mut glance| match meant(glance.state, &name)? {
-            Some(Meant::Array(id)) => Ok(of_array(&mut glance, id)),
+        move |replica| match meant(&replica.state, &name)? {
+            Some(Meant::Array(id)) => Ok(of_array(replica, id)),
             Some(Meant::Job(_)) | None => Ok::<_, Problem>(None),
         }
     });
@@ -188,12 +184,12 @@ pub(super) async fn cancel(
 }
 
 /// An array, its first member, and how many of them are not on their way out for good.
-fn of_array(glance: &mut Glance<'_>, id: Uid) -> Option<(Uid, JobView, u32)> {
-    let state = glance.state;
+fn of_array(replica: &Replica, id: Uid) -> Option<(Uid, JobView, u32)> {
+    let state = &*replica.state;
     let members = &state.jobs.array(id)?.members;
     let ends = |job: &Job| matches!(job.phase, Phase::Leaving(Next::End(_)));
     let left = members.iter().filter(|&&member| state.jobs.get(member).is_some_and(|job| !ends(job))).count();
-    Some((id, show(glance, *members.first()?)?, u32::try_from(left).unwrap_or(u32::MAX)))
+    Some((id, show(replica, *members.first()?)?, u32::try_from(left).unwrap_or(u32::MAX)))
 }
 
 async fn cancel_array(
@@ -202,11 +198,9 @@ async fn cancel_array(
     (array, first, members): (Uid, JobView, u32),
 ) -> Answer<JobReply> {
     let (by, input) = (actor.clone().into(), Input::CancelArray { array });
-    let done = shared.desk.give(Request { actor, input }, move |reply, mut turned| {
-        let id = reply.map_err(|rejection| problem(turned.glance.state, &rejection))?;
-        Ok::<_, Problem>(id.and_then(|id| show(&mut turned.glance, id)))
-    });
-    let job = done.await.map_err(closed)??.unwrap_or(first);
+    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let id = reply.map_err(|rejection| problem(&replica.state, &rejection))?;
+    let job = id.and_then(|id| show(&replica, id)).unwrap_or(first);
     Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: Some(members), actor: Some(by) }))
 }
 
@@ -263,24 +257,21 @@ async fn act(
     name: String,
     input: impl FnOnce(JobId) -> Input,
 ) -> Answer<JobReply> {
-    let found = shared.desk.ask_first(move |mut glance| {
-        let id = find(&mut glance, &name)?;
-        Ok::<_, Problem>((id, show(&mut glance, id).expect("it was just found")))
+    let found = shared.desk.ask_first(move |replica| {
+        let id = find(replica, &name)?;
+        Ok::<_, Problem>((id, show(replica, id).expect("it was just found")))
     });
     let (id, before) = found.await.map_err(closed)??;
     let (by, input) = (actor.clone().into(), input(id));
-    let done = shared.desk.give(Request { actor, input }, move |reply, mut turned| {
-        reply.map_err(|rejection| problem(turned.glance.state, &rejection))?;
-        Ok::<_, Problem>(show(&mut turned.glance, id))
-    });
-    let after = done.await.map_err(closed)??;
-    let job = after.unwrap_or(before);
+    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    reply.map_err(|rejection| problem(&replica.state, &rejection))?;
+    let job = show(&replica, id).unwrap_or(before);
     Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None, actor: Some(by) }))
 }
 
-pub(super) fn show(glance: &mut Glance<'_>, id: JobId) -> Option<JobView> {
-    let job = glance.state.jobs.get(id)?;
-    Some(view::job(glance.state, glance.now, glance.answers, id, job))
+pub(super) fn show(replica: &Replica, id: JobId) -> Option<JobView> {
+    let job = replica.state.jobs.get(id)?;
+    Some(view::job(replica, id, job))
 }
 
 /// What a reference means among what is live.
@@ -320,14 +311,14 @@ fn ambiguous(state: &Engine, name: &str, tenants: impl Iterator<Item = TenantId>
 }
 
 /// The live job that a reference means.
-pub(super) fn find(glance: &mut Glance<'_>, reference: &str) -> Result<JobId, Problem> {
-    match meant(glance.state, reference)? {
+pub(super) fn find(replica: &Replica, reference: &str) -> Result<JobId, Problem> {
+    match meant(&replica.state, reference)? {
         Some(Meant::Job(job)) => Ok(job),
         Some(Meant::Array(_)) => {
             Err(Problem::new(Code::NoSuchJob, format!("{reference:?} is an array; this is about one job"))
                 .hint(format!("its jobs: wharf explain job/{reference}")))
         }
-        None => Err(missing(glance, reference)),
+        None => Err(missing(replica, reference)),
     }
 }
 
@@ -337,11 +328,11 @@ pub(super) fn parse_uid(text: &str) -> Option<Uid> {
 }
 
 /// A job that is not live may have ended; history knows how.
-fn missing(glance: &mut Glance<'_>, reference: &str) -> Problem {
+fn missing(replica: &Replica, reference: &str) -> Problem {
     let name = reference.rsplit('/').next().unwrap_or(reference);
     let kind = Some(HistoryKind::Job);
     let query = HistoryQuery { kind, name: Some(name.to_owned()), limit: 1, ..HistoryQuery::default() };
-    let past = glance.disk.history(&query).ok().and_then(|mut rows| rows.pop());
+    let past = replica.history.find(&query).ok().and_then(|mut rows| rows.pop());
     let problem = Problem::new(Code::NoSuchJob, format!("there is no live job {reference:?}"));
     match past.as_ref().and_then(ended::view) {
         Some(job) => problem.hint(format!(
@@ -350,7 +341,7 @@ fn missing(glance: &mut Glance<'_>, reference: &str) -> Problem {
             job.tenant,
             job.name
         )),
-        None => problem.hint(nearest_job(glance.state, reference)),
+        None => problem.hint(nearest_job(&replica.state, reference)),
     }
 }
 

@@ -2,22 +2,17 @@
 
 use axum::Json;
 use axum::extract::State;
-use wharf_api::v1::{Code, JobList, JobState, JobView, Problem, schema_of};
-use wharf_controller::turn::Glance;
+use wharf_api::v1::{JobList, JobState, JobView, Problem, schema_of};
 use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::state::State as Engine;
 use wharf_engine::state::jobs::Job;
 use wharf_engine::units::JobId;
 
-use super::params::Params;
+use super::params::{PAGE_DEFAULT, PAGE_MAX, Params, token};
 use super::{Refused, Shared};
 use crate::rejection::{closed, problem};
+use crate::replica::Replica;
 use crate::view;
-
-/// Jobs of a page unless the caller asks for another number: about half a MiB.
-const PAGE_DEFAULT: usize = 500;
-/// The most jobs of a page.
-const PAGE_MAX: usize = 1000;
 
 /// Which jobs are asked for.
 #[derive(Debug)]
@@ -35,33 +30,31 @@ struct Wanted {
 
 impl Wanted {
     fn of(params: &Params) -> Result<Self, Problem> {
-        let token = params.text("continue").map(|token| {
-            u64::from_str_radix(token, 16).map_err(|_| {
-                Problem::new(Code::BadRequest, format!("continue: {token:?} is no token of this list"))
-                    .hint("give the token of the page before, or leave it out to begin again")
-            })
-        });
+        let [from] = params.continued()?.unwrap_or([0]);
         Ok(Self {
             tenant: params.text("tenant").map(str::to_owned),
             state: params.one_of("state", &JobState::ALL, JobState::word)?,
             submitted_by: params.text("submitted_by").map(str::to_owned),
             labels: params.text("labels").unwrap_or_default().to_owned(),
             limit: params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?,
-            from: JobId(token.transpose()?.unwrap_or(0)),
+            from: JobId(from),
         })
     }
 }
 
 pub(super) async fn list(State(shared): State<Shared>, params: Params) -> Result<Json<JobList>, Refused> {
     let wanted = Wanted::of(&params)?;
-    let (jobs, next) = shared.desk.ask(move |glance| select(glance, &wanted)).await.map_err(closed)??;
-    let token = next.map(|JobId(id)| format!("{id:x}"));
-    Ok(Json(JobList { schema: schema_of::<JobList>(), jobs, next: token }))
+    let asked = shared.desk.ask(move |replica| {
+        let (jobs, next) = select(replica, &wanted)?;
+        let next = next.map(|JobId(id)| token([id]));
+        Ok::<_, Problem>(JobList { schema: schema_of::<JobList>(), jobs, index: replica.index(), next })
+    });
+    Ok(Json(asked.await.map_err(closed)??))
 }
 
 /// A page, and the first job of the next one. Only jobs of the page are judged.
-fn select(glance: Glance<'_>, wanted: &Wanted) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
-    let Glance { state, now, answers, .. } = glance;
+fn select(replica: &Replica, wanted: &Wanted) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
+    let state = &*replica.state;
     if let Some(path) = &wanted.tenant {
         is_known(state, path)?;
     }
@@ -78,7 +71,7 @@ fn select(glance: Glance<'_>, wanted: &Wanted) -> Result<(Vec<JobView>, Option<J
             && labelled(job)
             && wanted.state.is_none_or(|state| state == shown())
     });
-    let page = found.by_ref().take(wanted.limit).map(|(id, job)| view::job(state, now, answers, id, job));
+    let page = found.by_ref().take(wanted.limit).map(|(id, job)| view::job(replica, id, job));
     let page = page.collect();
     Ok((page, found.next().map(|(id, _)| id)))
 }

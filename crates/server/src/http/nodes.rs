@@ -8,15 +8,16 @@ use wharf_api::file::lever::{parse_cordon, parse_downtime, parse_drain, parse_dr
 use wharf_api::v1::{
     DowntimeList, DowntimeReply, DowntimeView, NodeList, NodeReply, NodeView, Problem, schema_of,
 };
-use wharf_controller::turn::Glance;
-use wharf_engine::decide::input::Input;
+use wharf_engine::decide::input::{Input, Request};
 use wharf_engine::decide::rejection::Rejection;
-use wharf_engine::model::actor::{Actor, Request};
+use wharf_engine::model::actor::Actor;
 
 use super::caller::Caller;
 use super::jobs::utf8;
 use super::{Refused, Shared};
+use crate::desk::Decided;
 use crate::rejection::{bad_file, closed, problem};
+use crate::replica::Replica;
 use crate::{maintenance, view};
 
 type Answer<T> = Result<Json<T>, Refused>;
@@ -56,12 +57,10 @@ pub(super) async fn drain_all(
 ) -> Answer<NodeList> {
     let (nodes, how) = parse_drain_of("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     let input = Input::Drain { nodes: nodes.clone(), how: Some(how) };
-    let done = shared.desk.give(Request { actor, input }, move |reply, turned| {
-        let state = turned.glance.state;
-        reply.map_err(|rejection| problem(state, &rejection))?;
-        nodes.iter().map(|name| look_at(&turned.glance, name)).collect::<Result<Vec<NodeView>, Problem>>()
-    });
-    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: done.await.map_err(closed)?? }))
+    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    reply.map_err(|rejection| problem(&replica.state, &rejection))?;
+    let nodes: Result<Vec<NodeView>, Problem> = nodes.iter().map(|name| look_at(&replica, name)).collect();
+    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: nodes?, index: replica.index(), next: None }))
 }
 
 pub(super) async fn undrain(
@@ -74,25 +73,22 @@ pub(super) async fn undrain(
 
 /// A lever on a node, answered with the node as it is then.
 async fn pull(shared: &Shared, actor: Actor, name: String, input: Input) -> Answer<NodeReply> {
-    let done = shared.desk.give(Request { actor, input }, move |reply, turned| {
-        let state = turned.glance.state;
-        reply.map_err(|rejection| problem(state, &rejection))?;
-        look_at(&turned.glance, &name)
-    });
-    let node = done.await.map_err(closed)??;
+    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    reply.map_err(|rejection| problem(&replica.state, &rejection))?;
+    let node = look_at(&replica, &name)?;
     Ok(Json(NodeReply { schema: schema_of::<NodeReply>(), node }))
 }
 
-fn look_at(glance: &Glance<'_>, name: &str) -> Result<NodeView, Problem> {
-    let state = glance.state;
+fn look_at(replica: &Replica, name: &str) -> Result<NodeView, Problem> {
+    let state = &*replica.state;
     let node = state.fleet.node_named(name).and_then(|id| Some((id, state.fleet.node(id)?)));
     let missing = || problem(state, &Rejection::NoSuchNode { name: name.to_owned() });
     let (id, node) = node.ok_or_else(missing)?;
-    Ok(view::node(state, id, node, &glance.world.samples()))
+    Ok(view::node(state, id, node, &replica.samples()))
 }
 
 pub(super) async fn downtimes(State(shared): State<Shared>) -> Answer<DowntimeList> {
-    let asked = shared.desk.ask(|glance| maintenance::all(glance.state));
+    let asked = shared.desk.ask(|replica| maintenance::all(&replica.state));
     Ok(Json(DowntimeList { schema: schema_of::<DowntimeList>(), downtimes: asked.await.map_err(closed)? }))
 }
 
@@ -103,16 +99,13 @@ pub(super) async fn maintain(
 ) -> Result<(StatusCode, Json<DowntimeReply>), Refused> {
     let file = parse_downtime("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     // A span from now is counted on the world's clock.
-    let now = shared.desk.ask(|glance| glance.now).await.map_err(closed)?;
-    let request = file.request(now);
+    let request = file.request(shared.desk.latest().now());
     let name = request.name.clone();
     let input = Input::PlanDowntime(Box::new(request));
-    let done = shared.desk.give(Request { actor, input }, move |reply, turned| {
-        let state = turned.glance.state;
-        reply.map_err(|rejection| problem(state, &rejection))?;
-        look(state, &name)
-    });
-    Ok((StatusCode::CREATED, Json(reply(done.await.map_err(closed)??))))
+    let decided = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let state = &decided.replica.state;
+    decided.reply.map_err(|rejection| problem(state, &rejection))?;
+    Ok((StatusCode::CREATED, Json(reply(look(state, &name)?))))
 }
 
 /// Answered with the downtime as it was.
@@ -121,13 +114,10 @@ pub(super) async fn call_off(
     Caller(actor): Caller,
     Path(name): Path<String>,
 ) -> Answer<DowntimeReply> {
-    let asked = name.clone();
-    let before = shared.desk.ask(move |glance| look(glance.state, &asked)).await.map_err(closed)??;
+    let before = look(&shared.desk.latest().state, &name)?;
     let input = Input::CallOff { name };
-    let done = shared.desk.give(Request { actor, input }, |reply, turned| {
-        reply.map_err(|rejection| problem(turned.glance.state, &rejection)).map(|_| ())
-    });
-    done.await.map_err(closed)??;
+    let decided = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    decided.reply.map_err(|rejection| problem(&decided.replica.state, &rejection))?;
     Ok(Json(reply(before)))
 }
 

@@ -5,19 +5,17 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
-use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
 use super::Refused;
+use super::events::STREAM;
 use crate::desk::Closed;
 use crate::rejection::closed;
 
@@ -42,7 +40,13 @@ pub(super) async fn pace(
     request: Request,
     next: Next,
 ) -> Result<Response, Refused> {
-    let (parts, body) = next.run(request).await.into_parts();
+    let response = next.run(request).await;
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if kind.is_some_and(|kind| kind.as_bytes() == STREAM.as_bytes()) {
+        // A stream holds a page at most, and goes out as it is made.
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
     // Answers are made whole: this does not wait.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     if bytes.len() <= PIECE {
@@ -51,24 +55,6 @@ pub(super) async fn pace(
     let place = u32::try_from(bytes.len()).ok().and_then(|length| room.try_acquire_many_owned(length).ok());
     let place = place.ok_or_else(|| closed(Closed::Busy))?;
     Ok(Response::from_parts(parts, Body::new(Paced { bytes, _place: place })))
-}
-
-/// One answer about every node or GPU of the fleet is made at a time. Of a large fleet it takes a good part of a second
-/// and tens of megabytes; made side by side they would keep the threads that serve everybody else.
-static WHOLE_FLEET: Semaphore = Semaphore::const_new(1);
-/// The longest that a request waits for its turn to be made.
-const TURN_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// An answer about the whole fleet, written out beside the threads that serve.
-pub(super) async fn whole_fleet<T: Serialize + Send + 'static>(
-    asked: impl Future<Output = Result<T, Closed>>,
-) -> Result<Response, Refused> {
-    let turn = timeout(TURN_TIME_MAX, WHOLE_FLEET.acquire()).await;
-    let _turn = turn.map_err(|_| closed(Closed::Busy))?.map_err(|_| closed(Closed::Stopped))?;
-    let answer = asked.await.map_err(closed)?;
-    let written = tokio::task::spawn_blocking(move || serde_json::to_vec(&answer)).await;
-    let bytes = written.ok().and_then(Result::ok).ok_or_else(|| closed(Closed::Stopped))?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response())
 }
 
 /// The rest of an answer.

@@ -14,13 +14,26 @@ use wharf_api::v1::{Code, Problem};
 use super::Refused;
 
 /// What reads take, by path. Everything else takes nothing.
-const TAKEN: [(&str, &[&str]); 5] = [
+const TAKEN: [(&str, &[&str]); 8] = [
     ("/v1/jobs", &["tenant", "state", "submitted_by", "labels", "limit", "continue"]),
+    ("/v1/nodes", &["limit", "continue"]),
+    ("/v1/gpus", &["limit", "continue"]),
+    ("/v1/events", &["since", "limit", "wait"]),
     ("/v1/ended", &["tenant", "state", "name", "submitted_by", "labels", "since_ms", "limit", "before"]),
     ("/v1/usage", &["since", "until", "by", "tenant"]),
     ("/v1/evictions", &["tenant", "job", "limit"]),
     ("/v1/history", &["kind", "tenant", "name", "limit"]),
 ];
+
+/// Rows of a page unless the caller asks for another number: about half a MiB of jobs.
+pub(super) const PAGE_DEFAULT: usize = 500;
+/// The most rows of a page.
+pub(super) const PAGE_MAX: usize = 1000;
+
+/// What to give as `continue` for the page that begins there.
+pub(super) fn token<const N: usize>(at: [u64; N]) -> String {
+    at.map(|number| format!("{number:x}")).join("-")
+}
 
 /// The parameters of a request, each at most once.
 #[derive(Debug)]
@@ -108,6 +121,18 @@ impl Params {
             })
         };
         self.text(name).map(number).transpose()
+    }
+
+    /// Where the page before ended, in the numbers that [`token`] was made of.
+    pub(super) fn continued<const N: usize>(&self) -> Result<Option<[u64; N]>, Problem> {
+        let Some(given) = self.text("continue") else { return Ok(None) };
+        let numbers = given.split('-').map(|number| u64::from_str_radix(number, 16).ok());
+        let numbers = numbers.collect::<Option<Vec<u64>>>().and_then(|numbers| numbers.try_into().ok());
+        let wrong = || {
+            Problem::new(Code::BadRequest, format!("continue: {given:?} is no token of this list"))
+                .hint("give the token of the page before, or leave it out to begin again")
+        };
+        numbers.map(Some).ok_or_else(wrong)
     }
 
     /// How many rows are asked for, in a range, or the `default`.

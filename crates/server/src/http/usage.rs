@@ -1,4 +1,4 @@
-//! GPU time of a window, added up. Rows are read from history a bounded piece at a time, between turns; what is held now
+//! GPU time of a window, added up. Rows are read from history a bounded piece at a time; what is held now
 //! comes from the state as of the moment at which the first piece is read, so nothing is counted twice or left out.
 
 use axum::Json;
@@ -10,7 +10,6 @@ use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::history::{
     Key, KeyValue, Statement, Sums, TooManyGroups, Usage, Whose, Window, held_now,
 };
-use wharf_controller::turn::Glance;
 use wharf_engine::model::policy::trust::is_within;
 use wharf_engine::units::Timestamp;
 
@@ -18,6 +17,7 @@ use super::ended::{PIECE, read};
 use super::params::Params;
 use super::{Refused, Shared, listing};
 use crate::rejection::closed;
+use crate::replica::Replica;
 
 /// The most pieces that one request reads: a million rows, in some seconds. A sum of less than all would be wrong, so
 /// a longer window is refused.
@@ -39,7 +39,7 @@ pub(super) async fn report(
     let keys = keys(params.text("by").unwrap_or("tenant"))?;
     let tenant = params.text("tenant").map(str::to_owned);
     let filter = tenant.clone();
-    let asked = shared.desk.ask(move |glance| Basis::of(&glance, filter.as_deref()));
+    let asked = shared.desk.ask(move |replica| Basis::of(replica, filter.as_deref()));
     let basis = asked.await.map_err(closed)??;
     let window = window(params.text("since").unwrap_or(SINCE_DEFAULT), params.text("until"), basis.now)?;
     let mut statement = Statement::new(window, keys.iter().map(|(_, key)| key.clone()).collect());
@@ -80,12 +80,12 @@ struct Basis {
 }
 
 impl Basis {
-    fn of(glance: &Glance<'_>, tenant: Option<&str>) -> Result<Self, Problem> {
-        let (state, now) = (glance.state, glance.now);
+    fn of(replica: &Replica, tenant: Option<&str>) -> Result<Self, Problem> {
+        let (state, now) = (&*replica.state, replica.now());
         if let Some(tenant) = tenant {
             listing::is_known(state, tenant)?;
         }
-        let samples = glance.world.samples();
+        let samples = replica.samples();
         let held = state.ledger.holdings().filter_map(|(id, _)| {
             let spec = &state.jobs.get(id)?.spec;
             let path = state.tenants.path(spec.tenant);
@@ -113,7 +113,7 @@ async fn add_rows(
     window: Window,
     of_tenant: impl Fn(&str) -> bool,
 ) -> Result<(), Refused> {
-    // Tenants are told apart here: a rare one would make the desk look through all of history for a single piece.
+    // Tenants are told apart here: a rare one would make a reader look through all of history for a single piece.
     let kind = Some(HistoryKind::Usage);
     let mut query = HistoryQuery { kind, before: Some(index), limit: PIECE, ..HistoryQuery::default() };
     for _ in 0..PIECES_MAX {

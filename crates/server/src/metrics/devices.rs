@@ -7,15 +7,15 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use wharf_api::v1::thousandths;
-use wharf_controller::turn::Glance;
 use wharf_controller::world::{Samples, TaskSample};
 use wharf_engine::model::observed::TaskRef;
 use wharf_engine::model::placement::Placement;
 
 use super::{Floats, Metric};
+use crate::replica::Replica;
 
-/// The most GPUs, and the most tasks, that have series of their own: some thousand lines are written in the time of a
-/// few decisions, which wait for it.
+/// The most GPUs, and the most tasks, that have series of their own: more would be a
+/// burden for whoever collects them.
 const SERIES_MAX: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,10 +54,10 @@ fn bytes(mib: u32) -> f64 {
 }
 
 /// What each GPU does and how it is divided; and, for all series of this kind, how many are left out.
-pub(super) fn gpus(registry: &mut Registry, glance: &Glance<'_>, samples: &Samples) {
+pub(super) fn gpus(registry: &mut Registry, replica: &Replica, samples: &Samples) {
     let (active, memory) = (Floats::<OfGpu>::default(), Floats::<OfGpu>::default());
     let mode = Family::<InMode, Gauge>::default();
-    let nodes = glance.state.fleet.nodes();
+    let nodes = replica.state.fleet.nodes();
     let all =
         nodes.flat_map(|(_, node)| (0u64..).zip(&node.facts.gpus).map(move |(at, gpu)| (node, at, gpu)));
     let mut count = 0;
@@ -79,7 +79,7 @@ pub(super) fn gpus(registry: &mut Registry, glance: &Glance<'_>, samples: &Sampl
         }
     }
     let left_out = Family::<LeftOut, Gauge>::default();
-    for (of, count) in [("gpu", count), ("task", held(glance).count())] {
+    for (of, count) in [("gpu", count), ("task", held(replica).count())] {
         let missing = i64::try_from(count.saturating_sub(SERIES_MAX)).unwrap_or(i64::MAX);
         left_out.get_or_create(&LeftOut { of }).set(missing);
     }
@@ -90,8 +90,8 @@ pub(super) fn gpus(registry: &mut Registry, glance: &Glance<'_>, samples: &Sampl
 }
 
 /// Tasks that hold GPUs, in the order of their jobs.
-fn held<'a>(glance: &Glance<'a>) -> impl Iterator<Item = (OfTask, TaskRef, &'a Placement)> {
-    let state = glance.state;
+fn held(replica: &Replica) -> impl Iterator<Item = (OfTask, TaskRef, &Placement)> {
+    let state = &*replica.state;
     state.ledger.holdings().flat_map(move |(id, holding)| {
         let job = state.jobs.get(id).expect("what is held belongs to a live job");
         let with_gpus = holding.tasks.iter().filter(|task| task.holds() && task.place.gpus.count() > 0);
@@ -105,17 +105,17 @@ fn held<'a>(glance: &Glance<'a>) -> impl Iterator<Item = (OfTask, TaskRef, &'a P
 }
 
 /// What each task does, may and loses.
-pub(super) fn tasks(registry: &mut Registry, glance: &Glance<'_>, samples: &Samples) {
+pub(super) fn tasks(registry: &mut Registry, replica: &Replica, samples: &Samples) {
     let metrics = [Metric::TaskSmActive, Metric::TaskMemoryUsed, Metric::TaskMemoryLimit, Metric::TaskTax];
     let families = metrics.map(|metric| {
         let family = Floats::<OfTask>::default();
         registry.register(metric.name(), metric.help(), family.clone());
         family
     });
-    for (label, task, place) in held(glance).take(SERIES_MAX) {
+    for (label, task, place) in held(replica).take(SERIES_MAX) {
         let TaskSample { sm_active_milli, sm_active_mean_milli: _, memory_used_mib, memory_limit_mib } =
             samples.tasks.get(&task).copied().unwrap_or_default();
-        let limit = memory_limit_mib.or_else(|| glance.state.memory_mib(place));
+        let limit = memory_limit_mib.or_else(|| replica.state.memory_mib(place));
         let values = [
             sm_active_milli.map(|milli| thousandths(milli.into())),
             memory_used_mib.map(bytes),
@@ -131,10 +131,10 @@ pub(super) fn tasks(registry: &mut Registry, glance: &Glance<'_>, samples: &Samp
 }
 
 /// Who ran out of memory.
-pub(super) fn ooms(registry: &mut Registry, glance: &Glance<'_>, samples: &Samples) {
+pub(super) fn ooms(registry: &mut Registry, replica: &Replica, samples: &Samples) {
     let Some(ooms) = &samples.ooms else { return };
     let by_job = Family::<OfJob, Counter>::default();
-    let state = glance.state;
+    let state = &*replica.state;
     let live =
         ooms.iter().filter_map(|(&uid, &count)| Some((state.jobs.get(state.jobs.with_uid(uid)?)?, count)));
     for (job, count) in live.take(SERIES_MAX) {

@@ -26,30 +26,34 @@ struct Users {
     slices: BTreeMap<Slice, String>,
 }
 
-/// Every GPU as the API shows it.
-pub(crate) fn all(state: &State, samples: &Samples) -> Vec<GpuView> {
-    let mut users = users(state);
-    let mut all = Vec::new();
-    for (id, node) in state.fleet.nodes() {
-        let occupied = state.ledger.occupied(id);
-        for index in 0..node.facts.gpus.len() {
-            let mut users = users.remove(&(id, index)).unwrap_or_default();
+/// GPUs as the API shows them, those of one node side by side.
+pub(crate) fn each(state: &State, gpus: &[(NodeId, usize)], samples: &Samples) -> Vec<GpuView> {
+    let mut all = Vec::with_capacity(gpus.len());
+    for of_node in gpus.chunk_by(|(one, _), (other, _)| one == other) {
+        let node = of_node[0].0;
+        let Some(known) = state.fleet.node(node) else { continue };
+        let mut users = users(state, node);
+        let occupied = state.ledger.occupied(node);
+        for &(_, index) in of_node {
+            let mut users = users.remove(&index).unwrap_or_default();
             users.held = occupied.get(index).copied().unwrap_or_default();
-            all.push(view(state, (id, node), index, users, samples));
+            all.push(view(state, (node, known), index, users, samples));
         }
     }
     all
 }
 
-fn users(state: &State) -> BTreeMap<(NodeId, usize), Users> {
-    let mut all: BTreeMap<(NodeId, usize), Users> = BTreeMap::new();
-    for (id, holding) in state.ledger.holdings() {
+/// Who is on the GPUs of a node, by index.
+fn users(state: &State, node: NodeId) -> BTreeMap<usize, Users> {
+    let mut all: BTreeMap<usize, Users> = BTreeMap::new();
+    for (id, number) in state.ledger.tasks_on(node) {
         let Some(job) = state.jobs.get(id) else { continue };
         let tenant = state.tenants.path(job.spec.tenant);
         let name = format!("{tenant}/{}", job.spec.name);
-        for task in holding.tasks.iter().filter(|task| task.holds()) {
+        let held = state.ledger.holding(id).and_then(|holding| holding.task(number));
+        for task in held.into_iter().filter(|task| task.holds()) {
             for gpu in task.place.gpus.indexes() {
-                let users = all.entry((task.place.node, gpu)).or_default();
+                let users = all.entry(gpu).or_default();
                 users.jobs.push(name.clone());
                 users.tenants.insert(tenant.to_owned());
                 users.slices.extend(task.place.slice.map(|slice| (slice, name.clone())));

@@ -31,7 +31,7 @@ impl SimFleet {
                 tasks.insert(task, self.task_sample(task, known));
             }
         }
-        Samples { gpus, tasks, ooms: Some(self.ooms.clone()) }
+        Samples { at: self.now, gpus, tasks, ooms: Some(self.ooms.clone()) }
     }
 
     fn add(&self, gpus: &mut [Sample], task: TaskRef, known: &SimTask) {

@@ -54,6 +54,28 @@ impl SimTask {
         matches!(self.status, TaskStatus::Ended { .. })
     }
 
+    /// The same without what its job asked for, which may be long and is not seen from outside.
+    pub(super) fn without_job(&self) -> Self {
+        Self {
+            node: self.node.clone(),
+            gpus: self.gpus,
+            units_each: self.units_each,
+            slice: self.slice,
+            enforced: self.enforced,
+            memory_mib: self.memory_mib,
+            since: self.since,
+            status: self.status,
+            ends: self.ends,
+            answers: self.answers,
+            reported_in: self.reported_in,
+            base_ms: self.base_ms,
+            restart_ms: self.restart_ms,
+            runs_out: self.runs_out,
+            behaviour: self.behaviour,
+            job: None,
+        }
+    }
+
     /// Work done by then, with what was safe when it started.
     pub(super) fn work_at(&self, at: Timestamp) -> u64 {
         let ran = self.since.map_or(0, |since| (at - since).0);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use wharf_controller::disk::{
     Batch, Disk, DiskFault, HistoryKind, HistoryQuery, HistoryRow, Index, Record, Snapshot, Standing, Term,
 };
+use wharf_controller::reader::HistoryReader;
 
 /// A disk that shows what is written to it.
 pub(super) struct Tapped<'a, D> {
@@ -48,6 +49,10 @@ impl<D: Disk> Disk for Tapped<'_, D> {
 
     fn put_snapshot(&mut self, term: Term, snapshot: &Snapshot) -> Result<(), DiskFault> {
         self.disk.put_snapshot(term, snapshot)
+    }
+
+    fn history_reader(&self) -> HistoryReader {
+        self.disk.history_reader()
     }
 
     fn history(&mut self, query: &HistoryQuery) -> Result<Vec<HistoryRow>, DiskFault> {

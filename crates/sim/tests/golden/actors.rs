@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use wharf_engine::decide::input::{DrainRequest, Input};
-use wharf_engine::model::actor::{Actor, Request, Role, Source, Subject};
+use wharf_engine::decide::input::{DrainRequest, Input, Request};
+use wharf_engine::model::actor::{Actor, Role, Source, Subject};
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::Millis;
 

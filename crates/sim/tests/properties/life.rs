@@ -35,6 +35,8 @@ pub(crate) struct Life {
     next: Index,
     /// When each victim last left for each beneficiary, guarantees apart.
     left_for: BTreeMap<(JobId, JobId), Timestamp>,
+    /// A second state, made of what each turn handed over.
+    replica: State,
     /// Whether calls to the world are lost: then somebody may leave too late for a promise.
     flaky: bool,
     pricing: Pricing,
@@ -50,9 +52,10 @@ impl Life {
         let settings = Settings { snapshot_after: u64::MAX, ..Settings::default() };
         let leader = Controller::open(disk.clone(), world.clone(), settings).unwrap();
         let (before, left_for) = (State::default(), BTreeMap::new());
+        let replica = leader.state().clone();
         let (flaky, pricing) = (false, Pricing::by_seed(seed));
         let mut life =
-            Self { seed, leader, world, disk, before, next: 0, left_for, flaky, pricing, turns: 0 };
+            Self { seed, leader, world, disk, before, next: 0, left_for, replica, flaky, pricing, turns: 0 };
         life.give(&[Input::ApplyPolicy(policy)]);
         life
     }
@@ -82,7 +85,19 @@ impl Life {
         let inputs: Vec<Input> = prices.into_iter().chain(inputs.iter().cloned()).collect();
         self.leader.turn(&inputs).unwrap();
         self.turns += 1;
+        self.follow();
         self.look();
+    }
+
+    /// Whoever follows the leader has the same state.
+    fn follow(&mut self) {
+        let (events, _) = self.leader.take_committed();
+        self.replica.apply_all(&events);
+        assert_eq!(self.replica.index(), self.leader.state().index(), "seed {}", self.seed);
+        if self.turns.is_multiple_of(16) {
+            let [replica, leader] = [&self.replica, self.leader.state()].map(codec::state_hash);
+            assert_eq!(replica, leader, "seed {} after turn {}", self.seed, self.turns);
+        }
     }
 
     /// Time passes, with a turn whenever there is something to do.

@@ -326,3 +326,36 @@ fn what_cannot_be_told_apart_is_unknown_and_not_zero() {
     assert!(samples.tasks.is_empty());
     assert_eq!(samples.gpus["n1"][0], wharf_controller::world::Sample::default());
 }
+
+/// What telemetry is taken of: a second fleet that only learns what changed.
+#[test]
+fn a_mirror_that_learns_what_changed_shows_what_the_fleet_does() {
+    let mut fleet = fleet(1);
+    let mut mirror = fleet.clone();
+    let mut agree = |fleet: &mut SimFleet| {
+        let changed = fleet.take_unsaved();
+        mirror.mirror(fleet.show(&changed));
+        assert_eq!(mirror.samples(), fleet.samples());
+    };
+    start(&mut fleet, 1, place(0, Mode::Mps, 900, None));
+    agree(&mut fleet);
+    pass(&mut fleet, 2_000);
+    agree(&mut fleet);
+    start(&mut fleet, 2, place(0, Mode::Mps, 900, None));
+    agree(&mut fleet);
+    let greedy = r#"{"duration_ms":3600000,"memory_mib":90000}"#;
+    start_with(&mut fleet, 3, place(1, Mode::Whole, 3000, None), greedy);
+    pass(&mut fleet, 60_000);
+    assert_eq!(fleet.samples().ooms.unwrap().len(), 1, "one is killed, and that is seen");
+    agree(&mut fleet);
+    stop(&mut fleet, 1);
+    agree(&mut fleet);
+    fleet.change_node("n1", |node| node.node.gpus.truncate(1));
+    fleet.add_node(node("n2", "h100"));
+    agree(&mut fleet);
+    fleet.fail_node("n1", true);
+    agree(&mut fleet);
+    fleet.remove_node("n1");
+    agree(&mut fleet);
+    assert_eq!(fleet.samples().gpus.keys().collect::<Vec<_>>(), ["n2"]);
+}
