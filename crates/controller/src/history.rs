@@ -39,7 +39,8 @@ pub fn project(state: &State, event: &Event, index: Index, now: Timestamp) -> Ve
         | Event::Reservations(_)
         | Event::Attained(_)
         | Event::Past(_)
-        | Event::Maintenance(_) => Vec::new(),
+        | Event::Maintenance(_)
+        | Event::Owned(_) => Vec::new(),
     }
 }
 
@@ -75,10 +76,13 @@ fn of_jobs(state: &State, event: &JobsEvent, index: Index, now: Timestamp) -> Ve
         }
         // What a replacement does to replicas is told replica by replica.
         JobsEvent::Rolled { .. }
+        | JobsEvent::Changed { .. }
         | JobsEvent::Queued { .. }
         | JobsEvent::Leaving { .. }
         | JobsEvent::Stays { .. }
         | JobsEvent::ReplicaFailed { .. }
+        | JobsEvent::StartRefused { .. }
+        | JobsEvent::RefusalsForgotten { .. }
         | JobsEvent::Held { .. }
         | JobsEvent::Released { .. }
         | JobsEvent::Carried { .. }
@@ -146,6 +150,7 @@ fn of_ledger(state: &State, event: &LedgerEvent, index: Index, now: Timestamp) -
         }
         LedgerEvent::Running { .. }
         | LedgerEvent::Stopping { .. }
+        | LedgerEvent::LeaveRefused { .. }
         | LedgerEvent::OrphanSeen { .. }
         | LedgerEvent::OrphanGone { .. }
         | LedgerEvent::Carried { .. } => Vec::new(),

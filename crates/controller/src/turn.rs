@@ -19,7 +19,7 @@ use wharf_engine::event::{Event, LedgerEvent};
 use wharf_engine::input::{Input, Rejection, Scope, SetDefinition, Submission};
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 use wharf_engine::verdict::Answers;
 
 use crate::codec;
@@ -266,8 +266,13 @@ impl<D: Disk, W: World> Controller<D, W> {
         said.report.nodes = said.nodes.iter().map(|node| node.node.clone()).collect();
         let names = said.report.nodes.iter().map(|node| node.name.clone());
         let listed: Option<BTreeSet<String>> = said.report.since.is_none().then(|| names.collect());
-        let gone = said.report.nodes_gone.clone();
+        let is_whole = said.report.scope == Scope::All;
+        let (gone, answers) = (said.report.nodes_gone.clone(), said.report.answers.clone());
         let reply = self.settle(&Input::Observe(said.report))?;
+        if is_whole {
+            self.own(&said.jobs, said.jobs_gone, listed.is_some());
+        }
+        self.sent.hear(&answers, listed.is_some(), self.now);
         let mut changed = false;
         for node in said.nodes {
             changed |= self.strings.learn(node);
@@ -286,9 +291,27 @@ impl<D: Disk, W: World> Controller<D, W> {
         Ok(reply)
     }
 
+    /// Jobs that the world owns, after everything else that it says of them: how tasks of theirs ended comes before that
+    /// they are gone.
+    fn own(&mut self, jobs: &[Submission], gone: Vec<Uid>, is_list: bool) {
+        let mut gone = gone;
+        if is_list {
+            let named: BTreeSet<Uid> = jobs.iter().map(|job| job.uid).collect();
+            let live = self.state.jobs.owned().map(|(_, uid)| uid);
+            let known = live.chain(self.state.owned.notices().map(|(uid, ..)| uid));
+            gone.extend(known.filter(|uid| !named.contains(uid)));
+        }
+        for uid in gone {
+            self.settle(&Input::Disown { uid }).expect("that a job is gone is never refused");
+        }
+        for job in jobs {
+            self.answer(&Input::Own(Box::new(job.clone()))).expect("a job of the world is never refused");
+        }
+    }
+
     fn answer(&mut self, input: &Input) -> Reply {
         let named = match input {
-            Input::Submit(submission) => Some(&**submission),
+            Input::Submit(submission) | Input::Own(submission) => Some(&**submission),
             Input::Book(request) => Some(&request.job),
             _ => None,
         };

@@ -6,11 +6,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::catalogue;
-use crate::event::{HeldTask, Placement, TaskPhase};
+use crate::event::{HeldTask, Next, Outcome, Placement, TaskPhase};
 use crate::geometry::Slice;
 use crate::input::{GroupSelectors, Submission, TaskRef};
 use crate::job::Shape;
-use crate::jobs::Job;
+use crate::jobs::{Job, Phase};
+use crate::owned::Notice;
 use crate::policy::Mode;
 use crate::state::State;
 use crate::units::{GpuMask, GpuUnits, Timestamp, Uid};
@@ -44,6 +45,21 @@ pub enum Action {
         tasks: Vec<TaskRef>,
         /// They are killed then.
         deadline: Timestamp,
+    },
+    /// Tell the owner of a job that the world owns why it is not taken, or a change of it is not.
+    Reject {
+        /// Which job.
+        uid: Uid,
+        /// What to tell.
+        notice: Notice,
+    },
+    /// A job that the world owns is over, or about to be: the world tells its owner how, starts nothing more of it and
+    /// no longer names it.
+    Close {
+        /// Which job.
+        uid: Uid,
+        /// How it ends.
+        outcome: Outcome,
     },
     /// Everything reported up to here is durable: what ended by then may be forgotten.
     Acknowledge {
@@ -88,10 +104,29 @@ impl State {
         for (&task, _) in self.ledger.orphans().iter().filter(|(_, orphan)| !orphan.kept) {
             due.push(Action::Stop { tasks: alloc::vec![task], deadline: Timestamp(0) });
         }
+        self.add_notices(&mut due);
         if let Some(mark) = self.fleet.world() {
             due.push(Action::Acknowledge { generation: mark.generation });
         }
         due
+    }
+
+    fn add_notices(&self, due: &mut Vec<Action>) {
+        for (uid, notice, _) in self.owned.notices() {
+            due.push(match notice {
+                Notice::Ended { outcome } => Action::Close { uid, outcome: *outcome },
+                Notice::Rejected { .. } | Notice::ChangeRefused { .. } => {
+                    Action::Reject { uid, notice: notice.clone() }
+                }
+            });
+        }
+        // Its owner must not replace the tasks that are about to go.
+        for (id, uid) in self.jobs.owned() {
+            let phase = self.jobs.get(id).map(|job| job.phase);
+            if let Some(Phase::Leaving(Next::End(outcome))) = phase {
+                due.push(Action::Close { uid, outcome });
+            }
+        }
     }
 
     fn add_start(&self, job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {

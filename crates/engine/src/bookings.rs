@@ -177,7 +177,7 @@ pub enum BookingsEvent {
 }
 
 /// Why a window cannot be booked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BookingFault {
     /// The policy lets only operators book.
     OperatorsOnly,
@@ -229,7 +229,7 @@ pub enum BookingFault {
 }
 
 /// Why a job cannot use a booking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotOfBooking {
     /// It is another tenant's.
     OtherTenant,

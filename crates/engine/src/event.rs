@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Denial;
 pub use crate::attained::AttainedEvent;
 pub use crate::bookings::BookingsEvent;
 pub use crate::demand::DemandEvent;
@@ -16,6 +17,7 @@ use crate::input::{ExitDetail, ObservedGpu};
 use crate::job::Spec;
 use crate::jobs::Rolling;
 pub use crate::maintenance::MaintenanceEvent;
+pub use crate::owned::OwnedEvent;
 pub use crate::past::PastEvent;
 use crate::policy::Policy;
 pub use crate::promises::PromisesEvent;
@@ -58,6 +60,8 @@ pub enum Event {
     Past(PastEvent),
     /// To planned downtimes of nodes.
     Maintenance(MaintenanceEvent),
+    /// To jobs that the world owns.
+    Owned(OwnedEvent),
 }
 
 /// What happens to the fleet.
@@ -198,6 +202,18 @@ pub enum JobsEvent {
         spec: Spec,
         /// When.
         at: Timestamp,
+        /// Whether the world owns it.
+        #[serde(default, skip_serializing_if = "is_default")]
+        owned: bool,
+    },
+    /// Its owner made something else of it while it waits.
+    Changed {
+        /// Which.
+        job: JobId,
+        /// What it asks for from now on; its tenant and name are the same.
+        spec: Spec,
+        /// When.
+        at: Timestamp,
     },
     /// It has to let go of what it holds, and then `next`.
     Leaving {
@@ -261,6 +277,28 @@ pub enum JobsEvent {
         /// Which.
         job: JobId,
         /// When.
+        at: Timestamp,
+    },
+    /// Nodes refused to start tasks of it. They are avoided for a while.
+    StartRefused {
+        /// Which.
+        job: JobId,
+        /// How many tries in a row were refused, with this one.
+        tries: u32,
+        /// Who refused it, and why.
+        by: Vec<NodeRefusal>,
+        /// Nothing of it is started before.
+        not_before: Timestamp,
+        /// They are avoided until then.
+        until: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// Nodes that refused it are tried again.
+    RefusalsForgotten {
+        /// Which.
+        job: JobId,
+        /// Those that were to be avoided until then, at the latest.
         at: Timestamp,
     },
     /// It is not to be started until somebody says so. It holds nothing.
@@ -342,6 +380,34 @@ pub struct Past {
     /// The last of its tasks that failed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_failure: Option<Failure>,
+    /// How many tries in a row were refused by nodes, since all that it was given last ran.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub refused_tries: u32,
+    /// The last nodes that refused to start a task of it and are avoided, the latest last.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub refused: Vec<StartRefusal>,
+}
+
+/// A node that did not start a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRefusal {
+    /// Which node.
+    pub node: NodeId,
+    /// Why.
+    pub why: Denial,
+}
+
+/// A node that a job avoids because it did not start a task of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRefusal {
+    /// Which node.
+    pub node: NodeId,
+    /// Why.
+    pub why: Denial,
+    /// When.
+    pub at: Timestamp,
+    /// It is avoided until then.
+    pub until: Timestamp,
 }
 
 /// A task that failed.
@@ -372,6 +438,8 @@ pub enum Canceller {
         /// That job's name.
         name: String,
     },
+    /// Its owner in the world, which no longer has it.
+    World,
 }
 
 /// What follows when a leaving job has let go.
@@ -382,6 +450,16 @@ pub enum Next {
     Requeue(RequeueWhy),
     /// It is over.
     End(Outcome),
+}
+
+impl Next {
+    /// How the job ends, if it does.
+    pub fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::Requeue(_) => None,
+            Self::End(outcome) => Some(outcome),
+        }
+    }
 }
 
 /// Why a job waits again.
@@ -396,6 +474,8 @@ pub enum RequeueWhy {
     Evicted,
     /// Not every task ran in time.
     StartStuck,
+    /// A node refused to start a task of it.
+    StartRefused,
 }
 
 /// Why a job is not to be started until somebody says so.
@@ -405,6 +485,8 @@ pub enum HeldWhy {
     /// The journal was restored from an older one, and nobody knows what became of the job meanwhile: it may have
     /// run, ended, or been cancelled.
     Restored,
+    /// Nodes refused to start it, as often in a row as it is tried.
+    StartRefused,
 }
 
 /// How a job ended.

@@ -20,7 +20,14 @@ pub enum Presence {
 impl HeldTask {
     /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
     fn bound(place: Placement, at: Timestamp) -> Self {
-        Self { place, since: None, phase: TaskPhase::Bound, bound_at: at, sm_active_milli: None }
+        Self {
+            place,
+            since: None,
+            phase: TaskPhase::Bound,
+            bound_at: at,
+            sm_active_milli: None,
+            leave_refused: None,
+        }
     }
 
     /// Whether it takes its place.
@@ -50,6 +57,7 @@ impl LedgerEvent {
             | Self::Acked { job, .. }
             | Self::AskFailed { job, .. }
             | Self::Stopping { job, .. }
+            | Self::LeaveRefused { job, .. }
             | Self::Gone { job, .. }
             | Self::Carried { job, .. } => Some(*job),
             Self::OrphanSeen { .. } | Self::OrphanGone { .. } => None,
@@ -130,6 +138,11 @@ impl Holding {
             LedgerEvent::Stopping { tasks, deadline, .. } => {
                 self.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
             }
+            LedgerEvent::LeaveRefused { tasks, why, at, .. } => {
+                for &task in tasks {
+                    self.task_mut(task).leave_refused = Some((why.clone(), *at));
+                }
+            }
             LedgerEvent::Withdrawn { tasks, .. } => {
                 self.set_phase(tasks, TaskPhase::Running);
                 self.repair_by = None;
@@ -178,7 +191,8 @@ impl Holding {
 
     fn set_phase(&mut self, tasks: &[u32], phase: TaskPhase) {
         for &task in tasks {
-            self.task_mut(task).phase = phase;
+            let task = self.task_mut(task);
+            (task.phase, task.leave_refused) = (phase, None);
         }
     }
 

@@ -1,21 +1,26 @@
 //! What comes in: requests of people and observations of worlds, and how requests are refused.
 
+mod fault;
+
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Answer;
 use crate::bookings::{Booker, BookingFault, NotOfBooking};
 use crate::dependency::{After, ArrayRequest};
 use crate::fleet::Whom;
 use crate::geometry::Slice;
-use crate::job::{Class, GpuAsk, Spec, Topology};
+use crate::job::{Class, Spec};
 use crate::need::Refused;
 use crate::policy::{Mode, Policy};
 use crate::prices::Prices;
 use crate::units::{GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 use crate::verdict::Shortfall;
+
+pub use fault::{GroupFault, SpecFault};
 
 /// Something that may change the state.
 #[derive(Clone, Debug)]
@@ -108,6 +113,13 @@ pub enum Input {
     Observe(Report),
     /// A world that is ahead of the journal tells everything it knows, with what ended and was acknowledged.
     Restore(Report),
+    /// The world names a job that it owns, for the first time or again.
+    Own(Box<Submission>),
+    /// The world no longer has a job that it owned.
+    Disown {
+        /// Its identity.
+        uid: Uid,
+    },
     /// The edge worked out what places are worth.
     Prices(Prices),
     /// Time passed.
@@ -147,7 +159,7 @@ pub struct DowntimeRequest {
 }
 
 /// Why a downtime cannot be planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DowntimeFault {
     /// It names no nodes.
     NoNodes,
@@ -304,6 +316,8 @@ pub struct Report {
     pub nodes_gone: Vec<String>,
     /// Tasks that run, or ended since the last acknowledgement.
     pub tasks: Vec<ObservedTask>,
+    /// What became of actions; a full list tells it again until it is acknowledged.
+    pub answers: Vec<Answer>,
 }
 
 /// What a report is about.
@@ -472,7 +486,7 @@ pub enum Exit {
 }
 
 /// A request that is refused, with the numbers of the answer. Text is made at the edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rejection {
     /// No tenant of that path.
     UnknownTenant {
@@ -687,108 +701,4 @@ pub enum Rejection {
     BadPrices,
     /// Nothing would change.
     NothingToDo,
-}
-
-/// What is wrong with a spec in itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpecFault {
-    /// Between 1 and `max`.
-    Tasks {
-        /// What was given.
-        given: u32,
-        /// The most.
-        max: u32,
-    },
-    /// Between 1 and the number of tasks.
-    Min {
-        /// What was given.
-        given: u32,
-        /// The number of tasks.
-        tasks: u32,
-    },
-    /// At most so many on one node, and a share is less than one.
-    Gpus {
-        /// What was given.
-        given: GpuAsk,
-        /// The most.
-        max: u32,
-    },
-    /// At most so many.
-    Alternatives {
-        /// How many were given.
-        given: usize,
-        /// The most.
-        max: usize,
-    },
-    /// Only whole GPUs have an island to share.
-    IslandNeedsGpus {
-        /// What was asked.
-        topology: Topology,
-    },
-    /// Only inference jobs are services.
-    ServiceClass,
-    /// A service wants at most as many replicas as it may have.
-    ServiceMax {
-        /// How many it wants.
-        replicas: u32,
-        /// The most.
-        max: u32,
-    },
-    /// It asks for nothing at all.
-    Empty,
-    /// At most so many groups.
-    Groups {
-        /// How many were given.
-        given: usize,
-        /// The most.
-        max: usize,
-    },
-    /// Replicas of a service are all alike.
-    GroupsOfService,
-    /// A group contradicts itself or another.
-    Group {
-        /// Which, from 0.
-        at: usize,
-        /// How.
-        fault: GroupFault,
-    },
-}
-
-/// What is wrong with a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupFault {
-    /// It has none, or that of a group before it.
-    Name,
-    /// Between 1 and the number of tasks.
-    Min {
-        /// What was given.
-        given: u32,
-        /// Tasks of one copy.
-        tasks: u32,
-    },
-    /// Between 1 and the number of copies.
-    MinCopies {
-        /// What was given.
-        given: u32,
-        /// The number of copies.
-        copies: u32,
-    },
-    /// At most so many on one node, and a share is less than one.
-    Gpus {
-        /// What was given.
-        given: GpuAsk,
-        /// The most.
-        max: u32,
-    },
-    /// At most so many alternatives.
-    Alternatives {
-        /// How many were given.
-        given: usize,
-        /// The most.
-        max: usize,
-    },
-    /// A part of a GPU has no island.
-    Island,
-    /// It asks for nothing at all.
-    Empty,
 }

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod action;
+pub mod answer;
 pub mod attained;
 pub mod bookings;
 pub mod catalogue;
@@ -30,6 +31,7 @@ pub mod jobs;
 pub mod ledger;
 pub mod maintenance;
 pub mod need;
+pub mod owned;
 pub mod past;
 pub mod plan;
 pub mod policy;

@@ -6,6 +6,8 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use crate::catalogue::{self, Mig, Model};
 use crate::event::Placement;
 use crate::fleet::Fleet;
@@ -118,7 +120,7 @@ pub fn ways<'a>(
 }
 
 /// Why sharing is refused: it would cost more throughput than the class may lose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// Which way of sharing.
     pub mode: Mode,

@@ -11,8 +11,8 @@ use crate::attained::{Attained, Learned};
 use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
-    BookingsEvent, DemandEvent, Event, Failure, FleetEvent, Holding, JobsEvent, LedgerEvent, Next, Placement,
-    PromisesEvent, TenantsEvent, Why,
+    BookingsEvent, DemandEvent, Event, Failure, FleetEvent, HeldTask, Holding, JobsEvent, LedgerEvent, Next,
+    Placement, PromisesEvent, TaskPhase, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::group::{Group, Lacks};
@@ -22,6 +22,7 @@ use crate::jobs::{Job, Jobs, More, Phase};
 use crate::ledger::{Charge, Ledger, Use, Want};
 use crate::maintenance::{Maintenance, MaintenanceEvent};
 use crate::need::{Need, first_way};
+use crate::owned::{Notice, Owned, OwnedEvent};
 use crate::past::{Past, PastEvent};
 use crate::plan::place::domain_of;
 use crate::policy::{Estimates, Policy};
@@ -29,7 +30,7 @@ use crate::promises::{Promise, Promises};
 use crate::reservations::Reservations;
 use crate::tenants::Tenants;
 use crate::tree::Tree;
-use crate::units::{JobId, Millis, NodeId, Timestamp};
+use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +57,8 @@ pub struct State {
     pub past: Past,
     /// Which downtimes are planned.
     pub maintenance: Maintenance,
+    /// What owners of jobs in the world are to be told.
+    pub owned: Owned,
     index: u64,
 }
 
@@ -106,6 +109,7 @@ impl State {
             Event::Bookings(event) => self.apply_bookings(event),
             Event::Past(event) => self.apply_past(event),
             Event::Maintenance(event) => self.apply_maintenance(event),
+            Event::Owned(event) => self.apply_owned(event),
         }
         self.index += 1;
     }
@@ -169,6 +173,21 @@ impl State {
         }
     }
 
+    fn apply_owned(&mut self, event: &OwnedEvent) {
+        self.owned.apply(event);
+        match event {
+            OwnedEvent::Claimed { uid, .. } => self.set_owned(*uid, true),
+            OwnedEvent::Gone { uid, .. } => self.set_owned(*uid, false),
+            OwnedEvent::Noted { .. } | OwnedEvent::Settled { .. } => {}
+        }
+    }
+
+    fn set_owned(&mut self, uid: Uid, owned: bool) {
+        if let Some(job) = self.jobs.with_uid(uid) {
+            self.jobs.set_owned(job, owned);
+        }
+    }
+
     fn apply_jobs(&mut self, event: &JobsEvent) {
         match event {
             JobsEvent::Requeued { job, at, .. } => {
@@ -185,8 +204,11 @@ impl State {
                 }
                 self.refresh(*job);
             }
-            JobsEvent::Ended { job, at, .. } => {
+            JobsEvent::Ended { job, at, outcome, .. } => {
                 self.note_ended(*job, *at);
+                if let Some(job) = self.jobs.get(*job).filter(|job| job.owned) {
+                    self.owned.note(job.uid, Notice::Ended { outcome: *outcome }, *at);
+                }
                 self.release(*job);
                 self.leaves_promised(*job);
                 self.ledger.forget(*job);
@@ -197,8 +219,11 @@ impl State {
                 self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
             }
-            // Another number of tasks, or more time, makes it another kind.
-            JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => {
+            // Another number of tasks, more time, or other nodes to avoid, make it another kind.
+            JobsEvent::Scaled { job, .. }
+            | JobsEvent::Rolled { job, .. }
+            | JobsEvent::StartRefused { job, .. }
+            | JobsEvent::RefusalsForgotten { job, .. } => {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::Held { job, .. } => {
@@ -221,8 +246,14 @@ impl State {
                 self.jobs.apply(event);
                 self.refresh(*job);
             }
-            JobsEvent::Queued { spec, .. } => {
+            JobsEvent::Changed { job, .. } => {
+                self.release(*job);
+                self.reservations.forget(*job);
+                self.becomes_another_kind(*job, |jobs| jobs.apply(event));
+            }
+            JobsEvent::Queued { spec, uid, .. } => {
                 self.demand.count(spec);
+                self.owned.forget(*uid);
                 self.jobs.apply(event);
             }
             JobsEvent::CarriedJob { job, .. } => self.becomes_another_kind(*job, |jobs| jobs.apply(event)),
@@ -328,6 +359,7 @@ impl State {
                 self.ledger.apply(event);
                 // Only now is it known when it is over.
                 self.reservations.note_news();
+                self.note_whole(*job);
                 // From here on its service grows, which may make it give way: refusals are looked at again.
                 if !self.tenants.policy().orders.all_by_age() {
                     self.changed(*job);
@@ -335,9 +367,26 @@ impl State {
                 self.refresh_limit(*job);
             }
             LedgerEvent::Acked { .. }
+            | LedgerEvent::LeaveRefused { .. }
             | LedgerEvent::AskFailed { .. }
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
+        }
+    }
+
+    /// A job of which all tasks run is refused no longer.
+    fn note_whole(&mut self, job: JobId) {
+        let holding = self.ledger.holding(job).expect("what runs is held");
+        let runs = |task: &HeldTask| match task.phase {
+            TaskPhase::Running | TaskPhase::Gone { exit: Exit::Succeeded, .. } => true,
+            TaskPhase::Bound
+            | TaskPhase::Asked { .. }
+            | TaskPhase::Acked { .. }
+            | TaskPhase::Stopping { .. }
+            | TaskPhase::Gone { .. } => false,
+        };
+        if holding.tasks.iter().all(runs) {
+            self.jobs.no_longer_refused(job);
         }
     }
 
@@ -587,7 +636,8 @@ impl State {
         let allowed = self.jobs.next_start_allowed(now);
         let replaced = crate::decide::next_replacement(self);
         let emptied = self.next_emptying_moment(now);
-        let later = [asked, stuck, limit, allowed, reserved, booked, step, replaced, emptied];
+        let refused = self.jobs.next_refusal_moment(now);
+        let later = [refused, asked, stuck, limit, allowed, reserved, booked, step, replaced, emptied];
         let later = later.into_iter().flatten();
         later.filter(|&at| at > now).min()
     }
@@ -634,6 +684,7 @@ impl State {
         self.bookings.snapshot(&mut events);
         self.past.snapshot(&mut events);
         self.maintenance.snapshot(&mut events);
+        self.owned.snapshot(&mut events);
         events
     }
 }

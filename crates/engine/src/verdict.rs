@@ -26,7 +26,7 @@ use crate::policy::{Amount, Policy};
 use crate::rooms::{GpuRoom, Room};
 use crate::state::State;
 use crate::tree::{Amounts, Meter, Tree};
-use crate::units::{BookingId, GpuUnits, JobId, PoolId, TenantId, Timestamp};
+use crate::units::{BookingId, GpuUnits, JobId, NodeId, PoolId, TenantId, Timestamp};
 
 pub use answers::Answers;
 pub use beside::{Beside, BesideGpus};
@@ -184,6 +184,15 @@ pub enum Reason {
     },
     /// It may start with the next turn.
     Startable,
+    /// Nodes refused to start it; it is tried again, elsewhere if it can be.
+    StartRefused {
+        /// How often in a row.
+        tries: u32,
+        /// The node that refused it last.
+        node: NodeId,
+        /// When it is tried again at the earliest.
+        retry_at: Timestamp,
+    },
     /// A task of it failed; it waits a little before the next try.
     BackingOff {
         /// Until then.
@@ -209,6 +218,8 @@ impl Reason {
             Self::Window { .. } => "WaitingForBooking",
             Self::Booked { .. } => "WaitingForBookedPlaces",
             Self::Held { why: HeldWhy::Restored, .. } => "HeldAfterRestore",
+            Self::Held { why: HeldWhy::StartRefused, .. } => "HeldAfterRefusals",
+            Self::StartRefused { .. } => "StartRefused",
             Self::Dependency => "WaitingForDependency",
             Self::ArrayTurn { .. } => "WaitingForArrayTurn",
             Self::Downtime { .. } => "WaitingForMaintenance",
@@ -315,7 +326,7 @@ impl State {
         }
         let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         let here = self.fleet.nodes().filter(|(_, node)| node.facts.pool == way.pool);
-        for (id, node) in here.filter(|&(id, _)| self.fleet.set_has_node(key.shape.nodes, id)) {
+        for (id, node) in here.filter(|&(id, _)| key.may_go_to(&self.fleet, id)) {
             let domain = key.topology.gang_within.map(|level| domain_of(self, id, level));
             if domain == Some(None) {
                 continue;
@@ -377,7 +388,7 @@ impl State {
                 }
                 count.model += healthy;
                 let open = fleet == Fleet::Declared || node.is_open();
-                if !open || !self.fleet.set_has_node(key.shape.nodes, id) {
+                if !open || !key.may_go_to(&self.fleet, id) {
                     continue;
                 }
                 count.allowed += healthy;

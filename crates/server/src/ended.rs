@@ -74,6 +74,7 @@ fn why(job: &FinishedJob) -> (Option<String>, String) {
 fn cancelled(by: Option<&Canceller>) -> String {
     match by {
         Some(Canceller::Person { who }) => format!("cancelled by {who}"),
+        Some(Canceller::World) => "cancelled: its owner deleted it".to_owned(),
         Some(Canceller::Dependency { name }) => {
             format!("cancelled: {name}, which it waited for, did not succeed")
         }
@@ -172,6 +173,7 @@ fn happened(receipt: &Receipt) -> Option<(&'static str, String)> {
                 RequeueWhy::NodeLost => "its tasks were lost",
                 RequeueWhy::Evicted => "evicted",
                 RequeueWhy::StartStuck => "it did not start in time",
+                RequeueWhy::StartRefused => "its node refused to start it",
             };
             ("requeued", format!("waits again after {}: {why}", span(Millis(*ran_ms))))
         }

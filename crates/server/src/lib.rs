@@ -15,6 +15,7 @@ mod maintenance;
 pub mod metrics;
 pub mod policy;
 mod pricing;
+mod refused;
 mod rejection;
 mod reservation;
 mod stranded;

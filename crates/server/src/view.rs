@@ -184,6 +184,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         Reason::Leaving => VerdictWord::Leaving,
         Reason::Startable => VerdictWord::RunnableNow,
         Reason::BackingOff { .. }
+        | Reason::StartRefused { .. }
         | Reason::Short(_)
         | Reason::Promised
         | Reason::Reserved { .. }

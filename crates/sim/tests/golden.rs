@@ -23,7 +23,7 @@ use wharf_controller::world::NodeReport;
 use wharf_engine::catalogue::mig::ProfileName;
 use wharf_engine::event::{
     AttainedEvent, BookingsEvent, DemandEvent, Event, FleetEvent, JobsEvent, LedgerEvent, MaintenanceEvent,
-    PastEvent, PromisesEvent, ReservationsEvent, TenantsEvent,
+    OwnedEvent, PastEvent, PromisesEvent, ReservationsEvent, TenantsEvent,
 };
 use wharf_engine::input::{Extension, Input, ObservedGpu, ObservedNode, Submission};
 use wharf_engine::job::{Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology};
@@ -70,6 +70,8 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-restore"),
     (1, "journal-v1-maintenance"),
     (1, "journal-v1-chains"),
+    (1, "journal-v1-refused"),
+    (1, "journal-v1-owned"),
 ];
 
 #[test]
@@ -150,6 +152,14 @@ const KINDS: &[&str] = &[
     "DowntimePlanned",
     "DowntimeBegan",
     "DowntimeEnded",
+    "StartRefused",
+    "RefusalsForgotten",
+    "LeaveRefused",
+    "Changed",
+    "OwnedClaimed",
+    "OwnedNoted",
+    "OwnedSettled",
+    "OwnedGone",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -173,6 +183,14 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Carried { .. }) => "JobsCarried",
         Event::Jobs(JobsEvent::CarriedJob { .. }) => "CarriedJob",
         Event::Jobs(JobsEvent::CarriedEnded { .. }) => "CarriedEnded",
+        Event::Owned(OwnedEvent::Claimed { .. }) => "OwnedClaimed",
+        Event::Owned(OwnedEvent::Noted { .. }) => "OwnedNoted",
+        Event::Owned(OwnedEvent::Settled { .. }) => "OwnedSettled",
+        Event::Owned(OwnedEvent::Gone { .. }) => "OwnedGone",
+        Event::Jobs(JobsEvent::Changed { .. }) => "Changed",
+        Event::Jobs(JobsEvent::StartRefused { .. }) => "StartRefused",
+        Event::Jobs(JobsEvent::RefusalsForgotten { .. }) => "RefusalsForgotten",
+        Event::Ledger(LedgerEvent::LeaveRefused { .. }) => "LeaveRefused",
         Event::Ledger(LedgerEvent::Started { .. }) => "Started",
         Event::Ledger(LedgerEvent::Running { .. }) => "Running",
         Event::Ledger(LedgerEvent::Asked { .. }) => "Asked",
@@ -235,6 +253,8 @@ fn write_if_asked() {
     write_story(&format!("journal-v{VERSION}-restore"), stories::of_a_restore);
     write_story(&format!("journal-v{VERSION}-maintenance"), stories::of_maintenance);
     write_story(&format!("journal-v{VERSION}-chains"), stories::of_chains);
+    write_story(&format!("journal-v{VERSION}-refused"), stories::of_refusals);
+    write_story(&format!("journal-v{VERSION}-owned"), stories::of_owned_jobs);
 }
 
 fn write_story(name: &str, story: fn() -> Vec<Event>) {

@@ -125,7 +125,11 @@ pub(super) fn extend(state: &State, id: JobId, to: Extension, now: Timestamp) ->
         Phase::Waiting
         | Phase::Active
         | Phase::Leaving(Next::Requeue(
-            RequeueWhy::Evicted | RequeueWhy::NodeLost | RequeueWhy::TaskFailed | RequeueWhy::StartStuck,
+            RequeueWhy::Evicted
+            | RequeueWhy::NodeLost
+            | RequeueWhy::TaskFailed
+            | RequeueWhy::StartStuck
+            | RequeueWhy::StartRefused,
         )) => {}
         Phase::Leaving(OVER) => events.extend(stay_after_all(state, id, now).ok_or(Rejection::Ending)?),
         Phase::Leaving(Next::End(_)) => return Err(Rejection::Ending),

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
+use crate::answer::Denial;
 use crate::geometry::Slice;
 use crate::input::{Exit, ExitDetail, TaskRef};
 use crate::policy::Mode;
@@ -133,6 +134,17 @@ pub enum LedgerEvent {
         tasks: Vec<u32>,
         /// They are killed then.
         deadline: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// The world refused to ask tasks to leave, or to stop them. They have their places still and are told again.
+    LeaveRefused {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+        /// Why.
+        why: Denial,
         /// When.
         at: Timestamp,
     },
@@ -421,6 +433,9 @@ pub struct HeldTask {
     /// The mean of SM_ACTIVE over its run, in thousandths, once it is over and where that is known.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sm_active_milli: Option<u16>,
+    /// Why the world did not let it leave when it was last told to, and since when it says so.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub leave_refused: Option<(Denial, Timestamp)>,
 }
 
 impl HeldTask {

@@ -101,7 +101,7 @@ impl State {
         let of_node = |(id, node): (crate::units::NodeId, &crate::fleet::Node)| {
             let usable = fleet == Fleet::Declared || node.is_open();
             let room = self.ledger.rooms().get(id).filter(|_| usable)?;
-            let allowed = self.fleet.set_has_node(without.shape.nodes, id);
+            let allowed = without.may_go_to(&self.fleet, id);
             let here = |&&(pool, need): &&(Option<PoolId>, Need)| {
                 let fits = fleet == Fleet::Declared || tasks_that_fit(room, need, without) > 0;
                 pool == Some(node.facts.pool) && fits

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_controller::world::{Happened, Happening, Impossible, NodeReport};
+use wharf_engine::answer::{Denial, Message};
 use wharf_engine::catalogue::xid;
 use wharf_engine::input::{Exit, ExitCause, TaskRef};
 
@@ -26,6 +27,12 @@ impl SimFleet {
             Happening::NodeDown(node) => {
                 self.find_node(node)?;
                 self.fail_node(node, true);
+            }
+            Happening::StartsRefused { node, span } => {
+                self.find_node(node)?;
+                let message = Message::cut("somebody lets the simulated node refuse it");
+                let until = span.map(|span| self.now + span);
+                self.refuse_starts(node, Denial::AdmissionDenied { message }, until);
             }
             Happening::NodeHealed(node) => {
                 self.find_node(node)?;

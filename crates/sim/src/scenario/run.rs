@@ -7,11 +7,12 @@ use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Fault, Reply, Settings, recover};
 use wharf_controller::world::World;
 use wharf_engine::action::Action;
-use wharf_engine::input::{BookingRequest, DowntimeRequest, Input};
+use wharf_engine::answer::{Denial, Message};
+use wharf_engine::input::{BookingRequest, DowntimeRequest, Input, Submission};
 use wharf_engine::jobs::Phase;
 use wharf_engine::policy::Policy;
 use wharf_engine::state::State;
-use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 use wharf_engine::verdict::Reason;
 
 use super::story::Story;
@@ -66,6 +67,10 @@ pub(super) fn run(scenario: &Scenario, pricing: Pricing) -> Ran {
                 run.happens(name, *fate);
                 continue;
             }
+            Step::Own(uid, job) => {
+                run.owns(*uid, job.as_deref());
+                continue;
+            }
             Step::Act(act) => run.act(*act),
         };
         if let Err(fault) = result {
@@ -105,6 +110,13 @@ impl Run {
             Fate::Fails => fleet.fail_node(node, true),
             Fate::Unreachable => fleet.fail_node(node, false),
             Fate::Hangs => fleet.hang_node(node),
+            Fate::RefusesStarts(span) => {
+                let why = Denial::AdmissionDenied { message: Message::default() };
+                fleet.refuse_starts(node, why, span.map(|span| fleet.now() + span));
+            }
+            Fate::RefusesStops(span) => {
+                fleet.refuse_stops(node, Denial::DisruptionBudget, span.map(|span| fleet.now() + span));
+            }
             Fate::Returns => fleet.heal_node(node),
             Fate::GpuError(gpu, error) => {
                 fleet.gpu_error(node, gpu, error);
@@ -113,6 +125,16 @@ impl Run {
                 fleet.heal_gpu(node, gpu);
             }
         });
+    }
+
+    fn owns(&mut self, uid: Uid, job: Option<&Submission>) {
+        match job {
+            Some(job) => {
+                self.story.call(uid, &job.spec.name);
+                self.world.with(|fleet| fleet.own(job.clone()));
+            }
+            None => self.world.with(|fleet| fleet.disown(uid)),
+        }
     }
 
     fn act(&mut self, act: Act) -> Result<(), Fault> {
@@ -213,6 +235,7 @@ impl Run {
         let input = |ask: &Ask| match ask {
             Ask::Submit(submission) => Input::Submit(submission.clone()),
             Ask::Cancel { job } => Input::Cancel { job: id(job), by: None },
+            Ask::Release { job } => Input::Release { job: id(job) },
             Ask::Evict { job, by } => Input::Evict { job: id(job), by: by.clone() },
             Ask::Extend { job, to } => Input::Extend { job: id(job), to: *to },
             Ask::Scale { job, tasks } => Input::Scale { job: id(job), tasks: *tasks },
@@ -240,6 +263,7 @@ impl Run {
             let what = match ask {
                 Ask::Submit(submission) => submission.spec.name.clone(),
                 Ask::Cancel { job } => format!("cancel {job}"),
+                Ask::Release { job } => format!("release {job}"),
                 Ask::Evict { job, .. } => format!("evict {job}"),
                 Ask::Extend { job, .. } => format!("extend {job}"),
                 Ask::Scale { job, .. } => format!("scale {job}"),

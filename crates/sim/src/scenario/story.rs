@@ -2,6 +2,7 @@
 //! too, and in the order in which it happened.
 
 mod downtimes;
+mod owned;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +13,8 @@ use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
 use wharf_engine::catalogue;
 use wharf_engine::event::{
-    Asker, Canceller, Event, Eviction, FleetEvent, HeldWhy, JobsEvent, LedgerEvent, Next, Outcome, Placement,
-    PromisesEvent, RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
+    Asker, Canceller, Event, Eviction, FleetEvent, HeldWhy, JobsEvent, LedgerEvent, Next, NodeRefusal,
+    Outcome, Placement, PromisesEvent, RequeueWhy, ReservationsEvent, Straddle, TenantsEvent, Why,
 };
 use wharf_engine::input::{Exit, Rejection, TaskRef};
 use wharf_engine::job::Spec;
@@ -126,6 +127,7 @@ impl Story {
                 Event::Reservations(event) => self.reservation(event),
                 Event::Bookings(event) => self.window(event),
                 Event::Maintenance(event) => Some(self.downtime(event)),
+                Event::Owned(event) => self.owned(event),
                 Event::Demand(_) | Event::Attained(_) | Event::Past(_) => None,
             };
             self.lines.extend(sentence);
@@ -155,6 +157,10 @@ impl Story {
         let groups = || self.jobs.values().find(|known| known.name == name).map(|known| &known.groups);
         match reason {
             Reason::BackingOff { until } => format!("{token} until {}", span_text(until - self.start)),
+            Reason::StartRefused { tries, node, retry_at } => {
+                let at = span_text(retry_at - self.start);
+                format!("{token} by {}, try {tries}, again at {at}", self.node(node))
+            }
             Reason::Short(shortfall) => {
                 let group = shortfall.group.and_then(|at| groups()?.get(at));
                 shortage(token, shortfall, group, state)
@@ -257,6 +263,14 @@ impl Story {
             JobsEvent::Held { job, why: HeldWhy::Restored, .. } => {
                 Some(format!("{} is held: nobody knows what became of it", self.known(job).name))
             }
+            JobsEvent::Held { job, why: HeldWhy::StartRefused, .. } => {
+                Some(format!("{} is held: refused as often as it is tried", self.known(job).name))
+            }
+            JobsEvent::Changed { job, .. } => Some(format!("{} is changed", self.known(job).name)),
+            JobsEvent::StartRefused { job, by, .. } => Some(self.start_refused(job, &by)),
+            JobsEvent::RefusalsForgotten { job, .. } => {
+                Some(format!("{} avoids its nodes no longer", self.known(job).name))
+            }
             JobsEvent::Released { job, .. } => Some(format!("{} is released", self.known(job).name)),
             JobsEvent::Requeued { job, .. } => {
                 let known = self.known(job);
@@ -265,6 +279,7 @@ impl Story {
                     Some(Next::Requeue(RequeueWhy::NodeLost)) => "its place was lost",
                     Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
                     Some(Next::Requeue(RequeueWhy::StartStuck)) => "it did not start in time",
+                    Some(Next::Requeue(RequeueWhy::StartRefused)) => "its node refused it",
                     Some(Next::End(_)) | None => "nobody knows why",
                 };
                 let sentence = format!("{} waits again: {why}", known.name);
@@ -291,6 +306,12 @@ impl Story {
             }
             JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
         }
+    }
+
+    fn start_refused(&mut self, job: JobId, by: &[NodeRefusal]) -> String {
+        let told: Vec<String> =
+            by.iter().map(|of| format!("{} ({})", self.node(of.node), of.why.token())).collect();
+        format!("{} refused by {}", self.known(job).name, told.join(", "))
     }
 
     fn queued(&mut self, job: JobId, uid: Uid, spec: Spec) {
@@ -367,6 +388,9 @@ impl Story {
             LedgerEvent::Acked { job, tasks, .. } => Some(self.part(job, "saved", &tasks)),
             LedgerEvent::AskFailed { job, tasks } => Some(self.part(job, "cannot save", &tasks)),
             LedgerEvent::Stopping { job, tasks, .. } => Some(self.part(job, "stops", &tasks)),
+            LedgerEvent::LeaveRefused { job, tasks, why, .. } => {
+                Some(format!("{} ({})", self.part(job, "is not let go", &tasks), why.token()))
+            }
             LedgerEvent::Gone { job, task, exit, .. } => self.gone(job, task, exit),
             LedgerEvent::OrphanSeen { task, place, .. } => {
                 let node = self.node(place.node);

@@ -161,7 +161,7 @@ impl Built {
         for _ in 1..group.count {
             let (uid, name) = self.next_job(list);
             let (job, spec) = (self.state.jobs.next(), Spec { name, ..spec.clone() });
-            self.state.apply(&Event::Jobs(JobsEvent::Queued { job, uid, spec, at: self.now }));
+            self.state.apply(&Event::Jobs(JobsEvent::Queued { job, uid, spec, at: self.now, owned: false }));
         }
         Ok(())
     }
