@@ -190,7 +190,6 @@ pub enum TenantsEvent {
 
 /// What happens to jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum JobsEvent {
     /// It waits for the first time.
     Queued {

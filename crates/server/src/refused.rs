@@ -79,3 +79,20 @@ pub(crate) fn leave(state: &State, id: JobId, now: Timestamp) -> Option<String> 
     let (why, since) = (denial(why), passed(now - *since));
     Some(format!("; the fleet does not let it leave {node}: {why}, for {since}; it is told again"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_with_its_numbers_and_the_words_of_whoever_refused() {
+        let gpus = |mask| Denial::DevicesTaken { gpus: GpuMask(mask) };
+        assert_eq!(denial(&gpus(0b100)), "GPU 2 is in use by somebody else");
+        assert_eq!(denial(&gpus(0b101)), "GPUs 0, 2 are in use by somebody else");
+        let message = Message::cut("no images from that registry");
+        let told = denial(&Denial::AdmissionDenied { message });
+        assert_eq!(told, "admission was denied: no images from that registry");
+        assert_eq!(denial(&Denial::AdmissionDenied { message: Message::default() }), "admission was denied");
+        assert_eq!(denial(&Denial::OutOfCpu { short_milli: 1500 }), "1.5 cores too few are left there");
+    }
+}

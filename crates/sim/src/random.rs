@@ -444,6 +444,7 @@ impl Run {
         }
         self.check_memory();
         self.check_world();
+        self.check_avoided();
     }
 
     /// After a turn, a plan that remembers no refusal finds nothing that the turn's plan has missed.

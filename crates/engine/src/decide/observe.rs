@@ -362,9 +362,8 @@ impl TaskChanges {
     /// What became of an action. That it was done tells nothing that a task does not tell itself.
     fn hear(&mut self, state: &State, answer: &Answer, now: Timestamp) {
         let why = match &answer.outcome {
-            ActionOutcome::Done => return,
-            // A former leader was refused; what this one sent is still on its way.
-            ActionOutcome::Refused { why: Denial::StaleTerm { .. } } => return,
+            // Where a former leader was refused, what this one sent is still on its way.
+            ActionOutcome::Done | ActionOutcome::Refused { why: Denial::StaleTerm { .. } } => return,
             ActionOutcome::Refused { why } => Some(why.clone()),
             ActionOutcome::Gone => None,
         };

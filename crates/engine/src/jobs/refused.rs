@@ -6,8 +6,8 @@ use super::{Job, Jobs, Phase};
 use crate::event::{NodeRefusal, StartRefusal};
 use crate::units::{JobId, NodeId, Timestamp};
 
-/// A job that was refused so often in a row is held. With the default policy the tries are spread over ten minutes:
-/// longer than a node takes to restart its agent, shorter than an owner takes to wonder.
+/// A job that was refused so often in a row is held. With the default policy that takes five minutes where
+/// other nodes can be tried and twenty where none can: longer than a node takes to restart its agent.
 pub const START_TRIES_MAX: u32 = 6;
 
 /// A job avoids at most so many nodes; those that refused it first are forgotten for others.

@@ -87,6 +87,28 @@ impl Run {
         }
     }
 
+    /// No job was given a place on a node that had refused it, while it avoids that node.
+    pub(super) fn check_avoided(&mut self) {
+        let state = self.leader().state();
+        let mut wrong = Vec::new();
+        for (id, job) in state.jobs.refused() {
+            let Some(holding) = state.ledger.holding(id) else { continue };
+            for task in &holding.tasks {
+                let given_at = if task.bound_at.0 == 0 { holding.at } else { task.bound_at };
+                let by = job.past.refused.iter().find(|refusal| refusal.node == task.place.node);
+                if by.is_some_and(|refusal| refusal.at < given_at) {
+                    wrong.push(format!(
+                        "{id:?} was given a place on {:?}, which had refused it",
+                        task.place.node
+                    ));
+                }
+            }
+        }
+        for what in wrong {
+            self.find(what);
+        }
+    }
+
     /// The world and the control plane agree on the jobs that the world owns: each is live here, or its owner was told why not.
     pub(super) fn check_owned(&mut self) {
         let owned: Vec<Uid> = self.world.with(|fleet| fleet.owned().map(|job| job.uid).collect());
