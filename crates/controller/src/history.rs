@@ -118,7 +118,8 @@ fn project(state: &State, event: &Event, moment: Moment<'_>) -> Vec<HistoryRow> 
         | Event::Reservations(_)
         | Event::Attained(_)
         | Event::Past(_)
-        | Event::Maintenance(_) => Vec::new(),
+        | Event::Maintenance(_)
+        | Event::Owned(_) => Vec::new(),
     }
 }
 
@@ -154,10 +155,13 @@ fn of_jobs(state: &State, event: &JobsEvent, moment: Moment<'_>) -> Vec<HistoryR
         }
         // What a replacement does to replicas is told replica by replica.
         JobsEvent::Rolled { .. }
+        | JobsEvent::Changed { .. }
         | JobsEvent::Queued { .. }
         | JobsEvent::Leaving { .. }
         | JobsEvent::Stays { .. }
         | JobsEvent::ReplicaFailed { .. }
+        | JobsEvent::StartRefused { .. }
+        | JobsEvent::RefusalsForgotten { .. }
         | JobsEvent::Held { .. }
         | JobsEvent::Released { .. }
         | JobsEvent::Carried { .. }
@@ -225,6 +229,7 @@ fn of_ledger(state: &State, event: &LedgerEvent, moment: Moment<'_>) -> Vec<Hist
         }
         LedgerEvent::Running { .. }
         | LedgerEvent::Stopping { .. }
+        | LedgerEvent::LeaveRefused { .. }
         | LedgerEvent::OrphanSeen { .. }
         | LedgerEvent::OrphanGone { .. }
         | LedgerEvent::Carried { .. } => Vec::new(),

@@ -17,15 +17,15 @@ use std::time::Duration;
 
 use wharf_engine::decide::Decision;
 use wharf_engine::decide::input::{Input, Request, SetDefinition};
-use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::model::observed::Scope;
+use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Evicted, Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::ledger::event::LedgerEvent;
-use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 
 use crate::codec;
 use crate::disk::{Batch, Disk, DiskFault, RESTORE, Record, Term};
@@ -275,8 +275,13 @@ impl<D: Disk, W: World> Controller<D, W> {
         said.report.nodes = said.nodes.iter().map(|node| node.node.clone()).collect();
         let names = said.report.nodes.iter().map(|node| node.name.clone());
         let listed: Option<BTreeSet<String>> = said.report.since.is_none().then(|| names.collect());
-        let gone = said.report.nodes_gone.clone();
+        let is_whole = said.report.scope == Scope::All;
+        let (gone, answers) = (said.report.nodes_gone.clone(), said.report.answers.clone());
         let reply = self.settle(&WORLD, &Input::Observe(said.report))?;
+        if is_whole {
+            self.own(&said.jobs, said.jobs_gone, listed.is_some());
+        }
+        self.sent.hear(&answers, listed.is_some(), self.now);
         let mut changed = false;
         for node in said.nodes {
             changed |= self.strings.learn(node);
@@ -296,9 +301,28 @@ impl<D: Disk, W: World> Controller<D, W> {
         Ok(reply)
     }
 
+    /// Jobs that the world owns, after everything else that it says of them: how tasks of theirs ended comes before that
+    /// they are gone.
+    fn own(&mut self, jobs: &[Submission], gone: Vec<Uid>, is_list: bool) {
+        let mut gone = gone;
+        if is_list {
+            let named: BTreeSet<Uid> = jobs.iter().map(|job| job.uid).collect();
+            let live = self.state.jobs.owned().map(|(_, uid)| uid);
+            let known = live.chain(self.state.owned.notices().map(|(uid, ..)| uid));
+            gone.extend(known.filter(|uid| !named.contains(uid)));
+        }
+        for uid in gone {
+            self.settle(&WORLD, &Input::Disown { uid }).expect("that a job is gone is never refused");
+        }
+        for job in jobs {
+            self.answer(&WORLD, &Input::Own(Box::new(job.clone())))
+                .expect("a job of the world is never refused");
+        }
+    }
+
     fn answer(&mut self, actor: &Actor, input: &Input) -> Reply {
         let named = match input {
-            Input::Submit(submission) => Some(&**submission),
+            Input::Submit(submission) | Input::Own(submission) => Some(&**submission),
             Input::Book(request) => Some(&request.job),
             _ => None,
         };

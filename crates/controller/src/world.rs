@@ -1,7 +1,8 @@
 //! The living edge: what a control plane needs of a world.
 //!
 //! A world has nodes and runs tasks. It reports changes with a generation, or everything as a full list; it
-//! carries out actions, refusing those of an older term; it keeps what ended until that is acknowledged. Its
+//! takes actions, refusing those of an older term, and answers each with a later report; it keeps what ended, and what it
+//! answered, until that is acknowledged. It may own jobs, which it names beside nodes and tasks. Its
 //! clock is the only one: a simulated world may run faster than the wall.
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wharf_engine::model::action::Action;
 use wharf_engine::model::observed::{ObservedNode, Report, TaskRef};
+use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
 use crate::disk::Standing;
@@ -45,6 +47,10 @@ pub struct WorldReport {
     pub report: Report,
     /// The nodes, with their strings.
     pub nodes: Vec<NodeReport>,
+    /// Jobs that the world owns and that appeared or changed; in a full list all of them.
+    pub jobs: Vec<Submission>,
+    /// Jobs that it owned and no longer has; a full list needs none.
+    pub jobs_gone: Vec<Uid>,
 }
 
 /// What a device really does, beside what it is handed out for.
@@ -124,6 +130,13 @@ pub enum Happening {
     },
     /// A node fails, with everything on it.
     NodeDown(String),
+    /// A node is up and refuses to start anything.
+    StartsRefused {
+        /// Its name.
+        node: String,
+        /// For so long; until it is healed where nothing is said.
+        span: Option<Millis>,
+    },
     /// A node is there again.
     NodeHealed(String),
     /// From now on these are the nodes that there are.
@@ -195,8 +208,10 @@ pub trait World {
     /// What changed since the last report, in the order in which it arrived here.
     fn changes(&mut self) -> Result<Vec<WorldReport>, WorldFault>;
 
-    /// Carries out actions of a leader whose journal has come so far. Repeating one is harmless; those of an older term
-    /// are refused.
+    /// Takes actions of a leader whose journal has come so far, and returns without waiting for what they lead to. What
+    /// became of each comes back with [`changes`](Self::changes), and with [`list`](Self::list) until it is
+    /// acknowledged; that something is done may wait for other news. An error means that some may not have arrived. Repeating one is harmless and is answered again; one
+    /// that was refused is not carried out later. Those of an older term are refused.
     fn act(&mut self, by: Standing, actions: &[Action]) -> Result<(), WorldFault>;
 
     /// When it will next have something to say by itself, if it knows.

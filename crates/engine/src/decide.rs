@@ -6,8 +6,9 @@ pub(crate) mod emptied;
 pub mod input;
 mod limits;
 mod observe;
+mod own;
 mod promises;
-pub mod rejection;
+mod refused;
 mod replace;
 mod services;
 mod submit;
@@ -18,10 +19,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::decide::input::{Input, SetDefinition, SetMembers};
-use crate::decide::rejection::Rejection;
 use crate::model::actor::Actor;
 use crate::model::exit::Outcome;
 use crate::model::policy::Policy;
+use crate::model::rejection::Rejection;
 use crate::price::prices::Prices;
 use crate::state::State;
 use crate::state::demand::DemandEvent;
@@ -79,6 +80,8 @@ impl State {
             Input::DefineSets(sets) => Ok(self.define_sets(sets).into()),
             Input::Observe(report) => observe::observe(self, report, now),
             Input::Restore(report) => observe::restore::restore(self, report, now),
+            Input::Own(submission) => Ok(own::own(self, submission, now)),
+            Input::Disown { uid } => Ok(own::disown(self, *uid, now)),
             Input::Prices(prices) => self.price(prices),
             Input::Tick => Ok(self.due(now).into()),
         }
@@ -236,6 +239,7 @@ impl State {
     /// What time and the world made due: deadlines, promises that can be kept or cannot, asks that serve nobody.
     fn due(&self, now: Timestamp) -> Vec<Event> {
         let mut events = self.deadlines_passed(now);
+        events.extend(refused::due(self, now));
         if self.tenants.policy().half_life.is_some_and(|half_life| self.past.is_due(half_life, now)) {
             events.push(Event::Past(PastEvent::Stepped { at: now }));
         }

@@ -8,8 +8,11 @@ pub mod group;
 pub mod job;
 pub mod need;
 pub mod observed;
+pub mod outcome;
 pub mod placement;
 pub mod policy;
+pub mod rejection;
+pub mod shortfall;
 pub mod submission;
 
 /// What later versions added is left out while it says nothing: what an older version wrote keeps its hash.

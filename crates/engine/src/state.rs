@@ -17,6 +17,7 @@ pub mod jobs;
 pub mod ledger;
 pub mod maintenance;
 mod metered;
+pub mod owned;
 pub mod past;
 pub mod promises;
 pub mod reservations;
@@ -32,6 +33,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::model::action::Notice;
 use crate::model::exit::{Exit, ExitDetail};
 use crate::model::group::{Group, Lacks};
 use crate::model::job::Spec;
@@ -44,18 +46,19 @@ use crate::state::bookings::{Bookings, BookingsEvent};
 use crate::state::demand::{Demand, DemandEvent};
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
-use crate::state::holding::Holding;
+use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::{Failure, JobsEvent, Next};
 use crate::state::jobs::{Job, Jobs, More, Phase};
 use crate::state::ledger::event::{LedgerEvent, Why};
 use crate::state::ledger::{Charge, Ledger, Want};
 use crate::state::maintenance::{Maintenance, MaintenanceEvent};
+use crate::state::owned::{Owned, OwnedEvent};
 use crate::state::past::{Past, PastEvent};
 use crate::state::promises::{Promise, Promises, PromisesEvent};
 use crate::state::reservations::Reservations;
 use crate::state::tenants::{Tenants, TenantsEvent};
 use crate::state::ways::first_way;
-use crate::units::{JobId, Millis, NodeId, Timestamp};
+use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +85,8 @@ pub struct State {
     pub past: Past,
     /// Which downtimes are planned.
     pub maintenance: Maintenance,
+    /// What owners of jobs in the world are to be told.
+    pub owned: Owned,
     index: u64,
 }
 
@@ -132,6 +137,7 @@ impl State {
             Event::Bookings(event) => self.apply_bookings(event),
             Event::Past(event) => self.apply_past(event),
             Event::Maintenance(event) => self.apply_maintenance(event),
+            Event::Owned(event) => self.apply_owned(event),
         }
         self.index += 1;
     }
@@ -195,6 +201,21 @@ impl State {
         }
     }
 
+    fn apply_owned(&mut self, event: &OwnedEvent) {
+        self.owned.apply(event);
+        match event {
+            OwnedEvent::Claimed { uid, .. } => self.set_owned(*uid, true),
+            OwnedEvent::Gone { uid, .. } => self.set_owned(*uid, false),
+            OwnedEvent::Noted { .. } | OwnedEvent::Settled { .. } => {}
+        }
+    }
+
+    fn set_owned(&mut self, uid: Uid, owned: bool) {
+        if let Some(job) = self.jobs.with_uid(uid) {
+            self.jobs.set_owned(job, owned);
+        }
+    }
+
     fn apply_jobs(&mut self, event: &JobsEvent) {
         match event {
             JobsEvent::Requeued { job, at, .. } => {
@@ -211,8 +232,11 @@ impl State {
                 }
                 self.refresh(*job);
             }
-            JobsEvent::Ended { job, at, .. } => {
+            JobsEvent::Ended { job, at, outcome, .. } => {
                 self.note_ended(*job, *at);
+                if let Some(job) = self.jobs.get(*job).filter(|job| job.owned) {
+                    self.owned.note(job.uid, Notice::Ended { outcome: *outcome }, *at);
+                }
                 self.release(*job);
                 self.leaves_promised(*job);
                 self.ledger.forget(*job);
@@ -223,8 +247,11 @@ impl State {
                 self.jobs.set_wrap_up(*job, None);
                 self.jobs.apply(event);
             }
-            // Another number of tasks, or more time, makes it another kind.
-            JobsEvent::Scaled { job, .. } | JobsEvent::Rolled { job, .. } => {
+            // Another number of tasks, more time, or other nodes to avoid, make it another kind.
+            JobsEvent::Scaled { job, .. }
+            | JobsEvent::Rolled { job, .. }
+            | JobsEvent::StartRefused { job, .. }
+            | JobsEvent::RefusalsForgotten { job, .. } => {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::Held { job, .. } => {
@@ -247,8 +274,14 @@ impl State {
                 self.jobs.apply(event);
                 self.refresh(*job);
             }
-            JobsEvent::Queued { spec, .. } => {
+            JobsEvent::Changed { job, .. } => {
+                self.release(*job);
+                self.reservations.forget(*job);
+                self.becomes_another_kind(*job, |jobs| jobs.apply(event));
+            }
+            JobsEvent::Queued { spec, uid, .. } => {
                 self.demand.count(spec);
+                self.owned.forget(*uid);
                 self.jobs.apply(event);
             }
             JobsEvent::CarriedJob { job, .. } => self.becomes_another_kind(*job, |jobs| jobs.apply(event)),
@@ -354,6 +387,7 @@ impl State {
                 self.ledger.apply(event);
                 // Only now is it known when it is over.
                 self.reservations.note_news();
+                self.note_whole(*job);
                 // From here on its service grows, which may make it give way: refusals are looked at again.
                 if !self.tenants.policy().orders.all_by_age() {
                     self.changed(*job);
@@ -361,9 +395,26 @@ impl State {
                 self.refresh_limit(*job);
             }
             LedgerEvent::Acked { .. }
+            | LedgerEvent::LeaveRefused { .. }
             | LedgerEvent::AskFailed { .. }
             | LedgerEvent::OrphanSeen { .. }
             | LedgerEvent::OrphanGone { .. } => self.ledger.apply(event),
+        }
+    }
+
+    /// A job of which all tasks run is refused no longer.
+    fn note_whole(&mut self, job: JobId) {
+        let holding = self.ledger.holding(job).expect("what runs is held");
+        let runs = |task: &HeldTask| match task.phase {
+            TaskPhase::Running | TaskPhase::Gone { exit: Exit::Succeeded, .. } => true,
+            TaskPhase::Bound
+            | TaskPhase::Asked { .. }
+            | TaskPhase::Acked { .. }
+            | TaskPhase::Stopping { .. }
+            | TaskPhase::Gone { .. } => false,
+        };
+        if holding.tasks.iter().all(runs) {
+            self.jobs.no_longer_refused(job);
         }
     }
 
@@ -625,6 +676,7 @@ impl State {
         self.bookings.snapshot(&mut events);
         self.past.snapshot(&mut events);
         self.maintenance.snapshot(&mut events);
+        self.owned.snapshot(&mut events);
         events
     }
 }

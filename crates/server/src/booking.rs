@@ -2,9 +2,9 @@
 
 use wharf_api::file::moment::moment_text;
 use wharf_api::v1::{BookingState, BookingView, Code, LostPlacesView, Problem, gpus};
-use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::rejection::{BookingFault, NotOfBooking, Rejection};
 use wharf_engine::state::State;
-use wharf_engine::state::bookings::{Booking, BookingFault, LostPlaces, NotOfBooking};
+use wharf_engine::state::bookings::{Booking, LostPlaces};
 use wharf_engine::units::{BookingId, Timestamp};
 
 use crate::reservation::holder;

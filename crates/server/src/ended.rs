@@ -75,6 +75,7 @@ fn why(job: &FinishedJob) -> (Option<String>, String) {
 fn cancelled(by: Option<&Canceller>) -> String {
     match by {
         Some(Canceller::Person { who }) => format!("cancelled by {who}"),
+        Some(Canceller::World) => "cancelled: its owner deleted it".to_owned(),
         Some(Canceller::Dependency { name }) => {
             format!("cancelled: {name}, which it waited for, did not succeed")
         }
@@ -179,6 +180,7 @@ fn happened(receipt: &Receipt, actor: Option<&Actor>) -> Option<(&'static str, S
                 RequeueWhy::NodeLost => "its tasks were lost",
                 RequeueWhy::Evicted => "evicted",
                 RequeueWhy::StartStuck => "it did not start in time",
+                RequeueWhy::StartRefused => "its node refused to start it",
             };
             ("requeued", format!("waits again after {}: {why}", span(Millis(*ran_ms))))
         }

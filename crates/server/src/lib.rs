@@ -18,6 +18,7 @@ mod maintenance;
 pub mod metrics;
 pub mod policy;
 mod pricing;
+mod refused;
 mod rejection;
 pub mod replica;
 mod reservation;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wharf_api::file::nearest;
 use wharf_api::v1::{Code, DowntimeView, DrainView, Problem};
-use wharf_engine::decide::rejection::{DowntimeFault, Rejection};
+use wharf_engine::model::rejection::{DowntimeFault, Rejection};
 use wharf_engine::state::State;
 use wharf_engine::state::fleet::{Drain, Whom};
 use wharf_engine::state::maintenance::Downtime;

@@ -12,9 +12,9 @@ use tracing::{info, warn};
 use wharf_api::file::FileError;
 use wharf_api::file::policy::lint::{Finding, Inventory, Severity, Stock, review_policy};
 use wharf_engine::decide::input::{Input, Request};
-use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::model::policy::Policy;
+use wharf_engine::model::rejection::Rejection;
 use wharf_engine::state::State;
 use wharf_engine::state::fleet::Node;
 

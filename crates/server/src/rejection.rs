@@ -2,9 +2,9 @@
 
 use wharf_api::file::{FileError, nearest, span_text};
 use wharf_api::v1::{Code, Problem};
-use wharf_engine::decide::rejection::{GroupFault, Rejection, SpecFault};
 use wharf_engine::model::job::GpuAsk;
 use wharf_engine::model::policy::trust::team_of;
+use wharf_engine::model::rejection::{GroupFault, Rejection, SpecFault};
 use wharf_engine::state::State;
 
 use crate::desk::Closed;

@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 
 use wharf_api::file::{size_text, span_text};
 use wharf_controller::outage::Outage;
-use wharf_engine::answer::verdict::{BesideGpus, Quantity, Reason, Shortfall, Stage};
+use wharf_engine::answer::verdict::Reason;
 use wharf_engine::device::catalogue::{Recovery, Xid};
 use wharf_engine::model::dependency::Condition;
 use wharf_engine::model::exit::Outcome;
 use wharf_engine::model::need::Refused;
+use wharf_engine::model::shortfall::{BesideGpus, Quantity, Shortfall, Stage};
 use wharf_engine::state::State;
 use wharf_engine::state::jobs::event::{HeldWhy, Next};
 use wharf_engine::state::jobs::{Job, KindKey, Phase};
 use wharf_engine::units::{BookingId, GpuUnits, JobId, Millis, Timestamp};
 
 use crate::leaving::in_the_way;
+use crate::refused;
 
 /// An error that a GPU reports: `XID 79 (GPU has fallen off the bus)`.
 pub(crate) fn error(error: &Xid) -> String {
@@ -64,12 +66,14 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
         Reason::ArrayTurn { at_most } => {
             format!("its array runs at most {at_most} at a time, and it is not its turn yet")
         }
-        Reason::Leaving => leaving(state, job),
+        Reason::Leaving => leaving(state, job, now),
         Reason::Held { why: HeldWhy::Restored, .. } => {
             "it is held: the journal was restored from an older copy, and the \
             fleet does not know the job; it may have run, ended or been cancelled meanwhile"
                 .to_owned()
         }
+        Reason::Held { why: HeldWhy::StartRefused, .. } => refused::held(state, job),
+        Reason::StartRefused { tries: _, node, retry_at } => refused::start(state, job, node, retry_at, now),
         Reason::Startable => "it can start with the next decision".to_owned(),
         Reason::Reserved { job, start } => format!(
             "what is free is promised to {}, which starts within {}; it could not be gone by then",
@@ -136,7 +140,7 @@ fn repairing(state: &State, id: JobId, reason: Reason, now: Timestamp) -> String
 /// When a reason is over at the latest, where time alone ends it.
 pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timestamp> {
     match reason {
-        Reason::BackingOff { until } => Some(until),
+        Reason::BackingOff { until } | Reason::StartRefused { retry_at: until, .. } => Some(until),
         Reason::Repairing => state.ledger.holding(job).and_then(|holding| holding.repair_by),
         Reason::Running
         | Reason::Starting
@@ -186,7 +190,7 @@ pub(crate) fn span(span: Millis) -> String {
 }
 
 fn running(state: &State, job: JobId, now: Timestamp) -> String {
-    let rest = lacking(state, job).unwrap_or_default();
+    let rest = lacking(state, job, now).unwrap_or_default();
     match state.limit_at(job) {
         Some(at) => format!("it runs{rest}; its time limit is up in {}", left(at, now)),
         None => format!("it runs{rest}"),
@@ -195,23 +199,27 @@ fn running(state: &State, job: JobId, now: Timestamp) -> String {
 
 /// `; 2 of 6 tasks wait: …`: what keeps a job that runs from the next of the tasks that it wants. Groups say for themselves how many
 /// of their copies stand.
-fn lacking(state: &State, id: JobId) -> Option<String> {
+fn lacking(state: &State, id: JobId, now: Timestamp) -> Option<String> {
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     let has = u32::try_from(holding.alive().count()).unwrap_or(u32::MAX);
     let lacks = job.wanted().checked_sub(has).filter(|&lacks| lacks > 0 && !job.spec.has_groups())?;
+    if let Some(refused) = refused::growth(state, job, now) {
+        return Some(format!("; {lacks} of {} tasks wait: {refused}", job.wanted()));
+    }
     let one = KindKey { tasks: 1, min: 1, ..job.key() };
     let shortfall = state.funnel(&one, state.tenants.policy()).shortfall()?;
     let short = short(state, shortfall, None);
     Some(format!("; {lacks} of {} tasks wait: for one more {short}", job.wanted()))
 }
 
-fn leaving(state: &State, id: JobId) -> String {
+fn leaving(state: &State, id: JobId, now: Timestamp) -> String {
+    let kept = refused::leave(state, id, now).unwrap_or_default();
     let over = |job: &&Job| job.phase == Phase::Leaving(Next::End(Outcome::TimedOut));
     match state.jobs.get(id).filter(over).and_then(Job::time_limit) {
         Some(limit) => {
-            format!("its time limit of {} is up: it saves what it can and ends", span(limit))
+            format!("its time limit of {} is up: it saves what it can and ends{kept}", span(limit))
         }
-        None => "it is letting go of its places".to_owned(),
+        None => format!("it is letting go of its places{kept}"),
     }
 }
 
@@ -311,12 +319,21 @@ fn is_at_most_one(units: GpuUnits) -> bool {
 /// `1 core`, `1.5 cores`, `64GiB of memory`.
 fn beside_amount(what: BesideGpus, amount: u64) -> String {
     match what {
-        BesideGpus::Cpu if amount == 1000 => "1 core".to_owned(),
-        BesideGpus::Cpu => format!("{} cores", wharf_api::v1::thousandths(amount)),
-        BesideGpus::Memory => format!("{} of memory", size_text(amount)),
+        BesideGpus::Cpu => cores(amount),
+        BesideGpus::Memory => memory(amount),
         BesideGpus::Storage => format!("{} of local storage", size_text(amount)),
         BesideGpus::Nics => format!("{amount} network interfaces"),
     }
+}
+
+/// `1 core`, `1.5 cores`.
+pub(crate) fn cores(milli: u64) -> String {
+    if milli == 1000 { "1 core".to_owned() } else { format!("{} cores", wharf_api::v1::thousandths(milli)) }
+}
+
+/// `64GiB of memory`.
+pub(crate) fn memory(bytes: u64) -> String {
+    format!("{} of memory", size_text(bytes))
 }
 
 /// `1 GPU`, `0.125 GPU`, `8 GPUs`, `0 GPUs`.

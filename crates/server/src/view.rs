@@ -8,11 +8,12 @@ use wharf_api::v1::{
     VerdictWord, gpus, thousandths,
 };
 use wharf_controller::world::Samples;
-use wharf_engine::answer::verdict::{Quantity, Reason, Shortfall, Verdict};
+use wharf_engine::answer::verdict::{Reason, Verdict};
 use wharf_engine::model::dependency::{ArrayMember, Dependency};
 use wharf_engine::model::group::Group;
 use wharf_engine::model::job::{GpuAsk, Spec};
 use wharf_engine::model::placement::Placement;
+use wharf_engine::model::shortfall::{Quantity, Shortfall};
 use wharf_engine::state::attained::Learned;
 use wharf_engine::state::fleet::Node;
 use wharf_engine::state::holding::{Holding, TaskPhase};
@@ -188,6 +189,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         Reason::Leaving => VerdictWord::Leaving,
         Reason::Startable => VerdictWord::RunnableNow,
         Reason::BackingOff { .. }
+        | Reason::StartRefused { .. }
         | Reason::Short(_)
         | Reason::Promised
         | Reason::Reserved { .. }

@@ -102,6 +102,13 @@ fn every_reason_and_every_stage_has_a_row() {
 }
 
 #[test]
+fn every_refusal_has_a_row() {
+    let source = text("crates/engine/src/answer.rs");
+    let refusals = table("docs/reference/reasons.md", "## Refusals");
+    assert_eq!(column(&refusals, 0), sorted(words_of(&source, "pub fn token(")));
+}
+
+#[test]
 fn every_key_of_an_example_policy_file_has_a_row() {
     for (name, example) in default_policy_files() {
         // Tenants and pools are maps of the user's own names; the keys below these are not at the start of a line.

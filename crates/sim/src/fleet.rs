@@ -4,6 +4,7 @@
 //! it. Time moves only by [`SimFleet::advance`], and what ends, ends at its own moment however late that is
 //! noticed, so an outage of the control plane changes nobody's run time. What ended is kept until acknowledged.
 
+mod answers;
 mod device;
 mod ended;
 mod errors;
@@ -11,6 +12,7 @@ mod happen;
 mod mirror;
 mod nodes;
 mod occupancy;
+mod owned;
 mod partition;
 mod progress;
 mod report;
@@ -24,16 +26,18 @@ use wharf_controller::world::NodeReport;
 use wharf_engine::model::action::{Action, StartTask};
 use wharf_engine::model::exit::{Exit, ExitCause, ExitDetail};
 use wharf_engine::model::observed::{TaskRef, TaskStatus};
-use wharf_engine::model::policy::Mode;
+use wharf_engine::model::outcome::{ActionOutcome, ActionRef};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Millis, Timestamp, Uid};
 
 use crate::behaviour::Behaviour;
 
+use answers::{Answers, Refusing};
 pub(crate) use ended::End;
 use ended::Ended;
 pub(crate) use mirror::Shown;
 use occupancy::Occupancy;
+use owned::OwnedJobs;
 use partition::Partition;
 
 pub use device::{Change, Device, Operation, Step, Want};
@@ -71,6 +75,9 @@ pub struct SimFleet {
     /// When GPUs that are being reset return.
     resets: BTreeSet<(Timestamp, String, usize)>,
     remembered: Ended,
+    answers: Answers,
+    owned: OwnedJobs,
+    refusing: Refusing,
     unreported: Changes,
     unsaved: Changes,
 }
@@ -85,11 +92,13 @@ pub(crate) struct Changes {
     pub(crate) devices: BTreeSet<String>,
     /// Ends that were acknowledged, or forgotten since.
     pub(crate) remembered: BTreeSet<TaskRef>,
+    /// Jobs of its own that appeared, changed or are gone.
+    pub(crate) jobs: BTreeSet<Uid>,
 }
 
 impl Changes {
     fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.tasks.is_empty()
+        self.nodes.is_empty() && self.tasks.is_empty() && self.jobs.is_empty()
     }
 }
 
@@ -132,6 +141,9 @@ impl SimFleet {
             hung: BTreeSet::new(),
             resets: BTreeSet::new(),
             remembered: Ended::default(),
+            answers: Answers::default(),
+            owned: OwnedJobs::default(),
+            refusing: Refusing::default(),
             unreported: Changes { nodes: names.clone(), ..Changes::default() },
             unsaved: Changes { nodes: names, ..Changes::default() },
         }
@@ -171,7 +183,8 @@ impl SimFleet {
 
     /// What was taken could not be saved.
     pub(crate) fn keep_unsaved(&mut self, changes: Changes) {
-        let Changes { nodes, tasks, progress, devices, remembered } = changes;
+        let Changes { nodes, tasks, progress, devices, remembered, jobs } = changes;
+        self.unsaved.jobs.extend(jobs);
         self.unsaved.nodes.extend(nodes);
         self.unsaved.tasks.extend(tasks);
         self.unsaved.progress.extend(progress);
@@ -231,7 +244,7 @@ impl SimFleet {
 
     /// When something next happens by itself.
     pub fn next_change(&self) -> Option<Timestamp> {
-        if !self.unreported.is_empty() {
+        if !self.unreported.is_empty() || self.answers.is_urgent() {
             return Some(self.now);
         }
         self.next_timer()
@@ -306,6 +319,8 @@ impl SimFleet {
                     self.stop(task, *deadline);
                 }
             }
+            Action::Reject { uid, notice } => self.reject(*uid, notice),
+            Action::Close { uid, outcome } => self.close(*uid, *outcome),
             Action::Acknowledge { generation } => self.acknowledge(*generation),
         }
         true
@@ -313,22 +328,21 @@ impl SimFleet {
 
     fn start(&mut self, task: TaskRef, place: &StartTask, job: &Submission) {
         if let Some(known) = self.tasks.get(&task) {
-            // Who asks again has not heard the answer; while devices are made ready there is none.
+            // Who asks again has not heard the answer; while devices are made ready there is no more to tell.
             if known.since.is_some() || known.is_over() {
                 self.changed(task);
             }
+            self.answer(ActionRef::Start(task), ActionOutcome::Done);
             return;
         }
         if self.hung.contains(&place.node) {
             return;
         }
-        let late = self.over.get(&(task.uid, task.task)).is_some_and(|&(attempt, _)| task.attempt <= attempt);
-        let node_up = self.nodes.get(&place.node).is_some_and(|node| node.node.up);
-        let refused = late || !node_up || !self.has_room(place);
-        let exit = if late { Exit::Stopped } else { Exit::Lost };
-        let detail = if late { ExitDetail::default() } else { ExitCause::StartRefused.into() };
-        let ended = TaskStatus::Ended { exit, at: self.now, detail };
-        let status = if refused { ended } else { TaskStatus::Running };
+        if let Some(outcome) = self.not_started(task, place) {
+            self.never_start(task);
+            self.answer(ActionRef::Start(task), outcome);
+            return;
+        }
         let started = SimTask {
             node: place.node.clone(),
             gpus: place.gpus,
@@ -337,7 +351,7 @@ impl SimFleet {
             enforced: place.enforced,
             memory_mib: place.memory_mib,
             since: None,
-            status,
+            status: TaskStatus::Running,
             ends: None,
             answers: None,
             reported_in: 0,
@@ -347,16 +361,11 @@ impl SimFleet {
             behaviour: Behaviour::of(job),
             job: Some(job.clone()),
         };
-        if refused {
-            self.ended.insert(task);
-            self.tasks.insert(task, started);
-            self.changed(task);
-            return;
-        }
         self.hold(&started, true);
         let ready = self.prepare(task, &started);
         let (node, gpus) = (started.node.clone(), started.gpus);
         self.tasks.insert(task, started);
+        self.answer(ActionRef::Start(task), ActionOutcome::Done);
         self.unsaved.tasks.insert(task);
         if ready {
             self.begin(task, self.now);
@@ -376,16 +385,6 @@ impl SimFleet {
         self.changed(task);
     }
 
-    /// A node refuses a device that is in use, or that cannot be divided like that: an old attempt may still run there.
-    fn has_room(&self, place: &StartTask) -> bool {
-        let mig = self.mig_of(&place.node);
-        let gpus = &self.occupied[&place.node];
-        let one_if_sliced = place.slice.is_none() || place.gpus.count() == 1;
-        let allows = |gpu: usize| gpus.get(gpu).is_some_and(|gpu| gpu.allows(place, mig));
-        let healthy = |gpu: usize| self.nodes[&place.node].node.gpus.get(gpu).is_some_and(|gpu| gpu.healthy);
-        one_if_sliced && place.gpus.indexes().all(|gpu| allows(gpu) && healthy(gpu))
-    }
-
     fn hold(&mut self, task: &SimTask, more: bool) {
         let Some(gpus) = self.occupied.get_mut(&task.node) else { return };
         for gpu in task.gpus.indexes() {
@@ -400,6 +399,17 @@ impl SimFleet {
         let all = running.iter().all(|task| tasks.contains(&task.task));
         let asked = running.into_iter().filter(|task| tasks.contains(&task.task));
         let mut asked: Vec<TaskRef> = asked.collect();
+        let refused = asked.iter().find_map(|task| self.keeps(&self.tasks[task].node));
+        let outcome = match refused {
+            _ if asked.is_empty() => ActionOutcome::Gone,
+            Some(why) => ActionOutcome::Refused { why },
+            None => ActionOutcome::Done,
+        };
+        let is_done = outcome == ActionOutcome::Done;
+        self.answer(ActionRef::Ask { uid, attempt }, outcome);
+        if !is_done {
+            return;
+        }
         asked.sort_by_key(|task| self.tasks[task].since.is_none());
         // The coordinator, which is the first task that runs, speaks for all ranks; a task that goes alone, for itself.
         for task in asked.into_iter().take(if all { 1 } else { usize::MAX }) {
@@ -418,14 +428,21 @@ impl SimFleet {
     }
 
     fn stop(&mut self, task: TaskRef, deadline: Timestamp) {
-        let Some(known) = self.tasks.get_mut(&task) else {
+        let about = ActionRef::Stop(task);
+        let Some(known) = self.tasks.get(&task) else {
+            // A stop that overtakes its start: the start must not run when it arrives.
             self.never_start(task);
+            self.answer(about, ActionOutcome::Gone);
             return;
         };
         if known.is_over() {
             self.changed(task);
+        } else if let Some(why) = self.keeps(&known.node) {
+            self.answer(about, ActionOutcome::Refused { why });
             return;
         }
+        self.answer(about, ActionOutcome::Done);
+        let Some(known) = self.tasks.get_mut(&task).filter(|known| !known.is_over()) else { return };
         // It is killed at the deadline.
         let takes = if known.since.is_some() { known.behaviour.stop_ms } else { 0 };
         let at = (self.now + Millis(takes)).min(deadline).max(self.now);
@@ -441,29 +458,10 @@ impl SimFleet {
         }
     }
 
-    /// A stop that overtakes its start: the start must not run when it arrives.
+    /// Whatever arrives later of this try does not run.
     fn never_start(&mut self, task: TaskRef) {
-        let stopped = SimTask {
-            node: String::new(),
-            gpus: GpuMask::default(),
-            units_each: GpuUnits::ZERO,
-            slice: None,
-            enforced: Mode::Whole,
-            memory_mib: None,
-            since: None,
-            status: TaskStatus::Ended { exit: Exit::Stopped, at: self.now, detail: ExitDetail::default() },
-            ends: None,
-            answers: None,
-            reported_in: 0,
-            base_ms: 0,
-            restart_ms: 0,
-            runs_out: false,
-            behaviour: Behaviour::default(),
-            job: None,
-        };
-        self.tasks.insert(task, stopped);
-        self.note_over(task);
-        self.changed(task);
+        let over = self.over.entry((task.uid, task.task)).or_insert((task.attempt, self.now));
+        *over = (task.attempt.max(over.0), self.now);
     }
 
     fn end(&mut self, task: TaskRef, exit: Exit, at: Timestamp) {
@@ -494,8 +492,7 @@ impl SimFleet {
 
     fn note_over(&mut self, task: TaskRef) {
         self.ended.insert(task);
-        let over = self.over.entry((task.uid, task.task)).or_insert((task.attempt, self.now));
-        *over = (task.attempt.max(over.0), self.now);
+        self.never_start(task);
     }
 
     fn acknowledge(&mut self, generation: u64) {
@@ -510,6 +507,7 @@ impl SimFleet {
             self.tasks.remove(&task);
             self.unsaved.tasks.insert(task);
         }
+        self.answers.acknowledge(generation);
         if self.over.len() > self.over_len_max {
             let recent = self.now.0.saturating_sub(LATE_MS);
             self.over.retain(|_, (_, at)| at.0 >= recent);

@@ -1,8 +1,10 @@
 //! Random runs: whatever the seed brings, with crashes between any two disk operations, lost nodes, a network
-//! that delays, reorders and repeats, and leaders that do not know they are over. Every step is checked; then
+//! that delays, reorders and repeats, nodes that refuse what they are told, jobs that the world owns, and leaders that do not know
+//! they are over. Every step is checked; then
 //! faults stop, and everything that can run must run and nothing may flap.
 
 mod make;
+mod refusals;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -184,7 +186,8 @@ impl Run {
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
-            0..40 => self.submit(),
+            0..36 => self.submit(),
+            36..40 => self.world_job(),
             66..69 => self.book(),
             69..70 => self.unbook(),
             70..76 => self.on_a_job(|job| Input::Cancel { job }),
@@ -202,7 +205,8 @@ impl Run {
             86..87 => self.cordon(),
             87..88 => self.drain_or_maintain(),
             88..90 => self.change_policy(),
-            90..95 if self.faults_on => self.node_fault(),
+            90..93 if self.faults_on => self.node_fault(),
+            93..95 if self.faults_on => self.refuse(),
             95..97 if self.faults_on => self.arm_crash(),
             97..98 if self.faults_on => self.kill(),
             98..100 if self.faults_on => self.stale_leader(),
@@ -441,6 +445,7 @@ impl Run {
         }
         self.check_memory();
         self.check_world();
+        self.check_avoided();
     }
 
     /// After a turn, a plan that remembers no refusal finds nothing that the turn's plan has missed.
@@ -488,6 +493,7 @@ impl Run {
             self.give(Input::Cordon { node: node.clone(), on: false, reason: String::new() });
             self.give(Input::Drain { nodes: vec![node], how: None });
         }
+        self.release_refused();
         // Services do not end by themselves.
         for job in self.leader().state().jobs.services().clone() {
             // A crash that was armed and not used up strikes here once.
@@ -504,6 +510,7 @@ impl Run {
                 return;
             }
         }
+        self.check_owned();
         self.check_everything_ran();
         self.check_nothing_flaps();
     }
@@ -518,7 +525,12 @@ impl Run {
         for (id, job) in state.jobs.iter() {
             let verdict = state.verdict(id, state.tenants.policy(), now).expect("a live job has a verdict");
             let moving = matches!(job.phase, Phase::Leaving(_)) || verdict.reason == Reason::Starting;
-            if moving || matches!(verdict.reason, Reason::Startable | Reason::BackingOff { .. }) {
+            if moving
+                || matches!(
+                    verdict.reason,
+                    Reason::Startable | Reason::BackingOff { .. } | Reason::StartRefused { .. }
+                )
+            {
                 let tenant = state.tenants.path(job.spec.tenant);
                 stuck.push(format!("{tenant}: {:?} is {} for ever", job.spec, verdict.reason.token()));
             }

@@ -18,7 +18,7 @@ use wharf_engine::device::catalogue::Xid;
 use wharf_engine::model::action::StartTask;
 use wharf_engine::model::policy::Policy;
 use wharf_engine::model::submission::Submission;
-use wharf_engine::units::Millis;
+use wharf_engine::units::{Millis, Uid};
 
 use crate::pricing::Pricing;
 
@@ -88,6 +88,8 @@ enum Step {
     Ask(Ask),
     /// Something happens to a node; the next turn notices.
     Node { name: String, fate: Fate },
+    /// A job that the world owns appears or changes there, or is gone; the next turn notices.
+    Own(Uid, Option<Box<Submission>>),
     /// The controller acts.
     Act(Act),
 }
@@ -96,6 +98,9 @@ enum Step {
 enum Ask {
     Submit(Box<Submission>),
     Cancel {
+        job: String,
+    },
+    Release {
         job: String,
     },
     Evict {
@@ -141,6 +146,10 @@ enum Fate {
     Unreachable,
     /// It is there and starts nothing.
     Hangs,
+    /// It is there and says that it starts nothing, for a while or until it returns.
+    RefusesStarts(Option<Millis>),
+    /// It does not let tasks go, for a while or until it returns.
+    RefusesStops(Option<Millis>),
     Returns,
     /// One of its GPUs reports an error.
     GpuError(usize, &'static Xid),

@@ -40,6 +40,7 @@ use wharf_engine::state::fleet::FleetEvent;
 use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::state::maintenance::MaintenanceEvent;
+use wharf_engine::state::owned::OwnedEvent;
 use wharf_engine::state::past::PastEvent;
 use wharf_engine::state::promises::PromisesEvent;
 use wharf_engine::state::reservations::ReservationsEvent;
@@ -86,6 +87,8 @@ const JOURNALS: &[(u16, &str)] = &[
     (1, "journal-v1-maintenance"),
     (1, "journal-v1-chains"),
     (2, "journal-v2-actors"),
+    (1, "journal-v1-refused"),
+    (1, "journal-v1-owned"),
 ];
 
 #[test]
@@ -166,6 +169,14 @@ const KINDS: &[&str] = &[
     "DowntimePlanned",
     "DowntimeBegan",
     "DowntimeEnded",
+    "StartRefused",
+    "RefusalsForgotten",
+    "LeaveRefused",
+    "Changed",
+    "OwnedClaimed",
+    "OwnedNoted",
+    "OwnedSettled",
+    "OwnedGone",
 ];
 
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
@@ -189,6 +200,14 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Carried { .. }) => "JobsCarried",
         Event::Jobs(JobsEvent::CarriedJob { .. }) => "CarriedJob",
         Event::Jobs(JobsEvent::CarriedEnded { .. }) => "CarriedEnded",
+        Event::Owned(OwnedEvent::Claimed { .. }) => "OwnedClaimed",
+        Event::Owned(OwnedEvent::Noted { .. }) => "OwnedNoted",
+        Event::Owned(OwnedEvent::Settled { .. }) => "OwnedSettled",
+        Event::Owned(OwnedEvent::Gone { .. }) => "OwnedGone",
+        Event::Jobs(JobsEvent::Changed { .. }) => "Changed",
+        Event::Jobs(JobsEvent::StartRefused { .. }) => "StartRefused",
+        Event::Jobs(JobsEvent::RefusalsForgotten { .. }) => "RefusalsForgotten",
+        Event::Ledger(LedgerEvent::LeaveRefused { .. }) => "LeaveRefused",
         Event::Ledger(LedgerEvent::Started { .. }) => "Started",
         Event::Ledger(LedgerEvent::Running { .. }) => "Running",
         Event::Ledger(LedgerEvent::Asked { .. }) => "Asked",
@@ -251,6 +270,8 @@ fn write_if_asked() {
     write_story(&format!("journal-v{EVENT_VERSION}-restore"), stories::of_a_restore);
     write_story(&format!("journal-v{EVENT_VERSION}-maintenance"), stories::of_maintenance);
     write_story(&format!("journal-v{EVENT_VERSION}-chains"), stories::of_chains);
+    write_story(&format!("journal-v{EVENT_VERSION}-refused"), stories::of_refusals);
+    write_story(&format!("journal-v{EVENT_VERSION}-owned"), stories::of_owned_jobs);
     write_records(&format!("journal-v{RECORD_VERSION}-actors"), actors::story);
 }
 

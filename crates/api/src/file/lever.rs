@@ -44,17 +44,26 @@ pub fn parse_replacement(file: &str, text: &str) -> Result<Option<Replacement>, 
     })
 }
 
-/// Reads what is to happen to a simulated fleet: `target: gpu/n1:3, xid: 79`, `target: node/n1, down: true`, or
-/// `heal: true` of either.
+/// Reads what is to happen to a simulated fleet: `target: gpu/n1:3, xid: 79`, `target: node/n1, down: true`, `target: node/n1,
+/// refuse_starts: true, for: 5m`, or `heal: true` of either.
 pub fn parse_fault(file: &str, text: &str) -> Result<Happening, FileError> {
     const EXAMPLE: &str = "{target: gpu/n1:3, xid: 79}";
     document(file, text, |root| {
-        let keys = Map::root(root, &["target", "xid", "down", "heal"])?;
+        let keys = Map::root(root, &["target", "xid", "down", "refuse_starts", "for", "heal"])?;
         let target = keys.need("target", EXAMPLE)?;
         let is_set = |key: &str| keys.get(key)?.map_or(Ok(false), |field| field.truth());
         let xid = keys.get("xid")?.map(|field| field.whole(0..=u16::MAX.into())).transpose()?;
         let xid = xid.and_then(|number| u16::try_from(number).ok());
         let (kind, name) = target.text()?.split_once('/').unwrap_or_default();
+        let span = keys.get("for")?.map(|field| field.duration(Millis::from_secs(1))).transpose()?;
+        let refuses = is_set("refuse_starts")?;
+        if refuses && (kind, xid, is_set("down")?, is_set("heal")?) == ("node", None, false, false) {
+            return Ok(Happening::StartsRefused { node: name.to_owned(), span });
+        }
+        if refuses || span.is_some() {
+            let allowed = "target: node/n1, refuse_starts: true, for: 5m";
+            return Err(target.fault("cannot refuse starts like that").allowed(allowed));
+        }
         match (kind, name.rsplit_once([':', '/']), xid, is_set("down")?, is_set("heal")?) {
             ("node", _, None, true, false) => Ok(Happening::NodeDown(name.to_owned())),
             ("node", _, None, false, true) => Ok(Happening::NodeHealed(name.to_owned())),
@@ -66,9 +75,9 @@ pub fn parse_fault(file: &str, text: &str) -> Result<Happening, FileError> {
                     None => Happening::GpuHealed { node, gpu },
                 })
             }
-            ("node", ..) => {
-                Err(target.fault("is a node: it fails or is healed").allowed("down: true or heal: true"))
-            }
+            ("node", ..) => Err(target
+                .fault("is a node: it fails or is healed")
+                .allowed("down: true, refuse_starts: true or heal: true")),
             ("gpu", Some(_), ..) => Err(target
                 .fault("is a GPU: it reports an error or is healed")
                 .allowed("xid: 79 or heal: true")),
@@ -167,6 +176,12 @@ mod tests {
         );
         assert_eq!(read("{target: gpu/n1:3, heal: true}"), Ok(Happening::GpuHealed { node: node(), gpu: 3 }));
         assert_eq!(read("{target: node/n1, down: true}"), Ok(Happening::NodeDown(node())));
+        let refused = |span| Ok(Happening::StartsRefused { node: node(), span });
+        assert_eq!(read("{target: node/n1, refuse_starts: true}"), refused(None));
+        let for_a_while = "{target: node/n1, refuse_starts: true, for: 5m}";
+        assert_eq!(read(for_a_while), refused(Some(Millis::from_secs(300))));
+        assert!(read("{target: gpu/n1:0, refuse_starts: true}").is_err());
+        assert!(read("{target: node/n1, down: true, for: 5m}").is_err());
         assert_eq!(read("{target: node/n1, heal: true}"), Ok(Happening::NodeHealed(node())));
         for wrong in [
             "{}",

@@ -206,6 +206,12 @@ pub struct FaultRequest {
     /// The node fails, with everything on it.
     #[serde(default)]
     pub down: bool,
+    /// The node refuses to start anything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refuse_starts: bool,
+    /// It does so for this long, like `5m`; until it is healed where nothing is said.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub span: Option<String>,
     /// It can be used again.
     #[serde(default)]
     pub heal: bool,

@@ -14,14 +14,16 @@ use super::Format;
 #[command(after_long_help = "\
 Something goes wrong in the simulated fleet of a control plane, so that you can see what Wharf does about it. A GPU reports an
 error of the driver by its number (XID): one of an application, such as 13 or 31, fails what runs there and costs no GPU;
-one that asks for a reset, such as 95, costs the GPU for a minute; 79 costs it until its node was restarted.
+one that asks for a reset, such as 95, costs the GPU for a minute; 79 costs it until its node was restarted. A node that refuses
+starts is up and says no to every task that it is to start: wharf explain tells what becomes of such a job.
 
 Examples:
   wharf sim-fault gpu/n1:3 --xid 79
   wharf sim-fault gpu/n1:3 --heal
   wharf sim-fault node/n1 --down
+  wharf sim-fault node/n1 --refuse-starts --for 5m
   wharf sim-fault node/n1 --heal")]
-#[command(group = ArgGroup::new("happening").required(true).args(["xid", "down", "heal"]))]
+#[command(group = ArgGroup::new("happening").required(true).args(["xid", "down", "refuse_starts", "heal"]))]
 pub(crate) struct SimFaultArgs {
     /// gpu/NODE:INDEX or node/NODE
     #[arg(value_name = "TARGET")]
@@ -32,6 +34,12 @@ pub(crate) struct SimFaultArgs {
     /// The node fails, with everything on it
     #[arg(long)]
     pub(crate) down: bool,
+    /// The node refuses to start anything
+    #[arg(long)]
+    pub(crate) refuse_starts: bool,
+    /// It refuses for this long, not until it is healed
+    #[arg(long = "for", value_name = "SPAN", requires = "refuse_starts")]
+    pub(crate) span: Option<String>,
     /// It can be used again
     #[arg(long)]
     pub(crate) heal: bool,

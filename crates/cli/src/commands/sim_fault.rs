@@ -13,9 +13,16 @@ use crate::problem::Usage;
 
 /// Lets it happen.
 pub(crate) fn run(client: &Client, args: &SimFaultArgs) -> anyhow::Result<ExitCode> {
-    let SimFaultArgs { target, xid, down, heal, output } = args;
+    let SimFaultArgs { target, xid, down, refuse_starts, span, heal, output } = args;
     reject_what_cannot_happen(args)?;
-    let request = FaultRequest { target: target.clone(), xid: *xid, down: *down, heal: *heal };
+    let request = FaultRequest {
+        target: target.clone(),
+        xid: *xid,
+        down: *down,
+        refuse_starts: *refuse_starts,
+        span: span.clone(),
+        heal: *heal,
+    };
     let reply = client.fault(&request)?;
     match output {
         Format::Text => output::print(&text(&request, &reply, Paint::stdout()))?,
@@ -26,9 +33,9 @@ pub(crate) fn run(client: &Client, args: &SimFaultArgs) -> anyhow::Result<ExitCo
 
 /// A GPU reports errors, a node fails: what does not fit is told in the words of the command line.
 fn reject_what_cannot_happen(args: &SimFaultArgs) -> Result<(), Usage> {
-    let SimFaultArgs { target, xid, down, .. } = args;
+    let SimFaultArgs { target, xid, down, refuse_starts, .. } = args;
     let (what, next) = match target.split_once('/') {
-        Some(("gpu", name)) if *down => {
+        Some(("gpu", name)) if *down || *refuse_starts => {
             let node = name.split(':').next().unwrap_or(name);
             let next = format!(
                 "wharf sim-fault {target} --xid 79, or for the whole node: wharf sim-fault node/{node} --down"
@@ -39,7 +46,7 @@ fn reject_what_cannot_happen(args: &SimFaultArgs) -> Result<(), Usage> {
             let next = format!(
                 "wharf sim-fault {target} --down, or for one GPU of it: wharf sim-fault gpu/{name}:0 --xid 79"
             );
-            ("is a node: it fails (--down) or is healed (--heal)", next)
+            ("is a node: it fails (--down), refuses starts (--refuse-starts) or is healed (--heal)", next)
         }
         Some(("gpu" | "node", _)) => return Ok(()),
         Some(_) | None => ("is neither a GPU nor a node", "write gpu/NODE:INDEX or node/NODE".to_owned()),
@@ -77,6 +84,8 @@ mod tests {
             target: target.into(),
             xid,
             down,
+            refuse_starts: false,
+            span: None,
             heal: false,
             output: Format::Text,
         };

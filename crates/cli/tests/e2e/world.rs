@@ -122,6 +122,33 @@ fn a_gpu_that_fails_is_left_and_comes_back() {
 }
 
 #[test]
+fn a_node_that_refuses_starts_is_avoided_and_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let nodes = server.json(&["get", "nodes"]);
+    let names: Vec<&str> =
+        nodes["nodes"].as_array().unwrap().iter().map(|node| node["name"].as_str().unwrap()).collect();
+    let (open, refusing) = names.split_last().unwrap();
+    for node in refusing {
+        server.json(&["sim-fault", &format!("node/{node}"), "--refuse-starts"]);
+    }
+    server.json(&["sim-fault", &format!("node/{open}"), "--refuse-starts", "--for", "10h"]);
+    server.json(&["submit", "--tenant", "lab/nlp", "--gpus", "8", "--name", "a", "--duration", "10h"]);
+    let text = eventually("it is refused", || {
+        let verdict = server.json(&["explain", "job/a"])["job"]["verdict"].clone();
+        (verdict["reason"] == "StartRefused").then(|| verdict["text"].as_str().unwrap().to_owned())
+    });
+    assert!(text.contains("refused to start it: admission was denied"), "{text}");
+    assert!(text.contains("; tried ") && text.contains("next try in "), "{text}");
+    for node in &names {
+        server.json(&["sim-fault", &format!("node/{node}"), "--heal"]);
+    }
+    eventually("it runs", || node_of(&server, "a"));
+    let output = server.run(&["sim-fault", "gpu/n1:0", "--refuse-starts"]);
+    assert!(!output.status.success(), "a GPU refuses nothing");
+}
+
+#[test]
 fn nodes_join_and_leave_with_the_fleet_file() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

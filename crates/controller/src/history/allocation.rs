@@ -126,7 +126,10 @@ pub(super) fn of_job(state: &State, event: &Event, now: Timestamp) -> Option<(Jo
             | JobsEvent::Released { .. }
             | JobsEvent::Carried { .. }
             | JobsEvent::CarriedEnded { .. }
-            | JobsEvent::CarriedJob { .. },
+            | JobsEvent::CarriedJob { .. }
+            | JobsEvent::Changed { .. }
+            | JobsEvent::StartRefused { .. }
+            | JobsEvent::RefusalsForgotten { .. },
         )
         | Event::Fleet(_)
         | Event::Tenants(_)
@@ -136,7 +139,8 @@ pub(super) fn of_job(state: &State, event: &Event, now: Timestamp) -> Option<(Jo
         | Event::Attained(_)
         | Event::Bookings(_)
         | Event::Past(_)
-        | Event::Maintenance(_) => None,
+        | Event::Maintenance(_)
+        | Event::Owned(_) => None,
     }
 }
 
@@ -172,6 +176,7 @@ fn of_ledger(state: &State, event: &LedgerEvent) -> Option<(JobId, Change)> {
         | LedgerEvent::Acked { .. }
         | LedgerEvent::AskFailed { .. }
         | LedgerEvent::Stopping { .. }
+        | LedgerEvent::LeaveRefused { .. }
         | LedgerEvent::OrphanSeen { .. }
         | LedgerEvent::OrphanGone { .. }
         | LedgerEvent::Carried { .. } => None,

@@ -92,7 +92,8 @@ pub(super) fn of(state: &State, event: &Event) -> Option<(String, Audit)> {
         | Event::Reservations(_)
         | Event::Attained(_)
         | Event::Bookings(_)
-        | Event::Past(_) => return None,
+        | Event::Past(_)
+        | Event::Owned(_) => return None,
     })
 }
 

@@ -6,9 +6,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use wharf_engine::device::geometry::Slice;
 use wharf_engine::model::job::{GpuAsk, Shape, Spec};
+use wharf_engine::model::outcome::Denial;
 use wharf_engine::model::policy::Mode;
 use wharf_engine::model::submission::Submission;
-use wharf_engine::units::{GpuMask, GpuUnits, Resources};
+use wharf_engine::units::{GpuMask, GpuUnits, Resources, Uid};
 
 use super::*;
 
@@ -84,6 +85,49 @@ fn what_could_not_be_sent_stays_unsent() {
     assert_eq!(send(&mut sent, due(), 30_001), due()[..1], "what was heard is acknowledged once");
 }
 
+fn answer(about: ActionRef, outcome: ActionOutcome) -> Vec<Answer> {
+    vec![Answer { about, outcome }]
+}
+
+fn refused() -> ActionOutcome {
+    ActionOutcome::Refused { why: Denial::NodeNotReady }
+}
+
+#[test]
+fn what_the_world_has_taken_is_not_sent_again_until_it_lists() {
+    let mut sent = Sent::default();
+    let due = || vec![start(1, 1, vec![start_task(0, 1), start_task(1, 1)])];
+    assert_eq!(send(&mut sent, due(), 0), due());
+    sent.hear(&answer(ActionRef::Start(task(1, 1, 0)), ActionOutcome::Done), false, Timestamp(1));
+    let unanswered = vec![start(1, 1, vec![start_task(1, 1)])];
+    assert_eq!(send(&mut sent, due(), 30_000), unanswered, "the other one may be lost");
+    sent.hear(&[], true, Timestamp(40_000));
+    assert_eq!(sent.next_resend(RESEND), Some(Timestamp(60_000)));
+    assert_eq!(send(&mut sent, due(), 70_000), due(), "a list that does not name it leaves it open");
+}
+
+#[test]
+fn what_was_refused_is_sent_again_after_a_pause_that_doubles() {
+    let mut sent = Sent::default();
+    let (about, due) = (ActionRef::Stop(task(1, 1, 0)), || {
+        vec![Action::Stop { tasks: vec![task(1, 1, 0)], deadline: Timestamp(9) }]
+    });
+    let mut now = 0;
+    for pause in [2, 4, 8, 16, 16, 16] {
+        assert_eq!(send(&mut sent, due(), now), due());
+        sent.hear(&answer(about, refused()), false, Timestamp(now));
+        sent.hear(&answer(about, refused()), false, Timestamp(now));
+        now += pause * RESEND.0;
+        assert_eq!(
+            sent.next_resend(RESEND),
+            Some(Timestamp(now)),
+            "a refusal that is told twice counts once"
+        );
+        assert_eq!(send(&mut sent, due(), now - 1), []);
+    }
+    assert_eq!(send(&mut sent, due(), now), due());
+}
+
 /// What actions say, one line for each task; an ask is one line.
 fn lines(actions: &[Action]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -92,7 +136,10 @@ fn lines(actions: &[Action]) -> Vec<String> {
             Action::Start { attempt, job, tasks } => {
                 lines.extend(tasks.iter().map(|task| format!("start {:?} {attempt} {task:?}", job.uid)));
             }
-            Action::AskCheckpoint { .. } | Action::Acknowledge { .. } => lines.push(format!("{action:?}")),
+            Action::AskCheckpoint { .. }
+            | Action::Reject { .. }
+            | Action::Close { .. }
+            | Action::Acknowledge { .. } => lines.push(format!("{action:?}")),
             Action::Stop { tasks, deadline } => {
                 lines.extend(tasks.iter().map(|task| format!("stop {task:?} {deadline:?}")));
             }

@@ -1,7 +1,7 @@
 //! The world's part of a turn: what is new is heard before anything is decided, and what is due is sent after the
 //! commit. Either may fail; the turn goes on without it and the next one that is due tries again.
 
-use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::rejection::Rejection;
 
 use super::{Controller, Fault};
 use crate::disk::{Disk, Standing};

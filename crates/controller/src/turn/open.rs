@@ -149,8 +149,11 @@ impl<D: Disk, W: World> Controller<D, W> {
         let mut report = recalled.report.clone();
         report.nodes = recalled.nodes.iter().map(|node| node.node.clone()).collect();
         self.settle(&WORLD, &Input::Restore(report)).map_err(|_| Fault::WorldBehind)?;
-        // Work on a device that has failed is lost by a second look, as when a world is first met.
-        if recalled.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy) {
+        // Work on a device that has failed is lost by a second look, as when a world is first met; and jobs that the world
+        // owns are as it says.
+        let any_failed = recalled.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy);
+        let any_owned = !recalled.jobs.is_empty() || self.state.jobs.owned().next().is_some();
+        if any_failed || any_owned {
             self.take(recalled).map_err(|_| Fault::WorldBehind)?;
         }
         Ok(())

@@ -8,10 +8,9 @@ mod answers;
 mod beside;
 mod together;
 
+use crate::model::shortfall::{Beside, BesideGpus, Quantity, Shortfall, Stage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-
-use serde::{Deserialize, Serialize};
 
 use crate::device::catalogue::Mig;
 use crate::device::geometry::Layout;
@@ -28,72 +27,9 @@ use crate::state::jobs::KindKey;
 use crate::state::jobs::event::HeldWhy;
 use crate::state::rooms::{GpuRoom, Room};
 use crate::state::ways::ways;
-use crate::units::{BookingId, GpuUnits, JobId, PoolId, TenantId, Timestamp};
+use crate::units::{BookingId, GpuUnits, JobId, NodeId, PoolId, TenantId, Timestamp};
 
 pub use answers::Answers;
-pub use beside::{Beside, BesideGpus};
-
-/// A question a job puts to the fleet. Each narrows what the one before left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Stage {
-    /// Is there such a thing at all?
-    Fleet,
-    /// Is it healthy?
-    Healthy,
-    /// Is it of the right model?
-    Model,
-    /// May the job be there: selectors, tolerations, cordons?
-    Allowed,
-    /// Is it free?
-    Free,
-    /// Is it free together: enough on one node, island or domain, with CPU and memory beside it?
-    Together,
-    /// Do the limits leave room?
-    Quota,
-}
-
-impl Stage {
-    /// The word used in API and CLI.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Fleet => "fleet",
-            Self::Healthy => "healthy",
-            Self::Model => "right model",
-            Self::Allowed => "allowed",
-            Self::Free => "free",
-            Self::Together => "free together",
-            Self::Quota => "within quota",
-        }
-    }
-}
-
-/// The first stage that leaves too little.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shortfall {
-    /// Which.
-    pub stage: Stage,
-    /// What the minimum of the job takes.
-    pub need: Quantity,
-    /// What is left after the stage.
-    pub have: Quantity,
-    /// Whose limit, at the last stage.
-    pub tenant: Option<TenantId>,
-    /// Which group of the job is short, by its place in the list; none where tasks are alike, or all groups together are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<usize>,
-    /// What it lacks beside GPUs, where that alone keeps it from enough.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
-}
-
-/// An amount as the job counts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Quantity {
-    /// GPUs, for jobs that ask for any.
-    Gpus(GpuUnits),
-    /// Tasks, for jobs that ask for none.
-    Tasks(u64),
-}
 
 /// What is left after each stage, in the pool in which the job comes furthest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,6 +122,15 @@ pub enum Reason {
     },
     /// It may start with the next turn.
     Startable,
+    /// Nodes refused to start it; it is tried again, elsewhere if it can be.
+    StartRefused {
+        /// How often in a row.
+        tries: u32,
+        /// The node that refused it last.
+        node: NodeId,
+        /// When it is tried again at the earliest.
+        retry_at: Timestamp,
+    },
     /// A task of it failed; it waits a little before the next try.
     BackingOff {
         /// Until then.
@@ -211,6 +156,8 @@ impl Reason {
             Self::Window { .. } => "WaitingForBooking",
             Self::Booked { .. } => "WaitingForBookedPlaces",
             Self::Held { why: HeldWhy::Restored, .. } => "HeldAfterRestore",
+            Self::Held { why: HeldWhy::StartRefused, .. } => "HeldAfterRefusals",
+            Self::StartRefused { .. } => "StartRefused",
             Self::Dependency => "WaitingForDependency",
             Self::ArrayTurn { .. } => "WaitingForArrayTurn",
             Self::Downtime { .. } => "WaitingForMaintenance",
@@ -317,7 +264,7 @@ impl State {
         }
         let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         let here = self.fleet.nodes().filter(|(_, node)| node.facts.pool == way.pool);
-        for (id, node) in here.filter(|&(id, _)| self.fleet.set_has_node(key.shape.nodes, id)) {
+        for (id, node) in here.filter(|&(id, _)| key.may_go_to(&self.fleet, id)) {
             let domain = key.topology.gang_within.map(|level| self.fleet.domain_of(id, level));
             if domain == Some(None) {
                 continue;
@@ -379,7 +326,7 @@ impl State {
                 }
                 count.model += healthy;
                 let open = fleet == Fleet::Declared || node.is_open();
-                if !open || !self.fleet.set_has_node(key.shape.nodes, id) {
+                if !open || !key.may_go_to(&self.fleet, id) {
                     continue;
                 }
                 count.allowed += healthy;

@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::decide::input::{BookingRequest, Input};
-use crate::decide::rejection::Rejection;
 use crate::model::dependency::ArrayRequest;
 use crate::model::group::Group;
 use crate::model::job::{Checkpoint, Class, GpuAsk, Service};
 use crate::model::observed::{ObservedGpu, ObservedNode, ObservedTask, Report, TaskRef, TaskStatus};
 use crate::model::policy::{Quota, Tenant};
+use crate::model::rejection::Rejection;
 use crate::model::submission::Submission;
 use crate::plan::{Memory, plan};
 use crate::price::prices::{Piece, Prices};

@@ -2,18 +2,19 @@
 
 use alloc::vec::Vec;
 
-use super::{limits, services};
-use crate::model::exit::{Exit, ExitDetail, Outcome};
+use super::{limits, refused, services};
+use crate::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
+use crate::model::outcome::Denial;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::holding::{Holding, Presence, TaskPhase};
-use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
-use crate::state::jobs::{Job, Phase};
+use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, RequeueWhy};
+use crate::state::jobs::{Job, Phase, START_TRIES_MAX};
 use crate::state::ledger::event::LedgerEvent;
 use crate::units::{JobId, Millis, Timestamp};
 
 /// What was learnt of one task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Learnt {
     /// It runs.
     Runs { since: Timestamp },
@@ -23,14 +24,18 @@ pub(super) enum Learnt {
     SaveFailed,
     /// It is over.
     Over { exit: Exit, at: Timestamp, detail: ExitDetail },
+    /// Its node refused to start it.
+    Refused { why: Denial, at: Timestamp },
+    /// The world refused to let it leave.
+    LeaveRefused { why: Denial, at: Timestamp },
 }
 
 /// The events that follow for one job from what was learnt of its tasks.
 pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: Timestamp) -> Vec<Event> {
     let job = state.jobs.get(id).expect("something is learnt of a live job");
     let mut holding = state.ledger.holding(id).expect("something is learnt of what it holds").clone();
-    let mut events = Vec::new();
-    for &(task, what) in learnt {
+    let mut events: Vec<Event> = refused::starts(state, id, job, &holding, learnt, now).into_iter().collect();
+    for (task, what) in learnt.iter().map(|(task, what)| (*task, what)) {
         if let Some(event) = fact(id, job, &holding, task, what) {
             events.extend(services::failure(state, id, job, &holding, task, what));
             holding.apply(&event);
@@ -43,13 +48,22 @@ pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: 
 }
 
 /// The fact that is new in what was learnt, if it is.
-fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: Learnt) -> Option<LedgerEvent> {
+fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: &Learnt) -> Option<LedgerEvent> {
     let (job, phase) = (id, live.phase);
     let held = holding.task(task)?;
     // Of a job that goes on, tasks leave one by one and speak for themselves.
     let shrinks = phase == Phase::Active && held.presence() == Presence::Leaves;
     let spoken_for = |holding| if shrinks { alloc::vec![task] } else { asked(holding) };
-    match learnt {
+    let over = |exit, at, detail| {
+        let exits = exit != Exit::Succeeded;
+        // The other replicas of a service go on, and it is replaced.
+        if (shrinks && exits) || (held.holds() && services::goes_on(live, holding)) {
+            Some(LedgerEvent::Shed { job, task, at, exit: Some(exit), detail })
+        } else {
+            held.holds().then_some(LedgerEvent::Gone { job, task, exit, at, detail })
+        }
+    };
+    match *learnt {
         Learnt::Runs { since } if held.holds() && held.since.is_none() => {
             Some(LedgerEvent::Running { job, task, since })
         }
@@ -61,17 +75,18 @@ fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: Learnt) -> 
         Learnt::SaveFailed if matches!(held.phase, TaskPhase::Asked { failed: false, .. }) => {
             Some(LedgerEvent::AskFailed { job, tasks: spoken_for(holding) })
         }
-        Learnt::Over { exit, at, detail } if shrinks && exit != Exit::Succeeded => {
-            Some(LedgerEvent::Shed { job, task, at, exit: Some(exit), detail })
+        Learnt::Over { exit, at, detail } => over(exit, at, detail),
+        Learnt::Refused { at, .. } if held.since.is_none() => {
+            over(Exit::Lost, at, ExitCause::StartRefused.into())
         }
-        // The other replicas of a service go on, and it is replaced.
-        Learnt::Over { exit, at, detail } if held.holds() && services::goes_on(live, holding) => {
-            Some(LedgerEvent::Shed { job, task, at, exit: Some(exit), detail })
+        Learnt::LeaveRefused { ref why, at } if refused::is_news(held, why) => {
+            Some(LedgerEvent::LeaveRefused { job, tasks: alloc::vec![task], why: why.clone(), at })
         }
-        Learnt::Over { exit, at, detail } if held.holds() => {
-            Some(LedgerEvent::Gone { job, task, exit, at, detail })
-        }
-        Learnt::Runs { .. } | Learnt::Saved { .. } | Learnt::SaveFailed | Learnt::Over { .. } => None,
+        Learnt::Runs { .. }
+        | Learnt::Saved { .. }
+        | Learnt::SaveFailed
+        | Learnt::Refused { .. }
+        | Learnt::LeaveRefused { .. } => None,
     }
 }
 
@@ -114,7 +129,10 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
             let below_min = lost && !job.spec.is_met_by(holding.alive());
             // A copy of a group that is below its own minimum is repaired too, though the job could do without it.
             let broken = below_min || (job.spec.has_groups() && job.spec.is_broken_with(holding.alive()));
-            if broken && !failed && !too_often && staying > 0 {
+            // A gang that was not let start has no work to lose: it lets go at once, whole.
+            let refused =
+                below_min && !is_service && refused::was_refused(events) && refused::is_first_start(holding);
+            if broken && !failed && !too_often && !refused && staying > 0 {
                 wait_for_repair(state, id, holding, events, now);
                 return;
             }
@@ -122,6 +140,8 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
                 Next::End(Outcome::Failed)
             } else if failed {
                 Next::Requeue(RequeueWhy::TaskFailed)
+            } else if below_min && refused::was_refused(events) {
+                Next::Requeue(RequeueWhy::StartRefused)
             } else if below_min {
                 Next::Requeue(RequeueWhy::NodeLost)
             } else if left.is_empty() {
@@ -134,7 +154,12 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
         }
     };
     if left.is_empty() {
-        events.push(finish(state, id, job, holding, next, now));
+        let tries = refused::tries(job, events);
+        events.push(finish(state, id, job, holding, next, now, tries));
+        let waits = matches!(events.last(), Some(Event::Jobs(JobsEvent::Requeued { .. })));
+        if waits && next == Next::Requeue(RequeueWhy::StartRefused) && tries >= START_TRIES_MAX {
+            events.push(Event::Jobs(JobsEvent::Held { job: id, why: HeldWhy::StartRefused, at: now }));
+        }
     }
 }
 
@@ -167,7 +192,15 @@ fn start_leaving(
     }
 }
 
-fn finish(state: &State, id: JobId, job: &Job, holding: &Holding, next: Next, now: Timestamp) -> Event {
+fn finish(
+    state: &State,
+    id: JobId,
+    job: &Job,
+    holding: &Holding,
+    next: Next,
+    now: Timestamp,
+    tries: u32,
+) -> Event {
     let policy = state.tenants.policy();
     let ran = holding.tasks.iter().any(|task| task.since.is_some());
     Event::Jobs(match next {
@@ -179,6 +212,9 @@ fn finish(state: &State, id: JobId, job: &Job, holding: &Holding, next: Next, no
         Next::Requeue(RequeueWhy::TaskFailed) => {
             let wait = policy.backoff(job.past.failures + 1);
             JobsEvent::Requeued { job: id, not_before: now + wait, at: now }
+        }
+        Next::Requeue(RequeueWhy::StartRefused) => {
+            JobsEvent::Requeued { job: id, not_before: now + policy.backoff(tries), at: now }
         }
         // The world would not start it: without a pause it would be asked again at once, for ever.
         Next::Requeue(RequeueWhy::NodeLost) if !ran => {

@@ -98,6 +98,13 @@ pub enum Input {
     Observe(Report),
     /// A world that is ahead of the journal tells everything it knows, with what ended and was acknowledged.
     Restore(Report),
+    /// The world names a job that it owns, for the first time or again.
+    Own(Box<Submission>),
+    /// The world no longer has a job that it owned.
+    Disown {
+        /// Its identity.
+        uid: Uid,
+    },
     /// The edge worked out what places are worth.
     Prices(Prices),
     /// Time passed.

@@ -10,8 +10,8 @@ use super::conclude::repair_deadline;
 use super::promises::all_may_stay;
 use super::{Decision, submit};
 use crate::decide::input::Extension;
-use crate::decide::rejection::Rejection;
 use crate::model::exit::Outcome;
+use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
@@ -102,7 +102,11 @@ pub(super) fn extend(state: &State, id: JobId, to: Extension, now: Timestamp) ->
         Phase::Waiting
         | Phase::Active
         | Phase::Leaving(Next::Requeue(
-            RequeueWhy::Evicted | RequeueWhy::NodeLost | RequeueWhy::TaskFailed | RequeueWhy::StartStuck,
+            RequeueWhy::Evicted
+            | RequeueWhy::NodeLost
+            | RequeueWhy::TaskFailed
+            | RequeueWhy::StartStuck
+            | RequeueWhy::StartRefused,
         )) => {}
         Phase::Leaving(OVER) => events.extend(stay_after_all(state, id, now).ok_or(Rejection::Ending)?),
         Phase::Leaving(Next::End(_)) => return Err(Rejection::Ending),

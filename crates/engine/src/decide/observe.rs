@@ -12,16 +12,18 @@ use alloc::vec::Vec;
 
 use super::conclude::{Learnt, conclude, repair_deadline};
 use super::{Decision, Names, submit};
-use crate::decide::rejection::Rejection;
 use crate::device::catalogue::{self, Mig};
 use crate::device::geometry::{Layout, Slice, units_of};
-use crate::model::exit::{Exit, ExitCause};
+use crate::model::exit::{Exit, ExitCause, ExitDetail};
 use crate::model::job::Spec;
 use crate::model::observed::{ObservedNode, ObservedTask, Report, Scope, TaskRef, TaskStatus};
+use crate::model::outcome::{ActionOutcome, ActionRef, Answer, Denial};
 use crate::model::placement::Placement;
+use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent, NodeFacts};
+use crate::state::holding::TaskPhase;
 use crate::state::jobs::event::JobsEvent;
 use crate::state::ledger::event::LedgerEvent;
 use crate::units::{GpuMask, GpuUnits, JobId, LevelId, NodeId, PoolId, Resources, Timestamp, Uid};
@@ -35,6 +37,9 @@ pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<
     }
     let mut tasks = TaskChanges::default();
     tasks.compare(state, report, &nodes, met_before);
+    for answer in &report.answers {
+        tasks.hear(state, answer, now);
+    }
     tasks.lose(state, &nodes, now);
     let mut events = nodes.events;
     events.extend(tasks.orphans);
@@ -338,7 +343,7 @@ impl TaskChanges {
                 }
                 let learnt = self.learnt.entry(id).or_default();
                 let said_over =
-                    |&(task, what): &(u32, Learnt)| task == number && matches!(what, Learnt::Over { .. });
+                    |(task, what): &(u32, Learnt)| *task == number && matches!(what, Learnt::Over { .. });
                 let is_over = learnt.iter().any(said_over);
                 learnt.push((number, lost(ExitCause::DeviceLost, now)));
                 let may_run = held.since.is_some() && gpus.indexes().all(|gpu| gpu < devices.count);
@@ -355,6 +360,57 @@ impl TaskChanges {
             }
         }
     }
+}
+
+impl TaskChanges {
+    /// What became of an action. That it was done tells nothing that a task does not tell itself.
+    fn hear(&mut self, state: &State, answer: &Answer, now: Timestamp) {
+        let why = match &answer.outcome {
+            // Where a former leader was refused, what this one sent is still on its way.
+            ActionOutcome::Done | ActionOutcome::Refused { why: Denial::StaleTerm { .. } } => return,
+            ActionOutcome::Refused { why } => Some(why.clone()),
+            ActionOutcome::Gone => None,
+        };
+        match answer.about {
+            ActionRef::Start(task) => {
+                let gone = || lost(ExitCause::Missing, now);
+                let learnt = why.map_or_else(gone, |why| Learnt::Refused { why, at: now });
+                self.learn_of(state, task, learnt);
+            }
+            ActionRef::Stop(task) => {
+                if why.is_none() {
+                    self.orphan_gone(state, task);
+                }
+                let stopped = || Learnt::Over { exit: Exit::Stopped, at: now, detail: ExitDetail::default() };
+                let learnt = why.map_or_else(stopped, |why| Learnt::LeaveRefused { why, at: now });
+                self.learn_of(state, task, learnt);
+            }
+            // What the world does with its own jobs it tells by naming them, or not.
+            ActionRef::Reject(_) | ActionRef::Close(_) => {}
+            ActionRef::Ask { uid, attempt } => {
+                // What is gone is told by its tasks, or by the stop that follows.
+                let Some(why) = why else { return };
+                for task in asked_of(state, uid, attempt) {
+                    let learnt = Learnt::LeaveRefused { why: why.clone(), at: now };
+                    self.learn_of(state, TaskRef { uid, task, attempt }, learnt);
+                }
+            }
+        }
+    }
+
+    fn learn_of(&mut self, state: &State, task: TaskRef, learnt: Learnt) {
+        if let Some(job) = ours(state, task) {
+            self.learnt.entry(job).or_default().push((task.task, learnt));
+        }
+    }
+}
+
+/// The tasks of an attempt that were asked to save their work.
+fn asked_of(state: &State, uid: Uid, attempt: u32) -> Vec<u32> {
+    let holding = state.jobs.with_uid(uid).and_then(|job| state.ledger.holding(job));
+    let tasks = holding.filter(|holding| holding.attempt == attempt).into_iter().flat_map(|of| &of.tasks);
+    let asked = tasks.filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
+    asked.map(|task| task.place.task).collect()
 }
 
 /// The task did not end by itself.
@@ -408,7 +464,13 @@ fn adopt_one(
     into: &mut Vec<Event>,
 ) {
     let at = tasks.iter().filter_map(|task| running_since(task)).min().unwrap_or(now);
-    into.push(Event::Jobs(JobsEvent::Queued { job, uid: tasks[0].task.uid, spec: spec.clone(), at }));
+    into.push(Event::Jobs(JobsEvent::Queued {
+        job,
+        uid: tasks[0].task.uid,
+        spec: spec.clone(),
+        at,
+        owned: false,
+    }));
     run(sites, job, spec, tasks, now, into);
 }
 

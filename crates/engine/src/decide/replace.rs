@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use super::Decision;
 use super::services::tell_to_go;
 use crate::decide::input::Replacement;
-use crate::decide::rejection::Rejection;
+use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};

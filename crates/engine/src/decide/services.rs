@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 
 use super::Decision;
 use super::conclude::Learnt;
-use crate::decide::rejection::Rejection;
 use crate::model::exit::Exit;
+use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
@@ -110,10 +110,10 @@ pub(super) fn failure(
     job: &Job,
     holding: &Holding,
     task: u32,
-    learnt: Learnt,
+    learnt: &Learnt,
 ) -> Option<Event> {
     // A replica is not meant to end: one that does at once, even well, would be started for ever.
-    let Learnt::Over { exit: Exit::Failed | Exit::Succeeded, at, .. } = learnt else { return None };
+    let Learnt::Over { exit: Exit::Failed | Exit::Succeeded, at, .. } = *learnt else { return None };
     let held = holding.task(task).filter(|held| held.stays())?;
     let soon = held.since.is_none_or(|since| at < since + state.tenants.policy().retry_backoff_max);
     (soon && goes_on(job, holding)).then_some(Event::Jobs(JobsEvent::ReplicaFailed { job: id, at }))

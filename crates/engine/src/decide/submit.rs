@@ -4,7 +4,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Decision, Names, bookings};
-use crate::decide::rejection::{GroupFault, Rejection, SpecFault};
 use crate::model::dependency::{
     ARRAY_MAX, After, ArrayMember, ArrayRequest, DEPENDENCIES_MAX, Dependency, LINKS_MAX,
 };
@@ -14,6 +13,7 @@ use crate::model::job::{
     Topology,
 };
 use crate::model::policy::{BytesMax, Policy, trust};
+use crate::model::rejection::{GroupFault, Rejection, SpecFault};
 use crate::model::submission::{GroupSelectors, Submission};
 use crate::state::State;
 use crate::state::event::Event;
@@ -53,10 +53,23 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
     }
     check_bytes(state, submission, &members)?;
+    limit_and_fit(state, submission, &mut spec)?;
+    let time_limit = spec.time_limit;
+    let first = state.jobs.next();
+    let mut events = names.events;
+    for (job, (uid, member)) in (first.0..).map(JobId).zip(members) {
+        let spec = Spec { time_limit, ..member };
+        events.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at: now, owned: false }));
+    }
+    Ok(Decision { events, job: Some(first) })
+}
+
+/// Gives the job the time limit of its class, if it has none, and refuses what could not run.
+fn limit_and_fit(state: &State, submission: &Submission, spec: &mut Spec) -> Result<(), Rejection> {
+    let policy = state.tenants.policy();
     check_limit(policy, spec.class, spec.time_limit)?;
-    let time_limit = spec.time_limit.or(policy.limits.default_of(spec.class));
-    spec.time_limit = time_limit;
-    let (key, domain) = (KindKey::of(&spec), domain(submission));
+    spec.time_limit = spec.time_limit.or(policy.limits.default_of(spec.class));
+    let (key, domain) = (KindKey::of(spec), domain(submission));
     if let Some(refused) = state.sharing_refused(&key, domain, policy) {
         return Err(Rejection::SharingRefused(refused));
     }
@@ -64,13 +77,30 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         let group = shortfall.group.and_then(|at| Some(spec.groups.get(at)?.name.clone()));
         return Err(Rejection::Never { shortfall, group });
     }
-    let first = state.jobs.next();
-    let mut events = names.events;
-    for (job, (uid, member)) in (first.0..).map(JobId).zip(members) {
-        let spec = Spec { time_limit, ..member };
-        events.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at: now }));
-    }
-    Ok(Decision { events, job: Some(first) })
+    Ok(())
+}
+
+/// What a job that exists would be if it were submitted now.
+pub(super) fn judge(
+    state: &State,
+    submission: &Submission,
+    names: &mut Names<'_>,
+) -> Result<Spec, Rejection> {
+    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
+    check_tenant(state, &submission.tenant)?;
+    let mut spec = resolve(state, submission, names)?;
+    check_trust(state.tenants.policy(), submission)?;
+    spec.booking = bookings::of_job(state, submission, &spec)?;
+    check_bytes(state, submission, &[(submission.uid, spec.clone())])?;
+    limit_and_fit(state, submission, &mut spec)?;
+    Ok(spec)
+}
+
+/// Whether the live job of that identity is what the submission asks for.
+pub(super) fn same_job(state: &State, submission: &Submission) -> Result<bool, Rejection> {
+    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
+    let mut spec = resolve(state, submission, &mut Names::new(&state.tenants))?;
+    Ok(matches!(known(state, submission, &mut spec), Ok(Some(_))))
 }
 
 /// An array is meant by its name, as a job is.

@@ -1,11 +1,15 @@
 //! What the world must do, always derived from state: after a restart the same actions are due again, and every
 //! action may be repeated without harm.
 
+use crate::model::rejection::Rejection;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use serde::Deserialize;
+use serde::Serialize;
 
 use crate::device::geometry::Slice;
+use crate::model::exit::Outcome;
 use crate::model::observed::TaskRef;
 use crate::model::policy::Mode;
 use crate::model::submission::Submission;
@@ -41,6 +45,21 @@ pub enum Action {
         /// They are killed then.
         deadline: Timestamp,
     },
+    /// Tell the owner of a job that the world owns why it is not taken, or a change of it is not.
+    Reject {
+        /// Which job.
+        uid: Uid,
+        /// What to tell.
+        notice: Notice,
+    },
+    /// A job that the world owns is over, or about to be: the world tells its owner how, starts nothing more of it and
+    /// no longer names it.
+    Close {
+        /// Which job.
+        uid: Uid,
+        /// How it ends.
+        outcome: Outcome,
+    },
     /// Everything reported up to here is durable: what ended by then may be forgotten.
     Acknowledge {
         /// The generation.
@@ -65,4 +84,25 @@ pub struct StartTask {
     pub slice: Option<Slice>,
     /// The most memory of each GPU that it may use, in MiB, where the model is known.
     pub memory_mib: Option<u32>,
+}
+
+/// What the owner of a job is to be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notice {
+    /// The job was not taken.
+    Rejected {
+        /// Why.
+        why: Box<Rejection>,
+    },
+    /// The job is as it was before it was changed.
+    ChangeRefused {
+        /// Why; `None`: it has its places, and changes only while it waits.
+        why: Option<Box<Rejection>>,
+    },
+    /// The job is over.
+    Ended {
+        /// How.
+        outcome: Outcome,
+    },
 }

@@ -4,6 +4,8 @@
 //! slice that is large enough, or by a GPU of its own: the policy says which of them a class and a trust domain may
 //! use, in order, and what throughput a class may lose by it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::job::GpuAsk;
 use crate::model::placement::Placement;
 use crate::model::policy::Mode;
@@ -82,7 +84,7 @@ pub struct Way {
 }
 
 /// Why sharing is refused: it would cost more throughput than the class may lose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// Which way of sharing.
     pub mode: Mode,

@@ -2,6 +2,7 @@
 
 use crate::device::geometry::Slice;
 use crate::model::exit::{Exit, ExitDetail};
+use crate::model::outcome::Answer;
 use crate::model::policy::Mode;
 use crate::model::submission::Submission;
 use crate::units::{GpuMask, GpuUnits, Resources, Timestamp, Uid};
@@ -31,6 +32,8 @@ pub struct Report {
     pub nodes_gone: Vec<String>,
     /// Tasks that run, or ended since the last acknowledgement.
     pub tasks: Vec<ObservedTask>,
+    /// What became of actions; a full list tells it again until it is acknowledged.
+    pub answers: Vec<Answer>,
 }
 
 /// What a report is about.

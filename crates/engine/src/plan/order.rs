@@ -75,7 +75,7 @@ impl<'a> Candidate<'a> {
         };
         let jobs = known.jobs.iter().copied().filter(may_start);
         if let Some(more) = known.more.filter(|more| more.of.is_some()) {
-            let first = known.jobs.first().copied()?;
+            let first = known.jobs.first().copied().filter(may_start)?;
             return Self::of_groups(draft, Some(kind), &known.key, more, first, &[]);
         }
         Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs))

@@ -226,8 +226,7 @@ impl Fit {
 
     fn add_own(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
         let Some(room) = draft.room(node) else { return };
-        let allowed =
-            room.open && room.pool == ask.pool() && draft.state.fleet.set_has_node(ask.key.shape.nodes, node);
+        let allowed = room.open && room.pool == ask.pool() && ask.key.may_go_to(&draft.state.fleet, node);
         if !allowed {
             return;
         }
@@ -388,7 +387,7 @@ fn find_place(draft: &Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool)
     let key = ask.key;
     let allowed = |node: NodeId| {
         within(node)
-            && draft.state.fleet.set_has_node(key.shape.nodes, node)
+            && key.may_go_to(&draft.state.fleet, node)
             && draft.room(node).is_some_and(|room| room.free().covers(&key.shape.resources))
     };
     let find = |drains| match ask.way.need {

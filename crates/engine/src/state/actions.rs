@@ -1,14 +1,15 @@
 //! What the world must do now: always derived from state, so after a restart the same actions are due again.
 
 use crate::device::catalogue;
-use crate::model::action::{Action, StartTask};
+use crate::model::action::{Action, Notice, StartTask};
 use crate::model::job::Shape;
 use crate::model::observed::TaskRef;
 use crate::model::placement::Placement;
 use crate::model::submission::{GroupSelectors, Submission};
 use crate::state::State;
 use crate::state::holding::{HeldTask, TaskPhase};
-use crate::state::jobs::Job;
+use crate::state::jobs::event::Next;
+use crate::state::jobs::{Job, Phase};
 use crate::units::{GpuUnits, Timestamp};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -31,10 +32,29 @@ impl State {
         for (&task, _) in self.ledger.orphans().iter().filter(|(_, orphan)| !orphan.kept) {
             due.push(Action::Stop { tasks: alloc::vec![task], deadline: Timestamp(0) });
         }
+        self.add_notices(&mut due);
         if let Some(mark) = self.fleet.world() {
             due.push(Action::Acknowledge { generation: mark.generation });
         }
         due
+    }
+
+    fn add_notices(&self, due: &mut Vec<Action>) {
+        for (uid, notice, _) in self.owned.notices() {
+            due.push(match notice {
+                Notice::Ended { outcome } => Action::Close { uid, outcome: *outcome },
+                Notice::Rejected { .. } | Notice::ChangeRefused { .. } => {
+                    Action::Reject { uid, notice: notice.clone() }
+                }
+            });
+        }
+        // Its owner must not replace the tasks that are about to go.
+        for (id, uid) in self.jobs.owned() {
+            let phase = self.jobs.get(id).map(|job| job.phase);
+            if let Some(Phase::Leaving(Next::End(outcome))) = phase {
+                due.push(Action::Close { uid, outcome });
+            }
+        }
     }
 
     fn add_start(&self, job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {

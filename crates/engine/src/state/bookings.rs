@@ -17,7 +17,7 @@ use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::state::State;
 use crate::state::event::Event;
-use crate::units::{BookingId, GpuUnits, JobId, Millis, NodeId, TenantId, Timestamp};
+use crate::units::{BookingId, JobId, Millis, NodeId, Timestamp};
 
 /// The booked windows that are to come or last.
 #[derive(Clone, Debug, Default)]
@@ -176,73 +176,6 @@ pub enum BookingsEvent {
         #[serde(default, skip_serializing_if = "is_default")]
         lost: Vec<LostPlaces>,
     },
-}
-
-/// Why a window cannot be booked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BookingFault {
-    /// The policy lets only operators book.
-    OperatorsOnly,
-    /// It is to be booked as an operator does, and whoever asks is none.
-    NotAnOperator,
-    /// Only whole GPUs are booked.
-    WholeGpusOnly,
-    /// It begins sooner than the policy's lead time.
-    TooLate {
-        /// The lead time.
-        lead: Millis,
-    },
-    /// It lasts longer than the policy allows, or no time at all.
-    Span {
-        /// The longest.
-        max: Millis,
-    },
-    /// It begins later than anybody may book ahead.
-    TooFarAhead {
-        /// How far ahead.
-        max: Millis,
-    },
-    /// The tenant has as many bookings as it may have.
-    TooMany {
-        /// So many.
-        max: u32,
-    },
-    /// With its other bookings of that time its tenant would pass its guarantee.
-    BeyondGuarantee {
-        /// Whose.
-        tenant: TenantId,
-        /// What it would have booked then.
-        need: GpuUnits,
-        /// What it is guaranteed.
-        have: GpuUnits,
-    },
-    /// With the other bookings of that time somebody would pass its limit.
-    BeyondLimit {
-        /// Whose.
-        tenant: TenantId,
-    },
-    /// It would take from guarantees of others.
-    TakesFromGuarantees {
-        /// What is booked then beyond guarantees, with it.
-        need: GpuUnits,
-        /// What the fleet has beside all guarantees.
-        have: GpuUnits,
-    },
-    /// The fleet does not have such places beside the other bookings of that time.
-    NoRoom,
-}
-
-/// Why a job cannot use a booking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotOfBooking {
-    /// It is another tenant's.
-    OtherTenant,
-    /// It has less than the job's minimum.
-    TooSmall,
-    /// Its jobs ask for whole GPUs.
-    WholeGpusOnly,
-    /// Its jobs have no groups: a window is of one shape.
-    Groups,
 }
 
 impl Booker {

@@ -19,6 +19,7 @@ impl State {
             bookings,
             past,
             maintenance,
+            owned: _, // what owners are told is due at once, as an action
             index: _,
         } = self;
         let policy = tenants.policy();

@@ -10,6 +10,7 @@ pub use super::fleet::FleetEvent;
 pub use super::jobs::event::JobsEvent;
 pub use super::ledger::event::LedgerEvent;
 pub use super::maintenance::MaintenanceEvent;
+pub use super::owned::OwnedEvent;
 pub use super::past::PastEvent;
 pub use super::promises::PromisesEvent;
 pub use super::reservations::ReservationsEvent;
@@ -40,4 +41,6 @@ pub enum Event {
     Past(PastEvent),
     /// To planned downtimes of nodes.
     Maintenance(MaintenanceEvent),
+    /// To jobs that the world owns.
+    Owned(OwnedEvent),
 }

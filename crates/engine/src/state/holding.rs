@@ -1,6 +1,7 @@
 //! What one job holds: its tasks and how far each of them is.
 
 use crate::model::is_default;
+use crate::model::outcome::Denial;
 use crate::state::ledger::event::Asker;
 use alloc::vec::Vec;
 use serde::Deserialize;
@@ -25,7 +26,14 @@ pub enum Presence {
 impl HeldTask {
     /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
     fn bound(place: Placement, at: Timestamp) -> Self {
-        Self { place, since: None, phase: TaskPhase::Bound, bound_at: at, sm_active_milli: None }
+        Self {
+            place,
+            since: None,
+            phase: TaskPhase::Bound,
+            bound_at: at,
+            sm_active_milli: None,
+            leave_refused: None,
+        }
     }
 
     /// Whether it takes its place.
@@ -55,6 +63,7 @@ impl LedgerEvent {
             | Self::Acked { job, .. }
             | Self::AskFailed { job, .. }
             | Self::Stopping { job, .. }
+            | Self::LeaveRefused { job, .. }
             | Self::Gone { job, .. }
             | Self::Carried { job, .. } => Some(*job),
             Self::OrphanSeen { .. } | Self::OrphanGone { .. } => None,
@@ -135,6 +144,11 @@ impl Holding {
             LedgerEvent::Stopping { tasks, deadline, .. } => {
                 self.set_phase(tasks, TaskPhase::Stopping { deadline: *deadline });
             }
+            LedgerEvent::LeaveRefused { tasks, why, at, .. } => {
+                for &task in tasks {
+                    self.task_mut(task).leave_refused = Some((why.clone(), *at));
+                }
+            }
             LedgerEvent::Withdrawn { tasks, .. } => {
                 self.set_phase(tasks, TaskPhase::Running);
                 self.repair_by = None;
@@ -183,7 +197,8 @@ impl Holding {
 
     fn set_phase(&mut self, tasks: &[u32], phase: TaskPhase) {
         for &task in tasks {
-            self.task_mut(task).phase = phase;
+            let task = self.task_mut(task);
+            (task.phase, task.leave_refused) = (phase, None);
         }
     }
 
@@ -314,6 +329,9 @@ pub struct HeldTask {
     /// The mean of SM_ACTIVE over its run, in thousandths, once it is over and where that is known.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sm_active_milli: Option<u16>,
+    /// Why the world did not let it leave when it was last told to, and since when it says so.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub leave_refused: Option<(Denial, Timestamp)>,
 }
 
 impl HeldTask {

@@ -5,6 +5,8 @@
 pub(crate) mod check;
 pub mod event;
 mod kind;
+mod owned;
+mod refused;
 
 use crate::model::policy::Policy;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -23,6 +25,7 @@ use crate::state::jobs::event::{Canceller, Failure, HeldWhy, JobsEvent, Next, Pa
 use crate::units::{JobId, KindId, Millis, PoolId, TenantId, Timestamp, Uid};
 
 pub use kind::{GroupKey, Kind, KindKey};
+pub use refused::START_TRIES_MAX;
 
 /// How long the identity of an ended job is kept: far longer than anybody repeats a request.
 const ENDED_KEPT: Millis = Millis::from_secs(3600);
@@ -43,6 +46,9 @@ pub struct Jobs {
     bytes: BTreeMap<TenantId, u64>,
     backing_off: BTreeSet<(Timestamp, JobId)>,
     services: BTreeSet<JobId>,
+    /// Jobs that avoid nodes.
+    refused: BTreeSet<JobId>,
+    owned: BTreeSet<JobId>,
     /// Jobs that use a booked window.
     booked: BTreeSet<JobId>,
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
@@ -109,6 +115,8 @@ pub struct Job {
     pub held: Option<(HeldWhy, Timestamp)>,
     /// Its array runs as many members as it may before this one.
     pub throttled: bool,
+    /// Whether the world owns it.
+    pub owned: bool,
 }
 
 /// How replicas of a service are being replaced by fresh ones.
@@ -163,7 +171,7 @@ impl Job {
 
     /// Its kind. Earlier attempts and extensions count: it is over when the rest of its limit is up.
     pub fn key(&self) -> KindKey {
-        KindKey::of(&self.spec).over_within(self.time_left())
+        KindKey::of(&self.spec).over_within(self.time_left()).avoiding(&self.avoided())
     }
 
     /// What earlier attempts left of that.
@@ -323,18 +331,20 @@ impl Jobs {
     /// The first moment after `now` at which a job that backs off may start.
     pub fn next_start_allowed(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (Timestamp(now.0.saturating_add(1)), JobId(0));
-        self.backing_off.range(later..).next().map(|&(at, _)| at)
+        let waits = self.backing_off.range(later..).next().map(|&(at, _)| at);
+        [waits, self.next_growth_allowed(now)].into_iter().flatten().min()
     }
 
-    /// The earliest moment after `now` at which a time limit asks something of a job, a job that backs off may start, or
-    /// a rolling replacement gives up waiting for more room.
+    /// The earliest moment after `now` at which a time limit asks something of a job, a job that backs off may start, a
+    /// node that refused a job is no longer avoided, or a rolling replacement gives up waiting for more room.
     pub(super) fn next_deadline(&self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
         let limit = self.wrapping_up.first().map(|&(at, _)| at);
         let services = self.services.iter().filter_map(|id| self.live.get(id));
         let replaced = services
             .filter(|job| job.replaces_with_less())
             .filter_map(|job| Some(job.rolling?.since + policy.gangs.repair_within));
-        let later = [limit, self.next_start_allowed(now)].into_iter().flatten();
+        let later =
+            [limit, self.next_start_allowed(now), self.next_refusal_moment(now)].into_iter().flatten();
         later.chain(replaced).filter(|&at| at > now).min()
     }
 
@@ -355,7 +365,7 @@ impl Jobs {
 
     pub(crate) fn apply(&mut self, event: &JobsEvent) {
         match event {
-            JobsEvent::Queued { job, uid, spec, at } => self.queue(*job, *uid, spec, *at),
+            JobsEvent::Queued { job, uid, spec, at, owned } => self.queue(*job, *uid, spec, *at, *owned),
             JobsEvent::Leaving { job, next, at: _, by } => {
                 let live = self.live_mut(*job);
                 assert!(live.phase != Phase::Waiting, "a waiting job has nothing to leave");
@@ -377,6 +387,11 @@ impl Jobs {
             }
             JobsEvent::Held { job, why, at } => self.hold(*job, *why, *at),
             JobsEvent::Released { job, at: _ } => self.let_wait(*job),
+            JobsEvent::StartRefused { job, tries, by, not_before, until, at } => {
+                self.avoid(*job, (*tries, *not_before), by, *at, *until);
+            }
+            JobsEvent::Changed { job, spec, at: _ } => self.change_spec(*job, spec),
+            JobsEvent::RefusalsForgotten { job, at } => self.forget_refusals(*job, *at),
             JobsEvent::ReplicaFailed { job, at: _ } => self.live_mut(*job).past.failures += 1,
             JobsEvent::Ended { job, outcome, at, by: _ } => self.end(*job, *outcome, *at),
             JobsEvent::CarriedEnded { uid, at } => self.note_ended(*uid, *at),
@@ -385,6 +400,9 @@ impl Jobs {
                 let carried = self.live_mut(*job);
                 carried.past.clone_from(past);
                 carried.not_before = *not_before;
+                if !past.refused.is_empty() {
+                    self.refused.insert(*job);
+                }
                 if not_before.0 > 0 {
                     self.backing_off.insert((*not_before, *job));
                 }
@@ -426,7 +444,9 @@ impl Jobs {
         self.let_in(job, |live| {
             let held = live.held.take();
             assert!(held.is_some(), "what is released was held");
+            live.release_refused();
         });
+        self.list_refused(job);
     }
 
     /// The rules took it, other than for a guarantee, within a window of so long.
@@ -504,7 +524,7 @@ impl Jobs {
         self.live_mut(job).past.ran_ms += millis;
     }
 
-    fn queue(&mut self, id: JobId, uid: Uid, spec: &Spec, at: Timestamp) {
+    fn queue(&mut self, id: JobId, uid: Uid, spec: &Spec, at: Timestamp, owned: bool) {
         // A snapshot names live jobs only, so ids may be skipped but never come back.
         assert!(id >= self.next, "job ids count up in journal order");
         self.next = JobId(id.0 + 1);
@@ -526,7 +546,11 @@ impl Jobs {
             cancelled_by: None,
             held: None,
             throttled: false,
+            owned,
         };
+        if owned {
+            self.owned.insert(id);
+        }
         if job.spec.service.is_some() {
             self.services.insert(id);
         }
@@ -591,7 +615,9 @@ impl Jobs {
         match job.phase {
             Phase::Leaving(Next::Requeue(RequeueWhy::TaskFailed)) => job.past.failures += 1,
             Phase::Leaving(Next::Requeue(RequeueWhy::Evicted)) => job.past.evictions += 1,
-            Phase::Leaving(Next::Requeue(RequeueWhy::NodeLost | RequeueWhy::StartStuck)) => {}
+            Phase::Leaving(Next::Requeue(
+                RequeueWhy::NodeLost | RequeueWhy::StartStuck | RequeueWhy::StartRefused,
+            )) => {}
             Phase::Leaving(Next::End(_)) | Phase::Waiting | Phase::Active => {
                 panic!("only a job that leaves in order to wait again is requeued")
             }
@@ -637,6 +663,8 @@ impl Jobs {
         self.end_in_array(id, job.spec.array.as_ref());
         self.by_uid.remove(&job.uid);
         self.services.remove(&id);
+        self.refused.remove(&id);
+        self.owned.remove(&id);
         self.booked.remove(&id);
         self.note_ended(job.uid, at);
         let bytes = self.bytes.get_mut(&job.spec.tenant).expect("a live job's tenant is counted");
@@ -751,8 +779,8 @@ impl Jobs {
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
         for (&job, live) in &self.live {
-            let (uid, spec, at) = (live.uid, live.spec.clone(), live.submitted_at);
-            into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at }));
+            let (uid, spec, at, owned) = (live.uid, live.spec.clone(), live.submitted_at, live.owned);
+            into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at, owned }));
             if live.past != Past::default() || live.not_before.0 > 0 {
                 let (past, not_before) = (live.past.clone(), live.not_before);
                 into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
@@ -778,16 +806,6 @@ impl Jobs {
                 let (at, by) = (Timestamp(0), live.cancelled_by.clone());
                 into.push(Event::Jobs(JobsEvent::Leaving { job, next, at, by }));
             }
-        }
-    }
-}
-
-impl Next {
-    /// How the job ends, if it does.
-    pub fn outcome(self) -> Option<Outcome> {
-        match self {
-            Self::Requeue(_) => None,
-            Self::End(outcome) => Some(outcome),
         }
     }
 }

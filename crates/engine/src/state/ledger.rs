@@ -485,6 +485,7 @@ impl Ledger {
             LedgerEvent::Asked { job, tasks, .. }
             | LedgerEvent::Acked { job, tasks, .. }
             | LedgerEvent::AskFailed { job, tasks, .. }
+            | LedgerEvent::LeaveRefused { job, tasks, .. }
             | LedgerEvent::Withdrawn { job, tasks, .. }
             | LedgerEvent::Stopping { job, tasks, .. } => self.change(*job, tasks, event),
             LedgerEvent::Grown { job, tasks, .. } => {

@@ -40,7 +40,8 @@ pub(crate) fn project(state: &State, event: &Event, now: Timestamp) -> Option<Ch
         | Event::Demand(_)
         | Event::Reservations(_)
         | Event::Attained(_)
-        | Event::Past(_) => None,
+        | Event::Past(_)
+        | Event::Owned(_) => None,
     }
 }
 
@@ -78,6 +79,9 @@ impl Tell<'_> {
             JobsEvent::Extended { job, .. }
             | JobsEvent::Scaled { job, .. }
             | JobsEvent::Rolled { job, .. }
+            | JobsEvent::Changed { job, .. }
+            | JobsEvent::StartRefused { job, .. }
+            | JobsEvent::RefusalsForgotten { job, .. }
             | JobsEvent::ReplicaFailed { job, .. } => (job, ChangeKind::JobChanged),
             JobsEvent::Held { job, .. } => (job, ChangeKind::JobHeld),
             JobsEvent::Released { job, .. } => (job, ChangeKind::JobReleased),
@@ -101,6 +105,7 @@ impl Tell<'_> {
             | LedgerEvent::Asked { job, .. }
             | LedgerEvent::Acked { job, .. }
             | LedgerEvent::AskFailed { job, .. }
+            | LedgerEvent::LeaveRefused { job, .. }
             | LedgerEvent::Stopping { job, .. } => (job, ChangeKind::JobChanged),
             LedgerEvent::OrphanSeen { .. } | LedgerEvent::OrphanGone { .. } | LedgerEvent::Carried { .. } => {
                 return None;

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use wharf_api::file::booking::parse_booking;
 use wharf_api::v1::{Booked, BookingList, BookingReply, BookingView, Problem, schema_of};
 use wharf_engine::decide::input::{Input, Request};
-use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::rejection::Rejection;
 use wharf_engine::units::BookingId;
 
 use super::caller::Caller;

@@ -38,6 +38,12 @@ fn told(what: &Happening) -> String {
         },
         Happening::GpuHealed { node, gpu } => format!("gpu/{node}:{gpu} can be used again"),
         Happening::NodeDown(node) => format!("node/{node} is down, with everything on it"),
+        Happening::StartsRefused { node, span: None } => {
+            format!("node/{node} refuses to start anything until it is healed")
+        }
+        Happening::StartsRefused { node, span: Some(span) } => {
+            format!("node/{node} refuses to start anything for {}", text::span(*span))
+        }
         Happening::NodeHealed(node) => format!("node/{node} is up"),
         Happening::Fleet(_) => "the fleet is another one".to_owned(),
     }

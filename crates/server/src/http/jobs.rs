@@ -13,8 +13,8 @@ use wharf_api::v1::{
 use wharf_controller::disk::{HistoryKind, HistoryQuery};
 use wharf_controller::turn::{WhatIf, what_if};
 use wharf_engine::decide::input::{Input, Request};
-use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::model::actor::Actor;
+use wharf_engine::model::rejection::Rejection;
 use wharf_engine::state::State as Engine;
 use wharf_engine::state::jobs::event::Next;
 use wharf_engine::state::jobs::{Job, Phase};

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use wharf_api::v1::{JobList, JobState, JobView, Problem, schema_of};
-use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::rejection::Rejection;
 use wharf_engine::state::State as Engine;
 use wharf_engine::state::jobs::Job;
 use wharf_engine::units::JobId;

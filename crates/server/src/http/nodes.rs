@@ -9,8 +9,8 @@ use wharf_api::v1::{
     DowntimeList, DowntimeReply, DowntimeView, NodeList, NodeReply, NodeView, Problem, schema_of,
 };
 use wharf_engine::decide::input::{Input, Request};
-use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::model::actor::Actor;
+use wharf_engine::model::rejection::Rejection;
 
 use super::caller::Caller;
 use super::jobs::utf8;

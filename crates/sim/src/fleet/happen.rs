@@ -6,6 +6,7 @@ use wharf_controller::world::{Happened, Happening, Impossible, NodeReport};
 use wharf_engine::device::catalogue::xid;
 use wharf_engine::model::exit::{Exit, ExitCause};
 use wharf_engine::model::observed::TaskRef;
+use wharf_engine::model::outcome::{Denial, Message};
 
 use super::SimFleet;
 
@@ -27,6 +28,12 @@ impl SimFleet {
             Happening::NodeDown(node) => {
                 self.find_node(node)?;
                 self.fail_node(node, true);
+            }
+            Happening::StartsRefused { node, span } => {
+                self.find_node(node)?;
+                let message = Message::cut("somebody lets the simulated node refuse it");
+                let until = span.map(|span| self.now + span);
+                self.refuse_starts(node, Denial::AdmissionDenied { message }, until);
             }
             Happening::NodeHealed(node) => {
                 self.find_node(node)?;

@@ -28,6 +28,7 @@ impl SimFleet {
     /// A node comes back, with what still runs on it.
     pub fn heal_node(&mut self, name: &str) {
         self.hung.remove(name);
+        self.refusing.heal(name);
         let Some(node) = self.nodes.get_mut(name).filter(|node| !node.node.up) else { return };
         node.node.up = true;
         self.node_changed(name);

@@ -3,13 +3,14 @@
 use wharf_controller::world::{NodeReport, WorldReport};
 use wharf_engine::model::observed::{ObservedTask, Report, Scope, TaskRef};
 use wharf_engine::model::policy::Mode;
+use wharf_engine::units::Uid;
 
 use super::{Changes, SimFleet};
 
 impl SimFleet {
     /// What changed since the last report; `None` when nothing did.
     pub fn changes(&mut self) -> Option<WorldReport> {
-        if self.unreported.is_empty() {
+        if self.unreported.is_empty() && !self.answers.is_urgent() {
             return None;
         }
         let since = self.generation;
@@ -18,8 +19,13 @@ impl SimFleet {
         let nodes = changed.nodes.iter().filter_map(|name| self.nodes.get(name).cloned()).collect();
         let tasks = changed.tasks.iter().filter_map(|task| self.observe(*task, false)).collect();
         let mut report = self.report(Some(since), nodes, tasks);
+        report.report.answers = self.answers.tell(false, self.generation);
         let gone = changed.nodes.into_iter().filter(|name| !self.nodes.contains_key(name));
         report.report.nodes_gone = gone.collect();
+        let (here, jobs_gone) = changed.jobs.into_iter().partition(|&uid| self.owned_job(uid).is_some());
+        let here: Vec<Uid> = here;
+        report.jobs = here.into_iter().filter_map(|uid| self.owned_job(uid).cloned()).collect();
+        report.jobs_gone = jobs_gone;
         Some(report)
     }
 
@@ -30,14 +36,16 @@ impl SimFleet {
         let nodes = self.nodes.values().cloned().collect();
         let all: Vec<TaskRef> = self.tasks.keys().copied().collect();
         let tasks = all.into_iter().filter_map(|task| self.observe(task, true)).collect();
-        self.report(None, nodes, tasks)
+        let mut report = self.report(None, nodes, tasks);
+        report.report.answers = self.answers.tell(true, self.generation);
+        report.jobs = self.owned().cloned().collect();
+        report
     }
 
     fn report(&self, since: Option<u64>, nodes: Vec<NodeReport>, tasks: Vec<ObservedTask>) -> WorldReport {
         let (world, generation) = (self.id, self.generation);
-        let (scope, nodes_gone) = (Scope::All, Vec::new());
-        let report = Report { scope, world, since, generation, nodes: Vec::new(), nodes_gone, tasks };
-        WorldReport { report, nodes }
+        let report = Report { scope: Scope::All, world, since, generation, tasks, ..Report::default() };
+        WorldReport { report, nodes, ..WorldReport::default() }
     }
 
     /// A task as it can be seen: one on a node that is down cannot.

@@ -8,7 +8,7 @@ use wharf_engine::state::ledger::event::Why;
 use wharf_engine::units::{JobId, NodeId};
 
 use super::lines::Ask;
-use super::place::{place, tasks_that_fit};
+use super::place::{may_use, place, tasks_that_fit};
 use super::units::{Unit, is_ripe, movable};
 use super::world::World;
 
@@ -56,7 +56,7 @@ fn enough_in_pieces(world: &World<'_>, ask: &Ask<'_>) -> bool {
 fn targets<'a>(world: &World<'a>, ask: &Ask<'a>) -> Vec<Vec<Unit<'a>>> {
     let mut targets = Vec::new();
     for node in nodes_with_room(world, ask).into_iter().take(TARGETS_MAX) {
-        if !world.facts.state.fleet.set_has_node(ask.spec.shape.nodes, node) {
+        if !may_use(world, ask, node) {
             continue;
         }
         if let Some(units) = target(world, ask, node) {

@@ -33,23 +33,25 @@ pub(super) fn place<'a>(world: &World<'a>, ask: &Ask<'a>) -> Option<(World<'a>, 
 fn by_domain(world: &World<'_>, ask: &Ask<'_>) -> BTreeMap<u32, Vec<NodeId>> {
     let mut nodes: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     for node in world.open_nodes(ask.pool) {
-        if let Some(domain) = world.facts.domain_of(ask.spec, node).filter(|_| may_use(world, ask.spec, node))
-        {
+        if let Some(domain) = world.facts.domain_of(ask.spec, node).filter(|_| may_use(world, ask, node)) {
             nodes.entry(domain).or_default().push(node);
         }
     }
     nodes
 }
 
-fn may_use(world: &World<'_>, spec: &Spec, node: NodeId) -> bool {
-    world.facts.state.fleet.set_has_node(spec.shape.nodes, node)
+/// A node that the job allows, and that has not refused to start it of late.
+pub(super) fn may_use(world: &World<'_>, ask: &Ask<'_>, node: NodeId) -> bool {
+    let job = world.facts.state.jobs.get(ask.job);
+    let refused = job.is_some_and(|job| job.past.refused.iter().any(|refusal| refusal.node == node));
+    world.facts.state.fleet.set_has_node(ask.spec.shape.nodes, node) && !refused
 }
 
 fn place_on<'a>(world: &World<'a>, ask: &Ask<'a>, nodes: &[NodeId]) -> Option<(World<'a>, Vec<Placement>)> {
     let mut world = world.clone();
     let mut places = Vec::new();
     for task in ask.first_task..ask.first_task + ask.tasks {
-        let (node, gpus) = find(&world, ask.spec, nodes)?;
+        let (node, gpus) = find(&world, ask, nodes)?;
         let (units_each, tax) = match ask.spec.shape.gpus {
             GpuAsk::Share(units) => (units, world.facts.policy.sharing.mps_tax),
             _ => (GpuUnits::WHOLE, 0),
@@ -66,15 +68,16 @@ fn place_on<'a>(world: &World<'a>, ask: &Ask<'a>, nodes: &[NodeId]) -> Option<(W
 pub(super) fn best_score(world: &World<'_>, ask: &Ask<'_>) -> Option<worth::Score> {
     let mut nodes = world.open_nodes(ask.pool);
     nodes.retain(|&node| {
-        may_use(world, ask.spec, node) && world.free_beside(node).covers(&ask.spec.shape.resources)
+        may_use(world, ask, node) && world.free_beside(node).covers(&ask.spec.shape.resources)
     });
     worth::find(world, ask.spec, &nodes).map(|(score, _)| score)
 }
 
 /// The tightest place for one task, on nodes that nobody leaves if there is one.
-fn find(world: &World<'_>, spec: &Spec, nodes: &[NodeId]) -> Option<(NodeId, GpuMask)> {
+fn find(world: &World<'_>, ask: &Ask<'_>, nodes: &[NodeId]) -> Option<(NodeId, GpuMask)> {
+    let spec = ask.spec;
     let allowed =
-        |node: &NodeId| may_use(world, spec, *node) && world.free_beside(*node).covers(&spec.shape.resources);
+        |node: &NodeId| may_use(world, ask, *node) && world.free_beside(*node).covers(&spec.shape.resources);
     let allowed: Vec<NodeId> = nodes.iter().copied().filter(allowed).collect();
     if worth::is_priced(world) {
         return worth::find(world, spec, &allowed).map(|(score, gpus)| (score.node, gpus));

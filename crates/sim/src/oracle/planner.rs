@@ -1,12 +1,12 @@
 //! The same instance as a state of the engine, and what the product's own planner makes of it.
 
 use wharf_engine::decide::input::Input;
-use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Shape, Spec};
 use wharf_engine::model::observed::{
     ObservedGpu, ObservedNode, ObservedTask, Report, Scope, TaskRef, TaskStatus,
 };
 use wharf_engine::model::policy::{self, Amount, GpuQuota, Policy, Preemption, Quota};
+use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Evicted, Memory, plan};
 use wharf_engine::state::State;

@@ -20,10 +20,10 @@ use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
 /// What a line may begin with.
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 27] = [
     "fleet", "quota", "policy", "running", "submit", "plan", "after", "cancel", "evict", "extend", "scale",
     "replace", "book", "cordon", "uncordon", "drain", "undrain", "maintain", "node", "gpu", "restart",
-    "lose", "stale", "expect",
+    "lose", "stale", "expect", "own", "disown", "release",
 ];
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Scenario, Mistake> {
@@ -53,6 +53,8 @@ struct Reader {
     submissions: u128,
     /// Identities of jobs that were submitted, by name.
     uids: BTreeMap<String, Uid>,
+    /// Identities of jobs that the world owns, by name.
+    owned: BTreeMap<String, Uid>,
     islands: u32,
     /// What `running` lines hold, in 1/3000, by node and GPU.
     held: BTreeMap<(String, usize), u64>,
@@ -78,6 +80,8 @@ impl Reader {
                 }
             }
             "submit" => self.submit(&mut words)?,
+            "own" => self.own(&mut words)?,
+            "disown" => Step::Own(self.owned_uid(&mut words)?, None),
             "book" => self.book(&mut words)?,
             "cancel" if words.take("booking") => self.unbook(&mut words)?,
             "cancel" if words.take("maintenance") => {
@@ -85,6 +89,7 @@ impl Reader {
                 Step::Ask(Ask::CallOff { name })
             }
             "cancel" => Step::Ask(Ask::Cancel { job: self.named(&mut words)? }),
+            "release" => Step::Ask(Ask::Release { job: self.named(&mut words)? }),
             "evict" => self.evict(&mut words)?,
             "extend" => self.extend(&mut words)?,
             "scale" => {
@@ -118,6 +123,22 @@ impl Reader {
             return Ok(());
         }
         Err(format!("`{word}` comes before the first step: it tells how things are when the story begins"))
+    }
+
+    /// A job appears in the world; one of that name that is there changes.
+    fn own(&mut self, words: &mut Words<'_>) -> Result<Step, String> {
+        let Step::Ask(Ask::Submit(mut job)) = self.submit(words)? else {
+            return Err("the world owns jobs".to_owned());
+        };
+        let uid = *self.owned.entry(job.spec.name.clone()).or_insert(job.uid);
+        job.uid = uid;
+        Ok(Step::Own(uid, Some(job)))
+    }
+
+    fn owned_uid(&self, words: &mut Words<'_>) -> Result<Uid, String> {
+        let name = self.named(words)?;
+        let known: Vec<&str> = self.owned.keys().map(String::as_str).collect();
+        self.owned.get(&name).copied().ok_or_else(|| unknown("the world owns no", &name, &known))
     }
 
     fn evict(&self, words: &mut Words<'_>) -> Result<Step, String> {
@@ -183,7 +204,11 @@ impl Reader {
             "unreachable" => Fate::Unreachable,
             "hangs" => Fate::Hangs,
             "returns" => Fate::Returns,
-            other => return Err(unknown("a node", other, &["fails", "unreachable", "hangs", "returns"])),
+            "refuses" => return Ok(Step::Node { name, fate: refuses(words)? }),
+            other => {
+                let allowed = ["fails", "unreachable", "hangs", "refuses", "returns"];
+                return Err(unknown("a node", other, &allowed));
+            }
         };
         Ok(Step::Node { name, fate })
     }
@@ -229,6 +254,16 @@ impl Reader {
         } else {
             Err(unknown("no job is called", name, &known))
         }
+    }
+}
+
+fn refuses(words: &mut Words<'_>) -> Result<Fate, String> {
+    let what = words.need("what the node refuses")?;
+    let span = if words.take("for") { Some(span(words.need("how long, like 5m")?)?) } else { None };
+    match what {
+        "starts" => Ok(Fate::RefusesStarts(span)),
+        "stops" => Ok(Fate::RefusesStops(span)),
+        other => Err(unknown("a node refuses", other, &["starts", "stops"])),
     }
 }
 

@@ -10,10 +10,12 @@ use wharf_engine::answer::verdict::Reason;
 use wharf_engine::decide::input::{BookingRequest, DowntimeRequest, Input, Request};
 use wharf_engine::model::action::Action;
 use wharf_engine::model::actor::{Actor, Subject};
+use wharf_engine::model::outcome::{Denial, Message};
 use wharf_engine::model::policy::Policy;
+use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
 use wharf_engine::state::jobs::Phase;
-use wharf_engine::units::{JobId, Millis, Timestamp};
+use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 
 use super::story::Story;
 use super::{Act, Ask, Fate, Scenario, Step};
@@ -67,6 +69,10 @@ pub(super) fn run(scenario: &Scenario, pricing: Pricing) -> Ran {
                 run.happens(name, *fate);
                 continue;
             }
+            Step::Own(uid, job) => {
+                run.owns(*uid, job.as_deref());
+                continue;
+            }
             Step::Act(act) => run.act(*act),
         };
         if let Err(fault) = result {
@@ -106,6 +112,13 @@ impl Run {
             Fate::Fails => fleet.fail_node(node, true),
             Fate::Unreachable => fleet.fail_node(node, false),
             Fate::Hangs => fleet.hang_node(node),
+            Fate::RefusesStarts(span) => {
+                let why = Denial::AdmissionDenied { message: Message::default() };
+                fleet.refuse_starts(node, why, span.map(|span| fleet.now() + span));
+            }
+            Fate::RefusesStops(span) => {
+                fleet.refuse_stops(node, Denial::DisruptionBudget, span.map(|span| fleet.now() + span));
+            }
             Fate::Returns => fleet.heal_node(node),
             Fate::GpuError(gpu, error) => {
                 fleet.gpu_error(node, gpu, error);
@@ -114,6 +127,16 @@ impl Run {
                 fleet.heal_gpu(node, gpu);
             }
         });
+    }
+
+    fn owns(&mut self, uid: Uid, job: Option<&Submission>) {
+        match job {
+            Some(job) => {
+                self.story.call(uid, &job.spec.name);
+                self.world.with(|fleet| fleet.own(job.clone()));
+            }
+            None => self.world.with(|fleet| fleet.disown(uid)),
+        }
     }
 
     fn act(&mut self, act: Act) -> Result<(), Fault> {
@@ -215,6 +238,7 @@ impl Run {
         let input = |ask: &Ask| match ask {
             Ask::Submit(submission) => Input::Submit(submission.clone()),
             Ask::Cancel { job } => Input::Cancel { job: id(job) },
+            Ask::Release { job } => Input::Release { job: id(job) },
             Ask::Evict { job, .. } => Input::Evict { job: id(job) },
             Ask::Extend { job, to } => Input::Extend { job: id(job), to: *to },
             Ask::Scale { job, tasks } => Input::Scale { job: id(job), tasks: *tasks },
@@ -242,6 +266,7 @@ impl Run {
             let what = match ask {
                 Ask::Submit(submission) => submission.spec.name.clone(),
                 Ask::Cancel { job } => format!("cancel {job}"),
+                Ask::Release { job } => format!("release {job}"),
                 Ask::Evict { job, .. } => format!("evict {job}"),
                 Ask::Extend { job, .. } => format!("extend {job}"),
                 Ask::Scale { job, .. } => format!("scale {job}"),

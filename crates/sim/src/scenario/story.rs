@@ -2,6 +2,7 @@
 //! too, and in the order in which it happened.
 
 mod downtimes;
+mod owned;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,19 +11,20 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, DiskFault, HistoryKind, HistoryQuery, Index};
 use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
-use wharf_engine::answer::verdict::{Quantity, Reason, Shortfall};
-use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::answer::verdict::Reason;
 use wharf_engine::device::catalogue;
 use wharf_engine::model::exit::{Exit, Outcome};
 use wharf_engine::model::job::Spec;
 use wharf_engine::model::need::Refused;
 use wharf_engine::model::observed::TaskRef;
 use wharf_engine::model::placement::Placement;
+use wharf_engine::model::rejection::Rejection;
+use wharf_engine::model::shortfall::{Quantity, Shortfall};
 use wharf_engine::plan::later::reserve::Unreserved;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
-use wharf_engine::state::jobs::event::{Canceller, HeldWhy, JobsEvent, Next, RequeueWhy};
+use wharf_engine::state::jobs::event::{Canceller, HeldWhy, JobsEvent, Next, NodeRefusal, RequeueWhy};
 use wharf_engine::state::ledger::event::{Asker, Eviction, LedgerEvent, Straddle, Why};
 use wharf_engine::state::promises::PromisesEvent;
 use wharf_engine::state::reservations::ReservationsEvent;
@@ -132,6 +134,7 @@ impl Story {
                 Event::Reservations(event) => self.reservation(event),
                 Event::Bookings(event) => self.window(event),
                 Event::Maintenance(event) => Some(self.downtime(event)),
+                Event::Owned(event) => self.owned(event),
                 Event::Demand(_) | Event::Attained(_) | Event::Past(_) => None,
             };
             self.lines.extend(sentence);
@@ -161,6 +164,10 @@ impl Story {
         let groups = || self.jobs.values().find(|known| known.name == name).map(|known| &known.groups);
         match reason {
             Reason::BackingOff { until } => format!("{token} until {}", span_text(until - self.start)),
+            Reason::StartRefused { tries, node, retry_at } => {
+                let at = span_text(retry_at - self.start);
+                format!("{token} by {}, try {tries}, again at {at}", self.node(node))
+            }
             Reason::Short(shortfall) => {
                 let group = shortfall.group.and_then(|at| groups()?.get(at));
                 shortage(token, shortfall, group, state)
@@ -263,6 +270,14 @@ impl Story {
             JobsEvent::Held { job, why: HeldWhy::Restored, .. } => {
                 Some(format!("{} is held: nobody knows what became of it", self.known(job).name))
             }
+            JobsEvent::Held { job, why: HeldWhy::StartRefused, .. } => {
+                Some(format!("{} is held: refused as often as it is tried", self.known(job).name))
+            }
+            JobsEvent::Changed { job, .. } => Some(format!("{} is changed", self.known(job).name)),
+            JobsEvent::StartRefused { job, by, .. } => Some(self.start_refused(job, &by)),
+            JobsEvent::RefusalsForgotten { job, .. } => {
+                Some(format!("{} avoids its nodes no longer", self.known(job).name))
+            }
             JobsEvent::Released { job, .. } => Some(format!("{} is released", self.known(job).name)),
             JobsEvent::Requeued { job, .. } => {
                 let known = self.known(job);
@@ -271,6 +286,7 @@ impl Story {
                     Some(Next::Requeue(RequeueWhy::NodeLost)) => "its place was lost",
                     Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
                     Some(Next::Requeue(RequeueWhy::StartStuck)) => "it did not start in time",
+                    Some(Next::Requeue(RequeueWhy::StartRefused)) => "its node refused it",
                     Some(Next::End(_)) | None => "nobody knows why",
                 };
                 let sentence = format!("{} waits again: {why}", known.name);
@@ -297,6 +313,12 @@ impl Story {
             }
             JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
         }
+    }
+
+    fn start_refused(&mut self, job: JobId, by: &[NodeRefusal]) -> String {
+        let told: Vec<String> =
+            by.iter().map(|of| format!("{} ({})", self.node(of.node), of.why.token())).collect();
+        format!("{} refused by {}", self.known(job).name, told.join(", "))
     }
 
     fn queued(&mut self, job: JobId, uid: Uid, spec: Spec) {
@@ -373,6 +395,9 @@ impl Story {
             LedgerEvent::Acked { job, tasks, .. } => Some(self.part(job, "saved", &tasks)),
             LedgerEvent::AskFailed { job, tasks } => Some(self.part(job, "cannot save", &tasks)),
             LedgerEvent::Stopping { job, tasks, .. } => Some(self.part(job, "stops", &tasks)),
+            LedgerEvent::LeaveRefused { job, tasks, why, .. } => {
+                Some(format!("{} ({})", self.part(job, "is not let go", &tasks), why.token()))
+            }
             LedgerEvent::Gone { job, task, exit, .. } => self.gone(job, task, exit),
             LedgerEvent::OrphanSeen { task, place, .. } => {
                 let node = self.node(place.node);

@@ -39,7 +39,10 @@ fn every_kind_of_name_is_looked_up() {
         ),
         ("cordon n3", "no node is called `n3`; allowed: n1, n2"),
         ("cancel b", "no job is called `b`; allowed: nothing yet"),
-        ("node n1 fail", "a node `fail`; did you mean `fails`? allowed: fails, unreachable, hangs, returns"),
+        (
+            "node n1 fail",
+            "a node `fail`; did you mean `fails`? allowed: fails, unreachable, hangs, refuses, returns",
+        ),
         ("running a nlp batch 8 on m1", "no node is called `m1`; allowed: n1, n2"),
         ("lose data", "here comes no `data`; allowed: journal"),
     ];

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use wharf_controller::selectors::{DeviceSelector, NodeSelector, Strings};
 use wharf_controller::world::NodeReport;
 use wharf_engine::decide::input::Input;
-use wharf_engine::decide::rejection::Rejection;
 use wharf_engine::model::exit::{Exit, ExitDetail};
 use wharf_engine::model::job::{Service, Shape as TaskShape, Spec};
 use wharf_engine::model::observed::{
     ObservedGpu, ObservedNode, ObservedTask, Report, Scope, TaskRef, TaskStatus,
 };
+use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
@@ -166,7 +166,7 @@ impl Built {
         for _ in 1..group.count {
             let (uid, name) = self.next_job(list);
             let (job, spec) = (self.state.jobs.next(), Spec { name, ..spec.clone() });
-            self.state.apply(&Event::Jobs(JobsEvent::Queued { job, uid, spec, at: self.now }));
+            self.state.apply(&Event::Jobs(JobsEvent::Queued { job, uid, spec, at: self.now, owned: false }));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use wharf_engine::decide::input::{DowntimeRequest, DrainRequest, Input, Replacement};
 use wharf_engine::model::dependency::{After, ArrayRequest, Condition};
 use wharf_engine::model::job::{Class, Service};
+use wharf_engine::model::outcome::{Denial, Message};
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::{Millis, Timestamp, Uid};
@@ -118,5 +119,55 @@ pub(super) fn of_chains() -> Vec<Event> {
     play.go(&waiting.map(Input::Submit), 2);
     play.snapshot();
     play.go(&[], 400);
+    play.written()
+}
+
+/// A node refuses to start a job, which goes elsewhere; every node refuses it, and it is held; a stop is refused for a while.
+pub(super) fn of_refusals() -> Vec<Event> {
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let mut play = Play::on(86, &["n1", "n2"], 1);
+    let denied = || Denial::AdmissionDenied { message: Message::cut("not on a Friday") };
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
+    play.world.with(|fleet| fleet.refuse_starts("n1", denied(), None));
+    let jobs = play.go(&[rules_job(1, "elsewhere", "org/a", (1, 1), forever)], 120);
+    play.world.with(|fleet| fleet.refuse_starts("n2", Denial::NodeNotReady, None));
+    play.go(&[rules_job(2, "nowhere", "org/b", (2, 2), forever)], 300);
+    play.snapshot();
+    let until = play.world.with(|fleet| fleet.now()) + Millis::from_secs(90);
+    for node in ["n1", "n2"] {
+        play.world.with(|fleet| fleet.refuse_stops(node, Denial::DisruptionBudget, Some(until)));
+    }
+    play.go(&[Input::Cancel { job: jobs["elsewhere"] }], 400);
+    play.go(&[], 2000);
+    play.written()
+}
+
+/// Jobs that the world owns are taken, not taken, changed, not changed, run and deleted, and found again by a new controller.
+pub(super) fn of_owned_jobs() -> Vec<Event> {
+    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
+    let mut play = Play::on(87, &["n1", "n2"], 1);
+    let job = |number, name: &str, tenant: &str, tasks| {
+        let Input::Submit(job) = rules_job(number, name, tenant, tasks, forever) else {
+            unreachable!("a job is submitted")
+        };
+        *job
+    };
+    play.go(&[Input::ApplyPolicy(rules_policy())], 1);
+    let own = |play: &Play, job| play.world.with(|fleet| fleet.own(job));
+    own(&play, job(1, "runs", "org/a", (4, 4)));
+    own(&play, job(2, "nobody", "org/nobody", (1, 1)));
+    play.go(&[], 5);
+    own(&play, job(1, "runs", "org/a", (2, 2)));
+    own(&play, job(3, "waits", "org/a", (8, 8)));
+    play.go(&[], 5);
+    own(&play, job(1, "runs", "org/a", (4, 4)));
+    own(&play, job(3, "waits", "org/a", (4, 4)));
+    play.snapshot();
+    // The same job, submitted before the world named it.
+    play.go(&[rules_job(4, "claimed", "org/b", (1, 1), forever)], 5);
+    own(&play, job(4, "claimed", "org/b", (1, 1)));
+    play.go(&[], 5);
+    play.world.with(|fleet| fleet.disown(Uid(1)));
+    play.go(&[], 60);
     play.written()
 }

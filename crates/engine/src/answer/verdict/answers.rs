@@ -232,8 +232,8 @@ impl State {
     fn window_reason(&self, id: JobId, job: &Job, booking: BookingId, answers: &mut Answers) -> Reason {
         let window = self.bookings.get(booking).expect("a job names a window that is to come or lasts");
         let (_, now) = answers.basis.expect("answers are about a moment");
-        if job.not_before > now {
-            return Reason::BackingOff { until: job.not_before };
+        if let Some(reason) = pauses(job, now) {
+            return reason;
         }
         if booked::may_start_in(&mut answers.draft(self, now), id, window) {
             return Reason::Startable;
@@ -265,6 +265,28 @@ impl State {
         beyond?.first().copied()
     }
 
+    /// A job that was refused and pauses, or that would fit if it did not avoid the nodes that refused it.
+    fn refused_reason(
+        &self,
+        job: &Job,
+        key: &KindKey,
+        kind: &OfKind,
+        answers: &mut Answers,
+    ) -> Option<Reason> {
+        let (_, now) = answers.basis.expect("answers are about a moment");
+        let last = job.past.refused.last()?;
+        if let Some(reason) = pauses(job, now) {
+            return Some(reason);
+        }
+        let anywhere = KindKey { avoids: Vec::new(), ..key.clone() };
+        let policy = self.tenants.policy();
+        let keeps = kind.funnel.shortfall().is_some()
+            && answers.of_kind(self, policy, &anywhere).funnel.shortfall().is_none();
+        let until = job.past.refused.iter().map(|refusal| refusal.until).min()?;
+        let (tries, node) = (job.past.refused_tries, last.node);
+        keeps.then_some(Reason::StartRefused { tries, node, retry_at: until })
+    }
+
     fn waiting_reason(
         &self,
         id: JobId,
@@ -279,12 +301,15 @@ impl State {
         if let Some(tenant) = kind.fixed {
             return Reason::Fixed { tenant };
         }
+        let (_, now) = answers.basis.expect("answers are about a moment");
+        if let Some(refused) = self.refused_reason(job, key, kind, answers) {
+            return refused;
+        }
         if let Some(shortfall) = kind.funnel.shortfall() {
             return Reason::Short(shortfall);
         }
-        let (_, now) = answers.basis.expect("answers are about a moment");
-        if job.not_before > now {
-            return Reason::BackingOff { until: job.not_before };
+        if let Some(reason) = pauses(job, now) {
+            return reason;
         }
         if let Some(kept) = rank::kept_for_newcomers(self, id, job, now) {
             return Reason::LandingRoom { kept };
@@ -298,4 +323,16 @@ impl State {
         let kept = answers.kept_by_downtime(self, id, key);
         kept.map_or(Reason::Startable, |from| Reason::Downtime { from })
     }
+}
+
+/// Why a job pauses before its next try, if it does.
+fn pauses(job: &Job, now: Timestamp) -> Option<Reason> {
+    let until = Some(job.not_before).filter(|&until| until > now)?;
+    let refused = job.past.refused.last().filter(|_| job.past.refused_tries > 0);
+    let tries = job.past.refused_tries;
+    Some(refused.map_or(Reason::BackingOff { until }, |last| Reason::StartRefused {
+        tries,
+        node: last.node,
+        retry_at: until,
+    }))
 }

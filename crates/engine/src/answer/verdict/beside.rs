@@ -1,6 +1,6 @@
 //! What a job finds too little of beside GPUs: a verdict that speaks of GPUs alone sends its reader to the wrong shelf.
 
-use serde::{Deserialize, Serialize};
+use crate::model::shortfall::{Beside, BesideGpus};
 
 use super::{Count, Fleet, Funnel, Quantity, Stage};
 use crate::model::need::Need;
@@ -8,31 +8,6 @@ use crate::plan::place::tasks_that_fit;
 use crate::state::State;
 use crate::state::jobs::KindKey;
 use crate::units::{PoolId, Resources};
-
-/// Something beside GPUs that each task asks for and of which there is too little.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beside {
-    /// What.
-    pub what: BesideGpus,
-    /// What one task asks for: thousandths of a core, bytes, or interfaces.
-    pub each: u64,
-    /// The most that one node has for it, or that a limit leaves.
-    pub most: u64,
-}
-
-/// What a node has beside GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BesideGpus {
-    /// Thousandths of a core.
-    Cpu,
-    /// Bytes of memory.
-    Memory,
-    /// Bytes of local storage.
-    Storage,
-    /// Network interfaces.
-    Nics,
-}
 
 impl BesideGpus {
     const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Storage, Self::Nics];
@@ -101,7 +76,7 @@ impl State {
         let of_node = |(id, node): (crate::units::NodeId, &crate::state::fleet::Node)| {
             let usable = fleet == Fleet::Declared || node.is_open();
             let room = self.ledger.rooms().get(id).filter(|_| usable)?;
-            let allowed = self.fleet.set_has_node(without.shape.nodes, id);
+            let allowed = without.may_go_to(&self.fleet, id);
             let here = |&&(pool, need): &&(Option<PoolId>, Need)| {
                 let fits = fleet == Fleet::Declared || tasks_that_fit(room, need, without) > 0;
                 pool == Some(node.facts.pool) && fits

@@ -229,7 +229,7 @@ fn targets(
         .collect();
     for (at, node) in nodes {
         let part = ask.parts().nth(at).expect("it was counted a moment ago");
-        if !state.fleet.set_has_node(part.key.shape.nodes, node) {
+        if !part.key.may_go_to(&state.fleet, node) {
             continue;
         }
         if let Some(target) = target(draft, part, asker, node, commitments, ripens_at) {

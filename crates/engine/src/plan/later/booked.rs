@@ -242,7 +242,7 @@ fn place_all(
     let each = ask.way.need.units().parts() / GpuUnits::WHOLE.parts();
     let each = usize::try_from(each).ok().filter(|&each| each > 0)?;
     let allowed = |place: &&Placement| {
-        let in_set = draft.state.fleet.set_has_node(ask.key.shape.nodes, place.node);
+        let in_set = ask.key.may_go_to(&draft.state.fleet, place.node);
         let open = draft.room(place.node).is_some_and(|room| room.open);
         // Who could not be gone when its node goes out of service would be asked to leave as soon as it came.
         let barred = downtimes::bars(draft, ask.key, core::slice::from_ref(place));

@@ -123,7 +123,7 @@ pub fn find(
     let taker = Taker { need, cpu_milli, memory, trust: key.trust };
     let fits = |node: NodeId, room: &Room| {
         within(node)
-            && state.fleet.set_has_node(key.shape.nodes, node)
+            && key.may_go_to(&state.fleet, node)
             && room.free().covers(&key.shape.resources)
             && (!key.topology.task_on_island || whole_gpus(room, need, key).is_some())
     };

@@ -11,7 +11,7 @@ use crate::model::job::{GpuAsk, Shape, Spec};
 use crate::state::State;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::Next;
-use crate::units::{JobId, Millis, TenantId, Timestamp, Uid};
+use crate::units::{JobId, Millis, NodeId, TenantId, Timestamp, Uid};
 
 impl Jobs {
     /// The lists that do not say what the jobs do.
@@ -32,6 +32,8 @@ impl Jobs {
         };
         expect(those(&|job| job.spec.service.is_some()) == self.services, "services");
         expect(those(&|job| job.spec.booking.is_some()) == self.booked, "jobs of windows");
+        expect(those(&|job| job.owned) == self.owned, "jobs that the world owns");
+        expect(those(&|job| !job.past.refused.is_empty()) == self.refused, "jobs that avoid nodes");
         let held_back: BTreeSet<JobId> =
             self.live.iter().filter(|&(&id, job)| self.is_held(id, job)).map(|(&id, _)| id).collect();
         expect(usize::try_from(self.held_back_len) == Ok(held_back.len()), "how many are held back");
@@ -168,10 +170,12 @@ fn of_spec(job: &Job, key: &KindKey) -> bool {
         }
         Millis(minutes.saturating_mul(60_000))
     });
+    let avoided: BTreeSet<NodeId> = job.past.refused.iter().map(|refusal| refusal.node).collect();
     (key.tenant, key.class, key.priority, key.preemptible) == (*tenant, *class, *priority, *preemptible)
         && (key.trust, key.service, key.booking) == (*trust, service.is_some(), *booking)
         && key.grace == checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
         && key.ends_within == within
+        && key.avoids.iter().copied().eq(avoided)
         && key.topology.gang_within == job.spec.topology.gang_within
 }
 
@@ -275,6 +279,8 @@ pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Jobs>> {
         ("jobs by name", |jobs| _ = jobs.by_name.pop_first()),
         ("services", |jobs| _ = jobs.services.pop_first()),
         ("jobs of windows", |jobs| _ = jobs.booked.pop_first()),
+        ("jobs that the world owns", |jobs| _ = jobs.owned.insert(JobId(0))),
+        ("jobs that avoid nodes", |jobs| _ = jobs.refused.insert(JobId(0))),
         ("kinds that wait", |jobs| _ = jobs.waiting.pop_first()),
         ("kinds that wait", |jobs| {
             let mut kind = jobs.waiting.first_entry().expect("somebody waits");

@@ -3,6 +3,7 @@
 use crate::model::exit::{ExitDetail, Outcome};
 use crate::model::is_default;
 use crate::model::job::Spec;
+use crate::model::outcome::Denial;
 use crate::state::jobs::Rolling;
 use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
 use alloc::string::String;
@@ -12,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 /// What happens to jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum JobsEvent {
     /// It waits for the first time.
     Queued {
@@ -21,6 +21,18 @@ pub enum JobsEvent {
         /// Its identity outside.
         uid: Uid,
         /// What it asks for.
+        spec: Spec,
+        /// When.
+        at: Timestamp,
+        /// Whether the world owns it.
+        #[serde(default, skip_serializing_if = "is_default")]
+        owned: bool,
+    },
+    /// Its owner made something else of it while it waits.
+    Changed {
+        /// Which.
+        job: JobId,
+        /// What it asks for from now on; its tenant and name are the same.
         spec: Spec,
         /// When.
         at: Timestamp,
@@ -87,6 +99,28 @@ pub enum JobsEvent {
         /// Which.
         job: JobId,
         /// When.
+        at: Timestamp,
+    },
+    /// Nodes refused to start tasks of it. They are avoided for a while.
+    StartRefused {
+        /// Which.
+        job: JobId,
+        /// How many tries in a row were refused, with this one.
+        tries: u32,
+        /// Who refused it, and why.
+        by: Vec<NodeRefusal>,
+        /// Nothing of it is started before.
+        not_before: Timestamp,
+        /// They are avoided until then.
+        until: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// Nodes that refused it are tried again.
+    RefusalsForgotten {
+        /// Which.
+        job: JobId,
+        /// Those that were to be avoided until then, at the latest.
         at: Timestamp,
     },
     /// It is not to be started until somebody says so. It holds nothing.
@@ -168,6 +202,12 @@ pub struct Past {
     /// The last of its tasks that failed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_failure: Option<Failure>,
+    /// How many tries in a row were refused by nodes, since all that it was given last ran.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub refused_tries: u32,
+    /// The last nodes that refused to start a task of it and are avoided, the latest last.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub refused: Vec<StartRefusal>,
 }
 
 /// A task that failed.
@@ -198,6 +238,8 @@ pub enum Canceller {
         /// That job's name.
         name: String,
     },
+    /// Its owner in the world, which no longer has it.
+    World,
 }
 
 /// What follows when a leaving job has let go.
@@ -222,6 +264,8 @@ pub enum RequeueWhy {
     Evicted,
     /// Not every task ran in time.
     StartStuck,
+    /// A node refused to start a task of it.
+    StartRefused,
 }
 
 /// Why a job is not to be started until somebody says so.
@@ -231,4 +275,38 @@ pub enum HeldWhy {
     /// The journal was restored from an older one, and nobody knows what became of the job meanwhile: it may have
     /// run, ended, or been cancelled.
     Restored,
+    /// Nodes refused to start it, as often in a row as it is tried.
+    StartRefused,
+}
+
+impl Next {
+    /// How the job ends, if it does.
+    pub fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::Requeue(_) => None,
+            Self::End(outcome) => Some(outcome),
+        }
+    }
+}
+
+/// A node that did not start a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRefusal {
+    /// Which node.
+    pub node: NodeId,
+    /// Why.
+    pub why: Denial,
+}
+
+/// A node that a job avoids because it did not start a task of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRefusal {
+    /// Which node.
+    pub node: NodeId,
+    /// Why.
+    pub why: Denial,
+    /// When.
+    pub at: Timestamp,
+    /// It is avoided until then.
+    pub until: Timestamp,
 }

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use super::More;
 use crate::model::group::Group;
 use crate::model::job::{Class, GpuAsk, Shape, Spec, Topology};
-use crate::units::{BookingId, JobId, Millis, TenantId, Timestamp, TrustId};
+use crate::state::fleet::Fleet;
+use crate::units::{BookingId, JobId, Millis, NodeId, TenantId, Timestamp, TrustId};
 
 /// What the planner looks at in a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +40,8 @@ pub struct KindKey {
     pub ends_within: Option<Millis>,
     /// The booked window whose places it uses.
     pub booking: Option<BookingId>,
+    /// Nodes that refused to start it of late, in id order.
+    pub avoids: Vec<NodeId>,
 }
 
 /// What the planner looks at in a group.
@@ -94,6 +97,7 @@ impl KindKey {
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
             ends_within: None,
             booking: *booking,
+            avoids: Vec::new(),
         }
         .over_within(*time_limit);
         if groups.is_empty() {
@@ -111,6 +115,18 @@ impl KindKey {
         let groups =
             self.groups.into_iter().map(|group| GroupKey { key: group.key.over_within(left), ..group });
         Self { ends_within, groups: groups.collect(), ..self }
+    }
+
+    /// The same of a job that avoids these nodes.
+    pub(super) fn avoiding(self, nodes: &[NodeId]) -> Self {
+        let groups =
+            self.groups.into_iter().map(|group| GroupKey { key: group.key.avoiding(nodes), ..group });
+        Self { avoids: nodes.to_vec(), groups: groups.collect(), ..self }
+    }
+
+    /// True for a node that the job allows and that did not refuse it of late.
+    pub fn may_go_to(&self, fleet: &Fleet, node: NodeId) -> bool {
+        fleet.set_has_node(self.shape.nodes, node) && !self.avoids.contains(&node)
     }
 
     /// Kinds of tasks that are alike: of each group, or itself where all are.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::exit::{Exit, ExitDetail};
 use crate::model::is_default;
 use crate::model::observed::TaskRef;
+use crate::model::outcome::Denial;
 use crate::units::{BookingId, JobId, Millis, NodeId, Resources, TenantId, Timestamp};
 
 /// What happens to what is held.
@@ -132,6 +133,17 @@ pub enum LedgerEvent {
         tasks: Vec<u32>,
         /// They are killed then.
         deadline: Timestamp,
+        /// When.
+        at: Timestamp,
+    },
+    /// The world refused to ask tasks to leave, or to stop them. They have their places still and are told again.
+    LeaveRefused {
+        /// Which job.
+        job: JobId,
+        /// Which tasks.
+        tasks: Vec<u32>,
+        /// Why.
+        why: Denial,
         /// When.
         at: Timestamp,
     },

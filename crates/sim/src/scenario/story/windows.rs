@@ -1,8 +1,8 @@
 //! What is told of booked windows.
 
-use wharf_engine::decide::rejection::Rejection;
+use wharf_engine::model::rejection::{BookingFault, Rejection};
 use wharf_engine::state::State;
-use wharf_engine::state::bookings::{Booker, BookingFault, BookingsEvent, Over, PlaceLost};
+use wharf_engine::state::bookings::{Booker, BookingsEvent, Over, PlaceLost};
 use wharf_engine::state::ledger::event::Eviction;
 use wharf_engine::units::{BookingId, JobId, Timestamp};
 

@@ -72,7 +72,7 @@ impl VictimSearch<'_, '_, '_> {
             let (usable, free) = (room.gpus.iter().filter(|gpu| gpu.usable).count(), room.whole_free());
             let allowed = room.open
                 && room.pool == self.ask.pool()
-                && self.draft.state.fleet.set_has_node(self.ask.key.shape.nodes, node);
+                && self.ask.key.may_go_to(&self.draft.state.fleet, node);
             if !allowed || usable < count {
                 continue;
             }

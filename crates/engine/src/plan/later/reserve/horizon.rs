@@ -408,7 +408,7 @@ pub(super) fn first_fit(
             None => Some(None),
             Some(level) => state.fleet.domain_of(slot.node, level).map(Some),
         };
-        if let Some(domain) = domain.filter(|_| state.fleet.set_has_node(key.shape.nodes, slot.node)) {
+        if let Some(domain) = domain.filter(|_| key.may_go_to(&state.fleet, slot.node)) {
             let nobody = || (alloc::vec![0; parts.len()], Vec::new());
             let (tasks, nodes) = domains.entry(domain).or_insert_with(nobody);
             tasks[slot.part] += u64::from(slot.tasks);

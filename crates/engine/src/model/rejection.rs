@@ -1,15 +1,17 @@
 //! Why a request is refused, with the numbers of the answer. Text is made at the edge.
 
-use crate::answer::verdict::Shortfall;
 use crate::model::job::{Class, GpuAsk, Topology};
 use crate::model::need::Refused;
-use crate::state::bookings::{BookingFault, NotOfBooking};
-use crate::units::{JobId, Millis, Timestamp, Uid};
+use crate::model::shortfall::Shortfall;
+use crate::units::GpuUnits;
+use crate::units::{JobId, Millis, TenantId, Timestamp, Uid};
 use alloc::string::String;
 use alloc::vec::Vec;
+use serde::Deserialize;
+use serde::Serialize;
 
 /// A request that is refused, with the numbers of the answer. Text is made at the edge.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rejection {
     /// No tenant of that path.
     UnknownTenant {
@@ -227,7 +229,7 @@ pub enum Rejection {
 }
 
 /// What is wrong with a spec in itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpecFault {
     /// Between 1 and `max`.
     Tasks {
@@ -292,7 +294,7 @@ pub enum SpecFault {
 }
 
 /// What is wrong with a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupFault {
     /// It has none, or that of a group before it.
     Name,
@@ -331,10 +333,77 @@ pub enum GroupFault {
 }
 
 /// Why a downtime cannot be planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DowntimeFault {
     /// It names no nodes.
     NoNodes,
     /// It lasts no time, or is over already.
     Over,
+}
+
+/// Why a window cannot be booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BookingFault {
+    /// The policy lets only operators book.
+    OperatorsOnly,
+    /// It is to be booked as an operator does, and whoever asks is none.
+    NotAnOperator,
+    /// Only whole GPUs are booked.
+    WholeGpusOnly,
+    /// It begins sooner than the policy's lead time.
+    TooLate {
+        /// The lead time.
+        lead: Millis,
+    },
+    /// It lasts longer than the policy allows, or no time at all.
+    Span {
+        /// The longest.
+        max: Millis,
+    },
+    /// It begins later than anybody may book ahead.
+    TooFarAhead {
+        /// How far ahead.
+        max: Millis,
+    },
+    /// The tenant has as many bookings as it may have.
+    TooMany {
+        /// So many.
+        max: u32,
+    },
+    /// With its other bookings of that time its tenant would pass its guarantee.
+    BeyondGuarantee {
+        /// Whose.
+        tenant: TenantId,
+        /// What it would have booked then.
+        need: GpuUnits,
+        /// What it is guaranteed.
+        have: GpuUnits,
+    },
+    /// With the other bookings of that time somebody would pass its limit.
+    BeyondLimit {
+        /// Whose.
+        tenant: TenantId,
+    },
+    /// It would take from guarantees of others.
+    TakesFromGuarantees {
+        /// What is booked then beyond guarantees, with it.
+        need: GpuUnits,
+        /// What the fleet has beside all guarantees.
+        have: GpuUnits,
+    },
+    /// The fleet does not have such places beside the other bookings of that time.
+    NoRoom,
+}
+
+/// Why a job cannot use a booking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotOfBooking {
+    /// It is another tenant's.
+    OtherTenant,
+    /// It has less than the job's minimum.
+    TooSmall,
+    /// Its jobs ask for whole GPUs.
+    WholeGpusOnly,
+    /// Its jobs have no groups: a window is of one shape.
+    Groups,
 }

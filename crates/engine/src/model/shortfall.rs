@@ -1,0 +1,92 @@
+//! What there is too little of, and at which question that showed.
+
+use crate::units::{GpuUnits, TenantId};
+
+use serde::{Deserialize, Serialize};
+
+/// A question a job puts to the fleet. Each narrows what the one before left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stage {
+    /// Is there such a thing at all?
+    Fleet,
+    /// Is it healthy?
+    Healthy,
+    /// Is it of the right model?
+    Model,
+    /// May the job be there: selectors, tolerations, cordons?
+    Allowed,
+    /// Is it free?
+    Free,
+    /// Is it free together: enough on one node, island or domain, with CPU and memory beside it?
+    Together,
+    /// Do the limits leave room?
+    Quota,
+}
+
+impl Stage {
+    /// The word used in API and CLI.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::Healthy => "healthy",
+            Self::Model => "right model",
+            Self::Allowed => "allowed",
+            Self::Free => "free",
+            Self::Together => "free together",
+            Self::Quota => "within quota",
+        }
+    }
+}
+
+/// The first stage that leaves too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// Which.
+    pub stage: Stage,
+    /// What the minimum of the job takes.
+    pub need: Quantity,
+    /// What is left after the stage.
+    pub have: Quantity,
+    /// Whose limit, at the last stage.
+    pub tenant: Option<TenantId>,
+    /// Which group of the job is short, by its place in the list; none where tasks are alike, or all groups together are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
+    /// What it lacks beside GPUs, where that alone keeps it from enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
+}
+
+/// An amount as the job counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Quantity {
+    /// GPUs, for jobs that ask for any.
+    Gpus(GpuUnits),
+    /// Tasks, for jobs that ask for none.
+    Tasks(u64),
+}
+
+/// Something beside GPUs that each task asks for and of which there is too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beside {
+    /// What.
+    pub what: BesideGpus,
+    /// What one task asks for: thousandths of a core, bytes, or interfaces.
+    pub each: u64,
+    /// The most that one node has for it, or that a limit leaves.
+    pub most: u64,
+}
+
+/// What a node has beside GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BesideGpus {
+    /// Thousandths of a core.
+    Cpu,
+    /// Bytes of memory.
+    Memory,
+    /// Bytes of local storage.
+    Storage,
+    /// Network interfaces.
+    Nics,
+}

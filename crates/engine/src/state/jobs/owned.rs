@@ -1,0 +1,41 @@
+//! Jobs that the world owns, and those that their owners change while they wait.
+
+use super::{Jobs, Phase};
+use crate::model::job::Spec;
+use crate::units::{JobId, Uid};
+
+impl Jobs {
+    /// The live jobs that the world owns.
+    pub fn owned(&self) -> impl Iterator<Item = (JobId, Uid)> {
+        self.owned.iter().filter_map(|&id| Some((id, self.live.get(&id)?.uid)))
+    }
+
+    /// Whether the world owns it.
+    pub(crate) fn set_owned(&mut self, id: JobId, owned: bool) {
+        self.live_mut(id).owned = owned;
+        if owned {
+            self.owned.insert(id);
+        } else {
+            self.owned.remove(&id);
+        }
+    }
+
+    /// It asks for something else. Nobody lists it meanwhile.
+    pub(super) fn change_spec(&mut self, id: JobId, spec: &Spec) {
+        let job = self.live_mut(id);
+        assert!(job.phase == Phase::Waiting, "a job changes while it waits");
+        let before = core::mem::replace(&mut job.spec, spec.clone());
+        assert!((before.tenant, &before.name) == (spec.tenant, &spec.name), "a changed job keeps its name");
+        let bytes = self.bytes.get_mut(&spec.tenant).expect("a live job's tenant is counted");
+        *bytes = *bytes + spec.bytes() - before.bytes();
+        for (kept, is_in) in
+            [(&mut self.services, spec.service.is_some()), (&mut self.booked, spec.booking.is_some())]
+        {
+            if is_in {
+                kept.insert(id);
+            } else {
+                kept.remove(&id);
+            }
+        }
+    }
+}

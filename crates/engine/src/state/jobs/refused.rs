@@ -1,0 +1,92 @@
+//! Jobs that nodes refused to start: how often in a row, and which nodes they avoid for a while.
+
+use alloc::vec::Vec;
+
+use super::{Job, Jobs, Phase};
+use crate::state::jobs::event::{NodeRefusal, StartRefusal};
+use crate::units::{JobId, NodeId, Timestamp};
+
+/// A job that was refused so often in a row is held. With the default policy that takes five minutes where
+/// other nodes can be tried and twenty where none can: longer than a node takes to restart its agent.
+pub const START_TRIES_MAX: u32 = 6;
+
+/// A job avoids at most so many nodes; those that refused it first are forgotten for others.
+const AVOIDED_MAX: usize = 8;
+
+impl Job {
+    /// The nodes that it avoids, in id order.
+    pub fn avoided(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = self.past.refused.iter().map(|refusal| refusal.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Somebody says that it may be tried again, as if it had never been refused.
+    pub(super) fn release_refused(&mut self) {
+        if self.past.refused_tries > 0 {
+            self.not_before = Timestamp(0);
+        }
+        self.past.refused_tries = 0;
+        self.past.refused.clear();
+    }
+}
+
+impl Jobs {
+    /// Jobs that avoid nodes.
+    pub fn refused(&self) -> impl Iterator<Item = (JobId, &Job)> {
+        self.refused.iter().filter_map(|&id| Some((id, self.live.get(&id)?)))
+    }
+
+    /// The earliest moment after `now` at which a job avoids a node no longer.
+    pub fn next_refusal_moment(&self, now: Timestamp) -> Option<Timestamp> {
+        let until = self.refused().flat_map(|(_, job)| job.past.refused.iter().map(|refusal| refusal.until));
+        until.filter(|&at| at > now).min()
+    }
+
+    /// The earliest moment after `now` at which a job that runs and was refused may grow again.
+    pub(super) fn next_growth_allowed(&self, now: Timestamp) -> Option<Timestamp> {
+        let running = self.refused().filter(|(_, job)| job.phase == Phase::Active);
+        running.map(|(_, job)| job.not_before).filter(|&at| at > now).min()
+    }
+
+    /// Nodes refused it: so often in a row, and it pauses until then.
+    pub(super) fn avoid(
+        &mut self,
+        id: JobId,
+        (tries, not_before): (u32, Timestamp),
+        by: &[NodeRefusal],
+        at: Timestamp,
+        until: Timestamp,
+    ) {
+        let job = self.live_mut(id);
+        assert!(job.phase != Phase::Waiting, "only what was told to start is refused");
+        (job.past.refused_tries, job.not_before) = (tries, not_before);
+        let refused = &mut job.past.refused;
+        for NodeRefusal { node, why } in by {
+            refused.retain(|before| before.node != *node);
+            refused.push(StartRefusal { node: *node, why: why.clone(), at, until });
+        }
+        let too_many = refused.len().saturating_sub(AVOIDED_MAX);
+        refused.drain(..too_many);
+        self.list_refused(id);
+    }
+
+    pub(super) fn forget_refusals(&mut self, id: JobId, at: Timestamp) {
+        self.live_mut(id).past.refused.retain(|refusal| refusal.until > at);
+        self.list_refused(id);
+    }
+
+    /// All that it was given runs.
+    pub(crate) fn no_longer_refused(&mut self, id: JobId) {
+        self.live_mut(id).past.refused_tries = 0;
+    }
+
+    pub(super) fn list_refused(&mut self, id: JobId) {
+        if self.live_mut(id).past.refused.is_empty() {
+            self.refused.remove(&id);
+        } else {
+            self.refused.insert(id);
+        }
+    }
+}
