@@ -29,6 +29,7 @@ pub mod ways;
 #[cfg(test)]
 pub(crate) type Corruption<T> = (&'static str, fn(&mut T));
 
+use crate::model::exit::Outcome;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -219,13 +220,7 @@ impl State {
     fn apply_jobs(&mut self, event: &JobsEvent) {
         match event {
             JobsEvent::Requeued { job, at, .. } => {
-                let ran = self.ledger.holding(*job).map_or(0, |holding| holding.ran(*at));
-                self.jobs.ran(*job, ran);
-                let served = self.ledger.holding(*job).map_or(0, |holding| holding.served(*at));
-                self.attained.served(*job, served);
-                self.attained.waits(*job, *at);
-                self.leaves_promised(*job);
-                self.ledger.forget(*job);
+                self.let_go(*job, *at);
                 self.jobs.apply(event);
                 if self.promises.of(*job).is_some() {
                     self.jobs.set_aside(*job);
@@ -233,18 +228,7 @@ impl State {
                 self.refresh(*job);
             }
             JobsEvent::Ended { job, at, outcome, .. } => {
-                self.note_ended(*job, *at);
-                if let Some(job) = self.jobs.get(*job).filter(|job| job.owned) {
-                    self.owned.note(job.uid, Notice::Ended { outcome: *outcome }, *at);
-                }
-                self.release(*job);
-                self.leaves_promised(*job);
-                self.ledger.forget(*job);
-                self.reservations.forget(*job);
-                self.ledger.set_want(*job, None);
-                self.ledger.set_wants_of_groups(*job, Vec::new());
-                self.jobs.set_more(*job, None);
-                self.jobs.set_wrap_up(*job, None);
+                self.end(*job, *outcome, *at);
                 self.jobs.apply(event);
             }
             // Another number of tasks, more time, or other nodes to avoid, make it another kind.
@@ -289,6 +273,33 @@ impl State {
                 self.jobs.apply(event);
             }
         }
+    }
+
+    /// What an attempt held is free; what it did is not forgotten.
+    fn let_go(&mut self, job: JobId, at: Timestamp) {
+        let ran = self.ledger.holding(job).map_or(0, |holding| holding.ran(at));
+        self.jobs.ran(job, ran);
+        let served = self.ledger.holding(job).map_or(0, |holding| holding.served(at));
+        self.attained.served(job, served);
+        self.attained.waits(job, at);
+        self.leaves_promised(job);
+        self.ledger.forget(job);
+    }
+
+    /// A job that is over holds, wants and is promised nothing.
+    fn end(&mut self, job: JobId, outcome: Outcome, at: Timestamp) {
+        self.note_ended(job, at);
+        if let Some(job) = self.jobs.get(job).filter(|job| job.owned) {
+            self.owned.note(job.uid, Notice::Ended { outcome }, at);
+        }
+        self.release(job);
+        self.leaves_promised(job);
+        self.ledger.forget(job);
+        self.reservations.forget(job);
+        self.ledger.set_want(job, None);
+        self.ledger.set_wants_of_groups(job, Vec::new());
+        self.jobs.set_more(job, None);
+        self.jobs.set_wrap_up(job, None);
     }
 
     fn apply_bookings(&mut self, event: &BookingsEvent) {

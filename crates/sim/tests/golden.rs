@@ -182,6 +182,7 @@ const KINDS: &[&str] = &[
 /// A new variant does not compile until it has a name here, and then the test above asks for it.
 fn kind(event: &Event) -> &'static str {
     match event {
+        Event::Ledger(event) => kind_of_ledger(event),
         Event::Fleet(FleetEvent::PoolNamed { .. }) => "PoolNamed",
         Event::Fleet(FleetEvent::LevelNamed { .. }) => "LevelNamed",
         Event::Fleet(FleetEvent::NodeSeen { .. }) => "NodeSeen",
@@ -207,23 +208,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Changed { .. }) => "Changed",
         Event::Jobs(JobsEvent::StartRefused { .. }) => "StartRefused",
         Event::Jobs(JobsEvent::RefusalsForgotten { .. }) => "RefusalsForgotten",
-        Event::Ledger(LedgerEvent::LeaveRefused { .. }) => "LeaveRefused",
-        Event::Ledger(LedgerEvent::Started { .. }) => "Started",
-        Event::Ledger(LedgerEvent::Running { .. }) => "Running",
-        Event::Ledger(LedgerEvent::Asked { .. }) => "Asked",
-        Event::Ledger(LedgerEvent::Acked { .. }) => "Acked",
-        Event::Ledger(LedgerEvent::AskFailed { .. }) => "AskFailed",
-        Event::Ledger(LedgerEvent::Stopping { .. }) => "Stopping",
-        Event::Ledger(LedgerEvent::Gone { .. }) => "Gone",
-        Event::Ledger(LedgerEvent::OrphanSeen { .. }) => "OrphanSeen",
-        Event::Ledger(LedgerEvent::OrphanGone { .. }) => "OrphanGone",
-        Event::Ledger(LedgerEvent::Carried { .. }) => "LedgerCarried",
         Event::Jobs(JobsEvent::Stays { .. }) => "Stays",
-        Event::Ledger(LedgerEvent::Grown { .. }) => "Grown",
-        Event::Ledger(LedgerEvent::Broken { .. }) => "Broken",
-        Event::Ledger(LedgerEvent::Evicted { .. }) => "Evicted",
-        Event::Ledger(LedgerEvent::Withdrawn { .. }) => "Withdrawn",
-        Event::Ledger(LedgerEvent::Shed { .. }) => "Shed",
         Event::Promises(PromisesEvent::Promised { .. }) => "Promised",
         Event::Promises(PromisesEvent::Released { .. }) => "Released",
         Event::Demand(DemandEvent::Priced { .. }) => "Priced",
@@ -252,6 +237,27 @@ fn kind(event: &Event) -> &'static str {
         Event::Maintenance(MaintenanceEvent::Planned { .. }) => "DowntimePlanned",
         Event::Maintenance(MaintenanceEvent::Began { .. }) => "DowntimeBegan",
         Event::Maintenance(MaintenanceEvent::Ended { .. }) => "DowntimeEnded",
+    }
+}
+
+fn kind_of_ledger(event: &LedgerEvent) -> &'static str {
+    match event {
+        LedgerEvent::LeaveRefused { .. } => "LeaveRefused",
+        LedgerEvent::Started { .. } => "Started",
+        LedgerEvent::Running { .. } => "Running",
+        LedgerEvent::Asked { .. } => "Asked",
+        LedgerEvent::Acked { .. } => "Acked",
+        LedgerEvent::AskFailed { .. } => "AskFailed",
+        LedgerEvent::Stopping { .. } => "Stopping",
+        LedgerEvent::Gone { .. } => "Gone",
+        LedgerEvent::OrphanSeen { .. } => "OrphanSeen",
+        LedgerEvent::OrphanGone { .. } => "OrphanGone",
+        LedgerEvent::Carried { .. } => "LedgerCarried",
+        LedgerEvent::Grown { .. } => "Grown",
+        LedgerEvent::Broken { .. } => "Broken",
+        LedgerEvent::Evicted { .. } => "Evicted",
+        LedgerEvent::Withdrawn { .. } => "Withdrawn",
+        LedgerEvent::Shed { .. } => "Shed",
     }
 }
 

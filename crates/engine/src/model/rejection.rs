@@ -3,8 +3,7 @@
 use crate::model::job::{Class, GpuAsk, Topology};
 use crate::model::need::Refused;
 use crate::model::shortfall::Shortfall;
-use crate::units::GpuUnits;
-use crate::units::{JobId, Millis, TenantId, Timestamp, Uid};
+use crate::units::{GpuUnits, JobId, Millis, TenantId, Timestamp, Uid};
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::Deserialize;

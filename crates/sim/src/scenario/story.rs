@@ -279,21 +279,7 @@ impl Story {
                 Some(format!("{} avoids its nodes no longer", self.known(job).name))
             }
             JobsEvent::Released { job, .. } => Some(format!("{} is released", self.known(job).name)),
-            JobsEvent::Requeued { job, .. } => {
-                let known = self.known(job);
-                let why = match known.next {
-                    Some(Next::Requeue(RequeueWhy::TaskFailed)) => "a task failed",
-                    Some(Next::Requeue(RequeueWhy::NodeLost)) => "its place was lost",
-                    Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
-                    Some(Next::Requeue(RequeueWhy::StartStuck)) => "it did not start in time",
-                    Some(Next::Requeue(RequeueWhy::StartRefused)) => "its node refused it",
-                    Some(Next::End(_)) | None => "nobody knows why",
-                };
-                let sentence = format!("{} waits again: {why}", known.name);
-                let name = known.name.clone();
-                self.waits.remove(&name);
-                Some(sentence)
-            }
+            JobsEvent::Requeued { job, .. } => Some(self.requeued(job)),
             JobsEvent::Ended { job, by: Some(Canceller::Dependency { name }), .. } => {
                 let known = self.jobs.remove(&job)?;
                 let other = name.rsplit('/').next().unwrap_or_default();
@@ -313,6 +299,21 @@ impl Story {
             }
             JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
         }
+    }
+
+    fn requeued(&mut self, job: JobId) -> String {
+        let known = self.known(job);
+        let why = match known.next {
+            Some(Next::Requeue(RequeueWhy::TaskFailed)) => "a task failed",
+            Some(Next::Requeue(RequeueWhy::NodeLost)) => "its place was lost",
+            Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
+            Some(Next::Requeue(RequeueWhy::StartStuck)) => "it did not start in time",
+            Some(Next::Requeue(RequeueWhy::StartRefused)) => "its node refused it",
+            Some(Next::End(_)) | None => "nobody knows why",
+        };
+        let name = known.name.clone();
+        self.waits.remove(&name);
+        format!("{name} waits again: {why}")
     }
 
     fn start_refused(&mut self, job: JobId, by: &[NodeRefusal]) -> String {
