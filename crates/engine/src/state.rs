@@ -12,7 +12,7 @@ use crate::bookings::Bookings;
 use crate::demand::Demand;
 use crate::event::{
     BookingsEvent, DemandEvent, Event, Failure, FleetEvent, HeldTask, Holding, JobsEvent, LedgerEvent, Next,
-    Placement, PromisesEvent, TaskPhase, TenantsEvent, Why,
+    NodeRefusal, Outcome, Placement, PromisesEvent, TaskPhase, TenantsEvent, Why,
 };
 use crate::fleet::Fleet;
 use crate::group::{Group, Lacks};
@@ -204,21 +204,7 @@ impl State {
                 }
                 self.refresh(*job);
             }
-            JobsEvent::Ended { job, at, outcome, .. } => {
-                self.note_ended(*job, *at);
-                if let Some(job) = self.jobs.get(*job).filter(|job| job.owned) {
-                    self.owned.note(job.uid, Notice::Ended { outcome: *outcome }, *at);
-                }
-                self.release(*job);
-                self.leaves_promised(*job);
-                self.ledger.forget(*job);
-                self.reservations.forget(*job);
-                self.ledger.set_want(*job, None);
-                self.ledger.set_wants_of_groups(*job, Vec::new());
-                self.jobs.set_more(*job, None);
-                self.jobs.set_wrap_up(*job, None);
-                self.jobs.apply(event);
-            }
+            JobsEvent::Ended { job, at, outcome, .. } => self.end(*job, *outcome, *at, event),
             // Another number of tasks, more time, or other nodes to avoid, make it another kind.
             JobsEvent::Scaled { job, .. }
             | JobsEvent::Rolled { job, .. }
@@ -226,12 +212,7 @@ impl State {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::StartRefused { job, by, .. } => {
-                // What was promised to it before, on a node that it avoids from now on, is not kept.
-                let promised = self.promises.of(*job).into_iter().flat_map(|promise| &promise.tasks);
-                let mut nodes = promised.map(|place| place.node);
-                if nodes.any(|node| by.iter().any(|refusal| refusal.node == node)) {
-                    self.release(*job);
-                }
+                self.release_refused(*job, by);
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::Held { job, .. } => {
@@ -268,6 +249,31 @@ impl State {
             JobsEvent::ReplicaFailed { .. } | JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } => {
                 self.jobs.apply(event);
             }
+        }
+    }
+
+    /// Nothing of it is left, and its owner in the world is told.
+    fn end(&mut self, job: JobId, outcome: Outcome, at: Timestamp, event: &JobsEvent) {
+        self.note_ended(job, at);
+        if let Some(job) = self.jobs.get(job).filter(|job| job.owned) {
+            self.owned.note(job.uid, Notice::Ended { outcome }, at);
+        }
+        self.release(job);
+        self.leaves_promised(job);
+        self.ledger.forget(job);
+        self.reservations.forget(job);
+        self.ledger.set_want(job, None);
+        self.ledger.set_wants_of_groups(job, Vec::new());
+        self.jobs.set_more(job, None);
+        self.jobs.set_wrap_up(job, None);
+        self.jobs.apply(event);
+    }
+
+    /// What was promised to a job before nodes refused it is not kept there.
+    fn release_refused(&mut self, job: JobId, by: &[NodeRefusal]) {
+        let mut promised = self.promises.of(job).into_iter().flat_map(|promise| &promise.tasks);
+        if promised.any(|place| by.iter().any(|refusal| refusal.node == place.node)) {
+            self.release(job);
         }
     }
 

@@ -183,10 +183,6 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Carried { .. }) => "JobsCarried",
         Event::Jobs(JobsEvent::CarriedJob { .. }) => "CarriedJob",
         Event::Jobs(JobsEvent::CarriedEnded { .. }) => "CarriedEnded",
-        Event::Owned(OwnedEvent::Claimed { .. }) => "OwnedClaimed",
-        Event::Owned(OwnedEvent::Noted { .. }) => "OwnedNoted",
-        Event::Owned(OwnedEvent::Settled { .. }) => "OwnedSettled",
-        Event::Owned(OwnedEvent::Gone { .. }) => "OwnedGone",
         Event::Jobs(JobsEvent::Changed { .. }) => "Changed",
         Event::Jobs(JobsEvent::StartRefused { .. }) => "StartRefused",
         Event::Jobs(JobsEvent::RefusalsForgotten { .. }) => "RefusalsForgotten",
@@ -232,9 +228,25 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Held { .. }) => "Held",
         Event::Jobs(JobsEvent::Released { .. }) => "JobReleased",
         Event::Fleet(FleetEvent::Draining { .. }) => "Draining",
-        Event::Maintenance(MaintenanceEvent::Planned { .. }) => "DowntimePlanned",
-        Event::Maintenance(MaintenanceEvent::Began { .. }) => "DowntimeBegan",
-        Event::Maintenance(MaintenanceEvent::Ended { .. }) => "DowntimeEnded",
+        Event::Maintenance(event) => kind_of_downtime(event),
+        Event::Owned(event) => kind_of_owned(event),
+    }
+}
+
+fn kind_of_downtime(event: &MaintenanceEvent) -> &'static str {
+    match event {
+        MaintenanceEvent::Planned { .. } => "DowntimePlanned",
+        MaintenanceEvent::Began { .. } => "DowntimeBegan",
+        MaintenanceEvent::Ended { .. } => "DowntimeEnded",
+    }
+}
+
+fn kind_of_owned(event: &OwnedEvent) -> &'static str {
+    match event {
+        OwnedEvent::Claimed { .. } => "OwnedClaimed",
+        OwnedEvent::Noted { .. } => "OwnedNoted",
+        OwnedEvent::Settled { .. } => "OwnedSettled",
+        OwnedEvent::Gone { .. } => "OwnedGone",
     }
 }
 

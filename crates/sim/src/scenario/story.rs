@@ -287,25 +287,32 @@ impl Story {
                 self.waits.remove(&name);
                 Some(sentence)
             }
-            JobsEvent::Ended { job, by: Some(Canceller::Dependency { name }), .. } => {
-                let known = self.jobs.remove(&job)?;
-                let other = name.rsplit('/').next().unwrap_or_default();
-                Some(format!("{} ends: cancelled, {other} did not succeed", known.name))
-            }
-            JobsEvent::Ended { job, outcome, .. } => {
-                let known = self.jobs.remove(&job)?;
-                let how = match outcome {
-                    Outcome::Succeeded => "succeeded",
-                    Outcome::Failed => "failed",
-                    Outcome::Cancelled => "cancelled",
-                    Outcome::TimedOut => "its time limit is up",
-                };
-                let ran = ran.filter(|ran| ran.0 > 0);
-                let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
-                Some(format!("{} ends: {how}{after}", known.name))
-            }
+            JobsEvent::Ended { job, outcome, by, .. } => self.ended(job, outcome, by, ran),
             JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
         }
+    }
+
+    fn ended(
+        &mut self,
+        job: JobId,
+        outcome: Outcome,
+        by: Option<Canceller>,
+        ran: Option<Millis>,
+    ) -> Option<String> {
+        let known = self.jobs.remove(&job)?;
+        if let Some(Canceller::Dependency { name }) = by {
+            let other = name.rsplit('/').next().unwrap_or_default();
+            return Some(format!("{} ends: cancelled, {other} did not succeed", known.name));
+        }
+        let how = match outcome {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+            Outcome::TimedOut => "its time limit is up",
+        };
+        let ran = ran.filter(|ran| ran.0 > 0);
+        let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
+        Some(format!("{} ends: {how}{after}", known.name))
     }
 
     fn start_refused(&mut self, job: JobId, by: &[NodeRefusal]) -> String {
