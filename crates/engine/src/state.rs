@@ -234,8 +234,16 @@ impl State {
             // Another number of tasks, more time, or other nodes to avoid, make it another kind.
             JobsEvent::Scaled { job, .. }
             | JobsEvent::Rolled { job, .. }
-            | JobsEvent::StartRefused { job, .. }
             | JobsEvent::RefusalsForgotten { job, .. } => {
+                self.becomes_another_kind(*job, |jobs| jobs.apply(event));
+            }
+            JobsEvent::StartRefused { job, by, .. } => {
+                // What was promised to it before, on a node that it avoids from now on, is not kept.
+                let promised = self.promises.of(*job).into_iter().flat_map(|promise| &promise.tasks);
+                let mut nodes = promised.map(|place| place.node);
+                if nodes.any(|node| by.iter().any(|refusal| refusal.node == node)) {
+                    self.release(*job);
+                }
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::Held { job, .. } => {

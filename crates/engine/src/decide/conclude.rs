@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{limits, refused, services};
+use super::refused::{self, RefusedSoFar};
+use super::{limits, services};
 use crate::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
 use crate::model::outcome::Denial;
 use crate::state::State;
@@ -154,10 +155,10 @@ fn follow(state: &State, id: JobId, job: &Job, holding: &Holding, events: &mut V
         }
     };
     if left.is_empty() {
-        let tries = refused::tries(job, events);
-        events.push(finish(state, id, job, holding, next, now, tries));
+        let refused = refused::so_far(job, events, now);
+        events.push(finish(state, id, job, holding, next, now, refused));
         let waits = matches!(events.last(), Some(Event::Jobs(JobsEvent::Requeued { .. })));
-        if waits && next == Next::Requeue(RequeueWhy::StartRefused) && tries >= START_TRIES_MAX {
+        if waits && next == Next::Requeue(RequeueWhy::StartRefused) && refused.tries >= START_TRIES_MAX {
             events.push(Event::Jobs(JobsEvent::Held { job: id, why: HeldWhy::StartRefused, at: now }));
         }
     }
@@ -199,7 +200,7 @@ fn finish(
     holding: &Holding,
     next: Next,
     now: Timestamp,
-    tries: u32,
+    refused: RefusedSoFar,
 ) -> Event {
     let policy = state.tenants.policy();
     let ran = holding.tasks.iter().any(|task| task.since.is_some());
@@ -214,7 +215,7 @@ fn finish(
             JobsEvent::Requeued { job: id, not_before: now + wait, at: now }
         }
         Next::Requeue(RequeueWhy::StartRefused) => {
-            JobsEvent::Requeued { job: id, not_before: now + policy.backoff(tries), at: now }
+            JobsEvent::Requeued { job: id, not_before: now + policy.backoff(refused.tries), at: now }
         }
         // The world would not start it: without a pause it would be asked again at once, for ever.
         Next::Requeue(RequeueWhy::NodeLost) if !ran => {
@@ -224,7 +225,7 @@ fn finish(
             JobsEvent::Requeued { job: id, not_before: now + policy.retry_backoff, at: now }
         }
         Next::Requeue(RequeueWhy::NodeLost | RequeueWhy::Evicted) => {
-            JobsEvent::Requeued { job: id, not_before: Timestamp(0), at: now }
+            JobsEvent::Requeued { job: id, not_before: refused.pause_until, at: now }
         }
     })
 }

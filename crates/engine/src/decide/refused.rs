@@ -59,13 +59,23 @@ pub(super) fn starts(
     Some(Event::Jobs(JobsEvent::StartRefused { job: id, tries, by, not_before, until, at: now }))
 }
 
-/// How many tries in a row were refused, with what was just learnt.
-pub(super) fn tries(job: &Job, events: &[Event]) -> u32 {
+/// What is known of the refusals of a job, with what was just learnt.
+#[derive(Clone, Copy)]
+pub(super) struct RefusedSoFar {
+    /// How many tries in a row were refused.
+    pub(super) tries: u32,
+    /// It pauses until then because of that, for whatever else it waits again; 0 where it does not.
+    pub(super) pause_until: Timestamp,
+}
+
+pub(super) fn so_far(job: &Job, events: &[Event], now: Timestamp) -> RefusedSoFar {
     let just_now = events.iter().find_map(|event| match event {
-        Event::Jobs(JobsEvent::StartRefused { tries, .. }) => Some(*tries),
+        Event::Jobs(JobsEvent::StartRefused { tries, not_before, .. }) => Some((*tries, *not_before)),
         _ => None,
     });
-    just_now.unwrap_or(job.past.refused_tries)
+    let (tries, until) = just_now.unwrap_or((job.past.refused_tries, job.not_before));
+    let pauses = tries > 0 && until > now;
+    RefusedSoFar { tries, pause_until: if pauses { until } else { Timestamp(0) } }
 }
 
 /// True when one of these starts was just refused.

@@ -1,0 +1,80 @@
+//! Jobs that wait for others, and members of one array.
+
+use crate::model::dependency::ArrayMember;
+use crate::model::exit::Outcome;
+use crate::state::jobs::Jobs;
+use crate::state::jobs::live::Array;
+use crate::units::JobId;
+use crate::units::{TenantId, Uid};
+use alloc::string::String;
+
+impl Jobs {
+    /// The array of that identity, while members of it live.
+    pub fn array(&self, id: Uid) -> Option<&Array> {
+        self.arrays.get(&id)
+    }
+
+    /// The newest array of that name of which members live.
+    pub fn array_named(&self, tenant: TenantId, name: &str) -> Option<(Uid, &Array)> {
+        let alike = self.arrays_by_name.get(&(tenant, String::from(name)))?;
+        let alike = alike.iter().filter_map(|id| Some((*id, self.arrays.get(id)?)));
+        alike.max_by_key(|(_, array)| array.members.last().copied())
+    }
+
+    /// Jobs whose dependency did not succeed, with its name.
+    pub(crate) fn broken(&self) -> impl Iterator<Item = (JobId, String)> + '_ {
+        self.broken.iter().filter_map(|&id| {
+            let failed = self.live.get(&id)?.spec.after.iter().find(|dependency| dependency.failed)?;
+            Some((id, failed.name.clone()))
+        })
+    }
+
+    /// Jobs that such an end of another leaves without hope.
+    pub(crate) fn waiting_for(&self, job: JobId, outcome: Outcome) -> impl Iterator<Item = JobId> + '_ {
+        let all = self.dependents.get(&job).into_iter().flatten().copied();
+        all.filter(move |id| {
+            let after = self.live.get(id).map(|live| live.spec.after.as_slice()).unwrap_or_default();
+            after.iter().any(|on| on.job == job && !on.when.is_met_by(outcome))
+        })
+    }
+
+    /// Those that waited for it may start, or never can.
+    pub(super) fn end_for_others(&mut self, ended: JobId, outcome: Outcome) {
+        for id in self.dependents.remove(&ended).unwrap_or_default() {
+            let mut broken = false;
+            self.let_in(id, |job| {
+                job.spec.after.retain_mut(|on| {
+                    let is_it = on.job == ended;
+                    on.failed |= is_it && !on.when.is_met_by(outcome);
+                    broken |= on.failed;
+                    !is_it || on.failed
+                });
+            });
+            if broken {
+                self.broken.insert(id);
+            }
+        }
+    }
+
+    /// The next member of its array has its turn.
+    pub(super) fn end_in_array(&mut self, ended: JobId, member: Option<&ArrayMember>) {
+        let Some(member) = member else { return };
+        let Some(array) = self.arrays.get_mut(&member.id) else { return };
+        array.members.remove(&ended);
+        if array.members.is_empty() {
+            self.forget_array(member.id);
+        } else if let Some(next) = array.last() {
+            self.let_in(next, |job| job.throttled = false);
+        }
+    }
+
+    pub(super) fn forget_array(&mut self, id: Uid) {
+        let array = self.arrays.remove(&id).expect("an array is forgotten once");
+        let name = (array.tenant, array.name);
+        let alike = self.arrays_by_name.get_mut(&name).expect("every array is listed by its name");
+        alike.remove(&id);
+        if alike.is_empty() {
+            self.arrays_by_name.remove(&name);
+        }
+    }
+}
