@@ -35,9 +35,9 @@ pub use fleet::{
     NodeView,
 };
 pub use job::{
-    ArrayReply, ArrayView, BlockerView, ChosenView, DependencyView, EstimateView, Explanation, ExtendRequest,
-    FunnelStage, GroupView, JobList, JobReply, JobState, JobView, LearnedView, LeavingStep, LeavingView,
-    MemberView, OrderView, PlacementView, PlanView, PromiseView, ReplaceRequest, ReplacingView, ScaleRequest,
+    ArrayReply, ArrayView, BlockerView, ChosenView, DependencyView, EarmarkView, EstimateView, Explanation,
+    ExtendRequest, FunnelStage, GroupView, JobList, JobReply, JobState, JobView, LearnedView, LeavingStep,
+    LeavingView, MemberView, OrderView, PlacementView, PlanView, ReplaceRequest, ReplacingView, ScaleRequest,
     SliceView, Submitted, TaskFailureView, TaskUseView, VerdictView, VerdictWord,
 };
 pub use past::{HistoryKind, HistoryList, HistoryView, PolicyView};

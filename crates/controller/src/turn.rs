@@ -21,7 +21,7 @@ use wharf_engine::model::actor::{Actor, Source};
 use wharf_engine::model::observed::Scope;
 use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::submission::Submission;
-use wharf_engine::plan::{Evicted, Memory, Plan, plan};
+use wharf_engine::plan::{EvictedJob, Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::ledger::event::LedgerEvent;
@@ -360,10 +360,10 @@ impl<D: Disk, W: World> Controller<D, W> {
     }
 
     fn decide_and_commit(&mut self) -> Result<(), Fault> {
-        let promised = self.state.promises.len();
+        let promised = self.state.earmarks.len();
         self.settle(&ENGINE, &Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
-        let mut any_over = self.state.promises.len() < promised;
+        let mut any_over = self.state.earmarks.len() < promised;
         // What a plan gives, or takes back, may let another kind fit: once more, unless nothing changed.
         for _ in 0..PLANS_MAX {
             let before = self.state.index();
@@ -443,7 +443,7 @@ pub struct WhatIf {
     /// The job it would be.
     pub job: JobId,
     /// Who would have to leave for it.
-    pub victims: Vec<Evicted>,
+    pub victims: Vec<EvictedJob>,
 }
 
 /// What a submission would lead to, by the same code, on a copy.

@@ -203,7 +203,7 @@ fn same_facts(a: &State, b: &State) -> bool {
         state.ledger.holdings().map(|(job, holding)| (job, holding.clone())).collect()
     };
     let promises = |state: &State| -> Vec<_> {
-        state.promises.iter().map(|(job, promise)| (job, promise.clone())).collect()
+        state.earmarks.iter().map(|(job, promise)| (job, promise.clone())).collect()
     };
     let reservations = |state: &State| -> Vec<_> {
         let all = state.jobs.iter().map(|(job, _)| job);
@@ -427,7 +427,7 @@ fn check_promises(state: &State, findings: &mut Vec<Finding>) {
     let tasks = Tasks { state };
     let stays = |task: &HeldTask| matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
     let staying = tasks.held().filter(|(_, task)| stays(task));
-    let promised = state.promises.iter().flat_map(|(_, promise)| promise.tasks.iter().copied());
+    let promised = state.earmarks.iter().flat_map(|(_, promise)| promise.tasks.iter().copied());
     for place in staying.map(|(_, task)| task.place).chain(promised) {
         for gpu in place.gpus.indexes() {
             *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
@@ -452,7 +452,7 @@ fn check_promises(state: &State, findings: &mut Vec<Finding>) {
 fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
     let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
     // What is set aside is in the ledger; who was promised it before is told so by the next plan.
-    let waiting = state.reservations.iter().filter(|&(job, _)| state.promises.of(job).is_none());
+    let waiting = state.reservations.iter().filter(|&(job, _)| state.earmarks.of(job).is_none());
     for place in waiting.flat_map(|(_, reservation)| &reservation.tasks) {
         for gpu in place.gpus.indexes() {
             *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();

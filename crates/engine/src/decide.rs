@@ -2,12 +2,12 @@
 
 mod bookings;
 mod conclude;
+mod earmarks;
 pub(crate) mod emptied;
 pub mod input;
 mod limits;
 mod observe;
 mod own;
-mod promises;
 mod refused;
 mod replace;
 mod services;
@@ -26,14 +26,14 @@ use crate::model::rejection::Rejection;
 use crate::price::prices::Prices;
 use crate::state::State;
 use crate::state::demand::DemandEvent;
+use crate::state::earmarks::EarmarksEvent;
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
 use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::Phase;
 use crate::state::jobs::event::{Canceller, JobsEvent, Next, RequeueWhy};
 use crate::state::ledger::event::{Asker, LedgerEvent};
-use crate::state::past::PastEvent;
-use crate::state::promises::PromisesEvent;
+use crate::state::past::PastUseEvent;
 use crate::state::tenants::{Tenants, TenantsEvent};
 use crate::units::{JobId, NodeId, PoolId, TenantId, Timestamp, TrustId, Uid};
 
@@ -241,12 +241,12 @@ impl State {
         let mut events = self.deadlines_passed(now);
         events.extend(refused::due(self, now));
         if self.tenants.policy().half_life.is_some_and(|half_life| self.past.is_due(half_life, now)) {
-            events.push(Event::Past(PastEvent::Stepped { at: now }));
+            events.push(Event::Past(PastUseEvent::Stepped { at: now }));
         }
         // Who is told to leave or to stop at this moment is not given anything, nor asked to stay.
         let told: BTreeSet<JobId> = events.iter().filter_map(told_to_go).collect();
-        events.extend(promises::due(self, &told, now));
-        events.extend(promises::withdrawals(self, &told, now));
+        events.extend(earmarks::due(self, &told, now));
+        events.extend(earmarks::withdrawals(self, &told, now));
         events.extend(bookings::due(self, &told, now));
         // Whose places change in this decision is looked at again in the next.
         let changed: BTreeSet<JobId> = events.iter().filter_map(emptied::about).collect();
@@ -301,7 +301,7 @@ impl State {
     fn time_is_up(&self, job: JobId, now: Timestamp) -> Vec<Event> {
         let holding = self.ledger.holding(job).expect("a deadline belongs to a holding");
         let unrepaired = holding.repair_by.is_some_and(|deadline| deadline <= now) && self.is_active(job);
-        let goes_on = self.promises.of(job).is_some() || self.is_service(job);
+        let goes_on = self.earmarks.of(job).is_some() || self.is_service(job);
         if unrepaired && goes_on {
             // Its new place is on the way: victims were asked for it, and its other tasks still have their work. And
             // replicas of a service do not need each other.
@@ -375,7 +375,7 @@ impl State {
 /// Whom an event about places is about.
 fn concerned(event: &Event) -> Option<JobId> {
     match event {
-        Event::Promises(PromisesEvent::Released { job, .. })
+        Event::Promises(EarmarksEvent::Released { job, .. })
         | Event::Ledger(LedgerEvent::Asked { job, .. } | LedgerEvent::Stopping { job, .. }) => Some(*job),
         _ => None,
     }
@@ -386,7 +386,7 @@ fn told_to_go(event: &Event) -> Option<JobId> {
     match event {
         Event::Jobs(JobsEvent::Leaving { job, .. })
         | Event::Ledger(LedgerEvent::Stopping { job, .. })
-        | Event::Promises(PromisesEvent::Released { job, .. }) => Some(*job),
+        | Event::Promises(EarmarksEvent::Released { job, .. }) => Some(*job),
         _ => None,
     }
 }

@@ -26,16 +26,16 @@ pub mod rank;
 
 use alloc::vec::Vec;
 
-use crate::model::placement::{Chosen, Placement};
+use crate::model::placement::{ChosenPlace, Placement};
 use crate::model::policy::Policy;
 use crate::plan::memory::all_kinds;
 use crate::state::State;
+use crate::state::earmarks::EarmarksEvent;
 use crate::state::event::Event;
 use crate::state::holding::TaskPhase;
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
-use crate::state::ledger::event::{Asker, Eviction, LedgerEvent, Why};
-use crate::state::promises::PromisesEvent;
-use crate::state::reservations::{Dropped, Reservation, ReservationsEvent};
+use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
+use crate::state::reservations::{DropReason, Reservation, ReservationsEvent};
 use crate::units::{JobId, KindId, Millis, Timestamp};
 
 use cycle::{Cycle, Inputs, Restraint};
@@ -55,15 +55,15 @@ pub struct Plan {
     /// Who was promised places that a guarantee takes instead.
     pub released: Vec<JobId>,
     /// Who has to leave, in the order in which they were taken.
-    pub evictions: Vec<Evicted>,
+    pub evictions: Vec<EvictedJob>,
     /// Jobs that get their places now.
     pub starts: Vec<Start>,
     /// Running jobs that get more tasks now.
     pub grown: Vec<Start>,
     /// Jobs that get their places when those who leave are gone.
-    pub promises: Vec<Start>,
+    pub earmarks: Vec<Start>,
     /// Promised starts that cannot be kept.
-    pub dropped: Vec<(JobId, Dropped)>,
+    pub dropped: Vec<(JobId, DropReason)>,
     /// Jobs that wait and are promised a start.
     pub reserved: Vec<(JobId, Reservation)>,
     /// Kinds that were looked at and do not fit.
@@ -80,12 +80,12 @@ pub struct Start {
     /// Where each task goes.
     pub tasks: Vec<Placement>,
     /// Why the first of them goes there, where places have prices.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<ChosenPlace>,
 }
 
 /// Tasks that have to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evicted {
+pub struct EvictedJob {
     /// Of which job.
     pub job: JobId,
     /// Which.
@@ -160,9 +160,9 @@ impl Plan {
     /// The facts that make it so.
     pub fn events(&self, state: &State, now: Timestamp) -> Vec<Event> {
         assert!(self.basis == state.index(), "a plan is committed on the state it was made on");
-        let released = |&job: &JobId| Event::Promises(PromisesEvent::Released { job, at: now });
+        let released = |&job: &JobId| Event::Promises(EarmarksEvent::Released { job, at: now });
         let mut events: Vec<Event> = self.released.iter().map(released).collect();
-        let dropped = |&(job, why): &(JobId, Dropped)| {
+        let dropped = |&(job, why): &(JobId, DropReason)| {
             Event::Reservations(ReservationsEvent::Dropped { job, why, at: now })
         };
         events.extend(self.dropped.iter().map(dropped));
@@ -179,9 +179,9 @@ impl Plan {
             let (job, tasks) = (*job, tasks.clone());
             events.push(Event::Ledger(LedgerEvent::Grown { job, tasks, policy, at: now }));
         }
-        for Start { job, tasks, chosen } in &self.promises {
+        for Start { job, tasks, chosen } in &self.earmarks {
             let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
-            events.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at: now, chosen }));
+            events.push(Event::Promises(EarmarksEvent::Promised { job, tasks, policy, at: now, chosen }));
         }
         let reserved = self.reserved.iter().map(|(job, of)| Event::Reservations(of.event(*job)));
         events.extend(reserved);
@@ -189,7 +189,7 @@ impl Plan {
     }
 }
 
-impl Evicted {
+impl EvictedJob {
     /// The receipt, then the ask; without a checkpoint contract, or before it runs, the stop.
     fn events(&self, state: &State, now: Timestamp, events: &mut Vec<Event>) {
         let Self { job, tasks, receipt } = self.clone();
@@ -208,7 +208,7 @@ impl Evicted {
         if let Some(checkpoint) = spec.checkpoint.filter(|_| !asked.is_empty()) {
             // Work that was placed under another policy may have a longer grace than a guarantee waits for.
             let longest: Millis = policy.preemption.borrow_grace_max;
-            let bound = if why == Why::Guarantee { longest } else { checkpoint.grace };
+            let bound = if why == EvictionRule::Guarantee { longest } else { checkpoint.grace };
             let (by, deadline) = (Asker::Rules { why, beneficiary }, now + checkpoint.grace.min(bound));
             events.push(Event::Ledger(LedgerEvent::Asked { job, tasks: asked, by, deadline, at: now }));
         }

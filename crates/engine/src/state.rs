@@ -8,6 +8,7 @@ pub mod attained;
 pub mod bookings;
 mod deadline;
 pub mod demand;
+pub mod earmarks;
 mod emptying;
 pub mod ends;
 pub mod event;
@@ -19,7 +20,6 @@ pub mod maintenance;
 mod metered;
 pub mod owned;
 pub mod past;
-pub mod promises;
 pub mod reservations;
 pub mod rooms;
 pub mod tenants;
@@ -42,20 +42,20 @@ use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::model::policy::{Estimates, Policy};
 use crate::quota::amount::Use;
-use crate::state::attained::{Attained, Learned};
+use crate::state::attained::{Attained, LearnedEstimate};
 use crate::state::bookings::{Bookings, BookingsEvent};
 use crate::state::demand::{Demand, DemandEvent};
+use crate::state::earmarks::{Earmark, Earmarks, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::{Failure, JobsEvent, Next};
 use crate::state::jobs::{Job, Jobs, More, Phase};
-use crate::state::ledger::event::{LedgerEvent, Why};
-use crate::state::ledger::{Charge, Ledger, Want};
+use crate::state::ledger::event::{EvictionRule, LedgerEvent};
+use crate::state::ledger::{Charge, Ledger, WantedTotal};
 use crate::state::maintenance::{Maintenance, MaintenanceEvent};
 use crate::state::owned::{Owned, OwnedEvent};
-use crate::state::past::{Past, PastEvent};
-use crate::state::promises::{Promise, Promises, PromisesEvent};
+use crate::state::past::{PastUse, PastUseEvent};
 use crate::state::reservations::Reservations;
 use crate::state::tenants::{Tenants, TenantsEvent};
 use crate::state::ways::first_way;
@@ -73,7 +73,7 @@ pub struct State {
     /// Who holds what.
     pub ledger: Ledger,
     /// Who was promised what.
-    pub promises: Promises,
+    pub earmarks: Earmarks,
     /// What is usually asked for, and what that makes places worth.
     pub demand: Demand,
     /// Who was promised which start.
@@ -83,7 +83,7 @@ pub struct State {
     /// Which windows are booked.
     pub bookings: Bookings,
     /// What tenants borrowed.
-    pub past: Past,
+    pub past: PastUse,
     /// Which downtimes are planned.
     pub maintenance: Maintenance,
     /// What owners of jobs in the world are to be told.
@@ -97,7 +97,7 @@ pub enum Estimate {
     /// Its owner.
     Given(Millis),
     /// Finished jobs like it.
-    Learned(Learned),
+    Learned(LearnedEstimate),
 }
 
 impl Estimate {
@@ -171,7 +171,7 @@ impl State {
     fn node_changed(&mut self, node: NodeId) {
         let known = self.fleet.node(node);
         let known = known.map(|known| (known, self.fleet.mig(known.facts.pool)));
-        self.ledger.node_changed(node, known, &self.promises);
+        self.ledger.node_changed(node, known, &self.earmarks);
     }
 
     fn apply_maintenance(&mut self, event: &MaintenanceEvent) {
@@ -222,7 +222,7 @@ impl State {
             JobsEvent::Requeued { job, at, .. } => {
                 self.let_go(*job, *at);
                 self.jobs.apply(event);
-                if self.promises.of(*job).is_some() {
+                if self.earmarks.of(*job).is_some() {
                     self.jobs.set_aside(*job);
                 }
                 self.refresh(*job);
@@ -239,7 +239,7 @@ impl State {
             }
             JobsEvent::StartRefused { job, by, .. } => {
                 // What was promised to it before, on a node that it avoids from now on, is not kept.
-                let promised = self.promises.of(*job).into_iter().flat_map(|promise| &promise.tasks);
+                let promised = self.earmarks.of(*job).into_iter().flat_map(|promise| &promise.tasks);
                 let mut nodes = promised.map(|place| place.node);
                 if nodes.any(|node| by.iter().any(|refusal| refusal.node == node)) {
                     self.release(*job);
@@ -322,7 +322,7 @@ impl State {
 
     /// It leaves the lists of its old kind first.
     fn becomes_another_kind(&mut self, job: JobId, change: impl FnOnce(&mut Jobs)) {
-        let aside = self.promises.of(job).is_some();
+        let aside = self.earmarks.of(job).is_some();
         self.jobs.set_more(job, None);
         if !aside {
             self.jobs.set_aside(job);
@@ -369,13 +369,16 @@ impl State {
             }
             LedgerEvent::Evicted { job, receipt, at, .. } => {
                 // A guarantee, a booked window and a node that is to be empty have their time, however often that is.
-                if !matches!(receipt.why, Why::Guarantee | Why::Booking | Why::Drain) {
+                if !matches!(
+                    receipt.why,
+                    EvictionRule::Guarantee | EvictionRule::Booking | EvictionRule::Drain
+                ) {
                     let window = self.tenants.policy().preemption.eviction_window;
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
             }
             LedgerEvent::Grown { job, tasks, at, .. } => {
-                if self.promises.of(*job).is_none() {
+                if self.earmarks.of(*job).is_none() {
                     self.reservations.filled(*job, tasks);
                 }
                 self.release(*job);
@@ -448,7 +451,7 @@ impl State {
 
     fn start(&mut self, job: JobId, holding: Holding, tasks: &[Placement]) {
         let (attempt, at) = (holding.attempt, holding.at);
-        let aside = self.promises.of(job).is_some();
+        let aside = self.earmarks.of(job).is_some();
         self.release(job);
         self.ledger.start(job, holding, self.charge(job));
         self.jobs.started(job, attempt, at);
@@ -465,19 +468,19 @@ impl State {
         self.count_past(job, at);
     }
 
-    fn apply_promises(&mut self, event: &PromisesEvent) {
+    fn apply_promises(&mut self, event: &EarmarksEvent) {
         match event {
-            PromisesEvent::Promised { job, tasks, policy, at, chosen } => {
+            EarmarksEvent::Promised { job, tasks, policy, at, chosen } => {
                 let charge = self.charge(*job);
-                self.ledger.promise(*job, tasks, &charge);
-                let promise = Promise { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
-                self.promises.insert(*job, promise, charge);
+                self.ledger.earmark(*job, tasks, &charge);
+                let promise = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
+                self.earmarks.insert(*job, promise, charge);
                 self.reservations.set_aside(*job, tasks);
                 self.reservations.filled(*job, tasks);
                 self.jobs.set_aside(*job);
                 self.changed(*job);
             }
-            PromisesEvent::Released { job, at: _ } => {
+            EarmarksEvent::Released { job, at: _ } => {
                 self.release(*job);
                 self.changed(*job);
             }
@@ -489,7 +492,7 @@ impl State {
         self.ledger.keep_profiles(self.demand.tables().is_some());
     }
 
-    fn apply_past(&mut self, event: &PastEvent) {
+    fn apply_past(&mut self, event: &PastUseEvent) {
         if let Some(half_life) = self.tenants.policy().half_life {
             let tree = self.tree(self.tenants.policy());
             let own = self.own_use(&tree);
@@ -554,7 +557,7 @@ impl State {
 
     /// What a job held of places that are promised it holds no longer. Where it moves inside a node, it fills that still.
     fn leaves_promised(&mut self, job: JobId) {
-        let aside = self.promises.of(job).into_iter().flat_map(|promise| &promise.tasks);
+        let aside = self.earmarks.of(job).into_iter().flat_map(|promise| &promise.tasks);
         let stays: BTreeSet<NodeId> = aside.map(|place| place.node).collect();
         let held = self.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
         let left = held.map(|task| task.place.node).filter(|node| !stays.contains(node));
@@ -563,7 +566,7 @@ impl State {
 
     /// Places that were set aside for a job are taken by it, or no longer are.
     fn release(&mut self, job: JobId) {
-        if let Some((promise, charge)) = self.promises.remove(job) {
+        if let Some((promise, charge)) = self.earmarks.remove(job) {
             self.ledger.release(job, &promise.tasks, &charge);
             self.ledger.note_changed_of(self.tenants.lineage(charge.standing.tenant));
             self.jobs.no_longer_aside(job);
@@ -599,24 +602,24 @@ impl State {
         self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }
 
-    fn want(&self, id: JobId, job: &Job) -> Option<Want> {
+    fn want(&self, id: JobId, job: &Job) -> Option<WantedTotal> {
         if matches!(job.phase, Phase::Leaving(Next::End(_))) || job.spec.has_groups() {
             return None;
         }
         let holding = self.ledger.holding(id);
         let held = holding.and_then(|holding| holding.tasks.first()).map(|task| &task.place);
-        let place = held.or_else(|| self.promises.of(id)?.tasks.first())?;
+        let place = held.or_else(|| self.earmarks.of(id)?.tasks.first())?;
         let each = place.units_each.times(place.gpus.count());
         let done = holding.map_or(0, |holding| holding.exits(Exit::Succeeded));
         let tasks = job.spec.tasks.saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
         let resources = job.spec.shape.resources.times(tasks);
-        Some(Want { tenant: job.spec.tenant, pool: place.pool, units: each.times(tasks), resources })
+        Some(WantedTotal { tenant: job.spec.tenant, pool: place.pool, units: each.times(tasks), resources })
     }
 
     /// What each group of a job wants where its tasks are, or in the first pool they may use.
-    fn wants_of_groups(&self, id: JobId, job: &Job) -> Vec<Want> {
+    fn wants_of_groups(&self, id: JobId, job: &Job) -> Vec<WantedTotal> {
         let holding = self.ledger.holding(id);
-        let promised = self.promises.of(id).map(|promise| promise.tasks.as_slice()).unwrap_or_default();
+        let promised = self.earmarks.of(id).map(|promise| promise.tasks.as_slice()).unwrap_or_default();
         let ending = matches!(job.phase, Phase::Leaving(Next::End(_)));
         if ending || (holding.is_none() && promised.is_empty()) {
             return Vec::new();
@@ -631,7 +634,7 @@ impl State {
             let done = holding.map_or(0, |holding| holding.done().filter(|&task| own(task)).count());
             let tasks = group.tasks_in_all().saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
             let resources = group.shape.resources.times(tasks);
-            Some(Want { tenant: job.spec.tenant, pool, units: each.times(tasks), resources })
+            Some(WantedTotal { tenant: job.spec.tenant, pool, units: each.times(tasks), resources })
         };
         job.spec.groups.iter().enumerate().filter_map(of_group).collect()
     }
@@ -640,7 +643,7 @@ impl State {
         let holding = self.ledger.holding(id).filter(|_| job.phase == Phase::Active)?;
         let (done, failed) = (holding.exits(Exit::Succeeded), holding.exits(Exit::Failed));
         // What is being promised to a job that runs is on its way; one piece at a time.
-        if failed > 0 || self.promises.of(id).is_some() {
+        if failed > 0 || self.earmarks.of(id).is_some() {
             return None;
         }
         if job.spec.has_groups() {
@@ -688,7 +691,7 @@ impl State {
         self.jobs.snapshot(&mut events);
         self.ledger.snapshot(&mut events);
         self.jobs.snapshot_leaving(&mut events);
-        self.promises.snapshot(&mut events);
+        self.earmarks.snapshot(&mut events);
         self.demand.snapshot(&mut events);
         self.reservations.snapshot(&mut events);
         self.attained.snapshot(&mut events);

@@ -3,7 +3,7 @@
 use wharf_api::v1::{BelowLineView, BeneficiaryView, EvictionView, Rule, VictimView, gpu_seconds, gpus};
 use wharf_controller::disk::HistoryRow;
 use wharf_controller::history::{EvictionReceipt, Receipt, Resource, Stood};
-use wharf_engine::plan::Evicted;
+use wharf_engine::plan::EvictedJob;
 use wharf_engine::quota::tree::Meter;
 use wharf_engine::state::State;
 use wharf_engine::state::ledger::event::Eviction;
@@ -68,8 +68,8 @@ pub(crate) fn is_withdrawn(eviction: &EvictionView, since: &[HistoryRow]) -> boo
 }
 
 /// Somebody whom a plan would make leave.
-pub(crate) fn victim(state: &State, evicted: &Evicted) -> Option<VictimView> {
-    let Evicted { job, tasks, receipt } = evicted;
+pub(crate) fn victim(state: &State, evicted: &EvictedJob) -> Option<VictimView> {
+    let EvictedJob { job, tasks, receipt } = evicted;
     let Eviction { why, whole, lost, cost, gain, .. } = receipt;
     let job = state.jobs.get(*job)?;
     let parts = tasks.iter().map(|&task| job.spec.shape_of(task).gpus.units().parts());

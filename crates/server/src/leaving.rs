@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wharf_api::v1::{LeavingStep, LeavingView, PromiseView};
+use wharf_api::v1::{EarmarkView, LeavingStep, LeavingView};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
 use wharf_engine::state::holding::{HeldTask, Presence, TaskPhase};
@@ -11,10 +11,10 @@ use wharf_engine::units::{JobId, Timestamp};
 use crate::view::placement;
 
 /// What a job was promised; which eviction told whom to leave is for history to say.
-pub(crate) fn promise(state: &State, id: JobId) -> Option<PromiseView> {
-    let (job, promise) = (state.jobs.get(id)?, state.promises.of(id)?);
+pub(crate) fn earmark(state: &State, id: JobId) -> Option<EarmarkView> {
+    let (job, promise) = (state.jobs.get(id)?, state.earmarks.of(id)?);
     let leaving = in_the_way(state, id).into_iter().filter_map(|(job, task)| leaving(state, job, task));
-    Some(PromiseView {
+    Some(EarmarkView {
         since_ms: promise.at.0,
         places: promise.tasks.iter().map(|place| placement(state, &job.spec, place)).collect(),
         leaving: leaving.collect(),
@@ -23,7 +23,7 @@ pub(crate) fn promise(state: &State, id: JobId) -> Option<PromiseView> {
 
 /// Tasks that still have to leave the places that a job was promised, in job order.
 pub(crate) fn in_the_way(state: &State, job: JobId) -> BTreeSet<(JobId, u32)> {
-    let places = state.promises.of(job).into_iter().flat_map(|promise| &promise.tasks);
+    let places = state.earmarks.of(job).into_iter().flat_map(|promise| &promise.tasks);
     places.flat_map(|place| on_their_way(state, place)).collect()
 }
 

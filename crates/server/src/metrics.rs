@@ -179,7 +179,7 @@ impl Metric {
             Self::FleetFileError => "wharf_fleet_file_error",
             Self::Orphans => "wharf_orphans",
             Self::Evictions => "wharf_evictions",
-            Self::Promises => "wharf_promises",
+            Self::Promises => "wharf_earmarks",
             Self::TenantGpus => "wharf_tenant_gpus",
             Self::GpuSmActive => "wharf_gpu_sm_active",
             Self::GpuMemoryUsed => "wharf_gpu_memory_used_bytes",
@@ -399,7 +399,7 @@ fn evictions(registry: &mut Registry, replica: &Replica) {
         by_rule.get_or_create(&ByRule { rule: rule.word().to_owned() }).inc_by(count);
     }
     registry.register(Metric::Evictions.name(), Metric::Evictions.help(), by_rule);
-    let promises = u64::try_from(replica.state.promises.iter().count()).unwrap_or(u64::MAX);
+    let promises = u64::try_from(replica.state.earmarks.iter().count()).unwrap_or(u64::MAX);
     registry.register(Metric::Promises.name(), Metric::Promises.help(), ConstGauge::new(promises));
 }
 

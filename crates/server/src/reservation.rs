@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wharf_api::v1::{HolderView, MissedView, ReservationView, UnpromisedView, gpus};
 use wharf_engine::plan::later::reserve::Unreserved;
 use wharf_engine::state::State;
-use wharf_engine::state::reservations::{Missed, Reservation};
+use wharf_engine::state::reservations::{MissedStart, Reservation};
 use wharf_engine::units::{JobId, Timestamp};
 
 use crate::view::placement;
@@ -49,7 +49,7 @@ pub(crate) fn unpromised(state: &State, id: JobId, now: Timestamp) -> Option<Unp
 
 /// Promised starts of a job that were given up, or made earlier.
 pub(crate) fn missed(state: &State, id: JobId) -> Vec<MissedView> {
-    let view = |missed: &Missed| MissedView {
+    let view = |missed: &MissedStart| MissedView {
         start_ms: missed.start.0,
         why: missed.why.word().to_owned(),
         at_ms: missed.at.0,

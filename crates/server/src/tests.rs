@@ -50,15 +50,15 @@ fn each_reason(mut look: impl FnMut(&State, JobId, Reason)) {
 fn a_promise_names_who_still_has_to_leave_until_nobody_has_to() {
     let (mut asked, mut nobody) = (0, 0);
     each_reason(|state, job, reason| {
-        let promise = leaving::promise(state, job);
-        assert_eq!(promise.is_some(), state.promises.of(job).is_some());
+        let earmark = leaving::earmark(state, job);
+        assert_eq!(earmark.is_some(), state.earmarks.of(job).is_some());
         if reason != Reason::Promised {
             return;
         }
-        let promise = promise.expect("a job that waits for victims was promised something");
-        assert!(!promise.places.is_empty());
+        let earmark = earmark.expect("a job that waits for victims was promised something");
+        assert!(!earmark.places.is_empty());
         let said = text::sentence(state, job, reason, Timestamp(0));
-        match promise.leaving.as_slice() {
+        match earmark.leaving.as_slice() {
             [] => nobody += 1,
             all => {
                 assert!(said.contains(&format!("{} task", all.len())), "{said}");

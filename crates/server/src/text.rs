@@ -8,7 +8,7 @@ use wharf_engine::answer::verdict::Reason;
 use wharf_engine::device::catalogue::{Recovery, Xid};
 use wharf_engine::model::dependency::Condition;
 use wharf_engine::model::exit::Outcome;
-use wharf_engine::model::need::Refused;
+use wharf_engine::model::need::SharingRefusal;
 use wharf_engine::model::shortfall::{BesideGpus, Quantity, Shortfall, Stage};
 use wharf_engine::state::State;
 use wharf_engine::state::jobs::event::{HeldWhy, Next};
@@ -174,7 +174,7 @@ fn window(state: &State, booking: BookingId, from: Timestamp, now: Timestamp) ->
 }
 
 /// Why a share may not share.
-pub(crate) fn sharing(Refused { mode, tax, tax_max }: Refused) -> String {
+pub(crate) fn sharing(SharingRefusal { mode, tax, tax_max }: SharingRefusal) -> String {
     let percent = |milli: u16| format!("{}.{} %", milli / 10, milli % 10);
     format!(
         "sharing a GPU by {} is expected to cost it {} of its throughput; the policy lets its class lose {}",

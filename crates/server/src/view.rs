@@ -14,7 +14,7 @@ use wharf_engine::model::group::Group;
 use wharf_engine::model::job::{GpuAsk, Spec};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::shortfall::{Quantity, Shortfall};
-use wharf_engine::state::attained::Learned;
+use wharf_engine::state::attained::LearnedEstimate;
 use wharf_engine::state::fleet::Node;
 use wharf_engine::state::holding::{Holding, TaskPhase};
 use wharf_engine::state::jobs::event::Failure;
@@ -115,7 +115,7 @@ fn estimate(known: Estimate) -> EstimateView {
     let ms = known.millis().0;
     let learned = match known {
         Estimate::Given(_) => None,
-        Estimate::Learned(Learned { millis: _, jobs, label }) => {
+        Estimate::Learned(LearnedEstimate { millis: _, jobs, label }) => {
             Some(LearnedView { jobs: u64::try_from(jobs).unwrap_or(u64::MAX), label })
         }
     };
@@ -144,7 +144,7 @@ pub(crate) fn placements(state: &State, job: &Job, holding: Option<&Holding>) ->
 /// Why the first task of a job is where it is, or will be.
 pub(crate) fn chosen(state: &State, job: JobId) -> Option<ChosenView> {
     let held = state.ledger.holding(job).and_then(|holding| holding.chosen);
-    let chosen = held.or_else(|| state.promises.of(job).and_then(|promise| promise.chosen))?;
+    let chosen = held.or_else(|| state.earmarks.of(job).and_then(|promise| promise.chosen))?;
     let name = |node| state.fleet.node(node).map_or_else(|| "?".to_owned(), |node| node.facts.name.clone());
     Some(ChosenView {
         by: chosen.by.word().to_owned(),

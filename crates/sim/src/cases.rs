@@ -410,7 +410,7 @@ impl Run {
         (plans, quiet == QUIET_PLANS)
     }
 
-    fn told(&self, evicted: &wharf_engine::plan::Evicted) -> Evicted {
+    fn told(&self, evicted: &wharf_engine::plan::EvictedJob) -> Evicted {
         let receipt = &evicted.receipt;
         Evicted {
             job: self.name(evicted.job),

@@ -19,9 +19,9 @@ mod worth;
 use wharf_engine::model::exit::Exit;
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::policy::Policy;
-use wharf_engine::plan::{Evicted, Plan, Start};
+use wharf_engine::plan::{EvictedJob, Plan, Start};
 use wharf_engine::state::State;
-use wharf_engine::state::ledger::event::{Eviction, Straddle, Why};
+use wharf_engine::state::ledger::event::{Eviction, EvictionRule, Straddle};
 use wharf_engine::units::{JobId, NodeId, PoolId, Timestamp};
 
 use lines::{Allowance, Ask, Pass};
@@ -253,15 +253,15 @@ impl<'a> Round<'a> {
 
     fn record_leaving(&mut self, met: &Met<'a>) {
         let ask = &met.ask;
-        let bound = met.taken.iter().filter(|taken| taken.why != Why::Guarantee);
+        let bound = met.taken.iter().filter(|taken| taken.why != EvictionRule::Guarantee);
         let bound: Vec<&Unit<'a>> = bound.map(|taken| &taken.unit).collect();
         let gained = gain(self.facts, ask, &bound);
         for taken in &met.taken {
             // A guarantee does not ask what it gains.
-            let gain = (taken.why != Why::Guarantee).then_some(gained);
+            let gain = (taken.why != EvictionRule::Guarantee).then_some(gained);
             self.leaves(&taken.unit, taken.why, ask.job, gain, taken.straddles);
         }
-        let for_share = met.taken.iter().filter(|taken| taken.why == Why::FairShare);
+        let for_share = met.taken.iter().filter(|taken| taken.why == EvictionRule::FairShare);
         let freed: Vec<Placement> = for_share.flat_map(|taken| taken.unit.tasks.clone()).collect();
         if !freed.is_empty() {
             let started = ask.spec.shape.gpus.units().parts() * u64::from(ask.tasks);
@@ -270,7 +270,7 @@ impl<'a> Round<'a> {
         let moving: Vec<&Unit<'a>> = met.moved.iter().map(|moved| &moved.unit).collect();
         let gained = gain(self.facts, ask, &moving);
         for moved in &met.moved {
-            self.leaves(&moved.unit, Why::Move, ask.job, Some(gained), None);
+            self.leaves(&moved.unit, EvictionRule::Move, ask.job, Some(gained), None);
             self.moves(moved.unit.job, moved.tasks.clone());
         }
     }
@@ -282,7 +282,7 @@ impl<'a> Round<'a> {
     fn leaves(
         &mut self,
         unit: &Unit<'a>,
-        why: Why,
+        why: EvictionRule,
         beneficiary: JobId,
         gain: Option<u64>,
         straddles: Option<Straddle>,
@@ -316,8 +316,8 @@ impl<'a> Round<'a> {
     /// Who has to leave and finds room elsewhere is moved there.
     fn place_evicted_again(&mut self) {
         let evicted = self.evictions.iter();
-        let whole =
-            evicted.filter(|(unit, receipt)| !unit.surplus && !unit.promised && receipt.why != Why::Move);
+        let whole = evicted
+            .filter(|(unit, receipt)| !unit.surplus && !unit.promised && receipt.why != EvictionRule::Move);
         let whole: Vec<Unit<'a>> = whole.map(|(unit, _)| unit.clone()).collect();
         for unit in whole {
             let met = self.facts.pools(&unit.spec.shape).into_iter().find_map(|pool| {
@@ -366,7 +366,7 @@ impl<'a> Round<'a> {
                 let list = if how == How::Starts { &mut plan.starts } else { &mut plan.grown };
                 list.push(Start { job, tasks, chosen: None });
             } else {
-                plan.promises.push(Start { job, tasks: begun.tasks.clone(), chosen: None });
+                plan.earmarks.push(Start { job, tasks: begun.tasks.clone(), chosen: None });
             }
         }
         for (unit, receipt) in &self.evictions {
@@ -397,7 +397,7 @@ fn idle_of(world: &World<'_>, freed: &[Placement]) -> u64 {
 }
 
 /// One entry per job: its surplus tasks, or all of it.
-fn add_eviction(evictions: &mut Vec<Evicted>, unit: &Unit<'_>, receipt: Eviction) {
+fn add_eviction(evictions: &mut Vec<EvictedJob>, unit: &Unit<'_>, receipt: Eviction) {
     let tasks = unit.tasks.iter().map(|place| place.task);
     match evictions.iter_mut().find(|known| known.job == unit.job) {
         Some(known) => {
@@ -407,6 +407,6 @@ fn add_eviction(evictions: &mut Vec<Evicted>, unit: &Unit<'_>, receipt: Eviction
             let whole = known.receipt.whole || receipt.whole;
             known.receipt = Eviction { cost, whole, ..receipt };
         }
-        None => evictions.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt }),
+        None => evictions.push(EvictedJob { job: unit.job, tasks: tasks.collect(), receipt }),
     }
 }

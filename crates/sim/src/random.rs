@@ -24,7 +24,7 @@ use wharf_engine::model::submission::Submission;
 use wharf_engine::plan::{Memory, plan};
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::state::jobs::Phase;
-use wharf_engine::state::ledger::event::Why;
+use wharf_engine::state::ledger::event::EvictionRule;
 use wharf_engine::units::{BookingId, JobId, Millis, Timestamp, Uid};
 
 use crate::fleet::SimFleet;
@@ -454,10 +454,12 @@ impl Run {
         let (state, now) = (leader.state(), leader.now());
         let missed = plan(state, state.tenants.policy(), &Memory::default(), now);
         if let Some(start) = missed.starts.first() {
-            let (evictions, promises) = (&missed.evictions, &missed.promises);
+            let (evictions, promises) = (&missed.evictions, &missed.earmarks);
             let what = format!("a refusal was remembered too long; {evictions:?} {promises:?}");
             self.find(format!("{:?} could have started; {what}", start.job));
-        } else if let Some(left) = missed.evictions.iter().find(|left| left.receipt.why == Why::Order) {
+        } else if let Some(left) =
+            missed.evictions.iter().find(|left| left.receipt.why == EvictionRule::Order)
+        {
             let what = "could have been made to leave by order; a refusal was remembered too long";
             self.find(format!("{:?} {what}: {:?}", left.job, left.receipt));
         }

@@ -35,14 +35,14 @@ use wharf_engine::state::State;
 use wharf_engine::state::attained::AttainedEvent;
 use wharf_engine::state::bookings::BookingsEvent;
 use wharf_engine::state::demand::DemandEvent;
+use wharf_engine::state::earmarks::EarmarksEvent;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
 use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::state::maintenance::MaintenanceEvent;
 use wharf_engine::state::owned::OwnedEvent;
-use wharf_engine::state::past::PastEvent;
-use wharf_engine::state::promises::PromisesEvent;
+use wharf_engine::state::past::PastUseEvent;
 use wharf_engine::state::reservations::ReservationsEvent;
 use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeId, PoolId, Resources, Uid};
@@ -209,8 +209,8 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::StartRefused { .. }) => "StartRefused",
         Event::Jobs(JobsEvent::RefusalsForgotten { .. }) => "RefusalsForgotten",
         Event::Jobs(JobsEvent::Stays { .. }) => "Stays",
-        Event::Promises(PromisesEvent::Promised { .. }) => "Promised",
-        Event::Promises(PromisesEvent::Released { .. }) => "Released",
+        Event::Promises(EarmarksEvent::Promised { .. }) => "Promised",
+        Event::Promises(EarmarksEvent::Released { .. }) => "Released",
         Event::Demand(DemandEvent::Priced { .. }) => "Priced",
         Event::Demand(DemandEvent::Carried { .. }) => "DemandCarried",
         Event::Bookings(BookingsEvent::Booked { .. }) => "Booked",
@@ -228,8 +228,8 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::Extended { .. }) => "Extended",
         Event::Jobs(JobsEvent::Scaled { .. }) => "Scaled",
         Event::Jobs(JobsEvent::ReplicaFailed { .. }) => "ReplicaFailed",
-        Event::Past(PastEvent::Stepped { .. }) => "Stepped",
-        Event::Past(PastEvent::Carried { .. }) => "PastCarried",
+        Event::Past(PastUseEvent::Stepped { .. }) => "Stepped",
+        Event::Past(PastUseEvent::Carried { .. }) => "PastCarried",
         Event::Jobs(JobsEvent::Rolled { .. }) => "Rolled",
         Event::Jobs(JobsEvent::Held { .. }) => "Held",
         Event::Jobs(JobsEvent::Released { .. }) => "JobReleased",

@@ -83,7 +83,7 @@ fn the_planner_decides_as_the_obvious_one() {
         tally.starts,
         tally.priced,
         tally.grown,
-        tally.promises,
+        tally.earmarks,
         tally.evictions,
         tally.moves,
         tally.straddles,

@@ -20,7 +20,7 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::holding::Holding;
 use wharf_engine::state::jobs::Phase;
 use wharf_engine::state::ledger::event::LedgerEvent;
-use wharf_engine::state::reservations::{Dropped, ReservationsEvent};
+use wharf_engine::state::reservations::{DropReason, ReservationsEvent};
 use wharf_engine::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
 /// Lives of each property in the normal run.
@@ -53,7 +53,7 @@ struct Life {
     promised: BTreeMap<JobId, Timestamp>,
     first: Vec<(u128, Timestamp)>,
     started: BTreeMap<u128, Timestamp>,
-    dropped: Vec<Dropped>,
+    dropped: Vec<DropReason>,
     /// What was in the way of the last start that was given up.
     told: String,
     earlier: u64,
@@ -227,14 +227,14 @@ impl Life {
         let mut without = state.clone();
         let promised: Vec<JobId> = state.reservations.iter().map(|(job, _)| job).collect();
         for &job in &promised {
-            let event = ReservationsEvent::Dropped { job, why: Dropped::Policy, at: now };
+            let event = ReservationsEvent::Dropped { job, why: DropReason::Policy, at: now };
             without.apply(&Event::Reservations(event));
         }
         let off = Policy { reservations_max: 0, ..state.tenants.policy().clone() };
         let without = plan(&without, &off, &Memory::default(), now);
         let with = plan(state, state.tenants.policy(), &Memory::default(), now);
         let given: BTreeSet<JobId> =
-            with.starts.iter().chain(&with.promises).map(|start| start.job).collect();
+            with.starts.iter().chain(&with.earmarks).map(|start| start.job).collect();
         let tenant = |job: JobId| state.jobs.get(job).unwrap().spec.tenant;
         let bound: BTreeSet<TenantId> = promised.iter().map(|&job| tenant(job)).collect();
         // A tenant that keeps a promise to itself makes nobody leave for a job behind that, and what would be left over of it is
@@ -243,7 +243,7 @@ impl Life {
             return;
         }
         let mut used: BTreeMap<TenantId, u64> = BTreeMap::new();
-        for start in without.starts.iter().chain(&without.promises) {
+        for start in without.starts.iter().chain(&without.earmarks) {
             let spec = &state.jobs.get(start.job).unwrap().spec;
             // Who is moved for somebody else does not wait.
             if state.jobs.get(start.job).unwrap().phase != Phase::Waiting {
@@ -284,7 +284,7 @@ fn held(state: &State, tenant: TenantId) -> u64 {
     let own = state.jobs.iter().filter(|(_, job)| job.spec.tenant == tenant);
     let tasks = own.map(|(id, job)| {
         let held = state.ledger.holding(id).map_or(0, |holding| holding.staying().count());
-        let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());
+        let promised = state.earmarks.of(id).map_or(0, |promise| promise.tasks.len());
         job.spec.shape.gpus.units().parts() * u64::try_from(held + promised).unwrap()
     });
     tasks.sum()
@@ -321,14 +321,17 @@ fn among_many_tenants_only_the_rules_move_a_promise() {
         life.live();
         for why in life.dropped {
             let rule = match why {
-                Dropped::Guarantee | Dropped::Priority | Dropped::AboveShare | Dropped::WithinShare => true,
-                Dropped::PlaceGone
-                | Dropped::Policy
-                | Dropped::Overrun
-                | Dropped::Overtaken
-                | Dropped::Extended
-                | Dropped::Booked
-                | Dropped::Earlier => false,
+                DropReason::Guarantee
+                | DropReason::Priority
+                | DropReason::AboveShare
+                | DropReason::WithinShare => true,
+                DropReason::PlaceGone
+                | DropReason::Policy
+                | DropReason::Overrun
+                | DropReason::Overtaken
+                | DropReason::Extended
+                | DropReason::Booked
+                | DropReason::Earlier => false,
             };
             assert!(rule, "seed {seed}: a start was given up by {}\n{}", why.word(), life.told);
             *given_up.entry(why.word()).or_default() += 1;

@@ -87,7 +87,7 @@ fn a_burst_of_replicas_asks_everybody_in_its_way_in_one_decision() {
         tasks.filter(|task| matches!(task.phase, TaskPhase::Asked { .. })).count()
     };
     assert_eq!(asked(leader.state()), missing, "all of them in the turn that scales");
-    let promised = leader.state().promises.of(service).map_or(0, |promise| promise.tasks.len());
+    let promised = leader.state().earmarks.of(service).map_or(0, |promise| promise.tasks.len());
     assert_eq!(promised, missing, "and all their places are set aside");
 
     // A second for the checkpoints, then the turns until every replica runs.

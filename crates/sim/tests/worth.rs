@@ -225,7 +225,7 @@ fn live(seed: u64) -> (u32, u32) {
             made.starts, fresh.starts,
             "seed {seed} job {number}: what is remembered changes an answer"
         );
-        let given = made.starts.iter().chain(&made.promises).find(|start| start.job == job);
+        let given = made.starts.iter().chain(&made.earmarks).find(|start| start.job == job);
         let given = given.map(|start| score_of(&state, &spec, &start.tasks[0]));
         assert_eq!(given, wanted, "seed {seed} job {number} {:?}", spec.shape);
         if let Some(chosen) = made.starts.iter().find(|start| start.job == job).and_then(|start| start.chosen)

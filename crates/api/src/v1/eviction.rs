@@ -1,7 +1,7 @@
 //! Evictions: who had to leave, for whom, by which rule and at what price.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::state::ledger::event::Why;
+use wharf_engine::state::ledger::event::EvictionRule;
 
 use super::ActorView;
 
@@ -55,17 +55,17 @@ impl Rule {
     }
 }
 
-impl From<Why> for Rule {
-    fn from(why: Why) -> Self {
+impl From<EvictionRule> for Rule {
+    fn from(why: EvictionRule) -> Self {
         match why {
-            Why::Guarantee => Self::Guarantee,
-            Why::FairShare => Self::FairShare,
-            Why::Preempt => Self::Preempt,
-            Why::Move => Self::Move,
-            Why::Reservation => Self::Reservation,
-            Why::Order => Self::Order,
-            Why::Booking => Self::Booking,
-            Why::Drain => Self::Drain,
+            EvictionRule::Guarantee => Self::Guarantee,
+            EvictionRule::FairShare => Self::FairShare,
+            EvictionRule::Preempt => Self::Preempt,
+            EvictionRule::Move => Self::Move,
+            EvictionRule::Reservation => Self::Reservation,
+            EvictionRule::Order => Self::Order,
+            EvictionRule::Booking => Self::Booking,
+            EvictionRule::Drain => Self::Drain,
         }
     }
 }

@@ -463,7 +463,7 @@ pub struct Explanation {
     pub evictions: Vec<u64>,
     /// Places that are set aside for it.
     #[serde(default)]
-    pub promise: Option<PromiseView>,
+    pub earmark: Option<EarmarkView>,
     /// The start that it is promised.
     #[serde(default)]
     pub reservation: Option<ReservationView>,
@@ -513,7 +513,7 @@ pub struct ChosenView {
 
 /// Places that are set aside for a job until those who leave them are gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PromiseView {
+pub struct EarmarkView {
     /// Since when.
     pub since_ms: u64,
     /// Where its tasks will go.

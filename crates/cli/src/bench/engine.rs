@@ -221,9 +221,9 @@ struct Counts {
 }
 
 fn counts(made: &Plan) -> Counts {
-    let given = made.starts.iter().chain(&made.grown).chain(&made.promises);
+    let given = made.starts.iter().chain(&made.grown).chain(&made.earmarks);
     Counts {
-        started: made.starts.len() + made.promises.len(),
+        started: made.starts.len() + made.earmarks.len(),
         tasks_started: given.map(|start| start.tasks.len()).sum(),
         evicted: made.evictions.len(),
     }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use wharf_api::client::{Client, ClientError};
 use wharf_api::file::duration_text;
 use wharf_api::v1::{
-    ArrayView, ChosenView, Code, EstimateView, Explanation, GroupView, JobState, JobView, LearnedView,
-    LeavingStep, LeavingView, MissedView, PromiseView, ReplacingView, ReservationView, TaskUseView,
+    ArrayView, ChosenView, Code, EarmarkView, EstimateView, Explanation, GroupView, JobState, JobView,
+    LearnedView, LeavingStep, LeavingView, MissedView, ReplacingView, ReservationView, TaskUseView,
     UnpromisedView,
 };
 
@@ -108,7 +108,7 @@ fn explain_job(client: &Client, name: &str, format: Format) -> anyhow::Result<()
 
 /// The screen.
 fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
-    let Explanation { schema: _, job, evictions, promise, .. } = explanation;
+    let Explanation { schema: _, job, evictions, earmark, .. } = explanation;
     let Explanation { chosen, tasks, ooms, .. } = explanation;
     let need = need(job);
     let mut screen =
@@ -116,7 +116,7 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     screen.extend(verdict::head(&job.verdict, paint));
     screen.extend(verdict::details(&job.verdict, need, paint));
     screen.push(String::new());
-    let (aside, leaves) = promise.as_ref().map(|promise| promised(promise, now)).unwrap_or_default();
+    let (aside, leaves) = earmark.as_ref().map(|earmark| promised(earmark, now)).unwrap_or_default();
     let facts = [
         ("groups", groups(job)),
         ("places", place_lines(&job.placements)),
@@ -282,14 +282,14 @@ fn why_there(chosen: &ChosenView) -> String {
 }
 
 /// The places that are set aside for a job, and who still has to leave them.
-fn promised(promise: &PromiseView, now: Option<u64>) -> (Vec<String>, Vec<String>) {
+fn promised(earmark: &EarmarkView, now: Option<u64>) -> (Vec<String>, Vec<String>) {
     let mut leaves: Vec<String> =
-        promise.leaving.iter().take(LEAVING_SHOWN_MAX).map(|leaving| leaving_line(leaving, now)).collect();
-    let hidden = promise.leaving.len().saturating_sub(LEAVING_SHOWN_MAX);
+        earmark.leaving.iter().take(LEAVING_SHOWN_MAX).map(|leaving| leaving_line(leaving, now)).collect();
+    let hidden = earmark.leaving.len().saturating_sub(LEAVING_SHOWN_MAX);
     if hidden > 0 {
         leaves.push(format!("and {hidden} more; -o json has all"));
     }
-    (place_lines(&promise.places), leaves)
+    (place_lines(&earmark.places), leaves)
 }
 
 /// `job/lab/nlp/a task 0 on n1 (GPUs 0-7): asked to save its work, stopped in 4m at the latest (eviction/18234)`
@@ -568,7 +568,7 @@ RUNNING  Running
             deadline_ms,
             eviction,
         };
-        let promise = PromiseView {
+        let earmark = EarmarkView {
             since_ms: 1_700_000,
             places: vec![placed(0, "n1", &[0, 1], 1.0)],
             leaving: vec![
@@ -579,8 +579,8 @@ RUNNING  Running
         };
         let verdict = verdict(VerdictWord::Waits, "WaitingForVictims", "its places are set aside");
         let job = JobView { verdict, ..waiting() };
-        let (evictions, promise) = (vec![17_002, 16_000], Some(promise));
-        let told = Explanation { evictions, promise, ..explanation(job) };
+        let (evictions, earmark) = (vec![17_002, 16_000], Some(earmark));
+        let told = Explanation { evictions, earmark, ..explanation(job) };
         let expected = "\
 WAITS  WaitingForVictims
   its places are set aside

@@ -180,10 +180,10 @@ pub(crate) fn victim() -> VictimView {
 /// The whole answer about a job.
 pub(crate) fn explanation(job: JobView) -> Explanation {
     let (evictions, tasks) = (Vec::new(), Vec::new());
-    let (promise, chosen, ooms) = (None, None, None);
+    let (earmark, chosen, ooms) = (None, None, None);
     let (reservation, missed, schema) = (None, Vec::new(), schema_of::<Explanation>());
     let unpromised = None;
-    Explanation { schema, job, evictions, promise, reservation, missed, unpromised, chosen, tasks, ooms }
+    Explanation { schema, job, evictions, earmark, reservation, missed, unpromised, chosen, tasks, ooms }
 }
 
 /// A node of eight GPUs that is up and open, with nothing on it.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::state::State;
-use wharf_engine::state::bookings::{Booker, BookingsEvent, Over, PlaceLost};
+use wharf_engine::state::bookings::{Booker, BookingEnd, BookingsEvent, PlaceLost};
 use wharf_engine::units::BookingId;
 
 use super::{Moment, Receipt, json};
@@ -45,7 +45,7 @@ pub enum BookingReceipt {
     /// It is over.
     Ended {
         /// Why.
-        why: Over,
+        why: BookingEnd,
     },
 }
 

@@ -8,7 +8,7 @@ use wharf_engine::model::policy::{Amount, GpuQuota, Quota};
 use wharf_engine::quota::tree::Meter;
 use wharf_engine::state::State;
 use wharf_engine::state::jobs::Job;
-use wharf_engine::state::ledger::event::{Eviction, Straddle, Why};
+use wharf_engine::state::ledger::event::{Eviction, EvictionRule, Straddle};
 use wharf_engine::units::{JobId, PoolId, TenantId};
 
 use super::uid;
@@ -23,7 +23,7 @@ pub struct EvictionReceipt {
     /// All of it, or surplus tasks of an elastic job.
     pub whole: bool,
     /// By which rule.
-    pub why: Why,
+    pub why: EvictionRule,
     /// Identity of who benefits, in hexadecimal.
     pub beneficiary_uid: String,
     /// Whose job that is.

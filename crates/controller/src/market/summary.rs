@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wharf_engine::model::job::GpuAsk;
 use wharf_engine::state::State;
-use wharf_engine::state::demand::Typical;
+use wharf_engine::state::demand::TypicalShape;
 use wharf_engine::state::rooms::{GpuRoom, Room};
 use wharf_engine::units::{GpuUnits, PoolId, Resources};
 
@@ -76,7 +76,7 @@ impl Summary {
         let nodes = Nodes::of(state, summary.memory_mib_per_core);
         summary.count_left(&nodes);
         // What a part of a GPU is worth does not depend on how many are asked for together.
-        let mut asked: BTreeMap<Typical, f64> = BTreeMap::new();
+        let mut asked: BTreeMap<TypicalShape, f64> = BTreeMap::new();
         for (typical, tasks) in state.demand.shapes() {
             *asked.entry(typical.each()).or_default() += f64::from(tasks);
         }
@@ -96,7 +96,7 @@ impl Summary {
         }
     }
 
-    fn count_asked(&mut self, state: &State, nodes: &Nodes, typical: &Typical, tasks: f64) {
+    fn count_asked(&mut self, state: &State, nodes: &Nodes, typical: &TypicalShape, tasks: f64) {
         self.tasks += tasks;
         let (size, gpus) = match typical.gpus {
             GpuAsk::Whole(0) => {

@@ -1,6 +1,6 @@
 //! What a controller counts while it lives.
 
-use wharf_engine::state::ledger::event::Why;
+use wharf_engine::state::ledger::event::EvictionRule;
 
 use crate::outage::WorldFaults;
 
@@ -45,16 +45,16 @@ pub struct Evictions {
 }
 
 impl Evictions {
-    pub(super) fn count(&mut self, why: Why) {
+    pub(super) fn count(&mut self, why: EvictionRule) {
         match why {
-            Why::Guarantee => self.guarantee += 1,
-            Why::FairShare => self.fair_share += 1,
-            Why::Preempt => self.preempt += 1,
-            Why::Move => self.moved += 1,
-            Why::Reservation => self.reservation += 1,
-            Why::Order => self.order += 1,
-            Why::Booking => self.booking += 1,
-            Why::Drain => self.drain += 1,
+            EvictionRule::Guarantee => self.guarantee += 1,
+            EvictionRule::FairShare => self.fair_share += 1,
+            EvictionRule::Preempt => self.preempt += 1,
+            EvictionRule::Move => self.moved += 1,
+            EvictionRule::Reservation => self.reservation += 1,
+            EvictionRule::Order => self.order += 1,
+            EvictionRule::Booking => self.booking += 1,
+            EvictionRule::Drain => self.drain += 1,
         }
     }
 }

@@ -21,7 +21,7 @@ const TYPICAL_MAX: usize = 16;
 /// The most shapes that wait and are looked at, those with most tasks first.
 const PENDING_MAX: usize = 64;
 
-/// StrandedWhy a free part of a GPU is of no use to a shape, the nearest to use last.
+/// Why a free part of a GPU is of no use to a shape, the nearest to use last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StrandedWhy {
     /// Its selectors keep it from the node.
@@ -111,7 +111,7 @@ pub struct StrandedShape {
     pub fits: u64,
     /// What they would take.
     pub usable: GpuUnits,
-    /// StrandedWhy the rest of what is free is of no use to it.
+    /// Why the rest of what is free is of no use to it.
     pub why: BTreeMap<StrandedWhy, GpuUnits>,
 }
 

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use crate::device::catalogue::Mig;
 use crate::device::geometry::Layout;
-use crate::model::need::{Need, Refused, Way};
+use crate::model::need::{Need, PoolOption, SharingRefusal};
 use crate::model::policy::{Amount, Policy};
 use crate::plan::draft::Draft;
 use crate::plan::lines;
@@ -74,7 +74,7 @@ pub enum Reason {
         tenant: TenantId,
     },
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
-    Sharing(Refused),
+    Sharing(SharingRefusal),
     /// What is free is promised to another job, and it could not be gone by then.
     Reserved {
         /// To whom.
@@ -193,7 +193,7 @@ pub struct Verdict {
 
 impl State {
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.
-    pub fn sharing_refused(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Refused> {
+    pub fn sharing_refused(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<SharingRefusal> {
         if !key.groups.is_empty() {
             return key.groups.iter().find_map(|group| self.sharing_refused(&group.key, domain, policy));
         }
@@ -223,12 +223,12 @@ impl State {
         }
         let tree = self.tree(policy);
         let used = tree.subtree_use(&self.own_planned(&tree));
-        let all: Vec<Way> = ways_of(self, policy, key).collect();
+        let all: Vec<PoolOption> = ways_of(self, policy, key).collect();
         let ask = |way| Ask::new(&tree, key, way, key.min);
         let open = all.iter().copied().filter(|&way| self.fixed_beyond(policy, &tree, &ask(way)).is_none());
-        let open: Vec<Way> = open.collect();
+        let open: Vec<PoolOption> = open.collect();
         let usable = if open.is_empty() { &all } else { &open };
-        self.best_funnel(key, usable, &tree, &used, Fleet::AsItIs)
+        self.best_funnel(key, usable, &tree, &used, FleetScope::AsItIs)
     }
 
     /// The same on the declared fleet: every node healthy, uncordoned and empty, and nothing used (rule 16).
@@ -237,8 +237,8 @@ impl State {
         let tree = self.tree(policy);
         let used = tree.zero_each();
         let ways = ways(&self.fleet, policy, key.class, domain, &key.shape);
-        let ways: Vec<Way> = ways.filter_map(Result::ok).collect();
-        self.best_funnel(key, &ways, &tree, &used, Fleet::Declared)
+        let ways: Vec<PoolOption> = ways.filter_map(Result::ok).collect();
+        self.best_funnel(key, &ways, &tree, &used, FleetScope::Declared)
     }
 
     /// What keeps a kind from ever running, even on the declared fleet, if anything does. Most often the first nodes
@@ -257,7 +257,7 @@ impl State {
     }
 
     /// True when the minimum of a kind fits the declared fleet in this way, and its limits.
-    fn could_run(&self, key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> bool {
+    fn could_run(&self, key: &KindKey, way: PoolOption, tree: &Tree, used: &Amounts) -> bool {
         let need = amount_of(way.need, u64::from(key.min));
         if under_limits(key, way, tree, used).amount < need {
             return false;
@@ -279,7 +279,14 @@ impl State {
         false
     }
 
-    fn best_funnel(&self, key: &KindKey, ways: &[Way], tree: &Tree, used: &Amounts, fleet: Fleet) -> Funnel {
+    fn best_funnel(
+        &self,
+        key: &KindKey,
+        ways: &[PoolOption],
+        tree: &Tree,
+        used: &Amounts,
+        fleet: FleetScope,
+    ) -> Funnel {
         // Where no way is open, the job is counted by what it asks for first, in no pool.
         let nominal = (None, Need::nominal(key.shape.gpus));
         let mut needs: Vec<(Option<PoolId>, Need)> =
@@ -309,33 +316,33 @@ impl State {
     }
 
     /// One walk over the nodes for all ways: every submission asks this of every node.
-    fn count(&self, key: &KindKey, needs: &[(Option<PoolId>, Need)], fleet: Fleet) -> Vec<Count> {
-        let mut counts: Vec<Count> = Vec::new();
-        counts.resize_with(needs.len(), Count::default);
+    fn count(&self, key: &KindKey, needs: &[(Option<PoolId>, Need)], fleet: FleetScope) -> Vec<FunnelCount> {
+        let mut counts: Vec<FunnelCount> = Vec::new();
+        counts.resize_with(needs.len(), FunnelCount::default);
         for (id, node) in self.fleet.nodes() {
             for (&(pool, need), count) in needs.iter().zip(&mut counts) {
                 let declared = declared_amount(key, need, node);
                 count.fleet += declared;
                 let healthy = match fleet {
-                    Fleet::AsItIs => healthy_amount(key, need, node),
-                    Fleet::Declared => declared,
+                    FleetScope::AsItIs => healthy_amount(key, need, node),
+                    FleetScope::Declared => declared,
                 };
                 count.healthy += healthy;
                 if Some(node.facts.pool) != pool {
                     continue;
                 }
                 count.model += healthy;
-                let open = fleet == Fleet::Declared || node.is_open();
+                let open = fleet == FleetScope::Declared || node.is_open();
                 if !open || !key.may_go_to(&self.fleet, id) {
                     continue;
                 }
                 count.allowed += healthy;
                 let (free, fitting) = match fleet {
-                    Fleet::AsItIs => {
+                    FleetScope::AsItIs => {
                         let Some(room) = self.ledger.rooms().get(id) else { continue };
                         (free_amount(key, need, room), tasks_that_fit(room, need, key))
                     }
-                    Fleet::Declared => {
+                    FleetScope::Declared => {
                         (declared, tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node))
                     }
                 };
@@ -352,7 +359,7 @@ impl State {
 
 /// What is left of the fleet after each question, in the measure of a need; tasks that fit together, by domain.
 #[derive(Default)]
-struct Count {
+struct FunnelCount {
     fleet: u64,
     healthy: u64,
     model: u64,
@@ -377,7 +384,7 @@ impl Default for UnderLimits {
     }
 }
 
-fn funnel(key: &KindKey, need: Need, count: &Count, limit: &UnderLimits) -> Funnel {
+fn funnel(key: &KindKey, need: Need, count: &FunnelCount, limit: &UnderLimits) -> Funnel {
     let fitting = count.together.values().copied().max().unwrap_or_default();
     let fitting = fitting.saturating_mul(amount_of(need, 1));
     let stages = [
@@ -399,7 +406,7 @@ fn funnel(key: &KindKey, need: Need, count: &Count, limit: &UnderLimits) -> Funn
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fleet {
+enum FleetScope {
     AsItIs,
     Declared,
 }
@@ -479,7 +486,7 @@ fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
 }
 
 /// How much the limits leave room for, and whose limit is the tightest.
-fn under_limits(key: &KindKey, way: Way, tree: &Tree, used: &Amounts) -> UnderLimits {
+fn under_limits(key: &KindKey, way: PoolOption, tree: &Tree, used: &Amounts) -> UnderLimits {
     let charge = tree.charge(way.need.units(), key.shape.resources, way.pool);
     let mut tightest = UnderLimits::default();
     for tenant in tree.lineage(key.tenant) {

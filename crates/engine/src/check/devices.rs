@@ -13,7 +13,7 @@ use crate::units::{GpuUnits, NodeId, Resources, TrustId};
 
 /// What a GPU carries.
 #[derive(Default)]
-struct Carried {
+struct GpuLoad {
     units: u64,
     /// Trust domains of those who hold it undivided.
     trusts: Vec<TrustId>,
@@ -22,7 +22,7 @@ struct Carried {
 }
 
 pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
-    let mut gpus: BTreeMap<(NodeId, usize), Carried> = BTreeMap::new();
+    let mut gpus: BTreeMap<(NodeId, usize), GpuLoad> = BTreeMap::new();
     let mut nodes: BTreeMap<NodeId, Resources> = BTreeMap::new();
     for (job, task) in (Tasks { state }).held() {
         let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
@@ -55,7 +55,7 @@ pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_gpu(state: &State, node: NodeId, gpu: usize, carried: &Carried, findings: &mut Vec<Finding>) {
+fn check_gpu(state: &State, node: NodeId, gpu: usize, carried: &GpuLoad, findings: &mut Vec<Finding>) {
     let at = || name_of(state, node);
     if carried.units > GpuUnits::WHOLE.parts() {
         findings.push(Finding::GpuOversubscribed { node: at(), gpu, held: carried.units });

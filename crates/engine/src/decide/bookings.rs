@@ -23,12 +23,12 @@ use crate::plan::evict::victims::cost_of;
 use crate::plan::later::booked::choose::{self, WindowPart};
 use crate::plan::lines;
 use crate::state::State;
-use crate::state::bookings::{Booker, Booking, BookingsEvent, Over, PlaceLost};
+use crate::state::bookings::{Booker, Booking, BookingEnd, BookingsEvent, PlaceLost};
 use crate::state::event::Event;
 use crate::state::holding::{Holding, TaskPhase};
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
 use crate::state::jobs::{KindKey, Phase};
-use crate::state::ledger::event::{Asker, Eviction, LedgerEvent, Why};
+use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::units::{BookingId, JobId, Timestamp};
 
 /// Books a window, if everything that is promised then can be kept.
@@ -60,7 +60,7 @@ pub(super) fn book(
     if let Some(shortfall) = state.never(&KindKey::of(&spec), domain, state.tenants.policy()) {
         return Err(Rejection::Never { shortfall, group: None });
     }
-    let wanted = timeline::Wanted { spec: &spec, domain, by: *by, span: *span };
+    let wanted = timeline::WantedWindow { spec: &spec, domain, by: *by, span: *span };
     timeline::check(state, wanted, *from, now)?;
     let mut events = names.events;
     let (booking, by, from, at) = (state.bookings.next(), *by, *from, now);
@@ -94,7 +94,7 @@ fn asks_whole_gpus(shape: &Shape) -> bool {
 pub(super) fn cancel(state: &State, name: &str, now: Timestamp) -> Result<Decision, Rejection> {
     let booking =
         state.bookings.named(name).ok_or_else(|| Rejection::NoSuchBooking { name: String::from(name) })?;
-    let ended = BookingsEvent::Ended { booking, why: Over::Cancelled, at: now };
+    let ended = BookingsEvent::Ended { booking, why: BookingEnd::Cancelled, at: now };
     Ok(alloc::vec![Event::Bookings(ended)].into())
 }
 
@@ -147,7 +147,8 @@ pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<
     let tree = state.tree(policy);
     let shares = state.fair_shares(&tree);
     let draft = Draft::on(state, policy, &tree, &shares, now);
-    let mut round = Round { state, draft, now, told: told.clone(), events: Vec::new(), chosen: Vec::new() };
+    let mut round =
+        WindowRound { state, draft, now, told: told.clone(), events: Vec::new(), chosen: Vec::new() };
     for &(booking, known) in &near {
         if now >= known.from && !known.began {
             round.events.push(Event::Bookings(BookingsEvent::Began { booking, at: now }));
@@ -173,15 +174,15 @@ fn ended_by(event: &Event) -> Option<BookingId> {
 fn over(state: &State, now: Timestamp) -> Vec<Event> {
     let no_show = state.tenants.policy().windows.no_show;
     let over = |(booking, known): (BookingId, &Booking)| {
-        let comes = || state.jobs_of_booking(booking).any(|job| state.promises.of(job).is_some());
+        let comes = || state.jobs_of_booking(booking).any(|job| state.earmarks.of(job).is_some());
         let why = if now >= known.until {
-            Over::TimeUp
+            BookingEnd::TimeUp
         } else if !known.used && now >= known.from + no_show && !comes() {
-            Over::NoShow
+            BookingEnd::NoShow
         } else if state.tenants.in_policy(state.tenants.path(known.spec.tenant)).is_none()
             && state.jobs_of_booking(booking).next().is_none()
         {
-            Over::TenantGone
+            BookingEnd::TenantGone
         } else {
             return None;
         };
@@ -207,7 +208,7 @@ fn near(state: &State, now: Timestamp) -> Vec<(BookingId, &Booking)> {
 }
 
 /// One decision about all windows that are near.
-struct Round<'a> {
+struct WindowRound<'a> {
     state: &'a State,
     draft: Draft<'a>,
     now: Timestamp,
@@ -217,7 +218,7 @@ struct Round<'a> {
     chosen: Vec<(BookingId, Vec<Placement>)>,
 }
 
-impl<'a> Round<'a> {
+impl<'a> WindowRound<'a> {
     /// Places that cannot be kept are given up, and what is missing is chosen.
     fn choose(&mut self, booking: BookingId, known: &'a Booking) {
         let (mut kept, before) = (known.places.clone(), known.places.len());
@@ -352,7 +353,7 @@ impl<'a> Round<'a> {
         let spec = &state.jobs.get(job).expect("who holds something is a live job").spec;
         let (lost, cost) = cost_of(&self.draft, job).unwrap_or_default();
         let receipt = Eviction {
-            why: Why::Booking,
+            why: EvictionRule::Booking,
             beneficiary: job,
             whole: true,
             lost,

@@ -16,7 +16,7 @@ use crate::units::{JobId, Millis, Timestamp};
 
 /// What was learnt of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Learnt {
+pub(super) enum TaskNews {
     /// It runs.
     Runs { since: Timestamp },
     /// It saved its work.
@@ -32,7 +32,7 @@ pub(super) enum Learnt {
 }
 
 /// The events that follow for one job from what was learnt of its tasks.
-pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: Timestamp) -> Vec<Event> {
+pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, TaskNews)], now: Timestamp) -> Vec<Event> {
     let job = state.jobs.get(id).expect("something is learnt of a live job");
     let mut holding = state.ledger.holding(id).expect("something is learnt of what it holds").clone();
     let mut events: Vec<Event> = refused::starts(state, id, job, &holding, learnt, now).into_iter().collect();
@@ -49,7 +49,7 @@ pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, Learnt)], now: 
 }
 
 /// The fact that is new in what was learnt, if it is.
-fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: &Learnt) -> Option<LedgerEvent> {
+fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: &TaskNews) -> Option<LedgerEvent> {
     let (job, phase) = (id, live.phase);
     let held = holding.task(task)?;
     // Of a job that goes on, tasks leave one by one and speak for themselves.
@@ -65,29 +65,29 @@ fn fact(id: JobId, live: &Job, holding: &Holding, task: u32, learnt: &Learnt) ->
         }
     };
     match *learnt {
-        Learnt::Runs { since } if held.holds() && held.since.is_none() => {
+        TaskNews::Runs { since } if held.holds() && held.since.is_none() => {
             Some(LedgerEvent::Running { job, task, since })
         }
         // What it saved before it was asked is old news.
-        Learnt::Saved { at } if matches!(held.phase, TaskPhase::Asked { at: asked, .. } if asked <= at) => {
+        TaskNews::Saved { at } if matches!(held.phase, TaskPhase::Asked { at: asked, .. } if asked <= at) => {
             // The coordinator speaks for all ranks.
             Some(LedgerEvent::Acked { job, tasks: spoken_for(holding), checkpoint_at: at })
         }
-        Learnt::SaveFailed if matches!(held.phase, TaskPhase::Asked { failed: false, .. }) => {
+        TaskNews::SaveFailed if matches!(held.phase, TaskPhase::Asked { failed: false, .. }) => {
             Some(LedgerEvent::AskFailed { job, tasks: spoken_for(holding) })
         }
-        Learnt::Over { exit, at, detail } => over(exit, at, detail),
-        Learnt::Refused { at, .. } if held.since.is_none() => {
+        TaskNews::Over { exit, at, detail } => over(exit, at, detail),
+        TaskNews::Refused { at, .. } if held.since.is_none() => {
             over(Exit::Lost, at, ExitCause::StartRefused.into())
         }
-        Learnt::LeaveRefused { ref why, at } if refused::is_news(held, why) => {
+        TaskNews::LeaveRefused { ref why, at } if refused::is_news(held, why) => {
             Some(LedgerEvent::LeaveRefused { job, tasks: alloc::vec![task], why: why.clone(), at })
         }
-        Learnt::Runs { .. }
-        | Learnt::Saved { .. }
-        | Learnt::SaveFailed
-        | Learnt::Refused { .. }
-        | Learnt::LeaveRefused { .. } => None,
+        TaskNews::Runs { .. }
+        | TaskNews::Saved { .. }
+        | TaskNews::SaveFailed
+        | TaskNews::Refused { .. }
+        | TaskNews::LeaveRefused { .. } => None,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::state::event::Event;
 use crate::state::fleet::{Drain, FleetEvent};
 use crate::state::holding::HeldTask;
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
-use crate::state::ledger::event::{Asker, Eviction, LedgerEvent, Why};
+use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::maintenance::{Downtime, MaintenanceEvent};
 use crate::units::{JobId, NodeId, Timestamp};
 
@@ -192,7 +192,7 @@ fn receipt(draft: &Draft<'_>, job: JobId, (tasks, node, whole): (&[&HeldTask], N
     let cost = if whole { cost_of(draft, job) } else { cost_of_tasks(draft, job, &tasks) };
     let (lost, cost) = cost.unwrap_or_default();
     let receipt = Eviction {
-        why: Why::Drain,
+        why: EvictionRule::Drain,
         beneficiary: job,
         whole,
         lost,

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use super::conclude::repair_deadline;
-use super::promises::all_may_stay;
+use super::earmarks::all_may_stay;
 use super::{Decision, submit};
 use crate::decide::input::Extension;
 use crate::model::exit::Outcome;

@@ -10,7 +10,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::conclude::{Learnt, conclude, repair_deadline};
+use super::conclude::{TaskNews, conclude, repair_deadline};
 use super::{Decision, Names, submit};
 use crate::device::catalogue::{self, Mig};
 use crate::device::geometry::{Layout, Slice, units_of};
@@ -210,7 +210,7 @@ impl Devices {
 /// What is new of tasks.
 #[derive(Default)]
 struct TaskChanges {
-    learnt: BTreeMap<JobId, Vec<(u32, Learnt)>>,
+    learnt: BTreeMap<JobId, Vec<(u32, TaskNews)>>,
     orphans: Vec<Event>,
     /// Tasks that are lost to their jobs and may still run; they are orphans after their jobs have let go of them.
     left: Vec<Event>,
@@ -218,7 +218,7 @@ struct TaskChanges {
     orphans_gone: BTreeSet<TaskRef>,
     strangers: BTreeMap<Uid, Vec<ObservedTask>>,
     named: BTreeSet<TaskRef>,
-    cut: Cut,
+    cut: CutLayouts,
 }
 
 impl TaskChanges {
@@ -241,13 +241,13 @@ impl TaskChanges {
     fn learn(&mut self, job: JobId, observed: &ObservedTask) {
         let learnt = self.learnt.entry(job).or_default();
         if let Some(since) = observed.since {
-            learnt.push((observed.task.task, Learnt::Runs { since }));
+            learnt.push((observed.task.task, TaskNews::Runs { since }));
         }
         let status = match observed.status {
             TaskStatus::Running => return,
-            TaskStatus::Saved { at } => Learnt::Saved { at },
-            TaskStatus::SaveFailed => Learnt::SaveFailed,
-            TaskStatus::Ended { exit, at, detail } => Learnt::Over { exit, at, detail },
+            TaskStatus::Saved { at } => TaskNews::Saved { at },
+            TaskStatus::SaveFailed => TaskNews::SaveFailed,
+            TaskStatus::Ended { exit, at, detail } => TaskNews::Over { exit, at, detail },
         };
         learnt.push((observed.task.task, status));
     }
@@ -321,7 +321,7 @@ impl TaskChanges {
         self.lose_on_devices(state, nodes, now);
         // A task that is only missing ended some time before now; nobody can say when.
         for (_, learnt) in self.learnt.values_mut().flatten() {
-            if let Learnt::Over { at, .. } = learnt {
+            if let TaskNews::Over { at, .. } = learnt {
                 *at = if at.0 == 0 { now } else { *at };
             }
         }
@@ -343,7 +343,7 @@ impl TaskChanges {
                 }
                 let learnt = self.learnt.entry(id).or_default();
                 let said_over =
-                    |(task, what): &(u32, Learnt)| *task == number && matches!(what, Learnt::Over { .. });
+                    |(task, what): &(u32, TaskNews)| *task == number && matches!(what, TaskNews::Over { .. });
                 let is_over = learnt.iter().any(said_over);
                 learnt.push((number, lost(ExitCause::DeviceLost, now)));
                 let may_run = held.since.is_some() && gpus.indexes().all(|gpu| gpu < devices.count);
@@ -374,15 +374,16 @@ impl TaskChanges {
         match answer.about {
             ActionRef::Start(task) => {
                 let gone = || lost(ExitCause::Missing, now);
-                let learnt = why.map_or_else(gone, |why| Learnt::Refused { why, at: now });
+                let learnt = why.map_or_else(gone, |why| TaskNews::Refused { why, at: now });
                 self.learn_of(state, task, learnt);
             }
             ActionRef::Stop(task) => {
                 if why.is_none() {
                     self.orphan_gone(state, task);
                 }
-                let stopped = || Learnt::Over { exit: Exit::Stopped, at: now, detail: ExitDetail::default() };
-                let learnt = why.map_or_else(stopped, |why| Learnt::LeaveRefused { why, at: now });
+                let stopped =
+                    || TaskNews::Over { exit: Exit::Stopped, at: now, detail: ExitDetail::default() };
+                let learnt = why.map_or_else(stopped, |why| TaskNews::LeaveRefused { why, at: now });
                 self.learn_of(state, task, learnt);
             }
             // What the world does with its own jobs it tells by naming them, or not.
@@ -391,14 +392,14 @@ impl TaskChanges {
                 // What is gone is told by its tasks, or by the stop that follows.
                 let Some(why) = why else { return };
                 for task in asked_of(state, uid, attempt) {
-                    let learnt = Learnt::LeaveRefused { why: why.clone(), at: now };
+                    let learnt = TaskNews::LeaveRefused { why: why.clone(), at: now };
                     self.learn_of(state, TaskRef { uid, task, attempt }, learnt);
                 }
             }
         }
     }
 
-    fn learn_of(&mut self, state: &State, task: TaskRef, learnt: Learnt) {
+    fn learn_of(&mut self, state: &State, task: TaskRef, learnt: TaskNews) {
         if let Some(job) = ours(state, task) {
             self.learnt.entry(job).or_default().push((task.task, learnt));
         }
@@ -414,8 +415,8 @@ fn asked_of(state: &State, uid: Uid, attempt: u32) -> Vec<u32> {
 }
 
 /// The task did not end by itself.
-fn lost(cause: ExitCause, at: Timestamp) -> Learnt {
-    Learnt::Over { exit: Exit::Lost, at, detail: cause.into() }
+fn lost(cause: ExitCause, at: Timestamp) -> TaskNews {
+    TaskNews::Over { exit: Exit::Lost, at, detail: cause.into() }
 }
 
 /// The job whose present attempt this is.
@@ -516,14 +517,14 @@ fn running_since(task: &ObservedTask) -> Option<Timestamp> {
 }
 
 /// What is cut out of GPUs by what this report tells of.
-type Cut = BTreeMap<(NodeId, usize), Layout>;
+type CutLayouts = BTreeMap<(NodeId, usize), Layout>;
 
 /// Where things are after this report.
 struct Sites<'a> {
     state: &'a State,
     places: BTreeMap<String, (NodeId, PoolId)>,
     pools: Vec<String>,
-    cut: Cut,
+    cut: CutLayouts,
 }
 
 impl Sites<'_> {
@@ -546,7 +547,7 @@ fn placed(
     task: &ObservedTask,
     (node, pool): (NodeId, PoolId),
     mig: Option<&Mig>,
-    cut: &mut Cut,
+    cut: &mut CutLayouts,
 ) -> Placement {
     let (gpus, time_sliced) = (task.gpus, task.time_sliced);
     let legal = task.slice.filter(|&slice| {

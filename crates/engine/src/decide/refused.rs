@@ -9,7 +9,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::conclude::Learnt;
+use super::conclude::TaskNews;
 use crate::model::exit::Exit;
 use crate::model::outcome::Denial;
 use crate::state::State;
@@ -28,7 +28,7 @@ pub(super) fn starts(
     id: JobId,
     job: &Job,
     holding: &Holding,
-    learnt: &[(u32, Learnt)],
+    learnt: &[(u32, TaskNews)],
     now: Timestamp,
 ) -> Option<Event> {
     match job.phase {
@@ -36,15 +36,15 @@ pub(super) fn starts(
         Phase::Active | Phase::Leaving(Next::Requeue(_)) => {}
     }
     let refused = learnt.iter().filter_map(|(task, what)| match what {
-        Learnt::Refused { why, .. } => {
+        TaskNews::Refused { why, .. } => {
             let held = holding.task(*task).filter(|held| held.holds() && held.since.is_none())?;
             Some((held, why))
         }
-        Learnt::Runs { .. }
-        | Learnt::Saved { .. }
-        | Learnt::SaveFailed
-        | Learnt::Over { .. }
-        | Learnt::LeaveRefused { .. } => None,
+        TaskNews::Runs { .. }
+        | TaskNews::Saved { .. }
+        | TaskNews::SaveFailed
+        | TaskNews::Over { .. }
+        | TaskNews::LeaveRefused { .. } => None,
     });
     let refused: Vec<(&HeldTask, &Denial)> = refused.collect();
     let given_at = |held: &HeldTask| if held.bound_at.0 == 0 { holding.at } else { held.bound_at };

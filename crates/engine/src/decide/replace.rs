@@ -80,7 +80,7 @@ fn step(state: &State, id: JobId, job: &Job, now: Timestamp) -> Vec<Event> {
         return alloc::vec![Event::Jobs(event)];
     }
     let waited = now >= rolling.since + state.tenants.policy().gangs.repair_within;
-    let no_more = count(staying.len()) <= rolling.wanted && state.promises.of(id).is_none();
+    let no_more = count(staying.len()) <= rolling.wanted && state.earmarks.of(id).is_none();
     let less = job.replaces_with_less() && waited && no_more;
     if less {
         rolling.surge = 0;

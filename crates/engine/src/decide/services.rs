@@ -10,16 +10,16 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::Decision;
-use super::conclude::Learnt;
+use super::conclude::TaskNews;
 use crate::model::exit::Exit;
 use crate::model::rejection::Rejection;
 use crate::state::State;
+use crate::state::earmarks::EarmarksEvent;
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::{JobsEvent, Next};
 use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::event::{Asker, LedgerEvent};
-use crate::state::promises::PromisesEvent;
 use crate::units::{JobId, Timestamp};
 
 /// Another number of replicas is wanted.
@@ -57,7 +57,7 @@ pub(super) fn due(state: &State, stepping: &BTreeSet<JobId>, now: Timestamp) -> 
 /// What a service has beyond the wanted number: what is promised to it, then its newest replicas.
 fn let_go(state: &State, id: JobId, job: &Job, wanted: u32, now: Timestamp) -> Vec<Event> {
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-    let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());
+    let promised = state.earmarks.of(id).map_or(0, |promise| promise.tasks.len());
     let staying: Vec<&HeldTask> = match job.phase {
         Phase::Waiting => Vec::new(),
         Phase::Leaving(_) => return Vec::new(),
@@ -65,7 +65,7 @@ fn let_go(state: &State, id: JobId, job: &Job, wanted: u32, now: Timestamp) -> V
     };
     let mut events = Vec::new();
     if promised > 0 && staying.len() + promised > wanted {
-        events.push(Event::Promises(PromisesEvent::Released { job: id, at: now }));
+        events.push(Event::Promises(EarmarksEvent::Released { job: id, at: now }));
     }
     // Numbers count up within an attempt: the last are the newest. But those that are to be replaced go before fresh ones.
     let mut staying = staying;
@@ -110,10 +110,10 @@ pub(super) fn failure(
     job: &Job,
     holding: &Holding,
     task: u32,
-    learnt: &Learnt,
+    learnt: &TaskNews,
 ) -> Option<Event> {
     // A replica is not meant to end: one that does at once, even well, would be started for ever.
-    let Learnt::Over { exit: Exit::Failed | Exit::Succeeded, at, .. } = *learnt else { return None };
+    let TaskNews::Over { exit: Exit::Failed | Exit::Succeeded, at, .. } = *learnt else { return None };
     let held = holding.task(task).filter(|held| held.stays())?;
     let soon = held.since.is_none_or(|since| at < since + state.tenants.policy().retry_backoff_max);
     (soon && goes_on(job, holding)).then_some(Event::Jobs(JobsEvent::ReplicaFailed { job: id, at }))

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::model::job::Spec;
-use crate::model::need::Way;
+use crate::model::need::PoolOption;
 use crate::model::placement::Placement;
 use crate::model::policy::Amount;
 use crate::model::rejection::{BookingFault, Rejection};
@@ -38,7 +38,7 @@ const TRIES_MAX: usize = 256;
 
 /// A window that somebody wants.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedWindow<'a> {
     /// As of a job that takes all of it.
     pub(super) spec: &'a Spec,
     /// Its trust domain, by name.
@@ -52,7 +52,7 @@ pub(super) struct Wanted<'a> {
 /// Whether a window may be booked; if not, why, and when it could begin.
 pub(super) fn check(
     state: &State,
-    wanted: Wanted<'_>,
+    wanted: WantedWindow<'_>,
     from: Timestamp,
     now: Timestamp,
 ) -> Result<(), Rejection> {
@@ -100,7 +100,7 @@ fn declared(state: &State) -> State {
 struct Timeline<'a> {
     state: &'a State,
     bare: &'a State,
-    wanted: Wanted<'a>,
+    wanted: WantedWindow<'a>,
     now: Timestamp,
 }
 
@@ -156,7 +156,7 @@ impl Timeline<'_> {
             bookings.filter(|booking| booking.from <= at && at < booking.until).collect();
         let policy = self.state.tenants.policy();
         let tree = self.bare.tree(policy);
-        let Wanted { spec, domain, .. } = self.wanted;
+        let WantedWindow { spec, domain, .. } = self.wanted;
         let mut first = None;
         for way in ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok) {
             let fault = self.beyond(&tree, at, way, &beside).or_else(|| self.no_room(&tree, way, &beside));
@@ -173,7 +173,7 @@ impl Timeline<'_> {
             let holding = state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks);
             let held = holding.filter(|task| task.holds()).map(|task| task.place);
             let promised =
-                state.promises.of(id).into_iter().flat_map(|promise| promise.tasks.iter().copied());
+                state.earmarks.of(id).into_iter().flat_map(|promise| promise.tasks.iter().copied());
             let places: Vec<Placement> = held.chain(promised).collect();
             let fixed = lines::is_fixed(&lines::standing_of(&job.key()), policy);
             let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
@@ -182,8 +182,14 @@ impl Timeline<'_> {
     }
 
     /// Whose guarantee or limit it would pass.
-    fn beyond(&self, tree: &Tree, at: Timestamp, way: Way, beside: &[&Booking]) -> Option<BookingFault> {
-        let Wanted { spec, by, .. } = self.wanted;
+    fn beyond(
+        &self,
+        tree: &Tree,
+        at: Timestamp,
+        way: PoolOption,
+        beside: &[&Booking],
+    ) -> Option<BookingFault> {
+        let WantedWindow { spec, by, .. } = self.wanted;
         let charge = charge_of(tree, spec, way);
         let none = || tree.zero_each();
         let (mut all, mut by_tenants): (Amounts, Amounts) = (none(), none());
@@ -235,7 +241,7 @@ impl Timeline<'_> {
     }
 
     /// How a booking can be met: in the pool of its places, once it has some.
-    fn ways_of(&self, booking: &Booking) -> Vec<Way> {
+    fn ways_of(&self, booking: &Booking) -> Vec<PoolOption> {
         let (policy, spec) = (self.state.tenants.policy(), &booking.spec);
         let domain = self.state.tenants.trust(spec.trust);
         let all = ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok);
@@ -244,7 +250,7 @@ impl Timeline<'_> {
     }
 
     /// True when the fleet has no such places beside the other windows.
-    fn no_room(&self, tree: &Tree, way: Way, beside: &[&Booking]) -> Option<BookingFault> {
+    fn no_room(&self, tree: &Tree, way: PoolOption, beside: &[&Booking]) -> Option<BookingFault> {
         let (policy, shares) = (self.state.tenants.policy(), Amounts::new());
         let mut draft = Draft::on(self.bare, policy, tree, &shares, self.now);
         let mut beside = beside.to_vec();
@@ -288,7 +294,7 @@ impl Timeline<'_> {
     }
 }
 
-fn charge_of(tree: &Tree, spec: &Spec, way: Way) -> Meters {
+fn charge_of(tree: &Tree, spec: &Spec, way: PoolOption) -> Meters {
     let each = tree.charge(way.need.units(), spec.shape.resources, way.pool);
     each.into_iter().map(|each| each.saturating_mul(u64::from(spec.tasks))).collect()
 }

@@ -56,7 +56,7 @@ impl Group {
 
 /// One copy of a group, with what there is of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct GroupCopy {
     /// Of which group, by its place in the list.
     pub group: usize,
     /// Which of the group's copies, from 0.
@@ -69,7 +69,7 @@ pub struct Part {
     pub alive: Vec<u32>,
 }
 
-impl Part {
+impl GroupCopy {
     fn alive_len(&self) -> u32 {
         u32::try_from(self.alive.len()).unwrap_or(u32::MAX)
     }
@@ -181,14 +181,14 @@ impl Spec {
     }
 
     /// Its copies with what these tasks, by number, make of them.
-    pub fn copies(&self, alive: impl Iterator<Item = u32>) -> Vec<Part> {
+    pub fn copies(&self, alive: impl Iterator<Item = u32>) -> Vec<GroupCopy> {
         let mut copies = Vec::new();
         let mut first = 0;
         for (at, group) in self.groups.iter().enumerate() {
             for number in 0..group.copies {
                 let slots = first..first + group.tasks;
                 first = slots.end;
-                copies.push(Part { group: at, number, slots, min: group.min, alive: Vec::new() });
+                copies.push(GroupCopy { group: at, number, slots, min: group.min, alive: Vec::new() });
             }
         }
         for slot in alive.map(|task| self.slot_of(task)) {
@@ -216,11 +216,11 @@ impl Spec {
         }
         let copies = self.copies(alive);
         let short = (0..self.groups.len()).any(|group| self.short_by(&copies, group) > 0);
-        short || copies.iter().any(Part::is_broken)
+        short || copies.iter().any(GroupCopy::is_broken)
     }
 
     /// How many copies of a group are missing to its minimum.
-    fn short_by(&self, copies: &[Part], group: usize) -> usize {
+    fn short_by(&self, copies: &[GroupCopy], group: usize) -> usize {
         let standing = copies.iter().filter(|copy| copy.group == group && copy.stands()).count();
         usize::try_from(self.groups[group].min_copies).unwrap_or(usize::MAX).saturating_sub(standing)
     }
@@ -244,24 +244,24 @@ impl Spec {
     }
 
     /// The fewest tasks with which enough copies of a group stand again.
-    fn to_repair(&self, copies: &[Part], group: usize) -> Option<Lack> {
+    fn to_repair(&self, copies: &[GroupCopy], group: usize) -> Option<Lack> {
         let short = self.short_by(copies, group);
-        let mut fallen: Vec<&Part> =
+        let mut fallen: Vec<&GroupCopy> =
             copies.iter().filter(|copy| copy.group == group && !copy.stands()).collect();
         fallen.sort_by_key(|copy| (copy.missing().len(), copy.number));
-        let slots: Vec<u32> = fallen.into_iter().take(short).flat_map(Part::missing).collect();
+        let slots: Vec<u32> = fallen.into_iter().take(short).flat_map(GroupCopy::missing).collect();
         (!slots.is_empty()).then_some(Lack { group, slots })
     }
 
     /// One piece of growth for each group: a broken copy made whole, then one more task of a copy that stands, then one
     /// more copy.
-    fn to_grow(&self, copies: &[Part]) -> Vec<Lack> {
+    fn to_grow(&self, copies: &[GroupCopy]) -> Vec<Lack> {
         let of_group = |group: usize| {
             let own = || copies.iter().filter(move |copy| copy.group == group);
-            let broken = own().find(|copy| copy.is_broken()).map(Part::missing);
+            let broken = own().find(|copy| copy.is_broken()).map(GroupCopy::missing);
             let taller =
                 || own().filter(|copy| copy.stands()).map(|copy| copy.free(1)).find(|free| !free.is_empty());
-            let another = || own().find(|copy| copy.alive.is_empty()).map(Part::missing);
+            let another = || own().find(|copy| copy.alive.is_empty()).map(GroupCopy::missing);
             let slots = broken.or_else(taller).or_else(another)?;
             Some(Lack { group, slots })
         };
@@ -275,7 +275,7 @@ impl Spec {
     /// stand goes whole; of the others single tasks go, the last first.
     pub fn surplus(&self, staying: &[u32], done: &[u32]) -> (Vec<Vec<u32>>, Vec<u32>) {
         let copies = self.copies(staying.iter().chain(done).copied());
-        let in_copy = |copy: &Part| -> Vec<u32> {
+        let in_copy = |copy: &GroupCopy| -> Vec<u32> {
             staying.iter().copied().filter(|&task| copy.slots.contains(&self.slot_of(task))).collect()
         };
         let (mut pieces, mut rest) = (Vec::new(), Vec::new());

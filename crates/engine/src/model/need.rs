@@ -72,7 +72,7 @@ impl Need {
 
 /// A way to meet a shape: in which pool, as what, at which price in throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct PoolOption {
     /// Where.
     pub pool: PoolId,
     /// As what.
@@ -85,7 +85,7 @@ pub struct Way {
 
 /// Why sharing is refused: it would cost more throughput than the class may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct SharingRefusal {
     /// Which way of sharing.
     pub mode: Mode,
     /// Expected loss of throughput, in thousandths.

@@ -53,7 +53,7 @@ impl Placement {
 
 /// Why the first task of a start went where it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chosen {
+pub struct ChosenPlace {
     /// What decided.
     pub by: Field,
     /// What the place costs of what the fleet is worth, in millionths of a GPU.

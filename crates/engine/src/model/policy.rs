@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use self::trust::Claim;
+use self::trust::TrustClaim;
 use crate::model::job::Class;
 use crate::units::{GpuUnits, Millis};
 
@@ -329,7 +329,7 @@ pub struct Sharing {
     pub time_slicing_tax: u16,
     /// Who may claim which trust domain beside its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub claims: Vec<Claim>,
+    pub claims: Vec<TrustClaim>,
 }
 
 /// How shares of a class are met.
@@ -425,7 +425,7 @@ impl Policy {
     #[must_use]
     pub fn with_domain_of_all(mut self, domain: &str) -> Self {
         let tenants = self.tenants.iter().map(|tenant| tenant.path.clone()).collect();
-        self.sharing.claims.push(Claim { domain: String::from(domain), tenants });
+        self.sharing.claims.push(TrustClaim { domain: String::from(domain), tenants });
         self
     }
 

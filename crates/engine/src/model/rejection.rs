@@ -1,7 +1,7 @@
 //! Why a request is refused, with the numbers of the answer. Text is made at the edge.
 
 use crate::model::job::{Class, GpuAsk, Topology};
-use crate::model::need::Refused;
+use crate::model::need::SharingRefusal;
 use crate::model::shortfall::Shortfall;
 use crate::units::{GpuUnits, JobId, Millis, TenantId, Timestamp, Uid};
 use alloc::string::String;
@@ -44,7 +44,7 @@ pub enum Rejection {
     /// The spec contradicts itself.
     BadSpec(SpecFault),
     /// The policy lets the class lose less throughput than sharing a GPU would cost it.
-    SharingRefused(Refused),
+    SharingRefused(SharingRefusal),
     /// The tenant may not be in the trust domain that the job names.
     TrustNotAllowed {
         /// Who asks.

@@ -14,11 +14,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::model::placement::{Chosen, Placement};
+use crate::model::placement::{ChosenPlace, Placement};
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::evict::moves::Move;
-use crate::plan::evict::reclaim::{Allowance, Taken};
+use crate::plan::evict::reclaim::{Allowance, TakenUnit};
 use crate::plan::evict::victims::{Unit, Victims};
 use crate::plan::later::booked;
 use crate::plan::later::reserve::{self, PlanContext, StartSearches};
@@ -26,13 +26,13 @@ use crate::plan::lines::{self, Pass};
 use crate::plan::memory::Refusal;
 use crate::plan::order::{Candidate, Queue, ServiceTurn};
 use crate::plan::place::best::Worths;
-use crate::plan::place::{Ask, Placed, groups, place};
+use crate::plan::place::{Ask, PlacedTasks, groups, place};
 use crate::plan::rank::{just_evicted, takes_landing_room};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::ledger::Step;
-use crate::state::ledger::event::{Eviction, Why};
+use crate::state::ledger::event::{Eviction, EvictionRule};
 use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, Timestamp};
 use reservations::HeldStarts;
 
@@ -115,7 +115,7 @@ struct Allocation {
     pieces: Vec<usize>,
     purpose: Purpose,
     /// Why the first of them goes where it does.
-    chosen: Option<Chosen>,
+    chosen: Option<ChosenPlace>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Allocations {
     }
 
     /// A job that has to leave gets all of its new places.
-    fn move_to(&mut self, job: JobId, tasks: Vec<Placement>, chosen: Option<Chosen>) {
+    fn move_to(&mut self, job: JobId, tasks: Vec<Placement>, chosen: Option<ChosenPlace>) {
         let (together, pieces) = (tasks.len(), Vec::new());
         self.by_job.insert(job, Allocation { tasks, together, pieces, purpose: Purpose::Move, chosen });
         self.order.push(job);
@@ -150,7 +150,7 @@ impl Allocations {
         job: JobId,
         tasks: Vec<Placement>,
         purpose: Purpose,
-        chosen: Option<Chosen>,
+        chosen: Option<ChosenPlace>,
         grouped: bool,
     ) {
         if !self.by_job.contains_key(&job) {
@@ -210,14 +210,14 @@ impl Commitments {
 struct Grant<'a> {
     ask: Ask<'a>,
     tasks: Vec<Placement>,
-    chosen: Option<Chosen>,
-    taken: Vec<Taken>,
+    chosen: Option<ChosenPlace>,
+    taken: Vec<TakenUnit>,
     moved: Vec<Move>,
 }
 
 impl<'a> Grant<'a> {
     /// Nobody leaves or moves for it.
-    fn free(ask: &Ask<'a>, Placed { tasks, chosen, .. }: Placed) -> Self {
+    fn free(ask: &Ask<'a>, PlacedTasks { tasks, chosen, .. }: PlacedTasks) -> Self {
         Self { ask: ask.clone(), tasks, chosen, taken: Vec::new(), moved: Vec::new() }
     }
 }
@@ -292,8 +292,8 @@ impl<'a> Cycle<'a> {
         let whole: Vec<JobId> = self
             .evictions
             .iter()
-            .filter(|eviction| eviction.receipt.whole && eviction.receipt.why != Why::Move)
-            .filter(|eviction| !eviction.unit.promised)
+            .filter(|eviction| eviction.receipt.whole && eviction.receipt.why != EvictionRule::Move)
+            .filter(|eviction| !eviction.unit.earmarked)
             .map(|eviction| eviction.unit.job)
             .collect();
         if whole.is_empty() {
@@ -302,14 +302,14 @@ impl<'a> Cycle<'a> {
         // Not in a place that is reserved: there it might have to leave again.
         let reserved = self.hold_all_reserved();
         for job in whole {
-            if let Some(Placed { tasks, chosen, .. }) = self.another_place(job) {
+            if let Some(PlacedTasks { tasks, chosen, .. }) = self.another_place(job) {
                 self.allocations.move_to(job, tasks, chosen);
             }
         }
         self.let_go_of(reserved);
     }
 
-    fn another_place(&mut self, id: JobId) -> Option<Placed> {
+    fn another_place(&mut self, id: JobId) -> Option<PlacedTasks> {
         let job = self.draft.state.jobs.get(id).expect("what has to leave is a live job");
         let key = Box::new(job.key());
         let group = just_evicted(self.draft.policy, &job.spec);

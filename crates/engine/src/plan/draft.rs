@@ -21,7 +21,7 @@ use crate::price::profiles::{Drains, NodeClasses};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
-use crate::state::ledger::Standing;
+use crate::state::ledger::WorkGroup;
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
 
@@ -38,7 +38,7 @@ pub struct Draft<'a> {
     touched: Rooms,
     used: Amounts,
     shares: &'a Amounts,
-    standings: BTreeMap<TenantId, BTreeMap<Standing, Meters>>,
+    standings: BTreeMap<TenantId, BTreeMap<WorkGroup, Meters>>,
     done: Vec<Op>,
     worths: Option<&'a RefCell<Worths>>,
     touched_worths: RefCell<Worths>,
@@ -52,7 +52,7 @@ enum Op {
     GiveBack(Step),
     Drain(Step),
     Undrain(Step),
-    Count { standing: Standing, amount: Meters, more: bool },
+    Count { standing: WorkGroup, amount: Meters, more: bool },
 }
 
 /// A point to roll back to.
@@ -148,7 +148,7 @@ impl<'a> Draft<'a> {
     }
 
     /// What a tenant's own work would hold, by how it stands.
-    pub fn standings(&mut self, tenant: TenantId) -> &mut BTreeMap<Standing, Meters> {
+    pub fn standings(&mut self, tenant: TenantId) -> &mut BTreeMap<WorkGroup, Meters> {
         let (state, tree) = (self.state, self.tree);
         self.standings.entry(tenant).or_insert_with(|| {
             let metered = |(standing, used)| (standing, tree.metered(used));
@@ -284,7 +284,7 @@ impl<'a> Draft<'a> {
     /// A unit leaves: its tasks are told to, or what was set aside for it is given back, and its tenant uses so much less.
     pub(super) fn evict(&mut self, unit: &Unit) {
         for &step in &unit.steps {
-            if unit.promised { self.give_back(step) } else { self.drain(step) }
+            if unit.earmarked { self.give_back(step) } else { self.drain(step) }
         }
         self.count(unit.standing, unit.amount.clone(), false);
     }
@@ -292,13 +292,13 @@ impl<'a> Draft<'a> {
     /// A unit that was evicted on this draft stays after all.
     pub(super) fn spare(&mut self, unit: &Unit) {
         for &step in &unit.steps {
-            if unit.promised { self.take(step) } else { self.undrain(step) }
+            if unit.earmarked { self.take(step) } else { self.undrain(step) }
         }
         self.count(unit.standing, unit.amount.clone(), true);
     }
 
     /// A tenant, and everyone above it, uses so much more or less.
-    pub fn count(&mut self, standing: Standing, amount: Meters, more: bool) {
+    pub fn count(&mut self, standing: WorkGroup, amount: Meters, more: bool) {
         self.change_use(standing, &amount, more);
         self.done.push(Op::Count { standing, amount, more });
     }
@@ -324,7 +324,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn change_use(&mut self, standing: Standing, amount: &[u64], more: bool) {
+    fn change_use(&mut self, standing: WorkGroup, amount: &[u64], more: bool) {
         let tree = self.tree;
         for tenant in tree.lineage(standing.tenant) {
             self.used[tenant.index()].count(amount, more);

@@ -9,7 +9,7 @@ use crate::plan::draft::Draft;
 use crate::plan::later::booked;
 use crate::plan::place::Ask;
 use crate::state::jobs::KindKey;
-use crate::state::ledger::Standing;
+use crate::state::ledger::WorkGroup;
 use crate::units::TenantId;
 
 /// What a job may take, by how entitled its tenant is to it.
@@ -35,8 +35,8 @@ pub enum Line {
 }
 
 /// How a job of this kind stands among the work of its tenant.
-pub fn standing_of(key: &KindKey) -> Standing {
-    Standing {
+pub fn standing_of(key: &KindKey) -> WorkGroup {
+    WorkGroup {
         tenant: key.tenant,
         class: key.class,
         priority: key.priority,
@@ -47,14 +47,14 @@ pub fn standing_of(key: &KindKey) -> Standing {
 
 /// True when work that stands so may be taken for work that stands like `other`: a lower class, or a lower priority
 /// in the same class. Equals never; nor work that needs longer to save than anybody should wait for it.
-pub fn gives_way(policy: &Policy, standing: &Standing, other: &Standing) -> bool {
+pub fn gives_way(policy: &Policy, standing: &WorkGroup, other: &WorkGroup) -> bool {
     let lower =
         standing.class > other.class || (standing.class == other.class && standing.priority < other.priority);
     lower && !is_fixed(standing, policy)
 }
 
 /// True for work that no guarantee could get back in time: it may not borrow.
-pub fn is_fixed(standing: &Standing, policy: &Policy) -> bool {
+pub fn is_fixed(standing: &WorkGroup, policy: &Policy) -> bool {
     !standing.preemptible || standing.grace > policy.preemption.borrow_grace_max
 }
 
@@ -107,7 +107,7 @@ pub fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
 }
 
 /// What the own tenant's work that would give way to work that stands so holds.
-pub fn below(draft: &mut Draft<'_>, own: &Standing) -> Meters {
+pub fn below(draft: &mut Draft<'_>, own: &WorkGroup) -> Meters {
     let policy = draft.policy;
     let mut below = draft.tree.zero();
     for (standing, held) in draft.standings(own.tenant) {
@@ -119,7 +119,7 @@ pub fn below(draft: &mut Draft<'_>, own: &Standing) -> Meters {
 }
 
 /// The same in one meter.
-pub fn below_in(draft: &mut Draft<'_>, own: &Standing, meter: usize) -> u64 {
+pub fn below_in(draft: &mut Draft<'_>, own: &WorkGroup, meter: usize) -> u64 {
     let policy = draft.policy;
     let held = draft.standings(own.tenant).iter();
     held.filter(|(standing, _)| gives_way(policy, standing, own)).map(|(_, held)| held[meter]).sum()

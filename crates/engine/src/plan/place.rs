@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 
 use crate::device::cut::best_start;
 use crate::device::geometry::Slice;
-use crate::model::need::{Need, Way};
-use crate::model::placement::{Chosen, Field, Placement};
+use crate::model::need::{Need, PoolOption};
+use crate::model::placement::{ChosenPlace, Field, Placement};
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::place::best::Score;
@@ -43,7 +43,7 @@ pub struct Ask<'a> {
     /// The number of the first.
     pub first_task: u32,
     /// Where and as what.
-    pub way: Way,
+    pub way: PoolOption,
     /// The domain that the rest of the gang is in.
     pub domain: Option<u32>,
     /// What one task is charged, by meter.
@@ -56,7 +56,7 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     /// So many tasks, from the first, wherever the rest of the gang is.
-    pub fn new(tree: &Tree, key: &'a KindKey, way: Way, tasks: u32) -> Self {
+    pub fn new(tree: &Tree, key: &'a KindKey, way: PoolOption, tasks: u32) -> Self {
         let charge = tree.charge(way.need.units(), key.shape.resources, way.pool)[..].into();
         Self { key, tasks, first_task: 0, way, domain: None, charge, numbers: None, beside: None }
     }
@@ -124,16 +124,16 @@ impl<'a> Ask<'a> {
 
 /// Where everything that was asked for goes.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct PlacedTasks {
     /// Each task.
     pub tasks: Vec<Placement>,
     /// Why the first of them went where it did, where places have prices.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<ChosenPlace>,
     /// How good the place of each is, where places have prices.
     scores: Vec<Score>,
 }
 
-impl Placed {
+impl PlacedTasks {
     /// How good it is in all, to be compared with other pools: less is better.
     pub fn total(&self) -> (bool, Option<Drains>, i64) {
         let among_gpus = self.scores.iter().any(|score| score.among_gpus);
@@ -143,7 +143,7 @@ impl Placed {
 }
 
 /// Places everything that is asked for on the draft, or leaves the draft as it was.
-pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Placed> {
+pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks> {
     let Some(level) = ask.key.topology.gang_within else {
         return place_all(draft, ask, &|_| true);
     };
@@ -155,7 +155,11 @@ pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Placed> {
 }
 
 /// Places everything that is asked for on these nodes, or leaves the draft as it was.
-pub(super) fn place_on(draft: &mut Draft<'_>, ask: &Ask<'_>, nodes: &BTreeSet<NodeId>) -> Option<Placed> {
+pub(super) fn place_on(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    nodes: &BTreeSet<NodeId>,
+) -> Option<PlacedTasks> {
     place_all(draft, ask, &|node| nodes.contains(&node))
 }
 
@@ -164,7 +168,7 @@ pub fn ways_of<'a>(
     state: &'a State,
     policy: &'a Policy,
     key: &'a KindKey,
-) -> impl Iterator<Item = Way> + use<'a> {
+) -> impl Iterator<Item = PoolOption> + use<'a> {
     let domain = state.tenants.trust(key.trust);
     ways(&state.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok)
 }
@@ -173,7 +177,7 @@ pub fn ways_of<'a>(
 pub fn place_where_best<'b, 'a>(
     draft: &mut Draft<'_>,
     asks: &[&'b Ask<'a>],
-) -> Option<(&'b Ask<'a>, Placed)> {
+) -> Option<(&'b Ask<'a>, PlacedTasks)> {
     let first = asks.first()?;
     let is_slice = matches!(first.way.need, Need::Slice { .. });
     let alone = first.tasks == 1 && first.beside.is_none();
@@ -183,7 +187,7 @@ pub fn place_where_best<'b, 'a>(
         let ask = asks.iter().find(|ask| ask.pool() == found.pool).expect("it was looked for in these pools");
         let task = put(draft, ask, first.number(0), &FoundPlaces::on(found.node, found.gpus));
         let (chosen, scores) = (Some(found.chosen), alloc::vec![found.score]);
-        return Some((ask, Placed { tasks: alloc::vec![task], chosen, scores }));
+        return Some((ask, PlacedTasks { tasks: alloc::vec![task], chosen, scores }));
     }
     let mark = draft.mark();
     let mut tried = Vec::new();
@@ -306,9 +310,9 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
 }
 
 /// All that is asked for, or the draft as it was.
-fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<Placed> {
+fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<PlacedTasks> {
     let mark = draft.mark();
-    let mut placed = Placed { tasks: Vec::new(), chosen: None, scores: Vec::new() };
+    let mut placed = PlacedTasks { tasks: Vec::new(), chosen: None, scores: Vec::new() };
     for part in ask.parts() {
         for at in 0..part.tasks {
             if !place_task(draft, part, part.number(at), within, &mut placed) {
@@ -328,7 +332,7 @@ fn place_task(
     ask: &Ask<'_>,
     task: u32,
     within: &dyn Fn(NodeId) -> bool,
-    placed: &mut Placed,
+    placed: &mut PlacedTasks,
 ) -> bool {
     let is_slice = matches!(ask.way.need, Need::Slice { .. });
     let found = if draft.state.demand.tables().is_some() && !is_slice {
@@ -347,7 +351,7 @@ fn place_task(
 
 /// A task takes a place on the draft.
 fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &FoundPlaces) -> Placement {
-    let Way { pool, need, tax, .. } = ask.way;
+    let PoolOption { pool, need, tax, .. } = ask.way;
     let place = Placement {
         task,
         node: found.node,
@@ -367,7 +371,7 @@ struct FoundPlaces {
     node: NodeId,
     gpus: GpuMask,
     slice: Option<Slice>,
-    chosen: Option<Chosen>,
+    chosen: Option<ChosenPlace>,
 }
 
 impl FoundPlaces {
@@ -465,14 +469,14 @@ fn find_slice(
 }
 
 /// Why a slice is cut where it is.
-fn chosen(lost: u64, second: Option<(u64, NodeId)>) -> Chosen {
+fn chosen(lost: u64, second: Option<(u64, NodeId)>) -> ChosenPlace {
     let by = match second {
         None => Field::Only,
         Some((other, _)) if other != lost => Field::Cut,
         Some(_) => Field::Node,
     };
     // What is lost is counted in placements, which are no part of a GPU.
-    Chosen { by, cost: 0, runner_up: second.map(|(_, node)| (node, 0)) }
+    ChosenPlace { by, cost: 0, runner_up: second.map(|(_, node)| (node, 0)) }
 }
 
 /// How many tasks of a kind a room could take.

@@ -2,7 +2,7 @@
 //! profiles instead of nodes.
 //!
 //! Each profile has a slot in its pool, dense, with a stamp: what a planner remembers of a slot holds while the stamp is
-//! the same. A stamp comes again after 2^32 changes, long after prices changed and everything was forgotten. ClassSlots
+//! the same. A stamp comes again after 2^32 changes, long after prices changed and everything was forgotten. Slots
 //! depend on the order of events and are no part of what makes two indexes equal.
 
 use alloc::collections::{BTreeMap, BTreeSet};

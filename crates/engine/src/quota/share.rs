@@ -19,7 +19,7 @@ pub struct ShareClaim {
     pub demand: u64,
     /// What it is promised.
     pub guaranteed: Amount,
-    /// ShareClaim on what is left.
+    /// Claim on what is left.
     pub weight: u32,
     /// Higher is served first from what is left.
     pub priority: i32,
@@ -92,7 +92,7 @@ fn by_tier(mut left: u64, claims: &[ShareClaim], sides: &[ShareSide], quantum: u
 /// Weighted max-min among `members`, of what each had and gets; returns what is left over.
 fn fill(left: u64, mut members: Vec<usize>, sides: &[ShareSide], quantum: u64, shares: &mut [u64]) -> u64 {
     loop {
-        let level = Level::of(left, &members, sides, shares);
+        let level = WaterLevel::of(left, &members, sides, shares);
         // Who had more than the level gets nothing; without it, the level for the rest is lower. The first level is too high
         // if anything, so that nobody is left out who should not be.
         let before = members.len();
@@ -110,7 +110,7 @@ fn fill(left: u64, mut members: Vec<usize>, sides: &[ShareSide], quantum: u64, s
 }
 
 /// How high what there is rises, if all had their past parts already: to `has / weight` for a weight of one.
-struct Level {
+struct WaterLevel {
     /// Who has all it wants below that.
     full: Vec<usize>,
     /// Who does not.
@@ -121,7 +121,7 @@ struct Level {
     weight: u128,
 }
 
-impl Level {
+impl WaterLevel {
     fn of(left: u64, members: &[usize], sides: &[ShareSide], shares: &[u64]) -> Self {
         let weight = |at: &usize| u128::from(sides[*at].weight);
         let top = |at: &usize| u128::from(sides[*at].wanted - shares[*at]) + u128::from(sides[*at].past);
@@ -154,7 +154,7 @@ impl Level {
 }
 
 /// Proportional parts of the unsatisfied in whole quanta, then the pieces by largest remainder.
-fn round(left: u64, level: &Level, sides: &[ShareSide], quantum: u64, shares: &mut [u64]) -> u64 {
+fn round(left: u64, level: &WaterLevel, sides: &[ShareSide], quantum: u64, shares: &mut [u64]) -> u64 {
     if level.open.is_empty() {
         return left;
     }

@@ -46,7 +46,7 @@ pub struct TreeTenant {
     pub path_rank: u32,
     /// Tenants below, in path order.
     pub children: Vec<TenantId>,
-    /// ShareClaim on what is left.
+    /// Claim on what is left.
     pub weight: u32,
     /// Higher is served first from what is left.
     pub priority: i32,

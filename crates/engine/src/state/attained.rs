@@ -27,7 +27,7 @@ const GROUPS_MAX: usize = 1024;
 
 /// What the order of a job goes by, beside what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Served {
+pub struct ServedTime {
     /// GPU time of earlier attempts and of tasks that are over, in milliseconds of one GPU.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_ms: u64,
@@ -41,7 +41,7 @@ pub struct Served {
 
 /// Jobs that are expected to take as long as each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Group {
+pub struct FinishedGroup {
     /// Whose.
     pub tenant: TenantId,
     /// Of which class.
@@ -55,7 +55,7 @@ pub struct Group {
 
 /// How long a job is expected to run, by what finished before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Learned {
+pub struct LearnedEstimate {
     /// Nine of ten were over by then.
     pub millis: Millis,
     /// So many finished jobs say so.
@@ -72,12 +72,12 @@ pub enum AttainedEvent {
         /// Which.
         job: JobId,
         /// So much, and since when it waits.
-        served: Served,
+        served: ServedTime,
     },
     /// How long jobs alike took that are over, in a snapshot.
     CarriedFinished {
         /// Which.
-        group: Group,
+        group: FinishedGroup,
         /// In milliseconds, the oldest first.
         durations: Vec<u64>,
     },
@@ -87,8 +87,8 @@ pub enum AttainedEvent {
 #[derive(Clone, Debug, Default)]
 pub struct Attained {
     counting: bool,
-    jobs: BTreeMap<JobId, Served>,
-    finished: BTreeMap<Group, Finished>,
+    jobs: BTreeMap<JobId, ServedTime>,
+    finished: BTreeMap<FinishedGroup, Finished>,
     /// How often something was learned of a tenant's jobs.
     learned: BTreeMap<TenantId, u64>,
 }
@@ -110,7 +110,7 @@ impl Attained {
     }
 
     /// What is known of a job.
-    pub fn of(&self, job: JobId) -> Served {
+    pub fn of(&self, job: JobId) -> ServedTime {
         self.jobs.get(&job).copied().unwrap_or_default()
     }
 
@@ -138,11 +138,11 @@ impl Attained {
     }
 
     /// How long a job like this one is expected to run in all; `None` where too few like it are over.
-    pub fn estimate(&self, spec: &Spec, label: Option<&String>) -> Option<Learned> {
+    pub fn estimate(&self, spec: &Spec, label: Option<&String>) -> Option<LearnedEstimate> {
         groups_of(spec, label).find_map(|group| {
             let finished = self.finished.get(&group)?;
             let millis = Millis(finished.most()?);
-            Some(Learned { millis, jobs: finished.durations().len(), label: group.label })
+            Some(LearnedEstimate { millis, jobs: finished.durations().len(), label: group.label })
         })
     }
 
@@ -166,7 +166,7 @@ impl Attained {
         if !self.counting {
             for (id, job) in jobs.filter(|(_, job)| job.past.ran_ms > 0) {
                 let gpu_ms = gpu_time(job.past.ran_ms, minimum(&job.spec));
-                self.jobs.insert(id, Served { gpu_ms, ..Served::default() });
+                self.jobs.insert(id, ServedTime { gpu_ms, ..ServedTime::default() });
             }
         }
         self.counting = true;
@@ -205,7 +205,7 @@ impl Attained {
         // However it ended: a job that its owner gives up early is done early too.
         let Some(millis) = run_time(gpu_ms, minimum(spec)) else { return };
         *self.learned.entry(spec.tenant).or_default() += 1;
-        let groups: BTreeSet<Group> = by.iter().flat_map(|&label| groups_of(spec, label)).collect();
+        let groups: BTreeSet<FinishedGroup> = by.iter().flat_map(|&label| groups_of(spec, label)).collect();
         for group in groups {
             if self.finished.len() < GROUPS_MAX || self.finished.contains_key(&group) {
                 self.finished.entry(group).or_default().add(millis);
@@ -214,7 +214,7 @@ impl Attained {
     }
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
-        for (&job, &served) in self.jobs.iter().filter(|(_, served)| **served != Served::default()) {
+        for (&job, &served) in self.jobs.iter().filter(|(_, served)| **served != ServedTime::default()) {
             into.push(Event::Attained(AttainedEvent::CarriedJob { job, served }));
         }
         for (group, finished) in &self.finished {
@@ -225,14 +225,14 @@ impl Attained {
 }
 
 /// The groups a job belongs to, the narrowest first.
-fn groups_of(spec: &Spec, label: Option<&String>) -> impl Iterator<Item = Group> {
+fn groups_of(spec: &Spec, label: Option<&String>) -> impl Iterator<Item = FinishedGroup> {
     let (tenant, class, size) = (spec.tenant, spec.class, Size::of(minimum_gpus(spec)));
-    let wide = Group { tenant, class, size, label: None };
+    let wide = FinishedGroup { tenant, class, size, label: None };
     let label = label.and_then(|key| {
         let (_, value) = spec.labels.iter().find(|(known, _)| known == key)?;
         Some(alloc::format!("{key}={value}"))
     });
-    let narrow = label.map(|label| Group { label: Some(label), ..wide.clone() });
+    let narrow = label.map(|label| FinishedGroup { label: Some(label), ..wide.clone() });
     narrow.into_iter().chain(core::iter::once(wide))
 }
 
@@ -286,7 +286,7 @@ mod tests {
         for job in 0..20 {
             attained.ended(JobId(job), &spec(Some("long")), &[None, Some(&label)], gpu_time(100_000, 6000));
         }
-        let learned = |label| Learned { millis: Millis(100_000), jobs: 20, label };
+        let learned = |label| LearnedEstimate { millis: Millis(100_000), jobs: 20, label };
         let long = attained.estimate(&spec(Some("long")), Some(&label));
         assert_eq!(long, Some(learned(Some(String::from("app=long")))));
         assert_eq!(attained.estimate(&spec(Some("new")), Some(&label)), Some(learned(None)));

@@ -87,7 +87,7 @@ pub enum PlaceLost {
 /// Why a booking is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Over {
+pub enum BookingEnd {
     /// Its time is up.
     TimeUp,
     /// It was cancelled.
@@ -149,7 +149,7 @@ pub enum BookingsEvent {
         /// Which booking.
         booking: BookingId,
         /// Why.
-        why: Over,
+        why: BookingEnd,
         /// When.
         at: Timestamp,
     },
@@ -201,7 +201,7 @@ impl PlaceLost {
     }
 }
 
-impl Over {
+impl BookingEnd {
     /// Every reason.
     pub const ALL: [Self; 4] = [Self::TimeUp, Self::Cancelled, Self::NoShow, Self::TenantGone];
 

@@ -22,7 +22,7 @@ const SHAPES_MAX: usize = 512;
 
 /// What is asked for, as far as its worth goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Typical {
+pub struct TypicalShape {
     /// GPUs of one task.
     pub gpus: GpuAsk,
     /// Thousandths of a core of one task.
@@ -43,7 +43,7 @@ fn is_alone(together: &u32) -> bool {
     *together == alone()
 }
 
-impl Typical {
+impl TypicalShape {
     /// The same, however many start together.
     #[must_use]
     pub fn each(self) -> Self {
@@ -64,7 +64,7 @@ pub enum DemandEvent {
         /// How many jobs were counted.
         arrived: u64,
         /// How many tasks asked for each shape, of late.
-        shapes: Vec<(Typical, u32)>,
+        shapes: Vec<(TypicalShape, u32)>,
         /// The prices in force.
         prices: Prices,
     },
@@ -76,7 +76,7 @@ pub struct Demand {
     counting: bool,
     arrived: u64,
     total: u64,
-    shapes: BTreeMap<Typical, u32>,
+    shapes: BTreeMap<TypicalShape, u32>,
     prices: Prices,
     tables: Tables,
     /// Counts up with every change of prices.
@@ -95,7 +95,7 @@ impl Demand {
     }
 
     /// Shapes with how many tasks asked for them, of late.
-    pub fn shapes(&self) -> impl Iterator<Item = (&Typical, u32)> {
+    pub fn shapes(&self) -> impl Iterator<Item = (&TypicalShape, u32)> {
         self.shapes.iter().map(|(shape, &tasks)| (shape, tasks))
     }
 
@@ -149,7 +149,7 @@ impl Demand {
 
     fn count_shape(&mut self, shape: &Shape, tasks: u32, together: u32) {
         let (cpu_milli, devices) = (shape.resources.cpu_milli, shape.devices);
-        let typical = Typical { gpus: shape.gpus, cpu_milli, devices, together: together.max(1) };
+        let typical = TypicalShape { gpus: shape.gpus, cpu_milli, devices, together: together.max(1) };
         *self.shapes.entry(typical).or_default() += tasks;
         self.total += u64::from(tasks);
         while self.total > TOTAL_MAX {

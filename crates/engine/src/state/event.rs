@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 pub use super::attained::AttainedEvent;
 pub use super::bookings::BookingsEvent;
 pub use super::demand::DemandEvent;
+pub use super::earmarks::EarmarksEvent;
 pub use super::fleet::FleetEvent;
 pub use super::jobs::event::JobsEvent;
 pub use super::ledger::event::LedgerEvent;
 pub use super::maintenance::MaintenanceEvent;
 pub use super::owned::OwnedEvent;
-pub use super::past::PastEvent;
-pub use super::promises::PromisesEvent;
+pub use super::past::PastUseEvent;
 pub use super::reservations::ReservationsEvent;
 pub use super::tenants::TenantsEvent;
 
@@ -28,7 +28,7 @@ pub enum Event {
     /// To what is held by whom.
     Ledger(LedgerEvent),
     /// To what is promised to whom.
-    Promises(PromisesEvent),
+    Promises(EarmarksEvent),
     /// To what is usually asked for, and what that makes places worth.
     Demand(DemandEvent),
     /// To starts that are promised to jobs that wait.
@@ -38,7 +38,7 @@ pub enum Event {
     /// To windows that are booked.
     Bookings(BookingsEvent),
     /// To what tenants borrowed.
-    Past(PastEvent),
+    Past(PastUseEvent),
     /// To planned downtimes of nodes.
     Maintenance(MaintenanceEvent),
     /// To jobs that the world owns.

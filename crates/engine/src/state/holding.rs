@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::model::exit::Exit;
-use crate::model::placement::{Chosen, Placement};
+use crate::model::placement::{ChosenPlace, Placement};
 use crate::state::ledger::event::LedgerEvent;
 use crate::units::{GpuUnits, JobId, Timestamp};
 
@@ -78,7 +78,7 @@ impl Holding {
         policy: u32,
         tasks: &[Placement],
         at: Timestamp,
-        chosen: Option<Chosen>,
+        chosen: Option<ChosenPlace>,
     ) -> Self {
         let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
         Self {
@@ -306,7 +306,7 @@ pub struct Holding {
     pub first_since: Option<Timestamp>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<ChosenPlace>,
     /// When all of it last saved its work because it was asked to.
     #[serde(default, skip_serializing_if = "is_default")]
     pub saved_at: Option<Timestamp>,

@@ -19,7 +19,7 @@ use crate::model::dependency::ArrayMember;
 use crate::model::exit::{ExitCause, ExitDetail, Outcome};
 use crate::model::job::{Shape, Spec};
 use crate::state::event::Event;
-use crate::state::jobs::event::{Failure, HeldWhy, JobsEvent, Next, Past, RequeueWhy};
+use crate::state::jobs::event::{Failure, HeldWhy, JobPast, JobsEvent, Next, RequeueWhy};
 use crate::units::{JobId, KindId, Millis, TenantId, Timestamp, Uid};
 
 pub use kind::{GroupKey, Kind, KindKey};
@@ -355,7 +355,7 @@ impl Jobs {
         self.by_uid.insert(uid, id);
         self.by_name.insert((spec.tenant, spec.name.clone()), id);
         let phase = Phase::Waiting;
-        let (not_before, past) = (Timestamp(0), Past::default());
+        let (not_before, past) = (Timestamp(0), JobPast::default());
         let spec = spec.clone();
         let job = Job {
             uid,
@@ -565,7 +565,7 @@ impl Jobs {
         for (&job, live) in &self.live {
             let (uid, spec, at, owned) = (live.uid, live.spec.clone(), live.submitted_at, live.owned);
             into.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at, owned }));
-            if live.past != Past::default() || live.not_before.0 > 0 {
+            if live.past != JobPast::default() || live.not_before.0 > 0 {
                 let (past, not_before) = (live.past.clone(), live.not_before);
                 into.push(Event::Jobs(JobsEvent::CarriedJob { job, past, not_before }));
             }

@@ -20,29 +20,29 @@ use crate::model::group::Group;
 use crate::model::job::{Checkpoint, Class};
 use crate::model::observed::TaskRef;
 use crate::model::placement::Placement;
+use crate::state::earmarks::Earmarks;
 use crate::state::event::Event;
 use crate::state::fleet::Node;
 use crate::state::holding::{Holding, Presence, TaskPhase};
 use crate::state::jobs::Job;
 use crate::state::ledger::event::LedgerEvent;
-use crate::state::promises::Promises;
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
 /// Who holds what.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    held: BTreeMap<JobId, Held>,
+    held: BTreeMap<JobId, JobHold>,
     orphans: BTreeMap<TaskRef, Orphan>,
     rooms: Rooms,
     by_node: BTreeMap<NodeId, BTreeSet<Holder>>,
     used: BTreeMap<TenantId, Use>,
-    planned: BTreeMap<Standing, Use>,
-    standing: BTreeMap<Standing, BTreeSet<(Timestamp, JobId)>>,
+    planned: BTreeMap<WorkGroup, Use>,
+    standing: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>>,
     wanted: BTreeMap<TenantId, Use>,
-    wants: BTreeMap<JobId, Want>,
+    wants: BTreeMap<JobId, WantedTotal>,
     /// What the groups of a job that has any want.
-    wants_of_groups: BTreeMap<JobId, Vec<Want>>,
+    wants_of_groups: BTreeMap<JobId, Vec<WantedTotal>>,
     unsettled: BTreeSet<JobId>,
     deadlines: BTreeSet<(Timestamp, JobId)>,
     bound: BTreeSet<(Timestamp, JobId)>,
@@ -52,7 +52,7 @@ pub struct Ledger {
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct JobHold {
     holding: Holding,
     charge: Charge,
     /// Its entry in `deadlines`.
@@ -67,7 +67,7 @@ struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// Who pays, and how it stands among the tenant's work.
-    pub standing: Standing,
+    pub standing: WorkGroup,
     /// Whose neighbours it may have.
     pub trust: TrustId,
     /// Per task, beside GPUs, where all tasks are alike.
@@ -82,7 +82,7 @@ pub struct Charge {
 
 /// What decides who leaves for whom inside a tenant. Work that stands alike is counted and listed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Standing {
+pub struct WorkGroup {
     /// Who pays.
     pub tenant: TenantId,
     /// How it relates to latency.
@@ -95,7 +95,7 @@ pub struct Standing {
     pub grace: Millis,
 }
 
-impl Standing {
+impl WorkGroup {
     fn first_of(tenant: TenantId) -> Self {
         let (class, priority) = (Class::Inference, i32::MIN);
         Self { tenant, class, priority, preemptible: false, grace: Millis(0) }
@@ -107,7 +107,7 @@ impl Charge {
     pub fn of(job: &Job) -> Self {
         let spec = &job.spec;
         Self {
-            standing: Standing {
+            standing: WorkGroup {
                 tenant: spec.tenant,
                 class: spec.class,
                 priority: spec.priority,
@@ -147,7 +147,7 @@ fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
 
 /// What a job that holds or was promised places would hold if it had all it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want {
+pub(crate) struct WantedTotal {
     /// Who pays.
     pub tenant: TenantId,
     /// Where.
@@ -231,8 +231,8 @@ impl Ledger {
     }
 
     /// What stays and what was promised, by how it stands in a tenant.
-    pub fn planned(&self, tenant: TenantId) -> impl Iterator<Item = (Standing, &Use)> {
-        let of_tenant = self.planned.range(Standing::first_of(tenant)..);
+    pub fn planned(&self, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &Use)> {
+        let of_tenant = self.planned.range(WorkGroup::first_of(tenant)..);
         of_tenant
             .take_while(move |(standing, _)| standing.tenant == tenant)
             .map(|(&standing, used)| (standing, used))
@@ -242,8 +242,8 @@ impl Ledger {
     pub fn standing(
         &self,
         tenant: TenantId,
-    ) -> impl Iterator<Item = (Standing, &BTreeSet<(Timestamp, JobId)>)> {
-        let of_tenant = self.standing.range(Standing::first_of(tenant)..);
+    ) -> impl Iterator<Item = (WorkGroup, &BTreeSet<(Timestamp, JobId)>)> {
+        let of_tenant = self.standing.range(WorkGroup::first_of(tenant)..);
         of_tenant
             .take_while(move |(standing, _)| standing.tenant == tenant)
             .map(|(&standing, jobs)| (standing, jobs))
@@ -328,7 +328,7 @@ impl Ledger {
         &mut self,
         node: NodeId,
         known: Option<(&Node, Option<&'static Mig>)>,
-        promised: &Promises,
+        promised: &Earmarks,
     ) {
         let pool =
             known.map(|(known, _)| known.facts.pool).or_else(|| self.rooms.get(node).map(|room| room.pool));
@@ -345,7 +345,7 @@ impl Ledger {
         }
     }
 
-    fn take_again(&mut self, holder: Holder, promised: &Promises) {
+    fn take_again(&mut self, holder: Holder, promised: &Earmarks) {
         match holder {
             Holder::Task(job, task) => {
                 let held = &self.held[&job];
@@ -392,7 +392,7 @@ impl Ledger {
         for task in &holding.tasks {
             self.shift(job, &task.place, &charge, Presence::Gone, task.presence());
         }
-        let held = Held { holding, charge, deadline: None, bound: None, staying: 0 };
+        let held = JobHold { holding, charge, deadline: None, bound: None, staying: 0 };
         let replaced = self.held.insert(job, held);
         assert!(replaced.is_none(), "a job holds one set of places at a time");
         self.settle(job);
@@ -409,7 +409,7 @@ impl Ledger {
     }
 
     /// Places are set aside for a job.
-    pub(crate) fn promise(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
+    pub(crate) fn earmark(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
         for place in tasks {
             self.by_node.entry(place.node).or_default().insert(Holder::Promise(job, place.task));
             let resources = charge.resources_of(place.task);
@@ -431,7 +431,7 @@ impl Ledger {
     }
 
     /// What a job wants in all while it holds or was promised places.
-    pub(crate) fn set_want(&mut self, job: JobId, want: Option<Want>) {
+    pub(crate) fn set_want(&mut self, job: JobId, want: Option<WantedTotal>) {
         let before = match want {
             Some(want) => self.wants.insert(job, want),
             None => self.wants.remove(&job),
@@ -443,7 +443,7 @@ impl Ledger {
     }
 
     /// What the groups of a job want in all.
-    pub(crate) fn set_wants_of_groups(&mut self, job: JobId, wants: Vec<Want>) {
+    pub(crate) fn set_wants_of_groups(&mut self, job: JobId, wants: Vec<WantedTotal>) {
         let before = if wants.is_empty() {
             self.wants_of_groups.remove(&job)
         } else {
@@ -457,7 +457,7 @@ impl Ledger {
         }
     }
 
-    fn count_want(&mut self, want: Want, more: bool) {
+    fn count_want(&mut self, want: WantedTotal, more: bool) {
         let total = self.wanted.entry(want.tenant).or_default();
         total.count(want.pool, want.units, want.resources, more);
         if *total == Use::default() {
@@ -600,7 +600,7 @@ impl Ledger {
         }
     }
 
-    fn stands_no_more(&mut self, standing: Standing, entry: (Timestamp, JobId)) {
+    fn stands_no_more(&mut self, standing: WorkGroup, entry: (Timestamp, JobId)) {
         let jobs = self.standing.get_mut(&standing).expect("who stays is listed");
         jobs.remove(&entry);
         if jobs.is_empty() {

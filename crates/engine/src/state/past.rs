@@ -49,7 +49,7 @@ const LEFT: [u64; 16] = [
 
 /// What happens to the past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PastEvent {
+pub enum PastUseEvent {
     /// A step: what was borrowed since the last one goes into the averages. The first begins the count.
     Stepped {
         /// When.
@@ -60,24 +60,24 @@ pub enum PastEvent {
         /// The last step.
         stepped_at: Timestamp,
         /// Who borrowed.
-        tenants: Vec<CarriedPast>,
+        tenants: Vec<CarriedPastUse>,
     },
 }
 
 /// What one tenant borrowed, in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CarriedPast {
+pub struct CarriedPastUse {
     /// Which.
     pub tenant: TenantId,
     /// Counted until then.
     pub at: Timestamp,
     /// By what GPUs are counted in: those of a pool, or all.
-    pub borrowed: Vec<(Option<PoolId>, Borrowed)>,
+    pub borrowed: Vec<(Option<PoolId>, BorrowedUse)>,
 }
 
 /// What was borrowed of one meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Borrowed {
+pub struct BorrowedUse {
     /// Since the last step, in milliseconds of 1/3000 of a GPU.
     pub since: u64,
     /// On average, the latest use counted most, in 1/3000 of a GPU.
@@ -86,12 +86,12 @@ pub struct Borrowed {
 
 /// What each tenant borrowed.
 #[derive(Clone, Debug, Default)]
-pub struct Past {
-    counting: Option<Counting>,
+pub struct PastUse {
+    counting: Option<UseCounter>,
 }
 
 #[derive(Clone, Debug)]
-struct Counting {
+struct UseCounter {
     stepped_at: Timestamp,
     tree: Tree,
     /// What each tenant's own work holds, by meter.
@@ -99,19 +99,19 @@ struct Counting {
     /// The same with everyone below it.
     used: Amounts,
     /// By tenant.
-    counted: Vec<Counted>,
+    counted: Vec<CountedUse>,
 }
 
 /// What was counted of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Counted {
+struct CountedUse {
     /// Until then.
     at: Timestamp,
     /// By meter of GPUs; these come first in a tree.
-    borrowed: Vec<Borrowed>,
+    borrowed: Vec<BorrowedUse>,
 }
 
-impl Past {
+impl PastUse {
     /// True when it is counted.
     pub fn is_counting(&self) -> bool {
         self.counting.is_some()
@@ -141,7 +141,7 @@ impl Past {
     }
 
     /// What was counted, as far as it differs from nothing.
-    pub fn carried(&self) -> Option<(Timestamp, Vec<CarriedPast>)> {
+    pub fn carried(&self) -> Option<(Timestamp, Vec<CarriedPastUse>)> {
         let counting = self.counting.as_ref()?;
         Some((
             counting.stepped_at,
@@ -162,12 +162,12 @@ impl Past {
     }
 
     /// `own` is what each tenant's own work holds, by meter of the tree.
-    pub(crate) fn apply(&mut self, event: &PastEvent, half_life: Millis, tree: Tree, own: Amounts) {
+    pub(crate) fn apply(&mut self, event: &PastUseEvent, half_life: Millis, tree: Tree, own: Amounts) {
         match (event, &mut self.counting) {
-            (PastEvent::Stepped { at }, Some(counting)) => counting.step(half_life, *at),
-            (PastEvent::Stepped { at }, None) => self.counting = Some(Counting::since(*at, tree, own)),
-            (PastEvent::Carried { stepped_at, tenants }, _) => {
-                let mut counting = Counting::since(*stepped_at, tree, own);
+            (PastUseEvent::Stepped { at }, Some(counting)) => counting.step(half_life, *at),
+            (PastUseEvent::Stepped { at }, None) => self.counting = Some(UseCounter::since(*at, tree, own)),
+            (PastUseEvent::Carried { stepped_at, tenants }, _) => {
+                let mut counting = UseCounter::since(*stepped_at, tree, own);
                 for carried in tenants {
                     counting.resume(carried);
                 }
@@ -185,9 +185,9 @@ impl Past {
     /// by the new lines: nobody says when a policy was applied.
     pub(crate) fn relined(&mut self, tree: Tree, own: Amounts) {
         let Some(before) = self.counting.take() else { return };
-        let carried: Vec<CarriedPast> =
+        let carried: Vec<CarriedPastUse> =
             (0..before.counted.len()).filter_map(|at| before.carried(at)).collect();
-        let mut counting = Counting::since(before.stepped_at, tree, own);
+        let mut counting = UseCounter::since(before.stepped_at, tree, own);
         for carried in &carried {
             counting.resume(carried);
         }
@@ -211,16 +211,16 @@ impl Past {
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
         if let Some((stepped_at, tenants)) = self.carried() {
-            into.push(Event::Past(PastEvent::Carried { stepped_at, tenants }));
+            into.push(Event::Past(PastUseEvent::Carried { stepped_at, tenants }));
         }
     }
 }
 
-impl Counting {
+impl UseCounter {
     /// Nothing was counted before then.
     fn since(at: Timestamp, tree: Tree, own: Amounts) -> Self {
         let gpus = tree.meters.iter().filter(|meter| meter.per_gpu().is_some()).count();
-        let nothing = Counted { at, borrowed: alloc::vec![Borrowed::default(); gpus] };
+        let nothing = CountedUse { at, borrowed: alloc::vec![BorrowedUse::default(); gpus] };
         let counted = alloc::vec![nothing; tree.lines.len()];
         Self { stepped_at: at, used: tree.subtree_use(&own), own, counted, tree }
     }
@@ -237,7 +237,7 @@ impl Counting {
     /// True when a tenant borrows or has borrowed.
     fn borrows(&self, tenant: usize) -> bool {
         let mut meters = self.counted[tenant].borrowed.iter().enumerate();
-        meters.any(|(meter, counted)| *counted != Borrowed::default() || self.above(tenant, meter) > 0)
+        meters.any(|(meter, counted)| *counted != BorrowedUse::default() || self.above(tenant, meter) > 0)
     }
 
     /// What a tenant borrows is counted up to then.
@@ -264,7 +264,7 @@ impl Counting {
         self.stepped_at = at;
     }
 
-    fn carried(&self, tenant: usize) -> Option<CarriedPast> {
+    fn carried(&self, tenant: usize) -> Option<CarriedPastUse> {
         let counted = self.counted.get(tenant).filter(|_| self.borrows(tenant))?;
         let id = TenantId(u32::try_from(tenant).expect("fewer than 2^32 tenants"));
         let pool = |meter: &Meter| match meter {
@@ -272,11 +272,11 @@ impl Counting {
             Meter::AnyGpu | Meter::Cpu | Meter::Memory => None,
         };
         let borrowed = self.tree.meters.iter().map(pool).zip(counted.borrowed.iter().copied()).collect();
-        Some(CarriedPast { tenant: id, at: counted.at, borrowed })
+        Some(CarriedPastUse { tenant: id, at: counted.at, borrowed })
     }
 
     /// Goes on from what was counted; what is counted in another way now begins anew.
-    fn resume(&mut self, carried: &CarriedPast) {
+    fn resume(&mut self, carried: &CarriedPastUse) {
         let Some(counted) = self.counted.get_mut(carried.tenant.index()) else { return };
         counted.at = carried.at;
         for (pool, borrowed) in &carried.borrowed {

@@ -27,7 +27,7 @@ pub struct Reservations {
     by_job: BTreeMap<JobId, Reservation>,
     /// To whom places of a node are promised.
     by_node: BTreeMap<NodeId, BTreeSet<JobId>>,
-    missed: BTreeMap<JobId, Vec<Missed>>,
+    missed: BTreeMap<JobId, Vec<MissedStart>>,
     version: u64,
     news: u64,
 }
@@ -51,11 +51,11 @@ pub struct Reservation {
 
 /// A promised start that no longer is: it was given up, or an earlier one took its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missed {
+pub struct MissedStart {
     /// What was promised.
     pub start: Timestamp,
     /// Why not.
-    pub why: Dropped,
+    pub why: DropReason,
     /// When it was given up.
     pub at: Timestamp,
 }
@@ -63,7 +63,7 @@ pub struct Missed {
 /// Why a promised start was given up: a closed list, so that no start moves without a name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Dropped {
+pub enum DropReason {
     /// A place is gone: its node or GPU failed, left or was cordoned.
     PlaceGone,
     /// The policy no longer allows it.
@@ -115,7 +115,7 @@ pub enum ReservationsEvent {
         /// Whose.
         job: JobId,
         /// Why not.
-        why: Dropped,
+        why: DropReason,
         /// When.
         at: Timestamp,
     },
@@ -124,11 +124,11 @@ pub enum ReservationsEvent {
         /// Which job.
         job: JobId,
         /// Oldest first.
-        missed: Vec<Missed>,
+        missed: Vec<MissedStart>,
     },
 }
 
-impl Dropped {
+impl DropReason {
     /// Every reason.
     pub const ALL: [Self; 11] = [
         Self::PlaceGone,
@@ -211,7 +211,7 @@ impl Reservations {
     }
 
     /// Promised starts of a job that were given up, oldest first.
-    pub fn missed(&self, job: JobId) -> &[Missed] {
+    pub fn missed(&self, job: JobId) -> &[MissedStart] {
         self.missed.get(&job).map_or(&[], Vec::as_slice)
     }
 
@@ -236,7 +236,10 @@ impl Reservations {
         match event {
             ReservationsEvent::Reserved { job, tasks, start, policy, at, fillers, borrowers } => {
                 if let Some(before) = self.remove(*job) {
-                    self.note_missed(*job, Missed { start: before.start, why: Dropped::Earlier, at: *at });
+                    self.note_missed(
+                        *job,
+                        MissedStart { start: before.start, why: DropReason::Earlier, at: *at },
+                    );
                 }
                 for place in tasks {
                     self.by_node.entry(place.node).or_default().insert(*job);
@@ -253,7 +256,7 @@ impl Reservations {
             }
             ReservationsEvent::Dropped { job, why, at } => {
                 let dropped = self.remove(*job).expect("only what was promised is given up");
-                self.note_missed(*job, Missed { start: dropped.start, why: *why, at: *at });
+                self.note_missed(*job, MissedStart { start: dropped.start, why: *why, at: *at });
             }
             ReservationsEvent::Carried { job, missed } => {
                 self.missed.insert(*job, missed.clone());
@@ -274,7 +277,7 @@ impl Reservations {
         Some(removed)
     }
 
-    fn note_missed(&mut self, job: JobId, missed: Missed) {
+    fn note_missed(&mut self, job: JobId, missed: MissedStart) {
         let history = self.missed.entry(job).or_default();
         if history.len() == HISTORY_MAX {
             history.remove(0);

@@ -4,7 +4,7 @@ use crate::device::catalogue::mig::Mig;
 use crate::device::catalogue::{self, Model};
 use crate::device::geometry::units_of;
 use crate::model::job::{Class, GpuAsk, Least, Shape};
-use crate::model::need::{Need, Refused, Way};
+use crate::model::need::{Need, PoolOption, SharingRefusal};
 use crate::model::policy::{Mode, Policy};
 use crate::state::fleet::Fleet;
 use crate::units::{GpuUnits, PoolId};
@@ -20,7 +20,7 @@ pub fn ways<'a>(
     class: Class,
     domain: &'a str,
     shape: &'a Shape,
-) -> impl Iterator<Item = Result<Way, Refused>> + 'a {
+) -> impl Iterator<Item = Result<PoolOption, SharingRefusal>> + 'a {
     let rules = policy.sharing.of(class, domain);
     shape.alternatives().zip(0u8..).flat_map(move |(alternative, at)| {
         let modes = modes(alternative.gpus, rules.modes, shape.time_slicing && class == Class::Interactive);
@@ -32,9 +32,9 @@ pub fn ways<'a>(
                 let need = need(fleet, alternative.gpus, mode, pool)?;
                 let tax = tax(fleet.model(pool), need, policy);
                 Some(if tax > rules.tax_max && mode != Mode::Whole {
-                    Err(Refused { mode, tax, tax_max: rules.tax_max })
+                    Err(SharingRefusal { mode, tax, tax_max: rules.tax_max })
                 } else {
-                    Ok(Way { pool, need, tax, rank: at * MODES + choice })
+                    Ok(PoolOption { pool, need, tax, rank: at * MODES + choice })
                 })
             })
         })

@@ -66,8 +66,8 @@ pub(super) fn explanation(replica: &Replica, id: JobId, job: JobView) -> Result<
     let evictions = of_job(replica, &job.tenant, &job.name)?;
     let evictions = evictions.into_iter().filter(|eviction| eviction.victim.uid == job.uid);
     let evictions: Vec<u64> = evictions.map(|eviction| eviction.id).collect();
-    let mut promise = leaving::promise(&replica.state, id);
-    for leaving in promise.iter_mut().flat_map(|promise| &mut promise.leaving) {
+    let mut earmark = leaving::earmark(&replica.state, id);
+    for leaving in earmark.iter_mut().flat_map(|earmark| &mut earmark.leaving) {
         let newest = of_job(replica, &leaving.tenant, &leaving.job)?.into_iter().next();
         let for_this = newest.filter(|eviction| eviction.beneficiary.uid == job.uid);
         leaving.eviction = for_this.map(|eviction| eviction.id);
@@ -84,7 +84,7 @@ pub(super) fn explanation(replica: &Replica, id: JobId, job: JobView) -> Result<
     let missed = reservation::missed(&replica.state, id);
     let unpromised = reservation::unpromised(&replica.state, id, replica.now());
     let schema = schema_of::<Explanation>();
-    Ok(Explanation { schema, job, evictions, promise, reservation, missed, unpromised, chosen, tasks, ooms })
+    Ok(Explanation { schema, job, evictions, earmark, reservation, missed, unpromised, chosen, tasks, ooms })
 }
 
 fn of_job(replica: &Replica, tenant: &str, name: &str) -> Result<Vec<EvictionView>, Problem> {

@@ -133,8 +133,8 @@ fn planned(replica: &Replica, tried: &WhatIf) -> PlanView {
         verdict.verdict = VerdictWord::RunnableNow;
         "it can start now".clone_into(&mut verdict.text);
         verdict.reason = Some("Startable".to_owned());
-    } else if let Some(promise) = leaving::promise(state, *job) {
-        placements = promise.places;
+    } else if let Some(earmark) = leaving::earmark(state, *job) {
+        placements = earmark.places;
         let who = text::still_there(state, *job).unwrap_or_else(|| "nobody".to_owned());
         verdict.text = format!("it would start when those who have to leave for it are gone: {who}");
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use wharf_engine::model::job::GpuAsk;
 use wharf_engine::model::placement::Placement;
-use wharf_engine::state::ledger::event::Why;
+use wharf_engine::state::ledger::event::EvictionRule;
 use wharf_engine::units::{JobId, NodeId};
 
 use super::lines::Ask;
@@ -100,7 +100,7 @@ fn target<'a>(world: &World<'a>, ask: &Ask<'a>, node: NodeId) -> Option<Vec<Unit
     jobs.retain(|&job| job != ask.job);
     let mut units: Vec<Unit<'a>> = jobs.into_iter().filter_map(|job| movable(world, job)).collect();
     let here = |unit: &Unit<'_>| unit.tasks.iter().filter(|place| place.node == node).count();
-    units.retain(|unit| here(unit) > 0 && is_ripe(world.facts, unit, ask, Why::Move));
+    units.retain(|unit| here(unit) > 0 && is_ripe(world.facts, unit, ask, EvictionRule::Move));
     units.sort_by_key(|unit| (unit.tasks.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));
     let mut without = world.clone();
     let mut chosen = Vec::new();

@@ -73,7 +73,7 @@ impl<'a> Facts<'a> {
     pub(super) fn want(&self, id: JobId, job: &'a Job) -> Option<Want<'a>> {
         let spec = &job.spec;
         let age = (job.submitted_at, id);
-        let promised = self.state.promises.of(id).is_some();
+        let promised = self.state.earmarks.of(id).is_some();
         let waits = Want {
             job: id,
             spec,

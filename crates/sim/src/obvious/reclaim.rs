@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use wharf_engine::model::job::Class;
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::policy::{Amount, Within};
-use wharf_engine::state::ledger::event::{Straddle, Why};
+use wharf_engine::state::ledger::event::{EvictionRule, Straddle};
 use wharf_engine::units::{JobId, TenantId};
 
 use super::idle_of;
@@ -36,11 +36,11 @@ pub(super) enum Right {
 }
 
 impl Right {
-    fn why(self) -> Why {
+    fn why(self) -> EvictionRule {
         match self {
-            Self::Above(Line::Entitled | Line::Guarantee) => Why::Guarantee,
-            Self::Above(Line::FairShare) => Why::FairShare,
-            Self::Lower => Why::Preempt,
+            Self::Above(Line::Entitled | Line::Guarantee) => EvictionRule::Guarantee,
+            Self::Above(Line::FairShare) => EvictionRule::FairShare,
+            Self::Lower => EvictionRule::Preempt,
         }
     }
 }
@@ -49,7 +49,7 @@ impl Right {
 #[derive(Clone, Debug)]
 pub(super) struct Taken<'a> {
     pub(super) unit: Unit<'a>,
-    pub(super) why: Why,
+    pub(super) why: EvictionRule,
     pub(super) straddles: Option<Straddle>,
     right: Right,
 }
@@ -359,7 +359,7 @@ impl<'a> Search<'_, 'a> {
         if self.ask.fair_share != Allowance::Sparingly {
             return true;
         }
-        let for_share = tried.taken.iter().filter(|taken| taken.why == Why::FairShare);
+        let for_share = tried.taken.iter().filter(|taken| taken.why == EvictionRule::FairShare);
         let freed: Vec<Placement> = for_share.flat_map(|taken| taken.unit.tasks.clone()).collect();
         let started = self.ask.spec.shape.gpus.units().parts() * u64::from(self.ask.tasks);
         // Where others have to be moved too it is judged at the end.
@@ -369,7 +369,7 @@ impl<'a> Search<'_, 'a> {
 
     /// What binds everything but guarantees: the blast radius, and a gain above the cost. Who is moved on top costs too.
     fn is_worth_it(&self, tried: &Tried<'a>, may_move: bool) -> bool {
-        let bound = tried.taken.iter().filter(|taken| taken.why != Why::Guarantee);
+        let bound = tried.taken.iter().filter(|taken| taken.why != EvictionRule::Guarantee);
         let mut bound: Vec<&Unit<'a>> = bound.map(|taken| &taken.unit).collect();
         let mut jobs: Vec<JobId> = bound.iter().map(|unit| unit.job).collect();
         jobs.sort_unstable();
@@ -507,7 +507,7 @@ impl<'a> Search<'_, 'a> {
         if unit.job == self.ask.job || (self.ask.surplus && !unit.surplus) {
             return false;
         }
-        let bound = right.why() != Why::Guarantee;
+        let bound = right.why() != EvictionRule::Guarantee;
         // What was set aside for one is taken for another only by a guarantee.
         if bound && (unit.promised || !is_ripe(self.facts, unit, self.ask, right.why())) {
             return false;

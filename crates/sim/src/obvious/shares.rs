@@ -88,7 +88,7 @@ impl<'a> Facts<'a> {
         }
         let holding = self.state.ledger.holding(id);
         let held = holding.and_then(|holding| holding.tasks.first()).map(|task| task.place.pool);
-        let promised = self.state.promises.of(id).and_then(|promise| promise.tasks.first());
+        let promised = self.state.earmarks.of(id).and_then(|promise| promise.tasks.first());
         let waits = || self.pools(&job.spec.shape).first().copied();
         let pool: Option<PoolId> = held.or(promised.map(|place| place.pool)).or_else(waits);
         let done = holding.map_or(0, |holding| holding.exits(Exit::Succeeded));

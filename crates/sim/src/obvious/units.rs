@@ -8,7 +8,7 @@ use wharf_engine::model::exit::Exit;
 use wharf_engine::model::job::{Class, Spec};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::state::jobs::{Job, Phase};
-use wharf_engine::state::ledger::event::Why;
+use wharf_engine::state::ledger::event::EvictionRule;
 use wharf_engine::units::{JobId, Millis, TenantId, Timestamp};
 
 use super::lines::{Ask, Pass};
@@ -139,17 +139,20 @@ fn begins_by(facts: &Facts<'_>, job: JobId) -> Timestamp {
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same beneficiary.
-pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, ask: &Ask<'_>, why: Why) -> bool {
+pub(super) fn is_ripe(facts: &Facts<'_>, unit: &Unit<'_>, ask: &Ask<'_>, why: EvictionRule) -> bool {
     let rules = &facts.policy.preemption;
     let runtime_min = match why {
-        Why::Guarantee => Millis(0),
-        Why::FairShare => rules.min_runtime_reclaim,
+        EvictionRule::Guarantee => Millis(0),
+        EvictionRule::FairShare => rules.min_runtime_reclaim,
         // A guarantee does not wait for somebody to have run for long enough to be moved.
-        Why::Move if ask.pass == Pass::WithinGuarantee => Millis(0),
+        EvictionRule::Move if ask.pass == Pass::WithinGuarantee => Millis(0),
         // The plain planner serves every class by age and promises no start: nobody leaves for either.
-        Why::Preempt | Why::Move | Why::Order | Why::Reservation | Why::Booking | Why::Drain => {
-            rules.min_runtime_preempt
-        }
+        EvictionRule::Preempt
+        | EvictionRule::Move
+        | EvictionRule::Order
+        | EvictionRule::Reservation
+        | EvictionRule::Booking
+        | EvictionRule::Drain => rules.min_runtime_preempt,
     };
     let past = &facts.state.jobs.get(unit.job).expect("a unit is of a live job").past;
     let mut lately = past.evicted.clone();

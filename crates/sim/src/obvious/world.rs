@@ -150,7 +150,7 @@ impl<'a> World<'a> {
                     world.add(id, &job.spec, task.place, how);
                 }
             }
-            for &place in state.promises.of(id).into_iter().flat_map(|promise| &promise.tasks) {
+            for &place in state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks) {
                 world.add(id, &job.spec, place, How::Promised);
             }
         }

@@ -8,9 +8,9 @@ use wharf_engine::model::observed::{
 use wharf_engine::model::policy::{self, Amount, GpuQuota, Policy, Preemption, Quota};
 use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::submission::Submission;
-use wharf_engine::plan::{Evicted, Memory, plan};
+use wharf_engine::plan::{EvictedJob, Memory, plan};
 use wharf_engine::state::State;
-use wharf_engine::state::ledger::event::Why;
+use wharf_engine::state::ledger::event::EvictionRule;
 use wharf_engine::units::{GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
 
 use super::facts::{Facts, Set};
@@ -54,17 +54,17 @@ impl Choice {
         give(&Input::Submit(Box::new(pending(instance, uid))))?;
         let job = state.jobs.with_uid(uid).expect("what was submitted waits");
         let made = plan(&state, state.tenants.policy(), &Memory::default(), NOW);
-        let found = made.starts.iter().chain(&made.promises).any(|start| start.job == job);
+        let found = made.starts.iter().chain(&made.earmarks).any(|start| start.job == job);
         let place = |id: JobId| {
             let uids = (1u128..).take(instance.running.len());
             let at = uids.map(Uid).position(|uid| state.jobs.with_uid(uid) == Some(id));
             at.expect("victims are of the instance")
         };
-        let victim = |evicted: &Evicted| {
+        let victim = |evicted: &EvictedJob| {
             let tasks = evicted.tasks.iter().map(|&task| usize::try_from(task).expect("a u32 fits a usize"));
             (place(evicted.job), tasks.collect())
         };
-        let taken = made.evictions.iter().filter(|evicted| evicted.receipt.why != Why::Move);
+        let taken = made.evictions.iter().filter(|evicted| evicted.receipt.why != EvictionRule::Move);
         let mut victims: Vec<(usize, Vec<usize>)> = taken.clone().map(victim).collect();
         victims.sort_unstable();
         let cost = taken.map(|evicted| evicted.receipt.cost).sum::<u64>() / 1000;

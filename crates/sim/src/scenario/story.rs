@@ -15,18 +15,18 @@ use wharf_engine::answer::verdict::Reason;
 use wharf_engine::device::catalogue;
 use wharf_engine::model::exit::{Exit, Outcome};
 use wharf_engine::model::job::Spec;
-use wharf_engine::model::need::Refused;
+use wharf_engine::model::need::SharingRefusal;
 use wharf_engine::model::observed::TaskRef;
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::shortfall::{Quantity, Shortfall};
 use wharf_engine::plan::later::reserve::Unreserved;
 use wharf_engine::state::State;
+use wharf_engine::state::earmarks::EarmarksEvent;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
 use wharf_engine::state::jobs::event::{Canceller, HeldWhy, JobsEvent, Next, NodeRefusal, RequeueWhy};
-use wharf_engine::state::ledger::event::{Asker, Eviction, LedgerEvent, Straddle, Why};
-use wharf_engine::state::promises::PromisesEvent;
+use wharf_engine::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent, Straddle};
 use wharf_engine::state::reservations::ReservationsEvent;
 use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{
@@ -409,13 +409,13 @@ impl Story {
         }
     }
 
-    fn promise(&mut self, event: PromisesEvent) -> String {
+    fn promise(&mut self, event: EarmarksEvent) -> String {
         match event {
-            PromisesEvent::Promised { job, tasks, .. } => {
+            EarmarksEvent::Promised { job, tasks, .. } => {
                 let places = self.places(&tasks);
                 format!("{} is promised {places}", self.known(job).name)
             }
-            PromisesEvent::Released { job, .. } => {
+            EarmarksEvent::Released { job, .. } => {
                 format!("the promise to {} cannot be kept", self.known(job).name)
             }
         }
@@ -441,14 +441,14 @@ impl Story {
         }
         let beneficiary = self.known(receipt.beneficiary).name.clone();
         let why = match receipt.why {
-            Why::Guarantee => "reclaim for the guarantee of",
-            Why::FairShare => "reclaim for the fair share of",
-            Why::Preempt => "preempted by",
-            Why::Move => "moved for",
-            Why::Reservation => "its place is promised to",
-            Why::Order => "served for longer than",
-            Why::Booking => "its place is booked for",
-            Why::Drain => return self.left_node(job, tasks, receipt),
+            EvictionRule::Guarantee => "reclaim for the guarantee of",
+            EvictionRule::FairShare => "reclaim for the fair share of",
+            EvictionRule::Preempt => "preempted by",
+            EvictionRule::Move => "moved for",
+            EvictionRule::Reservation => "its place is promised to",
+            EvictionRule::Order => "served for longer than",
+            EvictionRule::Booking => "its place is booked for",
+            EvictionRule::Drain => return self.left_node(job, tasks, receipt),
         };
         let price = self.price(receipt);
         let name = &self.known(job).name;
@@ -601,7 +601,7 @@ fn quantity(quantity: Quantity) -> String {
     }
 }
 
-fn sharing(Refused { mode, tax, tax_max }: Refused) -> String {
+fn sharing(SharingRefusal { mode, tax, tax_max }: SharingRefusal) -> String {
     format!("{} costs {tax}, at most {tax_max} of 1000", mode.word())
 }
 

@@ -16,7 +16,7 @@ use wharf_engine::quota::tree::Tree;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::holding::{HeldTask, TaskPhase};
-use wharf_engine::state::past::{Borrowed, CarriedPast, PastEvent};
+use wharf_engine::state::past::{BorrowedUse, CarriedPastUse, PastUseEvent};
 use wharf_engine::units::{Millis, PoolId, TenantId, Timestamp, Uid};
 use wharf_sim::obvious;
 use wharf_sim::pricing::draw;
@@ -80,7 +80,7 @@ pub(super) struct Tally {
     /// Starts at places that were chosen by what they are worth.
     pub(super) priced: usize,
     pub(super) grown: usize,
-    pub(super) promises: usize,
+    pub(super) earmarks: usize,
     pub(super) released: usize,
     pub(super) evictions: usize,
     pub(super) moves: usize,
@@ -92,7 +92,7 @@ impl Tally {
         self.states += 1;
         self.starts += plan.starts.len();
         self.grown += plan.grown.len();
-        self.promises += plan.promises.len();
+        self.earmarks += plan.earmarks.len();
         self.released += plan.released.len();
         self.evictions += plan.evictions.len();
         let why = |word: &str| plan.evictions.iter().filter(|gone| gone.receipt.why.word() == word).count();
@@ -105,7 +105,7 @@ impl Tally {
         self.starts += other.starts;
         self.priced += other.priced;
         self.grown += other.grown;
-        self.promises += other.promises;
+        self.earmarks += other.earmarks;
         self.released += other.released;
         self.evictions += other.evictions;
         self.moves += other.moves;
@@ -311,14 +311,14 @@ impl Play {
 }
 
 /// So much borrowed by each tenant, of whatever is counted.
-fn carried(state: &State, past: &[u64]) -> PastEvent {
+fn carried(state: &State, past: &[u64]) -> PastUseEvent {
     let meters: Vec<Option<PoolId>> = state.fleet.pool_ids().map(Some).chain([None]).collect();
     let of_tenant = |(tenant, &mean): (TenantId, &u64)| {
-        let borrowed = meters.iter().map(|&pool| (pool, Borrowed { since: 0, mean })).collect();
-        CarriedPast { tenant, at: Timestamp(1_000_000), borrowed }
+        let borrowed = meters.iter().map(|&pool| (pool, BorrowedUse { since: 0, mean })).collect();
+        CarriedPastUse { tenant, at: Timestamp(1_000_000), borrowed }
     };
     let tenants = state.tenants.ids().zip(past).map(of_tenant).collect();
-    PastEvent::Carried { stepped_at: Timestamp(1_000_000), tenants }
+    PastUseEvent::Carried { stepped_at: Timestamp(1_000_000), tenants }
 }
 
 /// Nobody has more than it wants or less than it is owed; and where all have a claim, all there is is divided.
@@ -355,7 +355,7 @@ fn compare(what: &str, fast: &Plan, obvious: &Plan) -> Result<(), String> {
     differ(&format!("evictions of {what}"), &fast.evictions, &obvious.evictions)?;
     differ(&format!("starts of {what}"), &bare(&fast.starts), &bare(&obvious.starts))?;
     differ(&format!("growth of {what}"), &bare(&fast.grown), &bare(&obvious.grown))?;
-    differ(&format!("promises of {what}"), &bare(&fast.promises), &bare(&obvious.promises))
+    differ(&format!("earmarks of {what}"), &bare(&fast.earmarks), &bare(&obvious.earmarks))
 }
 
 /// Starts without what the receipt says of the runner-up, which the plain planner does not look for.

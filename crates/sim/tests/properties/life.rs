@@ -15,10 +15,10 @@ use wharf_engine::model::job::{Class, Spec};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::policy::{Amount, GpuQuota, Policy};
 use wharf_engine::state::State;
+use wharf_engine::state::earmarks::EarmarksEvent;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::Job;
-use wharf_engine::state::ledger::event::{Eviction, LedgerEvent, Why};
-use wharf_engine::state::promises::PromisesEvent;
+use wharf_engine::state::ledger::event::{Eviction, EvictionRule, LedgerEvent};
 use wharf_engine::units::{JobId, TenantId, Timestamp};
 use wharf_sim::direct::DirectWorld;
 use wharf_sim::fleet::SimFleet;
@@ -124,7 +124,7 @@ impl Life {
             self.give(&[]);
         }
         assert_eq!(self.leader.state().index(), index, "seed {}: it does not come to rest", self.seed);
-        assert_eq!(self.leader.state().promises.iter().count(), 0, "seed {}: promises are kept", self.seed);
+        assert_eq!(self.leader.state().earmarks.iter().count(), 0, "seed {}: promises are kept", self.seed);
     }
 
     /// Who holds what, for who reads a failure.
@@ -133,7 +133,7 @@ impl Life {
         let line = |(id, job): (JobId, &Job)| {
             let spec = &job.spec;
             let held = state.ledger.holding(id).map_or(0, |holding| holding.staying().count());
-            let promised = state.promises.of(id).map_or(0, |promise| promise.tasks.len());
+            let promised = state.earmarks.of(id).map_or(0, |promise| promise.tasks.len());
             format!(
                 "{id:?} {} {} p{} {:?} x{} min {} preemptible {} grace {:?}: {:?} holds {held} promised {promised}",
                 state.tenants.path(spec.tenant),
@@ -181,7 +181,7 @@ impl Life {
         match event {
             // A booked window needs no job to have its places.
             Event::Ledger(LedgerEvent::Evicted { job, receipt, .. }) if receipt.beneficiary == *job => {
-                assert_eq!(receipt.why, Why::Booking, "seed {seed}: {job:?} leaves for itself");
+                assert_eq!(receipt.why, EvictionRule::Booking, "seed {seed}: {job:?} leaves for itself");
                 self.judge_victim(*job, receipt, later);
             }
             Event::Ledger(LedgerEvent::Evicted { job, receipt, at, .. }) => {
@@ -189,7 +189,7 @@ impl Life {
                 let served = later.iter().any(|event| tasks_for(event, beneficiary) > 0);
                 assert!(served, "seed {seed}: {job:?} leaves for {beneficiary:?}, which gets nothing");
                 self.judge_victim(*job, receipt, later);
-                if receipt.why != Why::Guarantee {
+                if receipt.why != EvictionRule::Guarantee {
                     let window = self.before.tenants.policy().preemption.eviction_window;
                     let last = self.left_for.insert((*job, beneficiary), *at);
                     let again = last.is_some_and(|last| *at < last + window);
@@ -201,7 +201,7 @@ impl Life {
                 let met = spec.is_met_by(tasks.iter().map(|place| place.task));
                 assert!(met, "seed {seed}: a part of {job:?} starts");
             }
-            Event::Promises(PromisesEvent::Released { job, .. }) => {
+            Event::Promises(EarmarksEvent::Released { job, .. }) => {
                 // Only a guarantee takes what was set aside for somebody else, and has it at once.
                 let to_another = later.iter().any(|event| self.gives_to_another(event, *job));
                 assert!(
@@ -225,7 +225,7 @@ impl Life {
         if spec.class == Class::Inference {
             let (mut held, promised) =
                 (protected_of(state, spec.tenant, later), guaranteed(state, spec.tenant));
-            if receipt.why != Why::Booking {
+            if receipt.why != EvictionRule::Booking {
                 // What a tenant has booked takes from its guarantee, whoever uses it.
                 held += booked(state, spec.tenant);
             }
@@ -253,7 +253,7 @@ fn tasks_for(event: &Event, id: JobId) -> usize {
 fn places_for(event: &Event, id: JobId) -> &[Placement] {
     match event {
         Event::Ledger(LedgerEvent::Started { job, tasks, .. } | LedgerEvent::Grown { job, tasks, .. })
-        | Event::Promises(PromisesEvent::Promised { job, tasks, .. })
+        | Event::Promises(EarmarksEvent::Promised { job, tasks, .. })
             if *job == id =>
         {
             tasks
@@ -275,7 +275,7 @@ fn protected_of(state: &State, tenant: TenantId, later: &[Event]) -> u64 {
         let held =
             state.ledger.holding(id).into_iter().flat_map(wharf_engine::state::holding::Holding::staying);
         let held = held.map(|task| task.place.task);
-        let promised = state.promises.of(id).into_iter().flat_map(|promise| &promise.tasks);
+        let promised = state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks);
         let gets = later.iter().flat_map(|event| places_for(event, id));
         let tasks = held.chain(promised.chain(gets).map(|place| place.task));
         tasks.map(|task| job.spec.shape_of(task).gpus.units().parts()).sum::<u64>()

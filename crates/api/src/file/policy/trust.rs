@@ -5,7 +5,7 @@
 //! that is not its team's.
 
 use wharf_engine::model::job::Class;
-use wharf_engine::model::policy::trust::Claim;
+use wharf_engine::model::policy::trust::TrustClaim;
 use wharf_engine::model::policy::{Mode, Sharing, SharingRules};
 
 use super::super::Fault;
@@ -33,7 +33,7 @@ pub(super) fn trust(root: &Node) -> Result<Sharing, Fault> {
                 read.domains.push((domain.clone(), modes(&field)?));
             }
             match keys.get("tenants")? {
-                Some(field) => read.claims.push(Claim { domain, tenants: tenants(&field)? }),
+                Some(field) => read.claims.push(TrustClaim { domain, tenants: tenants(&field)? }),
                 // One of the two is said.
                 None => {
                     keys.need("modes", "{modes: [mig, whole]} or {tenants: [lab/nlp]}")?;
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(read.of(Class::Batch, "lab").modes, [Mode::Mps, Mode::TimeSlicing]);
         let read = compiled("domains: {joint: {tenants: [lab, partner/eval]}}\n").unwrap();
         let tenants = vec!["lab".to_owned(), "partner/eval".to_owned()];
-        assert_eq!(read.claims, [Claim { domain: "joint".to_owned(), tenants }]);
+        assert_eq!(read.claims, [TrustClaim { domain: "joint".to_owned(), tenants }]);
         assert_eq!(read.domains, []);
     }
 

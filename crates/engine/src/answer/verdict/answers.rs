@@ -12,7 +12,7 @@ use core::cmp::Reverse;
 
 use super::{Funnel, Reason, Verdict};
 use crate::model::job::Class;
-use crate::model::need::Refused;
+use crate::model::need::SharingRefusal;
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::later::{booked, downtimes, reserve};
@@ -34,7 +34,7 @@ pub struct Answers {
     basis: Option<(u64, Timestamp)>,
     kinds: BTreeMap<KindKey, OfKind>,
     /// The waiting jobs of a tenant in the order in which they are served.
-    queues: BTreeMap<TenantId, Vec<Turn>>,
+    queues: BTreeMap<TenantId, Vec<QueueRank>>,
     lines: Option<(Tree, Amounts)>,
 }
 
@@ -45,7 +45,7 @@ struct OfKind {
     /// Whose guarantee keeps it waiting.
     fixed: Option<TenantId>,
     /// Why it may share no GPU.
-    refused: Option<Refused>,
+    refused: Option<SharingRefusal>,
     /// To whom what is free is promised, once somebody asked.
     held_back: OnceCell<Option<(JobId, Timestamp)>>,
     /// The window that has what is free, once somebody asked.
@@ -56,7 +56,7 @@ struct OfKind {
 
 /// When a job is served inside its tenant, fields in the order in which they decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct QueueRank {
     class: Class,
     priority: Reverse<i32>,
     /// Nothing where the class is served by age.
@@ -65,7 +65,7 @@ struct Turn {
     job: JobId,
 }
 
-impl Turn {
+impl QueueRank {
     fn of(state: &State, id: JobId, job: &Job, now: Timestamp) -> Self {
         let policy = state.tenants.policy();
         let ranked = policy.orders.beyond_age(job.spec.class).is_some();
@@ -119,7 +119,7 @@ impl Answers {
     /// Waiting jobs of its tenant that are served before a job.
     fn ahead(&mut self, state: &State, id: JobId, job: &Job, now: Timestamp) -> u32 {
         let queue = self.queues.entry(job.spec.tenant).or_insert_with(|| queue(state, job.spec.tenant, now));
-        let own = Turn::of(state, id, job, now);
+        let own = QueueRank::of(state, id, job, now);
         u32::try_from(queue.partition_point(|turn| *turn < own)).unwrap_or(u32::MAX)
     }
 
@@ -178,11 +178,11 @@ impl Answers {
     }
 }
 
-fn queue(state: &State, tenant: TenantId, now: Timestamp) -> Vec<Turn> {
+fn queue(state: &State, tenant: TenantId, now: Timestamp) -> Vec<QueueRank> {
     let kinds = state.jobs.waiting().values().filter(|kind| kind.key.tenant == tenant);
     let jobs = kinds.flat_map(|kind| &kind.jobs);
-    let turns = jobs.filter_map(|&(_, id)| Some(Turn::of(state, id, state.jobs.get(id)?, now)));
-    let mut queue: Vec<Turn> = turns.collect();
+    let turns = jobs.filter_map(|&(_, id)| Some(QueueRank::of(state, id, state.jobs.get(id)?, now)));
+    let mut queue: Vec<QueueRank> = turns.collect();
     queue.sort_unstable();
     queue
 }
@@ -213,7 +213,7 @@ impl State {
                 let at_most = job.spec.array.as_ref().map_or(0, |array| array.at_most);
                 (Reason::ArrayTurn { at_most }, None)
             }
-            Phase::Waiting if self.promises.of(id).is_some() => (Reason::Promised, None),
+            Phase::Waiting if self.earmarks.of(id).is_some() => (Reason::Promised, None),
             Phase::Waiting => {
                 let key = job.key();
                 let kind = answers.of_kind(self, policy, &key).clone();

@@ -2,7 +2,7 @@
 
 use crate::model::shortfall::{Beside, BesideGpus};
 
-use super::{Count, Fleet, Funnel, Quantity, Stage};
+use super::{FleetScope, Funnel, FunnelCount, Quantity, Stage};
 use crate::model::need::Need;
 use crate::plan::place::tasks_that_fit;
 use crate::state::State;
@@ -42,7 +42,7 @@ impl State {
         &self,
         key: &KindKey,
         needs: &[(Option<PoolId>, Need)],
-        fleet: Fleet,
+        fleet: FleetScope,
         short: &Funnel,
     ) -> Option<Beside> {
         let stage = short.shortfall()?.stage;
@@ -54,7 +54,7 @@ impl State {
             let each = what.in_(key.shape.resources);
             let mut without = key.clone();
             *what.of(&mut without.shape.resources) = 0;
-            let enough = |(need, count): (&Need, &Count)| {
+            let enough = |(need, count): (&Need, &FunnelCount)| {
                 let fitting = count.together.values().copied().max().unwrap_or_default();
                 let free = count.free >= super::amount_of(*need, u64::from(key.min));
                 free && fitting >= u64::from(key.min)
@@ -71,18 +71,18 @@ impl State {
         what: BesideGpus,
         without: &KindKey,
         needs: &[(Option<PoolId>, Need)],
-        fleet: Fleet,
+        fleet: FleetScope,
     ) -> u64 {
         let of_node = |(id, node): (crate::units::NodeId, &crate::state::fleet::Node)| {
-            let usable = fleet == Fleet::Declared || node.is_open();
+            let usable = fleet == FleetScope::Declared || node.is_open();
             let room = self.ledger.rooms().get(id).filter(|_| usable)?;
             let allowed = without.may_go_to(&self.fleet, id);
             let here = |&&(pool, need): &&(Option<PoolId>, Need)| {
-                let fits = fleet == Fleet::Declared || tasks_that_fit(room, need, without) > 0;
+                let fits = fleet == FleetScope::Declared || tasks_that_fit(room, need, without) > 0;
                 pool == Some(node.facts.pool) && fits
             };
             needs.iter().find(here).filter(|_| allowed)?;
-            let has = if fleet == Fleet::Declared { node.facts.capacity } else { room.free() };
+            let has = if fleet == FleetScope::Declared { node.facts.capacity } else { room.free() };
             Some(what.in_(has))
         };
         self.fleet.nodes().filter_map(of_node).max().unwrap_or_default()

@@ -17,21 +17,21 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::super::conclude::{Learnt, conclude};
+use super::super::conclude::{TaskNews, conclude};
 use super::super::{Decision, Names, submit};
-use super::{Cut, NodeChanges, Sites, in_order, orphan_of, run, running_since, runs};
+use super::{CutLayouts, NodeChanges, Sites, in_order, orphan_of, run, running_since, runs};
 use crate::model::exit::{Exit, ExitDetail, Outcome};
 use crate::model::job::Spec;
 use crate::model::observed::{ObservedTask, Report, TaskStatus};
 use crate::model::rejection::Rejection;
 use crate::state::State;
+use crate::state::earmarks::EarmarksEvent;
 use crate::state::event::Event;
 use crate::state::fleet::FleetEvent;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, RequeueWhy};
 use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::event::LedgerEvent;
-use crate::state::promises::PromisesEvent;
 use crate::units::{JobId, Millis, Timestamp, Uid};
 
 pub(in crate::decide) fn restore(
@@ -89,7 +89,7 @@ struct Restore<'a> {
 }
 
 /// Work that the journal does not know.
-struct Stranger<'a> {
+struct UnknownWork<'a> {
     tasks: Vec<&'a ObservedTask>,
     spec: Option<Spec>,
 }
@@ -112,13 +112,13 @@ impl Restore<'_> {
     }
 
     fn forget_promises(&mut self) {
-        for (job, _) in self.state.promises.iter() {
-            self.closing.push(Event::Promises(PromisesEvent::Released { job, at: self.now }));
+        for (job, _) in self.state.earmarks.iter() {
+            self.closing.push(Event::Promises(EarmarksEvent::Released { job, at: self.now }));
         }
     }
 
     /// What runs of jobs that the journal does not know, with what can be understood of it.
-    fn strangers<'t>(&mut self, by_uid: &BTreeMap<Uid, Vec<&'t ObservedTask>>) -> Vec<Stranger<'t>> {
+    fn strangers<'t>(&mut self, by_uid: &BTreeMap<Uid, Vec<&'t ObservedTask>>) -> Vec<UnknownWork<'t>> {
         let mut strangers = Vec::new();
         for (&uid, tasks) in by_uid {
             let newest = self.newest(tasks);
@@ -129,7 +129,7 @@ impl Restore<'_> {
             let submission = newest.iter().find_map(|task| task.job.as_ref());
             let submission = submission.filter(|given| submit::check_spec(&given.spec).is_ok());
             let spec = submission.and_then(|given| submit::resolve(self.state, given, &mut self.names).ok());
-            strangers.push(Stranger { tasks: newest, spec });
+            strangers.push(UnknownWork { tasks: newest, spec });
         }
         strangers
     }
@@ -137,7 +137,7 @@ impl Restore<'_> {
     /// A name belongs to one live job of a tenant. Where a later job took it, the one that the journal knows is over.
     fn give_way(
         &mut self,
-        strangers: &[Stranger<'_>],
+        strangers: &[UnknownWork<'_>],
         by_uid: &BTreeMap<Uid, Vec<&ObservedTask>>,
     ) -> BTreeSet<JobId> {
         let mut over = BTreeSet::new();
@@ -191,7 +191,7 @@ impl Restore<'_> {
         newest: &[&ObservedTask],
     ) {
         let learnt = learnt(holding, tasks, self.now);
-        let nothing_over = !learnt.iter().any(|(_, learnt)| matches!(learnt, Learnt::Over { .. }));
+        let nothing_over = !learnt.iter().any(|(_, learnt)| matches!(learnt, TaskNews::Over { .. }));
         self.closing.extend(conclude(self.state, id, &learnt, self.now));
         let is_held = |task: u32| holding.task(task).is_some_and(HeldTask::holds);
         let more: Vec<&ObservedTask> =
@@ -303,10 +303,10 @@ impl Restore<'_> {
         }
     }
 
-    fn adopt(&mut self, strangers: Vec<Stranger<'_>>) {
+    fn adopt(&mut self, strangers: Vec<UnknownWork<'_>>) {
         let mut next = self.state.jobs.next();
         let mut taken = BTreeSet::new();
-        for Stranger { tasks, spec } in strangers {
+        for UnknownWork { tasks, spec } in strangers {
             let is_free = |spec: &Spec| {
                 let named = self.state.jobs.named(spec.tenant, &spec.name);
                 let over = |id| self.closing.iter().any(|event| ends(event, id));
@@ -378,18 +378,18 @@ fn over(task: &ObservedTask) -> Option<(Exit, Timestamp)> {
 
 /// What the world says of the tasks that the journal holds. What it does not know any more is lost, also what it was
 /// never seen to start.
-fn learnt(holding: &Holding, tasks: &[&ObservedTask], now: Timestamp) -> Vec<(u32, Learnt)> {
+fn learnt(holding: &Holding, tasks: &[&ObservedTask], now: Timestamp) -> Vec<(u32, TaskNews)> {
     let mut learnt = Vec::new();
     for held in holding.tasks.iter().filter(|task| task.holds()) {
         let number = held.place.task;
         let Some(task) = named(tasks, holding, number) else {
             let detail = ExitDetail::default();
-            learnt.push((number, Learnt::Over { exit: Exit::Lost, at: now, detail }));
+            learnt.push((number, TaskNews::Over { exit: Exit::Lost, at: now, detail }));
             continue;
         };
-        learnt.extend(task.since.map(|since| (number, Learnt::Runs { since })));
+        learnt.extend(task.since.map(|since| (number, TaskNews::Runs { since })));
         if let TaskStatus::Ended { exit, at, detail } = task.status {
-            learnt.push((number, Learnt::Over { exit, at, detail }));
+            learnt.push((number, TaskNews::Over { exit, at, detail }));
         }
     }
     learnt
@@ -419,8 +419,8 @@ fn ended(job: &Job, tasks: &[&ObservedTask], known: u32) -> Option<(Outcome, Tim
 }
 
 /// The slices of what stays where the journal has it. Everything else is about to be given back.
-fn cut_by_what_stays(state: &State, by_uid: &BTreeMap<Uid, Vec<&ObservedTask>>) -> Cut {
-    let mut cut = Cut::new();
+fn cut_by_what_stays(state: &State, by_uid: &BTreeMap<Uid, Vec<&ObservedTask>>) -> CutLayouts {
+    let mut cut = CutLayouts::new();
     for (id, node) in state.fleet.nodes() {
         for gpu in 0..node.facts.gpus.len() {
             cut.insert((id, gpu), crate::device::geometry::Layout::default());

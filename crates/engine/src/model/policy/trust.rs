@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A trust domain, and who may claim it beside those it belongs to by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct TrustClaim {
     /// The domain.
     pub domain: String,
     /// Tenants, each with everybody below it.
@@ -30,14 +30,14 @@ pub fn is_within(path: &str, above: &str) -> bool {
 }
 
 /// True when a tenant may be in a trust domain: one of its own, or one that it may claim.
-pub fn may_claim(claims: &[Claim], tenant: &str, domain: &str) -> bool {
+pub fn may_claim(claims: &[TrustClaim], tenant: &str, domain: &str) -> bool {
     let own = is_within(tenant, domain) && is_within(domain, team_of(tenant));
     own || claimed_by(claims, tenant).any(|claimed| claimed == domain)
 }
 
 /// The domains that the policy lets a tenant claim.
-pub fn claimed_by<'a>(claims: &'a [Claim], tenant: &str) -> impl Iterator<Item = &'a str> {
-    let covers = move |claim: &&Claim| claim.tenants.iter().any(|above| is_within(tenant, above));
+pub fn claimed_by<'a>(claims: &'a [TrustClaim], tenant: &str) -> impl Iterator<Item = &'a str> {
+    let covers = move |claim: &&TrustClaim| claim.tenants.iter().any(|above| is_within(tenant, above));
     claims.iter().filter(covers).map(|claim| claim.domain.as_str())
 }
 
@@ -63,8 +63,8 @@ mod tests {
             assert!(!none("lab/nlp/pretrain", domain), "{domain}");
         }
         let claims = [
-            Claim { domain: "lab".into(), tenants: vec!["lab".into()] },
-            Claim { domain: "joint".into(), tenants: vec!["lab/nlp".into(), "partner/eval".into()] },
+            TrustClaim { domain: "lab".into(), tenants: vec!["lab".into()] },
+            TrustClaim { domain: "joint".into(), tenants: vec!["lab/nlp".into(), "partner/eval".into()] },
         ];
         let may = |tenant, domain| may_claim(&claims, tenant, domain);
         assert!(may("lab/nlp/pretrain", "lab") && may("lab/vision", "lab") && !may("partner/eval", "lab"));

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Allocation, Cycle, PlannedEviction, Purpose};
 use crate::model::placement::Placement;
-use crate::plan::{Evicted, Plan, Start};
+use crate::plan::{EvictedJob, Plan, Start};
 use crate::quota::meters::Amounts;
 use crate::state::ledger::event::Eviction;
 use crate::units::JobId;
@@ -68,10 +68,10 @@ impl Cycle<'_> {
                 list.push(Start { job, tasks: in_order(given, tasks), chosen });
                 continue;
             }
-            plan.promises.push(Start { job, tasks: in_order(given, tasks), chosen });
+            plan.earmarks.push(Start { job, tasks: in_order(given, tasks), chosen });
         }
         let (promised, held): (Vec<PlannedEviction>, Vec<PlannedEviction>) =
-            self.evictions.into_iter().partition(|leaving| leaving.unit.promised);
+            self.evictions.into_iter().partition(|leaving| leaving.unit.earmarked);
         plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
         plan.evictions = evicted(held);
         plan.refusals = self.refusals.into_iter().collect();
@@ -91,20 +91,20 @@ fn in_order(given: &Allocation, mut tasks: Vec<Placement>) -> Vec<Placement> {
 }
 
 /// One entry per job: its surplus tasks, or all of it.
-fn evicted(leaving: Vec<PlannedEviction>) -> Vec<Evicted> {
-    let mut evicted: Vec<Evicted> = Vec::new();
+fn evicted(leaving: Vec<PlannedEviction>) -> Vec<EvictedJob> {
+    let mut evicted: Vec<EvictedJob> = Vec::new();
     let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
     for PlannedEviction { unit, receipt } in leaving {
         let tasks = unit.steps.iter().map(|step| step.place.task);
         if let Some(&at) = listed.get(&unit.job) {
-            let known: &mut Evicted = &mut evicted[at];
+            let known: &mut EvictedJob = &mut evicted[at];
             known.tasks.extend(tasks);
             let cost = known.receipt.cost.saturating_add(receipt.cost);
             let whole = known.receipt.whole || receipt.whole;
             known.receipt = Eviction { whole, cost, ..receipt };
         } else {
             listed.insert(unit.job, evicted.len());
-            evicted.push(Evicted { job: unit.job, tasks: tasks.collect(), receipt });
+            evicted.push(EvictedJob { job: unit.job, tasks: tasks.collect(), receipt });
         }
     }
     for evicted in &mut evicted {

@@ -9,7 +9,7 @@ use crate::plan::evict::victims::Unit;
 use crate::plan::order::Candidate;
 use crate::state::jobs::{KindKey, More};
 use crate::state::ledger::Step;
-use crate::state::ledger::event::{Eviction, Why};
+use crate::state::ledger::event::{Eviction, EvictionRule};
 use crate::units::{JobId, NodeId, TenantId, Timestamp};
 
 impl<'a> Cycle<'a> {
@@ -67,7 +67,7 @@ impl<'a> Cycle<'a> {
     fn record_leaving(&mut self, job: JobId, grant: &Grant<'_>) -> Vec<TenantId> {
         let units: Vec<Unit> = grant.taken.iter().map(|taken| self.victims.get(taken.unit).clone()).collect();
         let ask = &grant.ask;
-        let bound = |why: Why, unit: &Unit| (why != Why::Guarantee).then(|| unit.clone());
+        let bound = |why: EvictionRule, unit: &Unit| (why != EvictionRule::Guarantee).then(|| unit.clone());
         let bound: Vec<Unit> =
             grant.taken.iter().zip(&units).filter_map(|(taken, unit)| bound(taken.why, unit)).collect();
         let gained = gain(&self.draft, ask, &bound.iter().collect::<Vec<_>>());
@@ -83,7 +83,7 @@ impl<'a> Cycle<'a> {
             if !unit.surplus {
                 self.withdraw(unit.job);
             }
-            let gain = (taken.why != Why::Guarantee).then_some(gained);
+            let gain = (taken.why != EvictionRule::Guarantee).then_some(gained);
             self.leaves(unit, taken.why, job, gain, taken.straddles);
         }
         let moving: Vec<&Unit> = grant.moved.iter().map(|moved| &moved.unit).collect();
@@ -94,13 +94,13 @@ impl<'a> Cycle<'a> {
             self.withdraw(unit.job);
             self.allocations.move_to(unit.job, moved.tasks.clone(), None);
             self.commitments.given.insert(unit.job);
-            self.leaves(unit, Why::Move, job, Some(gained), None);
+            self.leaves(unit, EvictionRule::Move, job, Some(gained), None);
         }
         touched
     }
 
     /// All of a job has to leave for a beneficiary, by a rule that asks neither for a price nor for lines.
-    pub(super) fn evict_job(&mut self, unit: Unit, why: Why, beneficiary: JobId) {
+    pub(super) fn evict_job(&mut self, unit: Unit, why: EvictionRule, beneficiary: JobId) {
         let tenant = unit.standing.tenant;
         self.draft.evict(&unit);
         self.victims.take_job(&self.draft, tenant, unit.job);
@@ -119,14 +119,14 @@ impl<'a> Cycle<'a> {
     fn leaves(
         &mut self,
         unit: Unit,
-        why: Why,
+        why: EvictionRule,
         beneficiary: JobId,
         gain: Option<u64>,
         straddles: Option<crate::state::ledger::event::Straddle>,
     ) {
         let (lost, cost) = (unit.lost, unit.cost);
         let policy = self.draft.state.tenants.version();
-        let asker = self.draft.state.jobs.get(beneficiary).filter(|_| why == Why::Booking);
+        let asker = self.draft.state.jobs.get(beneficiary).filter(|_| why == EvictionRule::Booking);
         let booking = asker.and_then(|job| job.spec.booking);
         let (whole, node) = (!unit.surplus, None);
         let receipt =

@@ -7,20 +7,20 @@ use super::{Allocation, Cycle, Grant, Purpose};
 use crate::model::placement::Placement;
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::later::booked;
-use crate::plan::later::reserve::{self, Horizon, InTheWay, Reserved, StartSearches};
+use crate::plan::later::reserve::{self, Horizon, InTheWay, ReviewedStarts, StartSearches};
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
 use crate::state::jobs::KindKey;
 use crate::state::ledger::Step;
-use crate::state::ledger::event::Why;
-use crate::state::reservations::{Dropped, Reservation};
+use crate::state::ledger::event::EvictionRule;
+use crate::state::reservations::{DropReason, Reservation};
 use crate::units::{JobId, Timestamp};
 
 /// The reservations of a cycle.
 #[derive(Default)]
 pub(super) struct HeldStarts<'a> {
     pub(super) horizon: Horizon,
-    pub(super) reserved: Reserved<'a>,
+    pub(super) reserved: ReviewedStarts<'a>,
     /// Reserved places on nodes that have room, until somebody has to leave.
     with_room: Option<Vec<(usize, Vec<Step>)>>,
     /// Starts that are promised in this cycle.
@@ -128,7 +128,7 @@ impl<'a> Cycle<'a> {
 
     /// True while a promise is neither kept on this draft nor on its way.
     fn waits(&self, job: JobId) -> bool {
-        !self.commitments.given.contains(&job) && self.draft.state.promises.of(job).is_none()
+        !self.commitments.given.contains(&job) && self.draft.state.earmarks.of(job).is_none()
     }
 
     fn blocks_of(&self, at: usize) -> Vec<Step> {
@@ -212,7 +212,7 @@ impl<'a> Cycle<'a> {
     fn ask_to_leave(&mut self, beneficiary: JobId, jobs: &BTreeSet<JobId>) {
         for &job in jobs {
             let Some(unit) = rest_of_job(&self.draft, job) else { continue };
-            self.evict_job(unit, Why::Reservation, beneficiary);
+            self.evict_job(unit, EvictionRule::Reservation, beneficiary);
             // Nobody takes it a second time.
             self.commitments.given.insert(job);
         }
@@ -275,7 +275,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Somebody who was served before took the places in this plan, or somebody is still there.
-    fn why_late(&mut self, id: JobId, reservation: &Reservation) -> Dropped {
+    fn why_late(&mut self, id: JobId, reservation: &Reservation) -> DropReason {
         let takes = |given: &Allocation| {
             let taken = given.tasks.iter().filter(|_| given.purpose != Purpose::Move);
             taken.into_iter().any(|taken| reservation.tasks.iter().any(|place| place.meets(taken)))
@@ -283,10 +283,10 @@ impl<'a> Cycle<'a> {
         let tenant = |job: JobId| self.draft.state.jobs.get(job).map(|job| job.spec.tenant);
         let first = self.allocations.iter().find(|(_, given)| takes(given)).map(|(job, _)| job);
         match first {
-            Some(other) if tenant(other) == tenant(id) => Dropped::Priority,
-            Some(_) => Dropped::Guarantee,
-            None if self.is_fixed_beyond(id, reservation) => Dropped::AboveShare,
-            None => Dropped::Overrun,
+            Some(other) if tenant(other) == tenant(id) => DropReason::Priority,
+            Some(_) => DropReason::Guarantee,
+            None if self.is_fixed_beyond(id, reservation) => DropReason::AboveShare,
+            None => DropReason::Overrun,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::plan::memory::Obstacles;
 use crate::plan::place::Ask;
 use crate::state::bookings::Booking;
 use crate::state::ledger::Step;
-use crate::state::ledger::event::Why;
+use crate::state::ledger::event::EvictionRule;
 use crate::units::{BookingId, JobId, Timestamp};
 
 impl<'a> Cycle<'a> {
@@ -56,7 +56,7 @@ impl<'a> Cycle<'a> {
         let job = self.queue.get(at).first.1;
         for filler in fillers {
             if let Some(unit) = whole_job(&self.draft, filler) {
-                self.evict_job(unit, Why::Booking, job);
+                self.evict_job(unit, EvictionRule::Booking, job);
             }
         }
         let (resources, trust) = (ask.key.shape.resources, ask.key.trust);

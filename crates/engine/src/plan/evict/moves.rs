@@ -20,7 +20,7 @@ use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, groups, place, tasks_that_fit};
 use crate::price::profiles::Drains;
 use crate::state::ledger::Step;
-use crate::state::ledger::event::Why;
+use crate::state::ledger::event::EvictionRule;
 use crate::state::rooms::{GpuRoom, Room};
 use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Timestamp};
 
@@ -148,7 +148,7 @@ fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
 fn kept_for_others(draft: &Draft<'_>, own: JobId, commitments: &Commitments) -> Vec<Step> {
     let state = draft.state;
     let waits =
-        |job: JobId| job != own && !commitments.given.contains(&job) && state.promises.of(job).is_none();
+        |job: JobId| job != own && !commitments.given.contains(&job) && state.earmarks.of(job).is_none();
     let promised = state.reservations.iter().filter(|&(job, _)| waits(job));
     let steps = promised.flat_map(|(job, reservation)| {
         let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
@@ -261,9 +261,9 @@ fn target(
     let policy = draft.policy;
     units.retain(|unit| unit.standing.class != Class::Inference && !is_fixed(&unit.standing, policy));
     units.retain(|unit| {
-        let ripe = is_ripe(draft, unit, asker, Why::Move);
+        let ripe = is_ripe(draft, unit, asker, EvictionRule::Move);
         if !ripe {
-            *ripens_at = earlier(*ripens_at, when_ripe(draft, unit, asker, Why::Move));
+            *ripens_at = earlier(*ripens_at, when_ripe(draft, unit, asker, EvictionRule::Move));
         }
         ripe
     });

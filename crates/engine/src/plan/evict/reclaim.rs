@@ -24,7 +24,7 @@ use crate::plan::lines::{self, Line, Pass};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::OrderClaim;
-use crate::state::ledger::event::{Straddle, Why};
+use crate::state::ledger::event::{EvictionRule, Straddle};
 pub use price::{gain, is_ripe, price_changes_at, when_ripe};
 
 use crate::units::{JobId, TenantId, Timestamp};
@@ -51,23 +51,23 @@ enum Right {
 }
 
 impl Right {
-    fn why(self) -> Why {
+    fn why(self) -> EvictionRule {
         match self {
-            Self::Above(Line::Entitled | Line::Guarantee) => Why::Guarantee,
-            Self::Above(Line::FairShare) => Why::FairShare,
-            Self::Lower => Why::Preempt,
-            Self::LongerServed => Why::Order,
+            Self::Above(Line::Entitled | Line::Guarantee) => EvictionRule::Guarantee,
+            Self::Above(Line::FairShare) => EvictionRule::FairShare,
+            Self::Lower => EvictionRule::Preempt,
+            Self::LongerServed => EvictionRule::Order,
         }
     }
 }
 
 /// A unit that has to leave.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct TakenUnit {
     /// Which.
     pub unit: UnitRef,
     /// By which rule.
-    pub why: Why,
+    pub why: EvictionRule,
     /// Whom it carries below its line.
     pub straddles: Option<Straddle>,
     right: Right,
@@ -82,7 +82,7 @@ pub(in crate::plan) fn make_room(
     asker: Claimant,
     settled: &Commitments,
     ripens_at: &mut Option<Timestamp>,
-) -> Option<Vec<Taken>> {
+) -> Option<Vec<TakenUnit>> {
     let tree = draft.tree;
     if !tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
         return None;
@@ -176,7 +176,7 @@ struct VictimSearch<'s, 'd, 'k> {
     /// Meters that the ask is charged in.
     meters: Vec<usize>,
     fit: Fit,
-    taken: Vec<Taken>,
+    taken: Vec<TakenUnit>,
     /// Branches that a victim was allowed to carry below their line, and by which right.
     straddled: Vec<(TenantId, Right)>,
     start: Mark,
@@ -263,12 +263,12 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         (0..self.rights.len()).any(|at| self.might_give(tenant, self.rights[at]))
     }
 
-    fn fits(&mut self, terms: Terms, needed: &[Taken]) -> bool {
+    fn fits(&mut self, terms: Terms, needed: &[TakenUnit]) -> bool {
         self.fit.is_enough(self.draft, self.ask) || (terms.moves && self.would_move(needed).is_some())
     }
 
     /// Who would be moved into what was taken so that the ask fits.
-    fn would_move(&mut self, needed: &[Taken]) -> Option<Vec<Unit>> {
+    fn would_move(&mut self, needed: &[TakenUnit]) -> Option<Vec<Unit>> {
         let mark = self.draft.mark();
         let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
         let settled = self.settled.with_leaving(taken);
@@ -332,7 +332,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
     }
 
     /// The same, with these taken beside those in the list.
-    fn is_met_with(&mut self, terms: Terms, needed: &[Taken]) -> bool {
+    fn is_met_with(&mut self, terms: Terms, needed: &[TakenUnit]) -> bool {
         lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled() && self.fits(terms, needed)
     }
 
@@ -363,7 +363,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         for unit in with_it {
             self.drain(unit);
             self.count_above(right, true);
-            self.taken.push(Taken { unit, why: right.why(), straddles: None, right });
+            self.taken.push(TakenUnit { unit, why: right.why(), straddles: None, right });
         }
     }
 

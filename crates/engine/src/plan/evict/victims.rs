@@ -12,10 +12,10 @@ use crate::model::exit::Exit;
 use crate::model::job::Class;
 use crate::plan::draft::Draft;
 use crate::plan::rank::{OrderRank, ranked};
+use crate::state::earmarks::Earmark;
 use crate::state::holding::Holding;
 use crate::state::jobs::{Job, Phase};
-use crate::state::ledger::{Charge, Standing, Step};
-use crate::state::promises::Promise;
+use crate::state::ledger::{Charge, Step, WorkGroup};
 use crate::units::{JobId, Millis, TenantId, Timestamp};
 
 /// What leaves in one piece.
@@ -28,9 +28,9 @@ pub struct Unit {
     /// One task beyond the minimum; else all that is left of the job.
     pub surplus: bool,
     /// Places that were set aside for it; nothing of it runs there.
-    pub promised: bool,
+    pub earmarked: bool,
     /// How it stands in its tenant.
-    pub standing: Standing,
+    pub standing: WorkGroup,
     /// What it holds, by meter.
     pub amount: Meters,
     /// Work since the last checkpoint.
@@ -104,7 +104,7 @@ impl Victims {
                     draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
                 }
             }
-            for (job, _) in draft.state.promises.iter() {
+            for (job, _) in draft.state.earmarks.iter() {
                 let tenant = draft.state.jobs.get(job).expect("a promise belongs to a live job").spec.tenant;
                 draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
             }
@@ -215,7 +215,7 @@ impl VictimList {
                 add_units(draft, standing, job, &mut units);
             }
         }
-        for (job, promise) in draft.state.promises.iter() {
+        for (job, promise) in draft.state.earmarks.iter() {
             units.extend(promised_unit(draft, tenant, job, promise));
         }
         units.sort_by_cached_key(|(submitted_at, unit)| {
@@ -296,7 +296,7 @@ fn promised_unit(
     draft: &Draft<'_>,
     tenant: TenantId,
     id: JobId,
-    promise: &Promise,
+    promise: &Earmark,
 ) -> Option<(Timestamp, Unit)> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
     if job.spec.booking.is_some() {
@@ -311,7 +311,7 @@ fn promised_unit(
         job: id,
         steps: promise.tasks.iter().map(|&place| charge.step(place)).collect(),
         surplus: job.phase == Phase::Active,
-        promised: true,
+        earmarked: true,
         standing: charge.standing,
         amount: draft.tree.charge_of(|task| charge.resources_of(task), promise.tasks.iter()),
         lost: Millis(0),
@@ -329,7 +329,7 @@ fn promised_unit(
 }
 
 /// The units of one job: its tasks beyond the minimum, the last first, and the rest in one piece.
-fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
+fn add_units(draft: &Draft<'_>, standing: WorkGroup, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
     let state = draft.state;
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     // Nobody takes from a booked window.
@@ -359,7 +359,7 @@ fn add_units(draft: &Draft<'_>, standing: Standing, id: JobId, units: &mut Vec<(
 /// The same of a job with groups: tasks beyond the minimum of a copy, whole copies beyond those that must stand.
 fn add_units_of_groups(
     draft: &Draft<'_>,
-    standing: Standing,
+    standing: WorkGroup,
     id: JobId,
     steps: &[Step],
     units: &mut Vec<(Timestamp, Unit)>,
@@ -396,7 +396,7 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         job: id,
         steps: Vec::new(),
         surplus: false,
-        promised: false,
+        earmarked: false,
         standing: charge.standing,
         amount: Meters::default(),
         lost,

@@ -21,7 +21,7 @@ use crate::state::bookings::Booking;
 use crate::state::ends::latest_if_placed;
 use crate::state::holding::Holding;
 use crate::state::jobs::KindKey;
-use crate::state::ledger::{Standing, Step};
+use crate::state::ledger::{Step, WorkGroup};
 use crate::state::rooms::Room;
 use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId};
 
@@ -162,9 +162,9 @@ fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
 
 /// How a booked GPU that nobody of its window uses counts: as work of its tenant that nobody of it takes, so that the rest of the
 /// tenant's work has the less of the guarantee.
-pub(in crate::plan) fn standing_of_idle(tenant: TenantId) -> Standing {
+pub(in crate::plan) fn standing_of_idle(tenant: TenantId) -> WorkGroup {
     let (class, priority) = (Class::Inference, i32::MAX);
-    Standing { tenant, class, priority, preemptible: true, grace: Millis(0) }
+    WorkGroup { tenant, class, priority, preemptible: true, grace: Millis(0) }
 }
 
 /// Counts what windows that have begun keep for jobs that are not there.
@@ -204,7 +204,7 @@ pub fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
     for job in state.jobs_of_booking(id) {
         let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
         own.extend(held.map(|task| task.place));
-        own.extend(state.promises.of(job).into_iter().flat_map(|promise| promise.tasks.iter().copied()));
+        own.extend(state.earmarks.of(job).into_iter().flat_map(|promise| promise.tasks.iter().copied()));
     }
     let taken = |place: &Placement, gpu: usize| {
         own.iter().any(|own| own.node == place.node && own.gpus.contains(gpu))
@@ -295,7 +295,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timesta
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
             let spec = &state.jobs.get(job)?.spec;
-            let set_aside = state.promises.of(job).is_some();
+            let set_aside = state.earmarks.of(job).is_some();
             if !set_aside
                 && reserve::is_bound(&key, pass, spec)
                 && !reserve::may_fill(draft, &key, reservation.start)

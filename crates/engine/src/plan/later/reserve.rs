@@ -29,7 +29,7 @@ use crate::state::ends::latest_if_placed;
 use crate::state::holding::Holding;
 use crate::state::jobs::{Job, KindKey};
 use crate::state::ledger::Step;
-use crate::state::reservations::{Dropped, Reservation};
+use crate::state::reservations::{DropReason, Reservation};
 use crate::units::{GpuUnits, JobId, Millis, Timestamp};
 
 pub(in crate::plan) use holders::{InTheWay, in_the_way, is_free};
@@ -43,16 +43,16 @@ pub(in crate::plan) const FILL_MIN: Millis = Millis::from_secs(60);
 
 /// The promised starts of a plan.
 #[derive(Default)]
-pub(in crate::plan) struct Reserved<'a> {
+pub(in crate::plan) struct ReviewedStarts<'a> {
     /// Those that hold, the earliest first.
     pub(in crate::plan) kept: Vec<(JobId, &'a Reservation)>,
     /// Those that do not.
-    pub(in crate::plan) dropped: Vec<(JobId, Dropped)>,
+    pub(in crate::plan) dropped: Vec<(JobId, DropReason)>,
 }
 
 /// Which promised starts still hold.
-pub(in crate::plan) fn review<'a>(draft: &mut Draft<'a>, horizon: &mut Horizon) -> Reserved<'a> {
-    let mut reserved = Reserved::default();
+pub(in crate::plan) fn review<'a>(draft: &mut Draft<'a>, horizon: &mut Horizon) -> ReviewedStarts<'a> {
+    let mut reserved = ReviewedStarts::default();
     let mut all: Vec<(JobId, &Reservation)> = draft.state.reservations.iter().collect();
     all.sort_by_key(|(job, reservation)| (reservation.start, *job));
     for (job, reservation) in all {
@@ -67,30 +67,34 @@ pub(in crate::plan) fn review<'a>(draft: &mut Draft<'a>, horizon: &mut Horizon) 
 fn broken(
     draft: &mut Draft<'_>,
     horizon: &mut Horizon,
-    reserved: &Reserved<'_>,
+    reserved: &ReviewedStarts<'_>,
     id: JobId,
     reservation: &Reservation,
-) -> Option<Dropped> {
+) -> Option<DropReason> {
     let state = draft.state;
     if draft.policy.reservations_max == 0 {
-        return Some(Dropped::Policy);
+        return Some(DropReason::Policy);
     }
     // Its places are set aside already; who leaves them may be late all the same.
-    if state.promises.of(id).is_some() {
-        return (draft.now >= reservation.start).then_some(Dropped::Overrun);
+    if state.earmarks.of(id).is_some() {
+        return (draft.now >= reservation.start).then_some(DropReason::Overrun);
     }
     let job = state.jobs.get(id).expect("a promised start belongs to a live job");
     if !reservation.tasks.iter().all(|place| is_there(state, place, &job.spec)) {
-        return Some(Dropped::PlaceGone);
+        return Some(DropReason::PlaceGone);
     }
     if booked::bars(draft, &job.key(), &reservation.tasks) {
-        return Some(Dropped::Booked);
+        return Some(DropReason::Booked);
     }
     if let Some(other) = set_aside_for(state, reservation) {
-        return Some(if other.tenant == job.spec.tenant { Dropped::Priority } else { Dropped::Guarantee });
+        return Some(if other.tenant == job.spec.tenant {
+            DropReason::Priority
+        } else {
+            DropReason::Guarantee
+        });
     }
     let key = job.key();
-    let Some(ask) = ask_of(draft, &key, &job.spec, reservation) else { return Some(Dropped::Policy) };
+    let Some(ask) = ask_of(draft, &key, &job.spec, reservation) else { return Some(DropReason::Policy) };
     let way = in_the_way(draft, &ask, &job.spec, reservation);
     let late = way.others.iter().find_map(|other| why_late(draft, *other, &job.spec, reservation));
     if late.is_some() {
@@ -99,10 +103,10 @@ fn broken(
     let mut before = before(draft, &reserved.kept, &job.spec, reservation.start);
     // It was reckoned with them when it was made; it is given up for what is used, not for what is promised.
     before.beside.fill(0);
-    let aside = state.promises.iter().map(|(job, _)| job);
+    let aside = state.earmarks.iter().map(|(job, _)| job);
     before.leaving.extend(aside.filter(|job| !reservation.fillers.contains(job)));
     before.leaving.extend(way.fillers.iter().chain(&way.borrowers));
-    (!is_entitled(draft, horizon, &ask, reservation.start, &before)).then_some(Dropped::AboveShare)
+    (!is_entitled(draft, horizon, &ask, reservation.start, &before)).then_some(DropReason::AboveShare)
 }
 
 /// For whom a place that was promised is set aside, if it is: that job was served before, whatever was promised.
@@ -114,13 +118,13 @@ fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a 
         reservation.tasks.iter().any(|of| overlaps(of) && !shared(of))
     };
     // Whose places were set aside before was reckoned with.
-    let mut later = state.promises.iter().filter(|(job, _)| reservation.fillers.contains(job));
+    let mut later = state.earmarks.iter().filter(|(job, _)| reservation.fillers.contains(job));
     let (job, _) = later.find(|(_, promise)| promise.tasks.iter().any(here))?;
     state.jobs.get(job).map(|job| &job.spec)
 }
 
 /// Why somebody who may not be asked is still there at a promised start, if it is.
-fn why_late(draft: &Draft<'_>, id: JobId, promised: &Spec, reservation: &Reservation) -> Option<Dropped> {
+fn why_late(draft: &Draft<'_>, id: JobId, promised: &Spec, reservation: &Reservation) -> Option<DropReason> {
     let job = draft.state.jobs.get(id)?;
     if draft.state.end_of(id, draft.policy, draft.now).known().is_some_and(|end| end <= reservation.start) {
         return None;
@@ -129,15 +133,15 @@ fn why_late(draft: &Draft<'_>, id: JobId, promised: &Spec, reservation: &Reserva
     let own = job.spec.tenant == promised.tenant;
     let before = own && !is_behind(&job.key(), promised);
     Some(if reservation.borrowers.contains(&id) {
-        Dropped::WithinShare
+        DropReason::WithinShare
     } else if came_later && before {
-        Dropped::Priority
+        DropReason::Priority
     } else if came_later && !own {
-        Dropped::Guarantee
+        DropReason::Guarantee
     } else if job.past.extended.is_some() {
-        Dropped::Extended
+        DropReason::Extended
     } else {
-        Dropped::Overrun
+        DropReason::Overrun
     })
 }
 
@@ -172,7 +176,7 @@ fn before(draft: &Draft<'_>, all: &[(JobId, &Reservation)], spec: &Spec, start: 
     for &(job, of) in all.iter().filter(|(_, of)| of.start <= start) {
         let state = draft.state;
         // What is set aside counts already.
-        if state.promises.of(job).is_some() {
+        if state.earmarks.of(job).is_some() {
             continue;
         }
         before
@@ -261,7 +265,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)>
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
             let spec = &state.jobs.get(job)?.spec;
-            let set_aside = state.promises.of(job).is_some();
+            let set_aside = state.earmarks.of(job).is_some();
             if !set_aside && is_bound(&key, pass, spec) && !may_fill(draft, &key, reservation.start) {
                 blocks(state, spec, reservation).for_each(|step| draft.take(step));
                 first = first.or(Some((job, reservation.start)));

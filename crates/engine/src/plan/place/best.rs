@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::model::need::Need;
-use crate::model::placement::{Chosen, Field};
+use crate::model::placement::{ChosenPlace, Field};
 use crate::plan::draft::Draft;
 use crate::plan::place::Ask;
 use crate::price::prices::Tables;
@@ -52,7 +52,7 @@ pub struct BestPlace {
     /// How good it is.
     pub score: Score,
     /// Why there.
-    pub chosen: Chosen,
+    pub chosen: ChosenPlace,
 }
 
 /// What profiles are worth, as far as it was worked out. Losing it costs time, never an answer.
@@ -324,7 +324,7 @@ fn whole_gpus(room: &Room, need: Need, key: &KindKey) -> Option<GpuMask> {
 }
 
 /// Which field decided, and against whom.
-fn chosen(best: &ScoredPlace, second: Option<&ScoredPlace>) -> Chosen {
+fn chosen(best: &ScoredPlace, second: Option<&ScoredPlace>) -> ChosenPlace {
     let by = match second.map(|second| (best.score, second.score)) {
         None => Field::Only,
         Some((best, second)) if best.among_gpus != second.among_gpus => Field::WithoutGpus,
@@ -334,5 +334,5 @@ fn chosen(best: &ScoredPlace, second: Option<&ScoredPlace>) -> Chosen {
         Some(_) => Field::Node,
     };
     let runner_up = second.map(|second| (second.score.node, i64::from(second.cost)));
-    Chosen { by, cost: i64::from(best.cost), runner_up }
+    ChosenPlace { by, cost: i64::from(best.cost), runner_up }
 }

@@ -10,7 +10,7 @@ use core::cmp::Reverse;
 
 use crate::model::group::{Lack, Lacks};
 use crate::model::job::Spec;
-use crate::model::need::{Need, Way};
+use crate::model::need::{Need, PoolOption};
 use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::plan::place::Ask;
@@ -42,7 +42,7 @@ impl<'d> AskMaker<'d> {
         Self { state, policy, tree, domain: None }
     }
 
-    fn ways(self, key: &'d KindKey) -> impl Iterator<Item = Way> + use<'d> {
+    fn ways(self, key: &'d KindKey) -> impl Iterator<Item = PoolOption> + use<'d> {
         let domain = self.domain.unwrap_or_else(|| self.state.tenants.trust(key.trust));
         ways(&self.state.fleet, self.policy, key.class, domain, &key.shape).filter_map(Result::ok)
     }
@@ -135,7 +135,7 @@ fn together<'a>(desk: AskMaker<'_>, key: &'a KindKey, mut pieces: Vec<GroupPiece
     let mut combinations: Vec<Vec<Ask<'a>>> = alloc::vec![Vec::new()];
     for piece in &pieces {
         let own = &key.groups[piece.group].key;
-        let allowed = |way: &Way| piece.given.is_none_or(|given| given == (way.pool, way.need));
+        let allowed = |way: &PoolOption| piece.given.is_none_or(|given| given == (way.pool, way.need));
         let ways = desk.ways(own).filter(allowed);
         let asks: Vec<Ask<'a>> = ways.map(|way| part(desk, own, way, &piece.numbers)).collect();
         let with = |known: &Vec<Ask<'a>>| -> Vec<Vec<Ask<'a>>> {
@@ -146,7 +146,7 @@ fn together<'a>(desk: AskMaker<'_>, key: &'a KindKey, mut pieces: Vec<GroupPiece
     combinations.into_iter().filter_map(joined).collect()
 }
 
-fn part<'a>(desk: AskMaker<'_>, key: &'a KindKey, way: Way, numbers: &Rc<[u32]>) -> Ask<'a> {
+fn part<'a>(desk: AskMaker<'_>, key: &'a KindKey, way: PoolOption, numbers: &Rc<[u32]>) -> Ask<'a> {
     let tasks = u32::try_from(numbers.len()).expect("a job has at most 16,384 tasks");
     Ask { numbers: Some(Rc::clone(numbers)), ..Ask::new(desk.tree, key, way, tasks) }
 }

@@ -39,7 +39,7 @@ impl Jobs {
         expect(usize::try_from(self.held_back_len) == Ok(held_back.len()), "how many are held back");
         expect(self.chains_are_listed(), "who waits for whom");
         let waits = |id: JobId, job: &Job| {
-            job.phase == Phase::Waiting && state.promises.of(id).is_none() && !held_back.contains(&id)
+            job.phase == Phase::Waiting && state.earmarks.of(id).is_none() && !held_back.contains(&id)
         };
         let waiting: BTreeSet<JobId> =
             self.live.iter().filter(|&(&id, job)| waits(id, job)).map(|(&id, _)| id).collect();
@@ -225,7 +225,7 @@ fn expected_lack(state: &State, id: JobId, job: &Job) -> Option<(u32, bool)> {
         let of = move |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit, .. } if exit == how);
         holding.tasks.iter().filter(of).count()
     };
-    if over(Exit::Failed) > 0 || state.promises.of(id).is_some() {
+    if over(Exit::Failed) > 0 || state.earmarks.of(id).is_some() {
         return None;
     }
     let done = over(Exit::Succeeded);

@@ -168,7 +168,7 @@ pub enum JobsEvent {
         /// Which.
         job: JobId,
         /// Its past.
-        past: Past,
+        past: JobPast,
         /// Not to be started before.
         not_before: Timestamp,
     },
@@ -176,7 +176,7 @@ pub enum JobsEvent {
 
 /// What a live job has behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Past {
+pub struct JobPast {
     /// How often it was started.
     pub attempts: u32,
     /// How often a task of it failed.

@@ -3,7 +3,7 @@
 use crate::model::job::Spec;
 use crate::model::need::Need;
 use crate::state::holding::HeldTask;
-use crate::state::jobs::event::{Canceller, Past};
+use crate::state::jobs::event::{Canceller, JobPast};
 use crate::state::jobs::event::{HeldWhy, Next};
 use crate::state::jobs::kind::KindKey;
 use crate::units::{JobId, Millis, PoolId};
@@ -48,7 +48,7 @@ pub struct Job {
     /// Not to be started before.
     pub not_before: Timestamp,
     /// What it has behind it.
-    pub past: Past,
+    pub past: JobPast,
     /// What it lacks while it runs.
     pub more: Option<More>,
     /// When its time limit asks something of it, while it runs: to save its work, or to stop.

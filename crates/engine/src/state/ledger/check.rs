@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{Charge, Holder, Ledger, Standing, Use, Want};
+use super::{Charge, Holder, Ledger, Use, WantedTotal, WorkGroup};
 use crate::model::exit::Exit;
 use crate::model::group::Group;
 use crate::model::job::Spec;
@@ -15,13 +15,13 @@ use crate::units::{GpuUnits, JobId, NodeId, PoolId, Resources, TenantId, Timesta
 
 /// What is held, as plain sums.
 #[derive(Default, PartialEq, Eq)]
-struct Sum {
+struct HeldSum {
     gpus: BTreeMap<PoolId, u64>,
     cpu_milli: u64,
     memory: u64,
 }
 
-impl Sum {
+impl HeldSum {
     fn add(&mut self, pool: PoolId, units: u64, resources: Resources) {
         if units > 0 {
             *self.gpus.entry(pool).or_default() += units;
@@ -37,9 +37,10 @@ impl Sum {
 }
 
 /// True when a recorded map has these sums and no others.
-fn is_same<K: Ord + Copy>(recorded: &BTreeMap<K, Use>, sums: BTreeMap<K, Sum>) -> bool {
-    let sums: BTreeMap<K, Sum> = sums.into_iter().filter(|(_, sum)| *sum != Sum::default()).collect();
-    recorded.len() == sums.len() && recorded.iter().all(|(key, used)| sums.get(key) == Some(&Sum::of(used)))
+fn is_same<K: Ord + Copy>(recorded: &BTreeMap<K, Use>, sums: BTreeMap<K, HeldSum>) -> bool {
+    let sums: BTreeMap<K, HeldSum> = sums.into_iter().filter(|(_, sum)| *sum != HeldSum::default()).collect();
+    recorded.len() == sums.len()
+        && recorded.iter().all(|(key, used)| sums.get(key) == Some(&HeldSum::of(used)))
 }
 
 /// What a task takes beside GPUs, found by walking through the groups.
@@ -57,24 +58,26 @@ pub(crate) fn resources_of(spec: &Spec, task: u32) -> Resources {
 
 /// Where a task is, as far as room is concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CheckedPlace {
     Stays,
     Leaves,
     Gone,
 }
 
-pub(crate) fn place_of(task: &HeldTask) -> Place {
+pub(crate) fn place_of(task: &HeldTask) -> CheckedPlace {
     match task.phase {
-        TaskPhase::Bound | TaskPhase::Running => Place::Stays,
-        TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => Place::Leaves,
-        TaskPhase::Gone { .. } => Place::Gone,
+        TaskPhase::Bound | TaskPhase::Running => CheckedPlace::Stays,
+        TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {
+            CheckedPlace::Leaves
+        }
+        TaskPhase::Gone { .. } => CheckedPlace::Gone,
     }
 }
 
-fn standing_of(job: &Job) -> Standing {
+fn standing_of(job: &Job) -> WorkGroup {
     let Spec { tenant, class, priority, preemptible, checkpoint, .. } = job.spec;
     let grace = checkpoint.map(|checkpoint| checkpoint.grace).unwrap_or_default();
-    Standing { tenant, class, priority, preemptible, grace }
+    WorkGroup { tenant, class, priority, preemptible, grace }
 }
 
 /// Jobs by a moment of theirs.
@@ -96,7 +99,7 @@ impl Ledger {
         expect(self.standing == self.standing_again(state), "who stands where");
         expect(self.charges_are_right(state), "what jobs are charged");
         expect(self.wants_are_right(state), "what jobs want");
-        let mut wanted: BTreeMap<TenantId, Sum> = BTreeMap::new();
+        let mut wanted: BTreeMap<TenantId, HeldSum> = BTreeMap::new();
         for want in self.wants.values().chain(self.wants_of_groups.values().flatten()) {
             wanted.entry(want.tenant).or_default().add(want.pool, want.units.parts(), want.resources);
         }
@@ -114,11 +117,11 @@ impl Ledger {
             by_node.entry(node).or_default().insert(holder);
         };
         for (&job, held) in &self.held {
-            for task in held.holding.tasks.iter().filter(|task| place_of(task) != Place::Gone) {
+            for task in held.holding.tasks.iter().filter(|task| place_of(task) != CheckedPlace::Gone) {
                 add(task.place.node, Holder::Task(job, task.place.task));
             }
         }
-        for (job, promise) in state.promises.iter() {
+        for (job, promise) in state.earmarks.iter() {
             promise.tasks.iter().for_each(|place| add(place.node, Holder::Promise(job, place.task)));
         }
         for (&task, orphan) in &self.orphans {
@@ -128,34 +131,34 @@ impl Ledger {
     }
 
     /// What is used by tenant, and what stays or is promised by standing.
-    fn uses(&self, state: &State) -> (BTreeMap<TenantId, Sum>, BTreeMap<Standing, Sum>) {
+    fn uses(&self, state: &State) -> (BTreeMap<TenantId, HeldSum>, BTreeMap<WorkGroup, HeldSum>) {
         let (mut used, mut planned) = (BTreeMap::new(), BTreeMap::new());
         for (id, job) in state.jobs.iter() {
             let units = |place: &Placement| place.units_each.parts() * u64::from(place.gpus.count());
             let mut plan = |place: &Placement| {
-                let sum: &mut Sum = planned.entry(standing_of(job)).or_default();
+                let sum: &mut HeldSum = planned.entry(standing_of(job)).or_default();
                 sum.add(place.pool, units(place), resources_of(&job.spec, place.task));
             };
             for task in self.held.get(&id).into_iter().flat_map(|held| &held.holding.tasks) {
                 let place = &task.place;
-                if place_of(task) != Place::Gone {
-                    let sum: &mut Sum = used.entry(job.spec.tenant).or_default();
+                if place_of(task) != CheckedPlace::Gone {
+                    let sum: &mut HeldSum = used.entry(job.spec.tenant).or_default();
                     sum.add(place.pool, units(place), resources_of(&job.spec, place.task));
                 }
-                if place_of(task) == Place::Stays {
+                if place_of(task) == CheckedPlace::Stays {
                     plan(place);
                 }
             }
-            state.promises.of(id).into_iter().flat_map(|promise| &promise.tasks).for_each(plan);
+            state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks).for_each(plan);
         }
         (used, planned)
     }
 
-    fn standing_again(&self, state: &State) -> BTreeMap<Standing, BTreeSet<(Timestamp, JobId)>> {
-        let mut standing: BTreeMap<Standing, BTreeSet<(Timestamp, JobId)>> = BTreeMap::new();
+    fn standing_again(&self, state: &State) -> BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>> {
+        let mut standing: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>> = BTreeMap::new();
         for (id, job) in state.jobs.iter() {
             let held = self.held.get(&id).into_iter().flat_map(|held| &held.holding.tasks);
-            if held.into_iter().any(|task| place_of(task) == Place::Stays) {
+            if held.into_iter().any(|task| place_of(task) == CheckedPlace::Stays) {
                 standing.entry(standing_of(job)).or_default().insert((job.submitted_at, id));
             }
         }
@@ -172,18 +175,19 @@ impl Ledger {
                     && tasks.iter().all(|&task| charge.resources_of(task) == resources_of(&job.spec, task))
             })
         };
-        let held = |(&id, held): (&JobId, &super::Held)| {
-            let staying = held.holding.tasks.iter().filter(|task| place_of(task) == Place::Stays).count();
+        let held = |(&id, held): (&JobId, &super::JobHold)| {
+            let staying =
+                held.holding.tasks.iter().filter(|task| place_of(task) == CheckedPlace::Stays).count();
             let tasks = held.holding.tasks.iter().map(|task| task.place.task).collect();
             held.staying == staying && is_right(id, &held.charge, tasks)
         };
-        let promised = |(id, promise): (JobId, &crate::state::promises::Promise)| {
-            let charge = state.promises.get(id).map(|(_, charge)| charge);
+        let promised = |(id, promise): (JobId, &crate::state::earmarks::Earmark)| {
+            let charge = state.earmarks.get(id).map(|(_, charge)| charge);
             charge.is_some_and(|charge| {
                 is_right(id, charge, promise.tasks.iter().map(|place| place.task).collect())
             })
         };
-        self.held.iter().all(held) && state.promises.iter().all(promised)
+        self.held.iter().all(held) && state.earmarks.iter().all(promised)
     }
 
     /// True when every job that holds or was promised places, and no other, wants what its spec says.
@@ -195,7 +199,7 @@ impl Ledger {
 
     fn want_is_right(&self, state: &State, id: JobId, job: &Job) -> bool {
         let held = || self.held.get(&id).into_iter().flat_map(|held| &held.holding.tasks);
-        let promised = || state.promises.of(id).into_iter().flat_map(|promise| &promise.tasks);
+        let promised = || state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks);
         let places: Vec<Placement> = held().map(|task| task.place).chain(promised().copied()).collect();
         let done = |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit: Exit::Succeeded, .. });
         let done: Vec<u32> = held().filter(done).map(|task| task.place.task).collect();
@@ -249,13 +253,13 @@ fn whole(place: &Placement) -> u64 {
     place.units_each.parts() * u64::from(place.gpus.count())
 }
 
-fn amount(want: &Want) -> (PoolId, u64, Resources) {
+fn amount(want: &WantedTotal) -> (PoolId, u64, Resources) {
     (want.pool, want.units.parts(), want.resources)
 }
 
 /// True when every group wants all of its tasks that are not done, where its first place is. Of a group that has no place the
 /// pool is a guess that is not judged.
-fn of_groups_is_right(job: &Job, known: &[Want], places: &[Placement], done: &[u32]) -> bool {
+fn of_groups_is_right(job: &Job, known: &[WantedTotal], places: &[Placement], done: &[u32]) -> bool {
     let slots: u32 = job.spec.groups.iter().map(|group| group.tasks * group.copies).sum();
     let (mut first, mut left) = (0, known);
     for group in &job.spec.groups {

@@ -1,6 +1,6 @@
 //! What happens to what jobs hold, and the facts it is told in: places, tasks, who asked whom to leave and why.
 
-use crate::model::placement::{Chosen, Placement};
+use crate::model::placement::{ChosenPlace, Placement};
 use crate::state::holding::Holding;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ pub enum LedgerEvent {
         at: Timestamp,
         /// Why the first of them goes there, where places have prices.
         #[serde(default, skip_serializing_if = "is_default")]
-        chosen: Option<Chosen>,
+        chosen: Option<ChosenPlace>,
     },
     /// A task runs.
     Running {
@@ -198,7 +198,7 @@ pub enum Asker {
     /// The rules, for another job.
     Rules {
         /// By which of them.
-        why: Why,
+        why: EvictionRule,
         /// Who benefits.
         beneficiary: JobId,
     },
@@ -223,7 +223,7 @@ pub enum Asker {
 /// By which rule something has to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum EvictionRule {
     /// It was borrowed, and a guarantee wants it back.
     Guarantee,
     /// It was above the fair share of its tenant.
@@ -242,7 +242,7 @@ pub enum Why {
     Drain,
 }
 
-impl Why {
+impl EvictionRule {
     /// The word used in receipts and metrics.
     pub fn word(self) -> &'static str {
         match self {
@@ -266,7 +266,7 @@ impl Why {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     /// By which rule.
-    pub why: Why,
+    pub why: EvictionRule,
     /// Who benefits.
     pub beneficiary: JobId,
     /// All of the job, or surplus tasks of an elastic one.

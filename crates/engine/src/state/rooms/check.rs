@@ -11,11 +11,11 @@ use crate::model::placement::Placement;
 use crate::price::profiles::GpuLeft;
 use crate::state::State;
 use crate::state::fleet::Node;
-use crate::state::ledger::check::{Place, place_of, resources_of};
+use crate::state::ledger::check::{CheckedPlace, place_of, resources_of};
 use crate::units::{GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 /// Something on a node.
-struct There {
+struct Occupant {
     place: Placement,
     resources: Resources,
     /// Nobody knows whose it is where it runs and should not.
@@ -90,32 +90,32 @@ impl Rooms {
 }
 
 /// Everything that takes room, by node: tasks, what is set aside, and what runs and should not.
-fn all_there(state: &State) -> BTreeMap<NodeId, Vec<There>> {
-    let mut there: BTreeMap<NodeId, Vec<There>> = BTreeMap::new();
-    let mut add = |of: There| there.entry(of.place.node).or_default().push(of);
+fn all_there(state: &State) -> BTreeMap<NodeId, Vec<Occupant>> {
+    let mut there: BTreeMap<NodeId, Vec<Occupant>> = BTreeMap::new();
+    let mut add = |of: Occupant| there.entry(of.place.node).or_default().push(of);
     for (id, job) in state.jobs.iter() {
         let trust = Some(job.spec.trust);
         for task in state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks) {
             let leaves = match place_of(task) {
-                Place::Stays => false,
-                Place::Leaves => true,
-                Place::Gone => continue,
+                CheckedPlace::Stays => false,
+                CheckedPlace::Leaves => true,
+                CheckedPlace::Gone => continue,
             };
             let resources = resources_of(&job.spec, task.place.task);
-            add(There { place: task.place, resources, trust, leaves });
+            add(Occupant { place: task.place, resources, trust, leaves });
         }
-        for &place in state.promises.of(id).into_iter().flat_map(|promise| &promise.tasks) {
-            add(There { place, resources: resources_of(&job.spec, place.task), trust, leaves: false });
+        for &place in state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks) {
+            add(Occupant { place, resources: resources_of(&job.spec, place.task), trust, leaves: false });
         }
     }
     for orphan in state.ledger.orphans().values() {
         let (place, resources) = (orphan.place, orphan.resources);
-        add(There { place, resources, trust: None, leaves: false });
+        add(Occupant { place, resources, trust: None, leaves: false });
     }
     there
 }
 
-fn is_room(room: &Room, node: &Node, model: &str, here: &[There]) -> bool {
+fn is_room(room: &Room, node: &Node, model: &str, here: &[Occupant]) -> bool {
     let facts = &node.facts;
     let nothing = Resources::default();
     let beside = |leaves: bool| {
@@ -136,11 +136,12 @@ fn is_room(room: &Room, node: &Node, model: &str, here: &[There]) -> bool {
         })
 }
 
-fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[There]) -> bool {
+fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[Occupant]) -> bool {
     let on = |leaves: bool| here.iter().filter(move |of| of.leaves == leaves && of.place.gpus.contains(at));
     // A slice that the device cannot have, or that runs and should not, takes the whole of it.
-    let slice =
-        |of: &There| of.place.slice.filter(|slice| of.trust.is_some() && profile_of(mig, *slice).is_some());
+    let slice = |of: &Occupant| {
+        of.place.slice.filter(|slice| of.trust.is_some() && profile_of(mig, *slice).is_some())
+    };
     let held: u64 = on(false).map(|of| of.place.units_each.parts()).sum();
     let mut slices: Vec<Slice> = on(false).filter_map(slice).collect();
     slices.sort_unstable_by_key(|slice| slice.start);

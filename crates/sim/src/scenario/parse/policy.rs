@@ -1,7 +1,7 @@
 //! `policy within team, min runtime 0s, evictions 1 per 1h`: who has to leave for whom, and when a gang lets go.
 
 use wharf_engine::model::job::Class;
-use wharf_engine::model::policy::trust::Claim;
+use wharf_engine::model::policy::trust::TrustClaim;
 use wharf_engine::model::policy::{Mode, Policy, Preemption, Windows, Within};
 
 use super::super::measure::span;
@@ -182,7 +182,7 @@ fn claim(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         }
     }
     policy.sharing.claims.retain(|known| known.domain != domain);
-    policy.sharing.claims.push(Claim { domain, tenants });
+    policy.sharing.claims.push(TrustClaim { domain, tenants });
     Ok(())
 }
 

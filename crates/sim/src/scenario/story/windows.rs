@@ -2,7 +2,7 @@
 
 use wharf_engine::model::rejection::{BookingFault, Rejection};
 use wharf_engine::state::State;
-use wharf_engine::state::bookings::{Booker, BookingsEvent, Over, PlaceLost};
+use wharf_engine::state::bookings::{Booker, BookingEnd, BookingsEvent, PlaceLost};
 use wharf_engine::state::ledger::event::Eviction;
 use wharf_engine::units::{BookingId, JobId, Timestamp};
 
@@ -54,10 +54,10 @@ impl Story {
             BookingsEvent::Ended { booking, why, .. } => {
                 let Known { name, .. } = self.bookings.get(&booking)?;
                 let why = match why {
-                    Over::TimeUp => "its time is up",
-                    Over::Cancelled => "cancelled",
-                    Over::NoShow => "nobody came",
-                    Over::TenantGone => "its tenant is gone",
+                    BookingEnd::TimeUp => "its time is up",
+                    BookingEnd::Cancelled => "cancelled",
+                    BookingEnd::NoShow => "nobody came",
+                    BookingEnd::TenantGone => "its tenant is gone",
                 };
                 Some(format!("booking {name} is over: {why}"))
             }

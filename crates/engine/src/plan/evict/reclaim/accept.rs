@@ -1,7 +1,7 @@
 //! Whether a set of victims is accepted: nobody is taken in vain, nobody comes back at once, and the gain is worth the cost
 //! (rules 6 to 8).
 
-use super::{Allowance, Right, Taken, Terms, VictimSearch};
+use super::{Allowance, Right, TakenUnit, Terms, VictimSearch};
 use crate::model::policy::Amount;
 use crate::plan::cycle::idle;
 use crate::plan::evict::reclaim::price::{gain, price_changes_at};
@@ -10,7 +10,7 @@ use crate::plan::lines::{self, Line};
 use crate::plan::memory::earlier;
 use crate::plan::place::place;
 use crate::state::ledger::Step;
-use crate::state::ledger::event::{Straddle, Why};
+use crate::state::ledger::event::{EvictionRule, Straddle};
 use crate::units::{JobId, TenantId};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -98,7 +98,7 @@ impl VictimSearch<'_, '_, '_> {
         let rules = &self.draft.policy.preemption;
         let by_moving = terms.moves && !self.fit.is_enough(self.draft, self.ask);
         let moved = if by_moving { self.would_move(&[]).unwrap_or_default() } else { Vec::new() };
-        let bound = self.taken.iter().filter(|taken| taken.why != Why::Guarantee);
+        let bound = self.taken.iter().filter(|taken| taken.why != EvictionRule::Guarantee);
         let mut bound: Vec<&Unit> = bound.map(|taken| self.victims.get(taken.unit)).collect();
         let mut jobs: Vec<JobId> = bound.iter().map(|unit| unit.job).collect();
         jobs.sort_unstable();
@@ -161,7 +161,7 @@ impl VictimSearch<'_, '_, '_> {
     /// True when the tenant was above its line before anything was taken for this ask.
     fn was_above(&self, tenant: TenantId, meter: usize, line: u64) -> bool {
         let of_tenant =
-            |taken: &&Taken| self.draft.tree.lineage(taken.unit.tenant).any(|above| above == tenant);
+            |taken: &&TakenUnit| self.draft.tree.lineage(taken.unit.tenant).any(|above| above == tenant);
         let gone =
             self.taken.iter().filter(of_tenant).map(|taken| self.victims.get(taken.unit).amount[meter]);
         self.draft.used(tenant)[meter] + gone.sum::<u64>() > line

@@ -12,8 +12,8 @@ use crate::plan::evict::victims::{Unit, UnitRef};
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::earlier;
 use crate::plan::order::{Ratio, neediness};
-use crate::state::ledger::Standing;
-use crate::state::ledger::event::Why;
+use crate::state::ledger::WorkGroup;
+use crate::state::ledger::event::EvictionRule;
 use crate::units::TenantId;
 
 impl VictimSearch<'_, '_, '_> {
@@ -114,7 +114,7 @@ impl VictimSearch<'_, '_, '_> {
                 let (state, policy) = (self.draft.state, self.draft.policy);
                 let asker = lines::standing_of(self.ask.key);
                 // What was only promised to somebody is taken by a guarantee alone.
-                let lower = |standing: &Standing| lines::gives_way(policy, standing, &asker);
+                let lower = |standing: &WorkGroup| lines::gives_way(policy, standing, &asker);
                 state.ledger.standing(tenant).any(|(standing, _)| lower(&standing))
             }
         }
@@ -206,7 +206,7 @@ impl VictimSearch<'_, '_, '_> {
             return false;
         }
         // What was set aside for one is taken for another only by a guarantee, which waits for nobody's grace twice.
-        if unit.promised && right.why() != Why::Guarantee {
+        if unit.earmarked && right.why() != EvictionRule::Guarantee {
             return false;
         }
         let unit = self.victims.get(at);
@@ -222,7 +222,7 @@ impl VictimSearch<'_, '_, '_> {
                 && self.stands_behind(at, right)
                 && (!inference || self.inference_may_go(at.tenant));
         }
-        let (standing, bound) = (unit.standing, right.why() != Why::Guarantee);
+        let (standing, bound) = (unit.standing, right.why() != EvictionRule::Guarantee);
         if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
             self.ripens_at = earlier(self.ripens_at, when_ripe(self.draft, unit, self.asker, right.why()));
             return false;

@@ -5,7 +5,7 @@ use super::{Right, VictimSearch};
 use crate::plan::evict::victims::{Unit, UnitRef};
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::earlier;
-use crate::state::ledger::event::Why;
+use crate::state::ledger::event::EvictionRule;
 use crate::units::{TenantId, Timestamp};
 
 impl VictimSearch<'_, '_, '_> {
@@ -39,7 +39,7 @@ impl VictimSearch<'_, '_, '_> {
             return false;
         }
         self.victims.list_in_order(self.draft, tenant, self.ask.key.class);
-        let why = if tenant == self.ask.key.tenant { Why::Order } else { Why::FairShare };
+        let why = if tenant == self.ask.key.tenant { EvictionRule::Order } else { EvictionRule::FairShare };
         let mut ripens_at = None;
         let any = self.victims.in_order(tenant, self.ask.key.class).iter().any(|unit| {
             let found = self.behind(unit, why);
@@ -51,7 +51,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     /// Whether a unit stands behind the asker; if not, when it may by time alone.
-    fn behind(&self, unit: &Unit, why: Why) -> Result<(), Option<Timestamp>> {
+    fn behind(&self, unit: &Unit, why: EvictionRule) -> Result<(), Option<Timestamp>> {
         let (policy, now) = (self.draft.policy, self.draft.now);
         let (Some(claim), Some(order)) = (self.asker.claim, unit.order) else { return Err(None) };
         let (own, its) = (lines::standing_of(self.ask.key), unit.standing);
@@ -64,8 +64,8 @@ impl VictimSearch<'_, '_, '_> {
         }
         if order.step < claim.above {
             Err(order.next_step_at)
-        } else if !is_ripe(self.draft, unit, self.asker, Why::Order) {
-            Err(when_ripe(self.draft, unit, self.asker, Why::Order))
+        } else if !is_ripe(self.draft, unit, self.asker, EvictionRule::Order) {
+            Err(when_ripe(self.draft, unit, self.asker, EvictionRule::Order))
         } else if !is_ripe(self.draft, unit, self.asker, why) {
             Err(when_ripe(self.draft, unit, self.asker, why))
         } else if order.safe_until.is_some_and(|until| until > now) {

@@ -8,23 +8,25 @@ use crate::plan::draft::Draft;
 use crate::plan::evict::victims::Unit;
 use crate::plan::lines::Pass;
 use crate::plan::place::Ask;
-use crate::state::ledger::event::Why;
+use crate::state::ledger::event::EvictionRule;
 use crate::units::{Millis, Timestamp};
 
-fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Claimant>, why: Why) -> Millis {
+fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Claimant>, why: EvictionRule) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
-        Why::Guarantee | Why::Reservation | Why::Booking | Why::Drain => Millis(0),
-        Why::FairShare => rules.min_runtime_reclaim,
+        EvictionRule::Guarantee | EvictionRule::Reservation | EvictionRule::Booking | EvictionRule::Drain => {
+            Millis(0)
+        }
+        EvictionRule::FairShare => rules.min_runtime_reclaim,
         // A guarantee does not wait for somebody to have run for long enough to be moved.
-        Why::Move if asker.is_some_and(|asker| asker.pass == Pass::WithinGuarantee) => Millis(0),
-        Why::Preempt | Why::Move => rules.min_runtime_preempt,
-        Why::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),
+        EvictionRule::Move if asker.is_some_and(|asker| asker.pass == Pass::WithinGuarantee) => Millis(0),
+        EvictionRule::Preempt | EvictionRule::Move => rules.min_runtime_preempt,
+        EvictionRule::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),
     }
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
-pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: Why) -> bool {
+pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: EvictionRule) -> bool {
     let ran = draft.now - unit.started_at;
     ran >= runtime_min(draft, unit, Some(asker), why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
@@ -41,7 +43,7 @@ pub fn when_ripe(
     draft: &Draft<'_>,
     unit: &Unit,
     asker: impl Into<Option<Claimant>>,
-    why: Why,
+    why: EvictionRule,
 ) -> Option<Timestamp> {
     let long_enough = unit.started_at + runtime_min(draft, unit, asker.into(), why);
     let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
@@ -55,7 +57,7 @@ pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let stop = draft.policy.stop_grace;
     let horizon = draft.now + rules.wait_horizon + stop;
     // Places that were only set aside hold nobody up; they are let go of with the rest of their gang.
-    let units: Vec<&&Unit> = units.iter().filter(|unit| !unit.promised).collect();
+    let units: Vec<&&Unit> = units.iter().filter(|unit| !unit.earmarked).collect();
     // They would be gone by then without being told.
     let without = units.iter().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
     let with = units.iter().map(|unit| unit.grace.0.saturating_add(stop.0)).max().unwrap_or_default();

@@ -106,7 +106,7 @@ fn missing(part: WindowPart<'_>) -> usize {
 
 fn promised_steps(draft: &Draft<'_>) -> Vec<Step> {
     let state = draft.state;
-    let promised = state.reservations.iter().filter(|(job, _)| state.promises.of(*job).is_none());
+    let promised = state.reservations.iter().filter(|(job, _)| state.earmarks.of(*job).is_none());
     let steps = promised.filter_map(|(job, reservation)| {
         let spec = &state.jobs.get(job)?.spec;
         Some(reserve::steps(state, spec, reservation).collect::<Vec<_>>())

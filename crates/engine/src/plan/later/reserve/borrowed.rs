@@ -16,7 +16,7 @@ use crate::plan::evict::reclaim::{gain, when_ripe};
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::lines::{self, Line};
 use crate::plan::place::Ask;
-use crate::state::ledger::event::Why;
+use crate::state::ledger::event::EvictionRule;
 use crate::units::{JobId, Millis, TenantId, Timestamp};
 
 /// The most jobs that are looked at for one start: each costs some microseconds.
@@ -63,7 +63,7 @@ fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit, own: bool) -> Option<Askabl
     if !here || unit.spent || (!own && !leaves_all_above(draft, ask, &unit, &BTreeMap::new())) {
         return None;
     }
-    let why = if own { Why::Preempt } else { Why::FairShare };
+    let why = if own { EvictionRule::Preempt } else { EvictionRule::FairShare };
     let ripe = when_ripe(draft, &unit, None, why).unwrap_or(draft.now);
     let leave = Millis(unit.grace.0.saturating_add(draft.policy.stop_grace.0));
     Some(Askable { unit, gone_at: ripe + leave })

@@ -140,7 +140,7 @@ fn staying_on(state: &State, node: NodeId) -> impl Iterator<Item = (JobId, Place
 fn rooms_of(state: &State, steps: &[Step]) -> BTreeMap<NodeId, Room> {
     let room = |step: &Step| Some((step.place.node, state.ledger.rooms().get(step.place.node)?.clone()));
     let mut rooms: BTreeMap<NodeId, Room> = steps.iter().filter_map(room).collect();
-    for (job, promise) in state.promises.iter() {
+    for (job, promise) in state.earmarks.iter() {
         let Some(job) = state.jobs.get(job) else { continue };
         for place in &promise.tasks {
             if let Some(room) = rooms.get_mut(&place.node) {

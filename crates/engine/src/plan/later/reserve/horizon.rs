@@ -16,7 +16,7 @@ use crate::plan::lines;
 use crate::plan::place::{Ask, tasks_that_fit};
 use crate::state::State;
 use crate::state::ends::{Departure, departure, latest_if_placed};
-use crate::state::ledger::{Charge, Standing, Step};
+use crate::state::ledger::{Charge, Step, WorkGroup};
 use crate::state::rooms::Room;
 use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
@@ -55,7 +55,7 @@ pub(super) struct HeldPlace {
 /// Something that a tenant holds.
 struct TenantHold {
     job: JobId,
-    standing: Standing,
+    standing: WorkGroup,
     end: Option<Timestamp>,
     amount: Meters,
 }
@@ -105,7 +105,7 @@ fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<
 /// Everything that is set aside, by node.
 fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<HeldPlace>> {
     let mut aside: BTreeMap<NodeId, Vec<HeldPlace>> = BTreeMap::new();
-    for (job, promise) in draft.state.promises.iter() {
+    for (job, promise) in draft.state.earmarks.iter() {
         let Some(known) = draft.state.jobs.get(job) else { continue };
         let charge = Charge::of(known);
         let end = ends_when_aside(draft, job, &promise.tasks);
@@ -156,7 +156,7 @@ impl Horizon {
     pub(super) fn over_by(
         &mut self,
         draft: &Draft<'_>,
-        own: &Standing,
+        own: &WorkGroup,
         start: Timestamp,
         leaving: &BTreeSet<JobId>,
     ) -> Meters {
@@ -378,7 +378,7 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
             });
         }
     }
-    for (job, promise) in state.promises.iter() {
+    for (job, promise) in state.earmarks.iter() {
         let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
         let amount = draft.tree.charge_of(|task| known.spec.resources_of(task), promise.tasks.iter());
         let end = ends_when_aside(draft, job, &promise.tasks);

@@ -7,7 +7,7 @@ use super::borrowed::{self, Askable};
 use super::holders::{self, on_gpus_of};
 use super::horizon::{HeldPlace, Horizon, Slot, by_itself, ends_if_started};
 use super::places::is_near;
-use super::{Reserved, ask_of, before, blocks, is_entitled};
+use super::{ReviewedStarts, ask_of, before, blocks, is_entitled};
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::model::policy::Amount;
@@ -57,7 +57,7 @@ pub(in crate::plan) struct PlanContext<'s> {
 pub(super) struct StartPromiser<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
     pub(super) horizon: &'m mut Horizon,
-    pub(super) reserved: &'m Reserved<'a>,
+    pub(super) reserved: &'m ReviewedStarts<'a>,
     pub(super) settled: &'m Commitments,
     made: Vec<(JobId, Reservation)>,
     borrowed_tries: usize,
@@ -74,7 +74,7 @@ struct FoundStart {
 pub(in crate::plan) fn make<'a>(
     draft: &mut Draft<'a>,
     horizon: &mut Horizon,
-    reserved: &Reserved<'a>,
+    reserved: &ReviewedStarts<'a>,
     others: PlanContext<'_>,
 ) -> (Vec<(JobId, Reservation)>, StartSearches) {
     let stamp = stamp(draft, others.shares);
@@ -100,7 +100,7 @@ pub(in crate::plan) fn make<'a>(
 /// True while a job waits and nothing is promised to it.
 fn is_open(state: &State, id: JobId) -> bool {
     let waits = state.jobs.get(id).is_some_and(Job::waits_for_places);
-    waits && state.promises.of(id).is_none() && state.reservations.of(id).is_none()
+    waits && state.earmarks.of(id).is_none() && state.reservations.of(id).is_none()
 }
 
 /// What decides whether somebody can be promised a start, or an earlier one.
@@ -117,7 +117,7 @@ fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
 /// for ever, and the oldest first. Few are tried: who is not reached now is next when these have started.
 fn next_in_line<'a>(
     draft: &Draft<'a>,
-    reserved: &Reserved<'a>,
+    reserved: &ReviewedStarts<'a>,
     settled: &Commitments,
     looked: &StartSearches,
 ) -> Vec<(JobId, &'a Job)> {
@@ -169,7 +169,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     pub(super) fn new(
         draft: &'m mut Draft<'a>,
         horizon: &'m mut Horizon,
-        reserved: &'m Reserved<'a>,
+        reserved: &'m ReviewedStarts<'a>,
         settled: &'m Commitments,
     ) -> Self {
         Self { draft, horizon, reserved, settled, made: Vec::new(), borrowed_tries: 0 }
@@ -177,7 +177,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
 
     /// True while a promise is neither kept on this draft nor on its way.
     pub(super) fn stands(&self, job: JobId) -> bool {
-        !self.settled.given.contains(&job) && self.draft.state.promises.of(job).is_none()
+        !self.settled.given.contains(&job) && self.draft.state.earmarks.of(job).is_none()
     }
 
     /// Promises as they stand, the improved ones improved.

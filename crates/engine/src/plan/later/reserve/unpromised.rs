@@ -35,7 +35,7 @@ impl State {
     pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unreserved> {
         let open = |job: &&Job| job.waits_for_places() && job.spec.booking.is_none();
         let job = self.jobs.get(id).filter(open)?;
-        let has = self.reservations.of(id).is_some() || self.promises.of(id).is_some();
+        let has = self.reservations.of(id).is_some() || self.earmarks.of(id).is_some();
         if has {
             return None;
         }

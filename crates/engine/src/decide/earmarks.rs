@@ -15,18 +15,18 @@ use crate::plan::place::groups;
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
+use crate::state::earmarks::{Earmark, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::event::JobsEvent;
 use crate::state::jobs::{KindKey, Phase};
-use crate::state::ledger::event::{Asker, LedgerEvent, Why};
-use crate::state::promises::{Promise, PromisesEvent};
+use crate::state::ledger::event::{Asker, EvictionRule, LedgerEvent};
 use crate::state::rooms::GpuRoom;
 use crate::units::{JobId, Resources, Timestamp, TrustId};
 
 /// Who was promised places and can have them starts there; who cannot have them waits as before.
 pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
-    if state.promises.iter().next().is_none() {
+    if state.earmarks.iter().next().is_none() {
         return Vec::new();
     }
     let tree = state.tree(state.tenants.policy());
@@ -34,29 +34,29 @@ pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<
     let planned = tree.subtree_use(&state.own_planned(&tree));
     let mut broken: BTreeSet<JobId> = BTreeSet::new();
     for (job, _) in
-        state.promises.iter().filter(|&(job, promise)| is_broken(state, job, promise, &tree, &planned))
+        state.earmarks.iter().filter(|&(job, promise)| is_broken(state, job, promise, &tree, &planned))
     {
         broken.insert(job);
         broken.extend(moved_for(state, job));
     }
     let due = |(job, promise)| {
         if broken.contains(&job) {
-            return Some(Event::Promises(PromisesEvent::Released { job, at: now }));
+            return Some(Event::Promises(EarmarksEvent::Released { job, at: now }));
         }
         one_due(state, job, promise, &tree, &mut used, now)
     };
-    state.promises.iter().filter(|(job, _)| !told.contains(job)).filter_map(due).collect()
+    state.earmarks.iter().filter(|(job, _)| !told.contains(job)).filter_map(due).collect()
 }
 
 /// For whom a job is to be moved, while it has not saved its work: without its new place it keeps the old one.
 fn moved_for(state: &State, job: JobId) -> Option<JobId> {
     let holding = state.ledger.holding(job)?;
-    let Some(Asker::Rules { why: Why::Move, beneficiary }) = holding.asked_by else { return None };
+    let Some(Asker::Rules { why: EvictionRule::Move, beneficiary }) = holding.asked_by else { return None };
     holding.asked_until().map(|_| beneficiary)
 }
 
 /// True when a place is gone, or a limit was lowered below what is promised.
-fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: &Amounts) -> bool {
+fn is_broken(state: &State, id: JobId, promise: &Earmark, tree: &Tree, planned: &Amounts) -> bool {
     let spec = &state.jobs.get(id).expect("a promise belongs to a live job").spec;
     let amount = tree.charge_of(|task| spec.resources_of(task), promise.tasks.iter());
     let mut lineage = tree.lineage(spec.tenant);
@@ -74,7 +74,7 @@ fn is_broken(state: &State, id: JobId, promise: &Promise, tree: &Tree, planned: 
 }
 
 /// True when a gang lost more since it was promised places: with them it would still be below its minimum.
-fn repairs_too_little(state: &State, id: JobId, promise: &Promise) -> bool {
+fn repairs_too_little(state: &State, id: JobId, promise: &Earmark) -> bool {
     let job = state.jobs.get(id).filter(|job| job.phase == Phase::Active);
     let (Some(job), Some(holding)) = (job, state.ledger.holding(id)) else { return false };
     let promised: Vec<u32> = promise.tasks.iter().map(|place| place.task).collect();
@@ -88,7 +88,7 @@ fn repairs_too_little(state: &State, id: JobId, promise: &Promise) -> bool {
 fn one_due(
     state: &State,
     id: JobId,
-    promise: &Promise,
+    promise: &Earmark,
     tree: &Tree,
     used: &mut Amounts,
     now: Timestamp,
@@ -134,7 +134,7 @@ fn withdrawal(state: &State, id: JobId, now: Timestamp) -> Vec<Event> {
     let holding = state.ledger.holding(id).expect("a deadline belongs to a holding");
     let needed = match holding.asked_by {
         Some(Asker::Rules { beneficiary, .. }) => {
-            state.promises.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some()
+            state.earmarks.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some()
         }
         Some(Asker::Booking { booking }) => bookings::needs(state, booking, id, holding),
         Some(Asker::Drain { node }) => emptied::needs(state, node, id),

@@ -9,20 +9,20 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::model::is_default;
-use crate::model::placement::{Chosen, Placement};
+use crate::model::placement::{ChosenPlace, Placement};
 use crate::state::event::Event;
 use crate::state::ledger::Charge;
 use crate::units::{JobId, Timestamp};
 
 /// Who was promised what.
 #[derive(Clone, Debug, Default)]
-pub struct Promises {
-    by_job: BTreeMap<JobId, (Promise, Charge)>,
+pub struct Earmarks {
+    by_job: BTreeMap<JobId, (Earmark, Charge)>,
 }
 
 /// Places set aside for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct Earmark {
     /// Where each task goes.
     pub tasks: Vec<Placement>,
     /// The policy it was decided by.
@@ -30,12 +30,12 @@ pub struct Promise {
     /// When.
     pub at: Timestamp,
     /// Why the first of them goes there, where places have prices.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<ChosenPlace>,
 }
 
 /// What happens to promises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PromisesEvent {
+pub enum EarmarksEvent {
     /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
     Promised {
         /// Which job.
@@ -48,7 +48,7 @@ pub enum PromisesEvent {
         at: Timestamp,
         /// Why the first of them goes there, where places have prices.
         #[serde(default, skip_serializing_if = "is_default")]
-        chosen: Option<Chosen>,
+        chosen: Option<ChosenPlace>,
     },
     /// The promise cannot be kept, or is not needed.
     Released {
@@ -59,14 +59,14 @@ pub enum PromisesEvent {
     },
 }
 
-impl Promises {
+impl Earmarks {
     /// What a job was promised.
-    pub fn of(&self, job: JobId) -> Option<&Promise> {
+    pub fn of(&self, job: JobId) -> Option<&Earmark> {
         self.by_job.get(&job).map(|(promise, _)| promise)
     }
 
     /// Every promise, in job order.
-    pub fn iter(&self) -> impl Iterator<Item = (JobId, &Promise)> {
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, &Earmark)> {
         self.by_job.iter().map(|(&job, (promise, _))| (job, promise))
     }
 
@@ -80,23 +80,23 @@ impl Promises {
         self.by_job.is_empty()
     }
 
-    pub(crate) fn get(&self, job: JobId) -> Option<&(Promise, Charge)> {
+    pub(crate) fn get(&self, job: JobId) -> Option<&(Earmark, Charge)> {
         self.by_job.get(&job)
     }
 
-    pub(crate) fn insert(&mut self, job: JobId, promise: Promise, charge: Charge) {
+    pub(crate) fn insert(&mut self, job: JobId, promise: Earmark, charge: Charge) {
         let replaced = self.by_job.insert(job, (promise, charge));
         assert!(replaced.is_none(), "a job is promised one set of places at a time");
     }
 
-    pub(crate) fn remove(&mut self, job: JobId) -> Option<(Promise, Charge)> {
+    pub(crate) fn remove(&mut self, job: JobId) -> Option<(Earmark, Charge)> {
         self.by_job.remove(&job)
     }
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
         for (&job, (promise, _)) in &self.by_job {
-            let Promise { tasks, policy, at, chosen } = promise.clone();
-            into.push(Event::Promises(PromisesEvent::Promised { job, tasks, policy, at, chosen }));
+            let Earmark { tasks, policy, at, chosen } = promise.clone();
+            into.push(Event::Promises(EarmarksEvent::Promised { job, tasks, policy, at, chosen }));
         }
     }
 }
