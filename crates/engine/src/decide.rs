@@ -33,7 +33,7 @@ use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::Phase;
 use crate::state::jobs::event::{Canceller, JobsEvent, Next, RequeueWhy};
 use crate::state::ledger::event::{Asker, LedgerEvent};
-use crate::state::past::PastUseEvent;
+use crate::state::past_use::PastUseEvent;
 use crate::state::tenants::{Tenants, TenantsEvent};
 use crate::units::{JobId, NodeId, PoolId, TenantId, Timestamp, TrustId, Uid};
 

@@ -1,5 +1,5 @@
 //! What places are worth to the work that usually comes.
 
+pub mod node_classes;
 pub mod prices;
-pub mod profiles;
 pub mod worth;

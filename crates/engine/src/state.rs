@@ -19,7 +19,7 @@ pub mod ledger;
 pub mod maintenance;
 mod metered;
 pub mod owned;
-pub mod past;
+pub mod past_use;
 pub mod reservations;
 pub mod rooms;
 pub mod tenants;
@@ -55,7 +55,7 @@ use crate::state::ledger::event::{EvictionRule, LedgerEvent};
 use crate::state::ledger::{Charge, Ledger, WantedTotal};
 use crate::state::maintenance::{Maintenance, MaintenanceEvent};
 use crate::state::owned::{Owned, OwnedEvent};
-use crate::state::past::{PastUse, PastUseEvent};
+use crate::state::past_use::{PastUse, PastUseEvent};
 use crate::state::reservations::Reservations;
 use crate::state::tenants::{Tenants, TenantsEvent};
 use crate::state::ways::first_way;
@@ -568,7 +568,7 @@ impl State {
     fn release(&mut self, job: JobId) {
         if let Some((promise, charge)) = self.earmarks.remove(job) {
             self.ledger.release(job, &promise.tasks, &charge);
-            self.ledger.note_changed_of(self.tenants.lineage(charge.standing.tenant));
+            self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
             self.jobs.no_longer_aside(job);
         }
     }

@@ -42,7 +42,7 @@ use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::state::maintenance::MaintenanceEvent;
 use wharf_engine::state::owned::OwnedEvent;
-use wharf_engine::state::past::PastUseEvent;
+use wharf_engine::state::past_use::PastUseEvent;
 use wharf_engine::state::reservations::ReservationsEvent;
 use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{DeviceSetId, GpuUnits, Millis, NodeId, PoolId, Resources, Uid};

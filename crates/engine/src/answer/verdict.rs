@@ -208,7 +208,7 @@ impl State {
     }
 
     fn fixed_beyond(&self, policy: &Policy, tree: &Tree, ask: &Ask<'_>) -> Option<TenantId> {
-        if !lines::is_fixed(&lines::standing_of(ask.key), policy) {
+        if !lines::is_fixed(&lines::work_group(ask.key), policy) {
             return None;
         }
         let none = Amounts::new();

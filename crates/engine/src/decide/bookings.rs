@@ -291,8 +291,8 @@ impl<'a> WindowRound<'a> {
             let over =
                 state.end_of(id, policy, now).before_window().is_some_and(|end| end <= known.from.max(now));
             let due = now + state.time_to_leave(&job.spec) >= known.from;
-            let standing = lines::standing_of(&job.key());
-            let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&standing, policy);
+            let group = lines::work_group(&job.key());
+            let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&group, policy);
             let fills = known.used && policy.windows.fill && leaves_at_once;
             if due && !over && !fills && choose::may_be_asked(&mut self.draft, job) {
                 self.ask(booking, id);
@@ -325,7 +325,7 @@ impl<'a> WindowRound<'a> {
         if holding.staying().map(|task| &task.place).any(taken) {
             return false;
         }
-        let (tenant, standing) = (charge.standing.tenant, charge.standing);
+        let (tenant, group) = (charge.group.tenant, charge.group);
         let amount =
             draft.tree.charge_of(|task| charge.resources_of(task), holding.staying().map(|task| &task.place));
         let meters: Vec<usize> = (0..amount.len()).filter(|&meter| amount[meter] > 0).collect();
@@ -334,11 +334,11 @@ impl<'a> WindowRound<'a> {
                 Amount::Unlimited => true,
                 Amount::Of(line) => draft.used(tenant)[meter] <= line,
             });
-        let fixed = lines::is_fixed(&standing, draft.policy);
+        let fixed = lines::is_fixed(&group, draft.policy);
         let above: Vec<_> = draft.tree.lineage(tenant).collect();
         let kept = !fixed || above.into_iter().all(|above| !lines::fixed_alone_beyond(draft, above, &meters));
         if !within || !kept {
-            draft.count(standing, amount, false);
+            draft.count(group, amount, false);
         }
         within && kept
     }

@@ -185,7 +185,7 @@ pub(super) fn all_may_stay(state: &State, id: JobId, asked: &[&HeldTask], now: T
 /// True when these tasks may not borrow, and would pass a guarantee together with what does not leave.
 fn is_fixed_beyond(state: &State, spec: &Spec, asked: &[&HeldTask], now: Timestamp) -> bool {
     let (policy, key) = (state.tenants.policy(), KindKey::of(spec));
-    if !lines::is_fixed(&lines::standing_of(&key), policy) {
+    if !lines::is_fixed(&lines::work_group(&key), policy) {
         return false;
     }
     let tree = state.tree(policy);

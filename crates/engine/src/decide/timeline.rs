@@ -175,7 +175,7 @@ impl Timeline<'_> {
             let promised =
                 state.earmarks.of(id).into_iter().flat_map(|promise| promise.tasks.iter().copied());
             let places: Vec<Placement> = held.chain(promised).collect();
-            let fixed = lines::is_fixed(&lines::standing_of(&job.key()), policy);
+            let fixed = lines::is_fixed(&lines::work_group(&job.key()), policy);
             let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
             counts.then(|| (job.spec.tenant, places, state.end_of(id, policy, self.now).before_window()))
         })

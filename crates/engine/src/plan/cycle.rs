@@ -322,7 +322,7 @@ impl<'a> Cycle<'a> {
                 return None;
             }
             let placed = place(&mut self.draft, &ask)?;
-            self.draft.count(lines::standing_of(&key), ask.total(), true);
+            self.draft.count(lines::work_group(&key), ask.total(), true);
             Some(placed)
         })
     }
@@ -339,7 +339,7 @@ impl<'a> Cycle<'a> {
             self.reservations.horizon.starts(&self.draft, job, &tasks);
         }
         let Inputs { shares, looked, .. } = self.inputs;
-        let others = PlanContext { settled: &self.commitments, shares, looked };
+        let others = PlanContext { commitments: &self.commitments, shares, looked };
         let HeldStarts { horizon, reserved, .. } = &mut self.reservations;
         (self.reservations.made, self.reservations.looked) =
             reserve::make(&mut self.draft, horizon, reserved, others);

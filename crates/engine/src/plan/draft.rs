@@ -17,7 +17,7 @@ use crate::model::job::GpuAsk;
 use crate::model::policy::Policy;
 use crate::plan::place::best::Worths;
 use crate::plan::place::groups::AskMaker;
-use crate::price::profiles::{Drains, NodeClasses};
+use crate::price::node_classes::{Drains, NodeClasses};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
@@ -38,7 +38,7 @@ pub struct Draft<'a> {
     touched: Rooms,
     used: Amounts,
     shares: &'a Amounts,
-    standings: BTreeMap<TenantId, BTreeMap<WorkGroup, Meters>>,
+    work_groups: BTreeMap<TenantId, BTreeMap<WorkGroup, Meters>>,
     done: Vec<Op>,
     worths: Option<&'a RefCell<Worths>>,
     touched_worths: RefCell<Worths>,
@@ -52,7 +52,7 @@ enum Op {
     GiveBack(Step),
     Drain(Step),
     Undrain(Step),
-    Count { standing: WorkGroup, amount: Meters, more: bool },
+    Count { group: WorkGroup, amount: Meters, more: bool },
 }
 
 /// A point to roll back to.
@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
             touched: Rooms::default(),
             used,
             shares,
-            standings: BTreeMap::new(),
+            work_groups: BTreeMap::new(),
             done: Vec::new(),
             worths: None,
             touched_worths: RefCell::default(),
@@ -148,10 +148,10 @@ impl<'a> Draft<'a> {
     }
 
     /// What a tenant's own work would hold, by how it stands.
-    pub fn standings(&mut self, tenant: TenantId) -> &mut BTreeMap<WorkGroup, Meters> {
+    pub fn work_groups(&mut self, tenant: TenantId) -> &mut BTreeMap<WorkGroup, Meters> {
         let (state, tree) = (self.state, self.tree);
-        self.standings.entry(tenant).or_insert_with(|| {
-            let metered = |(standing, used)| (standing, tree.metered(used));
+        self.work_groups.entry(tenant).or_insert_with(|| {
+            let metered = |(group, used)| (group, tree.metered(used));
             state.ledger.planned(tenant).map(metered).collect()
         })
     }
@@ -286,7 +286,7 @@ impl<'a> Draft<'a> {
         for &step in &unit.steps {
             if unit.earmarked { self.give_back(step) } else { self.drain(step) }
         }
-        self.count(unit.standing, unit.amount.clone(), false);
+        self.count(unit.group, unit.amount.clone(), false);
     }
 
     /// A unit that was evicted on this draft stays after all.
@@ -294,13 +294,13 @@ impl<'a> Draft<'a> {
         for &step in &unit.steps {
             if unit.earmarked { self.take(step) } else { self.undrain(step) }
         }
-        self.count(unit.standing, unit.amount.clone(), true);
+        self.count(unit.group, unit.amount.clone(), true);
     }
 
     /// A tenant, and everyone above it, uses so much more or less.
-    pub fn count(&mut self, standing: WorkGroup, amount: Meters, more: bool) {
-        self.change_use(standing, &amount, more);
-        self.done.push(Op::Count { standing, amount, more });
+    pub fn count(&mut self, group: WorkGroup, amount: Meters, more: bool) {
+        self.change_use(group, &amount, more);
+        self.done.push(Op::Count { group, amount, more });
     }
 
     /// As it was at the mark.
@@ -312,7 +312,7 @@ impl<'a> Draft<'a> {
                 Op::GiveBack(step) => self.touched.take(&step.place, step.resources, step.trust),
                 Op::Drain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
                 Op::Undrain(step) => self.touched.drain(&step.place, step.resources),
-                Op::Count { standing, amount, more } => self.change_use(standing, &amount, !more),
+                Op::Count { group, amount, more } => self.change_use(group, &amount, !more),
             }
         }
     }
@@ -324,13 +324,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn change_use(&mut self, standing: WorkGroup, amount: &[u64], more: bool) {
+    fn change_use(&mut self, group: WorkGroup, amount: &[u64], more: bool) {
         let tree = self.tree;
-        for tenant in tree.lineage(standing.tenant) {
+        for tenant in tree.lineage(group.tenant) {
             self.used[tenant.index()].count(amount, more);
         }
-        let own = self.standings(standing.tenant);
-        let held = own.entry(standing).or_insert_with(|| tree.zero());
+        let own = self.work_groups(group.tenant);
+        let held = own.entry(group).or_insert_with(|| tree.zero());
         held.count(amount, more);
     }
 }

@@ -35,7 +35,7 @@ pub enum Line {
 }
 
 /// How a job of this kind stands among the work of its tenant.
-pub fn standing_of(key: &KindKey) -> WorkGroup {
+pub fn work_group(key: &KindKey) -> WorkGroup {
     WorkGroup {
         tenant: key.tenant,
         class: key.class,
@@ -47,15 +47,14 @@ pub fn standing_of(key: &KindKey) -> WorkGroup {
 
 /// True when work that stands so may be taken for work that stands like `other`: a lower class, or a lower priority
 /// in the same class. Equals never; nor work that needs longer to save than anybody should wait for it.
-pub fn gives_way(policy: &Policy, standing: &WorkGroup, other: &WorkGroup) -> bool {
-    let lower =
-        standing.class > other.class || (standing.class == other.class && standing.priority < other.priority);
-    lower && !is_fixed(standing, policy)
+pub fn gives_way(policy: &Policy, group: &WorkGroup, other: &WorkGroup) -> bool {
+    let lower = group.class > other.class || (group.class == other.class && group.priority < other.priority);
+    lower && !is_fixed(group, policy)
 }
 
 /// True for work that no guarantee could get back in time: it may not borrow.
-pub fn is_fixed(standing: &WorkGroup, policy: &Policy) -> bool {
-    !standing.preemptible || standing.grace > policy.preemption.borrow_grace_max
+pub fn is_fixed(group: &WorkGroup, policy: &Policy) -> bool {
+    !group.preemptible || group.grace > policy.preemption.borrow_grace_max
 }
 
 /// The meters an ask is charged in.
@@ -110,8 +109,8 @@ pub fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
 pub fn below(draft: &mut Draft<'_>, own: &WorkGroup) -> Meters {
     let policy = draft.policy;
     let mut below = draft.tree.zero();
-    for (standing, held) in draft.standings(own.tenant) {
-        if gives_way(policy, standing, own) {
+    for (group, held) in draft.work_groups(own.tenant) {
+        if gives_way(policy, group, own) {
             below.add(held);
         }
     }
@@ -121,8 +120,8 @@ pub fn below(draft: &mut Draft<'_>, own: &WorkGroup) -> Meters {
 /// The same in one meter.
 pub fn below_in(draft: &mut Draft<'_>, own: &WorkGroup, meter: usize) -> u64 {
     let policy = draft.policy;
-    let held = draft.standings(own.tenant).iter();
-    held.filter(|(standing, _)| gives_way(policy, standing, own)).map(|(_, held)| held[meter]).sum()
+    let held = draft.work_groups(own.tenant).iter();
+    held.filter(|(group, _)| gives_way(policy, group, own)).map(|(_, held)| held[meter]).sum()
 }
 
 /// Whose limit an ask would pass, if it does.
@@ -141,7 +140,7 @@ pub fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
 /// everyone above it.
 pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let policy = draft.policy;
-    if policy.preemption.fixed_may_borrow || !is_fixed(&standing_of(ask.key), policy) {
+    if policy.preemption.fixed_may_borrow || !is_fixed(&work_group(ask.key), policy) {
         return None;
     }
     let lineage: Vec<TenantId> = draft.tree.lineage(ask.key.tenant).collect();
@@ -170,8 +169,8 @@ pub fn fixed_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usi
 fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Meters {
     let (policy, tree) = (draft.policy, draft.tree);
     let mut total = tree.zero();
-    for (standing, held) in draft.standings(tenant) {
-        if is_fixed(standing, policy) {
+    for (group, held) in draft.work_groups(tenant) {
+        if is_fixed(group, policy) {
             total.add(held);
         }
     }
@@ -197,8 +196,8 @@ pub fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &
 fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], beside: &[u64]) -> bool {
     let policy = draft.policy;
     let mut total = draft.tree.zero();
-    for (standing, held) in draft.standings(tenant) {
-        if standing.class == Class::Inference || is_fixed(standing, policy) {
+    for (group, held) in draft.work_groups(tenant) {
+        if group.class == Class::Inference || is_fixed(group, policy) {
             total.add(held);
         }
     }

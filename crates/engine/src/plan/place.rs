@@ -24,7 +24,7 @@ use crate::model::placement::{ChosenPlace, Field, Placement};
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::place::best::Score;
-use crate::price::profiles::Drains;
+use crate::price::node_classes::Drains;
 use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::jobs::KindKey;

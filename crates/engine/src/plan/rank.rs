@@ -16,7 +16,7 @@ use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, groups};
-use crate::price::profiles::Drains;
+use crate::price::node_classes::Drains;
 use crate::state::State;
 use crate::state::attained::{self, next_age, run_time, told_age};
 use crate::state::holding::Holding;
@@ -254,7 +254,7 @@ pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -
     let no_shares = tree.zero_each();
     let mut draft = Draft::on(state, policy, &tree, &no_shares, now);
     let key = job.key();
-    let below = lines::below(&mut draft, &lines::standing_of(&key));
+    let below = lines::below(&mut draft, &lines::work_group(&key));
     let mut kept = None;
     for ask in groups::minimum(draft.desk(), &key) {
         if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {

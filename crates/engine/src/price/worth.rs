@@ -10,8 +10,8 @@
 //! holds a part of it is the likeliest to ask for more.
 
 use crate::model::need::Need;
+use crate::price::node_classes::{ClassHead, NodeClass};
 use crate::price::prices::{LANES, Lane, Tables};
-use crate::price::profiles::{ClassHead, NodeClass};
 use crate::units::{GpuUnits, PoolId, TrustId};
 
 /// What a task asks for, as far as worth goes.

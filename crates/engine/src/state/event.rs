@@ -12,7 +12,7 @@ pub use super::jobs::event::JobsEvent;
 pub use super::ledger::event::LedgerEvent;
 pub use super::maintenance::MaintenanceEvent;
 pub use super::owned::OwnedEvent;
-pub use super::past::PastUseEvent;
+pub use super::past_use::PastUseEvent;
 pub use super::reservations::ReservationsEvent;
 pub use super::tenants::TenantsEvent;
 

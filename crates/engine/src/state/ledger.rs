@@ -38,7 +38,7 @@ pub struct Ledger {
     by_node: BTreeMap<NodeId, BTreeSet<Holder>>,
     used: BTreeMap<TenantId, Use>,
     planned: BTreeMap<WorkGroup, Use>,
-    standing: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>>,
+    group: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>>,
     wanted: BTreeMap<TenantId, Use>,
     wants: BTreeMap<JobId, WantedTotal>,
     /// What the groups of a job that has any want.
@@ -67,7 +67,7 @@ struct JobHold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// Who pays, and how it stands among the tenant's work.
-    pub standing: WorkGroup,
+    pub group: WorkGroup,
     /// Whose neighbours it may have.
     pub trust: TrustId,
     /// Per task, beside GPUs, where all tasks are alike.
@@ -107,7 +107,7 @@ impl Charge {
     pub fn of(job: &Job) -> Self {
         let spec = &job.spec;
         Self {
-            standing: WorkGroup {
+            group: WorkGroup {
                 tenant: spec.tenant,
                 class: spec.class,
                 priority: spec.priority,
@@ -233,20 +233,16 @@ impl Ledger {
     /// What stays and what was promised, by how it stands in a tenant.
     pub fn planned(&self, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &Use)> {
         let of_tenant = self.planned.range(WorkGroup::first_of(tenant)..);
-        of_tenant
-            .take_while(move |(standing, _)| standing.tenant == tenant)
-            .map(|(&standing, used)| (standing, used))
+        of_tenant.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, used)| (group, used))
     }
 
     /// Jobs that hold something and were not told to leave, by how they stand in a tenant; oldest first.
-    pub fn standing(
+    pub fn work_groups(
         &self,
         tenant: TenantId,
     ) -> impl Iterator<Item = (WorkGroup, &BTreeSet<(Timestamp, JobId)>)> {
-        let of_tenant = self.standing.range(WorkGroup::first_of(tenant)..);
-        of_tenant
-            .take_while(move |(standing, _)| standing.tenant == tenant)
-            .map(|(&standing, jobs)| (standing, jobs))
+        let of_tenant = self.group.range(WorkGroup::first_of(tenant)..);
+        of_tenant.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, jobs)| (group, jobs))
     }
 
     /// What a tenant's own jobs that hold or were promised places want, with what they hold.
@@ -414,7 +410,7 @@ impl Ledger {
             self.by_node.entry(place.node).or_default().insert(Holder::Promise(job, place.task));
             let resources = charge.resources_of(place.task);
             self.rooms.take(place, resources, charge.trust);
-            count_in(&mut self.planned, charge.standing, place, resources, true);
+            count_in(&mut self.planned, charge.group, place, resources, true);
             *self.changed.entry(place.pool).or_default() += 1;
         }
     }
@@ -425,7 +421,7 @@ impl Ledger {
             self.remove_holder(place.node, Holder::Promise(job, place.task));
             let resources = charge.resources_of(place.task);
             self.rooms.give_back(place, resources);
-            count_in(&mut self.planned, charge.standing, place, resources, false);
+            count_in(&mut self.planned, charge.group, place, resources, false);
             self.note_freed(place.pool);
         }
     }
@@ -544,18 +540,18 @@ impl Ledger {
         }
         if before == Presence::Gone {
             self.by_node.entry(place.node).or_default().insert(holder);
-            count_in(&mut self.used, charge.standing.tenant, place, resources, true);
+            count_in(&mut self.used, charge.group.tenant, place, resources, true);
         }
         if after == Presence::Gone {
             self.remove_holder(place.node, holder);
-            count_in(&mut self.used, charge.standing.tenant, place, resources, false);
+            count_in(&mut self.used, charge.group.tenant, place, resources, false);
         }
         if before == Presence::Stays {
-            count_in(&mut self.planned, charge.standing, place, resources, false);
+            count_in(&mut self.planned, charge.group, place, resources, false);
             *self.freed.entry(place.pool).or_default() += 1;
         }
         if after == Presence::Stays {
-            count_in(&mut self.planned, charge.standing, place, resources, true);
+            count_in(&mut self.planned, charge.group, place, resources, true);
         }
         *self.changed.entry(place.pool).or_default() += 1;
     }
@@ -590,21 +586,21 @@ impl Ledger {
         keep(&mut self.deadlines, job, core::mem::replace(&mut held.deadline, deadline), deadline);
         keep(&mut self.bound, job, core::mem::replace(&mut held.bound, bound), bound);
         let stayed = core::mem::replace(&mut held.staying, staying) > 0;
-        let (standing, entry) = (held.charge.standing, (held.charge.submitted_at, job));
+        let (group, entry) = (held.charge.group, (held.charge.submitted_at, job));
         match (stayed, staying > 0) {
             (false, true) => {
-                self.standing.entry(standing).or_default().insert(entry);
+                self.group.entry(group).or_default().insert(entry);
             }
-            (true, false) => self.stands_no_more(standing, entry),
+            (true, false) => self.stands_no_more(group, entry),
             (false, false) | (true, true) => {}
         }
     }
 
-    fn stands_no_more(&mut self, standing: WorkGroup, entry: (Timestamp, JobId)) {
-        let jobs = self.standing.get_mut(&standing).expect("who stays is listed");
+    fn stands_no_more(&mut self, group: WorkGroup, entry: (Timestamp, JobId)) {
+        let jobs = self.group.get_mut(&group).expect("who stays is listed");
         jobs.remove(&entry);
         if jobs.is_empty() {
-            self.standing.remove(&standing);
+            self.group.remove(&group);
         }
     }
 

@@ -9,7 +9,7 @@
 
 pub(crate) mod check;
 
-use crate::price::profiles::{Drains, GpuLeft};
+use crate::price::node_classes::{Drains, GpuLeft};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ use crate::device::catalogue::mig::AXIS_MAX;
 use crate::device::catalogue::{Media, Mig};
 use crate::device::geometry::{Layout, Slots, slots_of};
 use crate::model::placement::Placement;
-use crate::price::profiles::{NodeClass, NodeClasses};
+use crate::price::node_classes::{NodeClass, NodeClasses};
 use crate::state::fleet::Node;
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 

@@ -16,7 +16,7 @@ use wharf_engine::quota::tree::Tree;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::holding::{HeldTask, TaskPhase};
-use wharf_engine::state::past::{BorrowedUse, CarriedPastUse, PastUseEvent};
+use wharf_engine::state::past_use::{BorrowedUse, CarriedPastUse, PastUseEvent};
 use wharf_engine::units::{Millis, PoolId, TenantId, Timestamp, Uid};
 use wharf_sim::obvious;
 use wharf_sim::pricing::draw;

@@ -255,7 +255,7 @@ impl State {
 
     /// Whose guarantee keeps work that may not borrow from starting, if one does in every pool it may use.
     fn beyond_guarantee(&self, key: &KindKey, policy: &Policy) -> Option<TenantId> {
-        if !lines::is_fixed(&lines::standing_of(key), policy) {
+        if !lines::is_fixed(&lines::work_group(key), policy) {
             return None;
         }
         let tree = self.tree(policy);

@@ -79,7 +79,7 @@ impl<'a> Cycle<'a> {
         }
         let mut touched = Vec::new();
         for (taken, unit) in grant.taken.iter().zip(units) {
-            touched.push(unit.standing.tenant);
+            touched.push(unit.group.tenant);
             if !unit.surplus {
                 self.withdraw(unit.job);
             }
@@ -90,7 +90,7 @@ impl<'a> Cycle<'a> {
         let gained = gain(&self.draft, ask, &moving);
         for moved in &grant.moved {
             let unit = moved.unit.clone();
-            touched.push(unit.standing.tenant);
+            touched.push(unit.group.tenant);
             self.withdraw(unit.job);
             self.allocations.move_to(unit.job, moved.tasks.clone(), None);
             self.commitments.given.insert(unit.job);
@@ -101,7 +101,7 @@ impl<'a> Cycle<'a> {
 
     /// All of a job has to leave for a beneficiary, by a rule that asks neither for a price nor for lines.
     pub(super) fn evict_job(&mut self, unit: Unit, why: EvictionRule, beneficiary: JobId) {
-        let tenant = unit.standing.tenant;
+        let tenant = unit.group.tenant;
         self.draft.evict(&unit);
         self.victims.take_job(&self.draft, tenant, unit.job);
         self.withdraw(unit.job);

@@ -254,7 +254,7 @@ impl<'a> Cycle<'a> {
         for step in steps {
             self.draft.take(step);
         }
-        self.draft.count(lines::standing_of(key), ask.total(), true);
+        self.draft.count(lines::work_group(key), ask.total(), true);
         let tasks = reservation.tasks.clone();
         let grant = Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };
         self.record(at, grant);

@@ -41,7 +41,7 @@ impl<'a> Cycle<'a> {
         let mut obstacles = Obstacles::default();
         let (open, barred) = self.admit(at, asks, &mut obstacles);
         if let Some(grant) = self.meet(at, &open) {
-            self.draft.count(lines::standing_of(grant.ask.key), grant.ask.total(), true);
+            self.draft.count(lines::work_group(grant.ask.key), grant.ask.total(), true);
             return Ok(grant);
         }
         for (ask, pass) in &open {
@@ -229,7 +229,7 @@ impl<'a> Cycle<'a> {
         let rules = &self.draft.policy.preemption;
         let may_move = rules.moves_max > 0 && !self.queue.get(at).is_surplus();
         let mut gives_way =
-            || lines::below(&mut self.draft, &lines::standing_of(ask.key)).iter().any(|&part| part > 0);
+            || lines::below(&mut self.draft, &lines::work_group(ask.key)).iter().any(|&part| part > 0);
         rules.within != Within::Project || (may_move && (gives_way() || enough_in_pieces(&self.draft, ask)))
     }
 

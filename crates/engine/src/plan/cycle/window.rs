@@ -63,7 +63,7 @@ impl<'a> Cycle<'a> {
         for &place in &tasks {
             self.draft.take(Step { place, resources, trust });
         }
-        self.draft.count(lines::standing_of(ask.key), ask.total(), true);
+        self.draft.count(lines::work_group(ask.key), ask.total(), true);
         Some(Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })
     }
 

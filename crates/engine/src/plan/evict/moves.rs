@@ -12,13 +12,13 @@ use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::plan::cycle::Commitments;
 use crate::plan::draft::{Draft, Mark};
-use crate::plan::evict::reclaim::{Claimant, is_ripe, when_ripe};
+use crate::plan::evict::reclaim::{Claimant, evictable_at, is_evictable};
 use crate::plan::evict::victims::{Unit, whole_job};
 use crate::plan::later::{booked, reserve};
-use crate::plan::lines::{Pass, is_fixed, standing_of};
+use crate::plan::lines::{Pass, is_fixed, work_group};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, groups, place, tasks_that_fit};
-use crate::price::profiles::Drains;
+use crate::price::node_classes::Drains;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::EvictionRule;
 use crate::state::rooms::{GpuRoom, Room};
@@ -44,13 +44,13 @@ pub(in crate::plan) fn place_by_moving(
     ask: &Ask<'_>,
     asker: Claimant,
     commitments: &Commitments,
-    ripens_at: &mut Option<Timestamp>,
+    retry_at: &mut Option<Timestamp>,
 ) -> Option<(Vec<Placement>, Vec<Move>)> {
     let moves_max = usize::try_from(draft.policy.preemption.moves_max).unwrap_or(usize::MAX);
     if moves_max == 0 || !enough_in_pieces(draft, ask) {
         return None;
     }
-    let targets = targets(draft, ask, asker, commitments, ripens_at);
+    let targets = targets(draft, ask, asker, commitments, retry_at);
     let start = draft.mark();
     for first in 0..targets.len().min(TRIES_MAX) {
         let found = try_targets(draft, ask, (asker, commitments), &targets[first..], moves_max);
@@ -140,7 +140,7 @@ fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
     let old: Vec<Placement> = unit.steps.iter().map(|step| step.place).collect();
     let again = groups::of_places(draft.desk(), &key, &job.spec, &old)?;
     let placed = place(draft, &again)?;
-    draft.count(standing_of(&key), again.total(), true);
+    draft.count(work_group(&key), again.total(), true);
     Some(placed.tasks)
 }
 
@@ -216,7 +216,7 @@ fn targets(
     ask: &Ask<'_>,
     asker: Claimant,
     commitments: &Commitments,
-    ripens_at: &mut Option<Timestamp>,
+    retry_at: &mut Option<Timestamp>,
 ) -> Vec<Target> {
     let state = draft.state;
     let mut targets = Vec::new();
@@ -232,7 +232,7 @@ fn targets(
         if !part.key.may_go_to(&state.fleet, node) {
             continue;
         }
-        if let Some(target) = target(draft, part, asker, node, commitments, ripens_at) {
+        if let Some(target) = target(draft, part, asker, node, commitments, retry_at) {
             let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
             targets.push(((target.units.len(), tasks, to_move, node), target));
@@ -249,7 +249,7 @@ fn target(
     asker: Claimant,
     node: NodeId,
     commitments: &Commitments,
-    ripens_at: &mut Option<Timestamp>,
+    retry_at: &mut Option<Timestamp>,
 ) -> Option<Target> {
     let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.way.need, ask.key));
     let before = fits(draft.room(node));
@@ -259,13 +259,13 @@ fn target(
     // A move stops a job for a while: no latency is spent on tidying up. Nor is anybody moved who needs longer to save
     // than a guarantee waits for.
     let policy = draft.policy;
-    units.retain(|unit| unit.standing.class != Class::Inference && !is_fixed(&unit.standing, policy));
+    units.retain(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
     units.retain(|unit| {
-        let ripe = is_ripe(draft, unit, asker, EvictionRule::Move);
-        if !ripe {
-            *ripens_at = earlier(*ripens_at, when_ripe(draft, unit, asker, EvictionRule::Move));
+        let evictable = is_evictable(draft, unit, asker, EvictionRule::Move);
+        if !evictable {
+            *retry_at = earlier(*retry_at, evictable_at(draft, unit, asker, EvictionRule::Move));
         }
-        ripe
+        evictable
     });
     let here = |unit: &Unit| unit.steps.iter().filter(|step| step.place.node == node).count();
     units.sort_by_key(|unit| (unit.steps.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));

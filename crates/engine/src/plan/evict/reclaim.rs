@@ -25,7 +25,7 @@ use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::OrderClaim;
 use crate::state::ledger::event::{EvictionRule, Straddle};
-pub use price::{gain, is_ripe, price_changes_at, when_ripe};
+pub use price::{evictable_at, gain, is_evictable, price_changes_at};
 
 use crate::units::{JobId, TenantId, Timestamp};
 
@@ -80,17 +80,17 @@ pub(in crate::plan) fn make_room(
     victims: &mut Victims,
     ask: &Ask<'_>,
     asker: Claimant,
-    settled: &Commitments,
-    ripens_at: &mut Option<Timestamp>,
+    commitments: &Commitments,
+    retry_at: &mut Option<Timestamp>,
 ) -> Option<Vec<TakenUnit>> {
     let tree = draft.tree;
     if !tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
         return None;
     }
     let rights = rights(draft, ask, asker);
-    let mut search = VictimSearch::new(draft, victims, ask, asker, settled, rights);
+    let mut search = VictimSearch::new(draft, victims, ask, asker, commitments, rights);
     let found = search.run();
-    *ripens_at = earlier(*ripens_at, search.ripens_at);
+    *retry_at = earlier(*retry_at, search.retry_at);
     found.then_some(search.taken)
 }
 
@@ -181,11 +181,11 @@ struct VictimSearch<'s, 'd, 'k> {
     straddled: Vec<(TenantId, Right)>,
     start: Mark,
     /// Whose part in this plan is decided.
-    settled: &'s Commitments,
+    commitments: &'s Commitments,
     /// How much was taken for a guarantee, and for a fair share.
     above: (usize, usize),
     /// When somebody who may not be taken yet may be.
-    ripens_at: Option<Timestamp>,
+    retry_at: Option<Timestamp>,
 }
 
 impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
@@ -194,7 +194,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         victims: &'s mut Victims,
         ask: &'s Ask<'k>,
         asker: Claimant,
-        settled: &'s Commitments,
+        commitments: &'s Commitments,
         rights: Vec<Right>,
     ) -> Self {
         let fit = Fit::of(draft, ask);
@@ -212,9 +212,9 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
             taken: Vec::new(),
             straddled: Vec::new(),
             start,
-            settled,
+            commitments,
             above: (0, 0),
-            ripens_at: None,
+            retry_at: None,
         }
     }
 
@@ -271,8 +271,8 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
     fn would_move(&mut self, needed: &[TakenUnit]) -> Option<Vec<Unit>> {
         let mark = self.draft.mark();
         let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
-        let settled = self.settled.with_leaving(taken);
-        let found = place_by_moving(self.draft, self.ask, self.asker, &settled, &mut self.ripens_at);
+        let commitments = self.commitments.with_leaving(taken);
+        let found = place_by_moving(self.draft, self.ask, self.asker, &commitments, &mut self.retry_at);
         self.draft.roll_back(mark);
         found.map(|(_, moved)| moved.into_iter().map(|moved| moved.unit).collect())
     }

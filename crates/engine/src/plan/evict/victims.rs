@@ -30,7 +30,7 @@ pub struct Unit {
     /// Places that were set aside for it; nothing of it runs there.
     pub earmarked: bool,
     /// How it stands in its tenant.
-    pub standing: WorkGroup,
+    pub group: WorkGroup,
     /// What it holds, by meter.
     pub amount: Meters,
     /// Work since the last checkpoint.
@@ -100,7 +100,7 @@ impl Victims {
         let any = self.any.get_or_insert_with(|| {
             let mut any = alloc::vec![false; draft.tree.lines.len()];
             for tenant in draft.state.tenants.ids() {
-                if draft.state.ledger.standing(tenant).any(|(standing, _)| standing.preemptible) {
+                if draft.state.ledger.work_groups(tenant).any(|(group, _)| group.preemptible) {
                     draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
                 }
             }
@@ -134,8 +134,8 @@ impl Victims {
     pub fn list_in_order(&mut self, draft: &Draft<'_>, tenant: TenantId, class: Class) {
         self.in_order.entry((tenant, class)).or_insert_with(|| {
             let (jobs, ledger) = (&draft.state.jobs, &draft.state.ledger);
-            let standings = ledger.standing(tenant);
-            let alike = standings.filter(|(standing, _)| standing.preemptible && standing.class == class);
+            let work_groups = ledger.work_groups(tenant);
+            let alike = work_groups.filter(|(group, _)| group.preemptible && group.class == class);
             let unit = |&(_, id): &(Timestamp, JobId)| {
                 let job = jobs.get(id).filter(|job| job.spec.booking.is_none())?;
                 let holding = ledger.holding(id)?;
@@ -208,11 +208,9 @@ impl Victims {
 impl VictimList {
     fn of(draft: &Draft<'_>, tenant: TenantId) -> Self {
         let mut units = Vec::new();
-        for (standing, jobs) in
-            draft.state.ledger.standing(tenant).filter(|(standing, _)| standing.preemptible)
-        {
+        for (group, jobs) in draft.state.ledger.work_groups(tenant).filter(|(group, _)| group.preemptible) {
             for &(_, job) in jobs {
-                add_units(draft, standing, job, &mut units);
+                add_units(draft, group, job, &mut units);
             }
         }
         for (job, promise) in draft.state.earmarks.iter() {
@@ -220,11 +218,11 @@ impl VictimList {
         }
         units.sort_by_cached_key(|(submitted_at, unit)| {
             let task = unit.steps.first().map(|step| step.place.task);
-            let (standing, newest) = (unit.standing, Reverse((*submitted_at, unit.job)));
+            let (group, newest) = (unit.group, Reverse((*submitted_at, unit.job)));
             // Of those who cost the same, the longest served; by age alone that is known of nobody.
             let longest_served = Reverse(unit.order.map_or(0, |order| order.served));
             let small = (!unit.surplus, unit.cost, longest_served);
-            (Reverse(standing.class), standing.priority, small, newest, Reverse(task))
+            (Reverse(group.class), group.priority, small, newest, Reverse(task))
         });
         let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
         let mut surplus: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
@@ -237,7 +235,7 @@ impl VictimList {
             let unit = &units[at];
             let level = unit.order.map(|order| order.level);
             let widest = (!unit.surplus, Reverse(level), Reverse(unit.parts()), unit.cost);
-            (Reverse(unit.standing.class), unit.standing.priority, widest)
+            (Reverse(unit.group.class), unit.group.priority, widest)
         });
         Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus, by_service }
     }
@@ -256,7 +254,7 @@ pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
 /// All that is left of a job that may be evicted, in one piece.
 pub fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
-    let charge = state.ledger.charge(id).filter(|charge| charge.standing.preemptible)?;
+    let charge = state.ledger.charge(id).filter(|charge| charge.group.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
     if job.spec.booking.is_some() {
         return None;
@@ -312,7 +310,7 @@ fn promised_unit(
         steps: promise.tasks.iter().map(|&place| charge.step(place)).collect(),
         surplus: job.phase == Phase::Active,
         earmarked: true,
-        standing: charge.standing,
+        group: charge.group,
         amount: draft.tree.charge_of(|task| charge.resources_of(task), promise.tasks.iter()),
         lost: Millis(0),
         cost: 0,
@@ -329,7 +327,7 @@ fn promised_unit(
 }
 
 /// The units of one job: its tasks beyond the minimum, the last first, and the rest in one piece.
-fn add_units(draft: &Draft<'_>, standing: WorkGroup, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
+fn add_units(draft: &Draft<'_>, group: WorkGroup, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
     let state = draft.state;
     let job = state.jobs.get(id).expect("what is held belongs to a live job");
     // Nobody takes from a booked window.
@@ -340,12 +338,12 @@ fn add_units(draft: &Draft<'_>, standing: WorkGroup, id: JobId, units: &mut Vec<
     let charge = state.ledger.charge(id).expect("who holds something is charged");
     let mut steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
     if job.spec.has_groups() {
-        return add_units_of_groups(draft, standing, id, &steps, units);
+        return add_units_of_groups(draft, group, id, &steps, units);
     }
     let done = holding.exits(Exit::Succeeded);
     let min = usize::try_from(job.spec.min).expect("a u32 fits a usize");
     let surplus = (steps.len() + done).saturating_sub(min.max(1));
-    let whole = Unit { standing, ..whole_unit(draft, id, job, holding, charge) };
+    let whole = Unit { group, ..whole_unit(draft, id, job, holding, charge) };
     for _ in 0..surplus {
         let Some(step) = steps.pop() else { break };
         let unit = younger(draft, &whole, holding, charge, step.place.task);
@@ -359,7 +357,7 @@ fn add_units(draft: &Draft<'_>, standing: WorkGroup, id: JobId, units: &mut Vec<
 /// The same of a job with groups: tasks beyond the minimum of a copy, whole copies beyond those that must stand.
 fn add_units_of_groups(
     draft: &Draft<'_>,
-    standing: WorkGroup,
+    group: WorkGroup,
     id: JobId,
     steps: &[Step],
     units: &mut Vec<(Timestamp, Unit)>,
@@ -371,7 +369,7 @@ fn add_units_of_groups(
     let staying: Vec<u32> = steps.iter().map(|step| step.place.task).collect();
     let done: Vec<u32> = holding.done().collect();
     let (pieces, rest) = job.spec.surplus(&staying, &done);
-    let whole = Unit { standing, ..whole_unit(draft, id, job, holding, charge) };
+    let whole = Unit { group, ..whole_unit(draft, id, job, holding, charge) };
     let of = |tasks: &[u32]| -> Vec<Step> {
         steps.iter().filter(|step| tasks.contains(&step.place.task)).copied().collect()
     };
@@ -397,13 +395,13 @@ fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge
         steps: Vec::new(),
         surplus: false,
         earmarked: false,
-        standing: charge.standing,
+        group: charge.group,
         amount: Meters::default(),
         lost,
         cost: 0,
         started_at: holding.at,
         ends_at: draft.state.end_of(id, draft.policy, draft.now).known(),
-        grace: charge.standing.grace,
+        grace: charge.group.grace,
         spent: often >= rules.evictions_max,
         evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),
         window_ends: lately.map(|&(at, _)| at + rules.eviction_window).min(),

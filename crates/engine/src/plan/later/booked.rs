@@ -49,7 +49,7 @@ fn lets_in(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
     }
     let leaves_at_once = key.preemptible
         && key.class != Class::Inference
-        && !lines::is_fixed(&lines::standing_of(key), draft.policy);
+        && !lines::is_fixed(&lines::work_group(key), draft.policy);
     booking.used && draft.policy.windows.fill && leaves_at_once
 }
 
@@ -141,9 +141,8 @@ pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters 
         let (Some(charge), Some(holding)) = (state.ledger.charge(id), state.ledger.holding(id)) else {
             continue;
         };
-        let counted =
-            charge.standing.class == Class::Inference || lines::is_fixed(&charge.standing, draft.policy);
-        if charge.standing.tenant == tenant && !counted {
+        let counted = charge.group.class == Class::Inference || lines::is_fixed(&charge.group, draft.policy);
+        if charge.group.tenant == tenant && !counted {
             let held = holding.staying().map(|task| &task.place);
             total.add(&draft.tree.charge_of(|task| charge.resources_of(task), held));
         }
@@ -162,7 +161,7 @@ fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
 
 /// How a booked GPU that nobody of its window uses counts: as work of its tenant that nobody of it takes, so that the rest of the
 /// tenant's work has the less of the guarantee.
-pub(in crate::plan) fn standing_of_idle(tenant: TenantId) -> WorkGroup {
+pub(in crate::plan) fn idle_group(tenant: TenantId) -> WorkGroup {
     let (class, priority) = (Class::Inference, i32::MAX);
     WorkGroup { tenant, class, priority, preemptible: true, grace: Millis(0) }
 }
@@ -175,7 +174,7 @@ pub(in crate::plan) fn count_idle(draft: &mut Draft<'_>) -> BTreeMap<BookingId, 
         let units = idle_units(state, id, booking);
         let Some(place) = booking.places.first().filter(|_| units > GpuUnits::ZERO) else { continue };
         let amount = draft.tree.charge(units, Resources::default(), place.pool);
-        draft.count(standing_of_idle(booking.spec.tenant), amount, true);
+        draft.count(idle_group(booking.spec.tenant), amount, true);
         idle.insert(id, units);
     }
     idle
@@ -194,7 +193,7 @@ pub(in crate::plan) fn count_in_use(
     }
     let taken = GpuUnits::from_parts(idle.parts().min(ask.units().parts()));
     let amount = draft.tree.charge(taken, Resources::default(), ask.pool());
-    draft.count(standing_of_idle(booking.spec.tenant), amount, false);
+    draft.count(idle_group(booking.spec.tenant), amount, false);
     GpuUnits::from_parts(idle.parts() - taken.parts())
 }
 
@@ -290,7 +289,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timesta
     count_idle(draft);
     let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
     let first = (first.0, first.1.from);
-    let below = lines::below(draft, &lines::standing_of(&key));
+    let below = lines::below(draft, &lines::work_group(&key));
     for ask in groups::minimum(draft.desk(), &key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {

@@ -200,7 +200,7 @@ fn is_entitled(
     start: Timestamp,
     before: &EarlierStarts,
 ) -> bool {
-    let own = lines::standing_of(ask.key);
+    let own = lines::work_group(ask.key);
     let below = lines::below(draft, &own);
     let over = horizon.over_by(draft, &own, start, &before.leaving);
     let total = ask.total();
@@ -227,7 +227,7 @@ pub(in crate::plan) fn is_above_guarantee(draft: &mut Draft<'_>, id: JobId, job:
     let held = state.ledger.holding(id).into_iter().flat_map(Holding::staying);
     let places: Vec<Placement> = held.map(|task| task.place).collect();
     let amount = draft.tree.charge_of(|task| charge.resources_of(task), places.iter());
-    let below = lines::below(draft, &charge.standing);
+    let below = lines::below(draft, &charge.group);
     let tenant = job.spec.tenant;
     let is_beyond = |meter: usize| match lines::line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
@@ -259,7 +259,7 @@ pub(in crate::plan) fn may_fill(draft: &Draft<'_>, key: &KindKey, start: Timesta
 pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)> {
     let state = draft.state;
     let key = state.jobs.get(id)?.key();
-    let below = lines::below(draft, &lines::standing_of(&key));
+    let below = lines::below(draft, &lines::work_group(&key));
     let mut first = None;
     for ask in groups::minimum(draft.desk(), &key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());

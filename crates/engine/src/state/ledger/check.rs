@@ -74,7 +74,7 @@ pub(crate) fn place_of(task: &HeldTask) -> CheckedPlace {
     }
 }
 
-fn standing_of(job: &Job) -> WorkGroup {
+fn work_group(job: &Job) -> WorkGroup {
     let Spec { tenant, class, priority, preemptible, checkpoint, .. } = job.spec;
     let grace = checkpoint.map(|checkpoint| checkpoint.grace).unwrap_or_default();
     WorkGroup { tenant, class, priority, preemptible, grace }
@@ -96,7 +96,7 @@ impl Ledger {
         let (used, planned) = self.uses(state);
         expect(is_same(&self.used, used), "use by tenant");
         expect(is_same(&self.planned, planned), "planned use by tenant");
-        expect(self.standing == self.standing_again(state), "who stands where");
+        expect(self.group == self.standing_again(state), "who stands where");
         expect(self.charges_are_right(state), "what jobs are charged");
         expect(self.wants_are_right(state), "what jobs want");
         let mut wanted: BTreeMap<TenantId, HeldSum> = BTreeMap::new();
@@ -130,13 +130,13 @@ impl Ledger {
         by_node
     }
 
-    /// What is used by tenant, and what stays or is promised by standing.
+    /// What is used by tenant, and what stays or is promised by group.
     fn uses(&self, state: &State) -> (BTreeMap<TenantId, HeldSum>, BTreeMap<WorkGroup, HeldSum>) {
         let (mut used, mut planned) = (BTreeMap::new(), BTreeMap::new());
         for (id, job) in state.jobs.iter() {
             let units = |place: &Placement| place.units_each.parts() * u64::from(place.gpus.count());
             let mut plan = |place: &Placement| {
-                let sum: &mut HeldSum = planned.entry(standing_of(job)).or_default();
+                let sum: &mut HeldSum = planned.entry(work_group(job)).or_default();
                 sum.add(place.pool, units(place), resources_of(&job.spec, place.task));
             };
             for task in self.held.get(&id).into_iter().flat_map(|held| &held.holding.tasks) {
@@ -155,20 +155,20 @@ impl Ledger {
     }
 
     fn standing_again(&self, state: &State) -> BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>> {
-        let mut standing: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>> = BTreeMap::new();
+        let mut group: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>> = BTreeMap::new();
         for (id, job) in state.jobs.iter() {
             let held = self.held.get(&id).into_iter().flat_map(|held| &held.holding.tasks);
             if held.into_iter().any(|task| place_of(task) == CheckedPlace::Stays) {
-                standing.entry(standing_of(job)).or_default().insert((job.submitted_at, id));
+                group.entry(work_group(job)).or_default().insert((job.submitted_at, id));
             }
         }
-        standing
+        group
     }
 
     fn charges_are_right(&self, state: &State) -> bool {
         let is_right = |id: JobId, charge: &Charge, tasks: Vec<u32>| {
             state.jobs.get(id).is_some_and(|job| {
-                charge.standing == standing_of(job)
+                charge.group == work_group(job)
                     && charge.trust == job.spec.trust
                     && charge.checkpoint == job.spec.checkpoint
                     && charge.submitted_at == job.submitted_at
@@ -296,7 +296,7 @@ pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Ledger>> {
             ledger.used.values_mut().for_each(|used| used.memory += 1);
         }),
         ("planned use by tenant", |ledger| _ = ledger.planned.pop_last()),
-        ("who stands where", |ledger| _ = ledger.standing.pop_first()),
+        ("who stands where", |ledger| _ = ledger.group.pop_first()),
         ("what jobs are charged", |ledger| {
             ledger.held.values_mut().for_each(|held| held.charge.trust = crate::units::TrustId(7));
         }),

@@ -8,7 +8,7 @@ use crate::device::catalogue::mig::AXIS_MAX;
 use crate::device::catalogue::{self, Media, Mig};
 use crate::device::geometry::{Layout, Slice};
 use crate::model::placement::Placement;
-use crate::price::profiles::GpuLeft;
+use crate::price::node_classes::GpuLeft;
 use crate::state::State;
 use crate::state::fleet::Node;
 use crate::state::ledger::check::{CheckedPlace, place_of, resources_of};
@@ -276,6 +276,7 @@ pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Rooms>> {
         }),
         ("capacity by pool", |rooms| _ = rooms.capacity.pop_first()),
         ("nodes by profile", |rooms| rooms.profiles = None),
-        ("nodes by profile", |rooms| rooms.profiles = Some(crate::price::profiles::NodeClasses::default())),
+        ("nodes by profile", |rooms| rooms.profiles =
+            Some(crate::price::node_classes::NodeClasses::default())),
     ]
 }

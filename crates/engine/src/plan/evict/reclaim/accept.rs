@@ -65,13 +65,13 @@ impl VictimSearch<'_, '_, '_> {
             .collect();
         judged.into_iter().all(|(at, lines)| {
             let unit = self.victims.get(at);
-            let (standing, amount) = (unit.standing, unit.amount.clone());
+            let (group, amount) = (unit.group, unit.amount.clone());
             if unit.surplus && gangs.contains(&unit.job) {
                 return true;
             }
-            self.draft.count(standing, amount.clone(), true);
+            self.draft.count(group, amount.clone(), true);
             let comes_back = lines.iter().any(|&line| self.comes_back(at, line));
-            self.draft.count(standing, amount, false);
+            self.draft.count(group, amount, false);
             !comes_back
         })
     }
@@ -110,7 +110,7 @@ impl VictimSearch<'_, '_, '_> {
             return true;
         }
         if few {
-            self.ripens_at = earlier(self.ripens_at, price_changes_at(self.draft, &bound));
+            self.retry_at = earlier(self.retry_at, price_changes_at(self.draft, &bound));
         }
         false
     }
@@ -146,14 +146,14 @@ impl VictimSearch<'_, '_, '_> {
                             && self.draft.tree.lineage(taken.unit.tenant).any(|x| x == tenant)
                     });
                     let falls = short > 0 && of_taken && self.was_above(tenant, meter, line);
-                    falls.then(|| Straddle { tenant, short: self.told(meter, short) })
+                    falls.then(|| Straddle { tenant, short: self.in_receipt(meter, short) })
                 }
             })
         })
     }
 
     /// An amount of a meter as a receipt tells it: GPUs in 1/3000, whether normalised or not.
-    fn told(&self, meter: usize, amount: u64) -> u64 {
+    fn in_receipt(&self, meter: usize, amount: u64) -> u64 {
         let per_gpu = self.draft.tree.meters[meter].per_gpu().unwrap_or(3000);
         amount.div_ceil(per_gpu / 3000)
     }

@@ -4,7 +4,7 @@ use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::price::{is_ripe, when_ripe};
+use super::price::{evictable_at, is_evictable};
 use super::{Right, VictimSearch};
 use crate::model::job::Class;
 use crate::model::policy::{Amount, Within};
@@ -112,10 +112,10 @@ impl VictimSearch<'_, '_, '_> {
             Right::LongerServed => tenant == self.ask.key.tenant && self.anybody_behind(tenant),
             Right::Lower => {
                 let (state, policy) = (self.draft.state, self.draft.policy);
-                let asker = lines::standing_of(self.ask.key);
+                let asker = lines::work_group(self.ask.key);
                 // What was only promised to somebody is taken by a guarantee alone.
-                let lower = |standing: &WorkGroup| lines::gives_way(policy, standing, &asker);
-                state.ledger.standing(tenant).any(|(standing, _)| lower(&standing))
+                let lower = |group: &WorkGroup| lines::gives_way(policy, group, &asker);
+                state.ledger.work_groups(tenant).any(|(group, _)| lower(&group))
             }
         }
     }
@@ -123,7 +123,7 @@ impl VictimSearch<'_, '_, '_> {
     /// True when a tenant runs work of another class than the asker's, which the order of that class says nothing about.
     fn others_beside_order(&self, tenant: TenantId) -> bool {
         let class = self.ask.key.class;
-        self.draft.state.ledger.standing(tenant).any(|(standing, _)| standing.class != class)
+        self.draft.state.ledger.work_groups(tenant).any(|(group, _)| group.class != class)
     }
 
     /// Tenants from the victim's up to, and without, the first that it shares with the asker.
@@ -201,7 +201,7 @@ impl VictimSearch<'_, '_, '_> {
     /// True when the unit may be taken by that right as things are on the draft.
     pub(super) fn may_take(&mut self, at: UnitRef, right: Right) -> bool {
         let unit = self.victims.get(at);
-        let given = unit.job == self.asker.job || self.settled.given.contains(&unit.job);
+        let given = unit.job == self.asker.job || self.commitments.given.contains(&unit.job);
         if given || (self.asker.surplus && !unit.surplus) {
             return false;
         }
@@ -217,22 +217,22 @@ impl VictimSearch<'_, '_, '_> {
                 Right::Above(line) => !own && self.is_borrowed(at, line),
                 Right::Lower => false,
             };
-            let inference = self.victims.get(at).standing.class == Class::Inference;
+            let inference = self.victims.get(at).group.class == Class::Inference;
             return allowed
                 && self.stands_behind(at, right)
                 && (!inference || self.inference_may_go(at.tenant));
         }
-        let (standing, bound) = (unit.standing, right.why() != EvictionRule::Guarantee);
-        if bound && !is_ripe(self.draft, unit, self.asker, right.why()) {
-            self.ripens_at = earlier(self.ripens_at, when_ripe(self.draft, unit, self.asker, right.why()));
+        let (group, bound) = (unit.group, right.why() != EvictionRule::Guarantee);
+        if bound && !is_evictable(self.draft, unit, self.asker, right.why()) {
+            self.retry_at = earlier(self.retry_at, evictable_at(self.draft, unit, self.asker, right.why()));
             return false;
         }
         let allowed = match right {
             Right::Lower => {
                 let scope = self.scope();
                 let within = self.draft.tree.lineage(at.tenant).any(|above| above == scope);
-                let lower = within
-                    && lines::gives_way(self.draft.policy, &standing, &lines::standing_of(self.ask.key));
+                let lower =
+                    within && lines::gives_way(self.draft.policy, &group, &lines::work_group(self.ask.key));
                 // By class or priority alone it would go to and fro between two tenants for ever.
                 let comes_back = at.tenant != self.ask.key.tenant
                     && (self.comes_back(at, Line::Guarantee) || self.comes_back(at, Line::FairShare));
@@ -241,7 +241,7 @@ impl VictimSearch<'_, '_, '_> {
             Right::Above(line) => self.is_borrowed(at, line),
             Right::LongerServed => false,
         };
-        allowed && (standing.class != Class::Inference || self.inference_may_go(at.tenant))
+        allowed && (group.class != Class::Inference || self.inference_may_go(at.tenant))
     }
 
     pub(super) fn inference_may_go(&mut self, tenant: TenantId) -> bool {
@@ -264,9 +264,9 @@ impl VictimSearch<'_, '_, '_> {
     /// Work that needs longer to save than a guarantee waits is its tenant's own, as work that may not be evicted is;
     /// unless it has borrowed all the same, by a policy that was in force before.
     pub(super) fn is_kept(&mut self, at: UnitRef) -> bool {
-        let (policy, standing) = (self.draft.policy, self.victims.get(at).standing);
+        let (policy, group) = (self.draft.policy, self.victims.get(at).group);
         let may_borrow = policy.preemption.fixed_may_borrow;
-        lines::is_fixed(&standing, policy)
+        lines::is_fixed(&group, policy)
             && (may_borrow || !lines::fixed_alone_beyond(self.draft, at.tenant, &self.meters))
     }
 
@@ -280,7 +280,7 @@ impl VictimSearch<'_, '_, '_> {
         (0..unit.amount.len()).filter(|&meter| unit.amount[meter] > 0).all(|meter| {
             let Amount::Of(line) = lines::line(draft, at.tenant, meter, line) else { return true };
             let used = draft.used(at.tenant)[meter];
-            used <= line || used.saturating_sub(lines::below_in(draft, &unit.standing, meter)) <= line
+            used <= line || used.saturating_sub(lines::below_in(draft, &unit.group, meter)) <= line
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Who gives way because it was served for longer (rule 3): in the own tenant, or for a fair share in whatever is above its own.
 
-use super::price::{is_ripe, when_ripe};
+use super::price::{evictable_at, is_evictable};
 use super::{Right, VictimSearch};
 use crate::plan::evict::victims::{Unit, UnitRef};
 use crate::plan::lines::{self, Line};
@@ -16,7 +16,7 @@ impl VictimSearch<'_, '_, '_> {
             Right::LongerServed => true,
             Right::Above(Line::FairShare) => {
                 let waits = !self.asker.grows;
-                waits && unit.order.is_some() && unit.standing.class == self.ask.key.class
+                waits && unit.order.is_some() && unit.group.class == self.ask.key.class
             }
             Right::Above(Line::Entitled | Line::Guarantee) | Right::Lower => false,
         }
@@ -27,7 +27,7 @@ impl VictimSearch<'_, '_, '_> {
     pub(super) fn stands_behind(&mut self, at: UnitRef, right: Right) -> bool {
         let found = self.behind(self.victims.get(at), right.why());
         if let Err(when) = found {
-            self.ripens_at = earlier(self.ripens_at, when);
+            self.retry_at = earlier(self.retry_at, when);
         }
         found.is_ok()
     }
@@ -40,13 +40,13 @@ impl VictimSearch<'_, '_, '_> {
         }
         self.victims.list_in_order(self.draft, tenant, self.ask.key.class);
         let why = if tenant == self.ask.key.tenant { EvictionRule::Order } else { EvictionRule::FairShare };
-        let mut ripens_at = None;
+        let mut retry_at = None;
         let any = self.victims.in_order(tenant, self.ask.key.class).iter().any(|unit| {
             let found = self.behind(unit, why);
-            ripens_at = earlier(ripens_at, found.err().flatten());
+            retry_at = earlier(retry_at, found.err().flatten());
             found.is_ok()
         });
-        self.ripens_at = earlier(self.ripens_at, ripens_at);
+        self.retry_at = earlier(self.retry_at, retry_at);
         any
     }
 
@@ -54,7 +54,7 @@ impl VictimSearch<'_, '_, '_> {
     fn behind(&self, unit: &Unit, why: EvictionRule) -> Result<(), Option<Timestamp>> {
         let (policy, now) = (self.draft.policy, self.draft.now);
         let (Some(claim), Some(order)) = (self.asker.claim, unit.order) else { return Err(None) };
-        let (own, its) = (lines::standing_of(self.ask.key), unit.standing);
+        let (own, its) = (lines::work_group(self.ask.key), unit.group);
         // Inside a tenant priorities come first.
         let peers = its.class == own.class && (its.tenant != own.tenant || its.priority == own.priority);
         // A job of many nodes is not broken for one that fits a corner of one.
@@ -64,10 +64,10 @@ impl VictimSearch<'_, '_, '_> {
         }
         if order.step < claim.above {
             Err(order.next_step_at)
-        } else if !is_ripe(self.draft, unit, self.asker, EvictionRule::Order) {
-            Err(when_ripe(self.draft, unit, self.asker, EvictionRule::Order))
-        } else if !is_ripe(self.draft, unit, self.asker, why) {
-            Err(when_ripe(self.draft, unit, self.asker, why))
+        } else if !is_evictable(self.draft, unit, self.asker, EvictionRule::Order) {
+            Err(evictable_at(self.draft, unit, self.asker, EvictionRule::Order))
+        } else if !is_evictable(self.draft, unit, self.asker, why) {
+            Err(evictable_at(self.draft, unit, self.asker, why))
         } else if order.safe_until.is_some_and(|until| until > now) {
             Err(order.safe_until)
         } else {

@@ -26,7 +26,7 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Claimant>, why: Evi
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
-pub fn is_ripe(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: EvictionRule) -> bool {
+pub fn is_evictable(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: EvictionRule) -> bool {
     let ran = draft.now - unit.started_at;
     ran >= runtime_min(draft, unit, Some(asker), why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
@@ -39,7 +39,7 @@ pub fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp>
 }
 
 /// When work that may not be taken yet may be.
-pub fn when_ripe(
+pub fn evictable_at(
     draft: &Draft<'_>,
     unit: &Unit,
     asker: impl Into<Option<Claimant>>,

@@ -66,8 +66,8 @@ pub(crate) fn may_be_asked(draft: &mut Draft<'_>, job: &Job) -> bool {
 }
 
 fn may_leave(draft: &Draft<'_>, job: &Job) -> bool {
-    let standing = lines::standing_of(&job.key());
-    job.spec.booking.is_none() && !lines::is_fixed(&standing, draft.policy)
+    let group = lines::work_group(&job.key());
+    job.spec.booking.is_none() && !lines::is_fixed(&group, draft.policy)
 }
 
 fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
@@ -228,5 +228,5 @@ fn let_go(draft: &mut Draft<'_>, ask: &Ask<'_>, id: JobId, fit: &mut Fit) {
         draft.drain(charge.step(place));
         fit.add(draft, ask, node, true);
     }
-    draft.count(charge.standing, amount, false);
+    draft.count(charge.group, amount, false);
 }

@@ -12,7 +12,7 @@ use core::cmp::Reverse;
 use crate::model::job::Class;
 use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
-use crate::plan::evict::reclaim::{gain, when_ripe};
+use crate::plan::evict::reclaim::{evictable_at, gain};
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::lines::{self, Line};
 use crate::plan::place::Ask;
@@ -37,9 +37,9 @@ pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
         if !own && !path(draft, ask, tenant).all(|above| excess(draft, ask, above).is_some()) {
             continue;
         }
-        for (standing, jobs) in draft.state.ledger.standing(tenant) {
-            let fixed = lines::is_fixed(&standing, draft.policy) || standing.class == Class::Inference;
-            let lower = lines::gives_way(draft.policy, &standing, &lines::standing_of(ask.key));
+        for (group, jobs) in draft.state.ledger.work_groups(tenant) {
+            let fixed = lines::is_fixed(&group, draft.policy) || group.class == Class::Inference;
+            let lower = lines::gives_way(draft.policy, &group, &lines::work_group(ask.key));
             if fixed || (own && !lower) {
                 continue;
             }
@@ -52,8 +52,8 @@ pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
         }
     }
     found.sort_by_cached_key(|askable| {
-        let Unit { standing, cost, job, .. } = askable.unit;
-        (Reverse(standing.class), standing.priority, cost, Reverse(job))
+        let Unit { group, cost, job, .. } = askable.unit;
+        (Reverse(group.class), group.priority, cost, Reverse(job))
     });
     found
 }
@@ -64,9 +64,9 @@ fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit, own: bool) -> Option<Askabl
         return None;
     }
     let why = if own { EvictionRule::Preempt } else { EvictionRule::FairShare };
-    let ripe = when_ripe(draft, &unit, None, why).unwrap_or(draft.now);
+    let evictable = evictable_at(draft, &unit, None, why).unwrap_or(draft.now);
     let leave = Millis(unit.grace.0.saturating_add(draft.policy.stop_grace.0));
-    Some(Askable { unit, gone_at: ripe + leave })
+    Some(Askable { unit, gone_at: evictable + leave })
 }
 
 /// Of these, taken in order, those who may be asked together: nobody ends below their line.
@@ -78,11 +78,11 @@ pub(super) fn together<'u>(
     let mut taken: BTreeMap<TenantId, Meters> = BTreeMap::new();
     let mut jobs = BTreeSet::new();
     for unit in units {
-        let own = unit.standing.tenant == ask.key.tenant;
+        let own = unit.group.tenant == ask.key.tenant;
         if !own && !leaves_all_above(draft, ask, unit, &taken) {
             continue;
         }
-        for tenant in path(draft, ask, unit.standing.tenant) {
+        for tenant in path(draft, ask, unit.group.tenant) {
             let total = taken.entry(tenant).or_insert_with(|| Meters::zero(unit.amount.len()));
             total.add(&unit.amount);
         }
@@ -133,7 +133,7 @@ fn leaves_all_above(
     unit: &Unit,
     taken: &BTreeMap<TenantId, Meters>,
 ) -> bool {
-    path(draft, ask, unit.standing.tenant).all(|tenant| {
+    path(draft, ask, unit.group.tenant).all(|tenant| {
         let Some(excess) = excess(draft, ask, tenant) else { return false };
         let gone = |meter: usize| taken.get(&tenant).map_or(0, |taken| taken[meter]);
         let holds = excess.iter().any(|&(meter, _)| unit.amount[meter] > 0);

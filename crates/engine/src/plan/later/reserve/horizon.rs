@@ -55,7 +55,7 @@ pub(super) struct HeldPlace {
 /// Something that a tenant holds.
 struct TenantHold {
     job: JobId,
-    standing: WorkGroup,
+    group: WorkGroup,
     end: Option<Timestamp>,
     amount: Meters,
 }
@@ -163,7 +163,7 @@ impl Horizon {
         let known = self.of_tenant(draft, own.tenant);
         let mut over = draft.tree.zero();
         let gone = |of: &&TenantHold| {
-            let gives_way = lines::gives_way(draft.policy, &of.standing, own);
+            let gives_way = lines::gives_way(draft.policy, &of.group, own);
             !gives_way && (of.end.is_some_and(|end| end <= start) || leaving.contains(&of.job))
         };
         for of in known.iter().filter(gone) {
@@ -363,7 +363,7 @@ impl SlotKey {
 fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
     let state = draft.state;
     let mut all = Vec::new();
-    for (standing, jobs) in state.ledger.standing(tenant) {
+    for (group, jobs) in state.ledger.work_groups(tenant) {
         for &(_, job) in jobs {
             let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
                 continue;
@@ -372,7 +372,7 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
             let amount = draft.tree.charge_of(|task| charge.resources_of(task), places);
             all.push(TenantHold {
                 job,
-                standing,
+                group,
                 end: state.end_of(job, draft.policy, draft.now).known(),
                 amount,
             });
@@ -382,7 +382,7 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
         let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
         let amount = draft.tree.charge_of(|task| known.spec.resources_of(task), promise.tasks.iter());
         let end = ends_when_aside(draft, job, &promise.tasks);
-        all.push(TenantHold { job, standing: Charge::of(known).standing, end, amount });
+        all.push(TenantHold { job, group: Charge::of(known).group, end, amount });
     }
     all
 }

@@ -52,7 +52,7 @@ impl StartPromiser<'_, '_> {
         let mark = self.draft.mark();
         for &node in nodes {
             for held in self.horizon.held_on(self.draft, node) {
-                let leaves = self.settled.leaving.contains(&held.job);
+                let leaves = self.commitments.leaving.contains(&held.job);
                 if !leaves && ends(&held).is_some_and(|end| end <= start) {
                     self.draft.drain(held.step);
                 }
@@ -110,7 +110,7 @@ impl StartPromiser<'_, '_> {
         let mut late = holders(self.draft, spec, of, &of.fillers);
         late.retain(|&job| {
             let over = state.end_of(job, self.draft.policy, now).known().is_some_and(|end| end <= of.start);
-            !over && !self.settled.leaving.contains(&job)
+            !over && !self.commitments.leaving.contains(&job)
         });
         late
     }

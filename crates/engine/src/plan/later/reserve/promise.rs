@@ -48,7 +48,7 @@ pub struct StartSearches {
 /// What else a plan has decided.
 #[derive(Clone, Copy)]
 pub(in crate::plan) struct PlanContext<'s> {
-    pub(in crate::plan) settled: &'s Commitments,
+    pub(in crate::plan) commitments: &'s Commitments,
     pub(in crate::plan) shares: &'s Amounts,
     pub(in crate::plan) looked: &'s StartSearches,
 }
@@ -58,7 +58,7 @@ pub(super) struct StartPromiser<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
     pub(super) horizon: &'m mut Horizon,
     pub(super) reserved: &'m ReviewedStarts<'a>,
-    pub(super) settled: &'m Commitments,
+    pub(super) commitments: &'m Commitments,
     made: Vec<(JobId, Reservation)>,
     borrowed_tries: usize,
 }
@@ -81,10 +81,10 @@ pub(in crate::plan) fn make<'a>(
     let known = others.looked.stamp == stamp;
     let mut looked =
         if known { others.looked.clone() } else { StartSearches { stamp, ..StartSearches::default() } };
-    looked.next.retain(|_, job| is_open(draft.state, *job) && !others.settled.given.contains(job));
-    let next = next_in_line(draft, reserved, others.settled, &looked);
+    looked.next.retain(|_, job| is_open(draft.state, *job) && !others.commitments.given.contains(job));
+    let next = next_in_line(draft, reserved, others.commitments, &looked);
     let mark = draft.mark();
-    let mut making = StartPromiser::new(draft, horizon, reserved, others.settled);
+    let mut making = StartPromiser::new(draft, horizon, reserved, others.commitments);
     if !next.is_empty() || (!known && !reserved.kept.is_empty()) {
         making.hold_all();
         if !known {
@@ -118,7 +118,7 @@ fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
 fn next_in_line<'a>(
     draft: &Draft<'a>,
     reserved: &ReviewedStarts<'a>,
-    settled: &Commitments,
+    commitments: &Commitments,
     looked: &StartSearches,
 ) -> Vec<(JobId, &'a Job)> {
     let state = draft.state;
@@ -129,7 +129,7 @@ fn next_in_line<'a>(
         return Vec::new();
     }
     let promised: BTreeSet<JobId> = reserved.kept.iter().map(|&(job, _)| job).collect();
-    let open = |job: &JobId| !promised.contains(job) && !settled.given.contains(job);
+    let open = |job: &JobId| !promised.contains(job) && !commitments.given.contains(job);
     let mut jobs: Vec<(bool, Timestamp, JobId)> = Vec::new();
     for kind in state.jobs.waiting().values() {
         // A window has its own time.
@@ -170,14 +170,14 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         draft: &'m mut Draft<'a>,
         horizon: &'m mut Horizon,
         reserved: &'m ReviewedStarts<'a>,
-        settled: &'m Commitments,
+        commitments: &'m Commitments,
     ) -> Self {
-        Self { draft, horizon, reserved, settled, made: Vec::new(), borrowed_tries: 0 }
+        Self { draft, horizon, reserved, commitments, made: Vec::new(), borrowed_tries: 0 }
     }
 
     /// True while a promise is neither kept on this draft nor on its way.
     pub(super) fn stands(&self, job: JobId) -> bool {
-        !self.settled.given.contains(&job) && self.draft.state.earmarks.of(job).is_none()
+        !self.commitments.given.contains(&job) && self.draft.state.earmarks.of(job).is_none()
     }
 
     /// Promises as they stand, the improved ones improved.
@@ -217,7 +217,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             let live = job_of(self.draft.state, job);
             let (spec, key) = (&live.spec, live.key());
             let Some(ask) = ask_of(self.draft, &key, spec, reservation) else { continue };
-            let beside = self.horizon.slots(self.draft, &ask, &self.settled.leaving);
+            let beside = self.horizon.slots(self.draft, &ask, &self.commitments.leaving);
             self.hold(spec, reservation, false);
             match self.earlier(&ask, spec, reservation, &beside) {
                 Some(better) => {
@@ -248,7 +248,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             }
             held.end.or(known.borrowers.contains(&held.job).then_some(known.start))
         };
-        let gone = &self.settled.leaving;
+        let gone = &self.commitments.leaving;
         let own: BTreeSet<NodeId> = known.tasks.iter().map(|place| place.node).collect();
         let mut slots = Vec::new();
         for &node in &own {
@@ -317,7 +317,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             if lines::fixed_beyond(self.draft, &ask).is_some() {
                 continue;
             }
-            let slots = self.horizon.slots(self.draft, &ask, &self.settled.leaving);
+            let slots = self.horizon.slots(self.draft, &ask, &self.commitments.leaving);
             let known = self.first_fit(&ask, &slots, &by_itself);
             if known.as_ref().is_some_and(|(start, _)| *start <= self.draft.now) {
                 return None;
@@ -409,14 +409,14 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     ) -> Option<FoundStart> {
         let gone_at: BTreeMap<JobId, Timestamp> = askable
             .iter()
-            .filter(|one| of.contains(&one.unit.job) && !self.settled.given.contains(&one.unit.job))
+            .filter(|one| of.contains(&one.unit.job) && !self.commitments.given.contains(&one.unit.job))
             .map(|one| (one.unit.job, one.gone_at))
             .collect();
         let ends = |held: &HeldPlace| match (held.end, gone_at.get(&held.job)) {
             (Some(end), Some(&gone)) => Some(end.min(gone)),
             (end, gone) => end.or(gone.copied()),
         };
-        let slots = self.horizon.slots_if(self.draft, ask, &self.settled.leaving, &ends);
+        let slots = self.horizon.slots_if(self.draft, ask, &self.commitments.leaving, &ends);
         let (start, nodes) = self.first_fit(ask, &slots, &ends)?;
         let start = start.max(self.draft.now + SOON);
         if bar.is_some_and(|bar| start + EARLIER_MIN > bar) {
