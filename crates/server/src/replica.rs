@@ -134,8 +134,8 @@ impl Replica {
         self.state.verdict_among(job, self.now(), &mut answers)
     }
 
-    /// What devices and tasks really do, a moment ago.
+    /// What devices and tasks really do, at its time or a moment later.
     pub fn samples(&self) -> Arc<Samples> {
-        self.telemetry.samples()
+        self.telemetry.samples(self.now())
     }
 }
