@@ -225,7 +225,7 @@ impl Timeline<'_> {
                 return Some(BookingFault::BeyondLimit { tenant });
             }
             let kept: u64 = tree.roots().iter().map(|&root| kept(tree, root, meter, &all)).sum();
-            let capacity = self.bare.capacity(&tree)[meter];
+            let capacity = self.bare.capacity(tree)[meter];
             if kept > capacity {
                 let without = kept.saturating_sub(charge[meter]);
                 let have = units(tree, meter, capacity.saturating_sub(without));
@@ -296,7 +296,7 @@ impl Timeline<'_> {
 
 fn charge_of(tree: &Tree, spec: &Spec, way: PoolOption) -> Meters {
     let each = tree.charge(way.need.units(), spec.shape.resources, way.pool);
-    each.into_iter().map(|each| each.saturating_mul(u64::from(spec.tasks))).collect()
+    each.iter().map(|each| each.saturating_mul(u64::from(spec.tasks))).collect()
 }
 
 /// What a branch of the tree must be able to have: its guarantee, or what is booked in it where that is more.

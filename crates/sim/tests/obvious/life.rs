@@ -323,8 +323,8 @@ fn carried(state: &State, past: &[u64]) -> PastUseEvent {
 
 /// Nobody has more than it wants or less than it is owed; and where all have a claim, all there is is divided.
 fn adds_up(state: &State, tree: &Tree, shares: &Amounts) -> Result<(), String> {
-    let demand = tree.subtree_demand(&state.own_demand(&tree));
-    let capacity = state.capacity(&tree);
+    let demand = tree.subtree_demand(&state.own_demand(tree));
+    let capacity = state.capacity(tree);
     let parents = state.tenants.ids().map(|tenant| (Some(tenant), &tree.lines[tenant.index()].children[..]));
     for (parent, siblings) in parents.chain([(None, tree.roots())]) {
         for meter in 0..tree.meters.len() {

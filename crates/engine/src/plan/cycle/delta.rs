@@ -44,7 +44,7 @@ impl Cycle<'_> {
         let mut plan = Plan { basis: state.index(), ..Plan::default() };
         let tree = self.draft.tree;
         // Who leaves still counts towards a limit until it is gone.
-        let mut used_now = tree.subtree_use(&state.own_use(&tree));
+        let mut used_now = tree.subtree_use(&state.own_use(tree));
         for (job, given) in self.allocations.iter() {
             let clear =
                 |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));

@@ -24,7 +24,7 @@ use crate::state::holding::Holding;
 type OpenAsk<'a> = (Ask<'a>, Pass);
 
 /// A source of places for a candidate, by its number in the queue.
-type Source<'a> = fn(&mut Cycle<'a>, usize, &[OpenAsk<'a>]) -> Option<Grant<'a>>;
+type GrantSource<'a> = fn(&mut Cycle<'a>, usize, &[OpenAsk<'a>]) -> Option<Grant<'a>>;
 
 impl<'a> Cycle<'a> {
     /// Gives a candidate what it asks for, from the first source that has it; or names the asks that cannot be met.
@@ -83,22 +83,22 @@ impl<'a> Cycle<'a> {
     /// From what is free, by moving others, or by making others leave; beside what is reserved for others.
     fn meet(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         let mark = self.draft.mark();
-        let grant = self.beside_reserved(at, open, Withheld::Free, Self::from_free);
+        let grant = self.beside_reserved(at, open, Withheld::Free, Self::take_free);
         if grant.as_ref().is_some_and(|grant| self.fills_later(at, open, &grant.tasks)) {
             self.draft.roll_back(mark);
-            return self.beside_reserved(at, open, Withheld::All, Self::from_free);
+            return self.beside_reserved(at, open, Withheld::All, Self::take_free);
         }
         if grant.is_some() {
             return grant;
         }
         // Mostly it cannot be met even without regard to what is reserved, and that costs far less to see.
         let mark = self.draft.mark();
-        let grant = self.from_others(at, open)?;
+        let grant = self.take_from_others(at, open)?;
         if !self.keeps_places() {
             return Some(grant);
         }
         self.take_back(mark, &grant);
-        self.beside_reserved(at, open, Withheld::All, Self::from_others)
+        self.beside_reserved(at, open, Withheld::All, Self::take_from_others)
     }
 
     /// Tries a source while places that are reserved for others are held on the draft.
@@ -107,7 +107,7 @@ impl<'a> Cycle<'a> {
         at: usize,
         open: &[OpenAsk<'a>],
         which: Withheld,
-        source: Source<'a>,
+        source: GrantSource<'a>,
     ) -> Option<Grant<'a>> {
         let held = self.hold_reserved(at, open, which);
         let grant = source(self, at, open);
@@ -126,15 +126,15 @@ impl<'a> Cycle<'a> {
         self.draft.roll_back(mark);
     }
 
-    fn from_others(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
-        let sources: [Source<'a>; 2] = [Self::from_moves, Self::from_victims];
+    fn take_from_others(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
+        let sources: [GrantSource<'a>; 2] = [Self::take_by_moving, Self::take_from_victims];
         sources.into_iter().find_map(|source| source(self, at, open))
     }
 
     /// Places that nobody holds: of the first ask that has them or, where places have prices, where they are missed least.
-    fn from_free(&mut self, _at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
+    fn take_free(&mut self, _at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         if self.draft.state.demand.tables().is_some() {
-            return self.from_least_missed(open);
+            return self.take_least_missed(open);
         }
         open.iter().find_map(|(ask, _)| {
             if lines::limit_passed(&self.draft, ask).is_some() {
@@ -146,7 +146,7 @@ impl<'a> Cycle<'a> {
 
     /// Alternatives in order; of each the pools in the better pass first; among those, wherever the place is missed
     /// least.
-    fn from_least_missed(&mut self, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
+    fn take_least_missed(&mut self, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         let passes = [Pass::WithinGuarantee, Pass::WithinFairShare, Pass::Surplus];
         open.chunk_by(|(one, _), (other, _)| one.differs_in_pool_alone(other)).find_map(|alike| {
             passes.into_iter().find_map(|pass| {
@@ -160,7 +160,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Places in one piece, because others are moved (rule 13).
-    fn from_moves(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
+    fn take_by_moving(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         if self.queue.get(at).is_surplus() {
             return None;
         }
@@ -184,7 +184,7 @@ impl<'a> Cycle<'a> {
     }
 
     /// Places that others have to leave (rules 6 to 8), others moved into the gaps where that is needed.
-    fn from_victims(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
+    fn take_from_victims(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         // Growth of what starts at once is not set aside with it: nobody leaves for it before the next plan.
         if self.starts_at_once(self.queue.get(at).first.1) {
             return None;

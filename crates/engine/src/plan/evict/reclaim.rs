@@ -383,9 +383,13 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         let mut nodes: Vec<NodeId> = unit.steps.iter().map(|step| step.place.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        nodes.iter().for_each(|&node| self.fit.add(self.draft, self.ask, node, false));
+        for &node in &nodes {
+            self.fit.add(self.draft, self.ask, node, false);
+        }
         change(self.draft, unit);
-        nodes.iter().for_each(|&node| self.fit.add(self.draft, self.ask, node, true));
+        for &node in &nodes {
+            self.fit.add(self.draft, self.ask, node, true);
+        }
     }
 
     fn give_all_back(&mut self) {
