@@ -10,6 +10,7 @@ mod mask;
 mod rooms;
 mod shape;
 mod source;
+mod vocabulary;
 mod wording;
 
 use std::collections::BTreeSet;
@@ -39,6 +40,10 @@ const RULES: [fn(&SourceFile) -> Vec<Problem>; 14] = [
     documents::links_lead_somewhere,
     documents::decisions_have_their_four_parts,
 ];
+
+/// Rules that look at all files together.
+const RULES_OF_ALL: [fn(&[SourceFile<'_>]) -> Vec<Problem>; 2] =
+    [vocabulary::type_names_are_used_once, vocabulary::public_types_are_in_the_glossary];
 
 /// The paths of all files in the repository, relative to its root, with `/` on every system.
 type Tree = BTreeSet<String>;
@@ -74,14 +79,16 @@ impl fmt::Display for Problem {
 /// Checks every file of the repository and prints what was found.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let tree = tree(root)?;
-    let mut problems = Vec::new();
+    let mut files = Vec::new();
     for path in &tree {
         let bytes = fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
         // What is not text, a picture for example, has no style.
         if let Ok(text) = String::from_utf8(bytes) {
-            problems.extend(check(&SourceFile::new(path, text, &tree)));
+            files.push(SourceFile::new(path, text, &tree));
         }
     }
+    let mut problems: Vec<Problem> = files.iter().flat_map(check).collect();
+    problems.extend(RULES_OF_ALL.iter().flat_map(|rule| rule(&files)));
     for problem in &problems {
         println!("{problem}");
     }
@@ -91,7 +98,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check(file: &SourceFile) -> Vec<Problem> {
+fn check(file: &SourceFile<'_>) -> Vec<Problem> {
     RULES.iter().flat_map(|rule| rule(file)).collect()
 }
 
