@@ -15,14 +15,14 @@
 //!   commit alone: places that were set aside and are let go of, windows that begin.
 
 mod cycle;
-pub mod draft;
-pub mod evict;
-pub mod later;
-pub mod lines;
-pub mod memory;
-pub mod order;
-pub mod place;
-pub mod rank;
+pub(crate) mod draft;
+pub(crate) mod evict;
+pub(crate) mod later;
+pub(crate) mod lines;
+pub(crate) mod memory;
+pub(crate) mod order;
+pub(crate) mod place;
+pub(crate) mod rank;
 
 use alloc::vec::Vec;
 
@@ -39,10 +39,12 @@ use crate::state::reservations::{DropReason, Reservation, ReservationsEvent};
 use crate::units::{JobId, KindId, Millis, Timestamp};
 
 use cycle::{Cycle, Inputs, Restraint};
-use later::reserve::StartSearches;
+pub use later::reserve::StartSearches;
+pub use later::reserve::Unreserved;
 pub use lines::Pass;
-pub use memory::{Memory, Obstacles, Refusal};
+pub use memory::{Memory, Refusal};
 use order::ServiceTurn;
+pub use rank::rank;
 
 /// The most cycles of one plan: each but the last was run again because a reclaim left more idle than it started.
 const CYCLES_MAX: usize = 64;

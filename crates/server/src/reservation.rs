@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wharf_api::v1::{HolderView, MissedView, ReservationView, UnpromisedView, gpus};
-use wharf_engine::plan::later::reserve::Unreserved;
+use wharf_engine::plan::Unreserved;
 use wharf_engine::state::State;
 use wharf_engine::state::reservations::{MissedStart, Reservation};
 use wharf_engine::units::{JobId, Timestamp};

@@ -11,7 +11,7 @@ use wharf_controller::disk::{HistoryKind, Record};
 use wharf_controller::history::{Moment, Projection};
 use wharf_engine::answer::verdict::{Answers, Reason};
 use wharf_engine::model::actor::{Actor, Source};
-use wharf_engine::plan::rank::rank;
+use wharf_engine::plan::rank;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::Job;

@@ -233,7 +233,7 @@ impl State {
 
     /// The same on the declared fleet: every node healthy, uncordoned and empty, and nothing used (rule 16).
     /// The trust domain is given by name, because who submits the first job of one comes before its id.
-    pub fn ideal_funnel(&self, key: &KindKey, domain: &str, policy: &Policy) -> Funnel {
+    pub(crate) fn ideal_funnel(&self, key: &KindKey, domain: &str, policy: &Policy) -> Funnel {
         let tree = self.tree(policy);
         let used = tree.zero_each();
         let ways = ways(&self.fleet, policy, key.class, domain, &key.shape);

@@ -73,7 +73,7 @@ impl Layout {
     }
 
     /// How many more slices of that profile could be cut out: its starts never overlap each other.
-    pub fn copies_left(self, mig: &Mig, profile: u8) -> u32 {
+    pub(crate) fn copies_left(self, mig: &Mig, profile: u8) -> u32 {
         let there = self.slices().filter(|slice| slice.profile == profile).count();
         let max = mig.profile(profile).map_or(0, |known| usize::from(known.max));
         let copies = self.starts_for(mig, profile).count().min(max.saturating_sub(there));

@@ -16,10 +16,10 @@ use crate::units::{JobId, Uid};
 /// The most members of one array: all of them are queued in one decision and one commit.
 pub const ARRAY_MAX: usize = 1000;
 /// The most jobs that one job waits for: a whole array.
-pub const DEPENDENCIES_MAX: usize = ARRAY_MAX;
+pub(crate) const DEPENDENCIES_MAX: usize = ARRAY_MAX;
 
 /// The most dependencies of all members of one array together: each of them is kept with its name.
-pub const LINKS_MAX: usize = 16_384;
+pub(crate) const LINKS_MAX: usize = 16_384;
 
 /// Which end of a job lets those that wait for it start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

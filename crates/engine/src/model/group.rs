@@ -44,12 +44,12 @@ pub struct Group {
 
 impl Group {
     /// Wanted tasks of all copies.
-    pub fn tasks_in_all(&self) -> u32 {
+    pub(crate) fn tasks_in_all(&self) -> u32 {
         self.tasks.saturating_mul(self.copies)
     }
 
     /// The least tasks of all copies.
-    pub fn min_in_all(&self) -> u32 {
+    pub(crate) fn min_in_all(&self) -> u32 {
         self.min.saturating_mul(self.min_copies)
     }
 }
@@ -80,7 +80,7 @@ impl GroupCopy {
     }
 
     /// True when it has some of its minimum and not all.
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         !self.alive.is_empty() && !self.stands()
     }
 
@@ -135,7 +135,7 @@ impl Spec {
     }
 
     /// The slot of a task, by its number.
-    pub fn slot_of(&self, task: u32) -> u32 {
+    pub(crate) fn slot_of(&self, task: u32) -> u32 {
         task.checked_rem(self.tasks).unwrap_or(task)
     }
 
@@ -155,7 +155,7 @@ impl Spec {
     }
 
     /// What a task takes beside GPUs.
-    pub fn resources_of(&self, task: u32) -> Resources {
+    pub(crate) fn resources_of(&self, task: u32) -> Resources {
         self.shape_of(task).resources
     }
 
@@ -210,7 +210,7 @@ impl Spec {
     }
 
     /// True when with these tasks it is below its minimum, or one of its copies is.
-    pub fn is_broken_with(&self, alive: impl Iterator<Item = u32>) -> bool {
+    pub(crate) fn is_broken_with(&self, alive: impl Iterator<Item = u32>) -> bool {
         if !self.has_groups() {
             return !self.is_met_by(alive);
         }
@@ -226,7 +226,7 @@ impl Spec {
     }
 
     /// Tasks of copies that these tasks leave broken: alone they are of no use.
-    pub fn of_broken_copies(&self, alive: &[u32]) -> Vec<u32> {
+    pub(crate) fn of_broken_copies(&self, alive: &[u32]) -> Vec<u32> {
         let copies = self.copies(alive.iter().copied());
         let broken = |task: &u32| {
             let slot = self.slot_of(*task);
@@ -303,7 +303,7 @@ impl Spec {
     }
 
     /// Numbers for tasks that take these slots, from `next` on, in order.
-    pub fn numbers_for(&self, slots: &[u32], next: u32) -> Vec<u32> {
+    pub(crate) fn numbers_for(&self, slots: &[u32], next: u32) -> Vec<u32> {
         let number = |&slot: &u32| {
             let rounds = next.saturating_sub(slot).div_ceil(self.tasks.max(1));
             slot + rounds * self.tasks

@@ -22,7 +22,7 @@ pub use windows::Windows;
 
 /// The longest that one decision may take to begin and to be carried out, from the change that calls for it. The
 /// engine decides in milliseconds (`wharf bench`); a second leaves room for a slow disk and a node that answers late.
-pub const DECISION_MAX: Millis = Millis::from_secs(1);
+pub(crate) const DECISION_MAX: Millis = Millis::from_secs(1);
 
 /// An amount that may be without bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -206,7 +206,7 @@ impl Limits {
     }
 
     /// The limit of a job of the class that was submitted without one: a job without any would pass the longest.
-    pub fn default_of(&self, class: Class) -> Option<Millis> {
+    pub(crate) fn default_of(&self, class: Class) -> Option<Millis> {
         self.default[class.index()].or(self.max_of(class))
     }
 }
@@ -406,7 +406,7 @@ impl Default for Policy {
 
 impl Policy {
     /// How long a job waits before its next try after `failures` task failures.
-    pub fn backoff(&self, failures: u32) -> Millis {
+    pub(crate) fn backoff(&self, failures: u32) -> Millis {
         let doubled = self.retry_backoff.0.saturating_mul(1 << failures.saturating_sub(1).min(20));
         Millis(doubled.min(self.retry_backoff_max.0))
     }

@@ -26,7 +26,7 @@ use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
 
 /// The state with some starts and evictions tried on it.
-pub struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     /// What it is a draft on.
     pub state: &'a State,
     /// The policy it is made by.
@@ -57,11 +57,11 @@ enum Op {
 
 /// A point to roll back to.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark(usize);
+pub(crate) struct Mark(usize);
 
 impl<'a> Draft<'a> {
     /// A draft with nothing tried yet.
-    pub fn on(
+    pub(crate) fn on(
         state: &'a State,
         policy: &'a Policy,
         tree: &'a Tree,
@@ -88,67 +88,67 @@ impl<'a> Draft<'a> {
 
     /// The same, with what earlier plans worked out of the worth of places.
     #[must_use]
-    pub fn with_worths(mut self, worths: &'a RefCell<Worths>) -> Self {
+    pub(crate) fn with_worths(mut self, worths: &'a RefCell<Worths>) -> Self {
         self.worths = Some(worths);
         self
     }
 
     /// What asks are made of.
-    pub fn desk(&self) -> AskMaker<'a> {
+    pub(crate) fn desk(&self) -> AskMaker<'a> {
         AskMaker::new(self.state, self.policy, self.tree)
     }
 
     /// What earlier plans worked out of the worth of places.
-    pub fn worths(&self) -> Option<&'a RefCell<Worths>> {
+    pub(crate) fn worths(&self) -> Option<&'a RefCell<Worths>> {
         self.worths
     }
 
     /// From now on the nodes that are not as in the state are kept by profile. A plan that looks for one place never needs it.
-    pub fn keep_touched_profiles(&mut self) {
+    pub(crate) fn keep_touched_profiles(&mut self) {
         if !self.touched.is_empty() {
             self.touched.keep_profiles(true);
         }
     }
 
     /// The nodes that are not as in the state, by profile, if there are any and they are kept.
-    pub fn touched_profiles(&self) -> Option<&NodeClasses> {
+    pub(crate) fn touched_profiles(&self) -> Option<&NodeClasses> {
         self.touched.profiles()
     }
 
     /// What was worked out of the worth of those.
-    pub fn touched_worths(&self) -> &RefCell<Worths> {
+    pub(crate) fn touched_worths(&self) -> &RefCell<Worths> {
         &self.touched_worths
     }
 
     /// The first node of a profile of the state that may be as it is there: all before it are touched.
-    pub fn first_untouched(&self, pool: PoolId, slot: usize) -> NodeId {
+    pub(crate) fn first_untouched(&self, pool: PoolId, slot: usize) -> NodeId {
         self.passed.borrow().get(&(pool, slot)).copied().unwrap_or_default()
     }
 
     /// This node of a profile of the state, and all before it, are touched; once touched they stay so.
-    pub fn pass_touched(&self, pool: PoolId, slot: usize, node: NodeId) {
+    pub(crate) fn pass_touched(&self, pool: PoolId, slot: usize, node: NodeId) {
         self.passed.borrow_mut().insert((pool, slot), NodeId(node.0 + 1));
     }
 
     /// The room of a node, if it is as in the state.
-    pub fn untouched_room(&self, node: NodeId) -> Option<&Room> {
+    pub(crate) fn untouched_room(&self, node: NodeId) -> Option<&Room> {
         let untouched = self.touched.is_empty() || self.touched.get(node).is_none();
         self.state.ledger.rooms().get(node).filter(|_| untouched)
     }
 
     /// What a tenant would hold with everyone below it, by meter.
-    pub fn used(&self, tenant: TenantId) -> &[u64] {
+    pub(crate) fn used(&self, tenant: TenantId) -> &[u64] {
         &self.used[tenant.index()]
     }
 
     /// A tenant's fair share, by meter. It does not change with what is tried: starting turns waiting demand
     /// into running demand, and evicting turns it back.
-    pub fn share(&self, tenant: TenantId) -> &[u64] {
+    pub(crate) fn share(&self, tenant: TenantId) -> &[u64] {
         &self.shares[tenant.index()]
     }
 
     /// What a tenant's own work would hold, by how it stands.
-    pub fn work_groups(&mut self, tenant: TenantId) -> &mut BTreeMap<WorkGroup, Meters> {
+    pub(crate) fn work_groups(&mut self, tenant: TenantId) -> &mut BTreeMap<WorkGroup, Meters> {
         let (state, tree) = (self.state, self.tree);
         self.work_groups.entry(tenant).or_insert_with(|| {
             let metered = |(group, used)| (group, tree.metered(used));
@@ -157,26 +157,35 @@ impl<'a> Draft<'a> {
     }
 
     /// The room of a node as it would be.
-    pub fn room(&self, node: NodeId) -> Option<&Room> {
+    pub(crate) fn room(&self, node: NodeId) -> Option<&Room> {
         self.touched.get(node).or_else(|| self.state.ledger.rooms().get(node))
     }
 
     /// Open nodes of a pool with exactly so many GPUs free, in node order.
-    pub fn with_whole_free(&self, pool: PoolId, drains: Drains, count: u8) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn with_whole_free(
+        &self,
+        pool: PoolId,
+        drains: Drains,
+        count: u8,
+    ) -> impl Iterator<Item = NodeId> {
         let rest = self.state.ledger.rooms().with_whole_free(pool, drains, count);
         let untouched = rest.filter(|&node| self.touched.get(node).is_none());
         merge(self.touched.with_whole_free(pool, drains, count), untouched)
     }
 
     /// GPUs that are held in part and have at least `least` left, tightest first.
-    pub fn partly_free(&self, pool: PoolId, least: GpuUnits) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
+    pub(crate) fn partly_free(
+        &self,
+        pool: PoolId,
+        least: GpuUnits,
+    ) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
         let rest = self.state.ledger.rooms().partly_free(pool, least);
         let untouched = rest.filter(|&(_, node, _)| self.touched.get(node).is_none());
         merge(self.touched.partly_free(pool, least), untouched)
     }
 
     /// The layouts of GPUs of a pool that more can be cut out of.
-    pub fn layouts(&self, pool: PoolId) -> impl Iterator<Item = Layout> {
+    pub(crate) fn layouts(&self, pool: PoolId) -> impl Iterator<Item = Layout> {
         let known = |rooms: &'_ Rooms| rooms.by_layout(pool).map(|(layout, _)| layout).collect::<Vec<_>>();
         let mut layouts =
             merge(known(&self.touched).into_iter(), known(self.state.ledger.rooms()).into_iter());
@@ -189,14 +198,14 @@ impl<'a> Draft<'a> {
     }
 
     /// GPUs with exactly these slices that more can be cut out of, in node order.
-    pub fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
+    pub(crate) fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
         let rest = self.state.ledger.rooms().with_layout(pool, layout);
         let untouched = rest.filter(|&(node, _)| self.touched.get(node).is_none());
         merge(self.touched.with_layout(pool, layout), untouched)
     }
 
     /// What each profile of a pool is worth keeping possible, as things were before anything was tried.
-    pub fn slice_weights(&self, pool: PoolId, mig: &Mig) -> Weights {
+    pub(crate) fn slice_weights(&self, pool: PoolId, mig: &Mig) -> Weights {
         *self.weights.borrow_mut().entry(pool).or_insert_with(|| self.work_out_weights(pool, mig))
     }
 
@@ -234,7 +243,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Nodes of a pool with GPUs that are cut, but not wholly, in no order.
-    pub fn nodes_partly_cut(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn nodes_partly_cut(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
         let mig = self.state.fleet.mig(pool);
         let in_part = move |layout: &Layout| {
             let taken = mig.map_or(0, |mig| layout.taken(mig).count_ones());
@@ -245,38 +254,38 @@ impl<'a> Draft<'a> {
     }
 
     /// Nodes of a pool with GPUs that slices can be cut out of, in no order.
-    pub fn nodes_with_slices(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn nodes_with_slices(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
         self.layouts(pool).flat_map(move |layout| self.with_layout(pool, layout)).map(|(node, _)| node)
     }
 
     /// A point to roll back to.
-    pub fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark(self.done.len())
     }
 
     /// A task takes a place.
-    pub fn take(&mut self, step: Step) {
+    pub(crate) fn take(&mut self, step: Step) {
         self.touch(step.place.node);
         self.touched.take(&step.place, step.resources, step.trust);
         self.done.push(Op::Take(step));
     }
 
     /// A place that was set aside no longer is.
-    pub fn give_back(&mut self, step: Step) {
+    pub(crate) fn give_back(&mut self, step: Step) {
         self.touch(step.place.node);
         self.touched.give_back(&step.place, step.resources);
         self.done.push(Op::GiveBack(step));
     }
 
     /// A task that holds a place is told to leave.
-    pub fn drain(&mut self, step: Step) {
+    pub(crate) fn drain(&mut self, step: Step) {
         self.touch(step.place.node);
         self.touched.drain(&step.place, step.resources);
         self.done.push(Op::Drain(step));
     }
 
     /// A task that was told to leave on this draft is spared.
-    pub fn undrain(&mut self, step: Step) {
+    pub(crate) fn undrain(&mut self, step: Step) {
         self.touched.undrain(&step.place, step.resources, step.trust);
         self.done.push(Op::Undrain(step));
     }
@@ -298,13 +307,13 @@ impl<'a> Draft<'a> {
     }
 
     /// A tenant, and everyone above it, uses so much more or less.
-    pub fn count(&mut self, group: WorkGroup, amount: Meters, more: bool) {
+    pub(crate) fn count(&mut self, group: WorkGroup, amount: Meters, more: bool) {
         self.change_use(group, &amount, more);
         self.done.push(Op::Count { group, amount, more });
     }
 
     /// As it was at the mark.
-    pub fn roll_back(&mut self, mark: Mark) {
+    pub(crate) fn roll_back(&mut self, mark: Mark) {
         assert!(mark.0 <= self.done.len(), "a mark lies behind");
         for op in self.done.split_off(mark.0).into_iter().rev() {
             match op {

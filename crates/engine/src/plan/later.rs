@@ -1,5 +1,5 @@
 //! What is promised for later: reserved starts, booked windows, planned downtimes.
 
-pub mod booked;
-pub mod downtimes;
-pub mod reserve;
+pub(crate) mod booked;
+pub(crate) mod downtimes;
+pub(crate) mod reserve;

@@ -25,7 +25,7 @@ pub enum Pass {
 
 /// The line above which work of others may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line {
+pub(crate) enum Line {
     /// The larger of fair share and guarantee: whom a guarantee takes from first.
     Entitled,
     /// What was promised.
@@ -35,7 +35,7 @@ pub enum Line {
 }
 
 /// How a job of this kind stands among the work of its tenant.
-pub fn work_group(key: &KindKey) -> WorkGroup {
+pub(crate) fn work_group(key: &KindKey) -> WorkGroup {
     WorkGroup {
         tenant: key.tenant,
         class: key.class,
@@ -47,23 +47,23 @@ pub fn work_group(key: &KindKey) -> WorkGroup {
 
 /// True when work that stands so may be taken for work that stands like `other`: a lower class, or a lower priority
 /// in the same class. Equals never; nor work that needs longer to save than anybody should wait for it.
-pub fn gives_way(policy: &Policy, group: &WorkGroup, other: &WorkGroup) -> bool {
+pub(crate) fn gives_way(policy: &Policy, group: &WorkGroup, other: &WorkGroup) -> bool {
     let lower = group.class > other.class || (group.class == other.class && group.priority < other.priority);
     lower && !is_fixed(group, policy)
 }
 
 /// True for work that no guarantee could get back in time: it may not borrow.
-pub fn is_fixed(group: &WorkGroup, policy: &Policy) -> bool {
+pub(crate) fn is_fixed(group: &WorkGroup, policy: &Policy) -> bool {
     !group.preemptible || group.grace > policy.preemption.borrow_grace_max
 }
 
 /// The meters an ask is charged in.
-pub fn asked(ask: &Ask<'_>) -> impl Iterator<Item = usize> {
+pub(crate) fn asked(ask: &Ask<'_>) -> impl Iterator<Item = usize> {
     (0..ask.charge.len()).filter(|&meter| ask.parts().any(|part| part.charge[meter] > 0))
 }
 
 /// What a tenant is promised or may call its own, in one meter.
-pub fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line) -> Amount {
+pub(crate) fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line) -> Amount {
     let guaranteed = draft.tree.lines[tenant.index()].quotas[meter].guaranteed;
     let share = draft.share(tenant)[meter];
     match (guaranteed, line) {
@@ -75,7 +75,7 @@ pub fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line) -> Am
 }
 
 /// True when a tenant with so much more stays within its line in everything that is asked for.
-pub fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line) -> bool {
+pub(crate) fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line) -> bool {
     asked(ask).all(|meter| {
         let after = draft.used(tenant)[meter].saturating_add(ask.amount(meter));
         match line(draft, tenant, meter, at) {
@@ -86,7 +86,7 @@ pub fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line
 }
 
 /// The pass that an ask is in: judged without the own tenant's work that would give way to it, which is [`below`].
-pub fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
+pub(crate) fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
     let within = |at: Line| {
         asked(ask).all(|meter| {
             let used = draft.used(ask.key.tenant)[meter].saturating_sub(below[meter]);
@@ -106,7 +106,7 @@ pub fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
 }
 
 /// What the own tenant's work that would give way to work that stands so holds.
-pub fn below(draft: &mut Draft<'_>, own: &WorkGroup) -> Meters {
+pub(crate) fn below(draft: &mut Draft<'_>, own: &WorkGroup) -> Meters {
     let policy = draft.policy;
     let mut below = draft.tree.zero();
     for (group, held) in draft.work_groups(own.tenant) {
@@ -118,14 +118,14 @@ pub fn below(draft: &mut Draft<'_>, own: &WorkGroup) -> Meters {
 }
 
 /// The same in one meter.
-pub fn below_in(draft: &mut Draft<'_>, own: &WorkGroup, meter: usize) -> u64 {
+pub(crate) fn below_in(draft: &mut Draft<'_>, own: &WorkGroup, meter: usize) -> u64 {
     let policy = draft.policy;
     let held = draft.work_groups(own.tenant).iter();
     held.filter(|(group, _)| gives_way(policy, group, own)).map(|(_, held)| held[meter]).sum()
 }
 
 /// Whose limit an ask would pass, if it does.
-pub fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
+pub(crate) fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let passes = |tenant: &TenantId| {
         let quotas = &draft.tree.lines[tenant.index()].quotas;
         asked(ask).any(|meter| match quotas[meter].limit {
@@ -138,7 +138,7 @@ pub fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
 
 /// Whose guarantee an ask for fixed work would pass: counted alone, it fits the guarantee of its tenant and of
 /// everyone above it.
-pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
+pub(crate) fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let policy = draft.policy;
     if policy.preemption.fixed_may_borrow || !is_fixed(&work_group(ask.key), policy) {
         return None;
@@ -157,7 +157,7 @@ pub fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
 
 /// True when fixed work alone, of a tenant and everyone below it, is above its guarantee in one of the meters: it was
 /// placed by another policy.
-pub fn fixed_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+pub(crate) fn fixed_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
     let fixed = fixed_below(draft, tenant);
     meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
@@ -182,14 +182,14 @@ fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Meters {
 
 /// True when a tenant's inference, with its work that may not borrow, is above its guarantee in one of the meters. Both
 /// are protected within the guarantee; were each counted alone, a tenant could keep twice what it was promised.
-pub fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+pub(crate) fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
     // Nobody takes from a booked window either.
     let sheltered = booked::sheltered(draft, tenant);
     protected_beyond(draft, tenant, meters, &sheltered)
 }
 
 /// The same without what the tenant's booked windows have: for those, inference within its guarantee never leaves.
-pub fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
+pub(crate) fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
     protected_beyond(draft, tenant, meters, &[])
 }
 

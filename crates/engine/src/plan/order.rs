@@ -22,7 +22,7 @@ use crate::units::{JobId, KindId, TenantId, Timestamp};
 
 /// Which candidates have their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServiceTurn {
+pub(crate) struct ServiceTurn {
     /// How entitled they are, at least.
     pub pass: Pass,
     /// Of which class; of any where it is not said.
@@ -31,7 +31,7 @@ pub struct ServiceTurn {
 
 impl ServiceTurn {
     /// The turns of a plan, in order. Within a guarantee, class comes before everything else.
-    pub const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self { pass: Pass::WithinGuarantee, class: Some(Class::Inference) },
         Self { pass: Pass::WithinGuarantee, class: Some(Class::Interactive) },
         Self { pass: Pass::WithinGuarantee, class: Some(Class::Batch) },
@@ -41,7 +41,7 @@ impl ServiceTurn {
 }
 
 /// Jobs of one kind that want something.
-pub struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
     /// Which kind; none for more tasks of a job that starts in this plan.
     pub kind: Option<KindId>,
     /// What they have in common.
@@ -82,7 +82,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// The jobs of a kind, as far as they may start now: one candidate for all who stand alike.
-    pub fn all_of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Vec<Self> {
+    pub(crate) fn all_of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Vec<Self> {
         let Some(groups) = rank::alike(draft, known) else {
             return Self::of_kind(draft, kind, known).into_iter().collect();
         };
@@ -95,7 +95,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// More tasks for a job that starts in this plan, or a job that has to leave in it.
-    pub fn of_job(
+    pub(crate) fn of_job(
         draft: &Draft<'a>,
         key: &'a KindKey,
         more: Option<More>,
@@ -105,7 +105,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// What a job with groups that runs, or starts in this plan, lacks beside what it was given on the draft.
-    pub fn of_groups(
+    pub(crate) fn of_groups(
         draft: &Draft<'a>,
         kind: Option<KindId>,
         key: &'a KindKey,
@@ -159,12 +159,12 @@ impl<'a> Candidate<'a> {
     }
 
     /// True when it asks for more than a minimum.
-    pub fn is_surplus(&self) -> bool {
+    pub(crate) fn is_surplus(&self) -> bool {
         self.more.is_some_and(|more| !more.repair) && !self.key.service
     }
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
-    pub fn asks(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> Vec<(Ask<'a>, Pass)> {
+    pub(crate) fn asks(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> Vec<(Ask<'a>, Pass)> {
         let below = lines::below(draft, &lines::work_group(self.key));
         self.judged(draft, turn, &below).collect()
     }
@@ -225,7 +225,7 @@ struct TenantRank {
 
 /// What is used of a line; the smaller the needier.
 #[derive(Clone, Copy, Debug)]
-pub struct Ratio {
+pub(crate) struct Ratio {
     /// So much.
     pub used: u64,
     /// Of so much.
@@ -262,7 +262,7 @@ impl PartialEq for Ratio {
 impl Eq for Ratio {}
 
 /// The candidates of a plan, in the order of rule 3.
-pub struct Queue<'a> {
+pub(crate) struct Queue<'a> {
     candidates: Vec<Candidate<'a>>,
     open: BTreeMap<TenantId, BTreeSet<(CandidateRank, usize)>>,
     /// Of all that waits, also what is not tried again: a memory must not change who is served first.
@@ -275,7 +275,7 @@ pub struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     /// An empty queue. Who has waited longest is known of all that waits.
-    pub fn new(state: &State) -> Self {
+    pub(crate) fn new(state: &State) -> Self {
         let turn = ServiceTurn::ALL[0];
         let mut queue = Self {
             candidates: Vec::new(),
@@ -300,7 +300,7 @@ impl<'a> Queue<'a> {
     }
 
     /// One more candidate.
-    pub fn add(&mut self, state: &State, candidate: Candidate<'a>) {
+    pub(crate) fn add(&mut self, state: &State, candidate: Candidate<'a>) {
         let tenant = candidate.key.tenant;
         if !self.oldest.contains_key(&tenant) {
             self.note_oldest(state, tenant, candidate.first);
@@ -316,7 +316,7 @@ impl<'a> Queue<'a> {
     }
 
     /// A job that has to leave wants nothing more: neither growth nor repair.
-    pub fn withdraw(&mut self, job: JobId) {
+    pub(crate) fn withdraw(&mut self, job: JobId) {
         self.withdrawn.insert(job);
         for at in 0..self.candidates.len() {
             if self.candidates[at].first.1 == job && !self.candidates[at].exhausted {
@@ -326,12 +326,12 @@ impl<'a> Queue<'a> {
     }
 
     /// A candidate by its number.
-    pub fn get(&self, at: usize) -> &Candidate<'a> {
+    pub(crate) fn get(&self, at: usize) -> &Candidate<'a> {
         &self.candidates[at]
     }
 
     /// A candidate whose first job this is, though others of its kind may come before it.
-    pub fn bring_first(&mut self, draft: &Draft<'a>, key: &'a KindKey, job: JobId) -> Option<usize> {
+    pub(crate) fn bring_first(&mut self, draft: &Draft<'a>, key: &'a KindKey, job: JobId) -> Option<usize> {
         let first = |candidate: &Candidate<'a>| candidate.first.1 == job && candidate.more.is_none();
         let at = self.candidates.iter().position(|candidate| first(candidate) && !candidate.exhausted);
         if at.is_some() {
@@ -345,13 +345,8 @@ impl<'a> Queue<'a> {
         Some(self.candidates.len() - 1)
     }
 
-    /// Every candidate.
-    pub fn iter(&self) -> impl Iterator<Item = &Candidate<'a>> {
-        self.candidates.iter()
-    }
-
     /// Begins a turn.
-    pub fn begin(&mut self, draft: &mut Draft<'_>, turn: ServiceTurn) {
+    pub(crate) fn begin(&mut self, draft: &mut Draft<'_>, turn: ServiceTurn) {
         self.turn = turn;
         self.best.clear();
         let tree = draft.tree;
@@ -372,7 +367,7 @@ impl<'a> Queue<'a> {
     }
 
     /// The use of a tenant changed, or its candidates did.
-    pub fn touch(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
+    pub(crate) fn touch(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
         let tree = draft.tree;
         for tenant in tree.lineage(tenant) {
             self.look_at(draft, tenant);
@@ -402,12 +397,12 @@ impl<'a> Queue<'a> {
     }
 
     /// The candidate that is served next.
-    pub fn next(&self, draft: &Draft<'_>) -> Option<usize> {
+    pub(crate) fn next(&self, draft: &Draft<'_>) -> Option<usize> {
         self.best_of(draft, draft.tree.roots())
     }
 
     /// Its first job has what it asked for.
-    pub fn served(&mut self, at: usize) {
+    pub(crate) fn served(&mut self, at: usize) {
         self.close(at);
         self.advance(at);
     }
@@ -425,7 +420,7 @@ impl<'a> Queue<'a> {
     }
 
     /// None of its jobs is met by any of these.
-    pub fn refused(&mut self, at: usize, asks: &[Ask<'a>]) {
+    pub(crate) fn refused(&mut self, at: usize, asks: &[Ask<'a>]) {
         let choices = &mut self.candidates[at].choices;
         choices
             .iter_mut()
@@ -437,7 +432,7 @@ impl<'a> Queue<'a> {
     }
 
     /// What was refused is tried again: somebody left.
-    pub fn reopen_all(&mut self) {
+    pub(crate) fn reopen_all(&mut self) {
         for at in 0..self.candidates.len() {
             let candidate = &self.candidates[at];
             if !candidate.exhausted && candidate.choices.iter().any(|choice| choice.refused) {
@@ -481,7 +476,7 @@ impl<'a> Queue<'a> {
 }
 
 /// What is used of a tenant's line, the largest over what is asked for.
-pub fn neediness(draft: &Draft<'_>, tenant: TenantId, charge: &[u64], at: Line) -> Ratio {
+pub(crate) fn neediness(draft: &Draft<'_>, tenant: TenantId, charge: &[u64], at: Line) -> Ratio {
     let asked = (0..charge.len()).filter(|&meter| charge[meter] > 0);
     let ratios = asked.map(|meter| match lines::line(draft, tenant, meter, at) {
         Amount::Unlimited => Ratio { used: 0, line: u64::MAX },

@@ -9,8 +9,8 @@
 //! are taken and spared. Groups of one job are not alike and may be in each other's way: their sums are looked at first,
 //! then they are tried together.
 
-pub mod best;
-pub mod groups;
+pub(crate) mod best;
+pub(crate) mod groups;
 
 use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources};
 
 /// What is asked for in one pool, all or nothing.
 #[derive(Clone, Debug)]
-pub struct Ask<'a> {
+pub(crate) struct Ask<'a> {
     /// What the tasks have in common.
     pub key: &'a KindKey,
     /// So many.
@@ -56,18 +56,18 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     /// So many tasks, from the first, wherever the rest of the gang is.
-    pub fn new(tree: &Tree, key: &'a KindKey, way: PoolOption, tasks: u32) -> Self {
+    pub(crate) fn new(tree: &Tree, key: &'a KindKey, way: PoolOption, tasks: u32) -> Self {
         let charge = tree.charge(way.need.units(), key.shape.resources, way.pool)[..].into();
         Self { key, tasks, first_task: 0, way, domain: None, charge, numbers: None, beside: None }
     }
 
     /// Where; of a job with groups, where its largest tasks go.
-    pub fn pool(&self) -> PoolId {
+    pub(crate) fn pool(&self) -> PoolId {
         self.way.pool
     }
 
     /// The ask of each group; itself alone where tasks are alike.
-    pub fn parts(&self) -> impl Iterator<Item = &Self> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Self> {
         core::iter::once(self).chain(self.beside())
     }
 
@@ -76,18 +76,18 @@ impl<'a> Ask<'a> {
     }
 
     /// True when some of it goes to that pool.
-    pub fn goes_to(&self, pool: PoolId) -> bool {
+    pub(crate) fn goes_to(&self, pool: PoolId) -> bool {
         self.parts().any(|part| part.way.pool == pool)
     }
 
     /// True when it is for the same tasks, to be met in the same way.
-    pub fn same_as(&self, other: &Self) -> bool {
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
         let told = |part: &Self| (part.way, part.numbers.clone());
         self.way == other.way && self.parts().map(told).eq(other.parts().map(told))
     }
 
     /// True when it is for the same tasks by the same alternative, in the same pool or another.
-    pub fn differs_in_pool_alone(&self, other: &Self) -> bool {
+    pub(crate) fn differs_in_pool_alone(&self, other: &Self) -> bool {
         let told = |part: &Self| (part.tasks, part.numbers.clone());
         let same_tasks = self.parts().map(told).eq(other.parts().map(told));
         let same_key = core::ptr::eq(self.key, other.key) || self.key == other.key;
@@ -101,19 +101,19 @@ impl<'a> Ask<'a> {
     }
 
     /// The GPUs that all of it takes.
-    pub fn units(&self) -> GpuUnits {
+    pub(crate) fn units(&self) -> GpuUnits {
         let beside = self.beside().iter().map(Self::units);
         beside.fold(self.way.need.units().times(self.tasks), |total, part| total + part)
     }
 
     /// What all of it is charged in one meter.
-    pub fn amount(&self, meter: usize) -> u64 {
+    pub(crate) fn amount(&self, meter: usize) -> u64 {
         let beside = self.beside().iter().map(|part| part.amount(meter));
         beside.fold(self.charge[meter].saturating_mul(u64::from(self.tasks)), u64::saturating_add)
     }
 
     /// What all of it is charged.
-    pub fn total(&self) -> Meters {
+    pub(crate) fn total(&self) -> Meters {
         (0..self.charge.len()).map(|meter| self.amount(meter)).collect()
     }
 
@@ -124,7 +124,7 @@ impl<'a> Ask<'a> {
 
 /// Where everything that was asked for goes.
 #[derive(Clone, Debug)]
-pub struct PlacedTasks {
+pub(crate) struct PlacedTasks {
     /// Each task.
     pub tasks: Vec<Placement>,
     /// Why the first of them went where it did, where places have prices.
@@ -135,7 +135,7 @@ pub struct PlacedTasks {
 
 impl PlacedTasks {
     /// How good it is in all, to be compared with other pools: less is better.
-    pub fn total(&self) -> (bool, Option<Drains>, i64) {
+    pub(crate) fn total(&self) -> (bool, Option<Drains>, i64) {
         let among_gpus = self.scores.iter().any(|score| score.among_gpus);
         let drains = self.scores.iter().map(|score| score.drains).max();
         (among_gpus, drains, self.scores.iter().map(|score| i64::from(score.lost)).sum())
@@ -143,7 +143,7 @@ impl PlacedTasks {
 }
 
 /// Places everything that is asked for on the draft, or leaves the draft as it was.
-pub fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks> {
+pub(crate) fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks> {
     let Some(level) = ask.key.topology.gang_within else {
         return place_all(draft, ask, &|_| true);
     };
@@ -164,7 +164,7 @@ pub(super) fn place_on(
 }
 
 /// The ways to meet a kind that the policy allows, in order.
-pub fn ways_of<'a>(
+pub(crate) fn ways_of<'a>(
     state: &'a State,
     policy: &'a Policy,
     key: &'a KindKey,
@@ -174,7 +174,7 @@ pub fn ways_of<'a>(
 }
 
 /// Places everything that one of the asks, alike but for the pool, asks for, where it is missed least.
-pub fn place_where_best<'b, 'a>(
+pub(crate) fn place_where_best<'b, 'a>(
     draft: &mut Draft<'_>,
     asks: &[&'b Ask<'a>],
 ) -> Option<(&'b Ask<'a>, PlacedTasks)> {
@@ -203,7 +203,7 @@ pub fn place_where_best<'b, 'a>(
 
 /// How many tasks of an ask fit, by domain.
 #[derive(Clone, Debug)]
-pub struct Fit {
+pub(crate) struct Fit {
     by_domain: BTreeMap<Option<u32>, u64>,
     /// The same of each group beside the first.
     beside: Vec<Self>,
@@ -211,7 +211,7 @@ pub struct Fit {
 
 impl Fit {
     /// Counted on the draft, over the nodes that have room.
-    pub fn of(draft: &Draft<'_>, ask: &Ask<'_>) -> Self {
+    pub(crate) fn of(draft: &Draft<'_>, ask: &Ask<'_>) -> Self {
         let beside = ask.beside().iter().map(|part| Self::of(draft, part)).collect();
         let mut fit = Self { by_domain: BTreeMap::new(), beside };
         for node in nodes_with_room(draft, ask) {
@@ -221,7 +221,7 @@ impl Fit {
     }
 
     /// Counts a node in or out, as it is on the draft.
-    pub fn add(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
+    pub(crate) fn add(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
         self.add_own(draft, ask, node, more);
         for (fit, part) in self.beside.iter_mut().zip(ask.beside()) {
             fit.add_own(draft, part, node, more);
@@ -247,7 +247,7 @@ impl Fit {
     }
 
     /// True when all that is asked for fits somewhere. The draft stays as it is.
-    pub fn is_enough(&self, draft: &mut Draft<'_>, ask: &Ask<'_>) -> bool {
+    pub(crate) fn is_enough(&self, draft: &mut Draft<'_>, ask: &Ask<'_>) -> bool {
         let fits =
             |&domain: &Option<u32>| self.holds(ask, domain) && (ask.domain.is_none() || domain == ask.domain);
         if !self.by_domain.keys().any(fits) {
@@ -270,7 +270,7 @@ impl Fit {
     }
 
     /// The most tasks that fit together.
-    pub fn most(&self, ask: &Ask<'_>) -> u64 {
+    pub(crate) fn most(&self, ask: &Ask<'_>) -> u64 {
         let within = |domain: Option<u32>| ask.domain.is_none() || domain == ask.domain;
         self.by_domain.iter().filter(|&(&domain, _)| within(domain)).map(|(_, &fits)| fits).max().unwrap_or(0)
     }
@@ -480,7 +480,7 @@ fn chosen(lost: u64, second: Option<(u64, NodeId)>) -> ChosenPlace {
 }
 
 /// How many tasks of a kind a room could take.
-pub fn tasks_that_fit(room: &Room, need: Need, key: &KindKey) -> u32 {
+pub(crate) fn tasks_that_fit(room: &Room, need: Need, key: &KindKey) -> u32 {
     let by_gpu = match need {
         Need::Whole(0) => u32::MAX,
         Need::Whole(count) if key.topology.task_on_island => {
@@ -503,7 +503,7 @@ pub fn tasks_that_fit(room: &Room, need: Need, key: &KindKey) -> u32 {
 }
 
 /// How many tasks the rest of a node leaves room for.
-pub fn tasks_beside_gpus(free: Resources, asked: Resources) -> u32 {
+pub(crate) fn tasks_beside_gpus(free: Resources, asked: Resources) -> u32 {
     let parts = [
         (free.cpu_milli, asked.cpu_milli),
         (free.memory, asked.memory),

@@ -45,7 +45,7 @@ pub struct Rank {
 
 /// What a waiting job may do by its rank, and what it may not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OrderGroup {
+pub(crate) struct OrderGroup {
     /// Where it stands.
     pub rank: Rank,
     /// Whether its patience is over.
@@ -56,7 +56,7 @@ pub struct OrderGroup {
 
 /// Who asks a longer-served job to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderClaim {
+pub(crate) struct OrderClaim {
     /// The step from which on others give way to it.
     pub above: u32,
     /// It is a job of more than one node.
@@ -65,7 +65,7 @@ pub struct OrderClaim {
 
 /// What makes a job that runs give way by its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OrderRank {
+pub(crate) struct OrderRank {
     /// Where it stands.
     pub step: u32,
     /// Its level of service, whatever it goes by.
@@ -246,7 +246,7 @@ pub(super) fn just_evicted(policy: &Policy, spec: &Spec) -> OrderGroup {
 }
 
 /// How many GPUs are kept for newcomers where that alone keeps a waiting job from starting, in every way it could.
-pub fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -> Option<u64> {
+pub(crate) fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -> Option<u64> {
     let policy = state.tenants.policy();
     let rules = policy.orders.beyond_age(job.spec.class).filter(|_| job.past.evictions > 0)?;
     let group = group_of(state, rules, id, job, now);

@@ -18,7 +18,7 @@ pub const PIECES_MAX: usize = 512;
 /// The most blocks in one set of prices.
 pub const BLOCKS_MAX: usize = 64;
 /// How many prices of a core there are at most: a multiple of eight, so that they are worked on side by side.
-pub const LANES: usize = 24;
+pub(crate) const LANES: usize = 24;
 /// The highest price of a core: 0.4 of a GPU. Together with the other bounds it keeps sums within 32 bits.
 pub const CORE_PRICE_MAX: u16 = 400;
 /// The highest worth of a piece: four GPUs.

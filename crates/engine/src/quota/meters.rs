@@ -24,7 +24,7 @@ impl Meters {
     }
 
     /// Takes away an amount that was added before.
-    pub fn subtract(&mut self, less: &[u64]) {
+    pub(crate) fn subtract(&mut self, less: &[u64]) {
         for (total, &part) in self.0.iter_mut().zip(less) {
             *total -= part;
         }

@@ -142,7 +142,7 @@ impl Tree {
     }
 
     /// What tasks are charged where they are, by meter; what each takes beside GPUs is told by its number.
-    pub fn charge_of<'p>(
+    pub(crate) fn charge_of<'p>(
         &self,
         resources: impl Fn(u32) -> Resources,
         tasks: impl Iterator<Item = &'p Placement>,
@@ -190,7 +190,7 @@ impl Tree {
     }
 
     /// Counts more use of a tenant in, if it passes nobody's limit.
-    pub fn count_within_limits(&self, used: &mut Amounts, tenant: TenantId, amount: &[u64]) -> bool {
+    pub(crate) fn count_within_limits(&self, used: &mut Amounts, tenant: TenantId, amount: &[u64]) -> bool {
         let after =
             |tenant: TenantId, meter: usize| used[tenant.index()][meter].saturating_add(amount[meter]);
         let fits = self.lineage(tenant).all(|tenant| {

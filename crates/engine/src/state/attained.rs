@@ -20,7 +20,8 @@ use crate::state::holding::Holding;
 use crate::state::jobs::Job;
 use crate::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
-pub use finished::{Finished, Size, next_age, told_age};
+pub use finished::{Finished, Size};
+pub(crate) use finished::{next_age, told_age};
 
 /// The most groups of jobs alike that are told apart: a label with a new value for every job would fill the memory.
 const GROUPS_MAX: usize = 1024;
@@ -99,7 +100,7 @@ pub fn minimum(spec: &Spec) -> u64 {
 }
 
 /// The same in GPUs, a part of one counted as one.
-pub fn minimum_gpus(spec: &Spec) -> u64 {
+pub(crate) fn minimum_gpus(spec: &Spec) -> u64 {
     minimum(spec).div_ceil(GpuUnits::WHOLE.parts())
 }
 
@@ -126,7 +127,7 @@ impl Attained {
     }
 
     /// Since when a job waits, or waited last.
-    pub fn waits_since(&self, id: JobId, job: &Job) -> Timestamp {
+    pub(crate) fn waits_since(&self, id: JobId, job: &Job) -> Timestamp {
         self.of(id).waits_since.max(job.submitted_at)
     }
 
@@ -243,7 +244,7 @@ pub fn gpu_time(millis: u64, parts: u64) -> u64 {
 }
 
 /// How long so much GPU time takes on so much; `None` for work without GPUs.
-pub fn run_time(gpu_ms: u64, parts: u64) -> Option<u64> {
+pub(crate) fn run_time(gpu_ms: u64, parts: u64) -> Option<u64> {
     let exact = (u128::from(gpu_ms) * u128::from(GpuUnits::WHOLE.parts())).checked_div(u128::from(parts))?;
     Some(u64::try_from(exact).unwrap_or(u64::MAX))
 }

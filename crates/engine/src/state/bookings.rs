@@ -229,7 +229,7 @@ impl Booking {
     }
 
     /// True when one of its places has the GPU.
-    pub fn has_gpu(&self, node: NodeId, gpu: usize) -> bool {
+    pub(crate) fn has_gpu(&self, node: NodeId, gpu: usize) -> bool {
         self.places.iter().any(|place| place.node == node && place.gpus.contains(gpu))
     }
 

@@ -35,7 +35,7 @@ impl End {
     }
 
     /// What another window that wants the places goes by. A window is ordered for a moment, so it does not rely on estimates.
-    pub fn before_window(self) -> Option<Timestamp> {
+    pub(crate) fn before_window(self) -> Option<Timestamp> {
         self.latest.into_iter().chain(self.window).min()
     }
 }

@@ -213,12 +213,12 @@ impl Fleet {
     }
 
     /// The text a node set was defined with; empty for every node.
-    pub fn node_set_source(&self, set: NodeSetId) -> &str {
+    pub(crate) fn node_set_source(&self, set: NodeSetId) -> &str {
         if set.0 == 0 { "" } else { &self.node_sets[position(set.0)].source }
     }
 
     /// The text a device set was defined with; empty for every device.
-    pub fn device_set_source(&self, set: DeviceSetId) -> &str {
+    pub(crate) fn device_set_source(&self, set: DeviceSetId) -> &str {
         if set.0 == 0 { "" } else { &self.device_sets[position(set.0)].source }
     }
 
@@ -229,12 +229,12 @@ impl Fleet {
     }
 
     /// The id that the next new node set gets; 0 is taken.
-    pub fn next_node_set(&self) -> NodeSetId {
+    pub(crate) fn next_node_set(&self) -> NodeSetId {
         NodeSetId(id_at(self.node_sets.len()))
     }
 
     /// The id that the next new device set gets; 0 is taken.
-    pub fn next_device_set(&self) -> DeviceSetId {
+    pub(crate) fn next_device_set(&self) -> DeviceSetId {
         DeviceSetId(id_at(self.device_sets.len()))
     }
 

@@ -268,7 +268,7 @@ impl Holding {
     }
 
     /// Until when it was asked to save its work, if it was.
-    pub fn asked_until(&self) -> Option<Timestamp> {
+    pub(crate) fn asked_until(&self) -> Option<Timestamp> {
         let until = self.tasks.iter().filter_map(|task| match task.phase {
             TaskPhase::Asked { deadline, .. } => Some(deadline),
             _ => None,
@@ -277,7 +277,7 @@ impl Holding {
     }
 
     /// Since when the first of its tasks that do not run yet was given its place.
-    pub fn bound_since(&self) -> Option<Timestamp> {
+    pub(crate) fn bound_since(&self) -> Option<Timestamp> {
         let bound = self.tasks.iter().filter(|task| task.phase == TaskPhase::Bound);
         bound.map(|task| if task.bound_at.0 == 0 { self.at } else { task.bound_at }).min()
     }

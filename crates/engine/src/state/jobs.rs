@@ -24,7 +24,7 @@ use crate::units::{JobId, KindId, Millis, TenantId, Timestamp, Uid};
 
 pub use kind::{GroupKey, Kind, KindKey};
 pub use live::{Array, Job, More, Phase, Rolling};
-pub use refused::START_TRIES_MAX;
+pub(crate) use refused::START_TRIES_MAX;
 
 /// How long the identity of an ended job is kept: far longer than anybody repeats a request.
 const ENDED_KEPT: Millis = Millis::from_secs(3600);
@@ -98,7 +98,7 @@ impl Jobs {
     }
 
     /// True when a job of that identity ended a short while ago.
-    pub fn ended_lately(&self, uid: Uid) -> bool {
+    pub(crate) fn ended_lately(&self, uid: Uid) -> bool {
         self.ended.contains_key(&uid)
     }
 
@@ -118,7 +118,7 @@ impl Jobs {
     }
 
     /// What runs and lacks tasks, by kind.
-    pub fn growing(&self) -> &BTreeMap<KindId, Kind> {
+    pub(crate) fn growing(&self) -> &BTreeMap<KindId, Kind> {
         &self.growing
     }
 
@@ -133,7 +133,7 @@ impl Jobs {
     }
 
     /// Bytes of text of a tenant's live jobs.
-    pub fn bytes_of(&self, tenant: TenantId) -> u64 {
+    pub(crate) fn bytes_of(&self, tenant: TenantId) -> u64 {
         self.bytes.get(&tenant).copied().unwrap_or_default()
     }
 
@@ -143,7 +143,7 @@ impl Jobs {
     }
 
     /// How many jobs wait for other jobs or for their turn in an array.
-    pub fn held_back_len(&self) -> u32 {
+    pub(crate) fn held_back_len(&self) -> u32 {
         self.held_back_len
     }
 
@@ -153,7 +153,7 @@ impl Jobs {
     }
 
     /// The first moment after `now` at which a job that backs off may start.
-    pub fn next_start_allowed(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next_start_allowed(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (Timestamp(now.0.saturating_add(1)), JobId(0));
         let waits = self.backing_off.range(later..).next().map(|&(at, _)| at);
         [waits, self.next_growth_allowed(now)].into_iter().flatten().min()
@@ -183,7 +183,7 @@ impl Jobs {
     }
 
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
-    pub fn wrapping_up(&self) -> &BTreeSet<(Timestamp, JobId)> {
+    pub(crate) fn wrapping_up(&self) -> &BTreeSet<(Timestamp, JobId)> {
         &self.wrapping_up
     }
 

@@ -128,7 +128,7 @@ impl Charge {
     }
 
     /// What a task takes beside GPUs.
-    pub fn resources_of(&self, task: u32) -> Resources {
+    pub(crate) fn resources_of(&self, task: u32) -> Resources {
         let Some(groups) = &self.by_group else { return self.resources };
         let slots = groups.last().map_or(1, |&(end, _)| end.max(1));
         let of_task = groups.iter().find(|&&(end, _)| task % slots < end);
@@ -237,7 +237,7 @@ impl Ledger {
     }
 
     /// Jobs that hold something and were not told to leave, by how they stand in a tenant; oldest first.
-    pub fn work_groups(
+    pub(crate) fn work_groups(
         &self,
         tenant: TenantId,
     ) -> impl Iterator<Item = (WorkGroup, &BTreeSet<(Timestamp, JobId)>)> {
@@ -266,12 +266,12 @@ impl Ledger {
     }
 
     /// Jobs for which the world has something to do.
-    pub fn unsettled(&self) -> &BTreeSet<JobId> {
+    pub(crate) fn unsettled(&self) -> &BTreeSet<JobId> {
         &self.unsettled
     }
 
     /// Jobs that were asked to leave or wait to be repaired, by the moment at which that is over.
-    pub fn deadlines(&self) -> &BTreeSet<(Timestamp, JobId)> {
+    pub(crate) fn deadlines(&self) -> &BTreeSet<(Timestamp, JobId)> {
         &self.deadlines
     }
 
@@ -281,7 +281,7 @@ impl Ledger {
     }
 
     /// Changes whenever the tenant's use, with everyone below it, does.
-    pub fn changed_of(&self, tenant: TenantId) -> u64 {
+    pub(crate) fn changed_of(&self, tenant: TenantId) -> u64 {
         self.changed_of.get(&tenant).copied().unwrap_or_default()
     }
 
@@ -312,7 +312,7 @@ impl Ledger {
     }
 
     /// Orphans on a node.
-    pub fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
+    pub(crate) fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
         self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
             Holder::Task(..) | Holder::Promise(..) => None,
             Holder::Orphan(task) => Some(*task),

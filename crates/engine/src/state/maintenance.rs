@@ -113,7 +113,7 @@ impl Maintenance {
     }
 
     /// True while a downtime that has begun keeps a node out of service.
-    pub fn is_out(&self, node: NodeId) -> bool {
+    pub(crate) fn is_out(&self, node: NodeId) -> bool {
         self.of(node).any(|(_, downtime)| downtime.began)
     }
 

@@ -25,7 +25,7 @@ impl State {
     }
 
     /// What each tenant's own jobs will hold, by meter: without who leaves, with who was promised a place.
-    pub fn own_planned(&self, tree: &Tree) -> Amounts {
+    pub(crate) fn own_planned(&self, tree: &Tree) -> Amounts {
         let own = |tenant| {
             let mut total = tree.zero();
             for (_, used) in self.ledger.planned(tenant) {

@@ -15,7 +15,7 @@ use crate::state::event::Event;
 use crate::units::{Timestamp, Uid};
 
 /// So many jobs that were not taken are remembered. Others are judged again whenever the world names them.
-pub const REJECTED_MAX: usize = 4096;
+pub(crate) const REJECTED_MAX: usize = 4096;
 
 /// What happens between a world and the jobs that it owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

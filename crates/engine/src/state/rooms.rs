@@ -83,7 +83,7 @@ impl GpuRoom {
     }
 
     /// What a share of `trust` that takes turns, or does not, could still get of it: the two cannot be on one GPU.
-    pub fn free_for_share(&self, trust: TrustId, time_sliced: bool) -> GpuUnits {
+    pub(crate) fn free_for_share(&self, trust: TrustId, time_sliced: bool) -> GpuUnits {
         let another_mode = self.holders > 0 && self.time_sliced != time_sliced;
         let full = !time_sliced && self.holders >= MPS_CLIENTS_MAX;
         if another_mode || full { GpuUnits::ZERO } else { self.free_for(trust) }
@@ -99,20 +99,20 @@ impl GpuRoom {
     }
 
     /// How many more shares of that size it could take.
-    pub fn shares_that_fit(&self, trust: TrustId, units: GpuUnits, time_sliced: bool) -> u32 {
+    pub(crate) fn shares_that_fit(&self, trust: TrustId, units: GpuUnits, time_sliced: bool) -> u32 {
         let fits = self.free_for_share(trust, time_sliced).parts() / units.parts();
         let clients = if time_sliced { u32::MAX } else { MPS_CLIENTS_MAX.saturating_sub(self.holders) };
         u32::try_from(fits).unwrap_or(u32::MAX).min(clients)
     }
 
     /// The slices of it, where more can be cut out: nobody holds it undivided.
-    pub fn open_layout(&self) -> Option<Layout> {
+    pub(crate) fn open_layout(&self) -> Option<Layout> {
         let undivided = u32::try_from(self.layout.slices().count()) != Ok(self.holders);
         (self.usable && !undivided).then_some(self.layout)
     }
 
     /// True when nobody who leaves is in the way of a slice there.
-    pub fn is_clear_at(&self, slots: Slots) -> bool {
+    pub(crate) fn is_clear_at(&self, slots: Slots) -> bool {
         let taken = |(slot, &leaving): (usize, &u8)| leaving > 0 && slots & (1 << slot) != 0;
         self.leaving_undivided == 0 && !self.leaving_slots.iter().enumerate().any(taken)
     }
@@ -170,7 +170,7 @@ impl Room {
     }
 
     /// How many GPUs are healthy and not used by others.
-    pub fn usable_gpus(&self) -> u64 {
+    pub(crate) fn usable_gpus(&self) -> u64 {
         u64::try_from(self.gpus.iter().filter(|gpu| gpu.usable).count()).expect("at most 16")
     }
 
@@ -340,29 +340,38 @@ impl Rooms {
     }
 
     /// What a pool has, used or not.
-    pub fn capacity_of(&self, pool: PoolId) -> Capacity {
+    pub(crate) fn capacity_of(&self, pool: PoolId) -> Capacity {
         self.capacity.get(&pool).copied().unwrap_or_default()
     }
 
     /// Open nodes of a pool with exactly so many GPUs free, in node order.
-    pub fn with_whole_free(&self, pool: PoolId, drains: Drains, count: u8) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn with_whole_free(
+        &self,
+        pool: PoolId,
+        drains: Drains,
+        count: u8,
+    ) -> impl Iterator<Item = NodeId> {
         self.by_whole_free.get(&(pool, drains, count)).into_iter().flatten().copied()
     }
 
     /// GPUs on open nodes of a pool that are held in part and have at least `least` left, tightest first.
-    pub fn partly_free(&self, pool: PoolId, least: GpuUnits) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
+    pub(crate) fn partly_free(
+        &self,
+        pool: PoolId,
+        least: GpuUnits,
+    ) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
         let from = (least, NodeId(0), 0);
         self.partly_free.get(&pool).into_iter().flat_map(move |gpus| gpus.range(from..)).copied()
     }
 
     /// The layouts of GPUs on open nodes of a pool that more can be cut out of, with those GPUs in node order.
-    pub fn by_layout(&self, pool: PoolId) -> impl Iterator<Item = (Layout, &BTreeSet<(NodeId, u8)>)> {
+    pub(crate) fn by_layout(&self, pool: PoolId) -> impl Iterator<Item = (Layout, &BTreeSet<(NodeId, u8)>)> {
         let of_pool = self.by_layout.range((pool, Layout::default())..);
         of_pool.take_while(move |((known, _), _)| *known == pool).map(|(&(_, layout), gpus)| (layout, gpus))
     }
 
     /// GPUs on open nodes of a pool with exactly these slices that more can be cut out of, in node order.
-    pub fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
+    pub(crate) fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
         self.by_layout.get(&(pool, layout)).into_iter().flatten().copied()
     }
 
@@ -424,12 +433,12 @@ impl Rooms {
     }
 
     /// Something that should not runs at a place.
-    pub fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
+    pub(crate) fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
         self.change(place.node, |room| room.take_for_orphan(place, resources));
     }
 
     /// It no longer does. The node may be gone meanwhile.
-    pub fn give_back_of_orphan(&mut self, place: &Placement, resources: Resources) {
+    pub(crate) fn give_back_of_orphan(&mut self, place: &Placement, resources: Resources) {
         self.change(place.node, |room| room.give_back_of_orphan(place, resources));
     }
 
@@ -566,7 +575,7 @@ impl Marks {
 
 /// So many free GPUs of a room, on as few islands as can be: the smallest island that holds them all, or,
 /// unless one is required, the fullest islands first so that large free islands stay whole.
-pub fn pick_gpus(room: &Room, count: u32, one_island: bool) -> Option<GpuMask> {
+pub(crate) fn pick_gpus(room: &Room, count: u32, one_island: bool) -> Option<GpuMask> {
     let wanted = usize::try_from(count).expect("a u32 fits a usize");
     let mut free = [(0, 0, 0); GpuMask::MAX];
     let mut len = 0;

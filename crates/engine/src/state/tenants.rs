@@ -99,13 +99,13 @@ impl Tenants {
     }
 
     /// The trust domain of that name.
-    pub fn trust_named(&self, name: &str) -> Option<TrustId> {
+    pub(crate) fn trust_named(&self, name: &str) -> Option<TrustId> {
         let at = self.trusts.iter().position(|known| known == name)?;
         Some(TrustId(u32::try_from(at).expect("fewer than 2^32 trust domains")))
     }
 
     /// The id that the next trust domain gets.
-    pub fn next_trust(&self) -> TrustId {
+    pub(crate) fn next_trust(&self) -> TrustId {
         TrustId(u32::try_from(self.trusts.len()).expect("fewer than 2^32 trust domains"))
     }
 

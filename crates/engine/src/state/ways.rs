@@ -42,7 +42,7 @@ pub fn ways<'a>(
 }
 
 /// The pool that a shape is demand in, and as what, whatever the policy says of sharing.
-pub fn first_way(fleet: &Fleet, shape: &Shape) -> Option<(PoolId, Need)> {
+pub(crate) fn first_way(fleet: &Fleet, shape: &Shape) -> Option<(PoolId, Need)> {
     shape.alternatives().find_map(|alternative| {
         let mode = if alternative.gpus.is_slice() { Mode::Mig } else { Mode::Mps };
         let mut usable =

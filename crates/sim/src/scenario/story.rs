@@ -20,7 +20,7 @@ use wharf_engine::model::observed::TaskRef;
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::shortfall::{Quantity, Shortfall};
-use wharf_engine::plan::later::reserve::Unreserved;
+use wharf_engine::plan::Unreserved;
 use wharf_engine::state::State;
 use wharf_engine::state::earmarks::EarmarksEvent;
 use wharf_engine::state::event::Event;

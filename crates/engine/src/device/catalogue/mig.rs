@@ -194,7 +194,7 @@ const fn ampere(mut mig: Mig) -> Mig {
 }
 
 /// A100 with 40 GB.
-pub const A100_40: Mig = ampere(seen(seven_of_eight(
+pub(crate) const A100_40: Mig = ampere(seen(seven_of_eight(
     "A100-40GB",
     Some(108),
     &eight_slots(
@@ -224,7 +224,7 @@ pub const H100_SXM: Mig = seen(seven_of_eight(
     ),
 ));
 /// H100 PCIe.
-pub const H100_PCIE: Mig = seen(seven_of_eight(
+pub(crate) const H100_PCIE: Mig = seen(seven_of_eight(
     "H100-PCIe-80GB",
     Some(114),
     &eight_slots(
@@ -234,7 +234,7 @@ pub const H100_PCIE: Mig = seen(seven_of_eight(
     ),
 ));
 /// H100 NVL.
-pub const H100_NVL: Mig = seen(seven_of_eight(
+pub(crate) const H100_NVL: Mig = seen(seven_of_eight(
     "H100-NVL-94GB",
     Some(132),
     &eight_slots(
@@ -244,7 +244,7 @@ pub const H100_NVL: Mig = seen(seven_of_eight(
     ),
 ));
 /// GH200 with 96 GB.
-pub const GH200_96: Mig = seven_of_eight(
+pub(crate) const GH200_96: Mig = seven_of_eight(
     "GH200-96GB",
     Some(132),
     &eight_slots(
@@ -254,7 +254,7 @@ pub const GH200_96: Mig = seven_of_eight(
     ),
 );
 /// H200.
-pub const H200: Mig = seven_of_eight(
+pub(crate) const H200: Mig = seven_of_eight(
     "H200-141GB",
     Some(132),
     &eight_slots(
@@ -264,7 +264,7 @@ pub const H200: Mig = seven_of_eight(
     ),
 );
 /// H20.
-pub const H20: Mig = seven_of_eight(
+pub(crate) const H20: Mig = seven_of_eight(
     "H20-96GB",
     None,
     &eight_slots(
@@ -284,7 +284,7 @@ pub const B200: Mig = seven_of_eight(
     ),
 );
 /// GB200.
-pub const GB200: Mig = seven_of_eight(
+pub(crate) const GB200: Mig = seven_of_eight(
     "GB200-186GB",
     None,
     &eight_slots(
@@ -294,7 +294,7 @@ pub const GB200: Mig = seven_of_eight(
     ),
 );
 /// B300.
-pub const B300: Mig = seven_of_eight(
+pub(crate) const B300: Mig = seven_of_eight(
     "B300-288GB",
     None,
     &eight_slots(
@@ -304,7 +304,7 @@ pub const B300: Mig = seven_of_eight(
     ),
 );
 /// GB300.
-pub const GB300: Mig = seven_of_eight(
+pub(crate) const GB300: Mig = seven_of_eight(
     "GB300-288GB",
     None,
     &eight_slots(

@@ -30,13 +30,13 @@ pub fn is_within(path: &str, above: &str) -> bool {
 }
 
 /// True when a tenant may be in a trust domain: one of its own, or one that it may claim.
-pub fn may_claim(claims: &[TrustClaim], tenant: &str, domain: &str) -> bool {
+pub(crate) fn may_claim(claims: &[TrustClaim], tenant: &str, domain: &str) -> bool {
     let own = is_within(tenant, domain) && is_within(domain, team_of(tenant));
     own || claimed_by(claims, tenant).any(|claimed| claimed == domain)
 }
 
 /// The domains that the policy lets a tenant claim.
-pub fn claimed_by<'a>(claims: &'a [TrustClaim], tenant: &str) -> impl Iterator<Item = &'a str> {
+pub(crate) fn claimed_by<'a>(claims: &'a [TrustClaim], tenant: &str) -> impl Iterator<Item = &'a str> {
     let covers = move |claim: &&TrustClaim| claim.tenants.iter().any(|above| is_within(tenant, above));
     claims.iter().filter(covers).map(|claim| claim.domain.as_str())
 }

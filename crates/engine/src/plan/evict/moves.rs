@@ -31,7 +31,7 @@ const TRIES_MAX: usize = 8;
 
 /// A job that gets another place.
 #[derive(Clone, Debug)]
-pub struct Move {
+pub(crate) struct Move {
     /// What it gives up.
     pub unit: Unit,
     /// Where it goes.

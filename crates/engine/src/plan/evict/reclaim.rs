@@ -25,7 +25,7 @@ use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::OrderClaim;
 use crate::state::ledger::event::{EvictionRule, Straddle};
-pub use price::{evictable_at, gain, is_evictable, price_changes_at};
+pub(crate) use price::{evictable_at, gain, is_evictable, price_changes_at};
 
 use crate::units::{JobId, TenantId, Timestamp};
 
@@ -63,7 +63,7 @@ impl Right {
 
 /// A unit that has to leave.
 #[derive(Clone, Debug)]
-pub struct TakenUnit {
+pub(crate) struct TakenUnit {
     /// Which.
     pub unit: UnitRef,
     /// By which rule.
@@ -96,7 +96,7 @@ pub(in crate::plan) fn make_room(
 
 /// For whom room is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Claimant {
+pub(crate) struct Claimant {
     /// Which job.
     pub job: JobId,
     /// The pass it is in.
@@ -113,7 +113,7 @@ pub struct Claimant {
 
 /// How far a job may take for its fair share, or by the order of its class (rule 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Allowance {
+pub(crate) enum Allowance {
     /// In the order of rule 8.
     InOrder,
     /// That left more idle than it started: only so that no more does.

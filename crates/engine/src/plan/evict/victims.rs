@@ -20,7 +20,7 @@ use crate::units::{JobId, Millis, TenantId, Timestamp};
 
 /// What leaves in one piece.
 #[derive(Clone, Debug)]
-pub struct Unit {
+pub(crate) struct Unit {
     /// Of which job.
     pub job: JobId,
     /// Its tasks.
@@ -57,7 +57,7 @@ pub struct Unit {
 
 impl Unit {
     /// The GPUs it holds, in 1/3000.
-    pub fn parts(&self) -> u64 {
+    pub(crate) fn parts(&self) -> u64 {
         let held = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
         self.steps.iter().map(held).sum()
     }
@@ -65,7 +65,7 @@ impl Unit {
 
 /// A unit by its place in the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnitRef {
+pub(crate) struct UnitRef {
     /// Whose.
     pub tenant: TenantId,
     /// Where in the tenant's list.
@@ -74,7 +74,7 @@ pub struct UnitRef {
 
 /// The units of every tenant that was asked for.
 #[derive(Default)]
-pub struct Victims {
+pub(crate) struct Victims {
     lists: BTreeMap<TenantId, VictimList>,
     /// Jobs of a tenant and class that stand somewhere in its order, without what they hold.
     in_order: BTreeMap<(TenantId, Class), Vec<Unit>>,
@@ -96,7 +96,7 @@ struct VictimList {
 
 impl Victims {
     /// True when the tenant or somebody below it has work that might leave.
-    pub fn any_below(&mut self, draft: &Draft<'_>, tenant: TenantId) -> bool {
+    pub(crate) fn any_below(&mut self, draft: &Draft<'_>, tenant: TenantId) -> bool {
         let any = self.any.get_or_insert_with(|| {
             let mut any = alloc::vec![false; draft.tree.lines.len()];
             for tenant in draft.state.tenants.ids() {
@@ -114,24 +114,29 @@ impl Victims {
     }
 
     /// A unit.
-    pub fn get(&self, unit: UnitRef) -> &Unit {
+    pub(crate) fn get(&self, unit: UnitRef) -> &Unit {
         &self.lists[&unit.tenant].units[unit.at]
     }
 
     /// The first untaken unit at or after a place in the list.
-    pub fn next_untaken(&mut self, draft: &Draft<'_>, tenant: TenantId, from: usize) -> Option<UnitRef> {
+    pub(crate) fn next_untaken(
+        &mut self,
+        draft: &Draft<'_>,
+        tenant: TenantId,
+        from: usize,
+    ) -> Option<UnitRef> {
         let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
         let at = (from.max(list.first)..list.units.len()).find(|&at| !list.taken[at])?;
         Some(UnitRef { tenant, at })
     }
 
     /// The jobs of a tenant and class that stand somewhere in its order, whole and without what they hold: once listed.
-    pub fn in_order(&self, tenant: TenantId, class: Class) -> &[Unit] {
+    pub(crate) fn in_order(&self, tenant: TenantId, class: Class) -> &[Unit] {
         self.in_order.get(&(tenant, class)).map_or(&[], Vec::as_slice)
     }
 
     /// Lists them.
-    pub fn list_in_order(&mut self, draft: &Draft<'_>, tenant: TenantId, class: Class) {
+    pub(crate) fn list_in_order(&mut self, draft: &Draft<'_>, tenant: TenantId, class: Class) {
         self.in_order.entry((tenant, class)).or_insert_with(|| {
             let (jobs, ledger) = (&draft.state.jobs, &draft.state.ledger);
             let work_groups = ledger.work_groups(tenant);
@@ -146,31 +151,35 @@ impl Victims {
     }
 
     /// How many units of a tenant stand somewhere in the order of their class.
-    pub fn ordered_len(&mut self, draft: &Draft<'_>, tenant: TenantId) -> usize {
+    pub(crate) fn ordered_len(&mut self, draft: &Draft<'_>, tenant: TenantId) -> usize {
         self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant)).by_service.len()
     }
 
     /// One of those, in that order; `None` where it is taken.
-    pub fn untaken_by_service(&self, tenant: TenantId, number: usize) -> Option<UnitRef> {
+    pub(crate) fn untaken_by_service(&self, tenant: TenantId, number: usize) -> Option<UnitRef> {
         let list = &self.lists[&tenant];
         let at = *list.by_service.get(number)?;
         (!list.taken[at]).then_some(UnitRef { tenant, at })
     }
 
     /// Every unit of a tenant that is not taken, with what it holds.
-    pub fn untaken(&mut self, draft: &Draft<'_>, tenant: TenantId) -> impl Iterator<Item = (UnitRef, &Unit)> {
+    pub(crate) fn untaken(
+        &mut self,
+        draft: &Draft<'_>,
+        tenant: TenantId,
+    ) -> impl Iterator<Item = (UnitRef, &Unit)> {
         let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
         let units = list.units.iter().enumerate().filter(|&(at, _)| !list.taken[at]);
         units.map(move |(at, unit)| (UnitRef { tenant, at }, unit))
     }
 
     /// True when it has to leave.
-    pub fn is_taken(&self, unit: UnitRef) -> bool {
+    pub(crate) fn is_taken(&self, unit: UnitRef) -> bool {
         self.lists[&unit.tenant].taken[unit.at]
     }
 
     /// It has to leave.
-    pub fn take(&mut self, unit: UnitRef) {
+    pub(crate) fn take(&mut self, unit: UnitRef) {
         let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");
         list.taken[unit.at] = true;
         while list.taken.get(list.first) == Some(&true) {
@@ -179,7 +188,7 @@ impl Victims {
     }
 
     /// All of a job leaves for another reason: nothing of it is left to take.
-    pub fn take_job(&mut self, draft: &Draft<'_>, tenant: TenantId, job: JobId) {
+    pub(crate) fn take_job(&mut self, draft: &Draft<'_>, tenant: TenantId, job: JobId) {
         let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
         for (unit, taken) in list.units.iter().zip(&mut list.taken) {
             *taken |= unit.job == job;
@@ -190,14 +199,14 @@ impl Victims {
     }
 
     /// It stays.
-    pub fn spare(&mut self, unit: UnitRef) {
+    pub(crate) fn spare(&mut self, unit: UnitRef) {
         let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");
         list.taken[unit.at] = false;
         list.first = list.first.min(unit.at);
     }
 
     /// Surplus tasks of the same job that are not taken.
-    pub fn surplus_of(&self, unit: UnitRef) -> Vec<UnitRef> {
+    pub(crate) fn surplus_of(&self, unit: UnitRef) -> Vec<UnitRef> {
         let list = &self.lists[&unit.tenant];
         let surplus = list.surplus.get(&list.units[unit.at].job).into_iter().flatten();
         let untaken = surplus.filter(|&&at| !list.taken[at]);
@@ -243,7 +252,7 @@ impl VictimList {
 
 /// A job that may be moved, in one piece; `None` when it may not, or is not all there: a gang that waits for repair, or
 /// of which tasks have finished, would start again with less than its minimum.
-pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
+pub(crate) fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let (job, holding) = (draft.state.jobs.get(id)?, draft.state.ledger.holding(id)?);
     let staying = holding.staying().count();
     let broken = job.spec.is_broken_with(holding.staying().map(|task| task.place.task));
@@ -252,7 +261,7 @@ pub fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
 }
 
 /// All that is left of a job that may be evicted, in one piece.
-pub fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
+pub(crate) fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     let state = draft.state;
     let charge = state.ledger.charge(id).filter(|charge| charge.group.preemptible)?;
     let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
@@ -265,7 +274,7 @@ pub fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
 }
 
 /// What it costs that a job leaves now, whoever takes it: work since the last checkpoint, and GPU-milliseconds.
-pub fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
+pub(crate) fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
     let state = draft.state;
     let (job, holding, charge) = (state.jobs.get(id)?, state.ledger.holding(id)?, state.ledger.charge(id)?);
     let steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
@@ -274,7 +283,7 @@ pub fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
 }
 
 /// The same of some of its tasks alone, each by its own age; the work that is lost is their mean.
-pub fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
+pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
     let state = draft.state;
     let (job, holding, charge) = (state.jobs.get(id)?, state.ledger.holding(id)?, state.ledger.charge(id)?);
     let whole = whole_unit(draft, id, job, holding, charge);

@@ -4,7 +4,7 @@
 //! it has begun it keeps its places clear for its own jobs; as soon as one of them has come, what they leave idle is lent
 //! to work that can be told to leave at any moment.
 
-pub mod choose;
+pub(crate) mod choose;
 
 use crate::quota::meters::Meters;
 use alloc::collections::BTreeMap;
@@ -198,7 +198,7 @@ pub(in crate::plan) fn count_in_use(
 }
 
 /// What of a window's places its own jobs neither hold nor were promised.
-pub fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
+pub(crate) fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
     let mut own: Vec<Placement> = Vec::new();
     for job in state.jobs_of_booking(id) {
         let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
@@ -283,7 +283,7 @@ fn groups(room: &Room, place: &Placement, each: usize, on_island: bool) -> Vec<G
 }
 
 /// The window that keeps a job from what is free, if one does, and when that begins. What is promised to others is not free.
-pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timestamp)> {
+pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timestamp)> {
     let state = draft.state;
     let key = state.jobs.get(id)?.key();
     count_idle(draft);
@@ -316,7 +316,7 @@ pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timesta
 }
 
 /// True when a job of a window that has begun could start there now.
-pub fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) -> bool {
+pub(crate) fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) -> bool {
     let Some(job) = draft.state.jobs.get(id) else { return false };
     let key = job.key();
     let idle = count_idle(draft);

@@ -70,7 +70,7 @@ fn whole(draft: &Draft<'_>, node: NodeId) -> Vec<Step> {
 }
 
 /// When the downtime begins that keeps a job from what is free, if one does.
-pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<Timestamp> {
+pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<Timestamp> {
     let state = draft.state;
     let key = KindKey::of(&state.jobs.get(id)?.spec);
     // Nodes that are out of service already are nobody's.

@@ -256,7 +256,7 @@ pub(in crate::plan) fn may_fill(draft: &Draft<'_>, key: &KindKey, start: Timesta
 }
 
 /// The first promised start that keeps a job from what is free, if one does.
-pub fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)> {
+pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)> {
     let state = draft.state;
     let key = state.jobs.get(id)?.key();
     let below = lines::below(draft, &lines::work_group(&key));

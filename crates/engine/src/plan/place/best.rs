@@ -27,7 +27,7 @@ const SCARCE: u64 = 10;
 
 /// How good a place is, fields in the order in which they decide; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Score {
+pub(crate) struct Score {
     /// Work without GPUs on a node that has some.
     pub among_gpus: bool,
     /// Whether somebody has to leave first.
@@ -42,7 +42,7 @@ pub struct Score {
 
 /// A place for one task.
 #[derive(Clone, Copy, Debug)]
-pub struct BestPlace {
+pub(crate) struct BestPlace {
     /// Where.
     pub pool: PoolId,
     /// Which node.
@@ -57,7 +57,7 @@ pub struct BestPlace {
 
 /// What profiles are worth, as far as it was worked out. Losing it costs time, never an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Worths {
+pub(crate) struct Worths {
     prices: u64,
     pools: Vec<Vec<KnownWorth>>,
     /// Kept for its memory alone.
@@ -108,7 +108,7 @@ impl BestTwo {
 }
 
 /// The best place for one task that is asked for, in any of these pools, if prices are in force and there is one.
-pub fn find(
+pub(crate) fn find(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     pools: &[PoolId],

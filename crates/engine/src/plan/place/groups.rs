@@ -25,7 +25,7 @@ const COMBINATIONS_MAX: usize = 64;
 
 /// What asks are made of.
 #[derive(Clone, Copy)]
-pub struct AskMaker<'d> {
+pub(crate) struct AskMaker<'d> {
     /// Where.
     pub state: &'d State,
     /// By which policy.
@@ -38,7 +38,7 @@ pub struct AskMaker<'d> {
 
 impl<'d> AskMaker<'d> {
     /// Without a job in mind.
-    pub fn new(state: &'d State, policy: &'d Policy, tree: &'d Tree) -> Self {
+    pub(crate) fn new(state: &'d State, policy: &'d Policy, tree: &'d Tree) -> Self {
         Self { state, policy, tree, domain: None }
     }
 
@@ -65,7 +65,7 @@ impl GroupPiece {
 }
 
 /// The minimum of a kind, in each way in which it could be met, in order.
-pub fn minimum<'a>(desk: AskMaker<'_>, key: &'a KindKey) -> Vec<Ask<'a>> {
+pub(crate) fn minimum<'a>(desk: AskMaker<'_>, key: &'a KindKey) -> Vec<Ask<'a>> {
     if key.groups.is_empty() {
         return desk.ways(key).map(|way| Ask::new(desk.tree, key, way, key.min)).collect();
     }
@@ -81,7 +81,7 @@ pub fn minimum<'a>(desk: AskMaker<'_>, key: &'a KindKey) -> Vec<Ask<'a>> {
 
 /// What a job with groups lacks beside what it has, as alternatives in order: the rest of its minimum, or one more piece of
 /// one of its groups; and whether it is the rest of its minimum. Numbers that were not used in this attempt begin with `next`.
-pub fn lacking<'a>(
+pub(crate) fn lacking<'a>(
     desk: AskMaker<'_>,
     key: &'a KindKey,
     spec: &Spec,
@@ -99,7 +99,12 @@ pub fn lacking<'a>(
 }
 
 /// As many tasks of each group again, elsewhere, each group as it is met now.
-pub fn again<'a>(desk: AskMaker<'_>, key: &'a KindKey, spec: &Spec, held: &[Placement]) -> Vec<Ask<'a>> {
+pub(crate) fn again<'a>(
+    desk: AskMaker<'_>,
+    key: &'a KindKey,
+    spec: &Spec,
+    held: &[Placement],
+) -> Vec<Ask<'a>> {
     let piece = |group: usize| {
         let own = held.iter().filter(|place| spec.group_of(place.task) == Some(group));
         let slots: Vec<u32> = own.map(|place| spec.slot_of(place.task)).collect();
@@ -109,7 +114,7 @@ pub fn again<'a>(desk: AskMaker<'_>, key: &'a KindKey, spec: &Spec, held: &[Plac
 }
 
 /// The asks for places that are known: each group as its places say.
-pub fn of_places<'a>(
+pub(crate) fn of_places<'a>(
     desk: AskMaker<'_>,
     key: &'a KindKey,
     spec: &Spec,

@@ -116,12 +116,12 @@ fn age_at(step: usize) -> u64 {
 }
 
 /// The last age that is told apart and not above this one.
-pub fn told_age(age_ms: u64) -> u64 {
+pub(crate) fn told_age(age_ms: u64) -> u64 {
     age_at(age_step(age_ms))
 }
 
 /// The next age that is told apart, if there is one.
-pub fn next_age(age_ms: u64) -> Option<u64> {
+pub(crate) fn next_age(age_ms: u64) -> Option<u64> {
     let next = age_step(age_ms) + 1;
     (next < AGES).then(|| age_at(next))
 }

@@ -125,7 +125,7 @@ impl KindKey {
     }
 
     /// True for a node that the job allows and that did not refuse it of late.
-    pub fn may_go_to(&self, fleet: &Fleet, node: NodeId) -> bool {
+    pub(crate) fn may_go_to(&self, fleet: &Fleet, node: NodeId) -> bool {
         fleet.set_has_node(self.shape.nodes, node) && !self.avoids.contains(&node)
     }
 
@@ -151,7 +151,7 @@ impl GroupKey {
     }
 
     /// The slots with which it starts, counted in the group: the first copies with the first tasks of each.
-    pub fn first_slots(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn first_slots(&self) -> impl Iterator<Item = u32> {
         let (min, tasks) = (self.min, self.key.tasks / self.copies.max(1));
         let copies = self.key.min / min.max(1);
         (0..copies).flat_map(move |copy| copy * tasks..copy * tasks + min)

@@ -121,7 +121,7 @@ impl Job {
     }
 
     /// What earlier attempts left of that.
-    pub fn time_left(&self) -> Option<Millis> {
+    pub(crate) fn time_left(&self) -> Option<Millis> {
         self.time_limit().map(|limit| Millis(limit.0.saturating_sub(self.past.ran_ms)))
     }
 

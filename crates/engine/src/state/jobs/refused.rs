@@ -8,14 +8,14 @@ use crate::units::{JobId, NodeId, Timestamp};
 
 /// A job that was refused so often in a row is held. With the default policy that takes five minutes where
 /// other nodes can be tried and twenty where none can: longer than a node takes to restart its agent.
-pub const START_TRIES_MAX: u32 = 6;
+pub(crate) const START_TRIES_MAX: u32 = 6;
 
 /// A job avoids at most so many nodes; those that refused it first are forgotten for others.
 const AVOIDED_MAX: usize = 8;
 
 impl Job {
     /// The nodes that it avoids, in id order.
-    pub fn avoided(&self) -> Vec<NodeId> {
+    pub(crate) fn avoided(&self) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = self.past.refused.iter().map(|refusal| refusal.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -39,7 +39,7 @@ impl Jobs {
     }
 
     /// The earliest moment after `now` at which a job avoids a node no longer.
-    pub fn next_refusal_moment(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next_refusal_moment(&self, now: Timestamp) -> Option<Timestamp> {
         let until = self.refused().flat_map(|(_, job)| job.past.refused.iter().map(|refusal| refusal.until));
         until.filter(|&at| at > now).min()
     }

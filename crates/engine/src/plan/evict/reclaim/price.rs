@@ -26,20 +26,20 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Claimant>, why: Evi
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
-pub fn is_evictable(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: EvictionRule) -> bool {
+pub(crate) fn is_evictable(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: EvictionRule) -> bool {
     let ran = draft.now - unit.started_at;
     ran >= runtime_min(draft, unit, Some(asker), why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
 }
 
 /// When time alone next changes what it costs or brings that these leave: one of them saves its work, and less is lost
 /// just after that; or an estimate of one has passed, and nobody knows any more when it would leave by itself.
-pub fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
+pub(crate) fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
     let next = units.iter().flat_map(|unit| [unit.checkpoint_at, unit.ends_at]).flatten();
     next.filter(|&at| at > draft.now).min()
 }
 
 /// When work that may not be taken yet may be.
-pub fn evictable_at(
+pub(crate) fn evictable_at(
     draft: &Draft<'_>,
     unit: &Unit,
     asker: impl Into<Option<Claimant>>,
@@ -51,7 +51,7 @@ pub fn evictable_at(
 }
 
 /// What the asker gains by starting when its victims have left, in GPU-milliseconds.
-pub fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
+pub(crate) fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let rules = &draft.policy.preemption;
     // Both ways its tasks have so long to stop, whether they are asked to leave or their time is up.
     let stop = draft.policy.stop_grace;
