@@ -272,10 +272,9 @@ impl<'a> WindowRound<'a> {
     fn is_there(&self, booking: BookingId, place: &Placement) -> bool {
         let state = self.state;
         let Some(room) = state.ledger.rooms().get(place.node) else { return false };
-        let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
         let mut own = state.jobs_of_booking(booking).filter_map(|job| state.ledger.holding(job));
         let in_use = own.any(|holding| holding.staying().any(|task| task.place.meets(place)));
-        (room.open || in_use) && room.pool == place.pool && place.gpus.indexes().all(usable)
+        (room.open || in_use) && room.has_place(place)
     }
 
     fn places(&self, booking: BookingId) -> &[Placement] {

@@ -118,9 +118,8 @@ fn one_due(
 
 /// True while the place is on a node that takes work, on GPUs that work.
 fn is_there(state: &State, place: &Placement) -> bool {
-    let Some(room) = state.ledger.rooms().get(place.node) else { return false };
-    let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
-    room.open && room.pool == place.pool && place.gpus.indexes().all(usable)
+    let room = state.ledger.rooms().get(place.node);
+    room.is_some_and(|room| room.open && room.has_place(place))
 }
 
 /// Work that was asked to leave for somebody who no longer needs it stays, unless it has saved its work or its

@@ -124,6 +124,12 @@ impl GpuRoom {
 }
 
 impl Room {
+    /// True when every GPU of a place is here, of its pool, and works.
+    pub(crate) fn has_place(&self, place: &Placement) -> bool {
+        let usable = |gpu: usize| self.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
+        self.pool == place.pool && place.gpus.indexes().all(usable)
+    }
+
     /// What its worth depends on; nothing where no new work may come.
     pub(crate) fn profile(&self) -> Option<NodeClass> {
         let left = self.gpus.iter().map(|gpu| GpuLeft {

@@ -156,10 +156,9 @@ pub(in crate::plan) fn ask_of<'k>(
 }
 
 fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
-    let Some(room) = state.ledger.rooms().get(place.node) else { return false };
-    let usable = |gpu: usize| room.gpus.get(gpu).is_some_and(|gpu| gpu.usable);
+    let room = state.ledger.rooms().get(place.node);
     let allowed = state.fleet.set_has_node(spec.shape_of(place.task).nodes, place.node);
-    room.open && room.pool == place.pool && allowed && place.gpus.indexes().all(usable)
+    allowed && room.is_some_and(|room| room.open && room.has_place(place))
 }
 
 /// What other promises change until a start.
