@@ -90,10 +90,11 @@ fn every_label_of_a_metric_stands_in_its_row() {
 
 #[test]
 fn every_reason_and_every_stage_has_a_row() {
-    let source = text("crates/engine/src/verdict.rs");
+    let source = text("crates/engine/src/answer/verdict.rs");
     let reasons = table("docs/reference/reasons.md", "## Reasons");
     assert_eq!(column(&reasons, 0), sorted(words_of(&source, "pub fn token(")));
     let stages = table("docs/reference/reasons.md", "## The funnel");
+    let source = text("crates/engine/src/model/shortfall.rs");
     assert_eq!(column(&stages, 0), sorted(words_of(&source, "pub fn word(")));
     let tokens = column(&reasons, 0);
     for row in &stages {
@@ -103,7 +104,7 @@ fn every_reason_and_every_stage_has_a_row() {
 
 #[test]
 fn every_refusal_has_a_row() {
-    let source = text("crates/engine/src/answer.rs");
+    let source = text("crates/engine/src/model/outcome.rs");
     let refusals = table("docs/reference/reasons.md", "## Refusals");
     assert_eq!(column(&refusals, 0), sorted(words_of(&source, "pub fn token(")));
 }

@@ -96,10 +96,10 @@ fn a_receipt_says_who_left_for_whom_and_by_which_rule() {
     let submitted = server.json(&[&["submit"][..], &V1].concat());
     assert_eq!(submitted["job"]["verdict"]["reason"], "WaitingForVictims", "{submitted}");
     let waits = server.json(&["explain", "job/v1"]);
-    let leaving = &waits["promise"]["leaving"][0];
+    let leaving = &waits["earmark"]["leaving"][0];
     assert_eq!((&leaving["job"], &leaving["step"]), (&json!("fill-4"), &json!("asked")), "{waits}");
-    assert_eq!(waits["promise"]["places"][0]["node"], "n4", "{waits}");
-    assert!(leaving["deadline_ms"].as_u64() > waits["promise"]["since_ms"].as_u64(), "{waits}");
+    assert_eq!(waits["earmark"]["places"][0]["node"], "n4", "{waits}");
+    assert!(leaving["deadline_ms"].as_u64() > waits["earmark"]["since_ms"].as_u64(), "{waits}");
     let id = leaving["eviction"].as_u64().expect("the ask has a receipt").to_string();
     let said = text(&server.run(&["explain", "job/v1"]).stdout);
     assert!(said.contains("leaves  job/lab/nlp/fill-4 task 0 on n4"), "{said}");
@@ -176,7 +176,7 @@ fn a_victim_that_left_names_its_evictions_also_after_a_restart() {
         (server.json(&["explain", "job/v1"])["job"]["state"] == "running").then_some(())
     });
     let victim = server.json(&["explain", "job/fill-4"]);
-    assert_eq!((&victim["job"]["state"], &victim["promise"]), (&json!("waiting"), &Value::Null), "{victim}");
+    assert_eq!((&victim["job"]["state"], &victim["earmark"]), (&json!("waiting"), &Value::Null), "{victim}");
     let id = victim["evictions"][0].to_string();
     server.kill();
     let server = Server::start(&dir.path().join("data"), &["--speed", "20"]);
