@@ -41,8 +41,11 @@ const RULES: [fn(&SourceFile) -> Vec<Problem>; 14] = [
     documents::decisions_have_their_four_parts,
 ];
 
-/// Rules that look at all files together.
-const RULES_OF_ALL: [fn(&[SourceFile<'_>]) -> Vec<Problem>; 2] =
+/// A rule that looks at all files together.
+type RuleOfAll = fn(&[SourceFile<'_>]) -> Vec<Problem>;
+
+/// Every such rule.
+const RULES_OF_ALL: [RuleOfAll; 2] =
     [vocabulary::type_names_are_used_once, vocabulary::public_types_are_in_the_glossary];
 
 /// The paths of all files in the repository, relative to its root, with `/` on every system.
