@@ -278,10 +278,8 @@ impl<D: Disk, W: World> Controller<D, W> {
         let is_whole = said.report.scope == Scope::All;
         let (gone, answers) = (said.report.nodes_gone.clone(), said.report.answers.clone());
         let reply = self.settle(&WORLD, &Input::Observe(said.report))?;
-        if is_whole {
-            self.own(&said.jobs, said.jobs_gone, listed.is_some());
-        }
-        self.sent.hear(&answers, listed.is_some(), self.now);
+        let is_list = listed.is_some();
+        self.sent.hear(&answers, is_list, self.now);
         let mut changed = false;
         for node in said.nodes {
             changed |= self.strings.learn(node);
@@ -297,6 +295,10 @@ impl<D: Disk, W: World> Controller<D, W> {
             let sources: Vec<&str> = self.state.fleet.set_sources().collect();
             let compiled = sources.into_iter().filter_map(|source| self.strings.compile(source)).collect();
             self.define(&WORLD, compiled);
+        }
+        // After its selectors were compiled: a job may come with the only node that it may use.
+        if is_whole {
+            self.own(&said.jobs, said.jobs_gone, is_list);
         }
         Ok(reply)
     }

@@ -94,7 +94,7 @@ fn change(
 
 fn reject(state: &State, uid: Uid, why: Rejection, now: Timestamp) -> Vec<Event> {
     let is_new = state.owned.notice(uid).is_none();
-    if is_new && state.owned.len() >= REJECTED_MAX {
+    if is_new && state.owned.rejected_len() >= REJECTED_MAX {
         return Vec::new();
     }
     note(state, uid, Notice::Rejected { why: Box::new(why) }, now)

@@ -22,6 +22,10 @@ use crate::units::{JobId, Millis, NodeId, Timestamp};
 /// Nodes are avoided for so many pauses: once the pause is over there is time to start elsewhere.
 const AVOIDED_PAUSES: u64 = 4;
 
+/// The shortest pause, whatever the policy says of retries: a service that is refused and tried again at once would do
+/// nothing else.
+const PAUSE_MIN: Millis = Millis::from_secs(1);
+
 /// What is to be remembered of the starts that were refused, if any were.
 pub(super) fn starts(
     state: &State,
@@ -54,7 +58,7 @@ pub(super) fn starts(
     let tries = job.past.refused_tries.saturating_add(u32::from(is_new));
     let by: BTreeMap<NodeId, &Denial> = refused.iter().map(|(held, why)| (held.place.node, *why)).collect();
     let by = by.into_iter().map(|(node, why)| NodeRefusal { node, why: why.clone() }).collect();
-    let pause = state.tenants.policy().backoff(tries);
+    let pause = state.tenants.policy().backoff(tries).max(PAUSE_MIN);
     let (not_before, until) = (now + pause, now + Millis(pause.0.saturating_mul(AVOIDED_PAUSES)));
     Some(Event::Jobs(JobsEvent::StartRefused { job: id, tries, by, not_before, until, at: now }))
 }

@@ -52,7 +52,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     if waiting + u64::try_from(members.len()).unwrap_or(u64::MAX) > u64::from(limit) {
         return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
     }
-    check_bytes(state, submission, &members)?;
+    check_bytes(state, submission, &members, 0)?;
     limit_and_fit(state, submission, &mut spec)?;
     let time_limit = spec.time_limit;
     let first = state.jobs.next();
@@ -91,7 +91,10 @@ pub(super) fn judge(
     let mut spec = resolve(state, submission, names)?;
     check_trust(state.tenants.policy(), submission)?;
     spec.booking = bookings::of_job(state, submission, &spec)?;
-    check_bytes(state, submission, &[(submission.uid, spec.clone())])?;
+    // The job that it takes the place of no longer counts.
+    let before = state.jobs.with_uid(submission.uid).and_then(|id| state.jobs.get(id));
+    let before = before.map_or(0, |job| job.spec.bytes());
+    check_bytes(state, submission, &[(submission.uid, spec.clone())], before)?;
     limit_and_fit(state, submission, &mut spec)?;
     Ok(spec)
 }
@@ -187,8 +190,14 @@ fn members(submission: &Submission, spec: &Spec) -> Result<Vec<(Uid, Spec)>, Rej
     Ok(indexes.iter().map(member).collect())
 }
 
-/// Whether the text of a job, beside that of all who live, is within its bounds.
-fn check_bytes(state: &State, submission: &Submission, members: &[(Uid, Spec)]) -> Result<(), Rejection> {
+/// Whether the text of new jobs, beside that of all live ones, is within its bounds; `before` bytes of that are of a job
+/// whose place they take.
+fn check_bytes(
+    state: &State,
+    submission: &Submission,
+    members: &[(Uid, Spec)],
+    before: u64,
+) -> Result<(), Rejection> {
     let BytesMax { job, tenant, all } = state.tenants.policy().bytes_max;
     let bytes = members.iter().map(|(_, spec)| spec.bytes()).fold(0, u64::saturating_add);
     let (whole, payer) =
@@ -198,6 +207,7 @@ fn check_bytes(state: &State, submission: &Submission, members: &[(Uid, Spec)]) 
     }
     let of_tenant = (Some(submission.tenant.clone()), state.jobs.bytes_of(payer), tenant);
     for (tenant, used, limit) in [of_tenant, (None, state.jobs.bytes(), all)] {
+        let used = used.saturating_sub(before);
         if used.saturating_add(bytes) > limit {
             return Err(Rejection::BytesFull { tenant, used, bytes, limit, retry_after_ms: QUEUE_RETRY_MS });
         }

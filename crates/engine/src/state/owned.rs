@@ -69,21 +69,19 @@ impl Owned {
         self.notices.iter().map(|(&uid, (notice, at))| (uid, notice, *at))
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.notices.len()
-    }
-
-    /// True when nobody is to be told anything.
-    pub fn is_empty(&self) -> bool {
-        self.notices.is_empty()
+    /// How many jobs were not taken and are still named by the world.
+    pub(crate) fn rejected_len(&self) -> usize {
+        let rejected = |(notice, _): &&(Notice, Timestamp)| matches!(notice, Notice::Rejected { .. });
+        self.notices.values().filter(rejected).count()
     }
 
     pub(crate) fn apply(&mut self, event: &OwnedEvent) {
         match event {
-            OwnedEvent::Claimed { .. } => {}
             OwnedEvent::Noted { uid, notice, at } => self.note(*uid, notice.clone(), *at),
-            OwnedEvent::Settled { uid, .. } | OwnedEvent::Gone { uid, .. } => self.forget(*uid),
+            // A job that is claimed was taken after all.
+            OwnedEvent::Claimed { uid, .. }
+            | OwnedEvent::Settled { uid, .. }
+            | OwnedEvent::Gone { uid, .. } => self.forget(*uid),
         }
     }
 

@@ -21,7 +21,9 @@ use wharf_api::v1::{Change, ChangeList, Code, Problem, schema_of};
 
 use super::params::{PAGE_DEFAULT, PAGE_MAX, Params};
 use super::{Refused, Shared};
+use crate::desk::Closed;
 use crate::feed::{Feed, Forgotten, Page};
+use crate::rejection::closed;
 
 /// The longest that a request waits for something to change: well within what clients and proxies wait.
 const WAIT_SECONDS_MAX: u64 = 30;
@@ -74,7 +76,9 @@ async fn page(mut feed: Feed, mut since: u64, limit: usize, until: Instant) -> R
         // The journal may have grown by what is not told.
         match timeout_at(until, feed.told(since)).await {
             Ok(true) => {}
-            Ok(false) | Err(_) => return Ok(page),
+            // Nothing will ever be told again.
+            Ok(false) => return Err(closed(Closed::Stopped)),
+            Err(_) => return Ok(page),
         }
     }
 }
@@ -126,6 +130,7 @@ async fn tell(feed: Feed, mut since: u64, pieces: Sender<Bytes>) {
                 since = next;
                 written(&changes)
             }
+            Err(problem) if problem.code != Code::Gone => return,
             Err(problem) => {
                 let last = format!("event: gone\ndata: {}\n\n", json(&problem));
                 let _ = pieces.send(last.into()).await;
