@@ -29,7 +29,7 @@ const HIDDEN: [&str; 8] =
     ["uid", "beneficiary_uid", "stood", "labels", "submitted_at", "first_start", "ended_at", "gpu_parts"];
 
 /// Keys whose numbers are moments.
-const MOMENTS: [&str; 4] = ["from_ms", "to_ms", "until_ms", "deadline"];
+const MOMENTS: [&str; 6] = ["at_ms", "from_ms", "to_ms", "until_ms", "deadline", "deadline_ms"];
 
 /// One row per fact.
 pub(in crate::commands) fn history_table(rows: &[HistoryView], now: Option<u64>) -> Table {
@@ -121,6 +121,8 @@ mod tests {
         assert_eq!(told(&evicted), "evicted cost_gpu=4m why=guarantee");
         let held = json!({"segments": [{"from_ms": 1_794_980_784_000_u64, "to_ms": 1_794_980_785_000_u64}]});
         assert_eq!(told(&held), "segments=from=2026-11-18 05:46:24Z to=2026-11-18 05:46:25Z");
+        let drained = json!({"what": "drained", "deadline_ms": 1_794_980_784_000_u64, "reason": "fans"});
+        assert_eq!(told(&drained), "drained deadline=2026-11-18 05:46:24Z reason=fans");
         let booked = json!({"what": "booking", "from_ms": 1_794_980_784_000_u64, "tasks": 1});
         let told = told(&booked);
         assert!(
