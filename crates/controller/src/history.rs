@@ -113,7 +113,7 @@ fn project(state: &State, event: &Event, moment: Moment<'_>) -> Vec<HistoryRow> 
         Event::Bookings(event) => booking::row(state, event, moment).into_iter().collect(),
         Event::Fleet(_)
         | Event::Tenants(_)
-        | Event::Promises(_)
+        | Event::Earmarks(_)
         | Event::Demand(_)
         | Event::Reservations(_)
         | Event::Attained(_)

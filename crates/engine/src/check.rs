@@ -66,7 +66,7 @@ pub enum Finding {
         gpu: usize,
     },
     /// I5: a tenant passed a limit by a start under the policy in force.
-    LimitPassed {
+    LimitExceeded {
         /// Which tenant.
         tenant: String,
         /// In what.
@@ -105,7 +105,7 @@ pub enum Finding {
     /// I10: a state rebuilt from its snapshot is another state.
     SnapshotDiffers,
     /// I11: what is promised of a GPU and what stays on it is more than the GPU.
-    PromisedTwice {
+    EarmarkedTwice {
         /// On which node.
         node: String,
         /// Which GPU.
@@ -173,7 +173,7 @@ impl State {
         devices::check_devices(self, &mut findings);
         check_jobs(self, &mut findings);
         check_limits(self, self.tenants.policy(), &mut findings);
-        check_promises(self, &mut findings);
+        check_earmarks(self, &mut findings);
         check_reservations(self, &mut findings);
         windows::check_windows(self, &mut findings);
         windows::check_downtimes(self, &mut findings);
@@ -203,7 +203,7 @@ fn same_facts(a: &State, b: &State) -> bool {
         state.ledger.holdings().map(|(job, holding)| (job, holding.clone())).collect()
     };
     let promises = |state: &State| -> Vec<_> {
-        state.earmarks.iter().map(|(job, promise)| (job, promise.clone())).collect()
+        state.earmarks.iter().map(|(job, earmark)| (job, earmark.clone())).collect()
     };
     let reservations = |state: &State| -> Vec<_> {
         let all = state.jobs.iter().map(|(job, _)| job);
@@ -414,20 +414,20 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
             // Being over is no proof while something of the tenant's was started under another policy.
             if all_under_it && used > limit {
                 let (tenant, resource) = (tenant.path.clone(), resource.to_string());
-                findings.push(Finding::LimitPassed { tenant, resource, used, limit });
+                findings.push(Finding::LimitExceeded { tenant, resource, used, limit });
             }
         }
     }
 }
 
 /// What is set aside for one is held by nobody who stays.
-fn check_promises(state: &State, findings: &mut Vec<Finding>) {
+fn check_earmarks(state: &State, findings: &mut Vec<Finding>) {
     let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
     let mut slices: BTreeMap<(NodeId, usize), Vec<(u8, u8)>> = BTreeMap::new();
     let tasks = Tasks { state };
     let stays = |task: &HeldTask| matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
     let staying = tasks.held().filter(|(_, task)| stays(task));
-    let promised = state.earmarks.iter().flat_map(|(_, promise)| promise.tasks.iter().copied());
+    let promised = state.earmarks.iter().flat_map(|(_, earmark)| earmark.tasks.iter().copied());
     for place in staying.map(|(_, task)| task.place).chain(promised) {
         for gpu in place.gpus.indexes() {
             *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
@@ -443,7 +443,7 @@ fn check_promises(state: &State, findings: &mut Vec<Finding>) {
     }
     for ((node, gpu), planned) in gpus {
         if planned > GpuUnits::WHOLE.parts() {
-            findings.push(Finding::PromisedTwice { node: name_of(state, node), gpu, planned });
+            findings.push(Finding::EarmarkedTwice { node: name_of(state, node), gpu, planned });
         }
     }
 }

@@ -375,7 +375,7 @@ impl State {
 /// Whom an event about places is about.
 fn concerned(event: &Event) -> Option<JobId> {
     match event {
-        Event::Promises(EarmarksEvent::Released { job, .. })
+        Event::Earmarks(EarmarksEvent::Released { job, .. })
         | Event::Ledger(LedgerEvent::Asked { job, .. } | LedgerEvent::Stopping { job, .. }) => Some(*job),
         _ => None,
     }
@@ -386,7 +386,7 @@ fn told_to_go(event: &Event) -> Option<JobId> {
     match event {
         Event::Jobs(JobsEvent::Leaving { job, .. })
         | Event::Ledger(LedgerEvent::Stopping { job, .. })
-        | Event::Promises(EarmarksEvent::Released { job, .. }) => Some(*job),
+        | Event::Earmarks(EarmarksEvent::Released { job, .. }) => Some(*job),
         _ => None,
     }
 }

@@ -162,7 +162,7 @@ impl Plan {
     /// The facts that make it so.
     pub fn events(&self, state: &State, now: Timestamp) -> Vec<Event> {
         assert!(self.basis == state.index(), "a plan is committed on the state it was made on");
-        let released = |&job: &JobId| Event::Promises(EarmarksEvent::Released { job, at: now });
+        let released = |&job: &JobId| Event::Earmarks(EarmarksEvent::Released { job, at: now });
         let mut events: Vec<Event> = self.released.iter().map(released).collect();
         let dropped = |&(job, why): &(JobId, DropReason)| {
             Event::Reservations(ReservationsEvent::Dropped { job, why, at: now })
@@ -183,7 +183,7 @@ impl Plan {
         }
         for Start { job, tasks, chosen } in &self.earmarks {
             let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
-            events.push(Event::Promises(EarmarksEvent::Promised { job, tasks, policy, at: now, chosen }));
+            events.push(Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at: now, chosen }));
         }
         let reserved = self.reserved.iter().map(|(job, of)| Event::Reservations(of.event(*job)));
         events.extend(reserved);

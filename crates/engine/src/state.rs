@@ -131,7 +131,7 @@ impl State {
             Event::Tenants(event) => self.apply_tenants(event),
             Event::Jobs(event) => self.apply_jobs(event),
             Event::Ledger(event) => self.apply_ledger(event),
-            Event::Promises(event) => self.apply_promises(event),
+            Event::Earmarks(event) => self.apply_earmarks(event),
             Event::Demand(event) => self.apply_demand(event),
             Event::Reservations(event) => self.reservations.apply(event),
             Event::Attained(event) => self.attained.apply(event),
@@ -239,7 +239,7 @@ impl State {
             }
             JobsEvent::StartRefused { job, by, .. } => {
                 // What was promised to it before, on a node that it avoids from now on, is not kept.
-                let promised = self.earmarks.of(*job).into_iter().flat_map(|promise| &promise.tasks);
+                let promised = self.earmarks.of(*job).into_iter().flat_map(|earmark| &earmark.tasks);
                 let mut nodes = promised.map(|place| place.node);
                 if nodes.any(|node| by.iter().any(|refusal| refusal.node == node)) {
                     self.release(*job);
@@ -290,7 +290,7 @@ impl State {
         let served = self.ledger.holding(job).map_or(0, |holding| holding.served(at));
         self.attained.served(job, served);
         self.attained.waits(job, at);
-        self.leaves_promised(job);
+        self.leaves_earmark(job);
         self.ledger.forget(job);
     }
 
@@ -301,7 +301,7 @@ impl State {
             self.owned.note(job.uid, Notice::Ended { outcome }, at);
         }
         self.release(job);
-        self.leaves_promised(job);
+        self.leaves_earmark(job);
         self.ledger.forget(job);
         self.reservations.forget(job);
         self.ledger.set_want(job, None);
@@ -468,13 +468,13 @@ impl State {
         self.count_past(job, at);
     }
 
-    fn apply_promises(&mut self, event: &EarmarksEvent) {
+    fn apply_earmarks(&mut self, event: &EarmarksEvent) {
         match event {
-            EarmarksEvent::Promised { job, tasks, policy, at, chosen } => {
+            EarmarksEvent::Earmarked { job, tasks, policy, at, chosen } => {
                 let charge = self.charge(*job);
                 self.ledger.earmark(*job, tasks, &charge);
-                let promise = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
-                self.earmarks.insert(*job, promise, charge);
+                let earmark = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
+                self.earmarks.insert(*job, earmark, charge);
                 self.reservations.set_aside(*job, tasks);
                 self.reservations.filled(*job, tasks);
                 self.jobs.set_aside(*job);
@@ -556,8 +556,8 @@ impl State {
     }
 
     /// What a job held of places that are promised it holds no longer. Where it moves inside a node, it fills that still.
-    fn leaves_promised(&mut self, job: JobId) {
-        let aside = self.earmarks.of(job).into_iter().flat_map(|promise| &promise.tasks);
+    fn leaves_earmark(&mut self, job: JobId) {
+        let aside = self.earmarks.of(job).into_iter().flat_map(|earmark| &earmark.tasks);
         let stays: BTreeSet<NodeId> = aside.map(|place| place.node).collect();
         let held = self.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
         let left = held.map(|task| task.place.node).filter(|node| !stays.contains(node));
@@ -566,8 +566,8 @@ impl State {
 
     /// Places that were set aside for a job are taken by it, or no longer are.
     fn release(&mut self, job: JobId) {
-        if let Some((promise, charge)) = self.earmarks.remove(job) {
-            self.ledger.release(job, &promise.tasks, &charge);
+        if let Some((earmark, charge)) = self.earmarks.remove(job) {
+            self.ledger.release(job, &earmark.tasks, &charge);
             self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
             self.jobs.no_longer_aside(job);
         }
@@ -619,7 +619,7 @@ impl State {
     /// What each group of a job wants where its tasks are, or in the first pool they may use.
     fn wants_of_groups(&self, id: JobId, job: &Job) -> Vec<WantedTotal> {
         let holding = self.ledger.holding(id);
-        let promised = self.earmarks.of(id).map(|promise| promise.tasks.as_slice()).unwrap_or_default();
+        let promised = self.earmarks.of(id).map(|earmark| earmark.tasks.as_slice()).unwrap_or_default();
         let ending = matches!(job.phase, Phase::Leaving(Next::End(_)));
         if ending || (holding.is_none() && promised.is_empty()) {
             return Vec::new();

@@ -52,7 +52,7 @@ fn a_promise_names_who_still_has_to_leave_until_nobody_has_to() {
     each_reason(|state, job, reason| {
         let earmark = leaving::earmark(state, job);
         assert_eq!(earmark.is_some(), state.earmarks.of(job).is_some());
-        if reason != Reason::Promised {
+        if reason != Reason::Earmarked {
             return;
         }
         let earmark = earmark.expect("a job that waits for victims was promised something");

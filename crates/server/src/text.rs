@@ -52,7 +52,7 @@ pub(crate) fn sentence(state: &State, job: JobId, reason: Reason, now: Timestamp
         Reason::Running => running(state, job, now),
         Reason::Starting => "it has its places and is being started".to_owned(),
         Reason::Repairing => repairing(state, job, reason, now),
-        Reason::Promised => promised(state, job),
+        Reason::Earmarked => promised(state, job),
         Reason::Fixed { tenant } => format!(
             "it may not be evicted in time, so it may not borrow; the guarantee of {} leaves no room for it",
             state.tenants.path(tenant)
@@ -145,7 +145,7 @@ pub(crate) fn until(state: &State, job: JobId, reason: Reason) -> Option<Timesta
         Reason::Running
         | Reason::Starting
         | Reason::Leaving
-        | Reason::Promised
+        | Reason::Earmarked
         | Reason::Fixed { .. }
         | Reason::LandingRoom { .. }
         | Reason::Sharing(_)

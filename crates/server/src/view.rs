@@ -191,7 +191,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         Reason::BackingOff { .. }
         | Reason::StartRefused { .. }
         | Reason::Short(_)
-        | Reason::Promised
+        | Reason::Earmarked
         | Reason::Reserved { .. }
         | Reason::Window { .. }
         | Reason::Booked { .. }

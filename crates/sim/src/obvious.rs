@@ -166,7 +166,7 @@ impl<'a> Round<'a> {
     /// From what is free, in the pool where it is missed least among those in which it stands in the better pass.
     fn by_worth(&self, asks: &[Ask<'a>]) -> Option<Met<'a>> {
         [Pass::WithinGuarantee, Pass::WithinFairShare, Pass::Surplus].into_iter().find_map(|pass| {
-            let open = asks.iter().filter(|ask| ask.pass == pass && self.world.limit_passed(ask).is_none());
+            let open = asks.iter().filter(|ask| ask.pass == pass && self.world.limit_exceeded(ask).is_none());
             let alone = |ask: &&Ask<'a>| ask.tasks == 1 && ask.spec.topology.gang_within.is_none();
             let open: Vec<&Ask<'a>> = open.collect();
             let best = if open.iter().all(alone) {
@@ -182,7 +182,7 @@ impl<'a> Round<'a> {
     }
 
     fn by_what_is_free(&self, ask: &Ask<'a>) -> Option<Met<'a>> {
-        if self.world.limit_passed(ask).is_some() {
+        if self.world.limit_exceeded(ask).is_some() {
             return None;
         }
         let (world, tasks) = place(&self.world, ask)?;
@@ -190,7 +190,7 @@ impl<'a> Round<'a> {
     }
 
     fn by_moving(&self, ask: &Ask<'a>) -> Option<Met<'a>> {
-        if ask.surplus || self.world.limit_passed(ask).is_some() {
+        if ask.surplus || self.world.limit_exceeded(ask).is_some() {
             return None;
         }
         let met = place_by_moving(&self.world, ask)?;
@@ -343,7 +343,8 @@ impl<'a> Round<'a> {
         let spec = &self.facts.state.jobs.get(job).expect("who gets places is a live job").spec;
         let count = u32::try_from(tasks.len()).expect("a count of tasks fits");
         let ask = Ask::plain(self.facts, job, spec, tasks[0].pool, count);
-        let now = tasks.iter().all(|place| self.world.is_clear(place)) && there.limit_passed(&ask).is_none();
+        let now =
+            tasks.iter().all(|place| self.world.is_clear(place)) && there.limit_exceeded(&ask).is_none();
         if now {
             for &place in tasks {
                 there.add(job, spec, place, world::How::Holds);

@@ -133,7 +133,7 @@ pub(super) fn of_job(state: &State, event: &Event, now: Timestamp) -> Option<(Jo
         )
         | Event::Fleet(_)
         | Event::Tenants(_)
-        | Event::Promises(_)
+        | Event::Earmarks(_)
         | Event::Demand(_)
         | Event::Reservations(_)
         | Event::Attained(_)

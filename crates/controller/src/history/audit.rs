@@ -87,7 +87,7 @@ pub(super) fn of(state: &State, event: &Event) -> Option<(String, Audit)> {
         | Event::Tenants(TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. })
         | Event::Jobs(_)
         | Event::Ledger(_)
-        | Event::Promises(_)
+        | Event::Earmarks(_)
         | Event::Demand(_)
         | Event::Reservations(_)
         | Event::Attained(_)

@@ -67,7 +67,7 @@ pub enum Reason {
     /// It is letting go.
     Leaving,
     /// Its places are set aside; it starts when those who leave are gone.
-    Promised,
+    Earmarked,
     /// It may not be evicted in time, so it may not borrow: it waits for this tenant's guarantee.
     Fixed {
         /// Whose.
@@ -148,7 +148,7 @@ impl Reason {
             Self::Starting => "Starting",
             Self::Repairing => "Repairing",
             Self::Leaving => "Leaving",
-            Self::Promised => "WaitingForVictims",
+            Self::Earmarked => "WaitingForVictims",
             Self::Fixed { .. } => "WaitingForGuarantee",
             Self::Sharing(_) => "SharingRefused",
             Self::Reserved { .. } => "WaitingForReservedPlaces",

@@ -246,7 +246,7 @@ fn a_corrupted_index_is_found_by_its_name() {
 fn a_place_that_is_taken_twice_is_found() {
     let mut state = busy();
     let place = state.ledger.holdings().next().unwrap().1.tasks[0].place;
-    state.ledger.rooms_mut().take(&place, Resources::default(), crate::units::TrustId(0));
+    state.ledger.rooms_mut().occupy(&place, Resources::default(), crate::units::TrustId(0));
     let found = state.check();
     assert!(found.contains(&Finding::IndexWrong { index: "rooms".into() }), "{found:?}");
 }

@@ -34,16 +34,16 @@ pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<
     let planned = tree.subtree_use(&state.own_planned(&tree));
     let mut broken: BTreeSet<JobId> = BTreeSet::new();
     for (job, _) in
-        state.earmarks.iter().filter(|&(job, promise)| is_broken(state, job, promise, &tree, &planned))
+        state.earmarks.iter().filter(|&(job, earmark)| is_broken(state, job, earmark, &tree, &planned))
     {
         broken.insert(job);
         broken.extend(moved_for(state, job));
     }
-    let due = |(job, promise)| {
+    let due = |(job, earmark)| {
         if broken.contains(&job) {
-            return Some(Event::Promises(EarmarksEvent::Released { job, at: now }));
+            return Some(Event::Earmarks(EarmarksEvent::Released { job, at: now }));
         }
-        one_due(state, job, promise, &tree, &mut used, now)
+        one_due(state, job, earmark, &tree, &mut used, now)
     };
     state.earmarks.iter().filter(|(job, _)| !told.contains(job)).filter_map(due).collect()
 }
@@ -56,9 +56,9 @@ fn moved_for(state: &State, job: JobId) -> Option<JobId> {
 }
 
 /// True when a place is gone, or a limit was lowered below what is promised.
-fn is_broken(state: &State, id: JobId, promise: &Earmark, tree: &Tree, planned: &Amounts) -> bool {
-    let spec = &state.jobs.get(id).expect("a promise belongs to a live job").spec;
-    let amount = tree.charge_of(|task| spec.resources_of(task), promise.tasks.iter());
+fn is_broken(state: &State, id: JobId, earmark: &Earmark, tree: &Tree, planned: &Amounts) -> bool {
+    let spec = &state.jobs.get(id).expect("an earmark belongs to a live job").spec;
+    let amount = tree.charge_of(|task| spec.resources_of(task), earmark.tasks.iter());
     let mut lineage = tree.lineage(spec.tenant);
     let beyond = lineage.any(|tenant| {
         let quotas = tree.lines[tenant.index()].quotas.iter().enumerate();
@@ -69,15 +69,15 @@ fn is_broken(state: &State, id: JobId, promise: &Earmark, tree: &Tree, planned: 
         })
     });
     beyond
-        || repairs_too_little(state, id, promise)
-        || !promise.tasks.iter().all(|place| is_there(state, place))
+        || repairs_too_little(state, id, earmark)
+        || !earmark.tasks.iter().all(|place| is_there(state, place))
 }
 
 /// True when a gang lost more since it was promised places: with them it would still be below its minimum.
-fn repairs_too_little(state: &State, id: JobId, promise: &Earmark) -> bool {
+fn repairs_too_little(state: &State, id: JobId, earmark: &Earmark) -> bool {
     let job = state.jobs.get(id).filter(|job| job.phase == Phase::Active);
     let (Some(job), Some(holding)) = (job, state.ledger.holding(id)) else { return false };
-    let promised: Vec<u32> = promise.tasks.iter().map(|place| place.task).collect();
+    let promised: Vec<u32> = earmark.tasks.iter().map(|place| place.task).collect();
     let with: Vec<u32> = holding.alive().chain(promised.iter().copied()).collect();
     // Of a job with groups, the copy that was to grow may have lost what it had.
     let too_late =
@@ -88,26 +88,26 @@ fn repairs_too_little(state: &State, id: JobId, promise: &Earmark) -> bool {
 fn one_due(
     state: &State,
     id: JobId,
-    promise: &Earmark,
+    earmark: &Earmark,
     tree: &Tree,
     used: &mut Amounts,
     now: Timestamp,
 ) -> Option<Event> {
-    let job = state.jobs.get(id).expect("a promise belongs to a live job");
-    let (tasks, policy) = (promise.tasks.clone(), promise.policy);
+    let job = state.jobs.get(id).expect("an earmark belongs to a live job");
+    let (tasks, policy) = (earmark.tasks.clone(), earmark.policy);
     let clear =
         |place: &Placement| state.ledger.rooms().get(place.node).is_some_and(|room| room.is_clear(place));
     // Who leaves still counts towards a limit until it is gone.
-    let amount = tree.charge_of(|task| job.spec.resources_of(task), promise.tasks.iter());
+    let amount = tree.charge_of(|task| job.spec.resources_of(task), earmark.tasks.iter());
     let moving = matches!(job.phase, Phase::Leaving(_));
-    if moving || !promise.tasks.iter().all(clear) || !tree.count_within_limits(used, job.spec.tenant, &amount)
+    if moving || !earmark.tasks.iter().all(clear) || !tree.count_within_limits(used, job.spec.tenant, &amount)
     {
         return None;
     }
     match job.phase {
         Phase::Waiting => {
             let attempt = job.past.attempts + 1;
-            let chosen = promise.chosen;
+            let chosen = earmark.chosen;
             Some(Event::Ledger(LedgerEvent::Started { job: id, attempt, tasks, policy, at: now, chosen }))
         }
         Phase::Active => Some(Event::Ledger(LedgerEvent::Grown { job: id, tasks, policy, at: now })),

@@ -57,7 +57,7 @@ pub(super) fn due(state: &State, stepping: &BTreeSet<JobId>, now: Timestamp) -> 
 /// What a service has beyond the wanted number: what is promised to it, then its newest replicas.
 fn let_go(state: &State, id: JobId, job: &Job, wanted: u32, now: Timestamp) -> Vec<Event> {
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-    let promised = state.earmarks.of(id).map_or(0, |promise| promise.tasks.len());
+    let promised = state.earmarks.of(id).map_or(0, |earmark| earmark.tasks.len());
     let staying: Vec<&HeldTask> = match job.phase {
         Phase::Waiting => Vec::new(),
         Phase::Leaving(_) => return Vec::new(),
@@ -65,7 +65,7 @@ fn let_go(state: &State, id: JobId, job: &Job, wanted: u32, now: Timestamp) -> V
     };
     let mut events = Vec::new();
     if promised > 0 && staying.len() + promised > wanted {
-        events.push(Event::Promises(EarmarksEvent::Released { job: id, at: now }));
+        events.push(Event::Earmarks(EarmarksEvent::Released { job: id, at: now }));
     }
     // Numbers count up within an attempt: the last are the newest. But those that are to be replaced go before fresh ones.
     let mut staying = staying;

@@ -173,7 +173,7 @@ impl Timeline<'_> {
             let holding = state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks);
             let held = holding.filter(|task| task.holds()).map(|task| task.place);
             let promised =
-                state.earmarks.of(id).into_iter().flat_map(|promise| promise.tasks.iter().copied());
+                state.earmarks.of(id).into_iter().flat_map(|earmark| earmark.tasks.iter().copied());
             let places: Vec<Placement> = held.chain(promised).collect();
             let fixed = lines::is_fixed(&lines::work_group(&job.key()), policy);
             let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
@@ -282,7 +282,7 @@ impl Timeline<'_> {
         for &place in &booking.places {
             // What was lost meanwhile is chosen again when the day comes.
             if draft.room(place.node).is_some() {
-                draft.take(Step { place, resources, trust });
+                draft.occupy(Step { place, resources, trust });
             }
         }
     }

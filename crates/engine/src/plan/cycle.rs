@@ -18,7 +18,7 @@ use crate::model::placement::{ChosenPlace, Placement};
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::evict::moves::Move;
-use crate::plan::evict::reclaim::{Allowance, TakenUnit};
+use crate::plan::evict::search::{Allowance, TakenUnit};
 use crate::plan::evict::victims::{Unit, Victims};
 use crate::plan::later::booked;
 use crate::plan::later::reserve::{self, PlanContext, StartSearches};
@@ -317,7 +317,8 @@ impl<'a> Cycle<'a> {
             if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus) {
                 return None;
             }
-            let gates = [lines::limit_passed(&self.draft, &ask), lines::fixed_beyond(&mut self.draft, &ask)];
+            let gates =
+                [lines::limit_exceeded(&self.draft, &ask), lines::fixed_beyond(&mut self.draft, &ask)];
             if gates.iter().any(Option::is_some) {
                 return None;
             }

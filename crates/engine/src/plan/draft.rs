@@ -48,8 +48,8 @@ pub(crate) struct Draft<'a> {
 
 /// Something that was tried.
 enum Op {
-    Take(Step),
-    GiveBack(Step),
+    Occupy(Step),
+    Vacate(Step),
     Drain(Step),
     Undrain(Step),
     Count { group: WorkGroup, amount: Meters, more: bool },
@@ -264,17 +264,17 @@ impl<'a> Draft<'a> {
     }
 
     /// A task takes a place.
-    pub(crate) fn take(&mut self, step: Step) {
+    pub(crate) fn occupy(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.take(&step.place, step.resources, step.trust);
-        self.done.push(Op::Take(step));
+        self.touched.occupy(&step.place, step.resources, step.trust);
+        self.done.push(Op::Occupy(step));
     }
 
     /// A place that was set aside no longer is.
-    pub(crate) fn give_back(&mut self, step: Step) {
+    pub(crate) fn vacate(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.give_back(&step.place, step.resources);
-        self.done.push(Op::GiveBack(step));
+        self.touched.vacate(&step.place, step.resources);
+        self.done.push(Op::Vacate(step));
     }
 
     /// A task that holds a place is told to leave.
@@ -293,7 +293,7 @@ impl<'a> Draft<'a> {
     /// A unit leaves: its tasks are told to, or what was set aside for it is given back, and its tenant uses so much less.
     pub(super) fn evict(&mut self, unit: &Unit) {
         for &step in &unit.steps {
-            if unit.earmarked { self.give_back(step) } else { self.drain(step) }
+            if unit.earmarked { self.vacate(step) } else { self.drain(step) }
         }
         self.count(unit.group, unit.amount.clone(), false);
     }
@@ -301,7 +301,7 @@ impl<'a> Draft<'a> {
     /// A unit that was evicted on this draft stays after all.
     pub(super) fn spare(&mut self, unit: &Unit) {
         for &step in &unit.steps {
-            if unit.earmarked { self.take(step) } else { self.undrain(step) }
+            if unit.earmarked { self.occupy(step) } else { self.undrain(step) }
         }
         self.count(unit.group, unit.amount.clone(), true);
     }
@@ -317,8 +317,8 @@ impl<'a> Draft<'a> {
         assert!(mark.0 <= self.done.len(), "a mark lies behind");
         for op in self.done.split_off(mark.0).into_iter().rev() {
             match op {
-                Op::Take(step) => self.touched.give_back(&step.place, step.resources),
-                Op::GiveBack(step) => self.touched.take(&step.place, step.resources, step.trust),
+                Op::Occupy(step) => self.touched.vacate(&step.place, step.resources),
+                Op::Vacate(step) => self.touched.occupy(&step.place, step.resources, step.trust),
                 Op::Drain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
                 Op::Undrain(step) => self.touched.drain(&step.place, step.resources),
                 Op::Count { group, amount, more } => self.change_use(group, &amount, !more),

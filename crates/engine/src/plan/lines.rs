@@ -58,7 +58,7 @@ pub(crate) fn is_fixed(group: &WorkGroup, policy: &Policy) -> bool {
 }
 
 /// The meters an ask is charged in.
-pub(crate) fn asked(ask: &Ask<'_>) -> impl Iterator<Item = usize> {
+pub(crate) fn meters_of(ask: &Ask<'_>) -> impl Iterator<Item = usize> {
     (0..ask.charge.len()).filter(|&meter| ask.parts().any(|part| part.charge[meter] > 0))
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line
 
 /// True when a tenant with so much more stays within its line in everything that is asked for.
 pub(crate) fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line) -> bool {
-    asked(ask).all(|meter| {
+    meters_of(ask).all(|meter| {
         let after = draft.used(tenant)[meter].saturating_add(ask.amount(meter));
         match line(draft, tenant, meter, at) {
             Amount::Unlimited => true,
@@ -88,7 +88,7 @@ pub(crate) fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, a
 /// The pass that an ask is in: judged without the own tenant's work that would give way to it, which is [`below`].
 pub(crate) fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
     let within = |at: Line| {
-        asked(ask).all(|meter| {
+        meters_of(ask).all(|meter| {
             let used = draft.used(ask.key.tenant)[meter].saturating_sub(below[meter]);
             match line(draft, ask.key.tenant, meter, at) {
                 Amount::Unlimited => true,
@@ -125,10 +125,10 @@ pub(crate) fn below_in(draft: &mut Draft<'_>, own: &WorkGroup, meter: usize) -> 
 }
 
 /// Whose limit an ask would pass, if it does.
-pub(crate) fn limit_passed(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
+pub(crate) fn limit_exceeded(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let passes = |tenant: &TenantId| {
         let quotas = &draft.tree.lines[tenant.index()].quotas;
-        asked(ask).any(|meter| match quotas[meter].limit {
+        meters_of(ask).any(|meter| match quotas[meter].limit {
             Amount::Unlimited => false,
             Amount::Of(limit) => draft.used(*tenant)[meter].saturating_add(ask.amount(meter)) > limit,
         })
@@ -148,7 +148,7 @@ pub(crate) fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Tenan
         let mut fixed = fixed_below(draft, tenant);
         fixed.add(&booked::to_come(draft, tenant, ask.key));
         let quotas = &draft.tree.lines[tenant.index()].quotas;
-        asked(ask).any(|meter| match quotas[meter].guaranteed {
+        meters_of(ask).any(|meter| match quotas[meter].guaranteed {
             Amount::Unlimited => false,
             Amount::Of(guaranteed) => fixed[meter].saturating_add(ask.amount(meter)) > guaranteed,
         })

@@ -362,7 +362,7 @@ fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &FoundPlaces) -> 
         time_sliced: matches!(need, Need::Share { time_sliced: true, .. }),
         tax,
     };
-    draft.take(ask.step(place));
+    draft.occupy(ask.step(place));
     place
 }
 

@@ -33,11 +33,12 @@ pub struct Earmark {
     pub chosen: Option<ChosenPlace>,
 }
 
-/// What happens to promises.
+/// What happens to earmarks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EarmarksEvent {
     /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
-    Promised {
+    #[serde(rename = "Promised")]
+    Earmarked {
         /// Which job.
         job: JobId,
         /// Where each task goes.
@@ -50,7 +51,7 @@ pub enum EarmarksEvent {
         #[serde(default, skip_serializing_if = "is_default")]
         chosen: Option<ChosenPlace>,
     },
-    /// The promise cannot be kept, or is not needed.
+    /// The earmark cannot be kept, or is not needed.
     Released {
         /// Which job.
         job: JobId,
@@ -62,12 +63,12 @@ pub enum EarmarksEvent {
 impl Earmarks {
     /// What a job was promised.
     pub fn of(&self, job: JobId) -> Option<&Earmark> {
-        self.by_job.get(&job).map(|(promise, _)| promise)
+        self.by_job.get(&job).map(|(earmark, _)| earmark)
     }
 
-    /// Every promise, in job order.
+    /// Every earmark, in job order.
     pub fn iter(&self) -> impl Iterator<Item = (JobId, &Earmark)> {
-        self.by_job.iter().map(|(&job, (promise, _))| (job, promise))
+        self.by_job.iter().map(|(&job, (earmark, _))| (job, earmark))
     }
 
     /// How many there are.
@@ -84,8 +85,8 @@ impl Earmarks {
         self.by_job.get(&job)
     }
 
-    pub(crate) fn insert(&mut self, job: JobId, promise: Earmark, charge: Charge) {
-        let replaced = self.by_job.insert(job, (promise, charge));
+    pub(crate) fn insert(&mut self, job: JobId, earmark: Earmark, charge: Charge) {
+        let replaced = self.by_job.insert(job, (earmark, charge));
         assert!(replaced.is_none(), "a job is promised one set of places at a time");
     }
 
@@ -94,9 +95,9 @@ impl Earmarks {
     }
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
-        for (&job, (promise, _)) in &self.by_job {
-            let Earmark { tasks, policy, at, chosen } = promise.clone();
-            into.push(Event::Promises(EarmarksEvent::Promised { job, tasks, policy, at, chosen }));
+        for (&job, (earmark, _)) in &self.by_job {
+            let Earmark { tasks, policy, at, chosen } = earmark.clone();
+            into.push(Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at, chosen }));
         }
     }
 }

@@ -27,8 +27,9 @@ pub enum Event {
     Jobs(JobsEvent),
     /// To what is held by whom.
     Ledger(LedgerEvent),
-    /// To what is promised to whom.
-    Promises(EarmarksEvent),
+    /// To places that are set aside for jobs.
+    #[serde(rename = "Promises")]
+    Earmarks(EarmarksEvent),
     /// To what is usually asked for, and what that makes places worth.
     Demand(DemandEvent),
     /// To starts that are promised to jobs that wait.

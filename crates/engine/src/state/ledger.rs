@@ -145,7 +145,7 @@ fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
     groups.iter().map(of_group).collect()
 }
 
-/// What a job that holds or was promised places would hold if it had all it wants.
+/// What a job that holds places or has an earmark would hold if it had all it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedTotal {
     /// Who pays.
@@ -172,7 +172,7 @@ pub struct Orphan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Holder {
     Task(JobId, u32),
-    Promise(JobId, u32),
+    Earmark(JobId, u32),
     Orphan(TaskRef),
 }
 
@@ -245,7 +245,7 @@ impl Ledger {
         of_tenant.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, jobs)| (group, jobs))
     }
 
-    /// What a tenant's own jobs that hold or were promised places want, with what they hold.
+    /// What a tenant's own jobs that hold places or have an earmark want, with what they hold.
     pub fn wanted(&self, tenant: TenantId) -> Option<&Use> {
         self.wanted.get(&tenant)
     }
@@ -307,14 +307,14 @@ impl Ledger {
     pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, u32)> {
         self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
             Holder::Task(job, task) => Some((*job, *task)),
-            Holder::Promise(..) | Holder::Orphan(_) => None,
+            Holder::Earmark(..) | Holder::Orphan(_) => None,
         })
     }
 
     /// Orphans on a node.
     pub(crate) fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
         self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
-            Holder::Task(..) | Holder::Promise(..) => None,
+            Holder::Task(..) | Holder::Earmark(..) => None,
             Holder::Orphan(task) => Some(*task),
         })
     }
@@ -324,7 +324,7 @@ impl Ledger {
         &mut self,
         node: NodeId,
         known: Option<(&Node, Option<&'static Mig>)>,
-        promised: &Earmarks,
+        earmarks: &Earmarks,
     ) {
         let pool =
             known.map(|(known, _)| known.facts.pool).or_else(|| self.rooms.get(node).map(|room| room.pool));
@@ -333,7 +333,7 @@ impl Ledger {
             self.rooms.put(node, Room::of(known, mig));
             let holders: Vec<_> = self.by_node.get(&node).into_iter().flatten().copied().collect();
             for holder in holders {
-                self.take_again(holder, promised);
+                self.occupy_again(holder, earmarks);
             }
         }
         if let Some(pool) = pool {
@@ -341,7 +341,7 @@ impl Ledger {
         }
     }
 
-    fn take_again(&mut self, holder: Holder, promised: &Earmarks) {
+    fn occupy_again(&mut self, holder: Holder, earmarks: &Earmarks) {
         match holder {
             Holder::Task(job, task) => {
                 let held = &self.held[&job];
@@ -349,20 +349,20 @@ impl Ledger {
                 let resources = held.charge.resources_of(task);
                 let task = held.holding.task(task).expect("the node index names a held task");
                 match task.presence() {
-                    Presence::Stays => self.rooms.take(&task.place, resources, trust),
+                    Presence::Stays => self.rooms.occupy(&task.place, resources, trust),
                     Presence::Leaves => self.rooms.leave(&task.place, resources),
                     Presence::Gone => unreachable!("the node index names who is there"),
                 }
             }
-            Holder::Promise(job, task) => {
-                let (promise, charge) = promised.get(job).expect("the node index names a promise");
-                let mut places = promise.tasks.iter().filter(|place| place.task == task);
-                let place = places.next().expect("the node index names a promised task");
-                self.rooms.take(place, charge.resources_of(task), charge.trust);
+            Holder::Earmark(job, task) => {
+                let (earmark, charge) = earmarks.get(job).expect("the node index names an earmark");
+                let mut places = earmark.tasks.iter().filter(|place| place.task == task);
+                let place = places.next().expect("the node index names an earmarked task");
+                self.rooms.occupy(place, charge.resources_of(task), charge.trust);
             }
             Holder::Orphan(task) => {
                 let orphan = &self.orphans[&task];
-                self.rooms.take_for_orphan(&orphan.place, orphan.resources);
+                self.rooms.occupy_for_orphan(&orphan.place, orphan.resources);
             }
         }
     }
@@ -407,9 +407,9 @@ impl Ledger {
     /// Places are set aside for a job.
     pub(crate) fn earmark(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
         for place in tasks {
-            self.by_node.entry(place.node).or_default().insert(Holder::Promise(job, place.task));
+            self.by_node.entry(place.node).or_default().insert(Holder::Earmark(job, place.task));
             let resources = charge.resources_of(place.task);
-            self.rooms.take(place, resources, charge.trust);
+            self.rooms.occupy(place, resources, charge.trust);
             count_in(&mut self.planned, charge.group, place, resources, true);
             *self.changed.entry(place.pool).or_default() += 1;
         }
@@ -418,15 +418,15 @@ impl Ledger {
     /// They no longer are.
     pub(crate) fn release(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
         for place in tasks {
-            self.remove_holder(place.node, Holder::Promise(job, place.task));
+            self.remove_holder(place.node, Holder::Earmark(job, place.task));
             let resources = charge.resources_of(place.task);
-            self.rooms.give_back(place, resources);
+            self.rooms.vacate(place, resources);
             count_in(&mut self.planned, charge.group, place, resources, false);
             self.note_freed(place.pool);
         }
     }
 
-    /// What a job wants in all while it holds or was promised places.
+    /// What a job wants in all while it holds places or has an earmark.
     pub(crate) fn set_want(&mut self, job: JobId, want: Option<WantedTotal>) {
         let before = match want {
             Some(want) => self.wants.insert(job, want),
@@ -493,12 +493,12 @@ impl Ledger {
             LedgerEvent::OrphanSeen { task, place, resources, kept } => {
                 self.orphans.insert(*task, Orphan { place: *place, resources: *resources, kept: *kept });
                 self.by_node.entry(place.node).or_default().insert(Holder::Orphan(*task));
-                self.rooms.take_for_orphan(place, *resources);
+                self.rooms.occupy_for_orphan(place, *resources);
             }
             LedgerEvent::OrphanGone { task } => {
                 let orphan = self.orphans.remove(task).expect("an orphan goes once");
                 self.remove_holder(orphan.place.node, Holder::Orphan(*task));
-                self.rooms.give_back_of_orphan(&orphan.place, orphan.resources);
+                self.rooms.vacate_of_orphan(&orphan.place, orphan.resources);
                 self.note_freed(orphan.place.pool);
             }
         }
@@ -531,11 +531,11 @@ impl Ledger {
             (Presence::Stays, Presence::Stays)
             | (Presence::Leaves, Presence::Leaves)
             | (Presence::Gone, Presence::Gone) => return,
-            (Presence::Gone, Presence::Stays) => self.rooms.take(place, resources, trust),
+            (Presence::Gone, Presence::Stays) => self.rooms.occupy(place, resources, trust),
             (Presence::Gone, Presence::Leaves) => self.rooms.leave(place, resources),
             (Presence::Stays, Presence::Leaves) => self.rooms.drain(place, resources),
             (Presence::Leaves, Presence::Stays) => self.rooms.undrain(place, resources, trust),
-            (Presence::Stays, Presence::Gone) => self.rooms.give_back(place, resources),
+            (Presence::Stays, Presence::Gone) => self.rooms.vacate(place, resources),
             (Presence::Leaves, Presence::Gone) => self.rooms.left(place, resources),
         }
         if before == Presence::Gone {

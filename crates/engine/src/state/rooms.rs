@@ -236,10 +236,10 @@ impl Room {
         }
     }
 
-    pub(crate) fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
+    pub(crate) fn occupy(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
         // A device may have vanished under a task; what runs on it is on its way out.
         let slice = place.slice.filter(|_| self.slots(place).is_some());
-        self.occupy(place, resources, |gpu| match slice {
+        self.occupy_as(place, resources, |gpu| match slice {
             Some(slice) => gpu.layout = gpu.layout.with(slice),
             // Who comes beside others is of their domain, or only keeps the rest of the GPU from being given away.
             None if gpu.trust.is_none() => (gpu.trust, gpu.time_sliced) = (Some(trust), place.time_sliced),
@@ -247,24 +247,24 @@ impl Room {
         });
     }
 
-    pub(crate) fn give_back(&mut self, place: &Placement, resources: Resources) {
+    pub(crate) fn vacate(&mut self, place: &Placement, resources: Resources) {
         let slice = place.slice.filter(|_| self.slots(place).is_some());
-        self.vacate(place, resources, |gpu| {
+        self.vacate_as(place, resources, |gpu| {
             gpu.layout = slice.map_or(gpu.layout, |slice| gpu.layout.without(slice));
         });
     }
 
     /// Something runs there that should not. Nobody knows whose it is, so nobody may come beside it; and it may be in a slice
     /// that a task of ours has too, whose record it was, so it is none of the slices.
-    fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.occupy(place, resources, |gpu| gpu.strangers += 1);
+    fn occupy_for_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.occupy_as(place, resources, |gpu| gpu.strangers += 1);
     }
 
-    fn give_back_of_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.vacate(place, resources, |gpu| gpu.strangers -= 1);
+    fn vacate_of_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.vacate_as(place, resources, |gpu| gpu.strangers -= 1);
     }
 
-    fn occupy(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
+    fn occupy_as(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
         self.held = self.held + resources;
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
@@ -274,7 +274,7 @@ impl Room {
         }
     }
 
-    fn vacate(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
+    fn vacate_as(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
         self.held = self.held.checked_sub(resources).expect("only what is held is given back");
         for index in place.gpus.indexes() {
             let Some(gpu) = self.gpus.get_mut(index) else { continue };
@@ -434,29 +434,29 @@ impl Rooms {
     }
 
     /// A task takes its place.
-    pub fn take(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
-        self.change(place.node, |room| room.take(place, resources, trust));
+    pub fn occupy(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
+        self.change(place.node, |room| room.occupy(place, resources, trust));
     }
 
     /// Something that should not runs at a place.
-    pub(crate) fn take_for_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.take_for_orphan(place, resources));
+    pub(crate) fn occupy_for_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| room.occupy_for_orphan(place, resources));
     }
 
     /// It no longer does. The node may be gone meanwhile.
-    pub(crate) fn give_back_of_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.give_back_of_orphan(place, resources));
+    pub(crate) fn vacate_of_orphan(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| room.vacate_of_orphan(place, resources));
     }
 
     /// A place is free again. The node may be gone meanwhile.
-    pub fn give_back(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.give_back(place, resources));
+    pub fn vacate(&mut self, place: &Placement, resources: Resources) {
+        self.change(place.node, |room| room.vacate(place, resources));
     }
 
     /// A task that held its place is told to leave: it drains.
     pub fn drain(&mut self, place: &Placement, resources: Resources) {
         self.change(place.node, |room| {
-            room.give_back(place, resources);
+            room.vacate(place, resources);
             room.leave(place, resources);
         });
     }
@@ -465,7 +465,7 @@ impl Rooms {
     pub fn undrain(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
         self.change(place.node, |room| {
             room.left(place, resources);
-            room.take(place, resources, trust);
+            room.occupy(place, resources, trust);
         });
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn project(state: &State, event: &Event, now: Timestamp) -> Option<Ch
             };
             Some(Change { downtime: Some(event.name().to_owned()), ..tell.bare(kind) })
         }
-        Event::Promises(_)
+        Event::Earmarks(_)
         | Event::Demand(_)
         | Event::Reservations(_)
         | Event::Attained(_)

@@ -185,7 +185,7 @@ impl<'a> World<'a> {
     }
 
     /// The nearest tenant whose limit an ask would pass.
-    pub(super) fn limit_passed(&self, ask: &Ask<'_>) -> Option<TenantId> {
+    pub(super) fn limit_exceeded(&self, ask: &Ask<'_>) -> Option<TenantId> {
         self.facts.lineage(ask.tenant()).into_iter().find(|&tenant| {
             ask.meters().iter().any(|&meter| {
                 let limit = self.facts.quotas[tenant.index()][meter].limit;

@@ -257,7 +257,7 @@ impl<'a> Search<'_, 'a> {
 
     /// True when the unit is where the ask could go, or counts towards a limit that is in its way.
     fn is_useful(&self, unit: &Unit<'a>) -> bool {
-        let limit = self.before.limit_passed(self.ask);
+        let limit = self.before.limit_exceeded(self.ask);
         let in_the_way = limit.is_some_and(|tenant| self.facts.is_below(unit.tenant(), tenant));
         in_the_way || unit.tasks.iter().any(|place| place.pool == self.ask.pool)
     }
@@ -301,7 +301,7 @@ impl<'a> Search<'_, 'a> {
         let may_straddle =
             |&(branch, right): &(TenantId, Right)| self.own_branch_stays_within(&world, branch, right);
         let entitled = entitled && tried.straddled.iter().all(may_straddle);
-        world.limit_passed(self.ask).is_none() && entitled && fits()
+        world.limit_exceeded(self.ask).is_none() && entitled && fits()
     }
 
     /// From the last taken back, whoever is not needed is spared.

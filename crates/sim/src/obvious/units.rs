@@ -51,7 +51,7 @@ pub(super) fn units_of<'a>(world: &World<'a>, tenant: TenantId) -> Vec<Unit<'a>>
         let promised = world.tasks_of(id, How::Promised);
         // Who is being moved runs, and was told that it has a place to go.
         if !promised.is_empty() && !matches!(job.phase, Phase::Leaving(_)) {
-            units.push(promised_unit(world.facts, id, job, promised));
+            units.push(earmarked_unit(world.facts, id, job, promised));
         }
         let Some(holding) = state.ledger.holding(id) else { continue };
         let mut staying = world.tasks_of(id, How::Holds);
@@ -103,7 +103,7 @@ fn unit<'a>(facts: &Facts<'a>, job: JobId, spec: &'a Spec, tasks: Vec<Placement>
 }
 
 /// Places that were set aside for a job: nobody runs there, so letting go of them costs nothing.
-fn promised_unit<'a>(facts: &Facts<'a>, id: JobId, job: &'a Job, tasks: Vec<Placement>) -> Unit<'a> {
+fn earmarked_unit<'a>(facts: &Facts<'a>, id: JobId, job: &'a Job, tasks: Vec<Placement>) -> Unit<'a> {
     let count = u64::try_from(tasks.len()).expect("a count of tasks fits");
     let amount = facts.charge(&job.spec.shape, tasks[0].pool, count);
     let surplus = job.phase == Phase::Active;

@@ -130,7 +130,7 @@ impl Story {
                 Event::Tenants(event) => self.tenants(event),
                 Event::Jobs(event) => self.job(event, ran(&mut handle, index)?),
                 Event::Ledger(event) => self.ledger(event),
-                Event::Promises(event) => Some(self.promise(event)),
+                Event::Earmarks(event) => Some(self.promise(event)),
                 Event::Reservations(event) => self.reservation(event),
                 Event::Bookings(event) => self.window(event),
                 Event::Maintenance(event) => Some(self.downtime(event)),
@@ -186,7 +186,7 @@ impl Story {
             | Reason::Repairing
             | Reason::Leaving
             | Reason::Startable
-            | Reason::Promised => token.to_owned(),
+            | Reason::Earmarked => token.to_owned(),
             Reason::Dependency => {
                 let job = state.jobs.iter().map(|(_, job)| job).find(|job| job.spec.name == name);
                 let after = job.map(|job| job.spec.after.as_slice()).unwrap_or_default();
@@ -411,7 +411,7 @@ impl Story {
 
     fn promise(&mut self, event: EarmarksEvent) -> String {
         match event {
-            EarmarksEvent::Promised { job, tasks, .. } => {
+            EarmarksEvent::Earmarked { job, tasks, .. } => {
                 let places = self.places(&tasks);
                 format!("{} is promised {places}", self.known(job).name)
             }

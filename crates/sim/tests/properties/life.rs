@@ -201,7 +201,7 @@ impl Life {
                 let met = spec.is_met_by(tasks.iter().map(|place| place.task));
                 assert!(met, "seed {seed}: a part of {job:?} starts");
             }
-            Event::Promises(EarmarksEvent::Released { job, .. }) => {
+            Event::Earmarks(EarmarksEvent::Released { job, .. }) => {
                 // Only a guarantee takes what was set aside for somebody else, and has it at once.
                 let to_another = later.iter().any(|event| self.gives_to_another(event, *job));
                 assert!(
@@ -253,7 +253,7 @@ fn tasks_for(event: &Event, id: JobId) -> usize {
 fn places_for(event: &Event, id: JobId) -> &[Placement] {
     match event {
         Event::Ledger(LedgerEvent::Started { job, tasks, .. } | LedgerEvent::Grown { job, tasks, .. })
-        | Event::Promises(EarmarksEvent::Promised { job, tasks, .. })
+        | Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, .. })
             if *job == id =>
         {
             tasks

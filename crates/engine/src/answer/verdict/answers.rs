@@ -213,7 +213,7 @@ impl State {
                 let at_most = job.spec.array.as_ref().map_or(0, |array| array.at_most);
                 (Reason::ArrayTurn { at_most }, None)
             }
-            Phase::Waiting if self.earmarks.of(id).is_some() => (Reason::Promised, None),
+            Phase::Waiting if self.earmarks.of(id).is_some() => (Reason::Earmarked, None),
             Phase::Waiting => {
                 let key = job.key();
                 let kind = answers.of_kind(self, policy, &key).clone();

@@ -111,7 +111,7 @@ impl State {
 
 /// The funnel that ends at a limit which the groups pass together.
 fn beyond_limit(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<Funnel> {
-    lines::limit_passed(draft, ask)?;
+    lines::limit_exceeded(draft, ask)?;
     let used = draft.tree.subtree_use(&draft.state.own_planned(draft.tree));
     let (tenant, have) = tightest(draft.tree, ask, &used)?;
     let stages = alloc::vec![(Stage::Quota, have)];
@@ -123,7 +123,7 @@ fn beyond_limit(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<Funnel> {
 fn tightest(tree: &Tree, ask: &Ask<'_>, used: &Amounts) -> Option<(TenantId, Quantity)> {
     let mut least: Option<(Quantity, TenantId)> = None;
     for tenant in tree.lineage(ask.key.tenant) {
-        for meter in lines::asked(ask) {
+        for meter in lines::meters_of(ask) {
             let Amount::Of(limit) = tree.lines[tenant.index()].quotas[meter].limit else { continue };
             let (asked, left) = (ask.amount(meter), limit.saturating_sub(used[tenant.index()][meter]));
             if asked <= left {

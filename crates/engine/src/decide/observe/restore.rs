@@ -56,7 +56,7 @@ pub(in crate::decide) fn restore(
         closing: Vec::new(),
         opening: Vec::new(),
     };
-    restore.forget_promises();
+    restore.release_earmarks();
     let strangers = restore.strangers(&by_uid);
     let over = restore.give_way(&strangers, &by_uid);
     for (id, job) in state.jobs.iter().filter(|(id, _)| !over.contains(id)) {
@@ -111,9 +111,9 @@ impl Restore<'_> {
         alive().filter(|task| Some(task.task.attempt) == attempt).collect()
     }
 
-    fn forget_promises(&mut self) {
+    fn release_earmarks(&mut self) {
         for (job, _) in self.state.earmarks.iter() {
-            self.closing.push(Event::Promises(EarmarksEvent::Released { job, at: self.now }));
+            self.closing.push(Event::Earmarks(EarmarksEvent::Released { job, at: self.now }));
         }
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{Cycle, Grant, PlannedEviction, Purpose, Reclaim};
 use crate::model::need::Need;
-use crate::plan::evict::reclaim::gain;
+use crate::plan::evict::search::gain;
 use crate::plan::evict::victims::Unit;
 use crate::plan::order::Candidate;
 use crate::state::jobs::{KindKey, More};
@@ -126,8 +126,8 @@ impl<'a> Cycle<'a> {
     ) {
         let (lost, cost) = (unit.lost, unit.cost);
         let policy = self.draft.state.tenants.version();
-        let asker = self.draft.state.jobs.get(beneficiary).filter(|_| why == EvictionRule::Booking);
-        let booking = asker.and_then(|job| job.spec.booking);
+        let claimant = self.draft.state.jobs.get(beneficiary).filter(|_| why == EvictionRule::Booking);
+        let booking = claimant.and_then(|job| job.spec.booking);
         let (whole, node) = (!unit.surplus, None);
         let receipt =
             Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking, node };

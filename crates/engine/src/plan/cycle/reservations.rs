@@ -69,7 +69,7 @@ impl<'a> Cycle<'a> {
         let mut held: Vec<Step> = booked::kept_from(&self.draft, key, which == Withheld::All);
         held.extend(self.kept_from(key, own, pass, (which, open)));
         for &step in &held {
-            self.draft.take(step);
+            self.draft.occupy(step);
         }
         held
     }
@@ -163,14 +163,14 @@ impl<'a> Cycle<'a> {
         let mut held: Vec<Step> = waiting.flat_map(|of| self.blocks_of(of)).collect();
         held.extend(booked::all_steps(&self.draft));
         for &step in &held {
-            self.draft.take(step);
+            self.draft.occupy(step);
         }
         held
     }
 
     pub(super) fn let_go_of(&mut self, held: Vec<Step>) {
         for step in held {
-            self.draft.give_back(step);
+            self.draft.vacate(step);
         }
     }
 
@@ -228,7 +228,7 @@ impl<'a> Cycle<'a> {
     ) {
         let units: Vec<Unit> =
             fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
-        let beyond = lines::limit_passed(&self.draft, ask).or(lines::fixed_beyond(&mut self.draft, ask));
+        let beyond = lines::limit_exceeded(&self.draft, ask).or(lines::fixed_beyond(&mut self.draft, ask));
         if units.len() < fillers.len() || beyond.is_some() {
             return;
         }
@@ -240,7 +240,7 @@ impl<'a> Cycle<'a> {
             let room = self.draft.room(step.place.node);
             let free = room.is_some_and(|room| reserve::is_free(room, &step));
             if free {
-                self.draft.take(step);
+                self.draft.occupy(step);
             }
             free
         });
@@ -252,7 +252,7 @@ impl<'a> Cycle<'a> {
         };
         self.ask_to_leave(job, fillers);
         for step in steps {
-            self.draft.take(step);
+            self.draft.occupy(step);
         }
         self.draft.count(lines::work_group(key), ask.total(), true);
         let tasks = reservation.tasks.clone();

@@ -11,7 +11,7 @@ use super::{Cycle, Grant};
 use crate::model::policy::Within;
 use crate::plan::draft::Mark;
 use crate::plan::evict::moves::{enough_in_pieces, place_by_moving};
-use crate::plan::evict::reclaim::{Claimant, gain, make_room, price_changes_at};
+use crate::plan::evict::search::{Claimant, gain, make_room, price_changes_at};
 use crate::plan::evict::victims::Unit;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
@@ -45,7 +45,7 @@ impl<'a> Cycle<'a> {
             return Ok(grant);
         }
         for (ask, pass) in &open {
-            let limit = lines::limit_passed(&self.draft, ask);
+            let limit = lines::limit_exceeded(&self.draft, ask);
             for part in ask.parts() {
                 obstacles.add(part.pool(), *pass, limit);
             }
@@ -137,7 +137,7 @@ impl<'a> Cycle<'a> {
             return self.take_least_missed(open);
         }
         open.iter().find_map(|(ask, _)| {
-            if lines::limit_passed(&self.draft, ask).is_some() {
+            if lines::limit_exceeded(&self.draft, ask).is_some() {
                 return None;
             }
             Some(Grant::free(ask, place(&mut self.draft, ask)?))
@@ -152,7 +152,7 @@ impl<'a> Cycle<'a> {
             passes.into_iter().find_map(|pass| {
                 let of_pass = alike.iter().filter(|(_, of)| *of == pass).map(|(ask, _)| ask);
                 let of_pass: Vec<&Ask<'a>> =
-                    of_pass.filter(|ask| lines::limit_passed(&self.draft, ask).is_none()).collect();
+                    of_pass.filter(|ask| lines::limit_exceeded(&self.draft, ask).is_none()).collect();
                 let (ask, placed) = place_where_best(&mut self.draft, &of_pass)?;
                 Some(Grant::free(ask, placed))
             })
@@ -165,13 +165,13 @@ impl<'a> Cycle<'a> {
             return None;
         }
         open.iter().find_map(|(ask, pass)| {
-            if lines::limit_passed(&self.draft, ask).is_some() {
+            if lines::limit_exceeded(&self.draft, ask).is_some() {
                 return None;
             }
-            let asker = self.asker(at, *pass);
+            let claimant = self.claimant(at, *pass);
             let mark = self.draft.mark();
             let (draft, retry_at) = (&mut self.draft, &mut self.retry_at);
-            let (tasks, moved) = place_by_moving(draft, ask, asker, &self.commitments, retry_at)?;
+            let (tasks, moved) = place_by_moving(draft, ask, claimant, &self.commitments, retry_at)?;
             let units: Vec<&Unit> = moved.iter().map(|moved| &moved.unit).collect();
             let cost: u64 = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             if gain(&self.draft, ask, &units) <= cost {
@@ -190,21 +190,21 @@ impl<'a> Cycle<'a> {
             return None;
         }
         open.iter().find_map(|(ask, pass)| {
-            let asker = self.asker(at, *pass);
+            let claimant = self.claimant(at, *pass);
             let (draft, victims) = (&mut self.draft, &mut self.victims);
-            let taken = make_room(draft, victims, ask, asker, &self.commitments, &mut self.retry_at)?;
+            let taken = make_room(draft, victims, ask, claimant, &self.commitments, &mut self.retry_at)?;
             if let Some(placed) = place(draft, ask) {
                 return Some(Grant { taken, ..Grant::free(ask, placed) });
             }
             let leaving = taken.iter().map(|taken| victims.get(taken.unit).job);
             let commitments = self.commitments.with_leaving(leaving);
-            let placed = place_by_moving(draft, ask, asker, &commitments, &mut self.retry_at);
+            let placed = place_by_moving(draft, ask, claimant, &commitments, &mut self.retry_at);
             let (tasks, moved) = placed.expect("room was made for all that is asked for");
             Some(Grant { ask: ask.clone(), tasks, chosen: None, taken, moved })
         })
     }
 
-    fn asker(&self, at: usize, pass: Pass) -> Claimant {
+    fn claimant(&self, at: usize, pass: Pass) -> Claimant {
         let candidate = self.queue.get(at);
         let job = candidate.first.1;
         let grows = candidate.more.is_some();

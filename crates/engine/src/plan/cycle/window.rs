@@ -33,7 +33,7 @@ impl<'a> Cycle<'a> {
             {
                 return Ok(grant);
             }
-            obstacles.add(ask.pool(), pass, lines::limit_passed(&self.draft, &ask));
+            obstacles.add(ask.pool(), pass, lines::limit_exceeded(&self.draft, &ask));
             tried.push(ask);
         }
         self.refuse(at, obstacles);
@@ -46,7 +46,7 @@ impl<'a> Cycle<'a> {
         let counted = self.window_idle.get(&id).copied().unwrap_or_default();
         let left = booked::count_in_use(&mut self.draft, booking, ask, counted);
         let beyond =
-            lines::limit_passed(&self.draft, ask).or_else(|| lines::fixed_beyond(&mut self.draft, ask));
+            lines::limit_exceeded(&self.draft, ask).or_else(|| lines::fixed_beyond(&mut self.draft, ask));
         let found = if beyond.is_none() { self.places_in(id, booking, ask) } else { None };
         let Some((tasks, fillers)) = found else {
             self.draft.roll_back(mark);
@@ -61,7 +61,7 @@ impl<'a> Cycle<'a> {
         }
         let (resources, trust) = (ask.key.shape.resources, ask.key.trust);
         for &place in &tasks {
-            self.draft.take(Step { place, resources, trust });
+            self.draft.occupy(Step { place, resources, trust });
         }
         self.draft.count(lines::work_group(ask.key), ask.total(), true);
         Some(Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })

@@ -12,7 +12,7 @@ use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::plan::cycle::Commitments;
 use crate::plan::draft::{Draft, Mark};
-use crate::plan::evict::reclaim::{Claimant, evictable_at, is_evictable};
+use crate::plan::evict::search::{Claimant, evictable_at, is_evictable};
 use crate::plan::evict::victims::{Unit, whole_job};
 use crate::plan::later::{booked, reserve};
 use crate::plan::lines::{Pass, is_fixed, work_group};
@@ -42,7 +42,7 @@ pub(crate) struct Move {
 pub(in crate::plan) fn place_by_moving(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    asker: Claimant,
+    claimant: Claimant,
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
 ) -> Option<(Vec<Placement>, Vec<Move>)> {
@@ -50,10 +50,10 @@ pub(in crate::plan) fn place_by_moving(
     if moves_max == 0 || !enough_in_pieces(draft, ask) {
         return None;
     }
-    let targets = targets(draft, ask, asker, commitments, retry_at);
+    let targets = targets(draft, ask, claimant, commitments, retry_at);
     let start = draft.mark();
     for first in 0..targets.len().min(TRIES_MAX) {
-        let found = try_targets(draft, ask, (asker, commitments), &targets[first..], moves_max);
+        let found = try_targets(draft, ask, (claimant, commitments), &targets[first..], moves_max);
         if found.is_some() {
             return found;
         }
@@ -70,7 +70,7 @@ struct Target {
 fn try_targets(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    (asker, commitments): (Claimant, &Commitments),
+    (claimant, commitments): (Claimant, &Commitments),
     targets: &[Target],
     moves_max: usize,
 ) -> Option<(Vec<Placement>, Vec<Move>)> {
@@ -86,7 +86,7 @@ fn try_targets(
             return None;
         }
         if Fit::of(draft, ask).is_enough(draft, ask) {
-            return place_everybody(draft, ask, (asker, commitments), moving);
+            return place_everybody(draft, ask, (claimant, commitments), moving);
         }
     }
     None
@@ -97,14 +97,14 @@ fn try_targets(
 fn place_everybody(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    (asker, commitments): (Claimant, &Commitments),
+    (claimant, commitments): (Claimant, &Commitments),
     mut moving: Vec<Unit>,
 ) -> Option<(Vec<Placement>, Vec<Move>)> {
     let before: Mark = draft.mark();
     let own = place(draft, ask)?.tasks;
     moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
-    let kept = kept_for_others(draft, asker.job, commitments);
-    let anywhere = !kept.is_empty() && asker.pass == Pass::WithinGuarantee;
+    let kept = kept_for_others(draft, claimant.job, commitments);
+    let anywhere = !kept.is_empty() && claimant.pass == Pass::WithinGuarantee;
     let moved = place_movers(draft, &moving, &kept)
         .or_else(|| if anywhere { place_movers(draft, &moving, &[]) } else { None });
     if moved.is_none() {
@@ -117,7 +117,7 @@ fn place_everybody(
 fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Move>> {
     let before = draft.mark();
     for &step in kept {
-        draft.take(step);
+        draft.occupy(step);
     }
     let mut moved = Vec::new();
     for unit in moving {
@@ -128,7 +128,7 @@ fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option
         moved.push(Move { unit: unit.clone(), tasks });
     }
     for &step in kept {
-        draft.give_back(step);
+        draft.vacate(step);
     }
     Some(moved)
 }
@@ -214,7 +214,7 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
 fn targets(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    asker: Claimant,
+    claimant: Claimant,
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
 ) -> Vec<Target> {
@@ -232,7 +232,7 @@ fn targets(
         if !part.key.may_go_to(&state.fleet, node) {
             continue;
         }
-        if let Some(target) = target(draft, part, asker, node, commitments, retry_at) {
+        if let Some(target) = target(draft, part, claimant, node, commitments, retry_at) {
             let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
             let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
             targets.push(((target.units.len(), tasks, to_move, node), target));
@@ -246,7 +246,7 @@ fn targets(
 fn target(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    asker: Claimant,
+    claimant: Claimant,
     node: NodeId,
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
@@ -254,16 +254,16 @@ fn target(
     let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.way.need, ask.key));
     let before = fits(draft.room(node));
     let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
-    let movable = jobs.into_iter().filter(|job| commitments.may_move(*job) && *job != asker.job);
+    let movable = jobs.into_iter().filter(|job| commitments.may_move(*job) && *job != claimant.job);
     let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
     // A move stops a job for a while: no latency is spent on tidying up. Nor is anybody moved who needs longer to save
     // than a guarantee waits for.
     let policy = draft.policy;
     units.retain(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
     units.retain(|unit| {
-        let evictable = is_evictable(draft, unit, asker, EvictionRule::Move);
+        let evictable = is_evictable(draft, unit, claimant, EvictionRule::Move);
         if !evictable {
-            *retry_at = earlier(*retry_at, evictable_at(draft, unit, asker, EvictionRule::Move));
+            *retry_at = earlier(*retry_at, evictable_at(draft, unit, claimant, EvictionRule::Move));
         }
         evictable
     });

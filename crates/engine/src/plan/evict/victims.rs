@@ -105,7 +105,7 @@ impl Victims {
                 }
             }
             for (job, _) in draft.state.earmarks.iter() {
-                let tenant = draft.state.jobs.get(job).expect("a promise belongs to a live job").spec.tenant;
+                let tenant = draft.state.jobs.get(job).expect("an earmark belongs to a live job").spec.tenant;
                 draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
             }
             any
@@ -222,8 +222,8 @@ impl VictimList {
                 add_units(draft, group, job, &mut units);
             }
         }
-        for (job, promise) in draft.state.earmarks.iter() {
-            units.extend(promised_unit(draft, tenant, job, promise));
+        for (job, earmark) in draft.state.earmarks.iter() {
+            units.extend(earmarked_unit(draft, tenant, job, earmark));
         }
         units.sort_by_cached_key(|(submitted_at, unit)| {
             let task = unit.steps.first().map(|step| step.place.task);
@@ -299,11 +299,11 @@ pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Opti
 }
 
 /// Places that were set aside for a job of the tenant: nobody runs there, so letting go of them costs nothing.
-fn promised_unit(
+fn earmarked_unit(
     draft: &Draft<'_>,
     tenant: TenantId,
     id: JobId,
-    promise: &Earmark,
+    earmark: &Earmark,
 ) -> Option<(Timestamp, Unit)> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
     if job.spec.booking.is_some() {
@@ -316,14 +316,14 @@ fn promised_unit(
     let charge = Charge::of(job);
     let unit = Unit {
         job: id,
-        steps: promise.tasks.iter().map(|&place| charge.step(place)).collect(),
+        steps: earmark.tasks.iter().map(|&place| charge.step(place)).collect(),
         surplus: job.phase == Phase::Active,
         earmarked: true,
         group: charge.group,
-        amount: draft.tree.charge_of(|task| charge.resources_of(task), promise.tasks.iter()),
+        amount: draft.tree.charge_of(|task| charge.resources_of(task), earmark.tasks.iter()),
         lost: Millis(0),
         cost: 0,
-        started_at: promise.at,
+        started_at: earmark.at,
         ends_at: None,
         grace: Millis(0),
         spent: false,

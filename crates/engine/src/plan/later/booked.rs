@@ -203,7 +203,7 @@ pub(crate) fn idle_units(state: &State, id: BookingId, booking: &Booking) -> Gpu
     for job in state.jobs_of_booking(id) {
         let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
         own.extend(held.map(|task| task.place));
-        own.extend(state.earmarks.of(job).into_iter().flat_map(|promise| promise.tasks.iter().copied()));
+        own.extend(state.earmarks.of(job).into_iter().flat_map(|earmark| earmark.tasks.iter().copied()));
     }
     let taken = |place: &Placement, gpu: usize| {
         own.iter().any(|own| own.node == place.node && own.gpus.contains(gpu))
@@ -299,14 +299,14 @@ pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, 
                 && reserve::is_bound(&key, pass, spec)
                 && !reserve::may_fill(draft, &key, reservation.start)
             {
-                reserve::steps(state, spec, reservation).for_each(|step| draft.take(step));
+                reserve::steps(state, spec, reservation).for_each(|step| draft.occupy(step));
             }
         }
         for step in kept_from(draft, &key, false) {
-            draft.take(step);
+            draft.occupy(step);
         }
         let fits = Fit::of(draft, &ask).is_enough(draft, &ask);
-        let beyond = lines::limit_passed(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
+        let beyond = lines::limit_exceeded(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
         draft.roll_back(mark);
         if fits && beyond.is_none() {
             return None;
@@ -327,7 +327,7 @@ pub(crate) fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) 
             let ask = Ask::new(draft.tree, &key, way, key.min);
             let mark = draft.mark();
             count_in_use(draft, booking, &ask, idle);
-            let beyond = lines::limit_passed(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
+            let beyond = lines::limit_exceeded(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
             draft.roll_back(mark);
             beyond.is_none() && place_in(draft, &ask, booking).is_some()
         })

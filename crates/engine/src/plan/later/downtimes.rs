@@ -80,7 +80,7 @@ pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<Timestamp> {
     for ask in groups::minimum(draft.desk(), &key) {
         let mark = draft.mark();
         for step in kept_from(draft, &key) {
-            draft.take(step);
+            draft.occupy(step);
         }
         let fits = Fit::of(draft, &ask).is_enough(draft, &ask);
         draft.roll_back(mark);

@@ -119,7 +119,7 @@ fn set_aside_for<'a>(state: &'a State, reservation: &Reservation) -> Option<&'a 
     };
     // Whose places were set aside before was reckoned with.
     let mut later = state.earmarks.iter().filter(|(job, _)| reservation.fillers.contains(job));
-    let (job, _) = later.find(|(_, promise)| promise.tasks.iter().any(here))?;
+    let (job, _) = later.find(|(_, earmark)| earmark.tasks.iter().any(here))?;
     state.jobs.get(job).map(|job| &job.spec)
 }
 
@@ -203,7 +203,7 @@ fn is_entitled(
     let below = lines::below(draft, &own);
     let over = horizon.over_by(draft, &own, start, &before.leaving);
     let total = ask.total();
-    lines::asked(ask).all(|meter| {
+    lines::meters_of(ask).all(|meter| {
         let line = lines::line(draft, own.tenant, meter, Line::Entitled);
         let used = draft.used(own.tenant)[meter] + before.beside[meter] + total[meter];
         match line {
@@ -266,7 +266,7 @@ pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Time
             let spec = &state.jobs.get(job)?.spec;
             let set_aside = state.earmarks.of(job).is_some();
             if !set_aside && is_bound(&key, pass, spec) && !may_fill(draft, &key, reservation.start) {
-                blocks(state, spec, reservation).for_each(|step| draft.take(step));
+                blocks(state, spec, reservation).for_each(|step| draft.occupy(step));
                 first = first.or(Some((job, reservation.start)));
             }
         }

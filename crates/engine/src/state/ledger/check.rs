@@ -121,8 +121,8 @@ impl Ledger {
                 add(task.place.node, Holder::Task(job, task.place.task));
             }
         }
-        for (job, promise) in state.earmarks.iter() {
-            promise.tasks.iter().for_each(|place| add(place.node, Holder::Promise(job, place.task)));
+        for (job, earmark) in state.earmarks.iter() {
+            earmark.tasks.iter().for_each(|place| add(place.node, Holder::Earmark(job, place.task)));
         }
         for (&task, orphan) in &self.orphans {
             add(orphan.place.node, Holder::Orphan(task));
@@ -149,7 +149,7 @@ impl Ledger {
                     plan(place);
                 }
             }
-            state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks).for_each(plan);
+            state.earmarks.of(id).into_iter().flat_map(|earmark| &earmark.tasks).for_each(plan);
         }
         (used, planned)
     }
@@ -181,10 +181,10 @@ impl Ledger {
             let tasks = held.holding.tasks.iter().map(|task| task.place.task).collect();
             held.staying == staying && is_right(id, &held.charge, tasks)
         };
-        let promised = |(id, promise): (JobId, &crate::state::earmarks::Earmark)| {
+        let promised = |(id, earmark): (JobId, &crate::state::earmarks::Earmark)| {
             let charge = state.earmarks.get(id).map(|(_, charge)| charge);
             charge.is_some_and(|charge| {
-                is_right(id, charge, promise.tasks.iter().map(|place| place.task).collect())
+                is_right(id, charge, earmark.tasks.iter().map(|place| place.task).collect())
             })
         };
         self.held.iter().all(held) && state.earmarks.iter().all(promised)
@@ -199,7 +199,7 @@ impl Ledger {
 
     fn want_is_right(&self, state: &State, id: JobId, job: &Job) -> bool {
         let held = || self.held.get(&id).into_iter().flat_map(|held| &held.holding.tasks);
-        let promised = || state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks);
+        let promised = || state.earmarks.of(id).into_iter().flat_map(|earmark| &earmark.tasks);
         let places: Vec<Placement> = held().map(|task| task.place).chain(promised().copied()).collect();
         let done = |task: &&HeldTask| matches!(task.phase, TaskPhase::Gone { exit: Exit::Succeeded, .. });
         let done: Vec<u32> = held().filter(done).map(|task| task.place.task).collect();

@@ -104,7 +104,7 @@ fn all_there(state: &State) -> BTreeMap<NodeId, Vec<Occupant>> {
             let resources = resources_of(&job.spec, task.place.task);
             add(Occupant { place: task.place, resources, trust, leaves });
         }
-        for &place in state.earmarks.of(id).into_iter().flat_map(|promise| &promise.tasks) {
+        for &place in state.earmarks.of(id).into_iter().flat_map(|earmark| &earmark.tasks) {
             add(Occupant { place, resources: resources_of(&job.spec, place.task), trust, leaves: false });
         }
     }

@@ -88,7 +88,7 @@ pub(crate) fn choose(
     // Starts that were promised to jobs are kept where that is possible.
     let promised: Vec<Step> = promised_steps(draft);
     for &step in &promised {
-        draft.take(step);
+        draft.occupy(step);
     }
     let mut found = try_all(draft, part);
     if found.len() < missing(part) && !promised.is_empty() {
@@ -118,7 +118,7 @@ fn promised_steps(draft: &Draft<'_>) -> Vec<Step> {
 fn hold_others(draft: &mut Draft<'_>, part: WindowPart<'_>, others: &[(BookingId, Vec<Placement>)]) {
     let own = steps(draft, &part.booking.spec, part.kept);
     for step in own {
-        draft.take(step);
+        draft.occupy(step);
     }
     for (id, booking) in draft.state.bookings.iter().filter(|(id, _)| *id != part.id) {
         if booking.overlaps(part.booking) {
@@ -126,7 +126,7 @@ fn hold_others(draft: &mut Draft<'_>, part: WindowPart<'_>, others: &[(BookingId
             let places = chosen.map_or(&booking.places, |(_, places)| places);
             let held = steps(draft, &booking.spec, places);
             for step in held {
-                draft.take(step);
+                draft.occupy(step);
             }
         }
     }

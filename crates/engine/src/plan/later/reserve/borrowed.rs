@@ -12,7 +12,7 @@ use core::cmp::Reverse;
 use crate::model::job::Class;
 use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
-use crate::plan::evict::reclaim::{evictable_at, gain};
+use crate::plan::evict::search::{evictable_at, gain};
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::lines::{self, Line};
 use crate::plan::place::Ask;
@@ -108,7 +108,7 @@ pub(super) fn no_longer(draft: &Draft<'_>, ask: &Ask<'_>, borrowers: &BTreeSet<J
     borrowers.difference(&still).copied().collect()
 }
 
-/// Tenants from a victim's up to, and without, the first that it shares with the asker.
+/// Tenants from a victim's up to, and without, the first that it shares with the claimant.
 fn path<'d>(draft: &Draft<'d>, ask: &Ask<'_>, tenant: TenantId) -> impl Iterator<Item = TenantId> + use<'d> {
     let (tree, own) = (draft.tree, ask.key.tenant);
     let shared = move |tenant: &TenantId| tree.lineage(own).any(|above| above == *tenant);
@@ -121,7 +121,7 @@ fn excess(draft: &Draft<'_>, ask: &Ask<'_>, tenant: TenantId) -> Option<Vec<(usi
         Amount::Unlimited => None,
         Amount::Of(line) => Some((meter, draft.used(tenant)[meter].checked_sub(line + 1)? + 1)),
     };
-    let above: Vec<(usize, u64)> = lines::asked(ask).filter_map(above).collect();
+    let above: Vec<(usize, u64)> = lines::meters_of(ask).filter_map(above).collect();
     (!above.is_empty()).then_some(above)
 }
 

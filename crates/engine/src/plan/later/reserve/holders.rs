@@ -98,7 +98,7 @@ pub(super) fn holders(
             }
         }
         if let Some(room) = rooms.get_mut(&place.node) {
-            room.take(place, step.resources, step.trust);
+            room.occupy(place, step.resources, step.trust);
         }
     }
     holders
@@ -144,7 +144,7 @@ fn rooms_of(state: &State, steps: &[Step]) -> BTreeMap<NodeId, Room> {
         let Some(job) = state.jobs.get(job) else { continue };
         for place in &promise.tasks {
             if let Some(room) = rooms.get_mut(&place.node) {
-                room.give_back(place, job.spec.resources_of(place.task));
+                room.vacate(place, job.spec.resources_of(place.task));
             }
         }
     }
@@ -174,7 +174,7 @@ fn leave(state: &State, job: JobId, rooms: &mut BTreeMap<NodeId, Room>) {
     let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else { return };
     for task in holding.staying() {
         if let Some(room) = rooms.get_mut(&task.place.node) {
-            room.give_back(&task.place, charge.resources_of(task.place.task));
+            room.vacate(&task.place, charge.resources_of(task.place.task));
         }
     }
 }

@@ -72,7 +72,7 @@ impl StartPromiser<'_, '_> {
         }
         let mark = self.draft.mark();
         for step in self.promised() {
-            self.draft.give_back(step);
+            self.draft.vacate(step);
         }
         let nodes = slots.iter().map(|slot| slot.node).collect();
         let fits = self.places_at(ask, Timestamp(u64::MAX), &nodes, &|held| held.end).is_some();

@@ -190,7 +190,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     pub(super) fn hold_all(&mut self) {
         // Nor is anything promised where somebody has booked.
         for step in booked::all_steps(self.draft) {
-            self.draft.take(step);
+            self.draft.occupy(step);
         }
         let reserved = self.reserved;
         for &(job, reservation) in &reserved.kept {
@@ -202,7 +202,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
 
     pub(super) fn hold(&mut self, spec: &Spec, reservation: &Reservation, more: bool) {
         for step in blocks(self.draft.state, spec, reservation) {
-            if more { self.draft.take(step) } else { self.draft.give_back(step) }
+            if more { self.draft.occupy(step) } else { self.draft.vacate(step) }
         }
     }
 
@@ -352,7 +352,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     pub(super) fn is_entitled_at_last(&mut self, ask: &Ask<'_>) -> bool {
         let tenant = ask.key.tenant;
         let endless = self.horizon.endless(self.draft, tenant);
-        lines::asked(ask).all(|meter| match lines::line(self.draft, tenant, meter, Line::Entitled) {
+        lines::meters_of(ask).all(|meter| match lines::line(self.draft, tenant, meter, Line::Entitled) {
             Amount::Unlimited => true,
             Amount::Of(line) => endless[meter] + ask.amount(meter) <= line,
         })

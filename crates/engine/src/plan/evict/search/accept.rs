@@ -4,7 +4,7 @@
 use super::{Allowance, Right, TakenUnit, Terms, VictimSearch};
 use crate::model::policy::Amount;
 use crate::plan::cycle::idle;
-use crate::plan::evict::reclaim::price::{gain, price_changes_at};
+use crate::plan::evict::search::price::{gain, price_changes_at};
 use crate::plan::evict::victims::{Unit, UnitRef};
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::earlier;
@@ -79,7 +79,7 @@ impl VictimSearch<'_, '_, '_> {
     /// True when no more of what was taken for a fair share or by order stands idle than starts, where that is asked for: whoever
     /// comes after can only use more of it.
     fn leaves_little_idle(&mut self) -> bool {
-        if self.asker.fair_share != Allowance::Sparingly {
+        if self.claimant.fair_share != Allowance::Sparingly {
             return true;
         }
         let for_share = self.taken.iter().filter(|taken| taken.why.is_judged_by_idle());

@@ -41,7 +41,7 @@ impl VictimSearch<'_, '_, '_> {
 
     /// Takes one node after the other until the ask is met.
     fn take_from(&mut self, terms: Terms, candidates: &[EvictableNode]) -> bool {
-        self.give_all_back();
+        self.spare_all();
         let tasks = usize::try_from(self.ask.tasks).unwrap_or(usize::MAX);
         let (mut nodes, mut moving) = (0, false);
         for candidate in candidates {
@@ -52,7 +52,7 @@ impl VictimSearch<'_, '_, '_> {
             moving |= candidate.to_move > 0;
             // Whether the rest can be moved is worth a look once there are as many nodes as tasks.
             let few = self.taken.len() <= super::MOVE_INTO_MAX;
-            let moves = moving && few && nodes >= tasks && !self.asker.surplus;
+            let moves = moving && few && nodes >= tasks && !self.claimant.surplus;
             let terms = Terms { moves, ..terms };
             if self.is_met(terms) {
                 return self.spare_and_accept(terms);

@@ -75,7 +75,7 @@ impl VictimSearch<'_, '_, '_> {
         let mut from = 0;
         while let Some(unit) = self.victims.next_untaken(self.draft, tenant, from) {
             from = unit.at + 1;
-            // Of the asker's own class who was served longest; lower classes come before it in the list.
+            // Of the claimant's own class who was served longest; lower classes come before it in the list.
             if by_service && self.goes_by_order(self.victims.get(unit), right) {
                 return self.next_by_service(tenant, right);
             }
@@ -112,21 +112,21 @@ impl VictimSearch<'_, '_, '_> {
             Right::LongerServed => tenant == self.ask.key.tenant && self.anybody_behind(tenant),
             Right::Lower => {
                 let (state, policy) = (self.draft.state, self.draft.policy);
-                let asker = lines::work_group(self.ask.key);
+                let claimant = lines::work_group(self.ask.key);
                 // What was only promised to somebody is taken by a guarantee alone.
-                let lower = |group: &WorkGroup| lines::gives_way(policy, group, &asker);
+                let lower = |group: &WorkGroup| lines::gives_way(policy, group, &claimant);
                 state.ledger.work_groups(tenant).any(|(group, _)| lower(&group))
             }
         }
     }
 
-    /// True when a tenant runs work of another class than the asker's, which the order of that class says nothing about.
+    /// True when a tenant runs work of another class than the claimant's, which the order of that class says nothing about.
     fn others_beside_order(&self, tenant: TenantId) -> bool {
         let class = self.ask.key.class;
         self.draft.state.ledger.work_groups(tenant).any(|(group, _)| group.class != class)
     }
 
-    /// Tenants from the victim's up to, and without, the first that it shares with the asker.
+    /// Tenants from the victim's up to, and without, the first that it shares with the claimant.
     pub(super) fn path(&self, tenant: TenantId) -> impl Iterator<Item = TenantId> {
         let tree = self.draft.tree;
         let own = self.ask.key.tenant;
@@ -134,12 +134,12 @@ impl VictimSearch<'_, '_, '_> {
         tree.lineage(tenant).take_while(move |tenant| !shared(tenant))
     }
 
-    /// The uppermost tenant that a victim does not share with the asker.
+    /// The uppermost tenant that a victim does not share with the claimant.
     pub(super) fn branch(&self, tenant: TenantId) -> Option<TenantId> {
         self.path(tenant).last()
     }
 
-    /// True when a tenant is above its line in something that the asker asks for and the victim holds.
+    /// True when a tenant is above its line in something that the claimant asks for and the victim holds.
     pub(super) fn is_above(&self, tenant: TenantId, line: Line, unit: Option<&Unit>) -> bool {
         self.meters.iter().any(|&meter| {
             let held = unit.is_none_or(|unit| unit.amount[meter] > 0);
@@ -189,7 +189,7 @@ impl VictimSearch<'_, '_, '_> {
         })
     }
 
-    /// One job per branch may, unless the asker's own branch would end above its line.
+    /// One job per branch may, unless the claimant's own branch would end above its line.
     pub(super) fn own_branch_stays_within(&self, victim: TenantId, right: Right) -> bool {
         let Right::Above(line) = right else { return true };
         let tree = self.draft.tree;
@@ -201,8 +201,8 @@ impl VictimSearch<'_, '_, '_> {
     /// True when the unit may be taken by that right as things are on the draft.
     pub(super) fn may_take(&mut self, at: UnitRef, right: Right) -> bool {
         let unit = self.victims.get(at);
-        let given = unit.job == self.asker.job || self.commitments.given.contains(&unit.job);
-        if given || (self.asker.surplus && !unit.surplus) {
+        let given = unit.job == self.claimant.job || self.commitments.given.contains(&unit.job);
+        if given || (self.claimant.surplus && !unit.surplus) {
             return false;
         }
         // What was set aside for one is taken for another only by a guarantee, which waits for nobody's grace twice.
@@ -223,8 +223,9 @@ impl VictimSearch<'_, '_, '_> {
                 && (!inference || self.inference_may_go(at.tenant));
         }
         let (group, bound) = (unit.group, right.why() != EvictionRule::Guarantee);
-        if bound && !is_evictable(self.draft, unit, self.asker, right.why()) {
-            self.retry_at = earlier(self.retry_at, evictable_at(self.draft, unit, self.asker, right.why()));
+        if bound && !is_evictable(self.draft, unit, self.claimant, right.why()) {
+            self.retry_at =
+                earlier(self.retry_at, evictable_at(self.draft, unit, self.claimant, right.why()));
             return false;
         }
         let allowed = match right {
@@ -245,7 +246,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     pub(super) fn inference_may_go(&mut self, tenant: TenantId) -> bool {
-        let asked: Vec<usize> = lines::asked(self.ask).collect();
+        let asked: Vec<usize> = lines::meters_of(self.ask).collect();
         lines::inference_beyond(self.draft, tenant, &asked)
     }
 

@@ -15,14 +15,14 @@ impl VictimSearch<'_, '_, '_> {
         match right {
             Right::LongerServed => true,
             Right::Above(Line::FairShare) => {
-                let waits = !self.asker.grows;
+                let waits = !self.claimant.grows;
                 waits && unit.order.is_some() && unit.group.class == self.ask.key.class
             }
             Right::Above(Line::Entitled | Line::Guarantee) | Right::Lower => false,
         }
     }
 
-    /// True when the asker may make a unit leave by the order of the class. Whatever only time stands in the way of is
+    /// True when the claimant may make a unit leave by the order of the class. Whatever only time stands in the way of is
     /// a moment to look again.
     pub(super) fn stands_behind(&mut self, at: UnitRef, right: Right) -> bool {
         let found = self.behind(self.victims.get(at), right.why());
@@ -35,7 +35,7 @@ impl VictimSearch<'_, '_, '_> {
     /// True when somebody of the tenant might have to leave by the order of the class. It costs a fraction of listing
     /// all that the tenant runs, and on a full fleet the answer is no most of the time.
     pub(super) fn anybody_behind(&mut self, tenant: TenantId) -> bool {
-        if self.asker.claim.is_none() {
+        if self.claimant.claim.is_none() {
             return false;
         }
         self.victims.list_in_order(self.draft, tenant, self.ask.key.class);
@@ -50,24 +50,24 @@ impl VictimSearch<'_, '_, '_> {
         any
     }
 
-    /// Whether a unit stands behind the asker; if not, when it may by time alone.
+    /// Whether a unit stands behind the claimant; if not, when it may by time alone.
     fn behind(&self, unit: &Unit, why: EvictionRule) -> Result<(), Option<Timestamp>> {
         let (policy, now) = (self.draft.policy, self.draft.now);
-        let (Some(claim), Some(order)) = (self.asker.claim, unit.order) else { return Err(None) };
+        let (Some(claim), Some(order)) = (self.claimant.claim, unit.order) else { return Err(None) };
         let (own, its) = (lines::work_group(self.ask.key), unit.group);
         // Inside a tenant priorities come first.
         let peers = its.class == own.class && (its.tenant != own.tenant || its.priority == own.priority);
         // A job of many nodes is not broken for one that fits a corner of one.
         let broken = order.gang && !claim.gang;
-        if !peers || broken || unit.job == self.asker.job || lines::is_fixed(&its, policy) {
+        if !peers || broken || unit.job == self.claimant.job || lines::is_fixed(&its, policy) {
             return Err(None);
         }
         if order.step < claim.above {
             Err(order.next_step_at)
-        } else if !is_evictable(self.draft, unit, self.asker, EvictionRule::Order) {
-            Err(evictable_at(self.draft, unit, self.asker, EvictionRule::Order))
-        } else if !is_evictable(self.draft, unit, self.asker, why) {
-            Err(evictable_at(self.draft, unit, self.asker, why))
+        } else if !is_evictable(self.draft, unit, self.claimant, EvictionRule::Order) {
+            Err(evictable_at(self.draft, unit, self.claimant, EvictionRule::Order))
+        } else if !is_evictable(self.draft, unit, self.claimant, why) {
+            Err(evictable_at(self.draft, unit, self.claimant, why))
         } else if order.safe_until.is_some_and(|until| until > now) {
             Err(order.safe_until)
         } else {

@@ -21,7 +21,7 @@ impl VictimSearch<'_, '_, '_> {
     /// What was taken in order is enough, but in pieces: others may be moved into it.
     pub(super) fn take_and_move(&mut self) -> bool {
         let few = self.taken.len() <= MOVE_INTO_MAX;
-        if self.taken.is_empty() || !few || self.asker.surplus {
+        if self.taken.is_empty() || !few || self.claimant.surplus {
             return false;
         }
         let terms = Terms { moves: true, ..Terms::STRICT };
@@ -52,7 +52,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     fn take_seeds(&mut self, terms: Terms, seeds: &[UnitRef]) -> bool {
-        self.give_all_back();
+        self.spare_all();
         seeds.iter().all(|&unit| self.take_if_allowed(terms, unit)) && self.take_in_order()
     }
 
@@ -71,7 +71,7 @@ impl VictimSearch<'_, '_, '_> {
             self.victims.spare(unit);
         }
         sets.into_iter().any(|set| {
-            self.give_all_back();
+            self.spare_all();
             let chosen = units.iter().enumerate().filter(|(at, _)| set & (1 << at) != 0);
             self.take_all(terms, chosen.map(|(_, &unit)| unit).collect())
                 && self.is_met(terms)

@@ -79,7 +79,7 @@ pub(in crate::plan) fn make_room(
     draft: &mut Draft<'_>,
     victims: &mut Victims,
     ask: &Ask<'_>,
-    asker: Claimant,
+    claimant: Claimant,
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
 ) -> Option<Vec<TakenUnit>> {
@@ -87,8 +87,8 @@ pub(in crate::plan) fn make_room(
     if !tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
         return None;
     }
-    let rights = rights(draft, ask, asker);
-    let mut search = VictimSearch::new(draft, victims, ask, asker, commitments, rights);
+    let rights = rights(draft, ask, claimant);
+    let mut search = VictimSearch::new(draft, victims, ask, claimant, commitments, rights);
     let found = search.run();
     *retry_at = earlier(*retry_at, search.retry_at);
     found.then_some(search.taken)
@@ -123,16 +123,16 @@ pub(crate) enum Allowance {
 }
 
 /// By what rights the ask takes, in order. Who would end above its own line takes from its own first.
-fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Claimant) -> Vec<Right> {
+fn rights(draft: &Draft<'_>, ask: &Ask<'_>, claimant: Claimant) -> Vec<Right> {
     let tenant = ask.key.tenant;
     let mut above = Vec::new();
-    if asker.pass == Pass::WithinGuarantee {
+    if claimant.pass == Pass::WithinGuarantee {
         above.extend([Right::Above(Line::Entitled), Right::Above(Line::Guarantee)]);
     }
-    if asker.pass <= Pass::WithinFairShare && asker.fair_share != Allowance::Nothing {
+    if claimant.pass <= Pass::WithinFairShare && claimant.fair_share != Allowance::Nothing {
         above.push(Right::Above(Line::FairShare));
     }
-    let within = match asker.pass {
+    let within = match claimant.pass {
         Pass::WithinGuarantee => lines::stays_within(draft, tenant, ask, Line::Guarantee),
         Pass::WithinFairShare => lines::stays_within(draft, tenant, ask, Line::FairShare),
         Pass::Surplus => false,
@@ -142,7 +142,7 @@ fn rights(draft: &Draft<'_>, ask: &Ask<'_>, asker: Claimant) -> Vec<Right> {
     } else {
         above.insert(0, Right::Lower);
     }
-    if asker.claim.is_some() && asker.fair_share != Allowance::Nothing {
+    if claimant.claim.is_some() && claimant.fair_share != Allowance::Nothing {
         above.push(Right::LongerServed);
     }
     above
@@ -169,7 +169,7 @@ struct VictimSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     victims: &'s mut Victims,
     ask: &'s Ask<'k>,
-    asker: Claimant,
+    claimant: Claimant,
     rights: Vec<Right>,
     /// Whether it waits, in a class that has an order beyond age.
     ordered: bool,
@@ -193,21 +193,21 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         draft: &'s mut Draft<'d>,
         victims: &'s mut Victims,
         ask: &'s Ask<'k>,
-        asker: Claimant,
+        claimant: Claimant,
         commitments: &'s Commitments,
         rights: Vec<Right>,
     ) -> Self {
         let fit = Fit::of(draft, ask);
-        let ordered = !asker.grows && draft.policy.orders.beyond_age(ask.key.class).is_some();
+        let ordered = !claimant.grows && draft.policy.orders.beyond_age(ask.key.class).is_some();
         let start = draft.mark();
         Self {
             draft,
             victims,
             ask,
-            asker,
+            claimant,
             rights,
             ordered,
-            meters: lines::asked(ask).collect(),
+            meters: lines::meters_of(ask).collect(),
             fit,
             taken: Vec::new(),
             straddled: Vec::new(),
@@ -227,26 +227,26 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         let few = self.taken.len() <= SEEDS_MAX;
         // By the order of a class the widest leaves or nobody: a narrow one that waits makes room for one alone. Else,
         // where no line could be used up by the wrong ones, everybody who may be taken was, and it did not do.
-        let in_vain = self.asker.claim.is_some() || !self.is_met(Terms::STRICT);
-        self.give_all_back();
+        let in_vain = self.claimant.claim.is_some() || !self.is_met(Terms::STRICT);
+        self.spare_all();
         if in_vain && !self.somebody_is_above() {
             return false;
         }
         // Only where no set leaves everybody at or above their line may somebody be carried below it.
         let found = [false, true].into_iter().any(|straddle| {
             let terms = Terms { straddle, ..Terms::STRICT };
-            self.give_all_back();
+            self.spare_all();
             // On a small fleet every set is looked at; on a large one too few would be.
             let small = self.seeds(terms).len() <= EXHAUSTIVE_MAX;
             let strategies: [(bool, Strategy<'s, 'd, 'k>); 3] =
                 [(!small, Self::take_node_by_node), (few, Self::take_with_seed), (few, Self::take_any_set)];
             strategies.into_iter().filter(|&(worth_a_try, _)| worth_a_try).any(|(_, strategy)| {
-                self.give_all_back();
+                self.spare_all();
                 strategy(self, terms)
             })
         });
         if !found {
-            self.give_all_back();
+            self.spare_all();
         }
         found
     }
@@ -272,7 +272,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         let mark = self.draft.mark();
         let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
         let commitments = self.commitments.with_leaving(taken);
-        let found = place_by_moving(self.draft, self.ask, self.asker, &commitments, &mut self.retry_at);
+        let found = place_by_moving(self.draft, self.ask, self.claimant, &commitments, &mut self.retry_at);
         self.draft.roll_back(mark);
         found.map(|(_, moved)| moved.into_iter().map(|moved| moved.unit).collect())
     }
@@ -305,7 +305,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
 
     /// True when the unit is where the ask could go, or counts towards a limit that is in its way.
     fn is_useful(&self, unit: UnitRef) -> bool {
-        let in_the_way = lines::limit_passed(self.draft, self.ask)
+        let in_the_way = lines::limit_exceeded(self.draft, self.ask)
             .is_some_and(|tenant| self.draft.tree.lineage(unit.tenant).any(|above| above == tenant));
         let unit = self.victims.get(unit);
         in_the_way || unit.steps.iter().any(|step| self.ask.goes_to(step.place.pool))
@@ -333,7 +333,9 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
 
     /// The same, with these taken beside those in the list.
     fn is_met_with(&mut self, terms: Terms, needed: &[TakenUnit]) -> bool {
-        lines::limit_passed(self.draft, self.ask).is_none() && self.is_entitled() && self.fits(terms, needed)
+        lines::limit_exceeded(self.draft, self.ask).is_none()
+            && self.is_entitled()
+            && self.fits(terms, needed)
     }
 
     fn is_entitled(&self) -> bool {
@@ -392,7 +394,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         }
     }
 
-    fn give_all_back(&mut self) {
+    fn spare_all(&mut self) {
         for taken in core::mem::take(&mut self.taken) {
             self.victims.spare(taken.unit);
         }

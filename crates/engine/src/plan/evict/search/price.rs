@@ -11,7 +11,7 @@ use crate::plan::place::Ask;
 use crate::state::ledger::event::EvictionRule;
 use crate::units::{Millis, Timestamp};
 
-fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Claimant>, why: EvictionRule) -> Millis {
+fn runtime_min(draft: &Draft<'_>, unit: &Unit, claimant: Option<Claimant>, why: EvictionRule) -> Millis {
     let rules = &draft.policy.preemption;
     match why {
         EvictionRule::Guarantee | EvictionRule::Reservation | EvictionRule::Booking | EvictionRule::Drain => {
@@ -19,16 +19,20 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, asker: Option<Claimant>, why: Evi
         }
         EvictionRule::FairShare => rules.min_runtime_reclaim,
         // A guarantee does not wait for somebody to have run for long enough to be moved.
-        EvictionRule::Move if asker.is_some_and(|asker| asker.pass == Pass::WithinGuarantee) => Millis(0),
+        EvictionRule::Move if claimant.is_some_and(|claimant| claimant.pass == Pass::WithinGuarantee) => {
+            Millis(0)
+        }
         EvictionRule::Preempt | EvictionRule::Move => rules.min_runtime_preempt,
         EvictionRule::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),
     }
 }
 
 /// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
-pub(crate) fn is_evictable(draft: &Draft<'_>, unit: &Unit, asker: Claimant, why: EvictionRule) -> bool {
+pub(crate) fn is_evictable(draft: &Draft<'_>, unit: &Unit, claimant: Claimant, why: EvictionRule) -> bool {
     let ran = draft.now - unit.started_at;
-    ran >= runtime_min(draft, unit, Some(asker), why) && !unit.spent && !unit.evicted_for.contains(&asker.job)
+    ran >= runtime_min(draft, unit, Some(claimant), why)
+        && !unit.spent
+        && !unit.evicted_for.contains(&claimant.job)
 }
 
 /// When time alone next changes what it costs or brings that these leave: one of them saves its work, and less is lost
@@ -42,15 +46,15 @@ pub(crate) fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Tim
 pub(crate) fn evictable_at(
     draft: &Draft<'_>,
     unit: &Unit,
-    asker: impl Into<Option<Claimant>>,
+    claimant: impl Into<Option<Claimant>>,
     why: EvictionRule,
 ) -> Option<Timestamp> {
-    let long_enough = unit.started_at + runtime_min(draft, unit, asker.into(), why);
+    let long_enough = unit.started_at + runtime_min(draft, unit, claimant.into(), why);
     let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
     at.filter(|&at| at > draft.now)
 }
 
-/// What the asker gains by starting when its victims have left, in GPU-milliseconds.
+/// What the claimant gains by starting when its victims have left, in GPU-milliseconds.
 pub(crate) fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let rules = &draft.policy.preemption;
     // Both ways its tasks have so long to stop, whether they are asked to leave or their time is up.
