@@ -24,11 +24,12 @@ use crate::process;
 use source::SourceFile;
 
 /// Every rule. Order decides only the order in which the problems of one file are printed.
-const RULES: [fn(&SourceFile) -> Vec<Problem>; 14] = [
+const RULES: [fn(&SourceFile) -> Vec<Problem>; 15] = [
     shape::file_begins_with_docs,
     shape::functions_fit_a_screen,
     shape::files_stay_small,
     shape::modules_are_files_with_a_name,
+    shape::public_items_have_docs,
     crates::arrows_point_down,
     rooms::rooms_stand_on_lower_ones,
     crates::engine_is_no_std,

@@ -69,6 +69,29 @@ pub(super) fn modules_are_files_with_a_name(file: &SourceFile) -> Vec<Problem> {
     vec![file.failure(1, "a file named `mod.rs`".to_owned(), hint)]
 }
 
+/// Every public type and function of the engine says what it is for. Fields and variants may speak for themselves, which
+/// `missing_docs` does not let them.
+pub(super) fn public_items_have_docs(file: &SourceFile) -> Vec<Problem> {
+    if !file.path.starts_with("crates/engine/src/") {
+        return Vec::new();
+    }
+    let lines: Vec<&str> = file.text.lines().collect();
+    let undocumented = |line: usize| {
+        let before = lines[..line - 1].iter().rev().map(|line| line.trim_start());
+        let mut docs = before.skip_while(|line| line.starts_with("#[") || line.starts_with(")]"));
+        !docs.next().is_some_and(|line| line.starts_with("///") || line.starts_with("$(#[$doc"))
+    };
+    let is_item = |code: &str| {
+        let kinds = ["pub fn ", "pub const fn ", "pub struct ", "pub enum ", "pub trait ", "pub type "];
+        kinds.iter().any(|kind| code.trim_start().starts_with(kind))
+    };
+    let public = file.product_code().filter(|(_, code)| is_item(code));
+    public
+        .filter(|&(line, _)| undocumented(line))
+        .map(|(line, _)| file.failure(line, "a public item without docs".to_owned(), "say what it is for"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::tidy::tests::findings;
@@ -138,6 +161,16 @@ mod tests {
         let beside = format!("//! Docs.\n{uses}");
         let refused = ["crates/sim/tests/a.rs:1: the file has 901 lines without tests"];
         assert_eq!(findings("crates/sim/tests/a.rs", &beside), refused);
+    }
+
+    #[test]
+    fn a_public_item_of_the_engine_has_docs_and_its_fields_need_none() {
+        let path = "crates/engine/src/units.rs";
+        let documented = "//! Docs.\n/// A.\n#[derive(Clone)]\npub struct A {\n    pub b: u8,\n}\n";
+        assert_eq!(findings(path, documented), [""; 0]);
+        let bare = "//! Docs.\n\n#[derive(Clone)]\npub struct A;\nfn f() {}\n";
+        assert_eq!(findings(path, bare), ["crates/engine/src/units.rs:4: a public item without docs"]);
+        assert_eq!(findings(PATH, bare), [""; 0]);
     }
 
     #[test]
