@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::model::is_default;
 
@@ -27,14 +28,17 @@ pub struct Actor {
 }
 
 /// By which way an input comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Source {
     /// A request to the API.
+    #[strum(serialize = "anonymous")]
     Http,
     /// The process that runs the control plane: a simulation, a demonstration, a benchmark.
     Embedded,
     /// The policy directory.
+    #[strum(serialize = "policy file")]
     PolicyFile,
     /// What a world reports.
     World,
@@ -84,24 +88,11 @@ impl Actor {
 
     /// The name, or a word for somebody who has none.
     pub fn called(&self) -> &str {
-        self.name().unwrap_or(self.source.word())
+        self.name().unwrap_or(self.source.into_str())
     }
 
     /// True when it may act as that.
     pub fn is(&self, role: Role) -> bool {
         self.roles.contains(&role)
-    }
-}
-
-impl Source {
-    /// The word for somebody unnamed who comes in this way.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Http => "anonymous",
-            Self::Embedded => "embedded",
-            Self::PolicyFile => "policy file",
-            Self::World => "world",
-            Self::Engine => "engine",
-        }
     }
 }

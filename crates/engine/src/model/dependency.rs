@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::model::exit::Outcome;
 use crate::units::{JobId, Uid};
@@ -22,8 +23,11 @@ pub(crate) const DEPENDENCIES_MAX: usize = ARRAY_MAX;
 pub(crate) const LINKS_MAX: usize = 16_384;
 
 /// Which end of a job lets those that wait for it start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Condition {
     /// It succeeded. If it ends otherwise, those that wait for it are cancelled.
     #[default]
@@ -33,14 +37,6 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// The word used in files and flags.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Any => "any",
-        }
-    }
-
     /// True when such an end lets those that wait start.
     pub fn is_met_by(self, outcome: Outcome) -> bool {
         match self {

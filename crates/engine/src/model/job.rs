@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::device::catalogue::mig::ProfileName;
 use crate::device::catalogue::{MODELS, Media, Mig, Model, Profile};
@@ -25,8 +26,11 @@ pub const ALTERNATIVES_MAX: usize = 8;
 pub const GPUS_PER_TASK_MAX: u32 = 16;
 
 /// How a job relates to latency, which decides who is asked to leave for whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Class {
     /// Has an SLO; within its guarantee it is never a victim.
     Inference,
@@ -39,15 +43,6 @@ pub enum Class {
 impl Class {
     /// Every class, in the order in which they are served.
     pub const ALL: [Self; 3] = [Self::Inference, Self::Interactive, Self::Batch];
-
-    /// The word used in files, API and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Inference => "inference",
-            Self::Interactive => "interactive",
-            Self::Batch => "batch",
-        }
-    }
 
     /// Its place in [`Class::ALL`].
     pub fn index(self) -> usize {

@@ -7,6 +7,7 @@
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::model::observed::TaskRef;
 use crate::units::{GpuMask, Uid};
@@ -55,8 +56,11 @@ pub enum ActionOutcome {
 }
 
 /// Why a world does not do what it was told.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str)]
 pub enum Denial {
     /// It has no node of that name.
     NodeUnknown,
@@ -106,26 +110,6 @@ pub enum Denial {
     },
     /// The world cannot do such a thing at all.
     Unsupported,
-}
-
-impl Denial {
-    /// The stable word.
-    pub fn token(&self) -> &'static str {
-        match self {
-            Self::NodeUnknown => "NodeUnknown",
-            Self::NodeNotReady => "NodeNotReady",
-            Self::DevicesTaken { .. } => "DevicesTaken",
-            Self::DevicesFailed { .. } => "DevicesFailed",
-            Self::OutOfCpu { .. } => "OutOfCpu",
-            Self::OutOfMemory { .. } => "OutOfMemory",
-            Self::AdmissionDenied { .. } => "AdmissionDenied",
-            Self::CannotStart { .. } => "CannotStart",
-            Self::NotPermitted { .. } => "NotPermitted",
-            Self::DisruptionBudget => "DisruptionBudget",
-            Self::StaleTerm { .. } => "StaleTerm",
-            Self::Unsupported => "Unsupported",
-        }
-    }
 }
 
 /// A short text of somebody else's making, cut to [`Message::BYTES_MAX`].

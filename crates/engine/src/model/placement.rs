@@ -6,6 +6,7 @@ use crate::model::policy::Mode;
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId};
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Where one task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,8 +65,9 @@ pub struct ChosenPlace {
 }
 
 /// What decided between two places, in the order in which they are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Field {
     /// There was no other.
     Only,
@@ -81,19 +83,4 @@ pub enum Field {
     Scarce,
     /// Nothing but the order of nodes.
     Node,
-}
-
-impl Field {
-    /// The word used in receipts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Only => "only",
-            Self::WithoutGpus => "without_gpus",
-            Self::Drains => "drains",
-            Self::Worth => "worth",
-            Self::Cut => "cut",
-            Self::Scarce => "scarce",
-            Self::Node => "node",
-        }
-    }
 }

@@ -12,6 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use self::trust::TrustClaim;
 use crate::model::job::Class;
@@ -287,8 +288,22 @@ impl Default for Preemption {
 }
 
 /// How tasks that share a GPU are kept apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Mode {
     /// They do not share: each has GPUs of its own.
     #[default]
@@ -299,21 +314,6 @@ pub enum Mode {
     Mps,
     /// By turns on the whole device.
     TimeSlicing,
-}
-
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 4] = [Self::Whole, Self::Mig, Self::Mps, Self::TimeSlicing];
-
-    /// The word used in files, API and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Mig => "mig",
-            Self::Mps => "mps",
-            Self::TimeSlicing => "time-slicing",
-        }
-    }
 }
 
 /// Who shares a GPU with whom, how, and at what price (rule 10).
@@ -354,7 +354,7 @@ impl Sharing {
     /// What binds the shares of a class and a trust domain. What is said of a domain holds for those below it, unless more is
     /// said of them.
     pub fn of(&self, class: Class, domain: &str) -> SharingFor<'_> {
-        let rules = &self.classes[Class::ALL.iter().position(|&known| known == class).unwrap_or_default()];
+        let rules = &self.classes[class.index()];
         let above = self.domains.iter().filter(|(name, _)| trust::is_within(domain, name));
         let own = above.max_by_key(|(name, _)| name.len());
         SharingFor { modes: own.map_or(&rules.modes, |(_, modes)| modes), tax_max: rules.tax_max }

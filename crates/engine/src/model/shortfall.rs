@@ -3,39 +3,31 @@
 use crate::units::{GpuUnits, TenantId};
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// A question a job puts to the fleet. Each narrows what the one before left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Stage {
     /// Is there such a thing at all?
     Fleet,
     /// Is it healthy?
     Healthy,
     /// Is it of the right model?
+    #[strum(serialize = "right model")]
     Model,
     /// May the job be there: selectors, tolerations, cordons?
     Allowed,
     /// Is it free?
     Free,
     /// Is it free together: enough on one node, island or domain, with CPU and memory beside it?
+    #[strum(serialize = "free together")]
     Together,
     /// Do the limits leave room?
+    #[strum(serialize = "within quota")]
     Quota,
-}
-
-impl Stage {
-    /// The word used in API and CLI.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Fleet => "fleet",
-            Self::Healthy => "healthy",
-            Self::Model => "right model",
-            Self::Allowed => "allowed",
-            Self::Free => "free",
-            Self::Together => "free together",
-            Self::Quota => "within quota",
-        }
-    }
 }
 
 /// The first stage that leaves too little.
@@ -78,8 +70,9 @@ pub struct Beside {
 }
 
 /// What a node has beside GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum BesideGpus {
     /// Thousandths of a core.
     Cpu,
