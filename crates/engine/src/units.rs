@@ -111,7 +111,6 @@ impl Sub for Timestamp {
 /// What a node has beside its GPUs, and what a task asks for of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {
-    /// Thousandths of a core.
     pub cpu_milli: u64,
     /// Bytes.
     pub memory: u64,

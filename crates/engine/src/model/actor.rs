@@ -14,12 +14,9 @@ use crate::model::is_default;
 /// Who does something, by which way, and in which roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// By which way it comes in.
     pub source: Source,
-    /// As it is called.
     #[serde(default, skip_serializing_if = "is_default")]
     pub subject: Subject,
-    /// What the edge lets it act as.
     #[serde(default, skip_serializing_if = "is_default")]
     pub roles: Vec<Role>,
     /// For whom it acts, where that is somebody else. As trustworthy as the subject.
@@ -32,15 +29,12 @@ pub struct Actor {
 #[serde(rename_all = "snake_case")]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Source {
-    /// A request to the API.
     #[strum(serialize = "anonymous")]
     Http,
     /// The process that runs the control plane: a simulation, a demonstration, a benchmark.
     Embedded,
-    /// The policy directory.
     #[strum(serialize = "policy file")]
     PolicyFile,
-    /// What a world reports.
     World,
     /// The control plane itself: a plan, or time that passed.
     Engine,
@@ -50,7 +44,6 @@ pub enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// Nobody said.
     #[default]
     Unnamed,
     /// The caller says so, and nobody checked it.

@@ -32,7 +32,6 @@ pub enum Condition {
     /// It succeeded. If it ends otherwise, those that wait for it are cancelled.
     #[default]
     Ok,
-    /// It is over, however it ended.
     Any,
 }
 
@@ -49,9 +48,7 @@ impl Condition {
 /// A job that another waits for, as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {
-    /// Its identity.
     pub uid: Uid,
-    /// Which end of it.
     #[serde(default)]
     pub when: Condition,
 }
@@ -59,11 +56,9 @@ pub struct After {
 /// A job that another waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependency {
-    /// Which job.
     pub job: JobId,
     /// Its name, for people: it may be over when this is read.
     pub name: String,
-    /// Which end of it.
     #[serde(default)]
     pub when: Condition,
     /// It ended otherwise: who waits for it is about to be cancelled.
@@ -76,7 +71,6 @@ pub struct Dependency {
 pub struct ArrayRequest {
     /// In order, each once.
     pub indexes: Vec<u32>,
-    /// At most so many at a time.
     pub at_most: u32,
 }
 
@@ -87,9 +81,7 @@ pub struct ArrayMember {
     pub id: Uid,
     /// Its name; a member is called by it and its index.
     pub name: String,
-    /// Which member.
     pub index: u32,
-    /// At most so many at a time.
     pub at_most: u32,
 }
 

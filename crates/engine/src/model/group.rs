@@ -34,11 +34,9 @@ pub struct Group {
     pub tasks: u32,
     /// So many tasks, or the copy has none.
     pub min: u32,
-    /// Wanted copies.
     pub copies: u32,
     /// So many copies, or the job has none.
     pub min_copies: u32,
-    /// What each task asks for.
     pub shape: Shape,
 }
 
@@ -61,9 +59,7 @@ pub struct GroupCopy {
     pub group: usize,
     /// Which of the group's copies, from 0.
     pub number: u32,
-    /// Its slots.
     pub slots: Range<u32>,
-    /// So many tasks, or none.
     pub min: u32,
     /// Its slots that a task holds or has finished.
     pub alive: Vec<u32>,
@@ -99,9 +95,7 @@ impl GroupCopy {
 /// Tasks that a group lacks, all or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// Which group.
     pub group: usize,
-    /// The slots to fill.
     pub slots: Vec<u32>,
 }
 

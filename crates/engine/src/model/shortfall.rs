@@ -33,7 +33,6 @@ pub enum Stage {
 /// The first stage that leaves too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
-    /// Which.
     pub stage: Stage,
     /// What the minimum of the job takes.
     pub need: Quantity,
@@ -52,16 +51,13 @@ pub struct Shortfall {
 /// An amount as the job counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Quantity {
-    /// GPUs, for jobs that ask for any.
     Gpus(GpuUnits),
-    /// Tasks, for jobs that ask for none.
     Tasks(u64),
 }
 
 /// Something beside GPUs that each task asks for and of which there is too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beside {
-    /// What.
     pub what: BesideGpus,
     /// What one task asks for: thousandths of a core, bytes, or interfaces.
     pub each: u64,
@@ -74,12 +70,8 @@ pub struct Beside {
 #[serde(rename_all = "snake_case")]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum BesideGpus {
-    /// Thousandths of a core.
     Cpu,
-    /// Bytes of memory.
     Memory,
-    /// Bytes of local storage.
     Storage,
-    /// Network interfaces.
     Nics,
 }

@@ -48,7 +48,6 @@ pub struct Jobs {
     /// Jobs that avoid nodes.
     refused: BTreeSet<JobId>,
     owned: BTreeSet<JobId>,
-    /// Jobs that use a booked window.
     booked: BTreeSet<JobId>,
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
     wrapping_up: BTreeSet<(Timestamp, JobId)>,
@@ -56,7 +55,6 @@ pub struct Jobs {
     ended: BTreeMap<Uid, Timestamp>,
     ended_by_time: BTreeSet<(Timestamp, Uid)>,
     next: JobId,
-    /// Who waits for the end of each job.
     dependents: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Jobs that waited for the success of one that did not succeed: they are about to be cancelled.
     broken: BTreeSet<JobId>,

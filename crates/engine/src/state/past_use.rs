@@ -51,23 +51,14 @@ const LEFT: [u64; 16] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PastUseEvent {
     /// A step: what was borrowed since the last one goes into the averages. The first begins the count.
-    Stepped {
-        /// When.
-        at: Timestamp,
-    },
+    Stepped { at: Timestamp },
     /// What was counted, in a snapshot.
-    Carried {
-        /// The last step.
-        stepped_at: Timestamp,
-        /// Who borrowed.
-        tenants: Vec<CarriedPastUse>,
-    },
+    Carried { stepped_at: Timestamp, tenants: Vec<CarriedPastUse> },
 }
 
 /// What one tenant borrowed, in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedPastUse {
-    /// Which.
     pub tenant: TenantId,
     /// Counted until then.
     pub at: Timestamp,
@@ -98,7 +89,6 @@ struct UseCounter {
     own: Amounts,
     /// The same with everyone below it.
     used: Amounts,
-    /// By tenant.
     counted: Vec<CountedUse>,
 }
 

@@ -149,24 +149,9 @@ impl Tenants {
 #[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum TenantsEvent {
     /// A path was seen for the first time.
-    TenantNamed {
-        /// Its id from now on.
-        tenant: TenantId,
-        /// The path.
-        path: String,
-    },
+    TenantNamed { tenant: TenantId, path: String },
     /// A trust domain was seen for the first time.
-    TrustNamed {
-        /// Its id from now on.
-        trust: TrustId,
-        /// Its name.
-        name: String,
-    },
+    TrustNamed { trust: TrustId, name: String },
     /// Another policy is in force.
-    PolicyApplied {
-        /// Counts up by one.
-        version: u32,
-        /// The policy, whole.
-        policy: Policy,
-    },
+    PolicyApplied { version: u32, policy: Policy },
 }

@@ -40,7 +40,6 @@ pub enum Order {
 /// The order of one class, and what it may cost those who were served for long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRules {
-    /// By what.
     pub order: Order,
     /// Where one level ends and the next begins, in GPU time served; strictly rising.
     pub levels: Vec<Millis>,

@@ -12,33 +12,22 @@ use crate::units::{BookingId, JobId, Millis, NodeId, TenantId, Timestamp, TrustI
 /// What the planner looks at in a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KindKey {
-    /// Who pays.
     pub tenant: TenantId,
-    /// How it relates to latency.
     pub class: Class,
-    /// Higher first.
     pub priority: i32,
-    /// Wanted tasks.
     pub tasks: u32,
-    /// The gang.
     pub min: u32,
-    /// What each task asks for.
     pub shape: Shape,
     /// Parts with a shape of their own, where it has any.
     pub groups: Vec<GroupKey>,
-    /// Required closeness.
     pub topology: Topology,
-    /// Whether it may be evicted.
     pub preemptible: bool,
-    /// Its trust domain.
     pub trust: TrustId,
     /// Whether its tasks up to the wanted number are no surplus.
     pub service: bool,
-    /// How long it needs to save its work when asked.
     pub grace: Millis,
     /// It is over within so long, rounded up to twice, four times, … a minute: jobs alike but for a minute are one kind.
     pub ends_within: Option<Millis>,
-    /// The booked window whose places it uses.
     pub booking: Option<BookingId>,
     /// Nodes that refused to start it of late, in id order.
     pub avoids: Vec<NodeId>,
@@ -51,7 +40,6 @@ pub struct GroupKey {
     pub key: KindKey,
     /// So many tasks, or a copy has none.
     pub min: u32,
-    /// Wanted copies.
     pub copies: u32,
 }
 
@@ -166,7 +154,6 @@ fn rounded_up(limit: Millis) -> Millis {
 /// The jobs of one kind that want something.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// What they have in common.
     pub key: KindKey,
     /// What they lack, where they run already.
     pub more: Option<More>,

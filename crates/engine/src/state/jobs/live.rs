@@ -16,11 +16,8 @@ use serde::Serialize;
 /// An array of which members live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array {
-    /// Who pays.
     pub tenant: TenantId,
-    /// Its name.
     pub name: String,
-    /// At most so many run at a time.
     pub at_most: u32,
     /// Those that live, in the order in which they take their turns.
     pub members: BTreeSet<JobId>,
@@ -37,23 +34,16 @@ impl Array {
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its identity outside.
     pub uid: Uid,
-    /// What it asks for.
     pub spec: Spec,
-    /// When it was submitted.
     pub submitted_at: Timestamp,
-    /// How far its life is.
     pub phase: Phase,
-    /// Not to be started before.
     pub not_before: Timestamp,
-    /// What it has behind it.
     pub past: JobPast,
     /// What it lacks while it runs.
     pub more: Option<More>,
     /// When its time limit asks something of it, while it runs: to save its work, or to stop.
     pub wrap_up_at: Option<Timestamp>,
-    /// How its replicas are being replaced, while they are.
     pub rolling: Option<Rolling>,
     /// Who cancelled it, while it leaves because of that.
     pub cancelled_by: Option<Canceller>,
@@ -61,7 +51,6 @@ pub struct Job {
     pub held: Option<(HeldWhy, Timestamp)>,
     /// Its array runs as many members as it may before this one.
     pub throttled: bool,
-    /// Whether the world owns it.
     pub owned: bool,
 }
 
@@ -70,7 +59,6 @@ pub struct Job {
 pub struct Rolling {
     /// Replicas with a lower number are to go.
     pub below: u32,
-    /// How many replicas are wanted.
     pub wanted: u32,
     /// So many more may run for the time.
     pub surge: u32,
@@ -155,6 +143,5 @@ pub enum Phase {
     Waiting,
     /// It has its places.
     Active,
-    /// It has to let go, and then this.
     Leaving(Next),
 }
