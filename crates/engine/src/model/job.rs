@@ -14,6 +14,7 @@ use crate::device::catalogue::{MODELS, Media, Mig, Model, Profile};
 use crate::device::geometry::units_of;
 use crate::model::dependency::{ArrayMember, Dependency};
 use crate::model::group::Group;
+use crate::model::is_default;
 use crate::units::{
     BookingId, DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId,
 };
@@ -75,11 +76,6 @@ pub struct Least {
     /// …of so many; 0 where any compute will do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compute_of: u8,
-}
-
-/// What is as built in need not be written: what an older version wrote keeps its hash.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl Least {

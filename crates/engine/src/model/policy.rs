@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
 use self::trust::TrustClaim;
+use crate::model::is_default;
 use crate::model::job::Class;
 use crate::units::{GpuUnits, Millis};
 
@@ -168,11 +169,6 @@ impl Default for BytesMax {
     fn default() -> Self {
         Self { job: 256 << 10, tenant: 64 << 20, all: 256 << 20 }
     }
-}
-
-/// What is as built in need not be written: what an older version wrote keeps its hash.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// How long jobs may run, by class as in [`Class::ALL`](crate::model::job::Class::ALL); nothing is said where it is `None`.

@@ -15,7 +15,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::model::dependency::ArrayMember;
 use crate::model::exit::{ExitCause, ExitDetail, Outcome};
 use crate::model::job::{Shape, Spec};
 use crate::state::event::Event;
@@ -222,32 +221,22 @@ impl Jobs {
                 let carried = self.live_mut(*job);
                 carried.past.clone_from(past);
                 carried.not_before = *not_before;
-                if !past.refused.is_empty() {
-                    self.refused.insert(*job);
-                }
-                if not_before.0 > 0 {
-                    self.backing_off.insert((*not_before, *job));
-                }
+                self.list(*job);
             }
         }
     }
 
-    /// Its places are set aside: it waits for them alone.
-    pub(crate) fn set_aside(&mut self, job: JobId) {
-        if self.live_mut(job).waits_for_places() {
+    /// It is not listed among the jobs that wait: it is about to be of another kind, or its places are earmarked.
+    pub(crate) fn leave_kind(&mut self, job: JobId) {
+        if self.live[&job].waits_for_places() {
             self.stop_waiting(job);
         }
     }
 
-    /// They no longer are: it waits as before.
-    pub(crate) fn no_longer_aside(&mut self, job: JobId) {
-        let live = self.live_mut(job);
-        let (waits, not_before) = (live.waits_for_places(), live.not_before);
-        if waits {
+    /// It is listed again.
+    pub(crate) fn join_kind(&mut self, job: JobId) {
+        if self.live[&job].waits_for_places() {
             self.start_waiting(job);
-            if not_before.0 > 0 {
-                self.backing_off.insert((not_before, job));
-            }
         }
     }
 
@@ -268,7 +257,7 @@ impl Jobs {
             assert!(held.is_some(), "what is released was held");
             live.release_refused();
         });
-        self.list_refused(job);
+        self.list(job);
     }
 
     /// The rules took it, other than for a guarantee, within a window of so long.
@@ -284,22 +273,13 @@ impl Jobs {
         if job.more == more {
             return;
         }
-        let (before, entry, key) = (job.more, (job.submitted_at, id), job.key());
-        self.live_mut(id).more = more;
-        if before.is_some() {
-            let kind = self.kinds[&(key.clone(), before)];
-            let growing = self.growing.get_mut(&kind).expect("a kind that grows is listed");
-            growing.jobs.remove(&entry);
-            if growing.jobs.is_empty() {
-                self.growing.remove(&kind);
-                self.kinds.remove(&(key.clone(), before));
-            }
+        if job.more.is_some() {
+            self.leave(id, job.more);
         }
         if more.is_some() {
-            let kind = self.kind(&key, more);
-            let growing = self.growing.entry(kind);
-            growing.or_insert_with(|| Kind { key, more, jobs: BTreeSet::new() }).jobs.insert(entry);
+            self.join(id, more);
         }
+        self.live_mut(id).more = more;
     }
 
     /// When its time limit asks something of it.
@@ -330,7 +310,7 @@ impl Jobs {
     /// Its booked window is over, and it goes on without. Its kind is another: nobody lists it meanwhile.
     pub(crate) fn unbook(&mut self, job: JobId) {
         self.live_mut(job).spec.booking = None;
-        self.booked.remove(&job);
+        self.list(job);
     }
 
     /// A task of it is over.
@@ -352,52 +332,17 @@ impl Jobs {
         self.next = JobId(id.0 + 1);
         self.by_uid.insert(uid, id);
         self.by_name.insert((spec.tenant, spec.name.clone()), id);
-        let phase = Phase::Waiting;
-        let (not_before, past) = (Timestamp(0), JobPast::default());
-        let spec = spec.clone();
-        let job = Job {
-            uid,
-            spec,
-            submitted_at: at,
-            phase,
-            not_before,
-            past,
-            more: None,
-            wrap_up_at: None,
-            rolling: None,
-            cancelled_by: None,
-            held: None,
-            throttled: false,
-            owned,
-        };
-        if owned {
-            self.owned.insert(id);
-        }
-        if job.spec.service.is_some() {
-            self.services.insert(id);
-        }
-        if job.spec.booking.is_some() {
-            self.booked.insert(id);
-        }
-        *self.bytes.entry(job.spec.tenant).or_default() += job.spec.bytes();
-        let after = job.spec.after.clone();
-        let array = job.spec.array.clone().map(|member| (member, job.spec.tenant));
-        self.live.insert(id, job);
-        for dependency in after {
+        *self.bytes.entry(spec.tenant).or_default() += spec.bytes();
+        for dependency in &spec.after {
             if dependency.failed {
                 self.broken.insert(id);
             } else {
                 self.dependents.entry(dependency.job).or_default().insert(id);
             }
         }
-        if let Some((ArrayMember { id: array, name, index: _, at_most }, tenant)) = array {
-            let members = BTreeSet::new();
-            self.arrays_by_name.entry((tenant, name.clone())).or_default().insert(array);
-            let array = self.arrays.entry(array).or_insert(Array { tenant, name, at_most, members });
-            array.members.insert(id);
-            let throttled = array.last().is_some_and(|last| last < id);
-            self.live_mut(id).throttled = throttled;
-        }
+        let throttled = spec.array.as_ref().is_some_and(|member| self.join_array(id, spec.tenant, member));
+        self.live.insert(id, Job { throttled, owned, ..Job::new(uid, spec.clone(), at) });
+        self.list(id);
         if self.live[&id].is_held_back() {
             self.held_back_len += 1;
         } else {
@@ -423,12 +368,8 @@ impl Jobs {
         let before = live.is_held_back();
         change(live);
         if before && !live.is_held_back() {
-            let not_before = live.not_before;
             self.held_back_len -= 1;
             self.start_waiting(id);
-            if not_before.0 > 0 {
-                self.backing_off.insert((not_before, id));
-            }
         }
     }
 
@@ -449,9 +390,6 @@ impl Jobs {
         job.spec.tasks = job.wanted();
         job.rolling = None;
         job.not_before = not_before;
-        if not_before.0 > 0 {
-            self.backing_off.insert((not_before, id));
-        }
         self.start_waiting(id);
     }
 
@@ -484,10 +422,7 @@ impl Jobs {
         self.end_for_others(id, outcome);
         self.end_in_array(id, job.spec.array.as_ref());
         self.by_uid.remove(&job.uid);
-        self.services.remove(&id);
-        self.refused.remove(&id);
-        self.owned.remove(&id);
-        self.booked.remove(&id);
+        self.list(id);
         self.note_ended(job.uid, at);
         let bytes = self.bytes.get_mut(&job.spec.tenant).expect("a live job's tenant is counted");
         *bytes -= job.spec.bytes();
@@ -498,25 +433,42 @@ impl Jobs {
     }
 
     fn start_waiting(&mut self, id: JobId) {
-        let job = &self.live[&id];
-        let (key, submitted_at) = (job.key(), job.submitted_at);
-        let kind = self.kind(&key, None);
+        let key = self.join(id, None);
         self.demand_of(&key, true);
-        let waiting = self.waiting.entry(kind);
-        let waiting = waiting.or_insert_with(|| Kind { key, more: None, jobs: BTreeSet::new() });
-        assert!(waiting.jobs.insert((submitted_at, id)), "a job waits once");
         self.waiting_len += 1;
+        let not_before = self.live[&id].not_before;
+        if not_before.0 > 0 {
+            self.backing_off.insert((not_before, id));
+        }
     }
 
-    fn kind(&mut self, key: &KindKey, more: Option<More>) -> KindId {
-        let known = (key.clone(), more);
-        if let Some(&kind) = self.kinds.get(&known) {
-            return kind;
+    /// Lists a job with its kind: with those that wait, or with those that lack the same while they run.
+    fn join(&mut self, id: JobId, more: Option<More>) -> KindKey {
+        let job = &self.live[&id];
+        let (known, entry) = ((job.key(), more), (job.submitted_at, id));
+        let next = KindId(self.next_kind);
+        let kind = *self.kinds.entry(known.clone()).or_insert(next);
+        self.next_kind += u32::from(kind == next);
+        let (key, _) = known;
+        let listed = if more.is_some() { &mut self.growing } else { &mut self.waiting };
+        let alike =
+            listed.entry(kind).or_insert_with(|| Kind { key: key.clone(), more, jobs: BTreeSet::new() });
+        assert!(alike.jobs.insert(entry), "a job is listed once");
+        key
+    }
+
+    fn leave(&mut self, id: JobId, more: Option<More>) -> KindKey {
+        let job = &self.live[&id];
+        let (known, entry) = ((job.key(), more), (job.submitted_at, id));
+        let kind = self.kinds[&known];
+        let listed = if more.is_some() { &mut self.growing } else { &mut self.waiting };
+        let jobs = &mut listed.get_mut(&kind).expect("a kind with a name is listed").jobs;
+        assert!(jobs.remove(&entry), "a job is listed with its kind");
+        if jobs.is_empty() {
+            listed.remove(&kind);
+            self.kinds.remove(&known);
         }
-        let kind = KindId(self.next_kind);
-        self.next_kind += 1;
-        self.kinds.insert(known, kind);
-        kind
+        known.0
     }
 
     fn demand_of(&mut self, key: &KindKey, more: bool) {
@@ -541,18 +493,28 @@ impl Jobs {
     }
 
     fn stop_waiting(&mut self, id: JobId) {
-        let job = &self.live[&id];
-        let known = (job.key(), None);
-        let kind = self.kinds[&known];
-        let waiting = self.waiting.get_mut(&kind).expect("a waiting job's kind waits");
-        assert!(waiting.jobs.remove(&(job.submitted_at, id)), "a job stops waiting once");
-        self.backing_off.remove(&(job.not_before, id));
-        if waiting.jobs.is_empty() {
-            self.waiting.remove(&kind);
-            self.kinds.remove(&known);
-        }
+        let key = self.leave(id, None);
+        self.demand_of(&key, false);
         self.waiting_len -= 1;
-        self.demand_of(&known.0, false);
+        self.backing_off.remove(&(self.live[&id].not_before, id));
+    }
+
+    /// Lists a job, or one that was live, with those that are looked at together.
+    fn list(&mut self, id: JobId) {
+        let is = |which: fn(&Job) -> bool| self.live.get(&id).is_some_and(which);
+        let lists = [
+            (is(|job| job.spec.service.is_some()), &mut self.services),
+            (is(|job| job.spec.booking.is_some()), &mut self.booked),
+            (is(|job| job.owned), &mut self.owned),
+            (is(|job| !job.past.refused.is_empty()), &mut self.refused),
+        ];
+        for (is_in, list) in lists {
+            if is_in {
+                list.insert(id);
+            } else {
+                list.remove(&id);
+            }
+        }
     }
 
     fn live_mut(&mut self, job: JobId) -> &mut Job {

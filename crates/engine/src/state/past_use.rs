@@ -133,10 +133,8 @@ impl PastUse {
     /// What was counted, as far as it differs from nothing.
     pub fn carried(&self) -> Option<(Timestamp, Vec<CarriedPastUse>)> {
         let counting = self.counting.as_ref()?;
-        Some((
-            counting.stepped_at,
-            (0..counting.counted.len()).filter_map(|at| counting.carried(at)).collect(),
-        ))
+        let tenants = (0..counting.counted.len()).filter_map(|at| counting.carried(at));
+        Some((counting.stepped_at, tenants.collect()))
     }
 
     /// True when a step has to be made: the next one is due, or none was made yet.
@@ -157,11 +155,7 @@ impl PastUse {
             (PastUseEvent::Stepped { at }, Some(counting)) => counting.step(half_life, *at),
             (PastUseEvent::Stepped { at }, None) => self.counting = Some(UseCounter::since(*at, tree, own)),
             (PastUseEvent::Carried { stepped_at, tenants }, _) => {
-                let mut counting = UseCounter::since(*stepped_at, tree, own);
-                for carried in tenants {
-                    counting.resume(carried);
-                }
-                self.counting = Some(counting);
+                self.counting = Some(UseCounter::resumed(*stepped_at, tree, own, tenants));
             }
         }
     }
@@ -174,14 +168,8 @@ impl PastUse {
     /// Lines, pools or tenants are others. What was borrowed since a tenant's use last changed, a step ago at most, counts
     /// by the new lines: nobody says when a policy was applied.
     pub(crate) fn relined(&mut self, tree: Tree, own: Amounts) {
-        let Some(before) = self.counting.take() else { return };
-        let carried: Vec<CarriedPastUse> =
-            (0..before.counted.len()).filter_map(|at| before.carried(at)).collect();
-        let mut counting = UseCounter::since(before.stepped_at, tree, own);
-        for carried in &carried {
-            counting.resume(carried);
-        }
-        self.counting = Some(counting);
+        let Some((stepped_at, carried)) = self.carried() else { return };
+        self.counting = Some(UseCounter::resumed(stepped_at, tree, own, &carried));
     }
 
     /// A tenant's own work holds so much from now on, by meter.
@@ -213,6 +201,13 @@ impl UseCounter {
         let nothing = CountedUse { at, borrowed: alloc::vec![BorrowedUse::default(); gpus] };
         let counted = alloc::vec![nothing; tree.lines.len()];
         Self { stepped_at: at, used: tree.subtree_use(&own), own, counted, tree }
+    }
+
+    /// Goes on from what was counted.
+    fn resumed(stepped_at: Timestamp, tree: Tree, own: Amounts, carried: &[CarriedPastUse]) -> Self {
+        let mut counting = Self::since(stepped_at, tree, own);
+        carried.iter().for_each(|carried| counting.resume(carried));
+        counting
     }
 
     /// What a tenant holds above its guarantee now, in 1/3000 of a GPU.
@@ -265,7 +260,7 @@ impl UseCounter {
         Some(CarriedPastUse { tenant: id, at: counted.at, borrowed })
     }
 
-    /// Goes on from what was counted; what is counted in another way now begins anew.
+    /// What is counted in another way now begins anew.
     fn resume(&mut self, carried: &CarriedPastUse) {
         let Some(counted) = self.counted.get_mut(carried.tenant.index()) else { return };
         counted.at = carried.at;

@@ -46,6 +46,11 @@ pub struct GroupKey {
 impl KindKey {
     /// The kind of a spec.
     pub fn of(spec: &Spec) -> Self {
+        Self::within(spec, spec.time_limit, Vec::new())
+    }
+
+    /// The same of a job that has so much time left and avoids these nodes.
+    pub(super) fn within(spec: &Spec, left: Option<Millis>, avoids: Vec<NodeId>) -> Self {
         let Spec {
             name: _,
             tenant,
@@ -58,7 +63,7 @@ impl KindKey {
             topology,
             preemptible,
             trust,
-            time_limit,
+            time_limit: _,
             estimate: _,
             service,
             checkpoint,
@@ -83,33 +88,12 @@ impl KindKey {
             trust: *trust,
             service: service.is_some(),
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
-            ends_within: None,
+            ends_within: left.map(rounded_up),
             booking: *booking,
-            avoids: Vec::new(),
-        }
-        .over_within(*time_limit);
-        if groups.is_empty() {
-            return alike;
-        }
+            avoids,
+        };
         let groups = groups.iter().map(|group| GroupKey::of(group, &alike)).collect();
         Self { groups, ..alike }
-    }
-}
-
-impl KindKey {
-    /// The same with so much time left.
-    pub(super) fn over_within(self, left: Option<Millis>) -> Self {
-        let ends_within = left.map(rounded_up);
-        let groups =
-            self.groups.into_iter().map(|group| GroupKey { key: group.key.over_within(left), ..group });
-        Self { ends_within, groups: groups.collect(), ..self }
-    }
-
-    /// The same of a job that avoids these nodes.
-    pub(super) fn avoiding(self, nodes: &[NodeId]) -> Self {
-        let groups =
-            self.groups.into_iter().map(|group| GroupKey { key: group.key.avoiding(nodes), ..group });
-        Self { avoids: nodes.to_vec(), groups: groups.collect(), ..self }
     }
 
     /// True for a node that the job allows and that did not refuse it of late.

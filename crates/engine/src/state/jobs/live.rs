@@ -3,15 +3,12 @@
 use crate::model::job::Spec;
 use crate::model::need::Need;
 use crate::state::holding::HeldTask;
-use crate::state::jobs::event::{Canceller, JobPast};
-use crate::state::jobs::event::{HeldWhy, Next};
+use crate::state::jobs::event::{Canceller, HeldWhy, JobPast, Next};
 use crate::state::jobs::kind::KindKey;
-use crate::units::{JobId, Millis, PoolId};
-use crate::units::{TenantId, Timestamp, Uid};
+use crate::units::{JobId, Millis, PoolId, TenantId, Timestamp, Uid};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An array of which members live.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +78,25 @@ impl Rolling {
 }
 
 impl Job {
+    /// A job that waits for the first time.
+    pub(super) fn new(uid: Uid, spec: Spec, submitted_at: Timestamp) -> Self {
+        Self {
+            uid,
+            spec,
+            submitted_at,
+            phase: Phase::Waiting,
+            not_before: Timestamp(0),
+            past: JobPast::default(),
+            more: None,
+            wrap_up_at: None,
+            rolling: None,
+            cancelled_by: None,
+            held: None,
+            throttled: false,
+            owned: false,
+        }
+    }
+
     /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
     /// candidate yet.
     pub fn is_held_back(&self) -> bool {
@@ -105,7 +121,7 @@ impl Job {
 
     /// Its kind. Earlier attempts and extensions count: it is over when the rest of its limit is up.
     pub fn key(&self) -> KindKey {
-        KindKey::of(&self.spec).over_within(self.time_left()).avoiding(&self.avoided())
+        KindKey::within(&self.spec, self.time_left(), self.avoided())
     }
 
     /// What earlier attempts left of that.
