@@ -4,6 +4,7 @@
 //! whether that means a full device or a broken ledger.
 
 use core::fmt;
+use core::iter::Sum;
 use core::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,12 @@ impl Add for GpuUnits {
 impl AddAssign for GpuUnits {
     fn add_assign(&mut self, other: Self) {
         self.0 += other.0;
+    }
+}
+
+impl Sum for GpuUnits {
+    fn sum<I: Iterator<Item = Self>>(units: I) -> Self {
+        units.fold(Self::ZERO, Self::add)
     }
 }
 

@@ -7,10 +7,9 @@ use wharf_engine::state::ledger::event::EvictionRule;
 use super::ActorView;
 
 /// By which rule something has to leave.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Rule {
     /// It was borrowed, and a guarantee wants it back.

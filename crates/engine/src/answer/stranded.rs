@@ -116,7 +116,7 @@ pub struct StrandedPool {
 impl StrandedPool {
     /// All that is stranded.
     pub fn stranded_units(&self) -> GpuUnits {
-        self.stranded.values().fold(GpuUnits::ZERO, |sum, &units| sum + units)
+        self.stranded.values().copied().sum()
     }
 }
 
@@ -139,7 +139,7 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
         found.shapes.iter().map(|shape| RoomyDomains::of(state, &shape.asked, rooms())).collect();
     for (node, room) in rooms() {
         found.gpus += room.usable_gpus();
-        let parts = room.gpus.iter().map(left).fold(GpuUnits::ZERO, |sum, units| sum + units);
+        let parts: GpuUnits = room.gpus.iter().map(left).sum();
         if parts == GpuUnits::ZERO {
             continue;
         }

@@ -5,8 +5,7 @@ use crate::model::rejection::Rejection;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::device::geometry::Slice;
 use crate::model::exit::Outcome;

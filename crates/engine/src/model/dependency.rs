@@ -23,10 +23,9 @@ pub(crate) const DEPENDENCIES_MAX: usize = ARRAY_MAX;
 pub(crate) const LINKS_MAX: usize = 16_384;
 
 /// Which end of a job lets those that wait for it start.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Condition {
     /// It succeeded. If it ends otherwise, those that wait for it are cancelled.

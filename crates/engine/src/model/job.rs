@@ -27,10 +27,9 @@ pub const ALTERNATIVES_MAX: usize = 8;
 pub const GPUS_PER_TASK_MAX: u32 = 16;
 
 /// How a job relates to latency, which decides who is asked to leave for whom.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(IntoStaticStr, VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Class {
     /// Has an SLO; within its guarantee it is never a victim.

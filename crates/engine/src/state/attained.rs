@@ -167,7 +167,6 @@ impl Attained {
         }
     }
 
-    /// It waits again.
     pub(crate) fn waits(&mut self, job: JobId, at: Timestamp) {
         if self.counting {
             self.jobs.entry(job).or_default().waits_since = at;

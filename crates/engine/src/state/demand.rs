@@ -120,17 +120,13 @@ impl Demand {
         self.version += 1;
     }
 
-    /// A job came.
     pub(crate) fn count(&mut self, spec: &Spec) {
         if !self.counting {
             return;
         }
         self.arrived += 1;
-        for group in &spec.groups {
-            self.count_shape(&group.shape, group.tasks_in_all(), group.min_in_all());
-        }
-        if spec.groups.is_empty() {
-            self.count_shape(&spec.shape, spec.tasks, spec.min);
+        for (shape, tasks, min) in spec.parts() {
+            self.count_shape(shape, tasks, min);
         }
     }
 

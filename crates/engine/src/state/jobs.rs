@@ -44,11 +44,9 @@ pub struct Jobs {
     bytes: BTreeMap<TenantId, u64>,
     backing_off: BTreeSet<(Timestamp, JobId)>,
     services: BTreeSet<JobId>,
-    /// Jobs that avoid nodes.
     refused: BTreeSet<JobId>,
     owned: BTreeSet<JobId>,
     booked: BTreeSet<JobId>,
-    /// Jobs that run under a time limit, by the moment at which something is due because of it.
     wrapping_up: BTreeSet<(Timestamp, JobId)>,
     /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
     ended: BTreeMap<Uid, Timestamp>,
@@ -233,7 +231,6 @@ impl Jobs {
         }
     }
 
-    /// It is listed again.
     pub(crate) fn join_kind(&mut self, job: JobId) {
         if self.live[&job].waits_for_places() {
             self.start_waiting(job);
@@ -267,7 +264,6 @@ impl Jobs {
         past.evicted.push((at, beneficiary));
     }
 
-    /// What it lacks while it runs.
     pub(crate) fn set_more(&mut self, id: JobId, more: Option<More>) {
         let job = &self.live[&id];
         if job.more == more {
@@ -282,7 +278,6 @@ impl Jobs {
         self.live_mut(id).more = more;
     }
 
-    /// When its time limit asks something of it.
     pub(crate) fn set_wrap_up(&mut self, id: JobId, at: Option<Timestamp>) {
         let before = core::mem::replace(&mut self.live_mut(id).wrap_up_at, at);
         if before != at {
@@ -313,7 +308,6 @@ impl Jobs {
         self.list(job);
     }
 
-    /// A task of it is over.
     pub(crate) fn note_exit(&mut self, job: JobId, detail: ExitDetail, failure: Option<Failure>) {
         let past = &mut self.live_mut(job).past;
         past.ooms += u32::from(detail.cause == Some(ExitCause::OutOfMemory));
@@ -321,7 +315,6 @@ impl Jobs {
         past.last_failure = failure.or(past.last_failure);
     }
 
-    /// An attempt of it is over after so long.
     pub(crate) fn ran(&mut self, job: JobId, millis: u64) {
         self.live_mut(job).past.ran_ms += millis;
     }
@@ -350,7 +343,6 @@ impl Jobs {
         }
     }
 
-    /// It waits no longer.
     fn leave_queue(&mut self, id: JobId) {
         let live = self.live_mut(id);
         if live.is_held_back() {
@@ -473,22 +465,17 @@ impl Jobs {
 
     fn demand_of(&mut self, key: &KindKey, more: bool) {
         // It waits for places that are its own, not for a part of what is left.
-        if key.booking.is_some() {
-            return;
-        }
-        if !key.groups.is_empty() {
-            key.groups.iter().for_each(|group| self.demand_of(&group.key, more));
-            return;
-        }
-        let shapes = self.demand.entry(key.tenant).or_default();
-        let tasks = shapes.entry(key.shape.clone()).or_default();
-        let wanted = u64::from(key.tasks);
-        *tasks = if more { *tasks + wanted } else { *tasks - wanted };
-        if *tasks == 0 {
-            shapes.remove(&key.shape);
-        }
-        if shapes.is_empty() {
-            self.demand.remove(&key.tenant);
+        for key in key.alike().filter(|key| key.booking.is_none()) {
+            let shapes = self.demand.entry(key.tenant).or_default();
+            let tasks = shapes.entry(key.shape.clone()).or_default();
+            let wanted = u64::from(key.tasks);
+            *tasks = if more { *tasks + wanted } else { *tasks - wanted };
+            if *tasks == 0 {
+                shapes.remove(&key.shape);
+            }
+            if shapes.is_empty() {
+                self.demand.remove(&key.tenant);
+            }
         }
     }
 

@@ -8,13 +8,12 @@
 //! multiples of a sixteenth of the half-life on the world's clock. Counting begins with the first step after a policy that has
 //! a half-life, and ends with a policy that has none. GPUs alone are counted; all numbers are integers.
 
-use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::policy::Amount;
-use crate::quota::meters::Amounts;
+use crate::quota::meters::{Amounts, Meters};
 use crate::quota::tree::{Meter, Tree};
 use crate::state::event::Event;
 use crate::units::{GpuUnits, Millis, PoolId, TenantId, Timestamp};
@@ -92,7 +91,6 @@ struct UseCounter {
     counted: Vec<CountedUse>,
 }
 
-/// What was counted of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CountedUse {
     /// Until then.
@@ -120,7 +118,6 @@ impl PastUse {
         self.borrowed(tenant, meter).saturating_mul(STRENGTH)
     }
 
-    /// The tree it is counted in.
     pub(crate) fn tree(&self) -> Option<&Tree> {
         Some(&self.counting.as_ref()?.tree)
     }
@@ -160,7 +157,6 @@ impl PastUse {
         }
     }
 
-    /// It is no longer counted.
     pub(crate) fn forget(&mut self) {
         self.counting = None;
     }
@@ -203,7 +199,6 @@ impl UseCounter {
         Self { stepped_at: at, used: tree.subtree_use(&own), own, counted, tree }
     }
 
-    /// Goes on from what was counted.
     fn resumed(stepped_at: Timestamp, tree: Tree, own: Amounts, carried: &[CarriedPastUse]) -> Self {
         let mut counting = Self::since(stepped_at, tree, own);
         carried.iter().for_each(|carried| counting.resume(carried));

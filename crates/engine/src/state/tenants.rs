@@ -6,8 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::model::policy::{Policy, Tenant};
 use crate::state::event::Event;
@@ -98,13 +97,11 @@ impl Tenants {
         &self.trusts[usize::try_from(trust.0).expect("a u32 fits a usize")]
     }
 
-    /// The trust domain of that name.
     pub(crate) fn trust_named(&self, name: &str) -> Option<TrustId> {
         let at = self.trusts.iter().position(|known| known == name)?;
         Some(TrustId(u32::try_from(at).expect("fewer than 2^32 trust domains")))
     }
 
-    /// The id that the next trust domain gets.
     pub(crate) fn next_trust(&self) -> TrustId {
         TrustId(u32::try_from(self.trusts.len()).expect("fewer than 2^32 trust domains"))
     }

@@ -54,10 +54,9 @@ pub struct Profile {
 }
 
 /// What a profile takes of the media engines, of which a device has one set.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(IntoStaticStr, VariantArray)]
 #[strum(const_into_str)]
 pub enum Media {
     /// Its usual part.

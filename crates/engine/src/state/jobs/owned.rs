@@ -10,7 +10,6 @@ impl Jobs {
         self.owned.iter().filter_map(|&id| Some((id, self.live.get(&id)?.uid)))
     }
 
-    /// Whether the world owns it.
     pub(crate) fn set_owned(&mut self, id: JobId, owned: bool) {
         self.live_mut(id).owned = owned;
         self.list(id);
