@@ -320,7 +320,7 @@ impl Client {
         let JobFilter { tenant, state, submitted_by, labels } = filter;
         let pairs = [
             ("tenant", tenant.as_deref()),
-            ("state", state.map(JobState::word)),
+            ("state", state.map(JobState::into_str)),
             ("submitted_by", submitted_by.as_deref()),
             ("labels", labels.as_deref()),
             ("continue", token),
@@ -428,7 +428,7 @@ impl Client {
         let HistoryFilter { kind, tenant, name, limit } = filter;
         let limit = limit.map(|limit| limit.to_string());
         let pairs = [
-            ("kind", kind.map(HistoryKind::word)),
+            ("kind", kind.map(HistoryKind::into_str)),
             ("tenant", tenant.as_deref()),
             ("name", name.as_deref()),
             ("limit", limit.as_deref()),
@@ -442,7 +442,7 @@ impl Client {
         let (limit, before) = (limit.map(|limit| limit.to_string()), before.map(|before| before.to_string()));
         let pairs = [
             ("tenant", tenant.as_deref()),
-            ("state", state.map(EndedState::word)),
+            ("state", state.map(EndedState::into_str)),
             ("name", name.as_deref()),
             ("submitted_by", submitted_by.as_deref()),
             ("labels", labels.as_deref()),

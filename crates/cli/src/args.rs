@@ -11,6 +11,7 @@ mod sim;
 mod usage;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use strum::VariantArray;
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{EndedState, HistoryKind, JobState};
 
@@ -511,8 +512,8 @@ pub(crate) enum StateFilter {
 }
 
 fn state(word: &str) -> Result<StateFilter, String> {
-    let live = JobState::ALL.into_iter().map(|state| (state.word(), StateFilter::Live(state)));
-    let ended = EndedState::ALL.into_iter().map(|state| (state.word(), StateFilter::Ended(state)));
+    let live = JobState::VARIANTS.iter().map(|&state| (state.into_str(), StateFilter::Live(state)));
+    let ended = EndedState::VARIANTS.iter().map(|&state| (state.into_str(), StateFilter::Ended(state)));
     let all: Vec<(&str, StateFilter)> = live.chain(ended).chain([("all", StateFilter::All)]).collect();
     let known = all.iter().find(|(known, _)| *known == word).map(|(_, state)| *state);
     let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
@@ -520,9 +521,9 @@ fn state(word: &str) -> Result<StateFilter, String> {
 }
 
 fn kind(word: &str) -> Result<HistoryKind, String> {
-    let words = HistoryKind::ALL.map(HistoryKind::word).join(", ");
-    let known = HistoryKind::ALL.into_iter().find(|kind| kind.word() == word);
-    known.ok_or_else(|| format!("a kind is one of: {words}"))
+    let words: Vec<&str> = HistoryKind::VARIANTS.iter().map(|kind| kind.into_str()).collect();
+    let known = words.iter().position(|known| *known == word).map(|at| HistoryKind::VARIANTS[at]);
+    known.ok_or_else(|| format!("a kind is one of: {}", words.join(", ")))
 }
 
 /// `wharf top`.

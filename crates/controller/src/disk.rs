@@ -6,6 +6,7 @@
 //! is the business of [`crate::codec`].
 
 use crate::reader::HistoryReader;
+use strum::VariantArray;
 use wharf_engine::model::actor::Actor;
 
 /// A leader's reign. Raised by [`Disk::take_term`]; an append with an older one is refused.
@@ -52,7 +53,7 @@ pub struct Snapshot {
 }
 
 /// What a history row tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 pub enum HistoryKind {
     /// A job that ended.
     Job,
@@ -73,18 +74,6 @@ pub enum HistoryKind {
 }
 
 impl HistoryKind {
-    /// Every kind.
-    pub const ALL: [Self; 8] = [
-        Self::Job,
-        Self::Receipt,
-        Self::Eviction,
-        Self::Usage,
-        Self::Allocation,
-        Self::Carried,
-        Self::Audit,
-        Self::Guarantee,
-    ];
-
     /// True for rows that people do not read one by one.
     pub fn is_for_sums(self) -> bool {
         matches!(self, Self::Allocation | Self::Carried | Self::Guarantee)

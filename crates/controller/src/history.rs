@@ -272,7 +272,7 @@ fn ended(state: &State, id: JobId, task: u32, exit: Option<Exit>, detail: ExitDe
 fn asker(by: &Asker) -> String {
     match by {
         Asker::Lever { who } => who.clone(),
-        Asker::Rules { why, .. } => why.word().to_owned(),
+        Asker::Rules { why, .. } => why.into_str().to_owned(),
         Asker::Limit => "time_limit".to_owned(),
         Asker::Scale => "scale".to_owned(),
         Asker::Booking { .. } => "booking".to_owned(),

@@ -4,6 +4,7 @@
 //! time longer, up to a bound: trying at every turn would make every request wait for whatever the world waits for.
 
 use std::time::Duration;
+use strum::{IntoStaticStr, VariantArray};
 
 use wharf_engine::units::Timestamp;
 
@@ -15,7 +16,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// What the world was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Operation {
     /// To list everything.
     List,
@@ -26,16 +28,9 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation.
-    pub const ALL: [Self; 3] = [Self::List, Self::Changes, Self::Act];
-
-    /// Its name in metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::List => "list",
-            Self::Changes => "changes",
-            Self::Act => "act",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

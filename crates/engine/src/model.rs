@@ -15,7 +15,7 @@ pub mod rejection;
 pub mod shortfall;
 pub mod submission;
 
-/// What later versions added is left out while it says nothing: what an older version wrote keeps its hash.
+/// What is as built in, or was added later and says nothing, is not written: what an older version wrote keeps its hash.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

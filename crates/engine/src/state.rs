@@ -223,7 +223,7 @@ impl State {
                 self.let_go(*job, *at);
                 self.jobs.apply(event);
                 if self.earmarks.of(*job).is_some() {
-                    self.jobs.set_aside(*job);
+                    self.jobs.leave_kind(*job);
                 }
                 self.refresh(*job);
             }
@@ -325,11 +325,11 @@ impl State {
         let aside = self.earmarks.of(job).is_some();
         self.jobs.set_more(job, None);
         if !aside {
-            self.jobs.set_aside(job);
+            self.jobs.leave_kind(job);
         }
         change(&mut self.jobs);
         if !aside {
-            self.jobs.no_longer_aside(job);
+            self.jobs.join_kind(job);
         }
         self.changed(job);
     }
@@ -477,7 +477,7 @@ impl State {
                 self.earmarks.insert(*job, earmark, charge);
                 self.reservations.set_aside(*job, tasks);
                 self.reservations.filled(*job, tasks);
-                self.jobs.set_aside(*job);
+                self.jobs.leave_kind(*job);
                 self.changed(*job);
             }
             EarmarksEvent::Released { job, at: _ } => {
@@ -569,7 +569,7 @@ impl State {
         if let Some((earmark, charge)) = self.earmarks.remove(job) {
             self.ledger.release(job, &earmark.tasks, &charge);
             self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
-            self.jobs.no_longer_aside(job);
+            self.jobs.join_kind(job);
         }
     }
 

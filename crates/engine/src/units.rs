@@ -4,6 +4,7 @@
 //! whether that means a full device or a broken ledger.
 
 use core::fmt;
+use core::iter::Sum;
 use core::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,12 @@ impl AddAssign for GpuUnits {
     }
 }
 
+impl Sum for GpuUnits {
+    fn sum<I: Iterator<Item = Self>>(units: I) -> Self {
+        units.fold(Self::ZERO, Self::add)
+    }
+}
+
 impl fmt::Display for GpuUnits {
     /// GPUs with at most three decimals: `2`, `0.5`, `0.333`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,7 +118,6 @@ impl Sub for Timestamp {
 /// What a node has beside its GPUs, and what a task asks for of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {
-    /// Thousandths of a core.
     pub cpu_milli: u64,
     /// Bytes.
     pub memory: u64,
@@ -127,58 +133,44 @@ pub struct Resources {
 }
 
 impl Resources {
+    /// Part by part.
+    fn each(self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            cpu_milli: of(self.cpu_milli, other.cpu_milli),
+            memory: of(self.memory, other.memory),
+            storage: of(self.storage, other.storage),
+            pods: of(self.pods, other.pods),
+            nics: of(self.nics, other.nics),
+        }
+    }
+
     /// `None` when any part of `used` is larger.
     pub fn checked_sub(self, used: Self) -> Option<Self> {
-        Some(Self {
-            cpu_milli: self.cpu_milli.checked_sub(used.cpu_milli)?,
-            memory: self.memory.checked_sub(used.memory)?,
-            storage: self.storage.checked_sub(used.storage)?,
-            pods: self.pods.checked_sub(used.pods)?,
-            nics: self.nics.checked_sub(used.nics)?,
-        })
+        self.covers(&used).then(|| self.saturating_sub(used))
     }
 
     /// What is left, part by part, never below zero: others may use more than we were told there is.
     #[must_use]
     pub fn saturating_sub(self, used: Self) -> Self {
-        Self {
-            cpu_milli: self.cpu_milli.saturating_sub(used.cpu_milli),
-            memory: self.memory.saturating_sub(used.memory),
-            storage: self.storage.saturating_sub(used.storage),
-            pods: self.pods.saturating_sub(used.pods),
-            nics: self.nics.saturating_sub(used.nics),
-        }
+        self.each(used, u64::saturating_sub)
     }
 
     /// True when every part of `asked` is there.
     pub fn covers(&self, asked: &Self) -> bool {
-        self.checked_sub(*asked).is_some()
+        asked.saturating_sub(*self) == Self::default()
     }
 
     /// The same amount `times` over.
     #[must_use]
     pub fn times(self, times: u32) -> Self {
-        let times = u64::from(times);
-        Self {
-            cpu_milli: self.cpu_milli * times,
-            memory: self.memory * times,
-            storage: self.storage * times,
-            pods: self.pods * times,
-            nics: self.nics * times,
-        }
+        self.each(Self::default(), |part, _| part * u64::from(times))
     }
 }
 
 impl Add for Resources {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self {
-            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
-            memory: self.memory.saturating_add(other.memory),
-            storage: self.storage.saturating_add(other.storage),
-            pods: self.pods.saturating_add(other.pods),
-            nics: self.nics.saturating_add(other.nics),
-        }
+        self.each(other, u64::saturating_add)
     }
 }
 

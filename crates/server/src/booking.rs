@@ -37,13 +37,13 @@ fn view(state: &State, id: BookingId, booking: &Booking, now: Timestamp) -> Book
     let there = state.strangers_in(id, places).into_iter();
     let lost_view = |lost: &LostPlaces| LostPlacesView {
         tasks: lost.tasks,
-        why: lost.why.word().to_owned(),
+        why: lost.why.into_str().to_owned(),
         at_ms: lost.at.0,
     };
     BookingView {
         name: spec.name.clone(),
         tenant: state.tenants.path(spec.tenant).to_owned(),
-        by: by.word().to_owned(),
+        by: by.into_str().to_owned(),
         state: told,
         tasks: spec.tasks,
         gpus_per_task: gpus(spec.shape.gpus.units()),

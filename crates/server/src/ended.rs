@@ -166,7 +166,7 @@ fn happened(receipt: &Receipt, actor: Option<&Actor>) -> Option<(&'static str, S
         Receipt::Cancelled { by, .. } => ("cancelled", cancelled(by.as_ref())),
         Receipt::Evicted(receipt) => {
             let whole = if receipt.whole { "evicted" } else { "gives up tasks" };
-            ("evicted", format!("{whole} for {} ({})", left_for(receipt), receipt.why.word()))
+            ("evicted", format!("{whole} for {} ({})", left_for(receipt), receipt.why.into_str()))
         }
         Receipt::Extended { limit_ms, .. } => {
             ("extended", format!("may run {} in all{by}", span(Millis(*limit_ms))))

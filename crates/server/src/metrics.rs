@@ -14,6 +14,7 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
+use strum::VariantArray;
 use wharf_api::v1::Rule;
 use wharf_controller::outage::Operation;
 use wharf_controller::turn::Evictions;
@@ -369,13 +370,13 @@ fn jobs(registry: &mut Registry, replica: &Replica) {
     let pending = Family::<OfClass, Gauge>::default();
     let active = Family::<OfClass, Gauge>::default();
     for class in Class::ALL {
-        let label = OfClass { class: class.word().to_owned() };
+        let label = OfClass { class: class.into_str().to_owned() };
         pending.get_or_create(&label).set(0);
         active.get_or_create(&label).set(0);
     }
     for (_, job) in replica.state.jobs.iter() {
         let family = if job.phase == Phase::Waiting { &pending } else { &active };
-        family.get_or_create(&OfClass { class: job.spec.class.word().to_owned() }).inc();
+        family.get_or_create(&OfClass { class: job.spec.class.into_str().to_owned() }).inc();
     }
     registry.register(Metric::JobsPending.name(), Metric::JobsPending.help(), pending);
     registry.register(Metric::JobsActive.name(), Metric::JobsActive.help(), active);
@@ -396,7 +397,7 @@ fn evictions(registry: &mut Registry, replica: &Replica) {
         (Rule::Drain, drain),
     ];
     for (rule, count) in counts {
-        by_rule.get_or_create(&ByRule { rule: rule.word().to_owned() }).inc_by(count);
+        by_rule.get_or_create(&ByRule { rule: rule.into_str().to_owned() }).inc_by(count);
     }
     registry.register(Metric::Evictions.name(), Metric::Evictions.help(), by_rule);
     let promises = u64::try_from(replica.state.earmarks.iter().count()).unwrap_or(u64::MAX);
@@ -458,8 +459,8 @@ fn journal(registry: &mut Registry, replica: &Replica, errors: FileErrors) {
 
 fn world(registry: &mut Registry, replica: &Replica) {
     let faults = Family::<ByOperation, Counter>::default();
-    for operation in Operation::ALL {
-        let label = ByOperation { operation: operation.word() };
+    for &operation in Operation::VARIANTS {
+        let label = ByOperation { operation: operation.into_str() };
         faults.get_or_create(&label).inc_by(replica.vitals.figures.world_faults.of(operation));
     }
     registry.register(Metric::WorldFaults.name(), Metric::WorldFaults.help(), faults);

@@ -200,7 +200,7 @@ fn life_problem(rejection: &Rejection) -> Problem {
                 "a limit of {} is longer than the {} that the policy lets {} jobs run",
                 text::span(*given),
                 text::span(*max),
-                class.word()
+                class.into_str()
             ),
         )
         .hint("ask for less, save the work and submit the rest as a job of its own, or have limit_max raised (queue.yaml)"),

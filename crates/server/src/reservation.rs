@@ -51,7 +51,7 @@ pub(crate) fn unpromised(state: &State, id: JobId, now: Timestamp) -> Option<Unp
 pub(crate) fn missed(state: &State, id: JobId) -> Vec<MissedView> {
     let view = |missed: &MissedStart| MissedView {
         start_ms: missed.start.0,
-        why: missed.why.word().to_owned(),
+        why: missed.why.into_str().to_owned(),
         at_ms: missed.at.0,
     };
     state.reservations.missed(id).iter().map(view).collect()

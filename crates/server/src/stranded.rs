@@ -39,7 +39,7 @@ fn of_shape(state: &State, shape: &StrandedShape) -> StrandedShapeView {
 }
 
 fn why(reasons: &BTreeMap<StrandedWhy, GpuUnits>) -> BTreeMap<String, f64> {
-    reasons.iter().map(|(why, &units)| (why.word().to_owned(), gpus(units))).collect()
+    reasons.iter().map(|(why, &units)| (why.into_str().to_owned(), gpus(units))).collect()
 }
 
 /// A shape with how many of it start together, and where.

@@ -178,7 +178,7 @@ pub(crate) fn sharing(SharingRefusal { mode, tax, tax_max }: SharingRefusal) -> 
     let percent = |milli: u16| format!("{}.{} %", milli / 10, milli % 10);
     format!(
         "sharing a GPU by {} is expected to cost it {} of its throughput; the policy lets its class lose {}",
-        mode.word(),
+        mode.into_str(),
         percent(tax),
         percent(tax_max)
     )

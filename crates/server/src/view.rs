@@ -73,7 +73,7 @@ fn failure(state: &State, failure: Failure) -> TaskFailureView {
 }
 
 fn dependency(of: &Dependency) -> DependencyView {
-    DependencyView { job: of.name.clone(), when: of.when.word().to_owned() }
+    DependencyView { job: of.name.clone(), when: of.when.into_str().to_owned() }
 }
 
 fn array(of: &ArrayMember) -> ArrayView {
@@ -147,7 +147,7 @@ pub(crate) fn chosen(state: &State, job: JobId) -> Option<ChosenView> {
     let chosen = held.or_else(|| state.earmarks.of(job).and_then(|promise| promise.chosen))?;
     let name = |node| state.fleet.node(node).map_or_else(|| "?".to_owned(), |node| node.facts.name.clone());
     Some(ChosenView {
-        by: chosen.by.word().to_owned(),
+        by: chosen.by.into_str().to_owned(),
         cost_gpus: of_millionths(chosen.cost),
         runner_up: chosen.runner_up.map(|(node, _)| name(node)),
         runner_up_cost_gpus: chosen.runner_up.map(|(_, cost)| of_millionths(cost)),
@@ -216,7 +216,7 @@ pub(crate) fn verdict_view(state: &State, job: JobId, verdict: &Verdict, now: Ti
         have: short.map(|(_, have)| have),
         group: group_of(state, job, verdict),
         funnel: stages
-            .map(|(stage, have)| FunnelStage { stage: stage.word().to_owned(), gpus: whole(*have) })
+            .map(|(stage, have)| FunnelStage { stage: stage.into_str().to_owned(), gpus: whole(*have) })
             .collect(),
         // Stages after the first that fails leave no more than it does: they say nothing new.
         blockers: blocker(verdict.reason).into_iter().collect(),
@@ -239,13 +239,13 @@ fn order(state: &State, id: JobId, now: Timestamp) -> Option<OrderView> {
     let class = state.jobs.get(id)?.spec.class;
     let rules = state.tenants.policy().orders.beyond_age(class)?;
     let served = state.attained.gpu_ms(id, state.ledger.holding(id), now);
-    Some(OrderView { by: rules.order.word().to_owned(), served_gpu_s: thousandths(served) })
+    Some(OrderView { by: rules.order.into_str().to_owned(), served_gpu_s: thousandths(served) })
 }
 
 fn blocker(reason: Reason) -> Option<BlockerView> {
     let Reason::Short(Shortfall { stage, need, have, .. }) = reason else { return None };
     let (need, have) = (number(need), number(have));
-    Some(BlockerView { what: stage.word().to_owned(), need, have, gap: need - have })
+    Some(BlockerView { what: stage.into_str().to_owned(), need, have, gap: need - have })
 }
 
 fn number(quantity: Quantity) -> f64 {

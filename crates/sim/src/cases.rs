@@ -416,7 +416,7 @@ impl Run {
             job: self.name(evicted.job),
             tasks: u32::try_from(evicted.tasks.len()).unwrap_or(u32::MAX),
             beneficiary: self.name(receipt.beneficiary),
-            why: receipt.why.word().to_owned(),
+            why: receipt.why.into_str().to_owned(),
             cost: receipt.cost / 1000,
         }
     }

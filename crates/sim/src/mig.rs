@@ -16,6 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::Serialize;
+use strum::VariantArray;
 use wharf_engine::device::catalogue::Mig;
 use wharf_engine::device::cut::Atlas;
 use wharf_engine::device::geometry::Slice;
@@ -93,7 +94,7 @@ impl Run {
         let atlas = Atlas::new(self.mig);
         let tally = self.play(&atlas, policy, &mut each)?;
         let mut tallies = Vec::new();
-        for other in Policy::ALL {
+        for &other in Policy::VARIANTS {
             let same =
                 if other == policy { tally.clone() } else { self.play(&atlas, other, &mut |_| Ok(()))? };
             tallies.push((other, same));

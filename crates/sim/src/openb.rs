@@ -12,6 +12,7 @@ mod plain;
 mod tally;
 
 use std::time::{Duration, Instant};
+use strum::IntoStaticStr;
 
 pub use floor::Floor;
 pub use tally::{Refused, Tally};
@@ -72,7 +73,8 @@ pub struct Place {
 }
 
 /// Who decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Policy {
     /// The engine, with prices solved between arrivals.
     Wharf,
@@ -87,15 +89,9 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// The word used in files and output.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Wharf => "wharf",
-            Self::Fgd => "fgd",
-            Self::BestFit => "bestfit",
-            Self::FirstFit => "firstfit",
-            Self::Packing => "packing",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -11,6 +11,7 @@
 mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use strum::IntoStaticStr;
 
 use wharf_engine::model::job::GpuAsk;
 
@@ -19,7 +20,8 @@ use crate::replay::{JobRow, ReplayReport, TraceJob, gpus, secs};
 use nodes::{Ask, Given, NODE_GPUS, Nodes};
 
 /// Who is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Order {
     /// The oldest or nobody.
     Fifo,
@@ -30,13 +32,9 @@ pub enum Order {
 }
 
 impl Order {
-    /// The word used on the command line and in reports.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Fifo => "fifo",
-            Self::FifoSkip => "fifo-skip",
-            Self::Static => "static",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -93,7 +91,7 @@ impl Reference {
                 row.end_s = Some(secs(now + jobs[started].duration.0));
             }
         }
-        let mut report = ReplayReport::of(self.order.word(), jobs, &rows, self.nodes * NODE_GPUS);
+        let mut report = ReplayReport::of(self.order.into_str(), jobs, &rows, self.nodes * NODE_GPUS);
         if refused > 0 {
             report.refused.insert("NeverFits".to_owned(), refused);
         }
@@ -219,7 +217,7 @@ fn row(job: &TraceJob) -> JobRow {
     JobRow {
         job_id: job.id.clone(),
         tenant: job.tenant.clone(),
-        class: job.class.word(),
+        class: job.class.into_str(),
         gpus: gpus(job),
         submit_s: secs(job.submit.0),
         first_start_s: None,

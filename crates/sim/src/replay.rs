@@ -255,7 +255,7 @@ fn rows(jobs: &[TraceJob], seed: u64, ended: &[FinishedJob], world: &DirectWorld
         JobRow {
             job_id: job.id.clone(),
             tenant: job.tenant.clone(),
-            class: job.class.word(),
+            class: job.class.into_str(),
             gpus: gpus(job),
             submit_s: secs(job.submit.0),
             first_start_s: past.and_then(|past| past.first_start).map(since_begin),

@@ -9,6 +9,7 @@ mod optimum;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use strum::VariantArray;
 use wharf_engine::device::catalogue::{Mig, mig, model};
 use wharf_engine::device::cut::{Atlas, PROFILES_MAX, Weights, best_start};
 use wharf_engine::device::geometry::{Layout, Slice};
@@ -39,13 +40,13 @@ fn report(run: &Run) -> Report {
 
 #[test]
 fn less_is_refused_than_by_best_fit_at_full_load_and_beyond() {
-    for mix in MixName::ALL {
+    for &mix in MixName::VARIANTS {
         for (load, bar) in [(1_000_000, 0.8), (1_050_000, 0.85)] {
             let report = report(&run("a100", 500, mix, load, 30_000));
             let ratio = report.reference["bestfit"].ratio.unwrap_or(0.0);
-            assert!(ratio <= bar, "{} at {load}: {ratio}", mix.word());
+            assert!(ratio <= bar, "{} at {load}: {ratio}", mix.into_str());
             let first = report.reference["firstfit"].ratio.unwrap_or(0.0);
-            assert!(first < ratio, "{}: first-fit is the worst", mix.word());
+            assert!(first < ratio, "{}: first-fit is the worst", mix.into_str());
         }
     }
 }
@@ -54,10 +55,10 @@ fn less_is_refused_than_by_best_fit_at_full_load_and_beyond() {
 #[test]
 fn devices_of_four_and_twelve_slots_are_cut_no_worse_than_by_best_fit() {
     for name in ["a30", "rtx-pro-6000"] {
-        for mix in MixName::ALL {
+        for &mix in MixName::VARIANTS {
             let report = report(&run(name, 100, mix, 1_050_000, 10_000));
             let ratio = report.reference["bestfit"].ratio.unwrap_or(0.0);
-            assert!(ratio <= 1.02, "{name} {}: {ratio}", mix.word());
+            assert!(ratio <= 1.02, "{name} {}: {ratio}", mix.into_str());
         }
     }
 }
@@ -97,7 +98,7 @@ fn replay(
 
 #[test]
 fn decisions_are_legal_and_what_fits_is_never_refused() {
-    for policy in Policy::ALL {
+    for &policy in Policy::VARIANTS {
         let run = run("a100", 20, MixName::Mixed, 1_100_000, 3_000);
         let (report, decisions) = played(&run, policy);
         let counted = decisions.iter().filter(|decision| decision.counted);
@@ -150,16 +151,16 @@ fn on_one_gpu(mig: &'static Mig, mix: MixName, load: f64) -> (f64, f64) {
 #[test]
 fn on_one_gpu_the_choice_of_starts_is_next_to_the_exact_optimum() {
     for mig in [&mig::A100_80, &mig::A30, &mig::RTX_PRO_6000] {
-        for mix in MixName::ALL {
+        for &mix in MixName::VARIANTS {
             for load in [0.7, 1.0] {
                 let (ours, least) = on_one_gpu(mig, mix, load);
-                println!("{} {} {load}: {ours:.3} % beside {least:.3} %", mig.row, mix.word());
+                println!("{} {} {load}: {ours:.3} % beside {least:.3} %", mig.row, mix.into_str());
                 assert!(ours >= least - 1e-6, "nothing is better than the best");
                 assert!(
                     ours - least <= 0.1,
                     "{} {} {load}: {ours:.3} beside {least:.3}",
                     mig.row,
-                    mix.word()
+                    mix.into_str()
                 );
             }
         }

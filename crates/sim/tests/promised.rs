@@ -333,8 +333,8 @@ fn among_many_tenants_only_the_rules_move_a_promise() {
                 | DropReason::Booked
                 | DropReason::Earlier => false,
             };
-            assert!(rule, "seed {seed}: a start was given up by {}\n{}", why.word(), life.told);
-            *given_up.entry(why.word()).or_default() += 1;
+            assert!(rule, "seed {seed}: a start was given up by {}\n{}", why.into_str(), life.told);
+            *given_up.entry(why.into_str()).or_default() += 1;
         }
     }
     println!("{given_up:?}");
@@ -348,7 +348,7 @@ fn whatever_fails_no_promise_moves_without_a_name() {
     for seed in 0..lives() {
         let mut life = Life::new(seed, Ways { many: seed % 2 == 0, faults: true, ..Ways::default() });
         life.live();
-        life.dropped.iter().for_each(|why| *given_up.entry(why.word()).or_default() += 1);
+        life.dropped.iter().for_each(|why| *given_up.entry(why.into_str()).or_default() += 1);
     }
     println!("{given_up:?}");
     let seen = ["place_gone", "overrun", "extended"].iter().all(|why| given_up.contains_key(why));

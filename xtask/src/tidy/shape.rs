@@ -78,7 +78,11 @@ pub(super) fn public_items_have_docs(file: &SourceFile) -> Vec<Problem> {
     let lines: Vec<&str> = file.text.lines().collect();
     let undocumented = |line: usize| {
         let before = lines[..line - 1].iter().rev().map(|line| line.trim_start());
-        let mut docs = before.skip_while(|line| line.starts_with("#[") || line.starts_with(")]"));
+        let mut within_attribute = false;
+        let mut docs = before.skip_while(|line| {
+            within_attribute = line.starts_with(")]") || within_attribute && !line.starts_with("#[");
+            within_attribute || line.starts_with("#[")
+        });
         !docs.next().is_some_and(|line| line.starts_with("///") || line.starts_with("$(#[$doc"))
     };
     let is_item = |code: &str| {
@@ -168,6 +172,8 @@ mod tests {
         let path = "crates/engine/src/units.rs";
         let documented = "//! Docs.\n/// A.\n#[derive(Clone)]\npub struct A {\n    pub b: u8,\n}\n";
         assert_eq!(findings(path, documented), [""; 0]);
+        let of_many_lines = "//! Docs.\n/// A.\n#[derive(\n    Clone,\n)]\npub struct A;\n";
+        assert_eq!(findings(path, of_many_lines), [""; 0]);
         let bare = "//! Docs.\n\n#[derive(Clone)]\npub struct A;\nfn f() {}\n";
         assert_eq!(findings(path, bare), ["crates/engine/src/units.rs:4: a public item without docs"]);
         assert_eq!(findings(PATH, bare), [""; 0]);

@@ -96,7 +96,7 @@ fn booking(root: &Node) -> Result<BookingFile, Fault> {
     let span = keys.need("for", "for: 8h")?.duration(Millis::from_secs(60))?;
     let by = match keys.get("by")? {
         None => Booker::Tenant,
-        Some(field) => match field.word(&[Booker::Tenant.word(), Booker::Operator.word()])? {
+        Some(field) => match field.word(&[Booker::Tenant.into_str(), Booker::Operator.into_str()])? {
             0 => Booker::Tenant,
             _ => Booker::Operator,
         },
@@ -148,7 +148,7 @@ impl Serialize for BookingFile {
             all.into_iter().filter(|(key, _)| known(key)).collect();
         document.insert("from".to_owned(), json!(self.from.text()));
         document.insert("for".to_owned(), json!(text::duration_text(self.span.0)));
-        document.insert("by".to_owned(), json!(self.by.word()));
+        document.insert("by".to_owned(), json!(self.by.into_str()));
         document.serialize(serializer)
     }
 }

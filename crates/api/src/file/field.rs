@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use wharf_engine::model::job::Class;
+use strum::VariantArray;
 use wharf_engine::units::Millis;
 
 use super::moment::{self, Moment};
@@ -256,9 +256,10 @@ impl<'a> Field<'a> {
         found.map_err(|given| self.fault(&format!("is {}", shown(self.node))).one_of(given, words))
     }
 
-    /// A class of jobs.
-    pub(super) fn class(&self) -> Result<Class, Fault> {
-        self.word(&Class::ALL.map(Class::word)).map(|position| Class::ALL[position])
+    /// One of a closed set.
+    pub(super) fn one_of<T: VariantArray + Copy + Into<&'static str>>(&self) -> Result<T, Fault> {
+        let words: Vec<&str> = T::VARIANTS.iter().map(|&known| known.into()).collect();
+        self.word(&words).map(|position| T::VARIANTS[position])
     }
 
     /// A time of the calendar, or a span from now.

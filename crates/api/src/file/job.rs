@@ -231,7 +231,7 @@ pub(super) fn job(root: &Node) -> Result<JobFile, Fault> {
     }
     not_yet(root, PLANNED)?;
     let keys = Map::root(root, KEYS)?;
-    let class = optional(&keys, "class", |field| field.class())?.unwrap_or(Class::Batch);
+    let class = optional(&keys, "class", |field| field.one_of())?.unwrap_or(Class::Batch);
     let groups = groups::groups(&keys)?;
     let Count { tasks, min, max } = tasks(&keys, class)?;
     let gpus = ask(&keys)?.unwrap_or(GpuAsk::Whole(1));
@@ -310,7 +310,7 @@ fn tasks(keys: &Map<'_>, class: Class) -> Result<Count, Fault> {
         }
     }
     if class != Class::Inference {
-        let what = format!("is for jobs of class inference; this one is {}", class.word());
+        let what = format!("is for jobs of class inference; this one is {}", class.into_str());
         return Err(field.fault(&what).allowed("class: inference, or tasks and min in place of service"));
     }
     let inner = field.shaped(&["min", "max", "replicas"], "service: {min: 1, max: {}}")?;

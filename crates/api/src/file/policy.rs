@@ -380,7 +380,7 @@ fn limits(keys: &Map<'_>, policy: &mut Policy) -> Result<(), Fault> {
     for class in Class::ALL {
         let (default, max) = (policy.limits.default[class.index()], policy.limits.max_of(class));
         if let Some(max) = max.filter(|&max| default.is_some_and(|default| default > max)) {
-            let what = format!("has a limit for {} that is above limit_max", class.word());
+            let what = format!("has a limit for {} that is above limit_max", class.into_str());
             return Err(field.fault(&what).allowed(format!("at most {}", text::duration_text(max.0))));
         }
     }
@@ -388,10 +388,10 @@ fn limits(keys: &Map<'_>, policy: &mut Policy) -> Result<(), Fault> {
 }
 
 fn by_class(field: &Field<'_>) -> Result<[Option<Millis>; 3], Fault> {
-    let keys = field.map(&Class::ALL.map(Class::word))?;
+    let keys = field.map(&Class::ALL.map(Into::into))?;
     let mut read = [None; 3];
     for class in Class::ALL {
-        if let Some(field) = keys.get(class.word())? {
+        if let Some(field) = keys.get(class.into_str())? {
             read[class.index()] = Some(field.duration(Millis::from_secs(1))?);
         }
     }

@@ -38,7 +38,7 @@ impl ActorView {
         let who = match (&self.name, self.verified) {
             (Some(name), true) => name.clone(),
             (Some(name), false) => format!("{name} (unverified)"),
-            (None, _) => self.source.word().to_owned(),
+            (None, _) => self.source.into_str().to_owned(),
         };
         match &self.on_behalf_of {
             Some(other) => format!("{who} for {other}"),

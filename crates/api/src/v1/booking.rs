@@ -1,6 +1,7 @@
 //! Booked windows.
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{HolderView, PlacementView};
 
@@ -34,8 +35,9 @@ pub struct BookingList {
 }
 
 /// How far a booking is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum BookingState {
     /// Its places are not chosen yet.
     Booked,
@@ -46,13 +48,9 @@ pub enum BookingState {
 }
 
 impl BookingState {
-    /// The word used in API and tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Booked => "booked",
-            Self::Placed => "placed",
-            Self::Open => "open",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

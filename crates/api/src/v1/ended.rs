@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::ActorView;
 
@@ -60,8 +61,9 @@ pub struct EndedJobView {
 }
 
 /// How a job ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EndedAs {
     /// Every task succeeded.
     Succeeded,
@@ -74,23 +76,17 @@ pub enum EndedAs {
 }
 
 impl EndedAs {
-    /// Every way to end.
-    pub const ALL: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::TimeLimit];
-
-    /// The word used in API and command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::TimeLimit => "time_limit",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Which jobs that are over are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum EndedState {
     /// Those that succeeded.
     Done,
@@ -101,16 +97,9 @@ pub enum EndedState {
 }
 
 impl EndedState {
-    /// Every state.
-    pub const ALL: [Self; 3] = [Self::Done, Self::Failed, Self::Cancelled];
-
-    /// The word used in API and flags.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 
     /// True for a job that ended like that.

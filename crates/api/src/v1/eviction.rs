@@ -1,6 +1,7 @@
 //! Evictions: who had to leave, for whom, by which rule and at what price.
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 use wharf_engine::state::ledger::event::EvictionRule;
 
 use super::ActorView;
@@ -8,6 +9,8 @@ use super::ActorView;
 /// By which rule something has to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Rule {
     /// It was borrowed, and a guarantee wants it back.
     Guarantee,
@@ -28,30 +31,9 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Every rule.
-    pub const ALL: [Self; 8] = [
-        Self::Guarantee,
-        Self::FairShare,
-        Self::Preempt,
-        Self::Move,
-        Self::Reservation,
-        Self::Order,
-        Self::Booking,
-        Self::Drain,
-    ];
-
-    /// The word used in API, tables and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Guarantee => "guarantee",
-            Self::FairShare => "fair_share",
-            Self::Preempt => "preempt",
-            Self::Move => "move",
-            Self::Reservation => "reservation",
-            Self::Order => "order",
-            Self::Booking => "booking",
-            Self::Drain => "drain",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 use wharf_engine::model::job::Class;
 use wharf_engine::model::policy::Mode;
 
@@ -118,6 +119,8 @@ pub struct ArrayView {
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum JobState {
     /// It holds nothing.
     Waiting,
@@ -130,17 +133,9 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Every state.
-    pub const ALL: [Self; 4] = [Self::Waiting, Self::Starting, Self::Running, Self::Leaving];
-
-    /// The word used in API, flags and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Leaving => "leaving",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

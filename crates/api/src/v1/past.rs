@@ -1,6 +1,7 @@
 //! What is over, and by which rules it was decided.
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::ActorView;
 
@@ -25,6 +26,8 @@ pub struct HistoryView {
 /// What a row of history tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum HistoryKind {
     /// A job that ended.
     Job,
@@ -45,30 +48,9 @@ pub enum HistoryKind {
 }
 
 impl HistoryKind {
-    /// Every kind.
-    pub const ALL: [Self; 8] = [
-        Self::Job,
-        Self::Receipt,
-        Self::Eviction,
-        Self::Usage,
-        Self::Allocation,
-        Self::Carried,
-        Self::Audit,
-        Self::Guarantee,
-    ];
-
-    /// The word used in API and flags.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Job => "job",
-            Self::Receipt => "receipt",
-            Self::Eviction => "eviction",
-            Self::Usage => "usage",
-            Self::Allocation => "allocation",
-            Self::Carried => "carried",
-            Self::Audit => "audit",
-            Self::Guarantee => "guarantee",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The wire's promises: stable words, honest nulls, readers that survive newer writers.
 
 use serde_json::json;
+use strum::VariantArray;
 
 use super::*;
 
@@ -72,15 +73,15 @@ fn gpus_are_shown_with_three_decimals() {
 
 #[test]
 fn words_of_states_are_those_of_the_wire() {
-    for state in JobState::ALL {
-        assert_eq!(json!(state), json!(state.word()));
+    for &state in JobState::VARIANTS {
+        assert_eq!(json!(state), json!(state.into_str()));
     }
     assert_eq!(json!(VerdictWord::RunnableNow), json!("runnable_now"));
-    for kind in HistoryKind::ALL {
-        assert_eq!(json!(kind), json!(kind.word()));
+    for &kind in HistoryKind::VARIANTS {
+        assert_eq!(json!(kind), json!(kind.into_str()));
     }
-    for rule in Rule::ALL {
-        assert_eq!(json!(rule), json!(rule.word()));
+    for &rule in Rule::VARIANTS {
+        assert_eq!(json!(rule), json!(rule.into_str()));
     }
 }
 

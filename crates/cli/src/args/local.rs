@@ -2,6 +2,7 @@
 //! `bench`.
 
 use std::path::PathBuf;
+use strum::IntoStaticStr;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use wharf_sim::mig::GPUS_MAX;
@@ -362,7 +363,8 @@ impl From<PlacementPolicy> for wharf_sim::openb::Policy {
 }
 
 /// A decision with a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub(crate) enum EngineCase {
     /// 4,000 one-GPU jobs on 500 empty nodes
     Fill,
@@ -376,20 +378,6 @@ pub(crate) enum EngineCase {
     Reservations,
     /// A service wants 50 more replicas on 1,000 full nodes
     Burst,
-}
-
-impl EngineCase {
-    /// The word it is asked for by.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Fill => "fill",
-            Self::ReclaimSmall => "reclaim-small",
-            Self::ReclaimGang => "reclaim-gang",
-            Self::Impossible => "impossible",
-            Self::Reservations => "reservations",
-            Self::Burst => "burst",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ impl Measured for Engine {
 /// Measures a named case, or the shape of a file, which has no bars.
 pub(super) fn run(args: &EngineArgs) -> anyhow::Result<Engine> {
     if let Some(case) = args.case {
-        return measure(case.word(), &cases::shape(case), cases::bars(case), args.runs);
+        return measure(case.into_str(), &cases::shape(case), cases::bars(case), args.runs);
     }
     let file = args.shape.as_deref().expect("clap asks for a case or a shape");
     let shape = Shape::parse(&input::read(file)?.text).map_err(|wrong| refused(file, &wrong))?;

@@ -5,6 +5,7 @@ use std::io::{BufWriter, Read, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use strum::VariantArray;
 use wharf_api::file::FileError;
 use wharf_engine::device::catalogue::Mig;
 use wharf_sim::mig::{Decision, Mix, MixName, Policy, Report, Run};
@@ -72,7 +73,7 @@ fn measure(args: &MigArgs) -> anyhow::Result<Report> {
 
 /// A mix by its name, or from a file.
 fn mix(word: &str, mig: &Mig) -> anyhow::Result<Mix> {
-    if let Some(name) = MixName::ALL.into_iter().find(|name| name.word() == word) {
+    if let Some(name) = MixName::VARIANTS.iter().copied().find(|name| name.into_str() == word) {
         return Ok(Mix::named(name, mig));
     }
     let fault = |line: Option<usize>, what: String, allowed: Option<String>| FileError {
@@ -114,10 +115,13 @@ fn text(report: &Report, paint: Paint) -> String {
     ];
     let mut table = Table::new(&columns);
     let refused = |of: &dyn Fn(&wharf_sim::mig::Reference) -> Option<f64>| {
-        Policy::ALL.map(|policy| {
-            let pct = report.reference.get(policy.word()).and_then(of);
-            Cell::new(pct.map_or_else(|| "-".to_owned(), |pct| format!("{pct:.2} %")))
-        })
+        Policy::VARIANTS
+            .iter()
+            .map(|policy| {
+                let pct = report.reference.get(policy.into_str()).and_then(of);
+                Cell::new(pct.map_or_else(|| "-".to_owned(), |pct| format!("{pct:.2} %")))
+            })
+            .collect::<Vec<_>>()
     };
     for row in &report.profiles {
         let cells = refused(&|reference| reference.refused_pct.get(row.profile).copied());
@@ -152,8 +156,8 @@ fn text(report: &Report, paint: Paint) -> String {
 }
 
 fn beside(report: &Report) -> String {
-    let best = report.reference.get(Policy::BestFit.word()).and_then(|best| best.ratio);
-    match best.filter(|_| report.policy != Policy::BestFit.word()) {
+    let best = report.reference.get(Policy::BestFit.into_str()).and_then(|best| best.ratio);
+    match best.filter(|_| report.policy != Policy::BestFit.into_str()) {
         Some(ratio) => format!(", {ratio:.2} of what best-fit refuses"),
         None => String::new(),
     }

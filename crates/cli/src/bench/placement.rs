@@ -116,7 +116,7 @@ fn played(trace: &str, column: &str, policy: Policy, outcome: &Outcome) -> Playe
         schema: "wharf.bench.placement.v1",
         trace: trace.to_owned(),
         column: column.to_owned(),
-        policy: policy.word(),
+        policy: policy.into_str(),
         arrivals: outcome.latencies.len(),
         alloc_pct: Alloc { at_90: at(90), at_95: at(95), at_100: at(100), at_130: at(130) },
         refused: RefusedPods { cpu, share, one, two, four, eight },

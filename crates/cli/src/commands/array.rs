@@ -71,8 +71,8 @@ fn counts(members: &[MemberView]) -> String {
 }
 
 fn word(member: &MemberView) -> String {
-    let outcome = || member.outcome.map(|outcome| outcome.word().replace('_', " "));
-    member.state.map(|state| state.word().to_owned()).or_else(outcome).unwrap_or_default()
+    let outcome = || member.outcome.map(|outcome| outcome.into_str().replace('_', " "));
+    member.state.map(|state| state.into_str().to_owned()).or_else(outcome).unwrap_or_default()
 }
 
 /// `  sweep-1  failed: task 0 on n1 failed with exit code 1`

@@ -43,7 +43,7 @@ fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {
     let mut screen = vec![
         format!("{}  {title}", paint.tone(Tone::Strong, &format!("eviction/{id}"))),
         String::new(),
-        paint.strong(Tone::Warn, &victim.rule.word().to_uppercase().replace('_', " ")),
+        paint.strong(Tone::Warn, &victim.rule.into_str().to_uppercase().replace('_', " ")),
         format!("  {rule_text}"),
         format!("  why this one: {victim_text}"),
         String::new(),
@@ -143,7 +143,7 @@ pub(super) fn would_leave(victims: &[VictimView], paint: Paint) -> Vec<String> {
         table.row(vec![
             Cell::new(format!("{}/{}", victim.tenant, victim.job)),
             Cell::new(format!("{} ({piece})", indexes(&victim.tasks))),
-            Cell::new(victim.rule.word()),
+            Cell::new(victim.rule.into_str()),
             Cell::new(victim.lost_gpu_s.map_or_else(|| UNKNOWN.to_owned(), tenths)),
             Cell::new(tenths(victim.cost_gpu_s)),
             Cell::new(victim.gain_gpu_s.map_or_else(|| "-".to_owned(), tenths)),

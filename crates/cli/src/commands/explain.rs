@@ -327,10 +327,10 @@ fn shape(job: &JobView) -> String {
     let least = if job.min < job.tasks { format!(" (at least {})", job.min) } else { String::new() };
     if !job.groups.is_empty() {
         let groups = counted(u64::try_from(job.groups.len()).unwrap_or(u64::MAX), "group");
-        return format!("{}, {tasks}{least} in {groups}, priority {}", job.class.word(), job.priority);
+        return format!("{}, {tasks}{least} in {groups}, priority {}", job.class.into_str(), job.priority);
     }
     let gpus = of_gpus(job.gpus_per_task);
-    format!("{}, {tasks}{least} {gpus}, priority {}", job.class.word(), job.priority)
+    format!("{}, {tasks}{least} {gpus}, priority {}", job.class.into_str(), job.priority)
 }
 
 fn of_gpus(each: f64) -> String {

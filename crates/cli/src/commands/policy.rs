@@ -108,7 +108,7 @@ fn lines(finding: &Finding, paint: Paint) -> Vec<String> {
         format!("{padding}{}", paint.tone(tone, &format!("{word}:")))
     };
     vec![
-        format!("{} {place}: {what}", label(tone(*severity), severity.word())),
+        format!("{} {place}: {what}", label(tone(*severity), severity.into_str())),
         format!("{} {why}", label(Tone::Faint, "why")),
         format!("{} {fix}", label(Tone::Faint, "fix")),
         String::new(),
@@ -150,7 +150,7 @@ fn end(dir: &Path, fleet: Option<&str>, lint: &Lint, paint: Paint) -> Vec<String
     let dir = dir.display();
     let kinds = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| {
         let count = u64::try_from(lint.count(severity)).unwrap_or(u64::MAX);
-        (count > 0).then(|| counted(count, severity.word()))
+        (count > 0).then(|| counted(count, severity.into_str()))
     });
     let kinds: Vec<String> = kinds.into_iter().flatten().collect();
     let found = if kinds.is_empty() { "nothing found".to_owned() } else { kinds.join(", ") };

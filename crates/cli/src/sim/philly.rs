@@ -129,7 +129,7 @@ fn play(given: &Given, order: TraceOrder, args: &SimArgs) -> anyhow::Result<(Rep
     };
     if given.nodes.iter().any(|node| node.node.gpus.len() != 8) {
         let next = "give a fleet of such nodes, or --gpus N";
-        return Err(usage(format!("{} is for nodes of eight GPUs", order.word()), next).into());
+        return Err(usage(format!("{} is for nodes of eight GPUs", order.into_str()), next).into());
     }
     let reference = Reference { order, nodes: given.nodes.len(), own: own_nodes(&given.policy) };
     let mut jobs = given.jobs.clone();

@@ -192,6 +192,6 @@ impl FirstColumns {
     fn cells(&self, tenant: &str, name: &str, class: Class, numbers: [&str; 2]) -> [Cell<'static>; 4] {
         let [gpus, age] = numbers.map(|text| number_cell(text, Style::new()));
         let name = shortened(&format!(" {tenant}/{name}"), self.name_width.into());
-        [Cell::from(name), Cell::from(class.word()), gpus, age]
+        [Cell::from(name), Cell::from(class.into_str()), gpus, age]
     }
 }

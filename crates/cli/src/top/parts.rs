@@ -5,6 +5,7 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row, Table, Widget};
+use strum::VariantArray;
 use wharf_api::v1::{JobState, LineView, ModeCounts, PoolView, Summary, TenantView};
 use wharf_engine::model::job::Class;
 
@@ -33,11 +34,11 @@ pub(super) fn lines(summary: &Summary) -> impl Iterator<Item = (&TenantView, &Li
 pub(super) fn head(summary: &Summary, area: Rect, buffer: &mut Buffer) {
     let [left, _, right] =
         Layout::horizontal([Constraint::Length(48), Constraint::Length(2), Constraint::Fill(1)]).areas(area);
-    let titles = JobState::ALL.map(|state| number_cell(state.word(), style(Tone::Faint)));
+    let titles = JobState::VARIANTS.iter().map(|state| number_cell(state.into_str(), style(Tone::Faint)));
     let titles = Row::new([Cell::from(" jobs").style(style(Tone::Faint))].into_iter().chain(titles));
     let classes = Class::ALL.map(|class| {
-        let cells = JobState::ALL.map(|state| count_cell(summary, class, state));
-        Row::new([Cell::from(format!(" {}", class.word()))].into_iter().chain(cells))
+        let cells = JobState::VARIANTS.iter().map(|&state| count_cell(summary, class, state));
+        Row::new([Cell::from(format!(" {}", class.into_str()))].into_iter().chain(cells))
     });
     let widths = [Constraint::Fill(1)].into_iter().chain([Constraint::Length(8); 4]);
     Table::new([titles].into_iter().chain(classes), widths).render(left, buffer);

@@ -152,9 +152,9 @@ fn stood(state: &State, victim: &Job, winner: &Job, tasks: &[u32], pool: PoolId)
     let (tenant_used_parts, tenant_guaranteed_parts) = gpus_of(state, victim.spec.tenant, pool);
     Stood {
         gpu_parts: parts.fold(0, u64::saturating_add),
-        class: victim.spec.class.word().to_owned(),
+        class: victim.spec.class.into_str().to_owned(),
         priority: victim.spec.priority,
-        beneficiary_class: winner.spec.class.word().to_owned(),
+        beneficiary_class: winner.spec.class.into_str().to_owned(),
         beneficiary_priority: winner.spec.priority,
         tenant_used_parts,
         tenant_guaranteed_parts,

@@ -125,7 +125,7 @@ pub(super) fn finished(
     };
     Some(FinishedJob {
         uid: uid(job),
-        class: job.spec.class.word().to_owned(),
+        class: job.spec.class.into_str().to_owned(),
         tasks: job.spec.tasks,
         gpu_parts: job.spec.shape.gpus.units().parts(),
         outcome,

@@ -167,7 +167,7 @@ fn of_tasks<'a>(
     let segment = |((from_ms, to_ms), gpu_parts)| Segment { from_ms, to_ms, gpu_parts };
     Usage {
         uid: uid(job),
-        class: job.spec.class.word().to_owned(),
+        class: job.spec.class.into_str().to_owned(),
         labels: job.spec.labels.clone(),
         submitted_by: job.spec.submitted_by.clone(),
         attempt: holding.attempt,

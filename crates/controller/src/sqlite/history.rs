@@ -4,6 +4,7 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, ToSql, Transaction};
+use strum::VariantArray;
 use wharf_engine::model::actor::Actor;
 
 use super::fault::Cause;
@@ -55,7 +56,7 @@ pub(super) fn find(connection: &mut Connection, query: &HistoryQuery) -> Result<
     match kind {
         Some(kind) => sql += &[" AND kind = ", &code(*kind).to_string()].concat(),
         None => {
-            for kind in HistoryKind::ALL.into_iter().filter(|kind| kind.is_for_sums()) {
+            for kind in HistoryKind::VARIANTS.iter().copied().filter(|kind| kind.is_for_sums()) {
                 sql += &[" AND +kind <> ", &code(kind).to_string()].concat();
             }
         }
@@ -147,7 +148,7 @@ fn code(kind: HistoryKind) -> i64 {
 }
 
 fn kind(code: i64) -> Option<HistoryKind> {
-    HistoryKind::ALL.into_iter().find(|kind| self::code(*kind) == code)
+    HistoryKind::VARIANTS.iter().copied().find(|kind| self::code(*kind) == code)
 }
 
 fn actor(text: Option<String>) -> rusqlite::Result<Option<Actor>> {

@@ -6,6 +6,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use strum::IntoStaticStr;
 
 use crate::device::geometry::units_of;
 use crate::model::job::GpuAsk;
@@ -22,7 +23,8 @@ const TYPICAL_MAX: usize = 16;
 const PENDING_MAX: usize = 64;
 
 /// Why a free part of a GPU is of no use to a shape, the nearest to use last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum StrandedWhy {
     /// Its selectors keep it from the node.
     NotAllowed,
@@ -47,25 +49,6 @@ pub enum StrandedWhy {
     OtherResource,
     /// It is what remains beside as many tasks as fit.
     LeftOver,
-}
-
-impl StrandedWhy {
-    /// The word used in API and CLI.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::NotAllowed => "not_allowed",
-            Self::InUse => "in_use",
-            Self::OtherMode => "other_mode",
-            Self::Strangers => "strangers",
-            Self::NoLegalStart => "no_legal_start",
-            Self::TooSmall => "too_small",
-            Self::NotTogether => "not_together",
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::OtherResource => "other_resource",
-            Self::LeftOver => "left_over",
-        }
-    }
 }
 
 /// What is asked for, as far as it matters where it fits.
@@ -133,7 +116,7 @@ pub struct StrandedPool {
 impl StrandedPool {
     /// All that is stranded.
     pub fn stranded_units(&self) -> GpuUnits {
-        self.stranded.values().fold(GpuUnits::ZERO, |sum, &units| sum + units)
+        self.stranded.values().copied().sum()
     }
 }
 
@@ -156,7 +139,7 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
         found.shapes.iter().map(|shape| RoomyDomains::of(state, &shape.asked, rooms())).collect();
     for (node, room) in rooms() {
         found.gpus += room.usable_gpus();
-        let parts = room.gpus.iter().map(left).fold(GpuUnits::ZERO, |sum, units| sum + units);
+        let parts: GpuUnits = room.gpus.iter().map(left).sum();
         if parts == GpuUnits::ZERO {
             continue;
         }

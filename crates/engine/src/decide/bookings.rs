@@ -10,6 +10,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use strum::VariantArray;
+
 use super::{Decision, Names, submit, timeline};
 use crate::decide::input::BookingRequest;
 use crate::model::actor::{Actor, Role};
@@ -222,7 +224,7 @@ impl<'a> WindowRound<'a> {
     /// Places that cannot be kept are given up, and what is missing is chosen.
     fn choose(&mut self, booking: BookingId, known: &'a Booking) {
         let (mut kept, before) = (known.places.clone(), known.places.len());
-        for why in PlaceLost::ALL {
+        for &why in PlaceLost::VARIANTS {
             let lost: Vec<u32> = kept
                 .iter()
                 .filter(|place| self.is_lost(booking, known, place, why))

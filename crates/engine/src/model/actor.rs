@@ -7,18 +7,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::model::is_default;
 
 /// Who does something, by which way, and in which roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// By which way it comes in.
     pub source: Source,
-    /// As it is called.
     #[serde(default, skip_serializing_if = "is_default")]
     pub subject: Subject,
-    /// What the edge lets it act as.
     #[serde(default, skip_serializing_if = "is_default")]
     pub roles: Vec<Role>,
     /// For whom it acts, where that is somebody else. As trustworthy as the subject.
@@ -27,16 +25,16 @@ pub struct Actor {
 }
 
 /// By which way an input comes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Source {
-    /// A request to the API.
+    #[strum(serialize = "anonymous")]
     Http,
     /// The process that runs the control plane: a simulation, a demonstration, a benchmark.
     Embedded,
-    /// The policy directory.
+    #[strum(serialize = "policy file")]
     PolicyFile,
-    /// What a world reports.
     World,
     /// The control plane itself: a plan, or time that passed.
     Engine,
@@ -46,7 +44,6 @@ pub enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// Nobody said.
     #[default]
     Unnamed,
     /// The caller says so, and nobody checked it.
@@ -84,24 +81,11 @@ impl Actor {
 
     /// The name, or a word for somebody who has none.
     pub fn called(&self) -> &str {
-        self.name().unwrap_or(self.source.word())
+        self.name().unwrap_or(self.source.into_str())
     }
 
     /// True when it may act as that.
     pub fn is(&self, role: Role) -> bool {
         self.roles.contains(&role)
-    }
-}
-
-impl Source {
-    /// The word for somebody unnamed who comes in this way.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Http => "anonymous",
-            Self::Embedded => "embedded",
-            Self::PolicyFile => "policy file",
-            Self::World => "world",
-            Self::Engine => "engine",
-        }
     }
 }

@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::model::exit::Outcome;
 use crate::units::{JobId, Uid};
@@ -24,23 +25,16 @@ pub(crate) const LINKS_MAX: usize = 16_384;
 /// Which end of a job lets those that wait for it start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Condition {
     /// It succeeded. If it ends otherwise, those that wait for it are cancelled.
     #[default]
     Ok,
-    /// It is over, however it ended.
     Any,
 }
 
 impl Condition {
-    /// The word used in files and flags.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Any => "any",
-        }
-    }
-
     /// True when such an end lets those that wait start.
     pub fn is_met_by(self, outcome: Outcome) -> bool {
         match self {
@@ -53,9 +47,7 @@ impl Condition {
 /// A job that another waits for, as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct After {
-    /// Its identity.
     pub uid: Uid,
-    /// Which end of it.
     #[serde(default)]
     pub when: Condition,
 }
@@ -63,11 +55,9 @@ pub struct After {
 /// A job that another waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependency {
-    /// Which job.
     pub job: JobId,
     /// Its name, for people: it may be over when this is read.
     pub name: String,
-    /// Which end of it.
     #[serde(default)]
     pub when: Condition,
     /// It ended otherwise: who waits for it is about to be cancelled.
@@ -80,7 +70,6 @@ pub struct Dependency {
 pub struct ArrayRequest {
     /// In order, each once.
     pub indexes: Vec<u32>,
-    /// At most so many at a time.
     pub at_most: u32,
 }
 
@@ -91,9 +80,7 @@ pub struct ArrayMember {
     pub id: Uid,
     /// Its name; a member is called by it and its index.
     pub name: String,
-    /// Which member.
     pub index: u32,
-    /// At most so many at a time.
     pub at_most: u32,
 }
 

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// What is known of a task's end beyond its [`Exit`]. A world that knows nothing says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ExitDetail {
-    /// Why it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<ExitCause>,
     /// The most memory of one GPU that it used, in MiB.
@@ -26,17 +25,11 @@ impl From<ExitCause> for ExitDetail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitCause {
-    /// Its process exited with this code.
     Code(i32),
-    /// A signal ended its process.
     Signal(u8),
-    /// It was killed because it used more memory than it may.
     OutOfMemory,
-    /// Its node went away.
     NodeLost,
-    /// One of its GPUs went away or failed.
     DeviceLost,
-    /// Its node did not start it.
     StartRefused,
     /// The world no longer knows it.
     Missing,
@@ -46,11 +39,8 @@ pub enum ExitCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// Its work is done.
     Succeeded,
-    /// It gave up by itself.
     Failed,
-    /// We stopped it.
     Stopped,
     /// Its node or device went away, or the world no longer knows it.
     Lost,
@@ -60,13 +50,10 @@ pub enum Exit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every task succeeded.
     Succeeded,
     /// A task failed once too often.
     Failed,
-    /// Its owner cancelled it.
     Cancelled,
-    /// It ran as long as it may.
     #[serde(rename = "time_limit")]
     TimedOut,
 }

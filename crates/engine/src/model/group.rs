@@ -34,21 +34,17 @@ pub struct Group {
     pub tasks: u32,
     /// So many tasks, or the copy has none.
     pub min: u32,
-    /// Wanted copies.
     pub copies: u32,
     /// So many copies, or the job has none.
     pub min_copies: u32,
-    /// What each task asks for.
     pub shape: Shape,
 }
 
 impl Group {
-    /// Wanted tasks of all copies.
     pub(crate) fn tasks_in_all(&self) -> u32 {
         self.tasks.saturating_mul(self.copies)
     }
 
-    /// The least tasks of all copies.
     pub(crate) fn min_in_all(&self) -> u32 {
         self.min.saturating_mul(self.min_copies)
     }
@@ -61,9 +57,7 @@ pub struct GroupCopy {
     pub group: usize,
     /// Which of the group's copies, from 0.
     pub number: u32,
-    /// Its slots.
     pub slots: Range<u32>,
-    /// So many tasks, or none.
     pub min: u32,
     /// Its slots that a task holds or has finished.
     pub alive: Vec<u32>,
@@ -99,9 +93,7 @@ impl GroupCopy {
 /// Tasks that a group lacks, all or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// Which group.
     pub group: usize,
-    /// The slots to fill.
     pub slots: Vec<u32>,
 }
 
@@ -161,23 +153,20 @@ impl Spec {
 
     /// The charge of its minimum, as far as that is known before it has a place.
     pub fn units_min(&self) -> GpuUnits {
-        let of_groups = self.groups.iter().map(|group| (&group.shape, group.min_in_all()));
-        self.units_of(of_groups, self.min.max(1))
+        self.parts().map(|(shape, _, min)| shape.gpus.units().times(min.max(1))).sum()
     }
 
     /// The charge of all that it wants.
     pub fn units_wanted(&self) -> GpuUnits {
-        let of_groups = self.groups.iter().map(|group| (&group.shape, group.tasks_in_all()));
-        self.units_of(of_groups, self.tasks)
+        self.parts().map(|(shape, tasks, _)| shape.gpus.units().times(tasks)).sum()
     }
 
-    fn units_of<'a>(&'a self, of_groups: impl Iterator<Item = (&'a Shape, u32)>, tasks: u32) -> GpuUnits {
-        if self.has_groups() {
-            return of_groups
-                .map(|(shape, tasks)| shape.gpus.units().times(tasks))
-                .fold(GpuUnits::ZERO, |a, b| a + b);
-        }
-        self.units(tasks)
+    /// Its tasks by what they ask for: so many are wanted, and so many are the least.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Shape, u32, u32)> {
+        let all_alike = (!self.has_groups()).then_some((&self.shape, self.tasks, self.min));
+        let groups = self.groups.iter();
+        let of_groups = groups.map(|group| (&group.shape, group.tasks_in_all(), group.min_in_all()));
+        all_alike.into_iter().chain(of_groups)
     }
 
     /// Its copies with what these tasks, by number, make of them.

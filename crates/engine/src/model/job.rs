@@ -7,12 +7,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::device::catalogue::mig::ProfileName;
 use crate::device::catalogue::{MODELS, Media, Mig, Model, Profile};
 use crate::device::geometry::units_of;
 use crate::model::dependency::{ArrayMember, Dependency};
 use crate::model::group::Group;
+use crate::model::is_default;
 use crate::units::{
     BookingId, DeviceSetId, GpuUnits, LevelId, Millis, NodeSetId, Resources, TenantId, TrustId,
 };
@@ -27,6 +29,8 @@ pub const GPUS_PER_TASK_MAX: u32 = 16;
 /// How a job relates to latency, which decides who is asked to leave for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Class {
     /// Has an SLO; within its guarantee it is never a victim.
     Inference,
@@ -39,15 +43,6 @@ pub enum Class {
 impl Class {
     /// Every class, in the order in which they are served.
     pub const ALL: [Self; 3] = [Self::Inference, Self::Interactive, Self::Batch];
-
-    /// The word used in files, API and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Inference => "inference",
-            Self::Interactive => "interactive",
-            Self::Batch => "batch",
-        }
-    }
 
     /// Its place in [`Class::ALL`].
     pub fn index(self) -> usize {
@@ -66,16 +61,13 @@ pub enum GpuAsk {
     Whole(u32),
     /// A part of one GPU, which may be shared inside one trust domain.
     Share(GpuUnits),
-    /// A MIG slice of that name.
     Slice(ProfileName),
-    /// The smallest MIG slice that has as much.
     AtLeast(Least),
 }
 
 /// What a slice must have at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Least {
-    /// Usable memory, in MiB.
     pub memory_mib: u32,
     /// So many parts of the device's compute…
     #[serde(default, skip_serializing_if = "is_default")]
@@ -83,11 +75,6 @@ pub struct Least {
     /// …of so many; 0 where any compute will do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub compute_of: u8,
-}
-
-/// What is as built in need not be written: what an older version wrote keeps its hash.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl Least {
@@ -142,13 +129,9 @@ impl GpuAsk {
 /// What one task asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
-    /// GPUs.
     pub gpus: GpuAsk,
-    /// CPU, memory and the rest.
     pub resources: Resources,
-    /// Nodes it may run on.
     pub nodes: NodeSetId,
-    /// Devices it may run on.
     pub devices: DeviceSetId,
     /// Whether its share may be time-sliced: its tasks take turns on the whole device.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -175,9 +158,7 @@ impl Shape {
 /// Another way to meet a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Alternative {
-    /// GPUs.
     pub gpus: GpuAsk,
-    /// Devices it may run on.
     pub devices: DeviceSetId,
 }
 
@@ -220,30 +201,22 @@ impl Checkpoint {
 pub struct Spec {
     /// Unique among the tenant's live jobs.
     pub name: String,
-    /// Who pays.
     pub tenant: TenantId,
-    /// How it relates to latency.
     pub class: Class,
     /// Higher first, inside the tenant.
     pub priority: i32,
-    /// Wanted tasks.
     pub tasks: u32,
     /// The gang: so many tasks or none.
     pub min: u32,
-    /// What each task asks for.
     pub shape: Shape,
     /// Parts with a minimum and a shape of their own; none for a job whose tasks are all alike. The three fields above
     /// follow from them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Vec<Group>,
-    /// Required closeness.
     #[serde(default)]
     pub topology: Topology,
-    /// Whether it may be evicted or moved.
     pub preemptible: bool,
-    /// Its trust domain.
     pub trust: TrustId,
-    /// The longest it may run.
     #[serde(default)]
     pub time_limit: Option<Millis>,
     /// How long its owner thinks it runs.
@@ -252,7 +225,6 @@ pub struct Spec {
     /// Its replicas are independent and their wanted number changes; `tasks` is that number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
-    /// What it promises about saving its work.
     #[serde(default)]
     pub checkpoint: Option<Checkpoint>,
     /// The booked window whose places it uses, while that is to come or lasts.
@@ -260,7 +232,6 @@ pub struct Spec {
     pub booking: Option<BookingId>,
     /// How many task failures it survives by starting again.
     pub retries: u32,
-    /// Trace labels, carried to receipts.
     #[serde(default)]
     pub labels: Vec<(String, String)>,
     /// What the world runs; opaque here.
@@ -269,7 +240,6 @@ pub struct Spec {
     /// Jobs that have to be over before it may start; those that are have left the list.
     #[serde(default, skip_serializing_if = "is_default")]
     pub after: Vec<Dependency>,
-    /// The array it is a member of.
     #[serde(default, skip_serializing_if = "is_default")]
     pub array: Option<ArrayMember>,
     /// Who submitted it, as the client named them: a claim, as long as nobody checks identities. Empty where nobody said.
@@ -280,7 +250,6 @@ pub struct Spec {
 /// How many replicas a service may have; the least is the job's minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// The most.
     pub max: u32,
     /// As many as were wanted when it was submitted.
     pub replicas: u32,

@@ -17,19 +17,9 @@ pub enum Need {
     /// Whole GPUs of one node; 0 for work that needs none.
     Whole(u32),
     /// A part of one GPU beside tasks of the same trust domain.
-    Share {
-        /// How much.
-        units: GpuUnits,
-        /// By turns on the whole device, or side by side.
-        time_sliced: bool,
-    },
-    /// A slice cut out of one GPU, whoever else has slices of it.
-    Slice {
-        /// The number of the profile in the model's table.
-        profile: u8,
-        /// What its slots are charged.
-        units: GpuUnits,
-    },
+    Share { units: GpuUnits, time_sliced: bool },
+    /// A slice cut out of one GPU, whoever else has slices of it, by the number of its profile in the model's table.
+    Slice { profile: u8, units: GpuUnits },
 }
 
 impl Need {
@@ -73,9 +63,7 @@ impl Need {
 /// A way to meet a shape: in which pool, as what, at which price in throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOption {
-    /// Where.
     pub pool: PoolId,
-    /// As what.
     pub need: Need,
     /// Expected loss of throughput against the same part of an undivided GPU, in thousandths.
     pub tax: u16,
@@ -86,10 +74,8 @@ pub struct PoolOption {
 /// Why sharing is refused: it would cost more throughput than the class may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharingRefusal {
-    /// Which way of sharing.
     pub mode: Mode,
     /// Expected loss of throughput, in thousandths.
     pub tax: u16,
-    /// The most that the class may lose.
     pub tax_max: u16,
 }

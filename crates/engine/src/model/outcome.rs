@@ -7,6 +7,7 @@
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::model::observed::TaskRef;
 use crate::units::{GpuMask, Uid};
@@ -17,12 +18,7 @@ pub enum ActionRef {
     /// A task was to run.
     Start(TaskRef),
     /// An attempt was to be asked to save its work.
-    Ask {
-        /// The job.
-        uid: Uid,
-        /// Which try.
-        attempt: u32,
-    },
+    Ask { uid: Uid, attempt: u32 },
     /// A task was to stop.
     Stop(TaskRef),
     /// The owner of a job was to be told that it, or a change of it, is not taken.
@@ -34,9 +30,7 @@ pub enum ActionRef {
 /// What became of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Which action.
     pub about: ActionRef,
-    /// What became of it.
     pub outcome: ActionOutcome,
 }
 
@@ -46,10 +40,7 @@ pub enum ActionOutcome {
     /// The world has taken it for good. What follows from it, a task that runs or ends, is reported as it happens.
     Done,
     /// The world does not do it.
-    Refused {
-        /// Why.
-        why: Denial,
-    },
+    Refused { why: Denial },
     /// What it was about does not exist any more.
     Gone,
 }
@@ -57,75 +48,33 @@ pub enum ActionOutcome {
 /// Why a world does not do what it was told.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantNames)]
+#[strum(const_into_str)]
 pub enum Denial {
     /// It has no node of that name.
     NodeUnknown,
     /// The node is there and takes no work.
     NodeNotReady,
     /// Somebody else has these GPUs of the node, or they cannot be divided like that now.
-    DevicesTaken {
-        /// Which.
-        gpus: GpuMask,
-    },
+    DevicesTaken { gpus: GpuMask },
     /// These GPUs of the node have failed or are not there.
-    DevicesFailed {
-        /// Which.
-        gpus: GpuMask,
-    },
-    /// The node has too few cores left.
-    OutOfCpu {
-        /// So many thousandths of a core are missing.
-        short_milli: u64,
-    },
-    /// The node has too little memory left.
-    OutOfMemory {
-        /// So many bytes are missing.
-        short: u64,
-    },
+    DevicesFailed { gpus: GpuMask },
+    /// So many thousandths of a core are missing.
+    OutOfCpu { short_milli: u64 },
+    /// So many bytes are missing.
+    OutOfMemory { short: u64 },
     /// Somebody's policy forbids it: an admission webhook, a quota of the cluster.
-    AdmissionDenied {
-        /// As the policy says.
-        message: Message,
-    },
+    AdmissionDenied { message: Message },
     /// The image or the command cannot be started.
-    CannotStart {
-        /// As the runtime says.
-        message: Message,
-    },
+    CannotStart { message: Message },
     /// Who runs Wharf may not do that.
-    NotPermitted {
-        /// As the world says.
-        message: Message,
-    },
+    NotPermitted { message: Message },
     /// Too many tasks of its kind are away already: a disruption budget is used up.
     DisruptionBudget,
     /// It was sent under an older term than one that the world has obeyed.
-    StaleTerm {
-        /// That one.
-        obeyed: u64,
-    },
+    StaleTerm { obeyed: u64 },
     /// The world cannot do such a thing at all.
     Unsupported,
-}
-
-impl Denial {
-    /// The stable word.
-    pub fn token(&self) -> &'static str {
-        match self {
-            Self::NodeUnknown => "NodeUnknown",
-            Self::NodeNotReady => "NodeNotReady",
-            Self::DevicesTaken { .. } => "DevicesTaken",
-            Self::DevicesFailed { .. } => "DevicesFailed",
-            Self::OutOfCpu { .. } => "OutOfCpu",
-            Self::OutOfMemory { .. } => "OutOfMemory",
-            Self::AdmissionDenied { .. } => "AdmissionDenied",
-            Self::CannotStart { .. } => "CannotStart",
-            Self::NotPermitted { .. } => "NotPermitted",
-            Self::DisruptionBudget => "DisruptionBudget",
-            Self::StaleTerm { .. } => "StaleTerm",
-            Self::Unsupported => "Unsupported",
-        }
-    }
 }
 
 /// A short text of somebody else's making, cut to [`Message::BYTES_MAX`].

@@ -6,21 +6,17 @@ use crate::model::policy::Mode;
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId};
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// Where one task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// Which task.
     pub task: u32,
-    /// Which node.
     pub node: NodeId,
     /// The pool it is charged in.
     pub pool: PoolId,
-    /// Which of its GPUs.
     pub gpus: GpuMask,
-    /// How much of each of them.
     pub units_each: GpuUnits,
-    /// The slice of the one GPU it is given, where it is given one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub slice: Option<Slice>,
     /// Whether its share is enforced by turns on the whole device.
@@ -54,7 +50,6 @@ impl Placement {
 /// Why the first task of a start went where it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChosenPlace {
-    /// What decided.
     pub by: Field,
     /// What the place costs of what the fleet is worth, in millionths of a GPU.
     pub cost: i64,
@@ -64,10 +59,10 @@ pub struct ChosenPlace {
 }
 
 /// What decided between two places, in the order in which they are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Field {
-    /// There was no other.
     Only,
     /// The other has GPUs, which it does not need.
     WithoutGpus,
@@ -79,21 +74,5 @@ pub enum Field {
     Cut,
     /// The fleet has few of the other's model.
     Scarce,
-    /// Nothing but the order of nodes.
     Node,
-}
-
-impl Field {
-    /// The word used in receipts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Only => "only",
-            Self::WithoutGpus => "without_gpus",
-            Self::Drains => "drains",
-            Self::Worth => "worth",
-            Self::Cut => "cut",
-            Self::Scarce => "scarce",
-            Self::Node => "node",
-        }
-    }
 }

@@ -12,8 +12,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use self::trust::TrustClaim;
+use crate::model::is_default;
 use crate::model::job::Class;
 use crate::units::{GpuUnits, Millis};
 
@@ -29,7 +31,6 @@ pub(crate) const DECISION_MAX: Millis = Millis::from_secs(1);
 pub enum Amount {
     /// So much: 1/3000 of a GPU, thousandths of a core, or bytes.
     Of(u64),
-    /// Not metered.
     Unlimited,
 }
 
@@ -46,9 +47,7 @@ impl Amount {
 /// What a tenant is promised and what it may never pass, in one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
-    /// Always recoverable.
     pub guaranteed: Amount,
-    /// Never passed.
     pub limit: Amount,
 }
 
@@ -73,7 +72,6 @@ pub enum GpuQuota {
 pub struct Tenant {
     /// `org/team/project`.
     pub path: String,
-    /// GPUs.
     pub gpus: GpuQuota,
     /// Thousandths of a core.
     pub cpu: Quota,
@@ -111,29 +109,22 @@ pub struct Policy {
     pub normal_milli: Vec<(String, u32)>,
     /// What surplus is rounded to for tenants that want more than they get.
     pub quantum: GpuUnits,
-    /// The most jobs that may wait.
     pub queue_len_max: u32,
-    /// How much text jobs may have.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bytes_max: BytesMax,
     /// The first wait after a task failure; it doubles with every further one.
     pub retry_backoff: Millis,
-    /// The longest wait after a task failure.
     pub retry_backoff_max: Millis,
     /// How long a task without a checkpoint contract has between the signal and the kill.
     pub stop_grace: Millis,
     /// How long finished jobs and receipts are kept.
     pub history_keep: Millis,
-    /// How long jobs may run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: Limits,
-    /// When a gang lets go.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gangs: Gangs,
-    /// Who has to leave for whom, and when that is worth it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub preemption: Preemption,
-    /// Who shares a GPU with whom, how, and at what price.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sharing: Sharing,
     /// The most starts of one pool that are promised to jobs that wait; none where it is 0.
@@ -142,16 +133,13 @@ pub struct Policy {
     /// Promised places stand empty until the start: nobody may fill them, however short.
     #[serde(default, skip_serializing_if = "is_default")]
     pub no_backfill: bool,
-    /// In which order each class is served inside a tenant.
     #[serde(default, skip_serializing_if = "is_default")]
     pub orders: Orders,
-    /// Which windows may be booked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub windows: Windows,
     /// After so long what a tenant borrowed counts half as much when what is left is divided; `None` where it does not count.
     #[serde(default, skip_serializing_if = "is_default")]
     pub half_life: Option<Millis>,
-    /// Whether jobs that say nothing of how long they take are taken to last as long as others did.
     #[serde(default, skip_serializing_if = "is_default")]
     pub estimates: Estimates,
 }
@@ -170,11 +158,9 @@ pub struct Estimates {
 /// written with every snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytesMax {
-    /// One job.
     pub job: u64,
     /// The live jobs of one tenant.
     pub tenant: u64,
-    /// All live jobs.
     pub all: u64,
 }
 
@@ -183,11 +169,6 @@ impl Default for BytesMax {
     fn default() -> Self {
         Self { job: 256 << 10, tenant: 64 << 20, all: 256 << 20 }
     }
-}
-
-/// What is as built in need not be written: what an older version wrote keeps its hash.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// How long jobs may run, by class as in [`Class::ALL`](crate::model::job::Class::ALL); nothing is said where it is `None`.
@@ -229,7 +210,6 @@ impl Default for Gangs {
 /// Who has to leave for whom, and when that is worth it (rules 6 to 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preemption {
-    /// How far lower class or priority makes a victim.
     pub within: Within,
     /// The longest grace of a job that may borrow, and so the longest wait for a guarantee.
     pub borrow_grace_max: Millis,
@@ -239,7 +219,6 @@ pub struct Preemption {
     pub min_runtime_preempt: Millis,
     /// How often one job may be evicted within the window, guarantees apart.
     pub evictions_max: u32,
-    /// The window of that count.
     pub eviction_window: Millis,
     /// The most jobs that have to leave for one beneficiary, guarantees apart: the blast radius.
     pub victims_max: u32,
@@ -289,6 +268,8 @@ impl Default for Preemption {
 /// How tasks that share a GPU are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Mode {
     /// They do not share: each has GPUs of its own.
     #[default]
@@ -301,21 +282,6 @@ pub enum Mode {
     TimeSlicing,
 }
 
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 4] = [Self::Whole, Self::Mig, Self::Mps, Self::TimeSlicing];
-
-    /// The word used in files, API and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Mig => "mig",
-            Self::Mps => "mps",
-            Self::TimeSlicing => "time-slicing",
-        }
-    }
-}
-
 /// Who shares a GPU with whom, how, and at what price (rule 10).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sharing {
@@ -325,9 +291,7 @@ pub struct Sharing {
     pub domains: Vec<(String, Vec<Mode>)>,
     /// Expected loss of throughput of a share under MPS, in thousandths.
     pub mps_tax: u16,
-    /// The same by turns.
     pub time_slicing_tax: u16,
-    /// Who may claim which trust domain beside its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<TrustClaim>,
 }
@@ -335,7 +299,6 @@ pub struct Sharing {
 /// How shares of a class are met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharingRules {
-    /// In order.
     pub modes: Vec<Mode>,
     /// The most throughput that it may be expected to lose, in thousandths.
     pub tax_max: u16,
@@ -344,9 +307,7 @@ pub struct SharingRules {
 /// What binds the shares of one class and trust domain.
 #[derive(Clone, Copy, Debug)]
 pub struct SharingFor<'a> {
-    /// In order.
     pub modes: &'a [Mode],
-    /// The most throughput that may be expected to be lost, in thousandths.
     pub tax_max: u16,
 }
 
@@ -354,7 +315,7 @@ impl Sharing {
     /// What binds the shares of a class and a trust domain. What is said of a domain holds for those below it, unless more is
     /// said of them.
     pub fn of(&self, class: Class, domain: &str) -> SharingFor<'_> {
-        let rules = &self.classes[Class::ALL.iter().position(|&known| known == class).unwrap_or_default()];
+        let rules = &self.classes[class.index()];
         let above = self.domains.iter().filter(|(name, _)| trust::is_within(domain, name));
         let own = above.max_by_key(|(name, _)| name.len());
         SharingFor { modes: own.map_or(&rules.modes, |(_, modes)| modes), tax_max: rules.tax_max }

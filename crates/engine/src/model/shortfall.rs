@@ -3,45 +3,36 @@
 use crate::units::{GpuUnits, TenantId};
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// A question a job puts to the fleet. Each narrows what the one before left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Stage {
     /// Is there such a thing at all?
     Fleet,
     /// Is it healthy?
     Healthy,
     /// Is it of the right model?
+    #[strum(serialize = "right model")]
     Model,
     /// May the job be there: selectors, tolerations, cordons?
     Allowed,
     /// Is it free?
     Free,
     /// Is it free together: enough on one node, island or domain, with CPU and memory beside it?
+    #[strum(serialize = "free together")]
     Together,
     /// Do the limits leave room?
+    #[strum(serialize = "within quota")]
     Quota,
-}
-
-impl Stage {
-    /// The word used in API and CLI.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Fleet => "fleet",
-            Self::Healthy => "healthy",
-            Self::Model => "right model",
-            Self::Allowed => "allowed",
-            Self::Free => "free",
-            Self::Together => "free together",
-            Self::Quota => "within quota",
-        }
-    }
 }
 
 /// The first stage that leaves too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
-    /// Which.
     pub stage: Stage,
     /// What the minimum of the job takes.
     pub need: Quantity,
@@ -60,16 +51,13 @@ pub struct Shortfall {
 /// An amount as the job counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Quantity {
-    /// GPUs, for jobs that ask for any.
     Gpus(GpuUnits),
-    /// Tasks, for jobs that ask for none.
     Tasks(u64),
 }
 
 /// Something beside GPUs that each task asks for and of which there is too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beside {
-    /// What.
     pub what: BesideGpus,
     /// What one task asks for: thousandths of a core, bytes, or interfaces.
     pub each: u64,
@@ -78,15 +66,12 @@ pub struct Beside {
 }
 
 /// What a node has beside GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum BesideGpus {
-    /// Thousandths of a core.
     Cpu,
-    /// Bytes of memory.
     Memory,
-    /// Bytes of local storage.
     Storage,
-    /// Network interfaces.
     Nics,
 }

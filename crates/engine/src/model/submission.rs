@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 /// A job with its identity; names still stand where ids will.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submission {
-    /// Chosen at the edge.
     pub uid: Uid,
     /// Path of the tenant.
     pub tenant: String,
@@ -27,15 +26,11 @@ pub struct Submission {
     /// The three above of each group, in order, where it has any.
     #[serde(default, skip_serializing_if = "crate::model::is_default")]
     pub groups: Vec<GroupSelectors>,
-    /// Name of the level that holds the whole gang.
     pub gang_within: Option<String>,
-    /// Name of the booked window whose places it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking: Option<String>,
-    /// Jobs that have to be over before it may start.
     #[serde(default, skip_serializing_if = "crate::model::is_default")]
     pub after: Vec<After>,
-    /// As many jobs alike, of which so many run at a time.
     #[serde(default, skip_serializing_if = "crate::model::is_default")]
     pub array: Option<ArrayRequest>,
     /// The rest, with ids that `decide` fills in.
@@ -78,11 +73,8 @@ impl Submission {
 /// Source texts of the selectors of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSelectors {
-    /// Nodes; empty for every node that is open to all.
     pub nodes: String,
-    /// Devices; empty for every device.
     pub devices: String,
-    /// Devices of each alternative, in order.
     #[serde(default, skip_serializing_if = "crate::model::is_default")]
     pub any_of_devices: Vec<String>,
 }

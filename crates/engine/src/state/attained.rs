@@ -43,11 +43,8 @@ pub struct ServedTime {
 /// Jobs that are expected to take as long as each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FinishedGroup {
-    /// Whose.
     pub tenant: TenantId,
-    /// Of which class.
     pub class: Class,
-    /// Of which size.
     pub size: Size,
     /// `key=value` of the label that tells them apart, if one does.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -59,7 +56,6 @@ pub struct FinishedGroup {
 pub struct LearnedEstimate {
     /// Nine of ten were over by then.
     pub millis: Millis,
-    /// So many finished jobs say so.
     pub jobs: usize,
     /// `key=value` of the label that they have in common with it, if one tells them apart.
     pub label: Option<String>,
@@ -69,19 +65,9 @@ pub struct LearnedEstimate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttainedEvent {
     /// What a live job was served, in a snapshot.
-    CarriedJob {
-        /// Which.
-        job: JobId,
-        /// So much, and since when it waits.
-        served: ServedTime,
-    },
-    /// How long jobs alike took that are over, in a snapshot.
-    CarriedFinished {
-        /// Which.
-        group: FinishedGroup,
-        /// In milliseconds, the oldest first.
-        durations: Vec<u64>,
-    },
+    CarriedJob { job: JobId, served: ServedTime },
+    /// How long jobs alike took that are over, in milliseconds, the oldest first, in a snapshot.
+    CarriedFinished { group: FinishedGroup, durations: Vec<u64> },
 }
 
 /// How much each live job was served, and how long finished ones took.
@@ -181,7 +167,6 @@ impl Attained {
         }
     }
 
-    /// It waits again.
     pub(crate) fn waits(&mut self, job: JobId, at: Timestamp) {
         if self.counting {
             self.jobs.entry(job).or_default().waits_since = at;

@@ -11,6 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::model::is_default;
 use crate::model::job::Spec;
@@ -53,8 +54,9 @@ pub struct Booking {
 }
 
 /// Who booked a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Booker {
     /// Its tenant, within its own guarantee.
     #[default]
@@ -77,16 +79,21 @@ pub struct LostPlaces {
 /// Why a place of a booking is not one any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum PlaceLost {
     /// Its node or GPU failed, left or was cordoned.
+    #[strum(serialize = "place_gone")]
     Gone,
     /// Somebody is there who cannot be gone when it is needed.
+    #[strum(serialize = "place_held")]
     Held,
 }
 
 /// Why a booking is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum BookingEnd {
     /// Its time is up.
     TimeUp,
@@ -176,44 +183,6 @@ pub enum BookingsEvent {
         #[serde(default, skip_serializing_if = "is_default")]
         lost: Vec<LostPlaces>,
     },
-}
-
-impl Booker {
-    /// The word used in API and CLI.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Tenant => "tenant",
-            Self::Operator => "operator",
-        }
-    }
-}
-
-impl PlaceLost {
-    /// Every reason.
-    pub const ALL: [Self; 2] = [Self::Gone, Self::Held];
-
-    /// The word used in API and receipts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Gone => "place_gone",
-            Self::Held => "place_held",
-        }
-    }
-}
-
-impl BookingEnd {
-    /// Every reason.
-    pub const ALL: [Self; 4] = [Self::TimeUp, Self::Cancelled, Self::NoShow, Self::TenantGone];
-
-    /// The word used in API and receipts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::TimeUp => "time_up",
-            Self::Cancelled => "cancelled",
-            Self::NoShow => "no_show",
-            Self::TenantGone => "tenant_gone",
-        }
-    }
 }
 
 impl Booking {

@@ -23,11 +23,8 @@ const SHAPES_MAX: usize = 512;
 /// What is asked for, as far as its worth goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TypicalShape {
-    /// GPUs of one task.
     pub gpus: GpuAsk,
-    /// Thousandths of a core of one task.
     pub cpu_milli: u64,
-    /// Devices it may run on.
     pub devices: DeviceSetId,
     /// So many of its tasks start together or not at all.
     #[serde(default = "alone", skip_serializing_if = "is_alone")]
@@ -55,19 +52,9 @@ impl TypicalShape {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DemandEvent {
     /// Other prices are in force. With the first of them, which may be empty, counting begins.
-    Priced {
-        /// The prices, whole.
-        prices: Prices,
-    },
-    /// What was counted and what is in force, in a snapshot.
-    Carried {
-        /// How many jobs were counted.
-        arrived: u64,
-        /// How many tasks asked for each shape, of late.
-        shapes: Vec<(TypicalShape, u32)>,
-        /// The prices in force.
-        prices: Prices,
-    },
+    Priced { prices: Prices },
+    /// How many jobs were counted, how many tasks asked for each shape, and what is in force, in a snapshot.
+    Carried { arrived: u64, shapes: Vec<(TypicalShape, u32)>, prices: Prices },
 }
 
 /// What work usually asks for, and what that makes places worth.
@@ -133,17 +120,13 @@ impl Demand {
         self.version += 1;
     }
 
-    /// A job came.
     pub(crate) fn count(&mut self, spec: &Spec) {
         if !self.counting {
             return;
         }
         self.arrived += 1;
-        for group in &spec.groups {
-            self.count_shape(&group.shape, group.tasks_in_all(), group.min_in_all());
-        }
-        if spec.groups.is_empty() {
-            self.count_shape(&spec.shape, spec.tasks, spec.min);
+        for (shape, tasks, min) in spec.parts() {
+            self.count_shape(shape, tasks, min);
         }
     }
 

@@ -15,7 +15,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::model::dependency::ArrayMember;
 use crate::model::exit::{ExitCause, ExitDetail, Outcome};
 use crate::model::job::{Shape, Spec};
 use crate::state::event::Event;
@@ -45,18 +44,14 @@ pub struct Jobs {
     bytes: BTreeMap<TenantId, u64>,
     backing_off: BTreeSet<(Timestamp, JobId)>,
     services: BTreeSet<JobId>,
-    /// Jobs that avoid nodes.
     refused: BTreeSet<JobId>,
     owned: BTreeSet<JobId>,
-    /// Jobs that use a booked window.
     booked: BTreeSet<JobId>,
-    /// Jobs that run under a time limit, by the moment at which something is due because of it.
     wrapping_up: BTreeSet<(Timestamp, JobId)>,
     /// Identities of jobs that ended a short while ago: a request that is repeated late is not run again.
     ended: BTreeMap<Uid, Timestamp>,
     ended_by_time: BTreeSet<(Timestamp, Uid)>,
     next: JobId,
-    /// Who waits for the end of each job.
     dependents: BTreeMap<JobId, BTreeSet<JobId>>,
     /// Jobs that waited for the success of one that did not succeed: they are about to be cancelled.
     broken: BTreeSet<JobId>,
@@ -224,32 +219,21 @@ impl Jobs {
                 let carried = self.live_mut(*job);
                 carried.past.clone_from(past);
                 carried.not_before = *not_before;
-                if !past.refused.is_empty() {
-                    self.refused.insert(*job);
-                }
-                if not_before.0 > 0 {
-                    self.backing_off.insert((*not_before, *job));
-                }
+                self.list(*job);
             }
         }
     }
 
-    /// Its places are set aside: it waits for them alone.
-    pub(crate) fn set_aside(&mut self, job: JobId) {
-        if self.live_mut(job).waits_for_places() {
+    /// It is not listed among the jobs that wait: it is about to be of another kind, or its places are earmarked.
+    pub(crate) fn leave_kind(&mut self, job: JobId) {
+        if self.live[&job].waits_for_places() {
             self.stop_waiting(job);
         }
     }
 
-    /// They no longer are: it waits as before.
-    pub(crate) fn no_longer_aside(&mut self, job: JobId) {
-        let live = self.live_mut(job);
-        let (waits, not_before) = (live.waits_for_places(), live.not_before);
-        if waits {
+    pub(crate) fn join_kind(&mut self, job: JobId) {
+        if self.live[&job].waits_for_places() {
             self.start_waiting(job);
-            if not_before.0 > 0 {
-                self.backing_off.insert((not_before, job));
-            }
         }
     }
 
@@ -270,7 +254,7 @@ impl Jobs {
             assert!(held.is_some(), "what is released was held");
             live.release_refused();
         });
-        self.list_refused(job);
+        self.list(job);
     }
 
     /// The rules took it, other than for a guarantee, within a window of so long.
@@ -280,31 +264,20 @@ impl Jobs {
         past.evicted.push((at, beneficiary));
     }
 
-    /// What it lacks while it runs.
     pub(crate) fn set_more(&mut self, id: JobId, more: Option<More>) {
         let job = &self.live[&id];
         if job.more == more {
             return;
         }
-        let (before, entry, key) = (job.more, (job.submitted_at, id), job.key());
-        self.live_mut(id).more = more;
-        if before.is_some() {
-            let kind = self.kinds[&(key.clone(), before)];
-            let growing = self.growing.get_mut(&kind).expect("a kind that grows is listed");
-            growing.jobs.remove(&entry);
-            if growing.jobs.is_empty() {
-                self.growing.remove(&kind);
-                self.kinds.remove(&(key.clone(), before));
-            }
+        if job.more.is_some() {
+            self.leave(id, job.more);
         }
         if more.is_some() {
-            let kind = self.kind(&key, more);
-            let growing = self.growing.entry(kind);
-            growing.or_insert_with(|| Kind { key, more, jobs: BTreeSet::new() }).jobs.insert(entry);
+            self.join(id, more);
         }
+        self.live_mut(id).more = more;
     }
 
-    /// When its time limit asks something of it.
     pub(crate) fn set_wrap_up(&mut self, id: JobId, at: Option<Timestamp>) {
         let before = core::mem::replace(&mut self.live_mut(id).wrap_up_at, at);
         if before != at {
@@ -332,10 +305,9 @@ impl Jobs {
     /// Its booked window is over, and it goes on without. Its kind is another: nobody lists it meanwhile.
     pub(crate) fn unbook(&mut self, job: JobId) {
         self.live_mut(job).spec.booking = None;
-        self.booked.remove(&job);
+        self.list(job);
     }
 
-    /// A task of it is over.
     pub(crate) fn note_exit(&mut self, job: JobId, detail: ExitDetail, failure: Option<Failure>) {
         let past = &mut self.live_mut(job).past;
         past.ooms += u32::from(detail.cause == Some(ExitCause::OutOfMemory));
@@ -343,7 +315,6 @@ impl Jobs {
         past.last_failure = failure.or(past.last_failure);
     }
 
-    /// An attempt of it is over after so long.
     pub(crate) fn ran(&mut self, job: JobId, millis: u64) {
         self.live_mut(job).past.ran_ms += millis;
     }
@@ -354,52 +325,17 @@ impl Jobs {
         self.next = JobId(id.0 + 1);
         self.by_uid.insert(uid, id);
         self.by_name.insert((spec.tenant, spec.name.clone()), id);
-        let phase = Phase::Waiting;
-        let (not_before, past) = (Timestamp(0), JobPast::default());
-        let spec = spec.clone();
-        let job = Job {
-            uid,
-            spec,
-            submitted_at: at,
-            phase,
-            not_before,
-            past,
-            more: None,
-            wrap_up_at: None,
-            rolling: None,
-            cancelled_by: None,
-            held: None,
-            throttled: false,
-            owned,
-        };
-        if owned {
-            self.owned.insert(id);
-        }
-        if job.spec.service.is_some() {
-            self.services.insert(id);
-        }
-        if job.spec.booking.is_some() {
-            self.booked.insert(id);
-        }
-        *self.bytes.entry(job.spec.tenant).or_default() += job.spec.bytes();
-        let after = job.spec.after.clone();
-        let array = job.spec.array.clone().map(|member| (member, job.spec.tenant));
-        self.live.insert(id, job);
-        for dependency in after {
+        *self.bytes.entry(spec.tenant).or_default() += spec.bytes();
+        for dependency in &spec.after {
             if dependency.failed {
                 self.broken.insert(id);
             } else {
                 self.dependents.entry(dependency.job).or_default().insert(id);
             }
         }
-        if let Some((ArrayMember { id: array, name, index: _, at_most }, tenant)) = array {
-            let members = BTreeSet::new();
-            self.arrays_by_name.entry((tenant, name.clone())).or_default().insert(array);
-            let array = self.arrays.entry(array).or_insert(Array { tenant, name, at_most, members });
-            array.members.insert(id);
-            let throttled = array.last().is_some_and(|last| last < id);
-            self.live_mut(id).throttled = throttled;
-        }
+        let throttled = spec.array.as_ref().is_some_and(|member| self.join_array(id, spec.tenant, member));
+        self.live.insert(id, Job { throttled, owned, ..Job::new(uid, spec.clone(), at) });
+        self.list(id);
         if self.live[&id].is_held_back() {
             self.held_back_len += 1;
         } else {
@@ -407,7 +343,6 @@ impl Jobs {
         }
     }
 
-    /// It waits no longer.
     fn leave_queue(&mut self, id: JobId) {
         let live = self.live_mut(id);
         if live.is_held_back() {
@@ -425,12 +360,8 @@ impl Jobs {
         let before = live.is_held_back();
         change(live);
         if before && !live.is_held_back() {
-            let not_before = live.not_before;
             self.held_back_len -= 1;
             self.start_waiting(id);
-            if not_before.0 > 0 {
-                self.backing_off.insert((not_before, id));
-            }
         }
     }
 
@@ -451,9 +382,6 @@ impl Jobs {
         job.spec.tasks = job.wanted();
         job.rolling = None;
         job.not_before = not_before;
-        if not_before.0 > 0 {
-            self.backing_off.insert((not_before, id));
-        }
         self.start_waiting(id);
     }
 
@@ -486,10 +414,7 @@ impl Jobs {
         self.end_for_others(id, outcome);
         self.end_in_array(id, job.spec.array.as_ref());
         self.by_uid.remove(&job.uid);
-        self.services.remove(&id);
-        self.refused.remove(&id);
-        self.owned.remove(&id);
-        self.booked.remove(&id);
+        self.list(id);
         self.note_ended(job.uid, at);
         let bytes = self.bytes.get_mut(&job.spec.tenant).expect("a live job's tenant is counted");
         *bytes -= job.spec.bytes();
@@ -500,61 +425,83 @@ impl Jobs {
     }
 
     fn start_waiting(&mut self, id: JobId) {
-        let job = &self.live[&id];
-        let (key, submitted_at) = (job.key(), job.submitted_at);
-        let kind = self.kind(&key, None);
+        let key = self.join(id, None);
         self.demand_of(&key, true);
-        let waiting = self.waiting.entry(kind);
-        let waiting = waiting.or_insert_with(|| Kind { key, more: None, jobs: BTreeSet::new() });
-        assert!(waiting.jobs.insert((submitted_at, id)), "a job waits once");
         self.waiting_len += 1;
+        let not_before = self.live[&id].not_before;
+        if not_before.0 > 0 {
+            self.backing_off.insert((not_before, id));
+        }
     }
 
-    fn kind(&mut self, key: &KindKey, more: Option<More>) -> KindId {
-        let known = (key.clone(), more);
-        if let Some(&kind) = self.kinds.get(&known) {
-            return kind;
+    /// Lists a job with its kind: with those that wait, or with those that lack the same while they run.
+    fn join(&mut self, id: JobId, more: Option<More>) -> KindKey {
+        let job = &self.live[&id];
+        let (known, entry) = ((job.key(), more), (job.submitted_at, id));
+        let next = KindId(self.next_kind);
+        let kind = *self.kinds.entry(known.clone()).or_insert(next);
+        self.next_kind += u32::from(kind == next);
+        let (key, _) = known;
+        let listed = if more.is_some() { &mut self.growing } else { &mut self.waiting };
+        let alike =
+            listed.entry(kind).or_insert_with(|| Kind { key: key.clone(), more, jobs: BTreeSet::new() });
+        assert!(alike.jobs.insert(entry), "a job is listed once");
+        key
+    }
+
+    fn leave(&mut self, id: JobId, more: Option<More>) -> KindKey {
+        let job = &self.live[&id];
+        let (known, entry) = ((job.key(), more), (job.submitted_at, id));
+        let kind = self.kinds[&known];
+        let listed = if more.is_some() { &mut self.growing } else { &mut self.waiting };
+        let jobs = &mut listed.get_mut(&kind).expect("a kind with a name is listed").jobs;
+        assert!(jobs.remove(&entry), "a job is listed with its kind");
+        if jobs.is_empty() {
+            listed.remove(&kind);
+            self.kinds.remove(&known);
         }
-        let kind = KindId(self.next_kind);
-        self.next_kind += 1;
-        self.kinds.insert(known, kind);
-        kind
+        known.0
     }
 
     fn demand_of(&mut self, key: &KindKey, more: bool) {
         // It waits for places that are its own, not for a part of what is left.
-        if key.booking.is_some() {
-            return;
-        }
-        if !key.groups.is_empty() {
-            key.groups.iter().for_each(|group| self.demand_of(&group.key, more));
-            return;
-        }
-        let shapes = self.demand.entry(key.tenant).or_default();
-        let tasks = shapes.entry(key.shape.clone()).or_default();
-        let wanted = u64::from(key.tasks);
-        *tasks = if more { *tasks + wanted } else { *tasks - wanted };
-        if *tasks == 0 {
-            shapes.remove(&key.shape);
-        }
-        if shapes.is_empty() {
-            self.demand.remove(&key.tenant);
+        for key in key.alike().filter(|key| key.booking.is_none()) {
+            let shapes = self.demand.entry(key.tenant).or_default();
+            let tasks = shapes.entry(key.shape.clone()).or_default();
+            let wanted = u64::from(key.tasks);
+            *tasks = if more { *tasks + wanted } else { *tasks - wanted };
+            if *tasks == 0 {
+                shapes.remove(&key.shape);
+            }
+            if shapes.is_empty() {
+                self.demand.remove(&key.tenant);
+            }
         }
     }
 
     fn stop_waiting(&mut self, id: JobId) {
-        let job = &self.live[&id];
-        let known = (job.key(), None);
-        let kind = self.kinds[&known];
-        let waiting = self.waiting.get_mut(&kind).expect("a waiting job's kind waits");
-        assert!(waiting.jobs.remove(&(job.submitted_at, id)), "a job stops waiting once");
-        self.backing_off.remove(&(job.not_before, id));
-        if waiting.jobs.is_empty() {
-            self.waiting.remove(&kind);
-            self.kinds.remove(&known);
-        }
+        let key = self.leave(id, None);
+        self.demand_of(&key, false);
         self.waiting_len -= 1;
-        self.demand_of(&known.0, false);
+        self.backing_off.remove(&(self.live[&id].not_before, id));
+    }
+
+    /// Lists a job, or one that was live, with those that are looked at together.
+    fn list(&mut self, id: JobId) {
+        let is = |which: fn(&Job) -> bool| self.live.get(&id).is_some_and(which);
+        let lists = [
+            (is(|job| job.spec.service.is_some()), &mut self.services),
+            (is(|job| job.spec.booking.is_some()), &mut self.booked),
+            (is(|job| job.owned), &mut self.owned),
+            (is(|job| !job.past.refused.is_empty()), &mut self.refused),
+        ];
+        for (is_in, list) in lists {
+            if is_in {
+                list.insert(id);
+            } else {
+                list.remove(&id);
+            }
+        }
     }
 
     fn live_mut(&mut self, job: JobId) -> &mut Job {

@@ -21,35 +21,13 @@ pub(crate) const REJECTED_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnedEvent {
     /// The world names a live job as its own.
-    Claimed {
-        /// Its identity.
-        uid: Uid,
-        /// When.
-        at: Timestamp,
-    },
+    Claimed { uid: Uid, at: Timestamp },
     /// The owner is to be told something.
-    Noted {
-        /// Of which job.
-        uid: Uid,
-        /// What.
-        notice: Notice,
-        /// When.
-        at: Timestamp,
-    },
+    Noted { uid: Uid, notice: Notice, at: Timestamp },
     /// There is nothing to tell any more.
-    Settled {
-        /// Of which job.
-        uid: Uid,
-        /// When.
-        at: Timestamp,
-    },
+    Settled { uid: Uid, at: Timestamp },
     /// The world no longer has the job.
-    Gone {
-        /// Which.
-        uid: Uid,
-        /// When.
-        at: Timestamp,
-    },
+    Gone { uid: Uid, at: Timestamp },
 }
 
 /// The notices, by the identities of the jobs.

@@ -8,13 +8,12 @@
 //! multiples of a sixteenth of the half-life on the world's clock. Counting begins with the first step after a policy that has
 //! a half-life, and ends with a policy that has none. GPUs alone are counted; all numbers are integers.
 
-use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::policy::Amount;
-use crate::quota::meters::Amounts;
+use crate::quota::meters::{Amounts, Meters};
 use crate::quota::tree::{Meter, Tree};
 use crate::state::event::Event;
 use crate::units::{GpuUnits, Millis, PoolId, TenantId, Timestamp};
@@ -51,23 +50,14 @@ const LEFT: [u64; 16] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PastUseEvent {
     /// A step: what was borrowed since the last one goes into the averages. The first begins the count.
-    Stepped {
-        /// When.
-        at: Timestamp,
-    },
+    Stepped { at: Timestamp },
     /// What was counted, in a snapshot.
-    Carried {
-        /// The last step.
-        stepped_at: Timestamp,
-        /// Who borrowed.
-        tenants: Vec<CarriedPastUse>,
-    },
+    Carried { stepped_at: Timestamp, tenants: Vec<CarriedPastUse> },
 }
 
 /// What one tenant borrowed, in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarriedPastUse {
-    /// Which.
     pub tenant: TenantId,
     /// Counted until then.
     pub at: Timestamp,
@@ -98,11 +88,9 @@ struct UseCounter {
     own: Amounts,
     /// The same with everyone below it.
     used: Amounts,
-    /// By tenant.
     counted: Vec<CountedUse>,
 }
 
-/// What was counted of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CountedUse {
     /// Until then.
@@ -130,7 +118,6 @@ impl PastUse {
         self.borrowed(tenant, meter).saturating_mul(STRENGTH)
     }
 
-    /// The tree it is counted in.
     pub(crate) fn tree(&self) -> Option<&Tree> {
         Some(&self.counting.as_ref()?.tree)
     }
@@ -143,10 +130,8 @@ impl PastUse {
     /// What was counted, as far as it differs from nothing.
     pub fn carried(&self) -> Option<(Timestamp, Vec<CarriedPastUse>)> {
         let counting = self.counting.as_ref()?;
-        Some((
-            counting.stepped_at,
-            (0..counting.counted.len()).filter_map(|at| counting.carried(at)).collect(),
-        ))
+        let tenants = (0..counting.counted.len()).filter_map(|at| counting.carried(at));
+        Some((counting.stepped_at, tenants.collect()))
     }
 
     /// True when a step has to be made: the next one is due, or none was made yet.
@@ -167,16 +152,11 @@ impl PastUse {
             (PastUseEvent::Stepped { at }, Some(counting)) => counting.step(half_life, *at),
             (PastUseEvent::Stepped { at }, None) => self.counting = Some(UseCounter::since(*at, tree, own)),
             (PastUseEvent::Carried { stepped_at, tenants }, _) => {
-                let mut counting = UseCounter::since(*stepped_at, tree, own);
-                for carried in tenants {
-                    counting.resume(carried);
-                }
-                self.counting = Some(counting);
+                self.counting = Some(UseCounter::resumed(*stepped_at, tree, own, tenants));
             }
         }
     }
 
-    /// It is no longer counted.
     pub(crate) fn forget(&mut self) {
         self.counting = None;
     }
@@ -184,14 +164,8 @@ impl PastUse {
     /// Lines, pools or tenants are others. What was borrowed since a tenant's use last changed, a step ago at most, counts
     /// by the new lines: nobody says when a policy was applied.
     pub(crate) fn relined(&mut self, tree: Tree, own: Amounts) {
-        let Some(before) = self.counting.take() else { return };
-        let carried: Vec<CarriedPastUse> =
-            (0..before.counted.len()).filter_map(|at| before.carried(at)).collect();
-        let mut counting = UseCounter::since(before.stepped_at, tree, own);
-        for carried in &carried {
-            counting.resume(carried);
-        }
-        self.counting = Some(counting);
+        let Some((stepped_at, carried)) = self.carried() else { return };
+        self.counting = Some(UseCounter::resumed(stepped_at, tree, own, &carried));
     }
 
     /// A tenant's own work holds so much from now on, by meter.
@@ -223,6 +197,12 @@ impl UseCounter {
         let nothing = CountedUse { at, borrowed: alloc::vec![BorrowedUse::default(); gpus] };
         let counted = alloc::vec![nothing; tree.lines.len()];
         Self { stepped_at: at, used: tree.subtree_use(&own), own, counted, tree }
+    }
+
+    fn resumed(stepped_at: Timestamp, tree: Tree, own: Amounts, carried: &[CarriedPastUse]) -> Self {
+        let mut counting = Self::since(stepped_at, tree, own);
+        carried.iter().for_each(|carried| counting.resume(carried));
+        counting
     }
 
     /// What a tenant holds above its guarantee now, in 1/3000 of a GPU.
@@ -275,7 +255,7 @@ impl UseCounter {
         Some(CarriedPastUse { tenant: id, at: counted.at, borrowed })
     }
 
-    /// Goes on from what was counted; what is counted in another way now begins anew.
+    /// What is counted in another way now begins anew.
     fn resume(&mut self, carried: &CarriedPastUse) {
         let Some(counted) = self.counted.get_mut(carried.tenant.index()) else { return };
         counted.at = carried.at;

@@ -13,6 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::model::placement::Placement;
 use crate::state::event::Event;
@@ -61,8 +62,9 @@ pub struct MissedStart {
 }
 
 /// Why a promised start was given up: a closed list, so that no start moves without a name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum DropReason {
     /// A place is gone: its node or GPU failed, left or was cordoned.
     PlaceGone,
@@ -126,40 +128,6 @@ pub enum ReservationsEvent {
         /// Oldest first.
         missed: Vec<MissedStart>,
     },
-}
-
-impl DropReason {
-    /// Every reason.
-    pub const ALL: [Self; 11] = [
-        Self::PlaceGone,
-        Self::Policy,
-        Self::Guarantee,
-        Self::Overrun,
-        Self::AboveShare,
-        Self::Overtaken,
-        Self::Booked,
-        Self::Priority,
-        Self::WithinShare,
-        Self::Extended,
-        Self::Earlier,
-    ];
-
-    /// The word used in API and receipts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::PlaceGone => "place_gone",
-            Self::Policy => "policy",
-            Self::Guarantee => "guarantee",
-            Self::Overrun => "overrun",
-            Self::AboveShare => "above_share",
-            Self::Overtaken => "overtaken",
-            Self::Booked => "booked",
-            Self::Priority => "priority",
-            Self::WithinShare => "within_share",
-            Self::Extended => "extended",
-            Self::Earlier => "earlier",
-        }
-    }
 }
 
 impl Reservations {

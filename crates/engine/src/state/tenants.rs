@@ -6,8 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::model::policy::{Policy, Tenant};
 use crate::state::event::Event;
@@ -98,13 +97,11 @@ impl Tenants {
         &self.trusts[usize::try_from(trust.0).expect("a u32 fits a usize")]
     }
 
-    /// The trust domain of that name.
     pub(crate) fn trust_named(&self, name: &str) -> Option<TrustId> {
         let at = self.trusts.iter().position(|known| known == name)?;
         Some(TrustId(u32::try_from(at).expect("fewer than 2^32 trust domains")))
     }
 
-    /// The id that the next trust domain gets.
     pub(crate) fn next_trust(&self) -> TrustId {
         TrustId(u32::try_from(self.trusts.len()).expect("fewer than 2^32 trust domains"))
     }
@@ -149,24 +146,9 @@ impl Tenants {
 #[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum TenantsEvent {
     /// A path was seen for the first time.
-    TenantNamed {
-        /// Its id from now on.
-        tenant: TenantId,
-        /// The path.
-        path: String,
-    },
+    TenantNamed { tenant: TenantId, path: String },
     /// A trust domain was seen for the first time.
-    TrustNamed {
-        /// Its id from now on.
-        trust: TrustId,
-        /// Its name.
-        name: String,
-    },
+    TrustNamed { trust: TrustId, name: String },
     /// Another policy is in force.
-    PolicyApplied {
-        /// Counts up by one.
-        version: u32,
-        /// The policy, whole.
-        policy: Policy,
-    },
+    PolicyApplied { version: u32, policy: Policy },
 }

@@ -109,7 +109,8 @@ fn too_far_back(array: &Live) -> Problem {
 }
 
 fn not_met(name: &str, when: Condition) -> Problem {
-    let what = format!("{name} is over and did not succeed, so nothing can start after it ({})", when.word());
+    let what =
+        format!("{name} is over and did not succeed, so nothing can start after it ({})", when.into_str());
     Problem::new(Code::DependencyFailed, what)
         .hint(format!("why it ended: wharf explain job/{name}; to start after it anyway: --after {name}:any"))
 }

@@ -45,7 +45,7 @@ impl Filter {
             ["tenant", "name", "labels", "submitted_by"].map(|key| params.text(key).map(str::to_owned));
         Ok(Self {
             tenant,
-            state: params.one_of("state", &EndedState::ALL, EndedState::word)?,
+            state: params.one_of("state")?,
             name,
             labels,
             submitted_by,

@@ -337,7 +337,7 @@ fn missing(replica: &Replica, reference: &str) -> Problem {
     match past.as_ref().and_then(ended::view) {
         Some(job) => problem.hint(format!(
             "a job of that name ended ({}): wharf explain job/{}/{}",
-            job.outcome.word().replace('_', " "),
+            job.outcome.into_str().replace('_', " "),
             job.tenant,
             job.name
         )),

@@ -33,7 +33,7 @@ impl Wanted {
         let [from] = params.continued()?.unwrap_or([0]);
         Ok(Self {
             tenant: params.text("tenant").map(str::to_owned),
-            state: params.one_of("state", &JobState::ALL, JobState::word)?,
+            state: params.one_of("state")?,
             submitted_by: params.text("submitted_by").map(str::to_owned),
             labels: params.text("labels").unwrap_or_default().to_owned(),
             limit: params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?,

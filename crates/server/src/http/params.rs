@@ -8,6 +8,7 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
+use strum::VariantArray;
 use wharf_api::file::nearest;
 use wharf_api::v1::{Code, Problem};
 
@@ -92,16 +93,14 @@ impl Params {
     }
 
     /// One of a few words.
-    pub(super) fn one_of<T: Copy>(
+    pub(super) fn one_of<T: VariantArray + Copy + Into<&'static str>>(
         &self,
         name: &str,
-        all: &[T],
-        word: fn(T) -> &'static str,
     ) -> Result<Option<T>, Problem> {
         let Some(given) = self.text(name) else { return Ok(None) };
-        let found = all.iter().copied().find(|&known| word(known) == given);
+        let found = T::VARIANTS.iter().copied().find(|&known| known.into() == given);
         let wrong = || {
-            let words: Vec<&str> = all.iter().copied().map(word).collect();
+            let words: Vec<&str> = T::VARIANTS.iter().map(|&known| known.into()).collect();
             let problem = Problem::new(Code::BadRequest, format!("{name}: {given:?} is none of its values"));
             let all = words.join(", ");
             match nearest(given, &words) {

@@ -24,7 +24,7 @@ pub(super) async fn history(
     State(shared): State<Shared>,
     params: Params,
 ) -> Result<Json<HistoryList>, Refused> {
-    let kind = params.one_of("kind", &HistoryKind::ALL, HistoryKind::word)?.map(|kind| match kind {
+    let kind = params.one_of("kind")?.map(|kind| match kind {
         HistoryKind::Job => disk::HistoryKind::Job,
         HistoryKind::Receipt => disk::HistoryKind::Receipt,
         HistoryKind::Eviction => disk::HistoryKind::Eviction,

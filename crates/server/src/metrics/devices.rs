@@ -67,7 +67,7 @@ pub(super) fn gpus(registry: &mut Registry, replica: &Replica, samples: &Samples
             continue;
         }
         let name = &node.facts.name;
-        mode.get_or_create(&InMode { node: name.clone(), gpu, mode: observed.mode.word() }).set(1);
+        mode.get_or_create(&InMode { node: name.clone(), gpu, mode: observed.mode.into_str() }).set(1);
         let of_node = samples.gpus.get(name).filter(|_| node.facts.up);
         let Some(sample) = of_node.and_then(|gpus| gpus.get(usize::try_from(gpu).ok()?)) else { continue };
         let label = OfGpu { node: name.clone(), gpu };

@@ -1,9 +1,11 @@
 //! What is asked for: how often each profile is.
 
+use strum::{IntoStaticStr, VariantArray};
 use wharf_engine::device::catalogue::{Media, Mig, Profile};
 
 /// A mix that everybody can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum MixName {
     /// Half of it is the smallest profile.
     Small,
@@ -14,16 +16,9 @@ pub enum MixName {
 }
 
 impl MixName {
-    /// Every one.
-    pub const ALL: [Self; 3] = [Self::Small, Self::Mixed, Self::Large];
-
-    /// The word it is asked for by.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Mixed => "mixed",
-            Self::Large => "large",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 
     /// Shares of 1g, 1g with twice the memory, 2g, 3g, 4g, and the whole device.
@@ -64,7 +59,7 @@ impl Mix {
     pub fn named(name: MixName, mig: &Mig) -> Self {
         let shares = name.shares();
         let share = |profile: &Profile| role(mig, profile).map_or(0, |role| shares[role]);
-        Self { name: name.word().into(), shares: mig.profiles.iter().map(share).collect() }
+        Self { name: name.into_str().into(), shares: mig.profiles.iter().map(share).collect() }
     }
 
     /// A mix from the text of a file: a line `profile,share` each, names as the vendor's tools print them, shares
@@ -88,7 +83,7 @@ impl Mix {
 
     /// Whether it is one of those that everybody can name.
     pub fn is_named(&self) -> bool {
-        MixName::ALL.iter().any(|name| name.word() == self.name)
+        MixName::VARIANTS.iter().any(|name| name.into_str() == self.name)
     }
 
     /// Its name, or that of its file.

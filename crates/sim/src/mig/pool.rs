@@ -4,12 +4,14 @@
 //! with room, or the one with the fewest free slots, and there the lowest start.
 
 use std::collections::BTreeSet;
+use strum::{IntoStaticStr, VariantArray};
 
 use wharf_engine::device::cut::{Atlas, Cut, PROFILES_MAX, Weights};
 use wharf_engine::device::geometry::Slice;
 
 /// How a place is chosen among those where a slice fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Policy {
     /// Where the least is lost of what others will ask for.
     Wharf,
@@ -20,16 +22,9 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Every one.
-    pub const ALL: [Self; 3] = [Self::Wharf, Self::BestFit, Self::FirstFit];
-
-    /// The word it is asked for by.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Wharf => "wharf",
-            Self::BestFit => "bestfit",
-            Self::FirstFit => "firstfit",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

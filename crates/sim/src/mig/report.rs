@@ -83,7 +83,7 @@ pub struct Reference {
 impl Report {
     pub(super) fn of(run: &Run, policy: Policy, tally: &Tally, tallies: &[(Policy, Tally)]) -> Self {
         let demand = refused_demand(run, tally);
-        let of = |(other, tally): &(Policy, Tally)| (other.word(), reference(run, tally, demand));
+        let of = |(other, tally): &(Policy, Tally)| (other.into_str(), reference(run, tally, demand));
         let reference: BTreeMap<&str, Reference> = tallies.iter().map(of).collect();
         let load = millionths(run.load_millionths);
         let promised = run.mix.is_named() && run.mig.axis == BAR_AXIS && run.gpus >= BAR_GPUS_MIN;
@@ -94,7 +94,7 @@ impl Report {
             ..=1_050_000 if barred => Some(RATIO_BAR_OVER),
             _ => None,
         };
-        let ratio = reference.get(Policy::BestFit.word()).and_then(|best| best.ratio);
+        let ratio = reference.get(Policy::BestFit.into_str()).and_then(|best| best.ratio);
         let ok = refused_bar.is_none_or(|bar| demand <= bar)
             && ratio_bar.is_none_or(|bar| ratio.is_none_or(|ratio| ratio <= bar));
         Self {
@@ -105,7 +105,7 @@ impl Report {
             mix: run.mix.name().into(),
             load,
             seed: run.seed,
-            policy: policy.word(),
+            policy: policy.into_str(),
             arrivals: tally.arrived.iter().sum(),
             refused: tally.refused.iter().sum(),
             refused_demand_pct: rounded(demand),

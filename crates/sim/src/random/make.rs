@@ -2,6 +2,7 @@
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use strum::VariantArray;
 use wharf_controller::selectors::{DeviceSelector, NodeSelector};
 use wharf_controller::world::{NodeReport, Taint};
 use wharf_engine::decide::input::BookingRequest;
@@ -125,7 +126,7 @@ pub(super) fn booking(rng: &mut ChaCha8Rng, tenant: String, number: u64, now: Ti
 
 /// Every order has its turn, with steps so short that a run of minutes sees all of them.
 fn orders(edition: u32) -> Orders {
-    let order = Order::ALL[usize::try_from((edition + 2) % 3).unwrap_or_default()];
+    let order = Order::VARIANTS[usize::try_from((edition + 2) % 3).unwrap_or_default()];
     let rules = OrderRules {
         order,
         levels: [30, 120, 600].map(Millis::from_secs).into(),

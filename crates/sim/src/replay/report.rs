@@ -210,7 +210,7 @@ fn waits_by(jobs: &[TraceJob], rows: &[JobRow]) -> WaitsBy {
     };
     WaitsBy {
         tenant: group(&|job| job.tenant.clone()),
-        class: group(&|job| job.class.word().to_owned()),
+        class: group(&|job| job.class.into_str().to_owned()),
         size: group(&|job| size(gpus(job)).to_owned()),
     }
 }

@@ -318,7 +318,7 @@ impl Story {
 
     fn start_refused(&mut self, job: JobId, by: &[NodeRefusal]) -> String {
         let told: Vec<String> =
-            by.iter().map(|of| format!("{} ({})", self.node(of.node), of.why.token())).collect();
+            by.iter().map(|of| format!("{} ({})", self.node(of.node), of.why.into_str())).collect();
         format!("{} refused by {}", self.known(job).name, told.join(", "))
     }
 
@@ -397,7 +397,7 @@ impl Story {
             LedgerEvent::AskFailed { job, tasks } => Some(self.part(job, "cannot save", &tasks)),
             LedgerEvent::Stopping { job, tasks, .. } => Some(self.part(job, "stops", &tasks)),
             LedgerEvent::LeaveRefused { job, tasks, why, .. } => {
-                Some(format!("{} ({})", self.part(job, "is not let go", &tasks), why.token()))
+                Some(format!("{} ({})", self.part(job, "is not let go", &tasks), why.into_str()))
             }
             LedgerEvent::Gone { job, task, exit, .. } => self.gone(job, task, exit),
             LedgerEvent::OrphanSeen { task, place, .. } => {
@@ -428,9 +428,11 @@ impl Story {
                 let name = &self.known(job).name;
                 Some(format!("{name} is to start within {} on {places}", span_text(start - at)))
             }
-            ReservationsEvent::Dropped { job, why, .. } => {
-                Some(format!("the start promised to {} is given up: {}", self.known(job).name, why.word()))
-            }
+            ReservationsEvent::Dropped { job, why, .. } => Some(format!(
+                "the start promised to {} is given up: {}",
+                self.known(job).name,
+                why.into_str()
+            )),
             ReservationsEvent::Carried { .. } => None,
         }
     }
@@ -588,7 +590,7 @@ fn shortage(token: &str, shortfall: Shortfall, group: Option<&String>, state: &S
     let whose = tenant.map(|tenant| format!(" ({})", state.tenants.path(tenant))).unwrap_or_default();
     let of = group.map(|name| format!(" for {name}")).unwrap_or_default();
     let beside =
-        beside.map(|beside| format!(", {} each {} of {}", beside.what.word(), beside.each, beside.most));
+        beside.map(|beside| format!(", {} each {} of {}", beside.what.into_str(), beside.each, beside.most));
     let beside = beside.unwrap_or_default();
     format!("{token} need {} have {}{of}{whose}{beside}", quantity(need), quantity(have))
 }
@@ -602,7 +604,7 @@ fn quantity(quantity: Quantity) -> String {
 }
 
 fn sharing(SharingRefusal { mode, tax, tax_max }: SharingRefusal) -> String {
-    format!("{} costs {tax}, at most {tax_max} of 1000", mode.word())
+    format!("{} costs {tax}, at most {tax_max} of 1000", mode.into_str())
 }
 
 /// Why a request was refused.
@@ -613,7 +615,7 @@ fn rejection(rejection: &Rejection, state: &State) -> String {
         | Rejection::NoSuchBooking { .. }
         | Rejection::NotOfBooking { .. } => format!("{rejection:?}"),
         Rejection::Never { shortfall, group } => {
-            let where_ = format!("{}:", shortfall.stage.word());
+            let where_ = format!("{}:", shortfall.stage.into_str());
             format!("Never, {}", shortage(&where_, *shortfall, group.as_ref(), state))
         }
         Rejection::UnknownTenant { path } => format!("UnknownTenant {path}"),

@@ -95,7 +95,8 @@ impl Tally {
         self.earmarks += plan.earmarks.len();
         self.released += plan.released.len();
         self.evictions += plan.evictions.len();
-        let why = |word: &str| plan.evictions.iter().filter(|gone| gone.receipt.why.word() == word).count();
+        let why =
+            |word: &str| plan.evictions.iter().filter(|gone| gone.receipt.why.into_str() == word).count();
         self.moves += why("move");
         self.straddles += plan.evictions.iter().filter(|gone| gone.receipt.straddles.is_some()).count();
     }

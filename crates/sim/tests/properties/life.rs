@@ -137,7 +137,7 @@ impl Life {
             format!(
                 "{id:?} {} {} p{} {:?} x{} min {} preemptible {} grace {:?}: {:?} holds {held} promised {promised}",
                 state.tenants.path(spec.tenant),
-                spec.class.word(),
+                spec.class.into_str(),
                 spec.priority,
                 spec.shape.gpus,
                 spec.tasks,

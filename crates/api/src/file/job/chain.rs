@@ -24,7 +24,7 @@ pub struct AfterJob {
 impl AfterJob {
     /// As a file has it.
     pub fn text(&self) -> String {
-        format!("{}:{}", self.job, self.when.word())
+        format!("{}:{}", self.job, self.when.into_str())
     }
 }
 

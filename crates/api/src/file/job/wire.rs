@@ -15,7 +15,7 @@ impl Serialize for JobFile {
         let mut document = json!({
             "name": self.name,
             "tenant": self.tenant,
-            "class": self.class.word(),
+            "class": self.class.into_str(),
             "priority": self.priority,
             "nodes": self.nodes,
             "preemptible": self.preemptible,

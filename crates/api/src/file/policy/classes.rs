@@ -26,10 +26,10 @@ const GPUS_MAX: u32 = 131_072;
 
 /// Reads `classes.yaml`.
 pub(super) fn classes(root: &Node) -> Result<Orders, Fault> {
-    let keys = Map::root(root, &Class::ALL.map(Class::word))?;
+    let keys = Map::root(root, &Class::ALL.map(Into::into))?;
     let mut read = Orders::default();
     for (class, rules) in Class::ALL.into_iter().zip(read.0.iter_mut()) {
-        if let Some(field) = keys.get(class.word())? {
+        if let Some(field) = keys.get(class.into_str())? {
             order(class, &field, rules)?;
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn classes(root: &Node) -> Result<Orders, Fault> {
 fn order(class: Class, field: &Field<'_>, read: &mut OrderRules) -> Result<(), Fault> {
     let keys = field.map(KEYS)?;
     if let Some(field) = keys.get("order")? {
-        read.order = Order::ALL[field.word(&Order::ALL.map(Order::word))?];
+        read.order = field.one_of()?;
         if class == Class::Inference && read.order != Order::Age {
             let why = "age (inference runs until it is stopped: having run for long is no reason to leave)";
             return Err(field.wrong(why));

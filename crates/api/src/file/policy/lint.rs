@@ -14,6 +14,7 @@ use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 use wharf_engine::model::policy::{Amount, Policy};
 use wharf_engine::units::Millis;
 
@@ -26,8 +27,9 @@ use super::{Draft, PolicyFile, draft, gather, no_tenants, shown, windows};
 pub use fleet::{Inventory, Stock};
 
 /// How bad a finding is. The worst comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Severity {
     /// The policy is refused, or a promise of it cannot be kept.
     Error,
@@ -38,13 +40,9 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The word used in text and JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
+    /// The word for it, the same everywhere.
+    pub fn into_str(self) -> &'static str {
+        self.into()
     }
 }
 

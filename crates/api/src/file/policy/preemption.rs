@@ -100,9 +100,9 @@ fn evictions(field: &Field<'_>, read: &mut Preemption) -> Result<(), Fault> {
 }
 
 fn value(field: &Field<'_>, read: &mut Preemption) -> Result<(), Fault> {
-    let keys = field.map(&Class::ALL.map(Class::word))?;
+    let keys = field.map(&Class::ALL.map(Into::into))?;
     for (class, value) in Class::ALL.into_iter().zip(&mut read.value) {
-        set(&keys, class.word(), value, |field| field.whole(0..=VALUE_MAX))?;
+        set(&keys, class.into_str(), value, |field| field.whole(0..=VALUE_MAX))?;
     }
     Ok(())
 }

@@ -19,9 +19,9 @@ pub(super) fn trust(root: &Node) -> Result<Sharing, Fault> {
     let keys = Map::root(root, &["sharing", "domains", "tax"])?;
     let mut read = Sharing::default();
     if let Some(field) = keys.get("sharing")? {
-        let classes = field.map(&Class::ALL.map(Class::word))?;
+        let classes = field.map(&Class::ALL.map(Into::into))?;
         for (class, rules) in Class::ALL.into_iter().zip(&mut read.classes) {
-            if let Some(field) = classes.get(class.word())? {
+            if let Some(field) = classes.get(class.into_str())? {
                 sharing(&field, rules)?;
             }
         }
@@ -71,10 +71,9 @@ fn set_tax(keys: &Map<'_>, key: &str, tax: &mut u16) -> Result<(), Fault> {
 }
 
 fn modes(field: &Field<'_>) -> Result<Vec<Mode>, Fault> {
-    let words = Mode::ALL.map(Mode::word);
     let mut modes = Vec::new();
     for item in field.one_or_more()? {
-        let mode = Mode::ALL[item.word(&words)?];
+        let mode = item.one_of()?;
         if modes.contains(&mode) {
             return Err(item
                 .fault("stands twice")

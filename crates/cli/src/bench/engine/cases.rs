@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_case_is_asked_for_by_its_word() {
         for case in EngineCase::value_variants() {
-            assert_eq!(case.to_possible_value().unwrap().get_name(), case.word());
+            assert_eq!(case.to_possible_value().unwrap().get_name(), case.into_str());
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
             let pending: u32 = shape.pending.iter().map(|group| group.count).sum();
             let held = built.state.ledger.holdings().count();
             assert_eq!((held, built.state.jobs.waiting_len()), (usize::try_from(running).unwrap(), pending));
-            assert_eq!(built.state.check(), [], "{}", case.word());
+            assert_eq!(built.state.check(), [], "{}", case.into_str());
         }
     }
 }

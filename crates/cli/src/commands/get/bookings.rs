@@ -28,7 +28,7 @@ pub(in crate::commands) fn table(bookings: &[BookingView], now: Option<u64>) -> 
             Cell::new(number(booking.gpus_per_task)).plain(&booking.gpus_per_task),
             Cell::new(moment(booking.from_ms)).plain(&booking.from_ms),
             Cell::new(span(booking.until_ms.saturating_sub(booking.from_ms))).plain(&booking.until_ms),
-            Cell::new(state(booking, now)).plain(&booking.state.word()),
+            Cell::new(state(booking, now)).plain(&booking.state.into_str()),
             Cell::new(jobs(booking)).plain(&booking.jobs.len()),
             Cell::new(booking.by.clone()),
         ]);

@@ -40,7 +40,7 @@ fn row(eviction: &EvictionView, now: Option<u64>) -> Vec<Cell> {
         Cell::new(tenant.clone()),
         Cell::new(job.clone()),
         Cell::new(indexes(tasks)),
-        Cell::new(rule.word()),
+        Cell::new(rule.into_str()),
         Cell::new(left_for(eviction).trim_start_matches("job/")),
         Cell::new(tenths(*cost_gpu_s)).plain(cost_gpu_s),
         Cell::new(if *whole { "yes" } else { "no" }),

@@ -148,7 +148,7 @@ pub(in crate::commands) fn gpus_table(gpus: &[GpuView]) -> Table {
             Cell::new(gpu.node.clone()),
             Cell::new(gpu.index.to_string()),
             Cell::new(gpu.model.clone()),
-            Cell::new(gpu.mode.word()),
+            Cell::new(gpu.mode.into_str()),
             Cell::new(slices(gpu)),
             Cell::new(health).tone(tone),
             Cell::new(percent(gpu.allocated)).plain(&gpu.allocated),

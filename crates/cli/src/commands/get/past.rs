@@ -37,7 +37,7 @@ pub(in crate::commands) fn history_table(rows: &[HistoryView], now: Option<u64>)
     for row in rows {
         table.row(vec![
             Cell::new(age(row.at_ms, now)).plain(&row.at_ms),
-            Cell::new(row.kind.word()),
+            Cell::new(row.kind.into_str()),
             Cell::new(row.tenant.clone()),
             Cell::new(row.name.clone()),
             Cell::new(row.actor.as_ref().map_or_else(|| UNKNOWN.to_owned(), ActorView::text)),

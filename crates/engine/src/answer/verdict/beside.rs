@@ -1,5 +1,7 @@
 //! What a job finds too little of beside GPUs: a verdict that speaks of GPUs alone sends its reader to the wrong shelf.
 
+use strum::VariantArray;
+
 use crate::model::shortfall::{Beside, BesideGpus};
 
 use super::{FleetScope, Funnel, FunnelCount, Quantity, Stage};
@@ -10,18 +12,6 @@ use crate::state::jobs::KindKey;
 use crate::units::{PoolId, Resources};
 
 impl BesideGpus {
-    const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Storage, Self::Nics];
-
-    /// The word used in the API.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Storage => "storage",
-            Self::Nics => "nics",
-        }
-    }
-
     fn of(self, resources: &mut Resources) -> &mut u64 {
         match self {
             Self::Cpu => &mut resources.cpu_milli,
@@ -50,7 +40,7 @@ impl State {
         if stage != Stage::Together && !(counts_tasks && stage < Stage::Quota) {
             return None;
         }
-        BesideGpus::ALL.into_iter().find_map(|what| {
+        BesideGpus::VARIANTS.iter().find_map(|&what| {
             let each = what.in_(key.shape.resources);
             let mut without = key.clone();
             *what.of(&mut without.shape.resources) = 0;

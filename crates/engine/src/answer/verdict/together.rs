@@ -91,8 +91,7 @@ impl State {
         let pools: BTreeSet<PoolId> = ask.parts().map(Ask::pool).collect();
         pools.into_iter().find_map(|pool| {
             let here = ask.parts().filter(|part| part.pool() == pool);
-            let need = here.map(|part| part.way.need.units().times(part.tasks));
-            let need = need.fold(GpuUnits::ZERO, |total, part| total + part);
+            let need: GpuUnits = here.map(|part| part.way.need.units().times(part.tasks)).sum();
             let nodes = self.fleet.nodes().filter(|(_, node)| node.facts.pool == pool);
             let gpus: usize = nodes.map(|(_, node)| node.facts.gpus.len()).sum();
             let have = GpuUnits::whole(u32::try_from(gpus).unwrap_or(u32::MAX));

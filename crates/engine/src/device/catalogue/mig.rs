@@ -6,6 +6,7 @@
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// The longest axis of any model.
 pub const AXIS_MAX: usize = 12;
@@ -55,16 +56,23 @@ pub struct Profile {
 /// What a profile takes of the media engines, of which a device has one set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(const_into_str)]
 pub enum Media {
     /// Its usual part.
+    #[strum(serialize = "")]
     Usual,
     /// `+me`: the media extension, of which there is one.
+    #[strum(serialize = "+me")]
     Extension,
     /// `+me.all`: all of them; beside it only `-me` can be created.
+    #[strum(serialize = "+me.all")]
     All,
     /// `-me`: none.
+    #[strum(serialize = "-me")]
     Without,
     /// `+gfx`: graphics too.
+    #[strum(serialize = "+gfx")]
     Graphics,
 }
 
@@ -84,7 +92,7 @@ impl ProfileName {
     pub fn parse(text: &str) -> Option<Self> {
         let (compute, rest) = text.split_once("g.")?;
         let (gb, suffix) = rest.split_once("gb")?;
-        let media = Media::ALL.into_iter().find(|media| media.suffix() == suffix)?;
+        let media = *Media::VARIANTS.iter().find(|media| media.into_str() == suffix)?;
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if !digits(compute) || !digits(gb) {
             return None;
@@ -95,21 +103,7 @@ impl ProfileName {
 
 impl fmt::Display for ProfileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}g.{}gb{}", self.compute, self.gb, self.media.suffix())
-    }
-}
-
-impl Media {
-    const ALL: [Self; 5] = [Self::Usual, Self::Extension, Self::All, Self::Without, Self::Graphics];
-
-    fn suffix(self) -> &'static str {
-        match self {
-            Self::Usual => "",
-            Self::Extension => "+me",
-            Self::All => "+me.all",
-            Self::Without => "-me",
-            Self::Graphics => "+gfx",
-        }
+        write!(f, "{}g.{}gb{}", self.compute, self.gb, self.media.into_str())
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::model::job::Class;
 use crate::units::Millis;
@@ -12,6 +13,8 @@ use crate::units::Millis;
 /// By what waiting jobs of a class are ordered inside their tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Order {
     /// The oldest first.
     #[default]
@@ -22,24 +25,9 @@ pub enum Order {
     Learned,
 }
 
-impl Order {
-    /// Every order.
-    pub const ALL: [Self; 3] = [Self::Age, Self::Attained, Self::Learned];
-
-    /// The word used in files, API and tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Age => "age",
-            Self::Attained => "attained",
-            Self::Learned => "learned",
-        }
-    }
-}
-
 /// The order of one class, and what it may cost those who were served for long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRules {
-    /// By what.
     pub order: Order,
     /// Where one level ends and the next begins, in GPU time served; strictly rising.
     pub levels: Vec<Millis>,
@@ -82,7 +70,7 @@ pub struct Orders(pub Box<[OrderRules; 3]>);
 impl Orders {
     /// The rules of a class.
     pub fn of(&self, class: Class) -> &OrderRules {
-        &self.0[Class::ALL.iter().position(|&known| known == class).unwrap_or_default()]
+        &self.0[class.index()]
     }
 
     /// The rules of a class, where it is not simply the oldest first.

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 /// A trust domain, and who may claim it beside those it belongs to by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustClaim {
-    /// The domain.
     pub domain: String,
     /// Tenants, each with everybody below it.
     pub tenants: Vec<String>,

@@ -9,11 +9,8 @@ use crate::units::Millis;
 pub struct Windows {
     /// A window is booked so long before it begins, at the latest; then its places are chosen.
     pub lead: Millis,
-    /// The longest window.
     pub span_max: Millis,
-    /// How far ahead it may begin.
     pub ahead_max: Millis,
-    /// The most bookings that one tenant may have.
     pub bookings_max: u32,
     /// Whether tenants may book themselves, or operators alone.
     pub tenants_may_book: bool,

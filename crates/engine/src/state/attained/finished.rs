@@ -28,9 +28,7 @@ pub enum Size {
     Few,
     /// Four to seven.
     Half,
-    /// Eight.
     Node,
-    /// More.
     Nodes,
 }
 

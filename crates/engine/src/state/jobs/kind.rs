@@ -12,33 +12,22 @@ use crate::units::{BookingId, JobId, Millis, NodeId, TenantId, Timestamp, TrustI
 /// What the planner looks at in a job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KindKey {
-    /// Who pays.
     pub tenant: TenantId,
-    /// How it relates to latency.
     pub class: Class,
-    /// Higher first.
     pub priority: i32,
-    /// Wanted tasks.
     pub tasks: u32,
-    /// The gang.
     pub min: u32,
-    /// What each task asks for.
     pub shape: Shape,
     /// Parts with a shape of their own, where it has any.
     pub groups: Vec<GroupKey>,
-    /// Required closeness.
     pub topology: Topology,
-    /// Whether it may be evicted.
     pub preemptible: bool,
-    /// Its trust domain.
     pub trust: TrustId,
     /// Whether its tasks up to the wanted number are no surplus.
     pub service: bool,
-    /// How long it needs to save its work when asked.
     pub grace: Millis,
     /// It is over within so long, rounded up to twice, four times, … a minute: jobs alike but for a minute are one kind.
     pub ends_within: Option<Millis>,
-    /// The booked window whose places it uses.
     pub booking: Option<BookingId>,
     /// Nodes that refused to start it of late, in id order.
     pub avoids: Vec<NodeId>,
@@ -51,13 +40,17 @@ pub struct GroupKey {
     pub key: KindKey,
     /// So many tasks, or a copy has none.
     pub min: u32,
-    /// Wanted copies.
     pub copies: u32,
 }
 
 impl KindKey {
     /// The kind of a spec.
     pub fn of(spec: &Spec) -> Self {
+        Self::within(spec, spec.time_limit, Vec::new())
+    }
+
+    /// The same of a job that has so much time left and avoids these nodes.
+    pub(super) fn within(spec: &Spec, left: Option<Millis>, avoids: Vec<NodeId>) -> Self {
         let Spec {
             name: _,
             tenant,
@@ -70,7 +63,7 @@ impl KindKey {
             topology,
             preemptible,
             trust,
-            time_limit,
+            time_limit: _,
             estimate: _,
             service,
             checkpoint,
@@ -95,33 +88,12 @@ impl KindKey {
             trust: *trust,
             service: service.is_some(),
             grace: checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
-            ends_within: None,
+            ends_within: left.map(rounded_up),
             booking: *booking,
-            avoids: Vec::new(),
-        }
-        .over_within(*time_limit);
-        if groups.is_empty() {
-            return alike;
-        }
+            avoids,
+        };
         let groups = groups.iter().map(|group| GroupKey::of(group, &alike)).collect();
         Self { groups, ..alike }
-    }
-}
-
-impl KindKey {
-    /// The same with so much time left.
-    pub(super) fn over_within(self, left: Option<Millis>) -> Self {
-        let ends_within = left.map(rounded_up);
-        let groups =
-            self.groups.into_iter().map(|group| GroupKey { key: group.key.over_within(left), ..group });
-        Self { ends_within, groups: groups.collect(), ..self }
-    }
-
-    /// The same of a job that avoids these nodes.
-    pub(super) fn avoiding(self, nodes: &[NodeId]) -> Self {
-        let groups =
-            self.groups.into_iter().map(|group| GroupKey { key: group.key.avoiding(nodes), ..group });
-        Self { avoids: nodes.to_vec(), groups: groups.collect(), ..self }
     }
 
     /// True for a node that the job allows and that did not refuse it of late.
@@ -166,7 +138,6 @@ fn rounded_up(limit: Millis) -> Millis {
 /// The jobs of one kind that want something.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// What they have in common.
     pub key: KindKey,
     /// What they lack, where they run already.
     pub more: Option<More>,

@@ -4,8 +4,8 @@ use crate::model::dependency::ArrayMember;
 use crate::model::exit::Outcome;
 use crate::state::jobs::Jobs;
 use crate::state::jobs::live::Array;
-use crate::units::JobId;
-use crate::units::{TenantId, Uid};
+use crate::units::{JobId, TenantId, Uid};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 
 impl Jobs {
@@ -54,6 +54,16 @@ impl Jobs {
                 self.broken.insert(id);
             }
         }
+    }
+
+    /// Says whether it has to wait for its turn.
+    pub(super) fn join_array(&mut self, id: JobId, tenant: TenantId, member: &ArrayMember) -> bool {
+        let ArrayMember { id: array, name, index: _, at_most } = member;
+        self.arrays_by_name.entry((tenant, name.clone())).or_default().insert(*array);
+        let new = || Array { tenant, name: name.clone(), at_most: *at_most, members: BTreeSet::new() };
+        let array = self.arrays.entry(*array).or_insert_with(new);
+        array.members.insert(id);
+        array.last().is_some_and(|last| last < id)
     }
 
     /// The next member of its array has its turn.

@@ -3,24 +3,18 @@
 use crate::model::job::Spec;
 use crate::model::need::Need;
 use crate::state::holding::HeldTask;
-use crate::state::jobs::event::{Canceller, JobPast};
-use crate::state::jobs::event::{HeldWhy, Next};
+use crate::state::jobs::event::{Canceller, HeldWhy, JobPast, Next};
 use crate::state::jobs::kind::KindKey;
-use crate::units::{JobId, Millis, PoolId};
-use crate::units::{TenantId, Timestamp, Uid};
+use crate::units::{JobId, Millis, PoolId, TenantId, Timestamp, Uid};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An array of which members live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array {
-    /// Who pays.
     pub tenant: TenantId,
-    /// Its name.
     pub name: String,
-    /// At most so many run at a time.
     pub at_most: u32,
     /// Those that live, in the order in which they take their turns.
     pub members: BTreeSet<JobId>,
@@ -37,23 +31,16 @@ impl Array {
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its identity outside.
     pub uid: Uid,
-    /// What it asks for.
     pub spec: Spec,
-    /// When it was submitted.
     pub submitted_at: Timestamp,
-    /// How far its life is.
     pub phase: Phase,
-    /// Not to be started before.
     pub not_before: Timestamp,
-    /// What it has behind it.
     pub past: JobPast,
     /// What it lacks while it runs.
     pub more: Option<More>,
     /// When its time limit asks something of it, while it runs: to save its work, or to stop.
     pub wrap_up_at: Option<Timestamp>,
-    /// How its replicas are being replaced, while they are.
     pub rolling: Option<Rolling>,
     /// Who cancelled it, while it leaves because of that.
     pub cancelled_by: Option<Canceller>,
@@ -61,7 +48,6 @@ pub struct Job {
     pub held: Option<(HeldWhy, Timestamp)>,
     /// Its array runs as many members as it may before this one.
     pub throttled: bool,
-    /// Whether the world owns it.
     pub owned: bool,
 }
 
@@ -70,7 +56,6 @@ pub struct Job {
 pub struct Rolling {
     /// Replicas with a lower number are to go.
     pub below: u32,
-    /// How many replicas are wanted.
     pub wanted: u32,
     /// So many more may run for the time.
     pub surge: u32,
@@ -93,6 +78,25 @@ impl Rolling {
 }
 
 impl Job {
+    /// A job that waits for the first time.
+    pub(super) fn new(uid: Uid, spec: Spec, submitted_at: Timestamp) -> Self {
+        Self {
+            uid,
+            spec,
+            submitted_at,
+            phase: Phase::Waiting,
+            not_before: Timestamp(0),
+            past: JobPast::default(),
+            more: None,
+            wrap_up_at: None,
+            rolling: None,
+            cancelled_by: None,
+            held: None,
+            throttled: false,
+            owned: false,
+        }
+    }
+
     /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
     /// candidate yet.
     pub fn is_held_back(&self) -> bool {
@@ -117,7 +121,7 @@ impl Job {
 
     /// Its kind. Earlier attempts and extensions count: it is over when the rest of its limit is up.
     pub fn key(&self) -> KindKey {
-        KindKey::of(&self.spec).over_within(self.time_left()).avoiding(&self.avoided())
+        KindKey::within(&self.spec, self.time_left(), self.avoided())
     }
 
     /// What earlier attempts left of that.
@@ -155,6 +159,5 @@ pub enum Phase {
     Waiting,
     /// It has its places.
     Active,
-    /// It has to let go, and then this.
     Leaving(Next),
 }

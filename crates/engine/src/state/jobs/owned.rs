@@ -10,14 +10,9 @@ impl Jobs {
         self.owned.iter().filter_map(|&id| Some((id, self.live.get(&id)?.uid)))
     }
 
-    /// Whether the world owns it.
     pub(crate) fn set_owned(&mut self, id: JobId, owned: bool) {
         self.live_mut(id).owned = owned;
-        if owned {
-            self.owned.insert(id);
-        } else {
-            self.owned.remove(&id);
-        }
+        self.list(id);
     }
 
     /// It asks for something else. Nobody lists it meanwhile.
@@ -28,14 +23,6 @@ impl Jobs {
         assert!((before.tenant, &before.name) == (spec.tenant, &spec.name), "a changed job keeps its name");
         let bytes = self.bytes.get_mut(&spec.tenant).expect("a live job's tenant is counted");
         *bytes = *bytes + spec.bytes() - before.bytes();
-        for (kept, is_in) in
-            [(&mut self.services, spec.service.is_some()), (&mut self.booked, spec.booking.is_some())]
-        {
-            if is_in {
-                kept.insert(id);
-            } else {
-                kept.remove(&id);
-            }
-        }
+        self.list(id);
     }
 }

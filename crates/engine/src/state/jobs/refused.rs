@@ -69,24 +69,16 @@ impl Jobs {
         }
         let too_many = refused.len().saturating_sub(AVOIDED_MAX);
         refused.drain(..too_many);
-        self.list_refused(id);
+        self.list(id);
     }
 
     pub(super) fn forget_refusals(&mut self, id: JobId, at: Timestamp) {
         self.live_mut(id).past.refused.retain(|refusal| refusal.until > at);
-        self.list_refused(id);
+        self.list(id);
     }
 
     /// All that it was given runs.
     pub(crate) fn no_longer_refused(&mut self, id: JobId) {
         self.live_mut(id).past.refused_tries = 0;
-    }
-
-    pub(super) fn list_refused(&mut self, id: JobId) {
-        if self.live_mut(id).past.refused.is_empty() {
-            self.refused.remove(&id);
-        } else {
-            self.refused.insert(id);
-        }
     }
 }

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::model::exit::{Exit, ExitDetail};
 use crate::model::is_default;
@@ -221,12 +222,15 @@ pub enum Asker {
 }
 
 /// By which rule something has to leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum EvictionRule {
     /// It was borrowed, and a guarantee wants it back.
+    #[strum(serialize = "reclaim")]
     Guarantee,
     /// It was above the fair share of its tenant.
+    #[strum(serialize = "reclaim")]
     FairShare,
     /// Its class or priority is lower.
     Preempt,
@@ -243,19 +247,6 @@ pub enum EvictionRule {
 }
 
 impl EvictionRule {
-    /// The word used in receipts and metrics.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Guarantee | Self::FairShare => "reclaim",
-            Self::Preempt => "preempt",
-            Self::Move => "move",
-            Self::Reservation => "reservation",
-            Self::Order => "order",
-            Self::Booking => "booking",
-            Self::Drain => "drain",
-        }
-    }
-
     /// True when it is refused if more of what it frees stands idle than it starts (rule 7).
     pub(crate) fn is_judged_by_idle(self) -> bool {
         matches!(self, Self::FairShare | Self::Order)

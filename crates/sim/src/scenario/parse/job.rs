@@ -20,7 +20,7 @@ use super::super::measure::{bytes, share, span};
 use super::super::{Ask, Running, Step};
 use super::Reader;
 use super::fleet::cores;
-use super::words::{Words, unknown};
+use super::words::{Words, one_of, unknown};
 
 /// Work without `for` outlasts every story.
 const FOR_EVER: Millis = Millis(365 * 86_400_000);
@@ -460,10 +460,7 @@ fn of_tasks(word: &str, words: &mut Words<'_>, tasks: &mut Alike) -> Result<bool
 }
 
 fn class(words: &mut Words<'_>) -> Result<Class, String> {
-    let word = words.need("the class")?;
-    let known = Class::ALL.map(Class::word);
-    let class = Class::ALL.into_iter().find(|class| class.word() == word);
-    class.ok_or_else(|| unknown("there is no class", word, &known))
+    one_of("there is no class", words.need("the class")?)
 }
 
 /// `8`, or `x4`.

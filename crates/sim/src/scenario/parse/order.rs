@@ -1,9 +1,9 @@
 //! `policy order batch attained levels 10h 100h patience 30s`: the order of a class inside a tenant.
 
-use wharf_engine::model::policy::{Order, OrderRules};
+use wharf_engine::model::policy::OrderRules;
 
 use super::super::measure::span;
-use super::words::{Words, unknown};
+use super::words::{Words, one_of, unknown};
 
 const OPTIONS: [&str; 6] =
     ["levels SPAN SPAN", "patience 30s", "min run 60m", "gang over N", "landing N", "promote after 24h"];
@@ -11,9 +11,7 @@ const OPTIONS: [&str; 6] =
 /// Changes what the words name; the rest stays as it was.
 pub(super) fn read(words: &mut Words<'_>, rules: &mut OrderRules) -> Result<(), String> {
     let word = words.need("an order: age, attained or learned")?;
-    let known = Order::ALL.map(Order::word);
-    let order = Order::ALL.into_iter().find(|order| order.word() == word);
-    rules.order = order.ok_or_else(|| unknown("there is no order", word, &known))?;
+    rules.order = one_of("there is no order", word)?;
     while words.peek().is_some_and(|word| word != ",") {
         option(words, rules)?;
     }

@@ -1,12 +1,13 @@
 //! `policy within team, min runtime 0s, evictions 1 per 1h`: who has to leave for whom, and when a gang lets go.
 
+use strum::VariantArray;
 use wharf_engine::model::job::Class;
 use wharf_engine::model::policy::trust::TrustClaim;
 use wharf_engine::model::policy::{Mode, Policy, Preemption, Windows, Within};
 
 use super::super::measure::span;
 use super::order;
-use super::words::{Words, unknown};
+use super::words::{Words, one_of, unknown};
 
 const OPTIONS: [&str; 23] = [
     "within project|team|org",
@@ -137,16 +138,14 @@ fn window(words: &mut Words<'_>, windows: &mut Windows) -> Result<(), String> {
 
 /// The place of a class among its rules.
 fn class(words: &mut Words<'_>) -> Result<usize, String> {
-    let word = words.need("a class")?;
-    let known = Class::ALL.map(Class::word);
-    known.iter().position(|class| *class == word).ok_or_else(|| unknown("there is no class", word, &known))
+    one_of("there is no class", words.need("a class")?).map(Class::index)
 }
 
 /// `mps whole`, as long as there are such words.
 fn modes(words: &mut Words<'_>) -> Result<Vec<Mode>, String> {
     let mut modes = Vec::new();
     while let Some(mode) =
-        words.peek().and_then(|word| Mode::ALL.into_iter().find(|mode| mode.word() == word))
+        words.peek().and_then(|word| Mode::VARIANTS.iter().copied().find(|mode| mode.into_str() == word))
     {
         words.next();
         modes.push(mode);

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use strum::VariantArray;
+
 /// The words of one line, from left to right. Braces, commas and colons are words of their own.
 pub(super) struct Words<'a> {
     words: Vec<&'a str>,
@@ -66,6 +68,16 @@ impl<'a> Words<'a> {
     pub(super) fn end(&mut self) -> Result<(), String> {
         self.next().map_or(Ok(()), |word| Err(format!("`{word}` is too much; the line ends before it")))
     }
+}
+
+/// The one of a closed set that is called by this word.
+pub(super) fn one_of<T: VariantArray + Copy + Into<&'static str>>(
+    where_: &str,
+    word: &str,
+) -> Result<T, String> {
+    let words: Vec<&str> = T::VARIANTS.iter().map(|&known| known.into()).collect();
+    let found = words.iter().position(|known| *known == word).ok_or_else(|| unknown(where_, word, &words));
+    found.map(|at| T::VARIANTS[at])
 }
 
 /// A word that is not allowed, what was probably meant, and what is allowed.

@@ -21,7 +21,7 @@ fn told(found: &Lint) -> Vec<String> {
         let Finding { severity, file, line, column: _, what, why, fix } = finding;
         let file = if file == "p/tenants.yaml" { "" } else { file };
         let line = line.map_or_else(String::new, |line| line.to_string());
-        format!("{} {file}:{line}: {what} | {why} | {fix}", severity.word())
+        format!("{} {file}:{line}: {what} | {why} | {fix}", severity.into_str())
     };
     found.findings.iter().map(one).collect()
 }

@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use strum::VariantArray;
 
 use super::steps;
 use crate::model::job::Class;
@@ -21,7 +22,7 @@ use crate::state::ledger::Step;
 use crate::units::{BookingId, JobId, NodeId, Timestamp};
 
 /// In which order places are taken from those who hold them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 enum WindowSource {
     /// They are over when the window begins.
     Over,
@@ -35,17 +36,6 @@ enum WindowSource {
     Interactive,
     /// Inference, where its tenant's inference alone is above the guarantee.
     Inference,
-}
-
-impl WindowSource {
-    const ALL: [Self; 6] = [
-        Self::Over,
-        Self::BorrowedBatch,
-        Self::BorrowedInteractive,
-        Self::Batch,
-        Self::Interactive,
-        Self::Inference,
-    ];
 }
 
 /// A booking and what is chosen of it so far.
@@ -163,7 +153,7 @@ fn make_room(draft: &mut Draft<'_>, ask: &mut Ask<'_>, part: WindowPart<'_>) -> 
     let mark = draft.mark();
     let mut fit = Fit::of(draft, ask);
     let mut jobs = who_holds(draft, ask, part);
-    for source in WindowSource::ALL {
+    for &source in WindowSource::VARIANTS {
         jobs.retain(|&(_, id)| {
             if fit.is_enough(draft, ask) || !gives(draft, id, source, part) {
                 return true;
