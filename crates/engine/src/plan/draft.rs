@@ -14,6 +14,7 @@ use crate::device::catalogue::Mig;
 use crate::device::cut::{PROFILES_MAX, Weights, count_left};
 use crate::device::geometry::Layout;
 use crate::model::job::GpuAsk;
+use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::plan::place::best::Worths;
 use crate::plan::place::groups::AskMaker;
@@ -27,13 +28,9 @@ use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
 
 /// The state with some starts and evictions tried on it.
 pub(crate) struct Draft<'a> {
-    /// What it is a draft on.
     pub state: &'a State,
-    /// The policy it is made by.
     pub policy: &'a Policy,
-    /// The tenant tree it counts in.
     pub tree: &'a Tree,
-    /// When it is made.
     pub now: Timestamp,
     touched: Rooms,
     used: Amounts,
@@ -53,6 +50,18 @@ enum Op {
     Drain(Step),
     Undrain(Step),
     Count { group: WorkGroup, amount: Meters, more: bool },
+}
+
+impl Op {
+    fn inverse(self) -> Self {
+        match self {
+            Self::Occupy(step) => Self::Vacate(step),
+            Self::Vacate(step) => Self::Occupy(step),
+            Self::Drain(step) => Self::Undrain(step),
+            Self::Undrain(step) => Self::Drain(step),
+            Self::Count { group, amount, more } => Self::Count { group, amount, more: !more },
+        }
+    }
 }
 
 /// A point to roll back to.
@@ -161,6 +170,11 @@ impl<'a> Draft<'a> {
         self.touched.get(node).or_else(|| self.state.ledger.rooms().get(node))
     }
 
+    /// True when nobody has to leave a place before it can be taken.
+    pub(crate) fn is_clear(&self, place: &Placement) -> bool {
+        self.room(place.node).is_some_and(|room| room.is_clear(place))
+    }
+
     /// Open nodes of a pool with exactly so many GPUs free, in node order.
     pub(crate) fn with_whole_free(
         &self,
@@ -266,31 +280,22 @@ impl<'a> Draft<'a> {
     /// A task takes a place.
     pub(crate) fn occupy(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.occupy(&step.place, step.resources, step.trust);
-        self.done.push(Op::Occupy(step));
+        self.perform(Op::Occupy(step));
     }
 
-    /// A place that was set aside no longer is.
+    /// A task, or an earmark, gives its place back.
     pub(crate) fn vacate(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.vacate(&step.place, step.resources);
-        self.done.push(Op::Vacate(step));
+        self.perform(Op::Vacate(step));
     }
 
     /// A task that holds a place is told to leave.
     pub(crate) fn drain(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.drain(&step.place, step.resources);
-        self.done.push(Op::Drain(step));
+        self.perform(Op::Drain(step));
     }
 
-    /// A task that was told to leave on this draft is spared.
-    pub(crate) fn undrain(&mut self, step: Step) {
-        self.touched.undrain(&step.place, step.resources, step.trust);
-        self.done.push(Op::Undrain(step));
-    }
-
-    /// A unit leaves: its tasks are told to, or what was set aside for it is given back, and its tenant uses so much less.
+    /// A unit leaves: its tasks are told to, or its earmark is given back, and its tenant uses so much less.
     pub(super) fn evict(&mut self, unit: &Unit) {
         for &step in &unit.steps {
             if unit.earmarked { self.vacate(step) } else { self.drain(step) }
@@ -301,28 +306,36 @@ impl<'a> Draft<'a> {
     /// A unit that was evicted on this draft stays after all.
     pub(super) fn spare(&mut self, unit: &Unit) {
         for &step in &unit.steps {
-            if unit.earmarked { self.occupy(step) } else { self.undrain(step) }
+            self.perform(if unit.earmarked { Op::Occupy(step) } else { Op::Undrain(step) });
         }
         self.count(unit.group, unit.amount.clone(), true);
     }
 
     /// A tenant, and everyone above it, uses so much more or less.
     pub(crate) fn count(&mut self, group: WorkGroup, amount: Meters, more: bool) {
-        self.change_use(group, &amount, more);
-        self.done.push(Op::Count { group, amount, more });
+        self.perform(Op::Count { group, amount, more });
     }
 
     /// As it was at the mark.
     pub(crate) fn roll_back(&mut self, mark: Mark) {
         assert!(mark.0 <= self.done.len(), "a mark lies behind");
         for op in self.done.split_off(mark.0).into_iter().rev() {
-            match op {
-                Op::Occupy(step) => self.touched.vacate(&step.place, step.resources),
-                Op::Vacate(step) => self.touched.occupy(&step.place, step.resources, step.trust),
-                Op::Drain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
-                Op::Undrain(step) => self.touched.drain(&step.place, step.resources),
-                Op::Count { group, amount, more } => self.change_use(group, &amount, !more),
-            }
+            self.apply(&op.inverse());
+        }
+    }
+
+    fn perform(&mut self, op: Op) {
+        self.apply(&op);
+        self.done.push(op);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Occupy(step) => self.touched.occupy(&step.place, step.resources, step.trust),
+            Op::Vacate(step) => self.touched.vacate(&step.place, step.resources),
+            Op::Drain(step) => self.touched.drain(&step.place, step.resources),
+            Op::Undrain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
+            Op::Count { group, amount, more } => self.change_use(*group, amount, *more),
         }
     }
 
@@ -338,9 +351,7 @@ impl<'a> Draft<'a> {
         for tenant in tree.lineage(group.tenant) {
             self.used[tenant.index()].count(amount, more);
         }
-        let own = self.work_groups(group.tenant);
-        let held = own.entry(group).or_insert_with(|| tree.zero());
-        held.count(amount, more);
+        self.work_groups(group.tenant).entry(group).or_insert_with(|| tree.zero()).count(amount, more);
     }
 }
 

@@ -165,13 +165,13 @@ impl<'a> Candidate<'a> {
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
     pub(crate) fn asks(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> Vec<(Ask<'a>, Pass)> {
-        let below = lines::below(draft, &lines::work_group(self.key));
+        let below = lines::lower_work(draft, &lines::work_group(self.key));
         self.judged(draft, turn, &below).collect()
     }
 
     /// True when it asks for something in this pass.
     fn asks_any(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> bool {
-        let below = lines::below(draft, &lines::work_group(self.key));
+        let below = lines::lower_work(draft, &lines::work_group(self.key));
         self.judged(draft, turn, &below).next().is_some()
     }
 
