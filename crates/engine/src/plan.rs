@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 
 use crate::model::placement::{ChosenPlace, Placement};
 use crate::model::policy::Policy;
-use crate::plan::memory::all_kinds;
+use crate::plan::memory::{Stamps, all_kinds};
 use crate::state::State;
 use crate::state::earmarks::EarmarksEvent;
 use crate::state::event::Event;
@@ -94,8 +94,9 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     }
     let tree = state.tree(policy);
     let shares = state.fair_shares(&tree);
-    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, memory, now };
-    let mut kinds = memory.worth_trying(state, &shares, now);
+    let stamps = Stamps::new(state, &shares);
+    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, stamps: &stamps, memory, now };
+    let mut kinds = memory.worth_trying(&stamps, now);
     let mut restraint = Restraint::default();
     for _ in 0..CYCLES_MAX {
         let cycle = run_cycle(inputs, &kinds, &restraint);

@@ -21,7 +21,7 @@ use crate::plan::evict::victims::{Unit, Victims};
 use crate::plan::later::booked;
 use crate::plan::later::reserve::{self, PlanContext};
 use crate::plan::lines::{self, Pass};
-use crate::plan::memory::{Memory, Refusal};
+use crate::plan::memory::{Memory, Refusal, Stamps};
 use crate::plan::order::{Candidate, Queue, ServiceTurn};
 use crate::plan::place::{Ask, PlacedTasks, groups, place};
 use crate::plan::rank::{just_evicted, takes_landing_room};
@@ -40,6 +40,7 @@ pub(super) struct Inputs<'a> {
     pub(super) policy: &'a Policy,
     pub(super) tree: &'a Tree,
     pub(super) shares: &'a Amounts,
+    pub(super) stamps: &'a Stamps<'a>,
     pub(super) memory: &'a Memory,
     pub(super) now: Timestamp,
 }
@@ -201,7 +202,7 @@ impl<'a> Grant<'a> {
 impl<'a> Cycle<'a> {
     /// Nobody has had a turn yet. What windows keep for jobs that are not there counts as used.
     pub(super) fn on(inputs: Inputs<'a>, restraint: &'a Restraint) -> Self {
-        let Inputs { state, policy, tree, shares, memory, now } = inputs;
+        let Inputs { state, policy, tree, shares, memory, now, stamps: _ } = inputs;
         let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(&memory.worths);
         let window_idle = booked::count_idle(&mut draft);
         Self {

@@ -182,9 +182,7 @@ impl<'a> Draft<'a> {
         drains: Drains,
         count: u8,
     ) -> impl Iterator<Item = NodeId> {
-        let rest = self.state.ledger.rooms().with_whole_free(pool, drains, count);
-        let untouched = rest.filter(|&node| self.touched.get(node).is_none());
-        merge(self.touched.with_whole_free(pool, drains, count), untouched)
+        self.over_rooms(move |rooms| rooms.with_whole_free(pool, drains, count), |&node| node)
     }
 
     /// GPUs that are held in part and have at least `least` left, tightest first.
@@ -193,29 +191,32 @@ impl<'a> Draft<'a> {
         pool: PoolId,
         least: GpuUnits,
     ) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
-        let rest = self.state.ledger.rooms().partly_free(pool, least);
-        let untouched = rest.filter(|&(_, node, _)| self.touched.get(node).is_none());
-        merge(self.touched.partly_free(pool, least), untouched)
+        self.over_rooms(move |rooms| rooms.partly_free(pool, least), |&(_, node, _)| node)
     }
 
     /// The layouts of GPUs of a pool that more can be cut out of.
     pub(crate) fn layouts(&self, pool: PoolId) -> impl Iterator<Item = Layout> {
-        let known = |rooms: &'_ Rooms| rooms.by_layout(pool).map(|(layout, _)| layout).collect::<Vec<_>>();
-        let mut layouts =
-            merge(known(&self.touched).into_iter(), known(self.state.ledger.rooms()).into_iter());
-        let mut last = None;
-        core::iter::from_fn(move || {
-            let next = layouts.find(|&layout| last != Some(layout));
-            last = next;
-            next
-        })
+        let rooms = [&self.touched, self.state.ledger.rooms()];
+        let layouts = rooms.into_iter().flat_map(|rooms| rooms.by_layout(pool)).map(|(layout, _)| layout);
+        let mut layouts: Vec<Layout> = layouts.collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        layouts.into_iter()
     }
 
     /// GPUs with exactly these slices that more can be cut out of, in node order.
     pub(crate) fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
-        let rest = self.state.ledger.rooms().with_layout(pool, layout);
-        let untouched = rest.filter(|&(node, _)| self.touched.get(node).is_none());
-        merge(self.touched.with_layout(pool, layout), untouched)
+        self.over_rooms(move |rooms| rooms.with_layout(pool, layout), |&(node, _)| node)
+    }
+
+    /// A sorted list over all nodes: the touched ones as they would be, the others as they are in the state.
+    fn over_rooms<'s, T: Ord + Copy, I: Iterator<Item = T>>(
+        &'s self,
+        list: impl Fn(&'s Rooms) -> I,
+        node_of: impl Fn(&T) -> NodeId,
+    ) -> impl Iterator<Item = T> {
+        let untouched = move |item: &T| self.touched.get(node_of(item)).is_none();
+        merge(list(&self.touched), list(self.state.ledger.rooms()).filter(untouched))
     }
 
     /// What each profile of a pool is worth keeping possible, as things were before anything was tried.

@@ -5,7 +5,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::cell::{OnceCell, RefCell};
+use core::cell::RefCell;
 
 use crate::model::policy::Order;
 use crate::plan::Plan;
@@ -13,6 +13,7 @@ use crate::plan::cycle::Inputs;
 use crate::plan::later::reserve::StartSearches;
 use crate::plan::lines::Pass;
 use crate::plan::order::Candidate;
+use crate::plan::place::Ask;
 use crate::plan::place::best::Worths;
 use crate::quota::meters::Amounts;
 use crate::state::State;
@@ -30,10 +31,10 @@ pub(super) struct Obstacles {
 }
 
 impl Obstacles {
-    /// A pool without room was tried in this pass, and beyond that limit.
-    pub(super) fn add(&mut self, pool: PoolId, pass: Pass, limit: Option<TenantId>) {
+    /// There is no room for an ask that is in this pass, or it would pass that tenant's limit.
+    pub(super) fn add(&mut self, ask: &Ask<'_>, pass: Pass, limit: Option<TenantId>) {
         self.tenants.extend(limit);
-        self.pools.push(pool);
+        self.pools.extend(ask.parts().map(Ask::pool));
         self.others |= pass != Pass::Surplus;
     }
 }
@@ -73,15 +74,15 @@ enum Watch {
 }
 
 /// A number for each watch that is another one when what is watched has changed.
-struct Stamps<'a> {
+pub(super) struct Stamps<'a> {
     state: &'a State,
     shares: &'a Amounts,
-    all_shares: OnceCell<u64>,
+    all_shares: u64,
 }
 
 impl<'a> Stamps<'a> {
-    fn new(state: &'a State, shares: &'a Amounts) -> Self {
-        Self { state, shares, all_shares: OnceCell::new() }
+    pub(super) fn new(state: &'a State, shares: &'a Amounts) -> Self {
+        Self { state, shares, all_shares: of_all(shares) }
     }
 
     fn of(&self, watch: Watch) -> u64 {
@@ -96,7 +97,7 @@ impl<'a> Stamps<'a> {
             Watch::Pool(pool) => state.ledger.changed(pool),
             Watch::Use(tenant) => state.ledger.changed_of(tenant),
             Watch::Share(tenant) => shares.get(tenant.index()).map_or(0, |share| fingerprint(share)),
-            Watch::AllShares => *all_shares.get_or_init(|| of_all(shares)),
+            Watch::AllShares => *all_shares,
             Watch::Newest(kind) => newest(state, kind).map_or(u64::MAX, |job| job.0),
             Watch::Learned(tenant) => state.attained.learned(tenant),
         }
@@ -111,7 +112,7 @@ impl Refusal {
         obstacles: Obstacles,
         retry_at: Option<Timestamp>,
     ) -> Self {
-        let Inputs { state, policy, shares, .. } = inputs;
+        let Inputs { state, policy, stamps, .. } = inputs;
         let (tenant, class) = (candidate.key.tenant, candidate.key.class);
         let top = state.tenants.lineage(tenant).last().unwrap_or(tenant);
         let mut watches = alloc::vec![Watch::Policy, Watch::Models, Watch::Reservations, Watch::Windows];
@@ -128,7 +129,6 @@ impl Refusal {
             watches.extend(candidate.kind.map(Watch::Newest));
             watches.extend((rules.order == Order::Learned).then_some(Watch::Learned(tenant)));
         }
-        let stamps = Stamps::new(state, shares);
         let watches = watches.into_iter().map(|watch| (watch, stamps.of(watch))).collect();
         Self { watches, retry_at, wakes_only: false }
     }
@@ -211,10 +211,10 @@ impl Memory {
     }
 
     /// Kinds that are not refused, or whose refusal may be lifted.
-    pub(super) fn worth_trying(&self, state: &State, shares: &Amounts, now: Timestamp) -> Vec<KindId> {
-        let stamps = Stamps::new(state, shares);
+    pub(super) fn worth_trying(&self, stamps: &Stamps<'_>, now: Timestamp) -> Vec<KindId> {
+        let state = stamps.state;
         let refused =
-            |kind: &KindId| self.refusals.get(kind).is_some_and(|refusal| refusal.holds(&stamps, now));
+            |kind: &KindId| self.refusals.get(kind).is_some_and(|refusal| refusal.holds(stamps, now));
         let promised: BTreeSet<KindId> = state
             .reservations
             .iter()

@@ -44,10 +44,7 @@ impl<'a> Cycle<'a> {
             return Ok(grant);
         }
         for (ask, pass) in &open {
-            let limit = lines::limit_exceeded(&self.draft, ask);
-            for part in ask.parts() {
-                obstacles.add(part.pool(), *pass, limit);
-            }
+            obstacles.add(ask, *pass, lines::limit_exceeded(&self.draft, ask));
             obstacles.others |= self.others_matter(at, ask);
         }
         self.refuse(at, obstacles);
@@ -65,9 +62,7 @@ impl<'a> Cycle<'a> {
         let (mut open, mut barred) = (Vec::new(), Vec::new());
         for (ask, pass) in asks {
             if takes_landing_room(&self.draft, &group, &ask, pass) {
-                for part in ask.parts() {
-                    obstacles.add(part.pool(), pass, None);
-                }
+                obstacles.add(&ask, pass, None);
                 barred.push(ask);
             } else if let Some(tenant) = lines::fixed_beyond(&mut self.draft, &ask) {
                 obstacles.tenants.push(tenant);

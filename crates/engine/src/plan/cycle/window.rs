@@ -33,7 +33,7 @@ impl<'a> Cycle<'a> {
             {
                 return Ok(grant);
             }
-            obstacles.add(ask.pool(), pass, lines::limit_exceeded(&self.draft, &ask));
+            obstacles.add(&ask, pass, lines::limit_exceeded(&self.draft, &ask));
             tried.push(ask);
         }
         self.refuse(at, obstacles);

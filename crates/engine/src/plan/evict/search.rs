@@ -87,10 +87,11 @@ pub(in crate::plan) fn make_room(
     if !tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
         return None;
     }
+    let (rights, meters) = (rights(draft, ask, claimant), lines::meters_of(ask).collect::<Vec<_>>());
     let mut search = VictimSearch {
-        rights: rights(draft, ask, claimant),
+        rights: &rights,
         ordered: !claimant.grows && draft.policy.orders.beyond_age(ask.key.class).is_some(),
-        meters: lines::meters_of(ask).collect(),
+        meters: &meters,
         fit: Fit::of(draft, ask),
         evicted: VecDeque::new(),
         straddled: Vec::new(),
@@ -177,11 +178,11 @@ struct VictimSearch<'s, 'd, 'k> {
     commitments: &'s Commitments,
     /// When time alone may let a unit be evicted that may not be yet.
     retry_at: &'s mut Option<Timestamp>,
-    rights: Vec<Right>,
+    rights: &'s [Right],
     /// Whether the claimant waits, in a class that has an order beyond age.
     ordered: bool,
     /// Meters that the ask is charged in.
-    meters: Vec<usize>,
+    meters: &'s [usize],
     fit: Fit,
     evicted: VecDeque<EvictedUnit>,
     /// Branches that a victim was allowed to carry below their line, and by which right.

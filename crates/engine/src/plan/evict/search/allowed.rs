@@ -101,15 +101,13 @@ impl VictimSearch<'_, '_, '_> {
     pub(super) fn any_tenant_is_above(&mut self) -> bool {
         let mut tenants = self.draft.state.tenants.ids();
         tenants.any(|tenant| {
-            (0..self.rights.len()).any(|at| {
-                let right = self.rights[at];
-                matches!(right, Right::Above(_)) && self.might_have_victims_by(tenant, right)
-            })
+            let mut above = self.rights.iter().filter(|right| matches!(right, Right::Above(_)));
+            above.any(|&right| self.might_have_victims_by(tenant, right))
         })
     }
 
     pub(super) fn might_have_victims(&mut self, tenant: TenantId) -> bool {
-        (0..self.rights.len()).any(|at| self.might_have_victims_by(tenant, self.rights[at]))
+        self.rights.iter().any(|&right| self.might_have_victims_by(tenant, right))
     }
 
     /// False when no unit of the tenant's own may be evicted by that right, whichever it is. On a full fleet that is most
@@ -194,28 +192,24 @@ impl VictimSearch<'_, '_, '_> {
     /// True when a unit may be evicted by some right; where the terms do not let it straddle, without that.
     pub(super) fn might_evict(&mut self, terms: Terms, unit: UnitRef) -> bool {
         if terms.straddle {
-            return (0..self.rights.len()).any(|at| self.may_evict(unit, self.rights[at]));
+            return self.rights.iter().any(|&right| self.may_evict(unit, right));
         }
         self.right_to_evict(unit).is_some()
     }
 
     /// By what right the unit may be evicted so that no tenant ends below its line.
     pub(super) fn right_to_evict(&mut self, unit: UnitRef) -> Option<Right> {
-        let mut rights = 0..self.rights.len();
-        rights.find(|&at| self.may_evict_without_straddling(unit, self.rights[at])).map(|at| self.rights[at])
+        self.rights.iter().copied().find(|&right| self.may_evict_without_straddling(unit, right))
     }
 
     /// By what right the unit may be evicted if its branch may be carried below its line. Nothing falls below
     /// [`Line::Entitled`]: that only says which work a guarantee evicts first.
     pub(super) fn right_to_straddle(&mut self, unit: UnitRef, branch: TenantId) -> Option<Right> {
-        let mut rights = 0..self.rights.len();
-        let found = rights.find(|&at| {
-            let right = self.rights[at];
+        self.rights.iter().copied().find(|&right| {
             right != Right::Above(Line::Entitled)
                 && self.may_evict(unit, right)
                 && self.own_branch_stays_within(branch, right)
-        });
-        found.map(|at| self.rights[at])
+        })
     }
 
     /// True when the unit is where the ask could go, or counts towards a limit that is in its way.
@@ -253,7 +247,7 @@ impl VictimSearch<'_, '_, '_> {
         };
         allowed
             && (!by_order || self.is_behind(at, right))
-            && (class != Class::Inference || lines::inference_beyond(self.draft, at.tenant, &self.meters))
+            && (class != Class::Inference || lines::inference_beyond(self.draft, at.tenant, self.meters))
     }
 
     /// True when the unit gives way by class or priority, and does not come back at once: by those alone it would go to and
@@ -284,7 +278,7 @@ impl VictimSearch<'_, '_, '_> {
         let (policy, group) = (self.draft.policy, self.victims.get(at).group);
         let may_borrow = policy.preemption.fixed_may_borrow;
         lines::is_fixed(&group, policy)
-            && (may_borrow || !lines::fixed_alone_beyond(self.draft, at.tenant, &self.meters))
+            && (may_borrow || !lines::fixed_alone_beyond(self.draft, at.tenant, self.meters))
     }
 
     /// True when the unit could at once be reclaimed for its own tenant, which stays within that line with it.

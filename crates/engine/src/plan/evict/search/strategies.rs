@@ -9,8 +9,7 @@ use alloc::vec::Vec;
 impl VictimSearch<'_, '_, '_> {
     /// Evicts in order until the ask is met, then spares what is not needed.
     pub(super) fn evict_in_order(&mut self) -> bool {
-        for at in 0..self.rights.len() {
-            let right = self.rights[at];
+        for &right in self.rights {
             while !self.is_met(Terms::STRICT) {
                 let Some(unit) = self.next_victim(right) else { break };
                 self.evict(unit, right);
