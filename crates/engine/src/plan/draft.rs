@@ -77,7 +77,7 @@ impl<'a> Draft<'a> {
         shares: &'a Amounts,
         now: Timestamp,
     ) -> Self {
-        let used = tree.subtree_use(&state.own_planned(tree));
+        let used = tree.subtree_use(&state.own_use_after_leaving(tree));
         Self {
             state,
             policy,

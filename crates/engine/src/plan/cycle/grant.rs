@@ -99,7 +99,7 @@ impl<'a> Cycle<'a> {
         let (whole, lost, cost) = (!unit.surplus, unit.lost, unit.cost);
         // A job that has to leave is neither grown nor repaired; another place is all it may be given.
         if whole && state.jobs.get(unit.job).is_some_and(|job| job.more.is_some()) {
-            self.queue.withdraw(unit.job);
+            self.queue.remove_job(unit.job);
         }
         let for_window = state.jobs.get(beneficiary).filter(|_| why == EvictionRule::Booking);
         let booking = for_window.and_then(|job| job.spec.booking);

@@ -196,7 +196,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         if self.evict_in_order() || self.evict_in_order_and_move() {
             return true;
         }
-        // Among more than that, it was not one small victim that took the place of a useful one.
+        // With more victims than that, no single small one was in the way of a useful one.
         let few = self.evicted.len() <= SEEDS_MAX;
         // All that may leave was evicted, and the ask is not met; or it is for the order of a class, by which the widest job
         // leaves or nobody. Then another choice helps only where the wrong units used up what a tenant has above its line.
