@@ -25,7 +25,7 @@ use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::OrderClaim;
 use crate::state::ledger::event::{EvictionRule, Straddle};
-use crate::units::{JobId, NodeId, TenantId, Timestamp};
+use crate::units::{JobId, TenantId, Timestamp};
 pub(crate) use price::{check_evictable, check_worth, evictable_at, gain};
 
 /// The most units that are each tried first when evicting them in order did not do.
@@ -286,23 +286,12 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
 
     fn evict_unit(&mut self, at: UnitRef) {
         self.victims.evict(at);
-        self.change(at, Draft::evict);
+        self.victims.get(at).change(self.draft, (self.ask, &mut self.fit), Draft::evict);
     }
 
     fn spare_unit(&mut self, at: UnitRef) {
         self.victims.spare(at);
-        self.change(at, Draft::spare);
-    }
-
-    /// Changes what a unit holds on the draft, and how much of the ask fits with it.
-    fn change(&mut self, at: UnitRef, change: fn(&mut Draft<'d>, &Unit)) {
-        let unit = self.victims.get(at);
-        let mut nodes: Vec<NodeId> = unit.steps.iter().map(|step| step.place.node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes.iter().for_each(|&node| self.fit.add(self.draft, self.ask, node, false));
-        change(self.draft, unit);
-        nodes.iter().for_each(|&node| self.fit.add(self.draft, self.ask, node, true));
+        self.victims.get(at).change(self.draft, (self.ask, &mut self.fit), Draft::spare);
     }
 
     fn spare_all(&mut self) {

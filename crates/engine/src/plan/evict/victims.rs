@@ -12,13 +12,14 @@ use core::cmp::Reverse;
 use crate::model::exit::Exit;
 use crate::model::job::Class;
 use crate::plan::draft::Draft;
+use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::{OrderRank, ranked};
 use crate::state::State;
 use crate::state::earmarks::Earmark;
 use crate::state::holding::Holding;
 use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::{Charge, Step, WorkGroup};
-use crate::units::{JobId, Millis, TenantId, Timestamp};
+use crate::units::{JobId, Millis, NodeId, TenantId, Timestamp};
 
 /// What leaves in one piece.
 #[derive(Clone, Debug)]
@@ -56,6 +57,21 @@ impl Unit {
     pub(crate) fn parts(&self) -> u64 {
         let held = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
         self.steps.iter().map(held).sum()
+    }
+
+    /// Evicts or spares it on a draft, and counts how much of an ask fits then.
+    pub(crate) fn change<'d>(
+        &self,
+        draft: &mut Draft<'d>,
+        (ask, fit): (&Ask<'_>, &mut Fit),
+        change: fn(&mut Draft<'d>, &Self),
+    ) {
+        let mut nodes: Vec<NodeId> = self.steps.iter().map(|step| step.place.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.iter().for_each(|&node| fit.add(draft, ask, node, false));
+        change(draft, self);
+        nodes.iter().for_each(|&node| fit.add(draft, ask, node, true));
     }
 }
 
@@ -251,10 +267,14 @@ pub(crate) fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     Some(holder.rest(draft)).filter(|unit| !unit.steps.is_empty())
 }
 
+/// All that is left of a job, in one piece, whether it may be evicted or not.
+pub(crate) fn all_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
+    Some(Holder::of(draft.state, id)?.rest(draft))
+}
+
 /// What it costs that a job leaves now, by whatever right: work since the last checkpoint, and GPU-milliseconds.
 pub(crate) fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
-    let Unit { lost, cost, .. } = Holder::of(draft.state, id)?.rest(draft);
-    Some((lost, cost))
+    all_of_job(draft, id).map(|unit| (unit.lost, unit.cost))
 }
 
 /// The same of some of its tasks alone, each by its own age; the work that is lost is their mean.
