@@ -36,7 +36,7 @@ use crate::state::holding::TaskPhase;
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
 use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::reservations::{DropReason, Reservation, ReservationsEvent};
-use crate::units::{JobId, KindId, Millis, Timestamp};
+use crate::units::{JobId, KindId, Timestamp};
 
 use cycle::{Cycle, Inputs, Restraint};
 pub use later::reserve::StartSearches;
@@ -197,9 +197,9 @@ impl EvictedJob {
         let policy = state.tenants.policy();
         if let Some(checkpoint) = spec.checkpoint.filter(|_| !asked.is_empty()) {
             // Work that was placed under another policy may have a longer grace than a guarantee waits for.
-            let longest: Millis = policy.preemption.borrow_grace_max;
-            let bound = if why == EvictionRule::Guarantee { longest } else { checkpoint.grace };
-            let (by, deadline) = (Asker::Rules { why, beneficiary }, now + checkpoint.grace.min(bound));
+            let guaranteed = why == EvictionRule::Guarantee;
+            let longest = if guaranteed { policy.preemption.borrow_grace_max } else { checkpoint.grace };
+            let (by, deadline) = (Asker::Rules { why, beneficiary }, now + checkpoint.grace.min(longest));
             events.push(Event::Ledger(LedgerEvent::Asked { job, tasks: asked, by, deadline, at: now }));
         }
         // What has no contract, or does not run yet, has nothing to save.

@@ -204,5 +204,6 @@ fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], b
 }
 
 fn is_beyond_guarantee(draft: &Draft<'_>, tenant: TenantId, meters: &[usize], held: &[u64]) -> bool {
-    meters.iter().any(|&meter| Amount::Of(held[meter]) > line(draft, tenant, meter, Line::Guarantee))
+    let quotas = &draft.tree.lines[tenant.index()].quotas;
+    meters.iter().any(|&meter| Amount::Of(held[meter]) > quotas[meter].guaranteed)
 }

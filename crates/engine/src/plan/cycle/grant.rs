@@ -46,6 +46,7 @@ impl<'a> Cycle<'a> {
         touched
     }
 
+    /// Writes down who leaves or moves for a grant; returns their tenants.
     fn record_leaving(&mut self, job: JobId, grant: &Grant<'_>) -> Vec<TenantId> {
         let units: Vec<Unit> =
             grant.evicted.iter().map(|evicted| self.victims.get(evicted.unit).clone()).collect();

@@ -86,6 +86,7 @@ impl<'a> Cycle<'a> {
             return grant;
         }
         // Mostly it cannot be met even without regard to what is reserved, and that costs far less to see.
+        let mark = self.draft.mark();
         let grant = self.grant_from_others(at, open)?;
         if !self.keeps_places() {
             return Some(grant);

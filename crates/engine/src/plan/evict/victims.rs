@@ -6,6 +6,7 @@
 
 use crate::quota::meters::Meters;
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -100,7 +101,7 @@ struct VictimList {
     /// Where the surplus units of a job are listed.
     surplus: BTreeMap<JobId, Vec<usize>>,
     /// Those that stand somewhere in the order of their class: as in rule 8, but the highest level and then the widest first.
-    by_service: Vec<usize>,
+    by_service: Rc<[usize]>,
 }
 
 impl Victims {
@@ -159,16 +160,9 @@ impl Victims {
         })
     }
 
-    /// How many units of a tenant stand somewhere in the order of their class.
-    pub(crate) fn by_service_len(&mut self, draft: &Draft<'_>, tenant: TenantId) -> usize {
-        self.list(draft, tenant).by_service.len()
-    }
-
-    /// One of those, in that order; `None` where it is evicted.
-    pub(crate) fn staying_by_service(&self, tenant: TenantId, number: usize) -> Option<UnitRef> {
-        let list = &self.lists[&tenant];
-        let at = *list.by_service.get(number)?;
-        (!list.evicted[at]).then_some(UnitRef { tenant, at })
+    /// Where units of a tenant are listed that stand somewhere in the order of their class, in that order.
+    pub(crate) fn by_service(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Rc<[usize]> {
+        Rc::clone(&self.list(draft, tenant).by_service)
     }
 
     /// True when it has to leave.
@@ -241,7 +235,13 @@ impl VictimList {
             let widest = (!unit.surplus, Reverse(level), Reverse(unit.parts()), unit.cost);
             (Reverse(unit.group.class), unit.group.priority, widest)
         });
-        Self { evicted: alloc::vec![false; units.len()], units, first: 0, surplus, by_service }
+        Self {
+            evicted: alloc::vec![false; units.len()],
+            units,
+            first: 0,
+            surplus,
+            by_service: by_service.into(),
+        }
     }
 
     fn skip_evicted(&mut self) {

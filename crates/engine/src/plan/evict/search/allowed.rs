@@ -89,11 +89,11 @@ impl VictimSearch<'_, '_, '_> {
 
     /// The next unit of a tenant that gives way by the order of its class, the highest level and then the widest first.
     fn next_by_service(&mut self, tenant: TenantId, right: Right) -> Option<UnitRef> {
-        (0..self.victims.by_service_len(self.draft, tenant)).find_map(|number| {
-            let unit = self.victims.staying_by_service(tenant, number)?;
-            let next = self.goes_by_order(self.victims.get(unit), right)
-                && self.may_evict_without_straddling(unit, right);
-            next.then_some(unit)
+        let by_service = self.victims.by_service(self.draft, tenant);
+        by_service.iter().map(|&at| UnitRef { tenant, at }).find(|&unit| {
+            !self.victims.is_evicted(unit)
+                && self.goes_by_order(self.victims.get(unit), right)
+                && self.may_evict_without_straddling(unit, right)
         })
     }
 
