@@ -216,9 +216,9 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
                 (few, Self::evict_with_seed),
                 (few, Self::evict_any_set),
             ];
-            strategies.into_iter().filter(|&(worth_a_try, _)| worth_a_try).any(|(_, strategy)| {
+            strategies.into_iter().filter(|&(worth_a_try, _)| worth_a_try).any(|(_, find)| {
                 self.spare_all();
-                strategy(self, terms)
+                find(self, terms)
             })
         });
         if !found {

@@ -154,9 +154,9 @@ impl Victims {
         self.in_order.entry((tenant, class)).or_insert_with(|| {
             let work_groups = draft.state.ledger.work_groups(tenant);
             let alike = work_groups.filter(|(group, _)| group.preemptible && group.class == class);
-            let holders =
-                alike.flat_map(|(_, jobs)| jobs).filter_map(|&(_, job)| Holder::of(draft.state, job));
-            holders.filter(Holder::may_be_evicted).map(|holder| holder.whole(draft)).collect()
+            let running =
+                alike.flat_map(|(_, jobs)| jobs).filter_map(|&(_, job)| HeldJob::of(draft.state, job));
+            running.filter(HeldJob::may_be_evicted).map(|held| held.whole(draft)).collect()
         })
     }
 
@@ -208,8 +208,8 @@ impl VictimList {
         let mut units = Vec::new();
         let groups = draft.state.ledger.work_groups(tenant).filter(|(group, _)| group.preemptible);
         for &(_, job) in groups.flat_map(|(_, jobs)| jobs) {
-            let holder = Holder::of(draft.state, job).expect("a job that stays is live and holds something");
-            holder.add_units(draft, &mut units);
+            let held = HeldJob::of(draft.state, job).expect("a job that stays is live and holds something");
+            held.add_units(draft, &mut units);
         }
         for (job, earmark) in draft.state.earmarks.iter() {
             units.extend(earmarked_unit(draft, tenant, job, earmark));
@@ -263,13 +263,13 @@ pub(crate) fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
 
 /// All that is left of a job that may be evicted, in one piece.
 pub(crate) fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
-    let holder = Holder::of(draft.state, id).filter(Holder::may_be_evicted)?;
-    Some(holder.rest(draft)).filter(|unit| !unit.steps.is_empty())
+    let held = HeldJob::of(draft.state, id).filter(HeldJob::may_be_evicted)?;
+    Some(held.rest(draft)).filter(|unit| !unit.steps.is_empty())
 }
 
 /// All that is left of a job, in one piece, whether it may be evicted or not.
 pub(crate) fn all_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
-    Some(Holder::of(draft.state, id)?.rest(draft))
+    Some(HeldJob::of(draft.state, id)?.rest(draft))
 }
 
 /// What it costs that a job leaves now, by whatever right: work since the last checkpoint, and GPU-milliseconds.
@@ -279,11 +279,11 @@ pub(crate) fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
 
 /// The same of some of its tasks alone, each by its own age; the work that is lost is their mean.
 pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
-    let holder = Holder::of(draft.state, id)?;
-    let whole = holder.whole(draft);
+    let held = HeldJob::of(draft.state, id)?;
+    let whole = held.whole(draft);
     let (mut lost, mut cost) = (0u64, 0u64);
-    for task in tasks.iter().filter_map(|&task| holder.holding.task(task)) {
-        let unit = holder.surplus(draft, &whole, alloc::vec![holder.charge.step(task.place)]);
+    for task in tasks.iter().filter_map(|&task| held.holding.task(task)) {
+        let unit = held.surplus(draft, &whole, alloc::vec![held.charge.step(task.place)]);
         lost = lost.saturating_add(unit.lost.0);
         cost = cost.saturating_add(unit.cost);
     }
@@ -326,14 +326,14 @@ fn earmarked_unit(
 }
 
 /// A job that holds something, of which units are made.
-struct Holder<'s> {
+struct HeldJob<'s> {
     id: JobId,
     job: &'s Job,
     holding: &'s Holding,
     charge: &'s Charge,
 }
 
-impl<'s> Holder<'s> {
+impl<'s> HeldJob<'s> {
     fn of(state: &'s State, id: JobId) -> Option<Self> {
         let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
         Some(Self { id, job, holding, charge: state.ledger.charge(id)? })
