@@ -232,16 +232,16 @@ impl<'a> Cycle<'a> {
         let Some(kind) = candidate.kind else { return };
         let retry_at = earlier(self.retry_at, candidate.changes_at);
         let known = self.refusals.remove(&kind);
-        let refusal = if self.restraint.allowance(candidate.first.1) != Allowance::InOrder {
-            // Whether its reclaim is wasteful depends on all that waits: whatever comes could lift that.
-            let ordered = self.draft.policy.orders.beyond_age(candidate.key.class).is_some();
-            ordered.then(|| Refusal::waking_at(retry_at, known))
-        } else {
+        let refusal = if self.restraint.allowance(candidate.first.1) == Allowance::InOrder {
             let refusal = Refusal::new(self.inputs, candidate, obstacles, retry_at);
             Some(match known {
                 Some(known) => known.and(refusal),
                 None => refusal,
             })
+        } else {
+            // Whether its reclaim is wasteful depends on all that waits: whatever comes could lift that.
+            let ordered = self.draft.policy.orders.beyond_age(candidate.key.class).is_some();
+            ordered.then(|| Refusal::waking_at(retry_at, known))
         };
         self.refusals.extend(refusal.map(|refusal| (kind, refusal)));
     }

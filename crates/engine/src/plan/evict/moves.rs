@@ -83,7 +83,7 @@ impl MoveSearch<'_, '_, '_> {
                 if !part.key.may_go_to(&self.draft.state.fleet, node) {
                     continue;
                 }
-                if let Some(units) = self.to_move_from(node, part) {
+                if let Some(units) = self.jobs_to_move_from(node, part) {
                     let cost = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
                     let tasks: usize = units.iter().map(|unit| unit.steps.len()).sum();
                     targets.push(((units.len(), tasks, cost, node), units));
@@ -95,7 +95,7 @@ impl MoveSearch<'_, '_, '_> {
     }
 
     /// The fewest jobs of a node, the smallest first, without which one more task would fit there.
-    fn to_move_from(&mut self, node: NodeId, ask: &Ask<'_>) -> Option<Vec<Unit>> {
+    fn jobs_to_move_from(&mut self, node: NodeId, ask: &Ask<'_>) -> Option<Vec<Unit>> {
         let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.way.need, ask.key));
         let before = fits(self.draft.room(node));
         let mut units = self.movable_on(node);
@@ -182,11 +182,15 @@ impl MoveSearch<'_, '_, '_> {
 /// Another place for each, beside what is kept for others; or the draft as it was.
 fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Move>> {
     let before = draft.mark();
-    kept.iter().for_each(|&step| draft.occupy(step));
+    for &step in kept {
+        draft.occupy(step);
+    }
     let move_away = |unit: &Unit| Some(Move { unit: unit.clone(), tasks: place_again(draft, unit)? });
     let moved: Option<Vec<Move>> = moving.iter().map(move_away).collect();
     if moved.is_some() {
-        kept.iter().for_each(|&step| draft.vacate(step));
+        for &step in kept {
+            draft.vacate(step);
+        }
     } else {
         draft.roll_back(before);
     }

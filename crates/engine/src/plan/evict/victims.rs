@@ -70,9 +70,13 @@ impl Unit {
         let mut nodes: Vec<NodeId> = self.steps.iter().map(|step| step.place.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        nodes.iter().for_each(|&node| fit.add(draft, ask, node, false));
+        for &node in &nodes {
+            fit.add(draft, ask, node, false);
+        }
         change(draft, self);
-        nodes.iter().for_each(|&node| fit.add(draft, ask, node, true));
+        for &node in &nodes {
+            fit.add(draft, ask, node, true);
+        }
     }
 }
 
