@@ -1,9 +1,9 @@
 //! The plan: what changes now.
 //!
 //! [`plan`] makes it and [`run_cycle`] has its steps, numbered. Candidates are served in three passes, as in rule 3: within
-//! guarantee, within fair share, surplus. In each, the next candidate is of the kind whose tenant is served first; its
-//! oldest job gets what it asks for on a draft, all of it or nothing. A kind that does not fit is refused once for all jobs
-//! alike, with what would lift the refusal, and is not looked at again until then. The plan is the difference between the
+//! guarantee, within fair share, surplus. In each, the next candidate is a kind of the tenant that is served first; its
+//! first job gets what it asks for on a draft, all of it or nothing. A kind that does not fit is refused once for all jobs
+//! alike, with what would lift the refusal, and is not tried again until then. The plan is the difference between the
 //! state and the end of the draft.
 //!
 //! Three loops go over the same ground again, each for a reason that the one inside it cannot see:
@@ -12,7 +12,7 @@
 //! - in [`plan`] a cycle is run again when a departure may lift a refusal that is only remembered, or when a reclaim for
 //!   a fair share turns out to be wasteful once every candidate had its turn (rule 7): it is then restrained;
 //! - in the controller's turn a plan is made again on the state that it led to, because some facts become true by a
-//!   commit alone: places that were set aside and are let go of, windows that begin.
+//!   commit alone: earmarks that are released, windows that begin.
 
 mod cycle;
 pub(crate) mod draft;
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 
 use crate::model::placement::{ChosenPlace, Placement};
 use crate::model::policy::Policy;
-use crate::plan::memory::all_kinds;
+use crate::plan::memory::{Stamps, all_kinds};
 use crate::state::State;
 use crate::state::earmarks::EarmarksEvent;
 use crate::state::event::Event;
@@ -36,7 +36,7 @@ use crate::state::holding::TaskPhase;
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
 use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::reservations::{DropReason, Reservation, ReservationsEvent};
-use crate::units::{JobId, KindId, Millis, Timestamp};
+use crate::units::{JobId, KindId, Timestamp};
 
 use cycle::{Cycle, Inputs, Restraint};
 pub use later::reserve::StartSearches;
@@ -52,65 +52,56 @@ const CYCLES_MAX: usize = 64;
 /// What changes now, made on the state after `basis` events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The journal index it saw.
     pub basis: u64,
-    /// Who was promised places that a guarantee takes instead.
+    /// Jobs that lose their earmark to a guarantee.
     pub released: Vec<JobId>,
-    /// Who has to leave, in the order in which they were taken.
+    /// In the order in which it was decided.
     pub evictions: Vec<EvictedJob>,
-    /// Jobs that get their places now.
     pub starts: Vec<Start>,
     /// Running jobs that get more tasks now.
     pub grown: Vec<Start>,
     /// Jobs that get their places when those who leave are gone.
     pub earmarks: Vec<Start>,
-    /// Promised starts that cannot be kept.
+    /// Reservations that cannot be kept.
     pub dropped: Vec<(JobId, DropReason)>,
-    /// Jobs that wait and are promised a start.
     pub reserved: Vec<(JobId, Reservation)>,
-    /// Kinds that were looked at and do not fit.
+    /// Kinds that were tried and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
-    /// For whom a start was looked for.
-    pub looked: StartSearches,
+    pub start_searches: StartSearches,
 }
 
 /// A job that gets places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Which.
     pub job: JobId,
-    /// Where each task goes.
     pub tasks: Vec<Placement>,
     /// Why the first of them goes there, where places have prices.
     pub chosen: Option<ChosenPlace>,
 }
 
-/// Tasks that have to leave.
+/// Tasks of a job that have to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictedJob {
-    /// Of which job.
     pub job: JobId,
-    /// Which.
     pub tasks: Vec<u32>,
-    /// Why, for whom, and at what price.
     pub receipt: Eviction,
 }
 
-/// What changes now. Kinds whose last refusal still holds are not looked at again.
+/// What changes now. Kinds whose last refusal still holds are not tried again.
 pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> Plan {
     if memory.nothing_changed(state, now) {
         return Plan { basis: state.index(), ..Plan::default() };
     }
     let tree = state.tree(policy);
     let shares = state.fair_shares(&tree);
-    let (worths, looked) = (&memory.worths, &memory.looked);
-    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, worths, looked, now };
-    let mut kinds = memory.worth_trying(state, &shares, now);
+    let stamps = Stamps::new(state, &shares);
+    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, stamps: &stamps, memory, now };
+    let mut kinds = memory.worth_trying(&stamps, now);
     let mut restraint = Restraint::default();
     for _ in 0..CYCLES_MAX {
         let cycle = run_cycle(inputs, &kinds, &restraint);
         // A departure may lift any refusal: then nothing that is remembered counts.
-        if cycle.evicted() > 0 && kinds.len() < all_kinds(state).count() {
+        if cycle.evictions_len() > 0 && kinds.len() < all_kinds(state).count() {
             kinds = all_kinds(state).collect();
             continue;
         }
@@ -138,18 +129,18 @@ fn run_cycle<'a>(inputs: Inputs<'a>, kinds: &[KindId], restraint: &'a Restraint)
     // 4. Serve them pass by pass, each from what is free, by moves, or by reclaim and preemption.
     let mut turns = ServiceTurn::ALL.iter();
     while let Some(turn) = turns.next() {
-        let evicted = cycle.evicted();
+        let evictions = cycle.evictions_len();
         // 5. Guarantees are served first; everybody else after the jobs whose reserved start has come.
         if turn.pass == Pass::WithinFairShare {
             cycle.keep_reservations();
         }
         cycle.serve_candidates(*turn);
-        if cycle.evicted() > evicted {
+        if cycle.evictions_len() > evictions {
             cycle.reopen_refused();
             turns = ServiceTurn::ALL.iter();
         }
     }
-    // 6. Move evicted jobs to where there is room for them.
+    // 6. Relocate evicted jobs to where there is room for them.
     cycle.relocate_evicted();
     // 7. Drop reservations whose time has come and that could not be kept; promise starts to blocked jobs.
     cycle.drop_late_reservations();
@@ -159,49 +150,46 @@ fn run_cycle<'a>(inputs: Inputs<'a>, kinds: &[KindId], restraint: &'a Restraint)
 }
 
 impl Plan {
-    /// The facts that make it so.
+    /// The events that make it so.
     pub fn events(&self, state: &State, now: Timestamp) -> Vec<Event> {
         assert!(self.basis == state.index(), "a plan is committed on the state it was made on");
+        let mut events = Vec::new();
         let released = |&job: &JobId| Event::Earmarks(EarmarksEvent::Released { job, at: now });
-        let mut events: Vec<Event> = self.released.iter().map(released).collect();
+        events.extend(self.released.iter().map(released));
         let dropped = |&(job, why): &(JobId, DropReason)| {
             Event::Reservations(ReservationsEvent::Dropped { job, why, at: now })
         };
         events.extend(self.dropped.iter().map(dropped));
         for evicted in &self.evictions {
-            evicted.events(state, now, &mut events);
+            evicted.add_events(state, now, &mut events);
         }
-        let policy = state.tenants.version();
-        for Start { job, tasks, chosen } in &self.starts {
-            let attempt = state.jobs.get(*job).expect("a plan starts live jobs").past.attempts + 1;
-            let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
-            events.push(Event::Ledger(LedgerEvent::Started { job, attempt, tasks, policy, at: now, chosen }));
-        }
-        for Start { job, tasks, chosen: _ } in &self.grown {
-            let (job, tasks) = (*job, tasks.clone());
-            events.push(Event::Ledger(LedgerEvent::Grown { job, tasks, policy, at: now }));
-        }
-        for Start { job, tasks, chosen } in &self.earmarks {
-            let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
-            events.push(Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at: now, chosen }));
-        }
-        let reserved = self.reserved.iter().map(|(job, of)| Event::Reservations(of.event(*job)));
-        events.extend(reserved);
+        let (at, policy) = (now, state.tenants.version());
+        events.extend(self.starts.iter().cloned().map(|Start { job, tasks, chosen }| {
+            let attempt = state.jobs.get(job).expect("a plan starts live jobs").past.attempts + 1;
+            Event::Ledger(LedgerEvent::Started { job, attempt, tasks, policy, at, chosen })
+        }));
+        events.extend(self.grown.iter().cloned().map(|Start { job, tasks, chosen: _ }| {
+            Event::Ledger(LedgerEvent::Grown { job, tasks, policy, at })
+        }));
+        events.extend(self.earmarks.iter().cloned().map(|Start { job, tasks, chosen }| {
+            Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at, chosen })
+        }));
+        events.extend(self.reserved.iter().map(|(job, of)| Event::Reservations(of.event(*job))));
         events
     }
 }
 
 impl EvictedJob {
     /// The receipt, then the ask; without a checkpoint contract, or before it runs, the stop.
-    fn events(&self, state: &State, now: Timestamp, events: &mut Vec<Event>) {
+    fn add_events(&self, state: &State, now: Timestamp, events: &mut Vec<Event>) {
         let Self { job, tasks, receipt } = self.clone();
         let Eviction { why, beneficiary, whole, .. } = receipt;
-        let holding = state.ledger.holding(job).expect("who has to leave holds something");
-        let spec = &state.jobs.get(job).expect("who has to leave is a live job").spec;
+        let holding = state.ledger.holding(job).expect("a job that has to leave holds something");
+        let spec = &state.jobs.get(job).expect("a job that has to leave is live").spec;
         let runs = |task: &u32| holding.task(*task).is_some_and(|task| task.phase == TaskPhase::Running);
         let (asked, stopped): (Vec<u32>, Vec<u32>) =
-            tasks.iter().copied().partition(|task| spec.checkpoint.is_some() && runs(task));
-        events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks: tasks.clone(), receipt, at: now }));
+            tasks.iter().partition(|task| spec.checkpoint.is_some() && runs(task));
+        events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: now }));
         if whole {
             let next = Next::Requeue(RequeueWhy::Evicted);
             events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now, by: None }));
@@ -209,9 +197,9 @@ impl EvictedJob {
         let policy = state.tenants.policy();
         if let Some(checkpoint) = spec.checkpoint.filter(|_| !asked.is_empty()) {
             // Work that was placed under another policy may have a longer grace than a guarantee waits for.
-            let longest: Millis = policy.preemption.borrow_grace_max;
-            let bound = if why == EvictionRule::Guarantee { longest } else { checkpoint.grace };
-            let (by, deadline) = (Asker::Rules { why, beneficiary }, now + checkpoint.grace.min(bound));
+            let guaranteed = why == EvictionRule::Guarantee;
+            let longest = if guaranteed { policy.preemption.borrow_grace_max } else { checkpoint.grace };
+            let (by, deadline) = (Asker::Rules { why, beneficiary }, now + checkpoint.grace.min(longest));
             events.push(Event::Ledger(LedgerEvent::Asked { job, tasks: asked, by, deadline, at: now }));
         }
         // What has no contract, or does not run yet, has nothing to save.

@@ -9,23 +9,20 @@ mod reservations;
 mod serve;
 mod window;
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::cell::RefCell;
 
 use crate::model::placement::{ChosenPlace, Placement};
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::evict::moves::Move;
-use crate::plan::evict::search::{Allowance, TakenUnit};
+use crate::plan::evict::search::{Allowance, EvictedUnit};
 use crate::plan::evict::victims::{Unit, Victims};
 use crate::plan::later::booked;
-use crate::plan::later::reserve::{self, PlanContext, StartSearches};
+use crate::plan::later::reserve::{self, PlanContext};
 use crate::plan::lines::{self, Pass};
-use crate::plan::memory::Refusal;
+use crate::plan::memory::{Memory, Refusal, Stamps};
 use crate::plan::order::{Candidate, Queue, ServiceTurn};
-use crate::plan::place::best::Worths;
 use crate::plan::place::{Ask, PlacedTasks, groups, place};
 use crate::plan::rank::{just_evicted, takes_landing_room};
 use crate::quota::meters::Amounts;
@@ -43,35 +40,29 @@ pub(super) struct Inputs<'a> {
     pub(super) policy: &'a Policy,
     pub(super) tree: &'a Tree,
     pub(super) shares: &'a Amounts,
-    /// What earlier plans worked out of the worth of places.
-    pub(super) worths: &'a RefCell<Worths>,
-    /// For whom earlier plans looked for a start.
-    pub(super) looked: &'a StartSearches,
+    pub(super) stamps: &'a Stamps<'a>,
+    pub(super) memory: &'a Memory,
     pub(super) now: Timestamp,
 }
 
-/// Jobs whose reclaim for a fair share, or by the order of their class, would leave more idle than it starts (rule 7), and how
-/// far each of them may go in the next cycle.
+/// How far jobs may go in the next cycle whose reclaim for a fair share, or by the order of their class, would leave more
+/// idle than it starts (rule 7).
 #[derive(Default)]
 pub(super) struct Restraint(BTreeMap<JobId, Allowance>);
 
 impl Restraint {
-    /// Nobody reclaims for a fair share.
+    /// No job reclaims for a fair share.
     pub(super) fn of_everybody(state: &State) -> Self {
         Self(state.jobs.iter().map(|(job, _)| (job, Allowance::Nothing)).collect())
     }
 
-    /// A job takes sparingly from now on; one that does so already takes nothing.
+    /// A job evicts sparingly from now on; one that does so already evicts nothing.
     pub(super) fn tighten(&mut self, job: JobId) {
-        let next = match self.0.get(&job) {
-            None | Some(Allowance::InOrder) => Allowance::Sparingly,
-            Some(Allowance::Sparingly | Allowance::Nothing) => Allowance::Nothing,
+        let next = match self.allowance(job) {
+            Allowance::InOrder => Allowance::Sparingly,
+            Allowance::Sparingly | Allowance::Nothing => Allowance::Nothing,
         };
         self.0.insert(job, next);
-    }
-
-    fn binds(&self, job: JobId) -> bool {
-        self.0.contains_key(&job)
     }
 
     fn allowance(&self, job: JobId) -> Allowance {
@@ -109,13 +100,17 @@ struct Allocations {
 /// What a job was given on the draft.
 struct Allocation {
     tasks: Vec<Placement>,
-    /// So many of them start together.
-    together: usize,
-    /// Of the rest, so many at a time do; one by one where nothing is said.
-    pieces: Vec<usize>,
+    /// How many of them each grant gave it. Those of one grant start together, those of the first before any other.
+    grants: Vec<usize>,
     purpose: Purpose,
     /// Why the first of them goes where it does.
     chosen: Option<ChosenPlace>,
+}
+
+impl Allocation {
+    fn first_grant(&self) -> &[Placement] {
+        &self.tasks[..self.grants[0]]
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -137,36 +132,13 @@ impl Allocations {
         self.order.iter().map(|&job| (job, &self.by_job[&job]))
     }
 
-    /// A job that has to leave gets all of its new places.
-    fn move_to(&mut self, job: JobId, tasks: Vec<Placement>, chosen: Option<ChosenPlace>) {
-        let (together, pieces) = (tasks.len(), Vec::new());
-        self.by_job.insert(job, Allocation { tasks, together, pieces, purpose: Purpose::Move, chosen });
-        self.order.push(job);
-    }
-
-    /// A job gets what was asked for, beside what it was given before.
-    fn add(
-        &mut self,
-        job: JobId,
-        tasks: Vec<Placement>,
-        purpose: Purpose,
-        chosen: Option<ChosenPlace>,
-        grouped: bool,
-    ) {
-        if !self.by_job.contains_key(&job) {
+    /// A job gets these places beside what it was given before.
+    fn add(&mut self, job: JobId, tasks: Vec<Placement>, purpose: Purpose, chosen: Option<ChosenPlace>) {
+        let allocation = self.by_job.entry(job).or_insert_with(|| {
             self.order.push(job);
-        }
-        let together = tasks.len();
-        let allocation = self.by_job.entry(job).or_insert_with(|| Allocation {
-            tasks: Vec::new(),
-            together,
-            pieces: Vec::new(),
-            purpose,
-            chosen,
+            Allocation { tasks: Vec::new(), grants: Vec::new(), purpose, chosen }
         });
-        if grouped && !allocation.tasks.is_empty() {
-            allocation.pieces.push(tasks.len());
-        }
+        allocation.grants.push(tasks.len());
         allocation.tasks.extend(tasks);
     }
 }
@@ -179,6 +151,7 @@ struct PlannedEviction {
 
 struct Reclaim {
     job: JobId,
+    /// What it starts, in 1/3000 of a GPU.
     started: u64,
     freed: Vec<Step>,
 }
@@ -186,7 +159,7 @@ struct Reclaim {
 /// Jobs whose part in this plan is decided.
 #[derive(Clone, Default)]
 pub(super) struct Commitments {
-    /// They were given places: they neither leave nor move.
+    /// They were given places, or have left for a reservation: they neither leave nor move.
     pub(super) given: BTreeSet<JobId>,
     /// They have to leave, or to give up tasks: they do not move.
     pub(super) leaving: BTreeSet<JobId>,
@@ -211,22 +184,26 @@ struct Grant<'a> {
     ask: Ask<'a>,
     tasks: Vec<Placement>,
     chosen: Option<ChosenPlace>,
-    taken: Vec<TakenUnit>,
+    evicted: Vec<EvictedUnit>,
     moved: Vec<Move>,
 }
 
 impl<'a> Grant<'a> {
     /// Nobody leaves or moves for it.
-    fn free(ask: &Ask<'a>, PlacedTasks { tasks, chosen, .. }: PlacedTasks) -> Self {
-        Self { ask: ask.clone(), tasks, chosen, taken: Vec::new(), moved: Vec::new() }
+    fn new(ask: &Ask<'a>, tasks: Vec<Placement>) -> Self {
+        Self { ask: ask.clone(), tasks, chosen: None, evicted: Vec::new(), moved: Vec::new() }
+    }
+
+    fn of_placed(ask: &Ask<'a>, PlacedTasks { tasks, chosen, .. }: PlacedTasks) -> Self {
+        Self { chosen, ..Self::new(ask, tasks) }
     }
 }
 
 impl<'a> Cycle<'a> {
     /// Nobody has had a turn yet. What windows keep for jobs that are not there counts as used.
     pub(super) fn on(inputs: Inputs<'a>, restraint: &'a Restraint) -> Self {
-        let Inputs { state, policy, tree, shares, worths, now, looked: _ } = inputs;
-        let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
+        let Inputs { state, policy, tree, shares, memory, now, stamps: _ } = inputs;
+        let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(&memory.worths);
         let window_idle = booked::count_idle(&mut draft);
         Self {
             inputs,
@@ -247,13 +224,13 @@ impl<'a> Cycle<'a> {
 
     /// Every job of these kinds that may start or grow now is a candidate.
     pub(super) fn gather_candidates(&mut self, kinds: &[KindId]) {
-        let state = self.inputs.state;
-        for kind in kinds {
-            let known = state.jobs.waiting().get(kind).or_else(|| state.jobs.growing().get(kind));
-            for candidate in
-                known.into_iter().flat_map(|known| Candidate::all_of_kind(&self.draft, *kind, known))
-            {
-                self.queue.add(state, candidate);
+        let jobs = &self.inputs.state.jobs;
+        for &kind in kinds {
+            let Some(known) = jobs.waiting().get(&kind).or_else(|| jobs.growing().get(&kind)) else {
+                continue;
+            };
+            for candidate in Candidate::all_of_kind(&self.draft, kind, known) {
+                self.queue.add(self.inputs.state, candidate);
             }
         }
     }
@@ -281,7 +258,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// A departure may leave room for those that were refused before.
+    /// A departure may leave room for candidates that were refused before.
     pub(super) fn reopen_refused(&mut self) {
         self.queue.reopen_all();
         self.refusals.clear();
@@ -289,37 +266,33 @@ impl<'a> Cycle<'a> {
 
     /// A job that has to leave and finds room elsewhere is moved there.
     pub(super) fn relocate_evicted(&mut self) {
-        let whole: Vec<JobId> = self
-            .evictions
-            .iter()
-            .filter(|eviction| eviction.receipt.whole && eviction.receipt.why != EvictionRule::Move)
-            .filter(|eviction| !eviction.unit.earmarked)
-            .map(|eviction| eviction.unit.job)
-            .collect();
-        if whole.is_empty() {
+        let leaves = |eviction: &&PlannedEviction| {
+            let PlannedEviction { unit, receipt } = eviction;
+            receipt.whole && receipt.why != EvictionRule::Move && !unit.earmarked
+        };
+        let jobs: Vec<JobId> =
+            self.evictions.iter().filter(leaves).map(|eviction| eviction.unit.job).collect();
+        if jobs.is_empty() {
             return;
         }
         // Not in a place that is reserved: there it might have to leave again.
         let reserved = self.hold_all_reserved();
-        for job in whole {
-            if let Some(PlacedTasks { tasks, chosen, .. }) = self.another_place(job) {
-                self.allocations.move_to(job, tasks, chosen);
+        for job in jobs {
+            if let Some(PlacedTasks { tasks, chosen, .. }) = self.relocate(job) {
+                self.allocations.add(job, tasks, Purpose::Move, chosen);
             }
         }
         self.let_go_of(reserved);
     }
 
-    fn another_place(&mut self, id: JobId) -> Option<PlacedTasks> {
-        let job = self.draft.state.jobs.get(id).expect("what has to leave is a live job");
-        let key = Box::new(job.key());
+    fn relocate(&mut self, id: JobId) -> Option<PlacedTasks> {
+        let job = self.draft.state.jobs.get(id).expect("a job that has to leave is live");
+        let key = job.key();
         let group = just_evicted(self.draft.policy, &job.spec);
         groups::minimum(self.draft.desk(), &key).into_iter().find_map(|ask| {
-            if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus) {
-                return None;
-            }
-            let gates =
-                [lines::limit_exceeded(&self.draft, &ask), lines::fixed_beyond(&mut self.draft, &ask)];
-            if gates.iter().any(Option::is_some) {
+            if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus)
+                || lines::barred_by(&mut self.draft, &ask).is_some()
+            {
                 return None;
             }
             let placed = place(&mut self.draft, &ask)?;
@@ -333,14 +306,14 @@ impl<'a> Cycle<'a> {
         if self.draft.policy.reservations_max == 0 {
             return;
         }
-        // Nobody knows yet when a job begins whose places are only set aside.
-        let starts = self.allocations.iter().filter(|&(job, _)| self.starts_at_once(job));
-        let starts: Vec<(JobId, Vec<Placement>)> = starts.map(|(job, of)| (job, of.tasks.clone())).collect();
-        for (job, tasks) in starts {
-            self.reservations.horizon.starts(&self.draft, job, &tasks);
+        // Nobody knows yet when a job begins that only gets an earmark.
+        let starts: Vec<JobId> =
+            self.allocations.order.iter().copied().filter(|&job| self.starts_at_once(job)).collect();
+        for job in starts {
+            self.reservations.horizon.starts(&self.draft, job, &self.allocations.by_job[&job].tasks);
         }
-        let Inputs { shares, looked, .. } = self.inputs;
-        let others = PlanContext { commitments: &self.commitments, shares, looked };
+        let Inputs { shares, memory, .. } = self.inputs;
+        let others = PlanContext { commitments: &self.commitments, shares, looked: &memory.start_searches };
         let HeldStarts { horizon, reserved, .. } = &mut self.reservations;
         (self.reservations.made, self.reservations.looked) =
             reserve::make(&mut self.draft, horizon, reserved, others);
@@ -348,35 +321,34 @@ impl<'a> Cycle<'a> {
 
     /// True when a job was given places on the draft that nobody has to leave.
     fn starts_at_once(&self, job: JobId) -> bool {
-        let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
         let allocation = self.allocations.get(job);
-        allocation.is_some_and(|given| given.tasks.iter().take(given.together).all(clear))
+        allocation.is_some_and(|given| given.first_grant().iter().all(|place| self.draft.is_clear(place)))
     }
 
-    /// How often somebody has to leave or is moved, so far.
-    pub(super) fn evicted(&self) -> usize {
+    /// How many units have to leave or are moved, so far.
+    pub(super) fn evictions_len(&self) -> usize {
         self.evictions.len()
     }
 
     /// A job whose reclaim for a fair share or by order left more of what it freed idle than it started.
     pub(super) fn wasteful(&self) -> Option<JobId> {
-        let wasteful = |reclaim: &&Reclaim| idle(&self.draft, &reclaim.freed) > reclaim.started;
+        let wasteful = |reclaim: &&Reclaim| idle_of(&self.draft, &reclaim.freed) > reclaim.started;
         self.reclaims.iter().find(wasteful).map(|reclaim| reclaim.job)
     }
 }
 
-/// So much of what was freed is held by nobody, in 1/3000 of a GPU.
-pub(super) fn idle(draft: &Draft<'_>, freed: &[Step]) -> u64 {
+/// How much of what was freed is held by nobody, in 1/3000 of a GPU.
+pub(super) fn idle_of(draft: &Draft<'_>, freed: &[Step]) -> u64 {
     let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
-    for step in freed {
-        for gpu in step.place.gpus.indexes() {
-            *gpus.entry((step.place.node, gpu)).or_default() += step.place.units_each.parts();
+    for Step { place, .. } in freed {
+        for gpu in place.gpus.indexes() {
+            *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
         }
     }
-    let left = gpus.iter().map(|(&(node, gpu), &freed)| {
+    let idle = gpus.iter().map(|(&(node, gpu), &freed)| {
         let room = draft.room(node).and_then(|room| room.gpus.get(gpu));
-        let free = room.map_or(0, |gpu| 3000u64.saturating_sub(gpu.held.parts()));
+        let free = room.map_or(0, |gpu| GpuUnits::WHOLE.parts().saturating_sub(gpu.held.parts()));
         free.min(freed)
     });
-    left.sum()
+    idle.sum()
 }

@@ -14,6 +14,7 @@ use crate::device::catalogue::Mig;
 use crate::device::cut::{PROFILES_MAX, Weights, count_left};
 use crate::device::geometry::Layout;
 use crate::model::job::GpuAsk;
+use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::plan::place::best::Worths;
 use crate::plan::place::groups::AskMaker;
@@ -27,13 +28,9 @@ use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
 
 /// The state with some starts and evictions tried on it.
 pub(crate) struct Draft<'a> {
-    /// What it is a draft on.
     pub state: &'a State,
-    /// The policy it is made by.
     pub policy: &'a Policy,
-    /// The tenant tree it counts in.
     pub tree: &'a Tree,
-    /// When it is made.
     pub now: Timestamp,
     touched: Rooms,
     used: Amounts,
@@ -55,6 +52,18 @@ enum Op {
     Count { group: WorkGroup, amount: Meters, more: bool },
 }
 
+impl Op {
+    fn inverse(self) -> Self {
+        match self {
+            Self::Occupy(step) => Self::Vacate(step),
+            Self::Vacate(step) => Self::Occupy(step),
+            Self::Drain(step) => Self::Undrain(step),
+            Self::Undrain(step) => Self::Drain(step),
+            Self::Count { group, amount, more } => Self::Count { group, amount, more: !more },
+        }
+    }
+}
+
 /// A point to roll back to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(usize);
@@ -68,7 +77,7 @@ impl<'a> Draft<'a> {
         shares: &'a Amounts,
         now: Timestamp,
     ) -> Self {
-        let used = tree.subtree_use(&state.own_planned(tree));
+        let used = tree.subtree_use(&state.own_use_after_leaving(tree));
         Self {
             state,
             policy,
@@ -161,6 +170,11 @@ impl<'a> Draft<'a> {
         self.touched.get(node).or_else(|| self.state.ledger.rooms().get(node))
     }
 
+    /// True when nobody has to leave a place before it can be taken.
+    pub(crate) fn is_clear(&self, place: &Placement) -> bool {
+        self.room(place.node).is_some_and(|room| room.is_clear(place))
+    }
+
     /// Open nodes of a pool with exactly so many GPUs free, in node order.
     pub(crate) fn with_whole_free(
         &self,
@@ -168,9 +182,7 @@ impl<'a> Draft<'a> {
         drains: Drains,
         count: u8,
     ) -> impl Iterator<Item = NodeId> {
-        let rest = self.state.ledger.rooms().with_whole_free(pool, drains, count);
-        let untouched = rest.filter(|&node| self.touched.get(node).is_none());
-        merge(self.touched.with_whole_free(pool, drains, count), untouched)
+        self.over_rooms(move |rooms| rooms.with_whole_free(pool, drains, count), |&node| node)
     }
 
     /// GPUs that are held in part and have at least `least` left, tightest first.
@@ -179,29 +191,32 @@ impl<'a> Draft<'a> {
         pool: PoolId,
         least: GpuUnits,
     ) -> impl Iterator<Item = (GpuUnits, NodeId, u8)> {
-        let rest = self.state.ledger.rooms().partly_free(pool, least);
-        let untouched = rest.filter(|&(_, node, _)| self.touched.get(node).is_none());
-        merge(self.touched.partly_free(pool, least), untouched)
+        self.over_rooms(move |rooms| rooms.partly_free(pool, least), |&(_, node, _)| node)
     }
 
     /// The layouts of GPUs of a pool that more can be cut out of.
     pub(crate) fn layouts(&self, pool: PoolId) -> impl Iterator<Item = Layout> {
-        let known = |rooms: &'_ Rooms| rooms.by_layout(pool).map(|(layout, _)| layout).collect::<Vec<_>>();
-        let mut layouts =
-            merge(known(&self.touched).into_iter(), known(self.state.ledger.rooms()).into_iter());
-        let mut last = None;
-        core::iter::from_fn(move || {
-            let next = layouts.find(|&layout| last != Some(layout));
-            last = next;
-            next
-        })
+        let rooms = [&self.touched, self.state.ledger.rooms()];
+        let layouts = rooms.into_iter().flat_map(|rooms| rooms.by_layout(pool)).map(|(layout, _)| layout);
+        let mut layouts: Vec<Layout> = layouts.collect();
+        layouts.sort_unstable();
+        layouts.dedup();
+        layouts.into_iter()
     }
 
     /// GPUs with exactly these slices that more can be cut out of, in node order.
     pub(crate) fn with_layout(&self, pool: PoolId, layout: Layout) -> impl Iterator<Item = (NodeId, u8)> {
-        let rest = self.state.ledger.rooms().with_layout(pool, layout);
-        let untouched = rest.filter(|&(node, _)| self.touched.get(node).is_none());
-        merge(self.touched.with_layout(pool, layout), untouched)
+        self.over_rooms(move |rooms| rooms.with_layout(pool, layout), |&(node, _)| node)
+    }
+
+    /// A sorted list over all nodes: the touched ones as they would be, the others as they are in the state.
+    fn over_rooms<'s, T: Ord + Copy, I: Iterator<Item = T>>(
+        &'s self,
+        list: impl Fn(&'s Rooms) -> I,
+        node_of: impl Fn(&T) -> NodeId,
+    ) -> impl Iterator<Item = T> {
+        let untouched = move |item: &T| self.touched.get(node_of(item)).is_none();
+        merge(list(&self.touched), list(self.state.ledger.rooms()).filter(untouched))
     }
 
     /// What each profile of a pool is worth keeping possible, as things were before anything was tried.
@@ -266,31 +281,22 @@ impl<'a> Draft<'a> {
     /// A task takes a place.
     pub(crate) fn occupy(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.occupy(&step.place, step.resources, step.trust);
-        self.done.push(Op::Occupy(step));
+        self.perform(Op::Occupy(step));
     }
 
-    /// A place that was set aside no longer is.
+    /// A task, or an earmark, gives its place back.
     pub(crate) fn vacate(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.vacate(&step.place, step.resources);
-        self.done.push(Op::Vacate(step));
+        self.perform(Op::Vacate(step));
     }
 
     /// A task that holds a place is told to leave.
     pub(crate) fn drain(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.drain(&step.place, step.resources);
-        self.done.push(Op::Drain(step));
+        self.perform(Op::Drain(step));
     }
 
-    /// A task that was told to leave on this draft is spared.
-    pub(crate) fn undrain(&mut self, step: Step) {
-        self.touched.undrain(&step.place, step.resources, step.trust);
-        self.done.push(Op::Undrain(step));
-    }
-
-    /// A unit leaves: its tasks are told to, or what was set aside for it is given back, and its tenant uses so much less.
+    /// A unit leaves: its tasks are told to, or its earmark is given back, and its tenant uses so much less.
     pub(super) fn evict(&mut self, unit: &Unit) {
         for &step in &unit.steps {
             if unit.earmarked { self.vacate(step) } else { self.drain(step) }
@@ -301,28 +307,36 @@ impl<'a> Draft<'a> {
     /// A unit that was evicted on this draft stays after all.
     pub(super) fn spare(&mut self, unit: &Unit) {
         for &step in &unit.steps {
-            if unit.earmarked { self.occupy(step) } else { self.undrain(step) }
+            self.perform(if unit.earmarked { Op::Occupy(step) } else { Op::Undrain(step) });
         }
         self.count(unit.group, unit.amount.clone(), true);
     }
 
     /// A tenant, and everyone above it, uses so much more or less.
     pub(crate) fn count(&mut self, group: WorkGroup, amount: Meters, more: bool) {
-        self.change_use(group, &amount, more);
-        self.done.push(Op::Count { group, amount, more });
+        self.perform(Op::Count { group, amount, more });
     }
 
     /// As it was at the mark.
     pub(crate) fn roll_back(&mut self, mark: Mark) {
         assert!(mark.0 <= self.done.len(), "a mark lies behind");
         for op in self.done.split_off(mark.0).into_iter().rev() {
-            match op {
-                Op::Occupy(step) => self.touched.vacate(&step.place, step.resources),
-                Op::Vacate(step) => self.touched.occupy(&step.place, step.resources, step.trust),
-                Op::Drain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
-                Op::Undrain(step) => self.touched.drain(&step.place, step.resources),
-                Op::Count { group, amount, more } => self.change_use(group, &amount, !more),
-            }
+            self.apply(&op.inverse());
+        }
+    }
+
+    fn perform(&mut self, op: Op) {
+        self.apply(&op);
+        self.done.push(op);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Occupy(step) => self.touched.occupy(&step.place, step.resources, step.trust),
+            Op::Vacate(step) => self.touched.vacate(&step.place, step.resources),
+            Op::Drain(step) => self.touched.drain(&step.place, step.resources),
+            Op::Undrain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
+            Op::Count { group, amount, more } => self.change_use(*group, amount, *more),
         }
     }
 
@@ -338,9 +352,7 @@ impl<'a> Draft<'a> {
         for tenant in tree.lineage(group.tenant) {
             self.used[tenant.index()].count(amount, more);
         }
-        let own = self.work_groups(group.tenant);
-        let held = own.entry(group).or_insert_with(|| tree.zero());
-        held.count(amount, more);
+        self.work_groups(group.tenant).entry(group).or_insert_with(|| tree.zero()).count(amount, more);
     }
 }
 

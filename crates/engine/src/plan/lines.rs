@@ -1,4 +1,4 @@
-//! Who may have what: passes, gates and lines (rules 1 to 3 and 6), each as one question to the draft.
+//! Passes, gates and lines (rules 1 to 3 and 6), each as one question to the draft.
 
 use crate::quota::meters::Meters;
 use alloc::vec::Vec;
@@ -23,14 +23,12 @@ pub enum Pass {
     Surplus,
 }
 
-/// The line above which work of others may be taken.
+/// The line above which work of others may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The larger of fair share and guarantee: whom a guarantee takes from first.
+    /// The larger of fair share and guarantee: a guarantee evicts work above it first.
     Entitled,
-    /// What was promised.
     Guarantee,
-    /// The fair share.
     FairShare,
 }
 
@@ -45,14 +43,15 @@ pub(crate) fn work_group(key: &KindKey) -> WorkGroup {
     }
 }
 
-/// True when work that stands so may be taken for work that stands like `other`: a lower class, or a lower priority
-/// in the same class. Equals never; nor work that needs longer to save than anybody should wait for it.
+/// True when work of one group may be evicted for work of another by class or priority: it has a lower class, or a lower
+/// priority in the same class. Fixed work never may.
 pub(crate) fn gives_way(policy: &Policy, group: &WorkGroup, other: &WorkGroup) -> bool {
     let lower = group.class > other.class || (group.class == other.class && group.priority < other.priority);
     lower && !is_fixed(group, policy)
 }
 
-/// True for work that no guarantee could get back in time: it may not borrow.
+/// True for work that no guarantee could get back in time, because it may not be evicted or needs too long to save: it may
+/// not borrow.
 pub(crate) fn is_fixed(group: &WorkGroup, policy: &Policy) -> bool {
     !group.preemptible || group.grace > policy.preemption.borrow_grace_max
 }
@@ -62,7 +61,7 @@ pub(crate) fn meters_of(ask: &Ask<'_>) -> impl Iterator<Item = usize> {
     (0..ask.charge.len()).filter(|&meter| ask.parts().any(|part| part.charge[meter] > 0))
 }
 
-/// What a tenant is promised or may call its own, in one meter.
+/// Where a line of a tenant lies in one meter.
 pub(crate) fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line) -> Amount {
     let guaranteed = draft.tree.lines[tenant.index()].quotas[meter].guaranteed;
     let share = draft.share(tenant)[meter];
@@ -74,28 +73,31 @@ pub(crate) fn line(draft: &Draft<'_>, tenant: TenantId, meter: usize, line: Line
     }
 }
 
-/// True when a tenant with so much more stays within its line in everything that is asked for.
+/// How much a tenant uses above its line in one meter; `None` where it has no line.
+pub(crate) fn excess(draft: &Draft<'_>, tenant: TenantId, meter: usize, at: Line) -> Option<u64> {
+    match line(draft, tenant, meter, at) {
+        Amount::Unlimited => None,
+        Amount::Of(line) => Some(draft.used(tenant)[meter].saturating_sub(line)),
+    }
+}
+
+/// True when a tenant that uses what an ask is for as well stays within its line in every meter of the ask.
 pub(crate) fn stays_within(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line) -> bool {
+    stays_within_without(draft, tenant, ask, at, &[])
+}
+
+/// The same when so much of its use is gone, by meter.
+fn stays_within_without(draft: &Draft<'_>, tenant: TenantId, ask: &Ask<'_>, at: Line, gone: &[u64]) -> bool {
     meters_of(ask).all(|meter| {
-        let after = draft.used(tenant)[meter].saturating_add(ask.amount(meter));
-        match line(draft, tenant, meter, at) {
-            Amount::Unlimited => true,
-            Amount::Of(line) => after <= line,
-        }
+        let gone = gone.get(meter).copied().unwrap_or_default();
+        let used = draft.used(tenant)[meter].saturating_sub(gone);
+        Amount::Of(used.saturating_add(ask.amount(meter))) <= line(draft, tenant, meter, at)
     })
 }
 
-/// The pass that an ask is in: judged without the own tenant's work that would give way to it, which is [`below`].
-pub(crate) fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
-    let within = |at: Line| {
-        meters_of(ask).all(|meter| {
-            let used = draft.used(ask.key.tenant)[meter].saturating_sub(below[meter]);
-            match line(draft, ask.key.tenant, meter, at) {
-                Amount::Unlimited => true,
-                Amount::Of(line) => used.saturating_add(ask.amount(meter)) <= line,
-            }
-        })
-    };
+/// The pass that an ask is in, judged as if its tenant's own [`lower_work`] were gone.
+pub(crate) fn pass(draft: &Draft<'_>, ask: &Ask<'_>, lower_work: &[u64]) -> Pass {
+    let within = |at: Line| stays_within_without(draft, ask.key.tenant, ask, at, lower_work);
     if within(Line::Guarantee) {
         Pass::WithinGuarantee
     } else if within(Line::FairShare) {
@@ -105,53 +107,61 @@ pub(crate) fn pass(draft: &Draft<'_>, ask: &Ask<'_>, below: &[u64]) -> Pass {
     }
 }
 
-/// What the own tenant's work that would give way to work that stands so holds.
-pub(crate) fn below(draft: &mut Draft<'_>, own: &WorkGroup) -> Meters {
+/// What the tenant of a work group holds in groups that give way to it, by meter.
+pub(crate) fn lower_work(draft: &mut Draft<'_>, group: &WorkGroup) -> Meters {
     let policy = draft.policy;
-    let mut below = draft.tree.zero();
-    for (group, held) in draft.work_groups(own.tenant) {
-        if gives_way(policy, group, own) {
-            below.add(held);
-        }
-    }
-    below
+    held_by_groups(draft, group.tenant, |lower| gives_way(policy, lower, group))
 }
 
 /// The same in one meter.
-pub(crate) fn below_in(draft: &mut Draft<'_>, own: &WorkGroup, meter: usize) -> u64 {
+pub(crate) fn lower_work_in(draft: &mut Draft<'_>, group: &WorkGroup, meter: usize) -> u64 {
     let policy = draft.policy;
-    let held = draft.work_groups(own.tenant).iter();
-    held.filter(|(group, _)| gives_way(policy, group, own)).map(|(_, held)| held[meter]).sum()
+    let held = draft.work_groups(group.tenant).iter();
+    held.filter(|(lower, _)| gives_way(policy, lower, group)).map(|(_, held)| held[meter]).sum()
 }
 
-/// Whose limit an ask would pass, if it does.
+/// What a tenant's own work of some groups holds, by meter.
+fn held_by_groups(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    is_counted: impl Fn(&WorkGroup) -> bool,
+) -> Meters {
+    let mut total = draft.tree.zero();
+    let groups = draft.work_groups(tenant).iter();
+    groups.filter(|(group, _)| is_counted(group)).for_each(|(_, held)| total.add(held));
+    total
+}
+
+/// The tenant whose limit an ask would pass, or whose guarantee fixed work would.
+pub(crate) fn barred_by(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
+    limit_exceeded(draft, ask).or_else(|| fixed_beyond(draft, ask))
+}
+
+/// The tenant whose limit an ask would pass.
 pub(crate) fn limit_exceeded(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let passes = |tenant: &TenantId| {
         let quotas = &draft.tree.lines[tenant.index()].quotas;
-        meters_of(ask).any(|meter| match quotas[meter].limit {
-            Amount::Unlimited => false,
-            Amount::Of(limit) => draft.used(*tenant)[meter].saturating_add(ask.amount(meter)) > limit,
+        meters_of(ask).any(|meter| {
+            let after = draft.used(*tenant)[meter].saturating_add(ask.amount(meter));
+            Amount::Of(after) > quotas[meter].limit
         })
     };
     draft.tree.lineage(ask.key.tenant).find(passes)
 }
 
-/// Whose guarantee an ask for fixed work would pass: counted alone, it fits the guarantee of its tenant and of
-/// everyone above it.
+/// The tenant whose guarantee an ask for fixed work would pass: fixed work, counted alone, fits the guarantee of its tenant
+/// and of everyone above it.
 pub(crate) fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
-    let policy = draft.policy;
+    let (policy, tree) = (draft.policy, draft.tree);
     if policy.preemption.fixed_may_borrow || !is_fixed(&work_group(ask.key), policy) {
         return None;
     }
-    let lineage: Vec<TenantId> = draft.tree.lineage(ask.key.tenant).collect();
-    lineage.into_iter().find(|&tenant| {
+    let meters: Vec<usize> = meters_of(ask).collect();
+    tree.lineage(ask.key.tenant).find(|&tenant| {
         let mut fixed = fixed_below(draft, tenant);
         fixed.add(&booked::to_come(draft, tenant, ask.key));
-        let quotas = &draft.tree.lines[tenant.index()].quotas;
-        meters_of(ask).any(|meter| match quotas[meter].guaranteed {
-            Amount::Unlimited => false,
-            Amount::Of(guaranteed) => fixed[meter].saturating_add(ask.amount(meter)) > guaranteed,
-        })
+        fixed.add(&ask.total());
+        is_beyond_guarantee(draft, tenant, &meters, &fixed)
     })
 }
 
@@ -159,31 +169,23 @@ pub(crate) fn fixed_beyond(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<Tenan
 /// placed by another policy.
 pub(crate) fn fixed_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
     let fixed = fixed_below(draft, tenant);
-    meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
-        Amount::Unlimited => false,
-        Amount::Of(guaranteed) => fixed[meter] > guaranteed,
-    })
+    is_beyond_guarantee(draft, tenant, meters, &fixed)
 }
 
 /// What fixed work of a tenant and everyone below it holds.
 fn fixed_below(draft: &mut Draft<'_>, tenant: TenantId) -> Meters {
     let (policy, tree) = (draft.policy, draft.tree);
-    let mut total = tree.zero();
-    for (group, held) in draft.work_groups(tenant) {
-        if is_fixed(group, policy) {
-            total.add(held);
-        }
-    }
+    let mut total = held_by_groups(draft, tenant, |group| is_fixed(group, policy));
     for &child in &tree.lines[tenant.index()].children {
         total.add(&fixed_below(draft, child));
     }
     total
 }
 
-/// True when a tenant's inference, with its work that may not borrow, is above its guarantee in one of the meters. Both
-/// are protected within the guarantee; were each counted alone, a tenant could keep twice what it was promised.
+/// True when a tenant's inference, with its fixed work, is above its guarantee in one of the meters. Both are protected
+/// within the guarantee; were each counted alone, a tenant could keep twice what it is guaranteed.
 pub(crate) fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
-    // Nobody takes from a booked window either.
+    // Nobody evicts jobs of a booked window either.
     let sheltered = booked::sheltered(draft, tenant);
     protected_beyond(draft, tenant, meters, &sheltered)
 }
@@ -195,15 +197,13 @@ pub(crate) fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, me
 
 fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], beside: &[u64]) -> bool {
     let policy = draft.policy;
-    let mut total = draft.tree.zero();
-    for (group, held) in draft.work_groups(tenant) {
-        if group.class == Class::Inference || is_fixed(group, policy) {
-            total.add(held);
-        }
-    }
+    let is_protected = |group: &WorkGroup| group.class == Class::Inference || is_fixed(group, policy);
+    let mut total = held_by_groups(draft, tenant, is_protected);
     total.add(beside);
-    meters.iter().any(|&meter| match line(draft, tenant, meter, Line::Guarantee) {
-        Amount::Unlimited => false,
-        Amount::Of(guaranteed) => total[meter] > guaranteed,
-    })
+    is_beyond_guarantee(draft, tenant, meters, &total)
+}
+
+fn is_beyond_guarantee(draft: &Draft<'_>, tenant: TenantId, meters: &[usize], held: &[u64]) -> bool {
+    let quotas = &draft.tree.lines[tenant.index()].quotas;
+    meters.iter().any(|&meter| Amount::Of(held[meter]) > quotas[meter].guaranteed)
 }

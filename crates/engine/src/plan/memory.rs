@@ -9,169 +9,155 @@ use core::cell::RefCell;
 
 use crate::model::policy::Order;
 use crate::plan::Plan;
+use crate::plan::cycle::Inputs;
 use crate::plan::later::reserve::StartSearches;
 use crate::plan::lines::Pass;
 use crate::plan::order::Candidate;
+use crate::plan::place::Ask;
 use crate::plan::place::best::Worths;
 use crate::quota::meters::Amounts;
 use crate::state::State;
 use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
 
-/// What stood in the way, over all the pools that were tried.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Obstacles {
-    /// Limits of these tenants, each in some pool.
-    pub limits: Vec<TenantId>,
-    /// Guarantees of these tenants, which work that may not borrow would pass.
-    pub fixed: Vec<(PoolId, TenantId)>,
-    /// Pools without room, with the pass the kind was in there.
-    pub room: Vec<(PoolId, Pass)>,
-    /// What others do may lift it although nobody leaves: who starts could be moved, or made to leave.
-    pub others: bool,
+/// What stood in the way of a candidate, over all its asks.
+#[derive(Default)]
+pub(super) struct Obstacles {
+    /// Tenants whose limit it would pass, or whose guarantee where it may not borrow.
+    pub(super) tenants: Vec<TenantId>,
+    /// Pools without room.
+    pub(super) pools: Vec<PoolId>,
+    /// What others do may lift it although nobody leaves: a job that starts could be moved or evicted.
+    pub(super) others: bool,
 }
 
 impl Obstacles {
-    /// What stood in the way in one pool.
-    pub fn add(&mut self, pool: PoolId, pass: Pass, limit: Option<TenantId>) {
-        self.limits.extend(limit);
-        self.room.push((pool, pass));
+    /// There is no room for an ask that is in this pass, or it would pass that tenant's limit.
+    pub(super) fn add(&mut self, ask: &Ask<'_>, pass: Pass, limit: Option<TenantId>) {
+        self.tenants.extend(limit);
+        self.pools.extend(ask.parts().map(Ask::pool));
         self.others |= pass != Pass::Surplus;
     }
 }
 
-/// Why a kind did not start, as far as the planner needs to remember.
+/// A kind that did not fit, as far as the planner needs to remember it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What stood in the way.
-    pub by: Obstacles,
-    watches: Vec<Watch>,
-    policy: u32,
-    /// The promised starts that it was refused beside.
-    reservations: u64,
-    /// The booked windows and planned downtimes that it was refused beside.
-    bookings: u64,
-    /// How many models there were: a new one may be to its liking.
-    pools: usize,
-    /// The prices by which others were placed, where what others do matters.
-    prices: Option<u64>,
+    /// Everything that could lift it, as it was.
+    watches: Vec<(Watch, u64)>,
     /// When time alone may lift it.
     retry_at: Option<Timestamp>,
+    /// The kind is tried in every plan; only the moment to wake the planner is kept.
+    wakes_only: bool,
 }
 
+/// Something that may lift a refusal when it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watch {
-    /// Anything in the pool: who starts there may have to leave again.
-    Changed { pool: PoolId, stamp: u64 },
+    Policy,
+    /// A new model may be to its liking.
+    Models,
+    Reservations,
+    /// Booked windows and planned downtimes.
+    Windows,
+    /// The prices by which others are placed.
+    Prices,
+    /// Anything in the pool: a job that starts there may have to leave again.
+    Pool(PoolId),
     /// The use of the tenant and of everyone below it.
-    Use { tenant: TenantId, stamp: u64 },
-    /// Everybody's fair share.
-    Shares { fingerprint: u64 },
-    /// The tenant's own.
-    Share { tenant: TenantId, fingerprint: u64 },
-    /// Who joined the kind last.
-    Newest { kind: KindId, job: Option<JobId> },
-    /// How long the tenant's jobs take: somebody who waited for its next attempt may be over.
-    Learned { tenant: TenantId, stamp: u64 },
-    /// It does not hold: it only wakes.
-    Never,
+    Use(TenantId),
+    Share(TenantId),
+    AllShares,
+    /// The job that joined the kind last.
+    Newest(KindId),
+    /// How long the tenant's jobs take: one that waited for its next attempt may be over.
+    Learned(TenantId),
+}
+
+/// A number for each watch that is another one when what is watched has changed.
+pub(super) struct Stamps<'a> {
+    state: &'a State,
+    shares: &'a Amounts,
+    all_shares: u64,
+}
+
+impl<'a> Stamps<'a> {
+    pub(super) fn new(state: &'a State, shares: &'a Amounts) -> Self {
+        Self { state, shares, all_shares: of_all(shares) }
+    }
+
+    fn of(&self, watch: Watch) -> u64 {
+        let Self { state, shares, all_shares } = self;
+        match watch {
+            Watch::Policy => u64::from(state.tenants.version()),
+            Watch::Models => u64::try_from(state.fleet.pools().len()).expect("a count of models fits"),
+            Watch::Reservations => state.reservations.version(),
+            // Both count up.
+            Watch::Windows => state.bookings.version() + state.maintenance.version(),
+            Watch::Prices => state.demand.version(),
+            Watch::Pool(pool) => state.ledger.changed(pool),
+            Watch::Use(tenant) => state.ledger.changed_of(tenant),
+            Watch::Share(tenant) => shares.get(tenant.index()).map_or(0, |share| fingerprint(share)),
+            Watch::AllShares => *all_shares,
+            Watch::Newest(kind) => newest(state, kind).map_or(u64::MAX, |job| job.0),
+            Watch::Learned(tenant) => state.attained.learned(tenant),
+        }
+    }
 }
 
 impl Refusal {
-    /// A refusal with the stamps of everything that could lift it.
+    /// A candidate is refused until something changes that could lift it, or until then.
     pub(super) fn new(
-        state: &State,
-        tenant: TenantId,
-        by: Obstacles,
-        shares: &Amounts,
+        inputs: Inputs<'_>,
+        candidate: &Candidate<'_>,
+        obstacles: Obstacles,
         retry_at: Option<Timestamp>,
     ) -> Self {
+        let Inputs { state, policy, stamps, .. } = inputs;
+        let (tenant, class) = (candidate.key.tenant, candidate.key.class);
         let top = state.tenants.lineage(tenant).last().unwrap_or(tenant);
-        let on_use = |tenant| Watch::Use { tenant, stamp: state.ledger.changed_of(tenant) };
-        let mut watches: Vec<Watch> =
-            [tenant, top].into_iter().chain(by.limits.iter().copied()).map(on_use).collect();
-        watches.extend(by.fixed.iter().map(|&(_, tenant)| on_use(tenant)));
-        watches.push(Watch::Share { tenant, fingerprint: fingerprint(&shares[tenant.index()]) });
-        let changed = |pool| Watch::Changed { pool, stamp: state.ledger.changed(pool) };
-        watches.extend(by.room.iter().map(|&(pool, _)| changed(pool)));
-        if by.others {
-            // Who is above a line there may be so because of what starts in another pool.
-            watches.extend(state.fleet.pool_ids().map(changed));
-            watches.push(Watch::Shares { fingerprint: of_all(shares) });
+        let mut watches = alloc::vec![Watch::Policy, Watch::Models, Watch::Reservations, Watch::Windows];
+        watches.push(Watch::Share(tenant));
+        watches.extend([tenant, top].into_iter().chain(obstacles.tenants).map(Watch::Use));
+        watches.extend(obstacles.pools.into_iter().map(Watch::Pool));
+        if obstacles.others {
+            // A tenant there may be above a line because of what starts in another pool.
+            watches.extend(state.fleet.pool_ids().map(Watch::Pool));
+            watches.extend([Watch::AllShares, Watch::Prices]);
         }
-        let (policy, pools) = (state.tenants.version(), state.fleet.pools().len());
-        let prices = by.others.then(|| state.demand.version());
-        let reservations = state.reservations.version();
-        let bookings = windows(state);
-        Self { by, watches, policy, reservations, bookings, pools, prices, retry_at }
+        if let Some(rules) = policy.orders.beyond_age(class) {
+            // A job that comes later may stand before those that were refused.
+            watches.extend(candidate.kind.map(Watch::Newest));
+            watches.extend((rules.order == Order::Learned).then_some(Watch::Learned(tenant)));
+        }
+        let watches = watches.into_iter().map(|watch| (watch, stamps.of(watch))).collect();
+        Self { watches, retry_at, wakes_only: false }
     }
 
-    /// A refusal that does not hold, whatever was known before; the planner is woken at that moment all the same.
-    pub(super) fn until(retry_at: Option<Timestamp>, known: Option<Self>) -> Self {
-        let watches = alloc::vec![Watch::Never];
-        let mut refusal = Self {
-            by: Obstacles::default(),
-            watches,
-            policy: 0,
-            reservations: 0,
-            bookings: 0,
-            pools: 0,
-            prices: None,
-            retry_at,
-        };
-        if let Some(known) = known {
-            refusal.add(known);
-        }
-        refusal
+    /// No refusal: the planner is woken at that moment all the same, and when it is for what was known before.
+    pub(super) fn waking_at(retry_at: Option<Timestamp>, known: Option<Self>) -> Self {
+        let retry_at = earlier(retry_at, known.and_then(|known| known.retry_at));
+        Self { watches: Vec::new(), retry_at, wakes_only: true }
     }
 
-    /// The same, as long as nobody joins the kind and the order inside the tenant stays as it is.
+    /// Another candidate of the kind was refused too.
     #[must_use]
-    pub(super) fn while_in_order(mut self, state: &State, kind: KindId, by: &Candidate<'_>) -> Self {
-        self.watches.push(Watch::Newest { kind, job: newest(state, kind) });
-        let tenant = by.key.tenant;
-        if state.tenants.policy().orders.of(by.key.class).order == Order::Learned {
-            self.watches.push(Watch::Learned { tenant, stamp: state.attained.learned(tenant) });
+    pub(super) fn and(mut self, other: Self) -> Self {
+        for watch in other.watches {
+            if !self.watches.contains(&watch) {
+                self.watches.push(watch);
+            }
         }
+        self.retry_at = earlier(self.retry_at, other.retry_at);
+        self.wakes_only |= other.wakes_only;
         self
     }
 
-    /// It was refused in other pools too.
-    pub(super) fn add(&mut self, other: Self) {
-        self.by.limits.extend(other.by.limits);
-        self.by.fixed.extend(other.by.fixed);
-        self.by.room.extend(other.by.room);
-        self.by.others |= other.by.others;
-        self.prices = self.prices.or(other.prices);
-        self.watches.extend(other.watches);
-        self.retry_at = earlier(self.retry_at, other.retry_at);
-    }
-
     /// True while nothing has changed that could lift it.
-    fn holds(&self, state: &State, shares: &Amounts, all: u64, now: Timestamp) -> bool {
-        let unchanged = |watch: &Watch| match *watch {
-            Watch::Changed { pool, stamp } => state.ledger.changed(pool) == stamp,
-            Watch::Use { tenant, stamp } => state.ledger.changed_of(tenant) == stamp,
-            Watch::Shares { fingerprint } => all == fingerprint,
-            Watch::Share { tenant, fingerprint: known } => {
-                shares.get(tenant.index()).is_some_and(|share| fingerprint(share) == known)
-            }
-            Watch::Newest { kind, job } => newest(state, kind) == job,
-            Watch::Learned { tenant, stamp } => state.attained.learned(tenant) == stamp,
-            Watch::Never => false,
-        };
-        let same_prices = self.prices.is_none_or(|version| version == state.demand.version());
-        let same_world =
-            self.policy == state.tenants.version() && self.pools == state.fleet.pools().len() && same_prices;
-        let same_promises =
-            self.reservations == state.reservations.version() && self.bookings == windows(state);
-        let in_time = self.retry_at.is_none_or(|at| now < at);
-        same_world && same_promises && in_time && self.watches.iter().all(unchanged)
+    fn holds(&self, stamps: &Stamps<'_>, now: Timestamp) -> bool {
+        !self.wakes_only
+            && self.retry_at.is_none_or(|at| now < at)
+            && self.watches.iter().all(|&(watch, stamp)| stamps.of(watch) == stamp)
     }
-}
-
-/// Changes with everything that happens to booked windows and planned downtimes: both count up.
-fn windows(state: &State) -> u64 {
-    state.bookings.version() + state.maintenance.version()
 }
 
 /// Refusals that were given, by kind.
@@ -182,14 +168,13 @@ pub struct Memory {
     last: Option<(u64, Timestamp)>,
     /// What places are worth; a plan reads the state alone, but what it works out here on its way is kept.
     pub(super) worths: RefCell<Worths>,
-    /// For whom a start was looked for.
-    pub(super) looked: StartSearches,
+    pub(super) start_searches: StartSearches,
 }
 
 impl Memory {
     /// Remembers what a plan found out, and forgets kinds that no longer wait.
     pub fn remember(&mut self, plan: &Plan, state: &State, now: Timestamp) {
-        // Whose time had come was tried again.
+        // A kind whose time had come was tried again.
         self.refusals.retain(|_, refusal| refusal.retry_at.is_none_or(|at| at > now));
         for (kind, refusal) in &plan.refusals {
             self.refusals.insert(*kind, refusal.clone());
@@ -201,7 +186,7 @@ impl Memory {
         if self.refusals.len() > 2 * kinds + 64 {
             self.refusals.retain(|kind, _| known(kind));
         }
-        self.looked.clone_from(&plan.looked);
+        self.start_searches.clone_from(&plan.start_searches);
         self.last = Some((plan.basis, now));
     }
 
@@ -226,11 +211,10 @@ impl Memory {
     }
 
     /// Kinds that are not refused, or whose refusal may be lifted.
-    pub(super) fn worth_trying(&self, state: &State, shares: &Amounts, now: Timestamp) -> Vec<KindId> {
-        let all = of_all(shares);
-        let refused = |kind: &KindId| {
-            self.refusals.get(kind).is_some_and(|refusal| refusal.holds(state, shares, all, now))
-        };
+    pub(super) fn worth_trying(&self, stamps: &Stamps<'_>, now: Timestamp) -> Vec<KindId> {
+        let state = stamps.state;
+        let refused =
+            |kind: &KindId| self.refusals.get(kind).is_some_and(|refusal| refusal.holds(stamps, now));
         let promised: BTreeSet<KindId> = state
             .reservations
             .iter()
@@ -244,7 +228,7 @@ fn newest(state: &State, kind: KindId) -> Option<JobId> {
     state.jobs.waiting().get(&kind)?.jobs.iter().map(|&(_, job)| job).max()
 }
 
-/// Every kind of which somebody wants something.
+/// Every kind with jobs that wait or grow.
 pub(super) fn all_kinds(state: &State) -> impl Iterator<Item = KindId> {
     state.jobs.waiting().keys().chain(state.jobs.growing().keys()).copied()
 }

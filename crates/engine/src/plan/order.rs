@@ -165,13 +165,13 @@ impl<'a> Candidate<'a> {
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
     pub(crate) fn asks(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> Vec<(Ask<'a>, Pass)> {
-        let below = lines::below(draft, &lines::work_group(self.key));
+        let below = lines::lower_work(draft, &lines::work_group(self.key));
         self.judged(draft, turn, &below).collect()
     }
 
     /// True when it asks for something in this pass.
     fn asks_any(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> bool {
-        let below = lines::below(draft, &lines::work_group(self.key));
+        let below = lines::lower_work(draft, &lines::work_group(self.key));
         self.judged(draft, turn, &below).next().is_some()
     }
 
@@ -270,7 +270,7 @@ pub(crate) struct Queue<'a> {
     best: BTreeMap<TenantId, usize>,
     turn: ServiceTurn,
     /// Jobs that have to leave: they want nothing more.
-    withdrawn: BTreeSet<JobId>,
+    removed: BTreeSet<JobId>,
 }
 
 impl<'a> Queue<'a> {
@@ -283,7 +283,7 @@ impl<'a> Queue<'a> {
             oldest: BTreeMap::new(),
             best: BTreeMap::new(),
             turn,
-            withdrawn: BTreeSet::new(),
+            removed: BTreeSet::new(),
         };
         for kind in state.jobs.waiting().values().chain(state.jobs.growing().values()) {
             let Some(&first) = kind.jobs.first() else { continue };
@@ -306,9 +306,9 @@ impl<'a> Queue<'a> {
             self.note_oldest(state, tenant, candidate.first);
         }
         let at = self.candidates.len();
-        let withdrawn = self.withdrawn.contains(&candidate.first.1);
+        let removed = self.removed.contains(&candidate.first.1);
         self.candidates.push(candidate);
-        if withdrawn {
+        if removed {
             self.advance(at);
         } else {
             self.reopen(at);
@@ -316,8 +316,8 @@ impl<'a> Queue<'a> {
     }
 
     /// A job that has to leave wants nothing more: neither growth nor repair.
-    pub(crate) fn withdraw(&mut self, job: JobId) {
-        self.withdrawn.insert(job);
+    pub(crate) fn remove_job(&mut self, job: JobId) {
+        self.removed.insert(job);
         for at in 0..self.candidates.len() {
             if self.candidates[at].first.1 == job && !self.candidates[at].exhausted {
                 self.served(at);
@@ -341,7 +341,7 @@ impl<'a> Queue<'a> {
         let candidate = Candidate::of_job(draft, key, None, (submitted_at, job))?;
         self.add(draft.state, candidate);
         // Its own candidate is the one that serves it.
-        self.withdrawn.insert(job);
+        self.removed.insert(job);
         Some(self.candidates.len() - 1)
     }
 
@@ -409,8 +409,8 @@ impl<'a> Queue<'a> {
 
     fn advance(&mut self, at: usize) {
         let candidate = &mut self.candidates[at];
-        let withdrawn = &self.withdrawn;
-        match candidate.rest.find(|(_, job)| !withdrawn.contains(job)) {
+        let removed = &self.removed;
+        match candidate.rest.find(|(_, job)| !removed.contains(job)) {
             Some(next) => {
                 candidate.first = next;
                 self.reopen(at);

@@ -144,7 +144,7 @@ fn is_gang(spec: &Spec, rules: &OrderRules) -> bool {
 
 /// What a job of a group may ask of longer-served ones, once its patience is over. Who is first this once asks like
 /// one that was never served.
-pub(super) fn claim(policy: &Policy, class: Class, group: &OrderGroup) -> Option<OrderClaim> {
+pub(super) fn order_claim(policy: &Policy, class: Class, group: &OrderGroup) -> Option<OrderClaim> {
     let rules = policy.orders.beyond_age(class).filter(|_| group.patient)?;
     let step = if group.rank.in_line { group.rank.step } else { 0 };
     let margin = match rules.order {
@@ -254,7 +254,7 @@ pub(crate) fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Times
     let no_shares = tree.zero_each();
     let mut draft = Draft::on(state, policy, &tree, &no_shares, now);
     let key = job.key();
-    let below = lines::below(&mut draft, &lines::work_group(&key));
+    let below = lines::lower_work(&mut draft, &lines::work_group(&key));
     let mut kept = None;
     for ask in groups::minimum(draft.desk(), &key) {
         if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
@@ -329,7 +329,11 @@ mod tests {
     #[test]
     fn by_age_all_stand_alike() {
         assert_eq!(
-            claim(&Policy::default(), Class::Batch, &OrderGroup { patient: true, ..OrderGroup::default() }),
+            order_claim(
+                &Policy::default(),
+                Class::Batch,
+                &OrderGroup { patient: true, ..OrderGroup::default() }
+            ),
             None
         );
     }

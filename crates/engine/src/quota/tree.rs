@@ -123,6 +123,20 @@ impl Tree {
         core::iter::successors(Some(tenant), |&below| self.lines[below.index()].parent)
     }
 
+    /// True when a tenant is `above`, or somewhere below it.
+    pub(crate) fn is_in_branch(&self, tenant: TenantId, above: TenantId) -> bool {
+        self.lineage(tenant).any(|own| own == above)
+    }
+
+    /// The tenant and those above it, without those that another tenant has above it too, nearest first.
+    pub(crate) fn lineage_apart_from(
+        &self,
+        tenant: TenantId,
+        other: TenantId,
+    ) -> impl Iterator<Item = TenantId> {
+        self.lineage(tenant).take_while(move |&above| !self.is_in_branch(other, above))
+    }
+
     /// What one task that takes so much is charged in a pool, by meter; zero where it takes nothing.
     pub fn charge(&self, units: GpuUnits, resources: Resources, pool: PoolId) -> Meters {
         let units = units.parts();

@@ -24,8 +24,8 @@ impl State {
         self.tenants.ids().map(own).collect()
     }
 
-    /// What each tenant's own jobs will hold, by meter: without who leaves, with who was promised a place.
-    pub(crate) fn own_planned(&self, tree: &Tree) -> Amounts {
+    /// What each tenant's own jobs hold once all that have to leave are gone and all earmarks are taken up, by meter.
+    pub(crate) fn own_use_after_leaving(&self, tree: &Tree) -> Amounts {
         let own = |tenant| {
             let mut total = tree.zero();
             for (_, used) in self.ledger.planned(tenant) {

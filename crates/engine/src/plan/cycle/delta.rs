@@ -11,93 +11,67 @@ use crate::state::ledger::event::Eviction;
 use crate::units::JobId;
 
 impl Cycle<'_> {
-    fn passes_no_limit(&self, job: JobId, tasks: &[Placement], used: &mut Amounts) -> bool {
-        let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
-        let amount = self.draft.tree.charge_of(|task| spec.resources_of(task), tasks.iter());
-        self.draft.tree.count_within_limits(used, spec.tenant, &amount)
-    }
-
-    /// Pieces of groups that can start with the minimum. What comes after one that cannot may need it.
-    fn first_pieces(
-        &self,
-        job: JobId,
-        given: &Allocation,
-        clear: &dyn Fn(&Placement) -> bool,
-        used: &mut Amounts,
-    ) -> Vec<Placement> {
-        let mut started = Vec::new();
-        let mut rest = &given.tasks[given.together..];
-        for &count in &given.pieces {
-            let (piece, after) = rest.split_at(count);
-            if !piece.iter().all(clear) || !self.passes_no_limit(job, piece, used) {
-                break;
-            }
-            started.extend_from_slice(piece);
-            rest = after;
-        }
-        started
-    }
-
     /// The difference between the state and the end of the draft.
     pub(in crate::plan) fn into_plan(self) -> Plan {
-        let state = self.draft.state;
+        let (state, tree) = (self.draft.state, self.draft.tree);
         let mut plan = Plan { basis: state.index(), ..Plan::default() };
-        let tree = self.draft.tree;
-        // Who leaves still counts towards a limit until it is gone.
+        // A job that leaves counts towards a limit until it is gone.
         let mut used_now = tree.subtree_use(&state.own_use(tree));
         for (job, given) in self.allocations.iter() {
-            let clear =
-                |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
-            let (together, rest) = given.tasks.split_at(given.together);
-            let (mut tasks, chosen) = (given.tasks.clone(), given.chosen);
-            if given.purpose != Purpose::Move
-                && together.iter().all(clear)
-                && self.passes_no_limit(job, together, &mut used_now)
-            {
-                // Tasks beyond the minimum that cannot start yet come with the next plan.
-                tasks.truncate(given.together);
-                if given.pieces.is_empty() {
-                    let startable = |place: &&Placement| {
-                        clear(place) && self.passes_no_limit(job, &[**place], &mut used_now)
-                    };
-                    tasks.extend(rest.iter().filter(startable));
-                } else {
-                    tasks.extend(self.first_pieces(job, given, &clear, &mut used_now));
-                }
-                let list = if given.purpose == Purpose::Start { &mut plan.starts } else { &mut plan.grown };
-                list.push(Start { job, tasks: in_order(given, tasks), chosen });
-                continue;
-            }
-            plan.earmarks.push(Start { job, tasks: in_order(given, tasks), chosen });
+            let now = self.startable_now(job, given, &mut used_now);
+            let (list, mut tasks) = match given.purpose {
+                Purpose::Start if !now.is_empty() => (&mut plan.starts, now),
+                Purpose::Growth if !now.is_empty() => (&mut plan.grown, now),
+                Purpose::Start | Purpose::Growth | Purpose::Move => (&mut plan.earmarks, given.tasks.clone()),
+            };
+            // Groups grow one after the other.
+            tasks.sort_unstable_by_key(|place| place.task);
+            list.push(Start { job, tasks, chosen: given.chosen });
         }
-        let (promised, held): (Vec<PlannedEviction>, Vec<PlannedEviction>) =
+        let (earmarked, held): (Vec<PlannedEviction>, Vec<PlannedEviction>) =
             self.evictions.into_iter().partition(|leaving| leaving.unit.earmarked);
-        plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
-        plan.evictions = evicted(held);
+        plan.released = earmarked.into_iter().map(|leaving| leaving.unit.job).collect();
+        plan.evictions = by_job(held);
         plan.refusals = self.refusals.into_iter().collect();
         plan.dropped = self.reservations.reserved.dropped;
         plan.reserved = self.reservations.made;
-        plan.looked = self.reservations.looked;
+        plan.start_searches = self.reservations.looked;
         plan
     }
-}
 
-/// Tasks by number: groups grow one after the other.
-fn in_order(given: &Allocation, mut tasks: Vec<Placement>) -> Vec<Placement> {
-    if !given.pieces.is_empty() {
-        tasks.sort_unstable_by_key(|place| place.task);
+    /// What of an allocation can start now: nothing where its first grant cannot. What else cannot comes with the next plan.
+    fn startable_now(&self, job: JobId, given: &Allocation, used: &mut Amounts) -> Vec<Placement> {
+        let mut startable = Vec::new();
+        if given.purpose == Purpose::Move {
+            return startable;
+        }
+        let spec = &self.draft.state.jobs.get(job).expect("a plan starts live jobs").spec;
+        let mut rest = &given.tasks[..];
+        for &len in &given.grants {
+            let (tasks, after) = rest.split_at(len);
+            rest = after;
+            let amount = self.draft.tree.charge_of(|task| spec.resources_of(task), tasks.iter());
+            if tasks.iter().all(|place| self.draft.is_clear(place))
+                && self.draft.tree.count_within_limits(used, spec.tenant, &amount)
+            {
+                startable.extend_from_slice(tasks);
+            } else if startable.is_empty() || spec.has_groups() {
+                // What comes after a piece of a group may need it.
+                break;
+            }
+        }
+        startable
     }
-    tasks
 }
 
 /// One entry per job: its surplus tasks, or all of it.
-fn evicted(leaving: Vec<PlannedEviction>) -> Vec<EvictedJob> {
+fn by_job(leaving: Vec<PlannedEviction>) -> Vec<EvictedJob> {
     let mut evicted: Vec<EvictedJob> = Vec::new();
     let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
     for PlannedEviction { unit, receipt } in leaving {
         let tasks = unit.steps.iter().map(|step| step.place.task);
         if let Some(&at) = listed.get(&unit.job) {
-            let known: &mut EvictedJob = &mut evicted[at];
+            let known = &mut evicted[at];
             known.tasks.extend(tasks);
             let cost = known.receipt.cost.saturating_add(receipt.cost);
             let whole = known.receipt.whole || receipt.whole;

@@ -255,9 +255,7 @@ impl<'a> Cycle<'a> {
             self.draft.occupy(step);
         }
         self.draft.count(lines::work_group(key), ask.total(), true);
-        let tasks = reservation.tasks.clone();
-        let grant = Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };
-        self.record(at, grant);
+        self.record(at, Grant::new(ask, reservation.tasks.clone()));
         self.queue.touch(&mut self.draft, key.tenant);
     }
 

@@ -33,7 +33,7 @@ impl<'a> Cycle<'a> {
             {
                 return Ok(grant);
             }
-            obstacles.add(ask.pool(), pass, lines::limit_exceeded(&self.draft, &ask));
+            obstacles.add(&ask, pass, lines::limit_exceeded(&self.draft, &ask));
             tried.push(ask);
         }
         self.refuse(at, obstacles);
@@ -64,7 +64,7 @@ impl<'a> Cycle<'a> {
             self.draft.occupy(Step { place, resources, trust });
         }
         self.draft.count(lines::work_group(ask.key), ask.total(), true);
-        Some(Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })
+        Some(Grant::new(ask, tasks))
     }
 
     /// Where all that is asked for goes, and who has to leave for it. The draft stays as it is.

@@ -1,8 +1,7 @@
 //! Moving: room in one piece for an ask, by giving jobs that may be moved another place (rule 13).
 //!
-//! Worked example: two nodes of 2 GPUs with one job of one GPU on each; somebody asks for 2 on one node. Two GPUs
-//! are free, but apart. One job moves beside the other, and the ask has its node. Nobody loses a place, nobody's use
-//! changes.
+//! Worked example: two nodes of 2 GPUs, each with one job of one GPU; a job asks for 2 on one node. Two GPUs are free, but
+//! apart. One job moves beside the other, and the ask has its node. Nobody loses a place, nobody's use changes.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -11,8 +10,8 @@ use crate::model::job::Class;
 use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::plan::cycle::Commitments;
-use crate::plan::draft::{Draft, Mark};
-use crate::plan::evict::search::{Claimant, evictable_at, is_evictable};
+use crate::plan::draft::Draft;
+use crate::plan::evict::search::{Claimant, check_evictable};
 use crate::plan::evict::victims::{Unit, whole_job};
 use crate::plan::later::{booked, reserve};
 use crate::plan::lines::{Pass, is_fixed, work_group};
@@ -24,7 +23,7 @@ use crate::state::ledger::event::EvictionRule;
 use crate::state::rooms::{GpuRoom, Room};
 use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Timestamp};
 
-/// The most nodes that are looked at as a target.
+/// The most nodes of each part of an ask that are considered as a target.
 const TARGETS_MAX: usize = 32;
 /// How many of them are tried as the first.
 const TRIES_MAX: usize = 8;
@@ -34,83 +33,150 @@ const TRIES_MAX: usize = 8;
 pub(crate) struct Move {
     /// What it gives up.
     pub unit: Unit,
-    /// Where it goes.
     pub tasks: Vec<Placement>,
 }
 
-/// The places of an ask, and who moves for it; or everything as it was.
+/// Where the tasks of an ask go, and the jobs that move for it.
+type PlacedByMoving = (Vec<Placement>, Vec<Move>);
+
+/// The places of an ask, and the jobs that move for it; or everything as it was.
 pub(in crate::plan) fn place_by_moving(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     claimant: Claimant,
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
-) -> Option<(Vec<Placement>, Vec<Move>)> {
+) -> Option<PlacedByMoving> {
     let moves_max = usize::try_from(draft.policy.preemption.moves_max).unwrap_or(usize::MAX);
     if moves_max == 0 || !enough_in_pieces(draft, ask) {
         return None;
     }
-    let targets = targets(draft, ask, claimant, commitments, retry_at);
     let start = draft.mark();
-    for first in 0..targets.len().min(TRIES_MAX) {
-        let found = try_targets(draft, ask, (claimant, commitments), &targets[first..], moves_max);
-        if found.is_some() {
-            return found;
+    let mut search = MoveSearch { draft, ask, claimant, commitments, retry_at };
+    let targets = search.targets();
+    (0..targets.len().min(TRIES_MAX)).find_map(|first| {
+        let found = search.try_targets(&targets[first..], moves_max);
+        if found.is_none() {
+            search.draft.roll_back(start);
         }
-        draft.roll_back(start);
-    }
-    None
+        found
+    })
 }
 
-/// A node that could take more of the ask if these jobs were elsewhere.
-struct Target {
-    units: Vec<Unit>,
+/// A search for jobs that make room for one ask by moving.
+struct MoveSearch<'s, 'd, 'k> {
+    draft: &'s mut Draft<'d>,
+    ask: &'s Ask<'k>,
+    claimant: Claimant,
+    commitments: &'s Commitments,
+    retry_at: &'s mut Option<Timestamp>,
 }
 
-fn try_targets(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    (claimant, commitments): (Claimant, &Commitments),
-    targets: &[Target],
-    moves_max: usize,
-) -> Option<(Vec<Placement>, Vec<Move>)> {
-    let mut moving: Vec<Unit> = Vec::new();
-    for target in targets {
-        for unit in &target.units {
-            if moving.iter().all(|other| other.job != unit.job) {
-                draft.evict(unit);
-                moving.push(unit.clone());
+impl MoveSearch<'_, '_, '_> {
+    /// What to move away from each node that could take more of the ask then, the least to move first.
+    fn targets(&mut self) -> Vec<Vec<Unit>> {
+        let mut targets = Vec::new();
+        for part in self.ask.parts() {
+            let nodes: Vec<NodeId> =
+                nodes_with_room(self.draft, part).into_iter().take(TARGETS_MAX).collect();
+            for node in nodes {
+                if !part.key.may_go_to(&self.draft.state.fleet, node) {
+                    continue;
+                }
+                if let Some(units) = self.jobs_to_move_from(node, part) {
+                    let cost = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
+                    let tasks: usize = units.iter().map(|unit| unit.steps.len()).sum();
+                    targets.push(((units.len(), tasks, cost, node), units));
+                }
             }
         }
-        if moving.len() > moves_max {
-            return None;
-        }
-        if Fit::of(draft, ask).is_enough(draft, ask) {
-            return place_everybody(draft, ask, (claimant, commitments), moving);
-        }
+        targets.sort_by_key(|(rank, _)| *rank);
+        targets.into_iter().map(|(_, units)| units).collect()
     }
-    None
-}
 
-/// The ask first, then everybody who made way for it, the largest first. Those do not go where a start is promised or a
-/// window is booked, because there they might have to leave again, unless a guarantee would wait for that.
-fn place_everybody(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    (claimant, commitments): (Claimant, &Commitments),
-    mut moving: Vec<Unit>,
-) -> Option<(Vec<Placement>, Vec<Move>)> {
-    let before: Mark = draft.mark();
-    let own = place(draft, ask)?.tasks;
-    moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
-    let kept = kept_for_others(draft, claimant.job, commitments);
-    let anywhere = !kept.is_empty() && claimant.pass == Pass::WithinGuarantee;
-    let moved = place_movers(draft, &moving, &kept)
-        .or_else(|| if anywhere { place_movers(draft, &moving, &[]) } else { None });
-    if moved.is_none() {
-        draft.roll_back(before);
+    /// The fewest jobs of a node, the smallest first, without which one more task would fit there.
+    fn jobs_to_move_from(&mut self, node: NodeId, ask: &Ask<'_>) -> Option<Vec<Unit>> {
+        let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.way.need, ask.key));
+        let before = fits(self.draft.room(node));
+        let mut units = self.movable_on(node);
+        let here = |unit: &Unit| unit.steps.iter().filter(|step| step.place.node == node).count();
+        units.sort_by_key(|unit| (unit.steps.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));
+        let mark = self.draft.mark();
+        let enough = units.iter().position(|unit| {
+            let on_node = unit.steps.iter().filter(|step| step.place.node == node);
+            on_node.for_each(|&step| self.draft.drain(step));
+            fits(self.draft.room(node)) > before
+        });
+        self.draft.roll_back(mark);
+        units.truncate(enough? + 1);
+        Some(units)
     }
-    Some((own, moved?))
+
+    /// The jobs on a node that may be moved.
+    fn movable_on(&mut self, node: NodeId) -> Vec<Unit> {
+        let (draft, policy) = (&*self.draft, self.draft.policy);
+        let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
+        let movable =
+            jobs.into_iter().filter(|&job| self.commitments.may_move(job) && job != self.claimant.job);
+        let units = movable.filter_map(|job| whole_job(draft, job));
+        // A move stops a job for a while: no latency is spent on tidying up. Nor is a job moved that needs longer to save
+        // than a guarantee waits for.
+        let units =
+            units.filter(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
+        let evictable = |unit: &Unit| {
+            let checked = check_evictable(draft, unit, self.claimant, EvictionRule::Move);
+            *self.retry_at = earlier(*self.retry_at, checked.err().flatten());
+            checked.is_ok()
+        };
+        units.filter(evictable).collect()
+    }
+
+    /// Moves jobs away from one target after the other until the ask fits.
+    fn try_targets(&mut self, targets: &[Vec<Unit>], moves_max: usize) -> Option<PlacedByMoving> {
+        let mut moving: Vec<Unit> = Vec::new();
+        for units in targets {
+            for unit in units {
+                if moving.iter().all(|other| other.job != unit.job) {
+                    self.draft.evict(unit);
+                    moving.push(unit.clone());
+                }
+            }
+            if moving.len() > moves_max {
+                return None;
+            }
+            if Fit::of(self.draft, self.ask).is_enough(self.draft, self.ask) {
+                return self.place_all(moving);
+            }
+        }
+        None
+    }
+
+    /// The ask first, then every job that makes way for it, the largest first. Those do not go where a start is promised or a
+    /// window is booked, because there they might have to leave again, unless a guarantee would wait for that.
+    fn place_all(&mut self, mut moving: Vec<Unit>) -> Option<PlacedByMoving> {
+        let own = place(self.draft, self.ask)?.tasks;
+        moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
+        let kept = self.kept_for_others();
+        let anywhere = !kept.is_empty() && self.claimant.pass == Pass::WithinGuarantee;
+        let moved = place_movers(self.draft, &moving, &kept)
+            .or_else(|| if anywhere { place_movers(self.draft, &moving, &[]) } else { None });
+        Some((own, moved?))
+    }
+
+    /// Places of reservations and booked windows that are not on their way yet.
+    fn kept_for_others(&self) -> Vec<Step> {
+        let state = self.draft.state;
+        let waits = |job: JobId| {
+            let given = job == self.claimant.job || self.commitments.given.contains(&job);
+            !given && state.earmarks.of(job).is_none()
+        };
+        let reserved = state.reservations.iter().filter(|&(job, _)| waits(job));
+        let steps = reserved.flat_map(|(job, reservation)| {
+            let spec = &state.jobs.get(job).expect("a reservation belongs to a live job").spec;
+            reserve::blocks(state, spec, reservation)
+        });
+        steps.chain(booked::all_steps(self.draft)).collect()
+    }
 }
 
 /// Another place for each, beside what is kept for others; or the draft as it was.
@@ -119,23 +185,21 @@ fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option
     for &step in kept {
         draft.occupy(step);
     }
-    let mut moved = Vec::new();
-    for unit in moving {
-        let Some(tasks) = place_again(draft, unit) else {
-            draft.roll_back(before);
-            return None;
-        };
-        moved.push(Move { unit: unit.clone(), tasks });
+    let move_away = |unit: &Unit| Some(Move { unit: unit.clone(), tasks: place_again(draft, unit)? });
+    let moved: Option<Vec<Move>> = moving.iter().map(move_away).collect();
+    if moved.is_some() {
+        for &step in kept {
+            draft.vacate(step);
+        }
+    } else {
+        draft.roll_back(before);
     }
-    for &step in kept {
-        draft.vacate(step);
-    }
-    Some(moved)
+    moved
 }
 
 /// Another place for a job that moves, if the policy still allows what it holds.
 fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
-    let job = draft.state.jobs.get(unit.job).expect("who moves is a live job");
+    let job = draft.state.jobs.get(unit.job).expect("a job that moves is live");
     let key = job.key();
     let old: Vec<Placement> = unit.steps.iter().map(|step| step.place).collect();
     let again = groups::of_places(draft.desk(), &key, &job.spec, &old)?;
@@ -144,53 +208,31 @@ fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
     Some(placed.tasks)
 }
 
-/// Places of promised starts and booked windows that are not on their way yet.
-fn kept_for_others(draft: &Draft<'_>, own: JobId, commitments: &Commitments) -> Vec<Step> {
-    let state = draft.state;
-    let waits =
-        |job: JobId| job != own && !commitments.given.contains(&job) && state.earmarks.of(job).is_none();
-    let promised = state.reservations.iter().filter(|&(job, _)| waits(job));
-    let steps = promised.flat_map(|(job, reservation)| {
-        let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
-        reserve::blocks(state, spec, reservation)
-    });
-    steps.chain(booked::all_steps(draft)).collect()
-}
-
-/// True when the pool has as much free as is asked for, in whatever pieces.
+/// True when the pools have as much free as is asked for, in whatever pieces.
 pub(in crate::plan) fn enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
-    ask.parts().all(|part| is_enough_in_pieces(draft, part))
-}
-
-fn is_enough_in_pieces(draft: &Draft<'_>, ask: &Ask<'_>) -> bool {
-    let wanted = ask.way.need.units().times(ask.tasks).parts();
-    let mut free = 0u64;
-    for room in rooms_with_room(draft, ask).into_iter().filter_map(|node| draft.room(node)) {
-        let left = room.gpus.iter().map(|gpu| free_of(gpu, ask));
-        free = free.saturating_add(left.sum());
-        if free >= wanted {
-            return true;
-        }
-    }
-    free >= wanted
+    ask.parts().all(|part| {
+        let wanted = part.way.need.units().times(part.tasks).parts();
+        let nodes = nodes_with_room(draft, part);
+        let mut free = nodes.iter().filter_map(|&node| draft.room(node)).scan(0u64, |free, room| {
+            *free = room.gpus.iter().map(|gpu| free_of(gpu, part)).fold(*free, u64::saturating_add);
+            Some(*free)
+        });
+        wanted == 0 || free.any(|free| free >= wanted)
+    })
 }
 
 fn free_of(gpu: &GpuRoom, ask: &Ask<'_>) -> u64 {
-    match ask.way.need {
-        Need::Slice { .. } if gpu.open_layout().is_some() => {
-            GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts()
-        }
-        Need::Slice { .. } => 0,
+    let free_in_pieces = match ask.way.need {
+        Need::Slice { .. } => gpu.open_layout().is_some(),
         // What is free between slices is free in pieces.
-        Need::Whole(_) if !gpu.layout.is_empty() && gpu.usable => {
-            GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts()
-        }
-        Need::Whole(_) | Need::Share { .. } => gpu.free_for(ask.key.trust).parts(),
-    }
+        Need::Whole(_) if !gpu.layout.is_empty() && gpu.usable => true,
+        Need::Whole(_) | Need::Share { .. } => return gpu.free_for(ask.key.trust).parts(),
+    };
+    if free_in_pieces { GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts() } else { 0 }
 }
 
 /// Open nodes of the pool on which something is free, those with most first.
-fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
+fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
     let most = u8::try_from(GpuMask::MAX).expect("16 fits");
     let least = u8::from(ask.way.need != Need::Whole(0));
     let mut nodes: Vec<NodeId> = Vec::new();
@@ -198,90 +240,11 @@ fn rooms_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<NodeId> {
         nodes.extend(draft.with_whole_free(ask.pool(), Drains::No, free));
         nodes.extend(draft.with_whole_free(ask.pool(), Drains::Yes, free));
     }
-    let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
-    let partly = draft.partly_free(ask.pool(), GpuUnits::from_parts(1)).map(|(_, node, _)| node);
-    let partly: BTreeSet<NodeId> = partly.filter(|node| !known.contains(node)).collect();
-    nodes.extend(partly);
+    let mut known: BTreeSet<NodeId> = nodes.iter().copied().collect();
+    let mut add = |more: BTreeSet<NodeId>| nodes.extend(more.into_iter().filter(|&node| known.insert(node)));
+    add(draft.partly_free(ask.pool(), GpuUnits::from_parts(1)).map(|(_, node, _)| node).collect());
     if matches!(ask.way.need, Need::Slice { .. } | Need::Whole(1..)) {
-        let known: BTreeSet<NodeId> = nodes.iter().copied().collect();
-        let sliced: BTreeSet<NodeId> = draft.nodes_partly_cut(ask.pool()).collect();
-        nodes.extend(sliced.difference(&known));
+        add(draft.nodes_partly_cut(ask.pool()).collect());
     }
     nodes
-}
-
-/// Nodes that could take more of the ask if some of their jobs were elsewhere, the least to move first.
-fn targets(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    claimant: Claimant,
-    commitments: &Commitments,
-    retry_at: &mut Option<Timestamp>,
-) -> Vec<Target> {
-    let state = draft.state;
-    let mut targets = Vec::new();
-    let nodes_of =
-        |ask: &Ask<'_>| rooms_with_room(draft, ask).into_iter().take(TARGETS_MAX).collect::<Vec<_>>();
-    let nodes: Vec<(usize, NodeId)> = ask
-        .parts()
-        .enumerate()
-        .flat_map(|(at, part)| nodes_of(part).into_iter().map(move |node| (at, node)))
-        .collect();
-    for (at, node) in nodes {
-        let part = ask.parts().nth(at).expect("it was counted a moment ago");
-        if !part.key.may_go_to(&state.fleet, node) {
-            continue;
-        }
-        if let Some(target) = target(draft, part, claimant, node, commitments, retry_at) {
-            let to_move: u64 = target.units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
-            let tasks: usize = target.units.iter().map(|unit| unit.steps.len()).sum();
-            targets.push(((target.units.len(), tasks, to_move, node), target));
-        }
-    }
-    targets.sort_by_key(|(rank, _)| *rank);
-    targets.into_iter().map(|(_, target)| target).collect()
-}
-
-/// The fewest jobs of a node, the smallest first, without which one more task would fit there.
-fn target(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    claimant: Claimant,
-    node: NodeId,
-    commitments: &Commitments,
-    retry_at: &mut Option<Timestamp>,
-) -> Option<Target> {
-    let fits = |room: Option<&Room>| room.map_or(0, |room| tasks_that_fit(room, ask.way.need, ask.key));
-    let before = fits(draft.room(node));
-    let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
-    let movable = jobs.into_iter().filter(|job| commitments.may_move(*job) && *job != claimant.job);
-    let mut units: Vec<Unit> = movable.filter_map(|job| whole_job(draft, job)).collect();
-    // A move stops a job for a while: no latency is spent on tidying up. Nor is anybody moved who needs longer to save
-    // than a guarantee waits for.
-    let policy = draft.policy;
-    units.retain(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
-    units.retain(|unit| {
-        let evictable = is_evictable(draft, unit, claimant, EvictionRule::Move);
-        if !evictable {
-            *retry_at = earlier(*retry_at, evictable_at(draft, unit, claimant, EvictionRule::Move));
-        }
-        evictable
-    });
-    let here = |unit: &Unit| unit.steps.iter().filter(|step| step.place.node == node).count();
-    units.sort_by_key(|unit| (unit.steps.len(), unit.amount.clone(), here(unit), unit.cost, unit.job));
-    let mark = draft.mark();
-    let mut chosen = Vec::new();
-    for unit in units {
-        let on_node: Vec<Step> = unit.steps.iter().filter(|step| step.place.node == node).copied().collect();
-        for step in on_node {
-            draft.drain(step);
-        }
-        chosen.push(unit);
-        if fits(draft.room(node)) > before {
-            draft.roll_back(mark);
-            return Some(Target { units: chosen });
-        }
-    }
-    draft.roll_back(mark);
-    None
 }

@@ -1,9 +1,9 @@
-//! Making room: who has to leave so that an ask can be met (rules 6 to 8).
+//! Making room: which units have to leave so that an ask can be met (rules 6 to 8).
 //!
 //! Worked example: 8 GPUs; `a` is guaranteed 4 and holds none, `b` borrows: it holds six jobs of one GPU and has
-//! a fair share of 4. `a` asks for 2. Units of `b` are taken in order, newest first, until two more GPUs are free on
-//! the draft; then, from the last back, each without whom the ask is still met is spared. If `b` held one job of six
-//! GPUs instead, taking it would carry `b` below its line: it *straddles*, is passed over the first time, and is taken
+//! a fair share of 4. `a` asks for 2. Units of `b` are evicted in order, newest first, until two more GPUs are free on
+//! the draft; then, from the last back, each without which the ask is still met is spared. If `b` held one job of six
+//! GPUs instead, evicting it would carry `b` below its line: it *straddles*, is passed over the first time, and is evicted
 //! alone only because nothing else will do.
 
 mod accept;
@@ -13,7 +13,7 @@ mod node;
 mod price;
 mod strategies;
 
-use crate::units::NodeId;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::plan::cycle::Commitments;
@@ -25,21 +25,19 @@ use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::OrderClaim;
 use crate::state::ledger::event::{EvictionRule, Straddle};
-pub(crate) use price::{evictable_at, gain, is_evictable, price_changes_at};
-
 use crate::units::{JobId, TenantId, Timestamp};
+pub(crate) use price::{check_evictable, check_worth, evictable_at, gain};
 
-/// The most units that are each tried first when taking them in order did not do.
+/// The most units that are each tried first when evicting them in order did not do.
 const SEEDS_MAX: usize = 64;
 /// Up to so many units every set of them that makes room is tried at last,
 const EXHAUSTIVE_MAX: usize = 14;
-/// but no more of them than this: each costs about ten microseconds.
+/// but no more sets than this: each costs about ten microseconds.
 const SETS_MAX: usize = 2048;
-
-/// So many victims at most are combined with moves: each is then judged by moving.
+/// The most victims that are combined with moves: each is then judged by moving.
 const MOVE_INTO_MAX: usize = 16;
 
-/// By what right something is taken.
+/// By what right a unit is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Right {
     /// It is above its tenant's line.
@@ -62,19 +60,21 @@ impl Right {
 }
 
 /// A unit that has to leave.
-#[derive(Clone, Debug)]
-pub(crate) struct TakenUnit {
-    /// Which.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EvictedUnit {
     pub unit: UnitRef,
-    /// By which rule.
-    pub why: EvictionRule,
-    /// Whom it carries below its line.
+    /// The tenant that it carries below its line.
     pub straddles: Option<Straddle>,
     right: Right,
 }
 
-/// Takes what has to leave so that the ask can be met, possibly by moving others then, and leaves it taken; or leaves
-/// everything as it was.
+impl EvictedUnit {
+    pub(crate) fn why(&self) -> EvictionRule {
+        self.right.why()
+    }
+}
+
+/// Evicts what has to leave so that the ask can be met, possibly by moving others then; or leaves everything as it was.
 pub(in crate::plan) fn make_room(
     draft: &mut Draft<'_>,
     victims: &mut Victims,
@@ -82,36 +82,45 @@ pub(in crate::plan) fn make_room(
     claimant: Claimant,
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
-) -> Option<Vec<TakenUnit>> {
+) -> Option<Vec<EvictedUnit>> {
     let tree = draft.tree;
     if !tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
         return None;
     }
-    let rights = rights(draft, ask, claimant);
-    let mut search = VictimSearch::new(draft, victims, ask, claimant, commitments, rights);
-    let found = search.run();
-    *retry_at = earlier(*retry_at, search.retry_at);
-    found.then_some(search.taken)
+    let (rights, meters) = (rights(draft, ask, claimant), lines::meters_of(ask).collect::<Vec<_>>());
+    let mut search = VictimSearch {
+        rights: &rights,
+        ordered: !claimant.grows && draft.policy.orders.beyond_age(ask.key.class).is_some(),
+        meters: &meters,
+        fit: Fit::of(draft, ask),
+        evicted: VecDeque::new(),
+        straddled: Vec::new(),
+        start: draft.mark(),
+        draft,
+        victims,
+        ask,
+        claimant,
+        commitments,
+        retry_at,
+    };
+    search.run().then(|| search.evicted.into())
 }
 
-/// For whom room is made.
+/// The job that room is made for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant {
-    /// Which job.
     pub job: JobId,
-    /// The pass it is in.
     pub pass: Pass,
-    /// It asks for more than its minimum: it takes what is beyond the minimum of others only.
+    /// It asks for more than its minimum: it evicts only what is beyond the minimum of others.
     pub surplus: bool,
-    /// How far it may take for its fair share, or by the order of its class, in this plan.
-    pub fair_share: Allowance,
-    /// From whom it may take by the order of its class.
-    pub claim: Option<OrderClaim>,
+    pub allowance: Allowance,
+    /// What it may evict by the order of its class.
+    pub order_claim: Option<OrderClaim>,
     /// It runs, and lacks tasks.
     pub grows: bool,
 }
 
-/// How far a job may take for its fair share, or by the order of its class (rule 7).
+/// How far a job may evict for its fair share, or by the order of its class, in this plan (rule 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Allowance {
     /// In the order of rule 8.
@@ -122,38 +131,34 @@ pub(crate) enum Allowance {
     Nothing,
 }
 
-/// By what rights the ask takes, in order. Who would end above its own line takes from its own first.
+/// By what rights the ask evicts, in order. A tenant that would end above its own line evicts its own work first.
 fn rights(draft: &Draft<'_>, ask: &Ask<'_>, claimant: Claimant) -> Vec<Right> {
-    let tenant = ask.key.tenant;
-    let mut above = Vec::new();
+    let within = |line| lines::stays_within(draft, ask.key.tenant, ask, line);
+    let mut rights = Vec::new();
     if claimant.pass == Pass::WithinGuarantee {
-        above.extend([Right::Above(Line::Entitled), Right::Above(Line::Guarantee)]);
+        rights.extend([Right::Above(Line::Entitled), Right::Above(Line::Guarantee)]);
     }
-    if claimant.pass <= Pass::WithinFairShare && claimant.fair_share != Allowance::Nothing {
-        above.push(Right::Above(Line::FairShare));
+    if claimant.pass <= Pass::WithinFairShare && claimant.allowance != Allowance::Nothing {
+        rights.push(Right::Above(Line::FairShare));
     }
-    let within = match claimant.pass {
-        Pass::WithinGuarantee => lines::stays_within(draft, tenant, ask, Line::Guarantee),
-        Pass::WithinFairShare => lines::stays_within(draft, tenant, ask, Line::FairShare),
+    let others_first = match claimant.pass {
+        Pass::WithinGuarantee => within(Line::Guarantee),
+        Pass::WithinFairShare => within(Line::FairShare),
         Pass::Surplus => false,
     };
-    if within {
-        above.push(Right::Lower);
-    } else {
-        above.insert(0, Right::Lower);
+    rights.insert(if others_first { rights.len() } else { 0 }, Right::Lower);
+    if claimant.order_claim.is_some() && claimant.allowance != Allowance::Nothing {
+        rights.push(Right::LongerServed);
     }
-    if claimant.claim.is_some() && claimant.fair_share != Allowance::Nothing {
-        above.push(Right::LongerServed);
-    }
-    above
+    rights
 }
 
-/// What a search may do beside making others leave.
+/// What a search may do beside evicting units in order.
 #[derive(Clone, Copy)]
 struct Terms {
     /// A victim may carry its branch below its line, one in each branch.
     straddle: bool,
-    /// Others may be moved into what was taken.
+    /// Others may be moved into what victims leave.
     moves: bool,
 }
 
@@ -161,88 +166,59 @@ impl Terms {
     const STRICT: Self = Self { straddle: false, moves: false };
 }
 
-/// A way to find victims: with nothing taken before, and with what it found taken after it.
+/// A way to find victims: with nothing evicted before, and with what it found evicted after it.
 type Strategy<'s, 'd, 'k> = fn(&mut VictimSearch<'s, 'd, 'k>, Terms) -> bool;
 
-/// A search for those that have to leave for one ask.
+/// A search for units that have to leave for one ask.
 struct VictimSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     victims: &'s mut Victims,
     ask: &'s Ask<'k>,
     claimant: Claimant,
-    rights: Vec<Right>,
-    /// Whether it waits, in a class that has an order beyond age.
+    commitments: &'s Commitments,
+    /// When time alone may let a unit be evicted that may not be yet.
+    retry_at: &'s mut Option<Timestamp>,
+    rights: &'s [Right],
+    /// Whether the claimant waits, in a class that has an order beyond age.
     ordered: bool,
     /// Meters that the ask is charged in.
-    meters: Vec<usize>,
+    meters: &'s [usize],
     fit: Fit,
-    taken: Vec<TakenUnit>,
+    evicted: VecDeque<EvictedUnit>,
     /// Branches that a victim was allowed to carry below their line, and by which right.
     straddled: Vec<(TenantId, Right)>,
     start: Mark,
-    /// Whose part in this plan is decided.
-    commitments: &'s Commitments,
-    /// How much was taken for a guarantee, and for a fair share.
-    above: (usize, usize),
-    /// When somebody who may not be taken yet may be.
-    retry_at: Option<Timestamp>,
 }
 
 impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
-    fn new(
-        draft: &'s mut Draft<'d>,
-        victims: &'s mut Victims,
-        ask: &'s Ask<'k>,
-        claimant: Claimant,
-        commitments: &'s Commitments,
-        rights: Vec<Right>,
-    ) -> Self {
-        let fit = Fit::of(draft, ask);
-        let ordered = !claimant.grows && draft.policy.orders.beyond_age(ask.key.class).is_some();
-        let start = draft.mark();
-        Self {
-            draft,
-            victims,
-            ask,
-            claimant,
-            rights,
-            ordered,
-            meters: lines::meters_of(ask).collect(),
-            fit,
-            taken: Vec::new(),
-            straddled: Vec::new(),
-            start,
-            commitments,
-            above: (0, 0),
-            retry_at: None,
-        }
-    }
-
-    /// Tries one strategy after the other; where none finds anybody, nothing is taken.
+    /// Tries one strategy after the other; where none finds victims, nothing is evicted.
     fn run(&mut self) -> bool {
-        if self.take_in_order() || self.take_and_move() {
+        if self.evict_in_order() || self.evict_in_order_and_move() {
             return true;
         }
-        // Where so many do not do, it is not one small victim that was in the way of a useful one.
-        let few = self.taken.len() <= SEEDS_MAX;
-        // By the order of a class the widest leaves or nobody: a narrow one that waits makes room for one alone. Else,
-        // where no line could be used up by the wrong ones, everybody who may be taken was, and it did not do.
-        let in_vain = self.claimant.claim.is_some() || !self.is_met(Terms::STRICT);
+        // With more victims than that, no single small one was in the way of a useful one.
+        let few = self.evicted.len() <= SEEDS_MAX;
+        // All that may leave was evicted, and the ask is not met; or it is for the order of a class, by which the widest job
+        // leaves or nobody. Then another choice helps only where the wrong units used up what a tenant has above its line.
+        let exhausted = self.claimant.order_claim.is_some() || !self.is_met(Terms::STRICT);
         self.spare_all();
-        if in_vain && !self.somebody_is_above() {
+        if exhausted && !self.any_tenant_is_above() {
             return false;
         }
-        // Only where no set leaves everybody at or above their line may somebody be carried below it.
+        // Only where no set leaves every tenant at or above its line may one be carried below it.
         let found = [false, true].into_iter().any(|straddle| {
             let terms = Terms { straddle, ..Terms::STRICT };
             self.spare_all();
-            // On a small fleet every set is looked at; on a large one too few would be.
+            // On a small fleet every set is tried; on a large one too few would be.
             let small = self.seeds(terms).len() <= EXHAUSTIVE_MAX;
-            let strategies: [(bool, Strategy<'s, 'd, 'k>); 3] =
-                [(!small, Self::take_node_by_node), (few, Self::take_with_seed), (few, Self::take_any_set)];
-            strategies.into_iter().filter(|&(worth_a_try, _)| worth_a_try).any(|(_, strategy)| {
+            let strategies: [(bool, Strategy<'s, 'd, 'k>); 3] = [
+                (!small, Self::evict_node_by_node),
+                (few, Self::evict_with_seed),
+                (few, Self::evict_any_set),
+            ];
+            strategies.into_iter().filter(|&(worth_a_try, _)| worth_a_try).any(|(_, find)| {
                 self.spare_all();
-                strategy(self, terms)
+                find(self, terms)
             })
         });
         if !found {
@@ -251,154 +227,77 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         found
     }
 
-    /// True when somebody else is above a line that the ask may take from.
-    fn somebody_is_above(&mut self) -> bool {
-        let above: Vec<Right> =
-            self.rights.iter().copied().filter(|right| matches!(right, Right::Above(_))).collect();
-        let mut tenants = self.draft.state.tenants.ids();
-        tenants.any(|tenant| above.iter().any(|&right| self.might_give(tenant, right)))
+    fn note_retry(&mut self, at: Option<Timestamp>) {
+        *self.retry_at = earlier(*self.retry_at, at);
     }
 
-    fn might_give_any(&mut self, tenant: TenantId) -> bool {
-        (0..self.rights.len()).any(|at| self.might_give(tenant, self.rights[at]))
+    /// True when the ask fits, passes no limit, and its tenant stays within the line for which others have to leave.
+    fn is_met(&mut self, terms: Terms) -> bool {
+        lines::limit_exceeded(self.draft, self.ask).is_none() && self.is_entitled() && self.fits(terms)
     }
 
-    fn fits(&mut self, terms: Terms, needed: &[TakenUnit]) -> bool {
-        self.fit.is_enough(self.draft, self.ask) || (terms.moves && self.would_move(needed).is_some())
+    fn is_entitled(&self) -> bool {
+        let within = |line| lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line);
+        let evicts = |rule| self.evicted.iter().any(|evicted| evicted.why() == rule);
+        let may_straddle = |&(branch, right): &_| self.own_branch_stays_within(branch, right);
+        (within(Line::Guarantee) || !evicts(EvictionRule::Guarantee))
+            && (within(Line::FairShare) || !evicts(EvictionRule::FairShare))
+            && self.straddled.iter().all(may_straddle)
     }
 
-    /// Who would be moved into what was taken so that the ask fits.
-    fn would_move(&mut self, needed: &[TakenUnit]) -> Option<Vec<Unit>> {
+    fn fits(&mut self, terms: Terms) -> bool {
+        self.fit.is_enough(self.draft, self.ask) || (terms.moves && self.would_move().is_some())
+    }
+
+    /// Units that would be moved into what was evicted so that the ask fits.
+    fn would_move(&mut self) -> Option<Vec<Unit>> {
         let mark = self.draft.mark();
-        let taken = self.taken.iter().chain(needed).map(|taken| self.victims.get(taken.unit).job);
-        let commitments = self.commitments.with_leaving(taken);
-        let found = place_by_moving(self.draft, self.ask, self.claimant, &commitments, &mut self.retry_at);
+        let leaving = self.evicted.iter().map(|evicted| self.victims.get(evicted.unit).job);
+        let commitments = self.commitments.with_leaving(leaving);
+        let found = place_by_moving(self.draft, self.ask, self.claimant, &commitments, self.retry_at);
         self.draft.roll_back(mark);
         found.map(|(_, moved)| moved.into_iter().map(|moved| moved.unit).collect())
     }
 
-    /// True when a unit may be taken by some right; where nobody may be carried below their line, without doing so.
-    fn might_take(&mut self, terms: Terms, unit: UnitRef) -> bool {
-        if terms.straddle {
-            return (0..self.rights.len()).any(|at| self.may_take(unit, self.rights[at]));
-        }
-        self.right_to(unit).is_some()
-    }
-
-    /// By what right the unit may be taken so that nobody ends below their line.
-    fn right_to(&mut self, unit: UnitRef) -> Option<Right> {
-        (0..self.rights.len()).find_map(|at| {
-            let right = self.rights[at];
-            (self.may_take(unit, right) && !self.would_straddle(unit, right)).then_some(right)
-        })
-    }
-
-    /// By what right it may be taken if somebody may be carried below. Whom a guarantee takes from first is no line
-    /// that anybody could fall below.
-    fn right_to_straddle(&mut self, unit: UnitRef, branch: TenantId) -> Option<Right> {
-        let mut rights = self.rights.clone();
-        rights.retain(|&right| right != Right::Above(Line::Entitled));
-        rights
-            .into_iter()
-            .find(|&right| self.may_take(unit, right) && self.own_branch_stays_within(branch, right))
-    }
-
-    /// True when the unit is where the ask could go, or counts towards a limit that is in its way.
-    fn is_useful(&self, unit: UnitRef) -> bool {
-        let in_the_way = lines::limit_exceeded(self.draft, self.ask)
-            .is_some_and(|tenant| self.draft.tree.lineage(unit.tenant).any(|above| above == tenant));
-        let unit = self.victims.get(unit);
-        in_the_way || unit.steps.iter().any(|step| self.ask.goes_to(step.place.pool))
-    }
-
-    fn take_if_allowed(&mut self, terms: Terms, unit: UnitRef) -> bool {
-        if self.victims.is_taken(unit) {
+    /// Evicts a unit by whatever right there is on these terms, unless it is evicted already.
+    fn evict_if_allowed(&mut self, terms: Terms, unit: UnitRef) -> bool {
+        if self.victims.is_evicted(unit) {
             return true;
         }
-        if let Some(right) = self.right_to(unit) {
-            self.take(unit, right);
+        if let Some(right) = self.right_to_evict(unit) {
+            self.evict(unit, right);
             return true;
         }
         let Some(branch) = self.branch(unit.tenant).filter(|_| terms.straddle) else { return false };
         let Some(right) = self.right_to_straddle(unit, branch) else { return false };
         self.straddled.push((branch, right));
-        self.take(unit, right);
+        self.evict(unit, right);
         true
     }
 
-    /// True when the ask fits, passes no limit, and its tenant stays within its line if others have to leave.
-    fn is_met(&mut self, terms: Terms) -> bool {
-        self.is_met_with(terms, &[])
-    }
-
-    /// The same, with these taken beside those in the list.
-    fn is_met_with(&mut self, terms: Terms, needed: &[TakenUnit]) -> bool {
-        lines::limit_exceeded(self.draft, self.ask).is_none()
-            && self.is_entitled()
-            && self.fits(terms, needed)
-    }
-
-    fn is_entitled(&self) -> bool {
-        let within = |line| lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line);
-        let (guarantee, fair_share) = self.above;
-        let may_straddle = |&(branch, right): &_| self.own_branch_stays_within(branch, right);
-        (guarantee == 0 || within(Line::Guarantee))
-            && (fair_share == 0 || within(Line::FairShare))
-            && self.straddled.iter().all(may_straddle)
-    }
-
-    fn count_above(&mut self, right: Right, more: bool) {
-        let count = match right {
-            Right::Above(Line::FairShare) => &mut self.above.1,
-            Right::Above(Line::Entitled | Line::Guarantee) => &mut self.above.0,
-            Right::Lower | Right::LongerServed => return,
-        };
-        *count = if more { *count + 1 } else { *count - 1 };
-    }
-
-    fn take(&mut self, unit: UnitRef, right: Right) {
-        let mut with_it = Vec::new();
-        if !self.victims.get(unit).surplus {
-            with_it = self.victims.surplus_of(unit);
-        }
-        with_it.push(unit);
-        for unit in with_it {
-            self.drain(unit);
-            self.count_above(right, true);
-            self.taken.push(TakenUnit { unit, why: right.why(), straddles: None, right });
+    /// Evicts a unit with all that leaves when it does.
+    fn evict(&mut self, unit: UnitRef, right: Right) {
+        let leaving: Vec<UnitRef> = self.victims.leaving_with(unit).collect();
+        for unit in leaving {
+            self.evict_unit(unit);
+            self.evicted.push_back(EvictedUnit { unit, straddles: None, right });
         }
     }
 
-    fn drain(&mut self, at: UnitRef) {
-        self.victims.take(at);
-        self.change(at, Draft::evict);
+    fn evict_unit(&mut self, at: UnitRef) {
+        self.victims.evict(at);
+        self.victims.get(at).change(self.draft, (self.ask, &mut self.fit), Draft::evict);
     }
 
-    fn put_back(&mut self, at: UnitRef) {
+    fn spare_unit(&mut self, at: UnitRef) {
         self.victims.spare(at);
-        self.change(at, Draft::spare);
-    }
-
-    /// Changes what a unit holds on the draft, and how much of the ask fits with it.
-    fn change(&mut self, at: UnitRef, change: fn(&mut Draft<'d>, &Unit)) {
-        let unit = self.victims.get(at);
-        let mut nodes: Vec<NodeId> = unit.steps.iter().map(|step| step.place.node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        for &node in &nodes {
-            self.fit.add(self.draft, self.ask, node, false);
-        }
-        change(self.draft, unit);
-        for &node in &nodes {
-            self.fit.add(self.draft, self.ask, node, true);
-        }
+        self.victims.get(at).change(self.draft, (self.ask, &mut self.fit), Draft::spare);
     }
 
     fn spare_all(&mut self) {
-        for taken in core::mem::take(&mut self.taken) {
-            self.victims.spare(taken.unit);
+        for evicted in self.evicted.drain(..) {
+            self.victims.spare(evicted.unit);
         }
-        self.above = (0, 0);
         self.straddled.clear();
         self.draft.roll_back(self.start);
         self.fit = Fit::of(self.draft, self.ask);

@@ -1,35 +1,36 @@
-//! Who may have to leave, in the order of rule 8.
+//! Units that may have to leave, in the order of rule 8.
 //!
-//! A *unit* is what leaves in one piece: one task of an elastic job beyond its minimum, or all that is left of a job.
-//! Units of a tenant are listed once per plan, when they are first asked for.
+//! A *unit* is what leaves in one piece: one task of an elastic job beyond its minimum, a whole copy of a group beyond
+//! those that must stand, or all that is left of a job. Units of a tenant are listed once per plan, when they are first
+//! asked for.
 
 use crate::quota::meters::Meters;
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::model::exit::Exit;
 use crate::model::job::Class;
 use crate::plan::draft::Draft;
+use crate::plan::place::{Ask, Fit};
 use crate::plan::rank::{OrderRank, ranked};
+use crate::state::State;
 use crate::state::earmarks::Earmark;
 use crate::state::holding::Holding;
 use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::{Charge, Step, WorkGroup};
-use crate::units::{JobId, Millis, TenantId, Timestamp};
+use crate::units::{JobId, Millis, NodeId, TenantId, Timestamp};
 
 /// What leaves in one piece.
 #[derive(Clone, Debug)]
 pub(crate) struct Unit {
-    /// Of which job.
     pub job: JobId,
-    /// Its tasks.
     pub steps: Vec<Step>,
-    /// One task beyond the minimum; else all that is left of the job.
+    /// It is beyond the minimum; else it is all that is left of the job.
     pub surplus: bool,
-    /// Places that were set aside for it; nothing of it runs there.
+    /// It is an earmark: nothing of the job runs there.
     pub earmarked: bool,
-    /// How it stands in its tenant.
     pub group: WorkGroup,
     /// What it holds, by meter.
     pub amount: Meters,
@@ -37,20 +38,17 @@ pub(crate) struct Unit {
     pub lost: Millis,
     /// Lost work and restart, in GPU-milliseconds.
     pub cost: u64,
-    /// When its attempt began.
     pub started_at: Timestamp,
     /// When it would be over by itself at the latest, where that is known.
     pub ends_at: Option<Timestamp>,
-    /// How long it has to save its work.
     pub grace: Millis,
     /// Evicted too often of late.
     pub spent: bool,
-    /// For whom it was evicted of late.
+    /// Jobs that it was evicted for of late.
     pub evicted_for: Vec<JobId>,
     /// When the first of that is forgotten.
     pub window_ends: Option<Timestamp>,
-    /// When it saves its work next.
-    pub checkpoint_at: Option<Timestamp>,
+    pub next_checkpoint_at: Option<Timestamp>,
     /// What makes it give way by the order of its class, where that is not by age.
     pub order: Option<OrderRank>,
 }
@@ -61,18 +59,35 @@ impl Unit {
         let held = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
         self.steps.iter().map(held).sum()
     }
+
+    /// Evicts or spares it on a draft, and counts how much of an ask fits then.
+    pub(crate) fn change<'d>(
+        &self,
+        draft: &mut Draft<'d>,
+        (ask, fit): (&Ask<'_>, &mut Fit),
+        change: fn(&mut Draft<'d>, &Self),
+    ) {
+        let mut nodes: Vec<NodeId> = self.steps.iter().map(|step| step.place.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        for &node in &nodes {
+            fit.add(draft, ask, node, false);
+        }
+        change(draft, self);
+        for &node in &nodes {
+            fit.add(draft, ask, node, true);
+        }
+    }
 }
 
-/// A unit by its place in the lists.
+/// A unit by its place in the list of its tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UnitRef {
-    /// Whose.
     pub tenant: TenantId,
-    /// Where in the tenant's list.
     pub at: usize,
 }
 
-/// The units of every tenant that was asked for.
+/// The units of every tenant that was asked for, and which of them have to leave.
 #[derive(Default)]
 pub(crate) struct Victims {
     lists: BTreeMap<TenantId, VictimList>,
@@ -82,30 +97,30 @@ pub(crate) struct Victims {
     any: Option<Vec<bool>>,
 }
 
-#[derive(Default)]
 struct VictimList {
     units: Vec<Unit>,
-    taken: Vec<bool>,
-    /// Everything before it is taken.
+    evicted: Vec<bool>,
+    /// Everything before it is evicted.
     first: usize,
-    /// Where the surplus tasks of a job are listed.
+    /// Where the surplus units of a job are listed.
     surplus: BTreeMap<JobId, Vec<usize>>,
-    /// Those that stand somewhere in the order of their class: rule 8, but for the highest level and then the widest first.
-    by_service: Vec<usize>,
+    /// Those that stand somewhere in the order of their class: as in rule 8, but the highest level and then the widest first.
+    by_service: Rc<[usize]>,
 }
 
 impl Victims {
     /// True when the tenant or somebody below it has work that might leave.
     pub(crate) fn any_below(&mut self, draft: &Draft<'_>, tenant: TenantId) -> bool {
         let any = self.any.get_or_insert_with(|| {
+            let state = draft.state;
+            let holds =
+                |tenant: &TenantId| state.ledger.work_groups(*tenant).any(|(group, _)| group.preemptible);
+            let earmarked = state
+                .earmarks
+                .iter()
+                .map(|(job, _)| state.jobs.get(job).expect("an earmark belongs to a live job").spec.tenant);
             let mut any = alloc::vec![false; draft.tree.lines.len()];
-            for tenant in draft.state.tenants.ids() {
-                if draft.state.ledger.work_groups(tenant).any(|(group, _)| group.preemptible) {
-                    draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
-                }
-            }
-            for (job, _) in draft.state.earmarks.iter() {
-                let tenant = draft.state.jobs.get(job).expect("an earmark belongs to a live job").spec.tenant;
+            for tenant in state.tenants.ids().filter(holds).chain(earmarked) {
                 draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
             }
             any
@@ -113,114 +128,92 @@ impl Victims {
         any[tenant.index()]
     }
 
-    /// A unit.
+    /// A unit that is listed.
     pub(crate) fn get(&self, unit: UnitRef) -> &Unit {
         &self.lists[&unit.tenant].units[unit.at]
     }
 
-    /// The first untaken unit at or after a place in the list.
-    pub(crate) fn next_untaken(
+    fn list(&mut self, draft: &Draft<'_>, tenant: TenantId) -> &mut VictimList {
+        self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant))
+    }
+
+    fn listed(&mut self, unit: UnitRef) -> &mut VictimList {
+        self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant")
+    }
+
+    /// The first unit at or after a place in the list that is not evicted.
+    pub(crate) fn next_staying(
         &mut self,
         draft: &Draft<'_>,
         tenant: TenantId,
         from: usize,
     ) -> Option<UnitRef> {
-        let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
-        let at = (from.max(list.first)..list.units.len()).find(|&at| !list.taken[at])?;
+        let list = self.list(draft, tenant);
+        let at = (from.max(list.first)..list.units.len()).find(|&at| !list.evicted[at])?;
         Some(UnitRef { tenant, at })
     }
 
-    /// The jobs of a tenant and class that stand somewhere in its order, whole and without what they hold: once listed.
-    pub(crate) fn in_order(&self, tenant: TenantId, class: Class) -> &[Unit] {
-        self.in_order.get(&(tenant, class)).map_or(&[], Vec::as_slice)
-    }
-
-    /// Lists them.
-    pub(crate) fn list_in_order(&mut self, draft: &Draft<'_>, tenant: TenantId, class: Class) {
+    /// The jobs of a tenant and class that stand somewhere in its order, whole and without what they hold.
+    pub(crate) fn in_order(&mut self, draft: &Draft<'_>, tenant: TenantId, class: Class) -> &[Unit] {
         self.in_order.entry((tenant, class)).or_insert_with(|| {
-            let (jobs, ledger) = (&draft.state.jobs, &draft.state.ledger);
-            let work_groups = ledger.work_groups(tenant);
+            let work_groups = draft.state.ledger.work_groups(tenant);
             let alike = work_groups.filter(|(group, _)| group.preemptible && group.class == class);
-            let unit = |&(_, id): &(Timestamp, JobId)| {
-                let job = jobs.get(id).filter(|job| job.spec.booking.is_none())?;
-                let holding = ledger.holding(id)?;
-                Some(whole_unit(draft, id, job, holding, ledger.charge(id)?))
-            };
-            alike.flat_map(|(_, jobs)| jobs).filter_map(unit).collect()
-        });
+            let running =
+                alike.flat_map(|(_, jobs)| jobs).filter_map(|&(_, job)| HeldJob::of(draft.state, job));
+            running.filter(HeldJob::may_be_evicted).map(|held| held.whole(draft)).collect()
+        })
     }
 
-    /// How many units of a tenant stand somewhere in the order of their class.
-    pub(crate) fn ordered_len(&mut self, draft: &Draft<'_>, tenant: TenantId) -> usize {
-        self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant)).by_service.len()
-    }
-
-    /// One of those, in that order; `None` where it is taken.
-    pub(crate) fn untaken_by_service(&self, tenant: TenantId, number: usize) -> Option<UnitRef> {
-        let list = &self.lists[&tenant];
-        let at = *list.by_service.get(number)?;
-        (!list.taken[at]).then_some(UnitRef { tenant, at })
-    }
-
-    /// Every unit of a tenant that is not taken, with what it holds.
-    pub(crate) fn untaken(
-        &mut self,
-        draft: &Draft<'_>,
-        tenant: TenantId,
-    ) -> impl Iterator<Item = (UnitRef, &Unit)> {
-        let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
-        let units = list.units.iter().enumerate().filter(|&(at, _)| !list.taken[at]);
-        units.map(move |(at, unit)| (UnitRef { tenant, at }, unit))
+    /// Where units of a tenant are listed that stand somewhere in the order of their class, in that order.
+    pub(crate) fn by_service(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Rc<[usize]> {
+        Rc::clone(&self.list(draft, tenant).by_service)
     }
 
     /// True when it has to leave.
-    pub(crate) fn is_taken(&self, unit: UnitRef) -> bool {
-        self.lists[&unit.tenant].taken[unit.at]
+    pub(crate) fn is_evicted(&self, unit: UnitRef) -> bool {
+        self.lists[&unit.tenant].evicted[unit.at]
     }
 
-    /// It has to leave.
-    pub(crate) fn take(&mut self, unit: UnitRef) {
-        let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");
-        list.taken[unit.at] = true;
-        while list.taken.get(list.first) == Some(&true) {
-            list.first += 1;
-        }
+    /// A unit has to leave.
+    pub(crate) fn evict(&mut self, unit: UnitRef) {
+        let list = self.listed(unit);
+        list.evicted[unit.at] = true;
+        list.skip_evicted();
     }
 
-    /// All of a job leaves for another reason: nothing of it is left to take.
-    pub(crate) fn take_job(&mut self, draft: &Draft<'_>, tenant: TenantId, job: JobId) {
-        let list = self.lists.entry(tenant).or_insert_with(|| VictimList::of(draft, tenant));
-        for (unit, taken) in list.units.iter().zip(&mut list.taken) {
-            *taken |= unit.job == job;
+    /// All of a job leaves for another reason: nothing of it is left to evict.
+    pub(crate) fn evict_job(&mut self, draft: &Draft<'_>, tenant: TenantId, job: JobId) {
+        let list = self.list(draft, tenant);
+        for (unit, evicted) in list.units.iter().zip(&mut list.evicted) {
+            *evicted |= unit.job == job;
         }
-        while list.taken.get(list.first) == Some(&true) {
-            list.first += 1;
-        }
+        list.skip_evicted();
     }
 
-    /// It stays.
+    /// A unit stays after all.
     pub(crate) fn spare(&mut self, unit: UnitRef) {
-        let list = self.lists.get_mut(&unit.tenant).expect("a unit is of a listed tenant");
-        list.taken[unit.at] = false;
+        let list = self.listed(unit);
+        list.evicted[unit.at] = false;
         list.first = list.first.min(unit.at);
     }
 
-    /// Surplus tasks of the same job that are not taken.
-    pub(crate) fn surplus_of(&self, unit: UnitRef) -> Vec<UnitRef> {
+    /// What leaves when a unit does: of a gang, first the surplus of its job that still stays.
+    pub(crate) fn leaving_with(&self, unit: UnitRef) -> impl Iterator<Item = UnitRef> {
         let list = &self.lists[&unit.tenant];
-        let surplus = list.surplus.get(&list.units[unit.at].job).into_iter().flatten();
-        let untaken = surplus.filter(|&&at| !list.taken[at]);
-        untaken.map(|&at| UnitRef { tenant: unit.tenant, at }).collect()
+        let Unit { job, surplus, .. } = list.units[unit.at];
+        let beside = if surplus { None } else { list.surplus.get(&job) };
+        let staying = beside.into_iter().flatten().filter(|&&at| !list.evicted[at]);
+        staying.map(move |&at| UnitRef { at, ..unit }).chain([unit])
     }
 }
 
 impl VictimList {
     fn of(draft: &Draft<'_>, tenant: TenantId) -> Self {
         let mut units = Vec::new();
-        for (group, jobs) in draft.state.ledger.work_groups(tenant).filter(|(group, _)| group.preemptible) {
-            for &(_, job) in jobs {
-                add_units(draft, group, job, &mut units);
-            }
+        let groups = draft.state.ledger.work_groups(tenant).filter(|(group, _)| group.preemptible);
+        for &(_, job) in groups.flat_map(|(_, jobs)| jobs) {
+            let held = HeldJob::of(draft.state, job).expect("a job that stays is live and holds something");
+            held.add_units(draft, &mut units);
         }
         for (job, earmark) in draft.state.earmarks.iter() {
             units.extend(earmarked_unit(draft, tenant, job, earmark));
@@ -228,7 +221,7 @@ impl VictimList {
         units.sort_by_cached_key(|(submitted_at, unit)| {
             let task = unit.steps.first().map(|step| step.place.task);
             let (group, newest) = (unit.group, Reverse((*submitted_at, unit.job)));
-            // Of those who cost the same, the longest served; by age alone that is known of nobody.
+            // Of those that cost the same, the longest served; by age alone that is known of nobody.
             let longest_served = Reverse(unit.order.map_or(0, |order| order.served));
             let small = (!unit.surplus, unit.cost, longest_served);
             (Reverse(group.class), group.priority, small, newest, Reverse(task))
@@ -246,7 +239,19 @@ impl VictimList {
             let widest = (!unit.surplus, Reverse(level), Reverse(unit.parts()), unit.cost);
             (Reverse(unit.group.class), unit.group.priority, widest)
         });
-        Self { taken: alloc::vec![false; units.len()], units, first: 0, surplus, by_service }
+        Self {
+            evicted: alloc::vec![false; units.len()],
+            units,
+            first: 0,
+            surplus,
+            by_service: by_service.into(),
+        }
+    }
+
+    fn skip_evicted(&mut self) {
+        while self.evicted.get(self.first) == Some(&true) {
+            self.first += 1;
+        }
     }
 }
 
@@ -262,35 +267,27 @@ pub(crate) fn whole_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
 
 /// All that is left of a job that may be evicted, in one piece.
 pub(crate) fn rest_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
-    let state = draft.state;
-    let charge = state.ledger.charge(id).filter(|charge| charge.group.preemptible)?;
-    let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
-    if job.spec.booking.is_some() {
-        return None;
-    }
-    let steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
-    let whole = whole_unit(draft, id, job, holding, charge);
-    (!steps.is_empty()).then(|| priced(draft, &whole, job, steps, false))
+    let held = HeldJob::of(draft.state, id).filter(HeldJob::may_be_evicted)?;
+    Some(held.rest(draft)).filter(|unit| !unit.steps.is_empty())
 }
 
-/// What it costs that a job leaves now, whoever takes it: work since the last checkpoint, and GPU-milliseconds.
+/// All that is left of a job, in one piece, whether it may be evicted or not.
+pub(crate) fn all_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
+    Some(HeldJob::of(draft.state, id)?.rest(draft))
+}
+
+/// What it costs that a job leaves now, by whatever right: work since the last checkpoint, and GPU-milliseconds.
 pub(crate) fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
-    let state = draft.state;
-    let (job, holding, charge) = (state.jobs.get(id)?, state.ledger.holding(id)?, state.ledger.charge(id)?);
-    let steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
-    let unit = priced(draft, &whole_unit(draft, id, job, holding, charge), job, steps, false);
-    Some((unit.lost, unit.cost))
+    all_of_job(draft, id).map(|unit| (unit.lost, unit.cost))
 }
 
 /// The same of some of its tasks alone, each by its own age; the work that is lost is their mean.
 pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
-    let state = draft.state;
-    let (job, holding, charge) = (state.jobs.get(id)?, state.ledger.holding(id)?, state.ledger.charge(id)?);
-    let whole = whole_unit(draft, id, job, holding, charge);
+    let held = HeldJob::of(draft.state, id)?;
+    let whole = held.whole(draft);
     let (mut lost, mut cost) = (0u64, 0u64);
-    for task in tasks.iter().filter_map(|&task| holding.task(task)) {
-        let unit = younger(draft, &whole, holding, charge, task.place.task);
-        let unit = priced(draft, &unit, job, alloc::vec![charge.step(task.place)], true);
+    for task in tasks.iter().filter_map(|&task| held.holding.task(task)) {
+        let unit = held.surplus(draft, &whole, alloc::vec![held.charge.step(task.place)]);
         lost = lost.saturating_add(unit.lost.0);
         cost = cost.saturating_add(unit.cost);
     }
@@ -298,7 +295,7 @@ pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Opti
     Some((Millis(lost / count), cost))
 }
 
-/// Places that were set aside for a job of the tenant: nobody runs there, so letting go of them costs nothing.
+/// An earmark of a job of the tenant: nobody runs there, so letting go of it costs nothing.
 fn earmarked_unit(
     draft: &Draft<'_>,
     tenant: TenantId,
@@ -306,11 +303,8 @@ fn earmarked_unit(
     earmark: &Earmark,
 ) -> Option<(Timestamp, Unit)> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
-    if job.spec.booking.is_some() {
-        return None;
-    }
-    // Who is being moved runs, and was told that it has a place to go.
-    if matches!(job.phase, Phase::Leaving(_)) {
+    // A job that is being moved runs, and was told that it has a place to go.
+    if job.spec.booking.is_some() || matches!(job.phase, Phase::Leaving(_)) {
         return None;
     }
     let charge = Charge::of(job);
@@ -329,113 +323,122 @@ fn earmarked_unit(
         spent: false,
         evicted_for: Vec::new(),
         window_ends: None,
-        checkpoint_at: None,
+        next_checkpoint_at: None,
         order: None,
     };
     Some((job.submitted_at, unit))
 }
 
-/// The units of one job: its tasks beyond the minimum, the last first, and the rest in one piece.
-fn add_units(draft: &Draft<'_>, group: WorkGroup, id: JobId, units: &mut Vec<(Timestamp, Unit)>) {
-    let state = draft.state;
-    let job = state.jobs.get(id).expect("what is held belongs to a live job");
-    // Nobody takes from a booked window.
-    if job.spec.booking.is_some() {
-        return;
-    }
-    let holding = state.ledger.holding(id).expect("who stands holds something");
-    let charge = state.ledger.charge(id).expect("who holds something is charged");
-    let mut steps: Vec<Step> = holding.staying().map(|task| charge.step(task.place)).collect();
-    if job.spec.has_groups() {
-        return add_units_of_groups(draft, group, id, &steps, units);
-    }
-    let done = holding.exits(Exit::Succeeded);
-    let min = usize::try_from(job.spec.min).expect("a u32 fits a usize");
-    let surplus = (steps.len() + done).saturating_sub(min.max(1));
-    let whole = Unit { group, ..whole_unit(draft, id, job, holding, charge) };
-    for _ in 0..surplus {
-        let Some(step) = steps.pop() else { break };
-        let unit = younger(draft, &whole, holding, charge, step.place.task);
-        units.push((job.submitted_at, priced(draft, &unit, job, alloc::vec![step], true)));
-    }
-    if !steps.is_empty() {
-        units.push((job.submitted_at, priced(draft, &whole, job, steps, false)));
-    }
-}
-
-/// The same of a job with groups: tasks beyond the minimum of a copy, whole copies beyond those that must stand.
-fn add_units_of_groups(
-    draft: &Draft<'_>,
-    group: WorkGroup,
+/// A job that holds something, of which units are made.
+struct HeldJob<'s> {
     id: JobId,
-    steps: &[Step],
-    units: &mut Vec<(Timestamp, Unit)>,
-) {
-    let state = draft.state;
-    let job = state.jobs.get(id).expect("what is held belongs to a live job");
-    let holding = state.ledger.holding(id).expect("who stands holds something");
-    let charge = state.ledger.charge(id).expect("who holds something is charged");
-    let staying: Vec<u32> = steps.iter().map(|step| step.place.task).collect();
-    let done: Vec<u32> = holding.done().collect();
-    let (pieces, rest) = job.spec.surplus(&staying, &done);
-    let whole = Unit { group, ..whole_unit(draft, id, job, holding, charge) };
-    let of = |tasks: &[u32]| -> Vec<Step> {
-        steps.iter().filter(|step| tasks.contains(&step.place.task)).copied().collect()
-    };
-    for piece in pieces {
-        let Some(&oldest) = piece.first() else { continue };
-        let unit = younger(draft, &whole, holding, charge, oldest);
-        units.push((job.submitted_at, priced(draft, &unit, job, of(&piece), true)));
-    }
-    if !rest.is_empty() {
-        units.push((job.submitted_at, priced(draft, &whole, job, of(&rest), false)));
-    }
+    job: &'s Job,
+    holding: &'s Holding,
+    charge: &'s Charge,
 }
 
-fn whole_unit(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding, charge: &Charge) -> Unit {
-    let rules = &draft.policy.preemption;
-    let since = holding.since().unwrap_or(draft.now);
-    let ran = draft.now - since;
-    let lost = charge.checkpoint.map_or(ran, |checkpoint| checkpoint.lost(ran));
-    let lately = job.past.evicted.iter().filter(|&&(at, _)| draft.now < at + rules.eviction_window);
-    let often = u32::try_from(lately.clone().count()).unwrap_or(u32::MAX);
-    Unit {
-        job: id,
-        steps: Vec::new(),
-        surplus: false,
-        earmarked: false,
-        group: charge.group,
-        amount: Meters::default(),
-        lost,
-        cost: 0,
-        started_at: holding.at,
-        ends_at: draft.state.end_of(id, draft.policy, draft.now).known(),
-        grace: charge.group.grace,
-        spent: often >= rules.evictions_max,
-        evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),
-        window_ends: lately.map(|&(at, _)| at + rules.eviction_window).min(),
-        checkpoint_at: charge
-            .checkpoint
-            .filter(|checkpoint| !checkpoint.on_request)
-            .map(|checkpoint| draft.now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
-        order: ranked(draft, id, job, holding),
+impl<'s> HeldJob<'s> {
+    fn of(state: &'s State, id: JobId) -> Option<Self> {
+        let (job, holding) = (state.jobs.get(id)?, state.ledger.holding(id)?);
+        Some(Self { id, job, holding, charge: state.ledger.charge(id)? })
     }
-}
 
-/// A task that joined later has less to lose, and its own minimum runtime.
-fn younger(draft: &Draft<'_>, whole: &Unit, holding: &Holding, charge: &Charge, task: u32) -> Unit {
-    let held = holding.task(task).expect("a unit is made of held tasks");
-    let ran = held.since.map_or(Millis(0), |since| draft.now - since);
-    let lost = charge.checkpoint.map_or(ran, |checkpoint| checkpoint.lost(ran));
-    let started_at = if held.bound_at.0 == 0 { holding.at } else { held.bound_at };
-    Unit { lost, started_at, ..whole.clone() }
-}
+    /// Nobody evicts jobs of a booked window.
+    fn may_be_evicted(&self) -> bool {
+        self.charge.group.preemptible && self.job.spec.booking.is_none()
+    }
 
-fn priced(draft: &Draft<'_>, whole: &Unit, job: &Job, steps: Vec<Step>, surplus: bool) -> Unit {
-    let places = steps.iter().map(|step| &step.place);
-    let amount = draft.tree.charge_of(|task| job.spec.resources_of(task), places);
-    let unit = Unit { steps, surplus, amount, ..whole.clone() };
-    let millis = whole.lost.0.saturating_add(draft.policy.preemption.restart.0);
-    let cost = u64::try_from(u128::from(millis) * u128::from(unit.parts()) / 3000).unwrap_or(u64::MAX);
-    Unit { cost, ..unit }
+    fn steps(&self) -> Vec<Step> {
+        self.holding.staying().map(|task| self.charge.step(task.place)).collect()
+    }
+
+    /// The units of the job: what is beyond its minimum, the last tasks first, and the rest in one piece.
+    fn add_units(&self, draft: &Draft<'_>, units: &mut Vec<(Timestamp, Unit)>) {
+        if !self.may_be_evicted() {
+            return;
+        }
+        let (pieces, rest) = self.surplus_and_rest();
+        let whole = self.whole(draft);
+        let surplus = pieces.into_iter().map(|piece| self.surplus(draft, &whole, piece));
+        units.extend(surplus.map(|unit| (self.job.submitted_at, unit)));
+        if !rest.is_empty() {
+            units.push((self.job.submitted_at, self.priced(draft, whole, rest)));
+        }
+    }
+
+    /// What is beyond the minimum: single tasks and, of a job with groups, whole copies; and the rest.
+    fn surplus_and_rest(&self) -> (Vec<Vec<Step>>, Vec<Step>) {
+        let (spec, mut steps) = (&self.job.spec, self.steps());
+        if !spec.has_groups() {
+            let min = usize::try_from(spec.min).expect("a u32 fits a usize").max(1);
+            let surplus = (steps.len() + self.holding.exits(Exit::Succeeded)).saturating_sub(min);
+            let rest = steps.len().saturating_sub(surplus);
+            let pieces = steps.split_off(rest).into_iter().rev().map(|step| alloc::vec![step]);
+            return (pieces.collect(), steps);
+        }
+        let staying: Vec<u32> = steps.iter().map(|step| step.place.task).collect();
+        let done: Vec<u32> = self.holding.done().collect();
+        let (pieces, rest) = spec.surplus(&staying, &done);
+        let of = |tasks: &[u32]| -> Vec<Step> {
+            steps.iter().filter(|step| tasks.contains(&step.place.task)).copied().collect()
+        };
+        (pieces.iter().map(|piece| of(piece)).collect(), of(&rest))
+    }
+
+    /// All that is left of the job, in one piece.
+    fn rest(&self, draft: &Draft<'_>) -> Unit {
+        self.priced(draft, self.whole(draft), self.steps())
+    }
+
+    /// The job without what it holds.
+    fn whole(&self, draft: &Draft<'_>) -> Unit {
+        let Self { id, job, holding, charge } = *self;
+        let (rules, now) = (&draft.policy.preemption, draft.now);
+        let lost = self.lost(now - holding.since().unwrap_or(now));
+        let lately = job.past.evicted.iter().filter(|&&(at, _)| now < at + rules.eviction_window);
+        let often = u32::try_from(lately.clone().count()).unwrap_or(u32::MAX);
+        let by_itself = charge.checkpoint.filter(|checkpoint| !checkpoint.on_request);
+        Unit {
+            job: id,
+            steps: Vec::new(),
+            surplus: false,
+            earmarked: false,
+            group: charge.group,
+            amount: Meters::default(),
+            lost,
+            cost: 0,
+            started_at: holding.at,
+            ends_at: draft.state.end_of(id, draft.policy, now).known(),
+            grace: charge.group.grace,
+            spent: often >= rules.evictions_max,
+            evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),
+            window_ends: lately.map(|&(at, _)| at + rules.eviction_window).min(),
+            next_checkpoint_at: by_itself
+                .map(|checkpoint| now + Millis(checkpoint.every.0 - lost.0.min(checkpoint.every.0))),
+            order: ranked(draft, id, job, holding),
+        }
+    }
+
+    /// A piece of the job's surplus. A task that joined later has less to lose, and its own minimum runtime.
+    fn surplus(&self, draft: &Draft<'_>, whole: &Unit, piece: Vec<Step>) -> Unit {
+        let oldest = piece.first().and_then(|step| self.holding.task(step.place.task));
+        let held = oldest.expect("a unit is made of held tasks");
+        let lost = self.lost(held.since.map_or(Millis(0), |since| draft.now - since));
+        let started_at = if held.bound_at.0 == 0 { self.holding.at } else { held.bound_at };
+        let surplus = Unit { lost, started_at, surplus: true, ..whole.clone() };
+        self.priced(draft, surplus, piece)
+    }
+
+    fn lost(&self, ran: Millis) -> Millis {
+        self.charge.checkpoint.map_or(ran, |checkpoint| checkpoint.lost(ran))
+    }
+
+    fn priced(&self, draft: &Draft<'_>, unit: Unit, steps: Vec<Step>) -> Unit {
+        let places = steps.iter().map(|step| &step.place);
+        let amount = draft.tree.charge_of(|task| self.job.spec.resources_of(task), places);
+        let unit = Unit { steps, amount, ..unit };
+        let millis = unit.lost.0.saturating_add(draft.policy.preemption.restart.0);
+        let cost = u64::try_from(u128::from(millis) * u128::from(unit.parts()) / 3000).unwrap_or(u64::MAX);
+        Unit { cost, ..unit }
+    }
 }

@@ -289,7 +289,7 @@ pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, 
     count_idle(draft);
     let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
     let first = (first.0, first.1.from);
-    let below = lines::below(draft, &lines::work_group(&key));
+    let below = lines::lower_work(draft, &lines::work_group(&key));
     for ask in groups::minimum(draft.desk(), &key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {

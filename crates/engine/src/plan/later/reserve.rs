@@ -200,7 +200,7 @@ fn is_entitled(
     before: &EarlierStarts,
 ) -> bool {
     let own = lines::work_group(ask.key);
-    let below = lines::below(draft, &own);
+    let below = lines::lower_work(draft, &own);
     let over = horizon.over_by(draft, &own, start, &before.leaving);
     let total = ask.total();
     lines::meters_of(ask).all(|meter| {
@@ -226,7 +226,7 @@ pub(in crate::plan) fn is_above_guarantee(draft: &mut Draft<'_>, id: JobId, job:
     let held = state.ledger.holding(id).into_iter().flat_map(Holding::staying);
     let places: Vec<Placement> = held.map(|task| task.place).collect();
     let amount = draft.tree.charge_of(|task| charge.resources_of(task), places.iter());
-    let below = lines::below(draft, &charge.group);
+    let below = lines::lower_work(draft, &charge.group);
     let tenant = job.spec.tenant;
     let is_beyond = |meter: usize| match lines::line(draft, tenant, meter, Line::Guarantee) {
         Amount::Unlimited => false,
@@ -258,7 +258,7 @@ pub(in crate::plan) fn may_fill(draft: &Draft<'_>, key: &KindKey, start: Timesta
 pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Timestamp)> {
     let state = draft.state;
     let key = state.jobs.get(id)?.key();
-    let below = lines::below(draft, &lines::work_group(&key));
+    let below = lines::lower_work(draft, &lines::work_group(&key));
     let mut first = None;
     for ask in groups::minimum(draft.desk(), &key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());

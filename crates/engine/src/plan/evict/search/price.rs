@@ -1,7 +1,5 @@
 //! What leaving costs and what it brings: minimum runtime, budgets, gain (rules 7 and 8).
 
-use alloc::vec::Vec;
-
 use super::Claimant;
 use crate::model::job::Class;
 use crate::plan::draft::Draft;
@@ -27,31 +25,49 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, claimant: Option<Claimant>, why: 
     }
 }
 
-/// What binds everything but guarantees: minimum runtime, budget, and not twice for the same.
-pub(crate) fn is_evictable(draft: &Draft<'_>, unit: &Unit, claimant: Claimant, why: EvictionRule) -> bool {
+/// What binds everything but guarantees: minimum runtime, budget, and not twice for the same job. An error says when time
+/// alone may lift that.
+pub(crate) fn check_evictable(
+    draft: &Draft<'_>,
+    unit: &Unit,
+    claimant: Claimant,
+    why: EvictionRule,
+) -> Result<(), Option<Timestamp>> {
     let ran = draft.now - unit.started_at;
-    ran >= runtime_min(draft, unit, Some(claimant), why)
+    let evictable = ran >= runtime_min(draft, unit, Some(claimant), why)
         && !unit.spent
-        && !unit.evicted_for.contains(&claimant.job)
+        && !unit.evicted_for.contains(&claimant.job);
+    if evictable { Ok(()) } else { Err(evictable_at(draft, unit, Some(claimant), why)) }
 }
 
-/// When time alone next changes what it costs or brings that these leave: one of them saves its work, and less is lost
-/// just after that; or an estimate of one has passed, and nobody knows any more when it would leave by itself.
-pub(crate) fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
-    let next = units.iter().flat_map(|unit| [unit.checkpoint_at, unit.ends_at]).flatten();
-    next.filter(|&at| at > draft.now).min()
-}
-
-/// When work that may not be taken yet may be.
+/// When work that may not be evicted yet may be, for a claimant where there is one already.
 pub(crate) fn evictable_at(
     draft: &Draft<'_>,
     unit: &Unit,
-    claimant: impl Into<Option<Claimant>>,
+    claimant: Option<Claimant>,
     why: EvictionRule,
 ) -> Option<Timestamp> {
-    let long_enough = unit.started_at + runtime_min(draft, unit, claimant.into(), why);
+    let long_enough = unit.started_at + runtime_min(draft, unit, claimant, why);
     let at = if long_enough > draft.now { Some(long_enough) } else { unit.window_ends };
     at.filter(|&at| at > draft.now)
+}
+
+/// Whether more is gained than lost when these leave for an ask. An error says when time alone may change that.
+pub(crate) fn check_worth(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    units: &[&Unit],
+) -> Result<(), Option<Timestamp>> {
+    let cost = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
+    let worth_it = units.is_empty() || gain(draft, ask, units) > cost;
+    if worth_it { Ok(()) } else { Err(price_changes_at(draft, units)) }
+}
+
+/// When time alone next changes what it costs or brings that these leave: one of them saves its work, and less is lost
+/// just after that; or the estimate of one has passed, and nobody knows any more when it would leave by itself.
+fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
+    let next = units.iter().flat_map(|unit| [unit.next_checkpoint_at, unit.ends_at]).flatten();
+    next.filter(|&at| at > draft.now).min()
 }
 
 /// What the claimant gains by starting when its victims have left, in GPU-milliseconds.
@@ -60,11 +76,11 @@ pub(crate) fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     // Both ways its tasks have so long to stop, whether they are asked to leave or their time is up.
     let stop = draft.policy.stop_grace;
     let horizon = draft.now + rules.wait_horizon + stop;
-    // Places that were only set aside hold nobody up; they are let go of with the rest of their gang.
-    let units: Vec<&&Unit> = units.iter().filter(|unit| !unit.earmarked).collect();
+    // An earmark holds nobody up; it is let go of with the rest of its gang.
+    let units = units.iter().filter(|unit| !unit.earmarked);
     // They would be gone by then without being told.
-    let without = units.iter().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
-    let with = units.iter().map(|unit| unit.grace.0.saturating_add(stop.0)).max().unwrap_or_default();
+    let without = units.clone().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
+    let with = units.map(|unit| unit.grace.0.saturating_add(stop.0)).max().unwrap_or_default();
     let saved = (without.min(horizon) - draft.now).0.saturating_sub(with);
     let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
     let parts = ask.units().parts().max(1);

@@ -12,14 +12,14 @@ use super::steps;
 use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
+use crate::plan::evict::victims::all_of_job;
 use crate::plan::later::reserve;
 use crate::plan::lines;
 use crate::plan::place::{Ask, Fit, place, ways_of};
 use crate::state::bookings::Booking;
-use crate::state::holding::TaskPhase;
 use crate::state::jobs::{Job, KindKey, Phase};
 use crate::state::ledger::Step;
-use crate::units::{BookingId, JobId, NodeId, Timestamp};
+use crate::units::{BookingId, JobId, Timestamp};
 
 /// In which order places are taken from those who hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
@@ -158,7 +158,9 @@ fn make_room(draft: &mut Draft<'_>, ask: &mut Ask<'_>, part: WindowPart<'_>) -> 
             if fit.is_enough(draft, ask) || !gives(draft, id, source, part) {
                 return true;
             }
-            let_go(draft, ask, id, &mut fit);
+            if let Some(unit) = all_of_job(draft, id) {
+                unit.change(draft, (ask, &mut fit), Draft::evict);
+            }
             false
         });
     }
@@ -203,20 +205,4 @@ fn gives(draft: &mut Draft<'_>, id: JobId, source: WindowSource, part: WindowPar
         (WindowSource::Inference, Class::Inference) => inference_is_beyond(draft, job),
         _ => false,
     }
-}
-
-fn let_go(draft: &mut Draft<'_>, ask: &Ask<'_>, id: JobId, fit: &mut Fit) {
-    let state = draft.state;
-    let (Some(charge), Some(holding)) = (state.ledger.charge(id), state.ledger.holding(id)) else { return };
-    let staying = |phase| matches!(phase, TaskPhase::Bound | TaskPhase::Running);
-    let places: Vec<Placement> =
-        holding.tasks.iter().filter(|task| staying(task.phase)).map(|task| task.place).collect();
-    let amount = draft.tree.charge_of(|task| charge.resources_of(task), places.iter());
-    for place in places {
-        let node: NodeId = place.node;
-        fit.add(draft, ask, node, false);
-        draft.drain(charge.step(place));
-        fit.add(draft, ask, node, true);
-    }
-    draft.count(charge.group, amount, false);
 }

@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::model::job::Class;
-use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::evict::search::{evictable_at, gain};
 use crate::plan::evict::victims::{Unit, rest_of_job};
@@ -34,7 +33,12 @@ pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
     let mut found: Vec<Askable> = Vec::new();
     for tenant in draft.state.tenants.ids() {
         let own = tenant == ask.key.tenant;
-        if !own && !path(draft, ask, tenant).all(|above| excess(draft, ask, above).is_some()) {
+        if !own
+            && !draft
+                .tree
+                .lineage_apart_from(tenant, ask.key.tenant)
+                .all(|above| excess(draft, ask, above).is_some())
+        {
             continue;
         }
         for (group, jobs) in draft.state.ledger.work_groups(tenant) {
@@ -82,7 +86,7 @@ pub(super) fn together<'u>(
         if !own && !leaves_all_above(draft, ask, unit, &taken) {
             continue;
         }
-        for tenant in path(draft, ask, unit.group.tenant) {
+        for tenant in draft.tree.lineage_apart_from(unit.group.tenant, ask.key.tenant) {
             let total = taken.entry(tenant).or_insert_with(|| Meters::zero(unit.amount.len()));
             total.add(&unit.amount);
         }
@@ -108,20 +112,11 @@ pub(super) fn no_longer(draft: &Draft<'_>, ask: &Ask<'_>, borrowers: &BTreeSet<J
     borrowers.difference(&still).copied().collect()
 }
 
-/// Tenants from a victim's up to, and without, the first that it shares with the claimant.
-fn path<'d>(draft: &Draft<'d>, ask: &Ask<'_>, tenant: TenantId) -> impl Iterator<Item = TenantId> + use<'d> {
-    let (tree, own) = (draft.tree, ask.key.tenant);
-    let shared = move |tenant: &TenantId| tree.lineage(own).any(|above| above == *tenant);
-    tree.lineage(tenant).take_while(move |tenant| !shared(tenant))
-}
-
 /// What a tenant holds above its fair share of what is asked for, by meter; `None` where that is nothing.
 fn excess(draft: &Draft<'_>, ask: &Ask<'_>, tenant: TenantId) -> Option<Vec<(usize, u64)>> {
-    let above = |meter: usize| match lines::line(draft, tenant, meter, Line::Entitled) {
-        Amount::Unlimited => None,
-        Amount::Of(line) => Some((meter, draft.used(tenant)[meter].checked_sub(line + 1)? + 1)),
-    };
-    let above: Vec<(usize, u64)> = lines::meters_of(ask).filter_map(above).collect();
+    let above = |meter: usize| Some((meter, lines::excess(draft, tenant, meter, Line::Entitled)?));
+    let above = lines::meters_of(ask).filter_map(above).filter(|&(_, excess)| excess > 0);
+    let above: Vec<(usize, u64)> = above.collect();
     (!above.is_empty()).then_some(above)
 }
 
@@ -133,7 +128,7 @@ fn leaves_all_above(
     unit: &Unit,
     taken: &BTreeMap<TenantId, Meters>,
 ) -> bool {
-    path(draft, ask, unit.group.tenant).all(|tenant| {
+    draft.tree.lineage_apart_from(unit.group.tenant, ask.key.tenant).all(|tenant| {
         let Some(excess) = excess(draft, ask, tenant) else { return false };
         let gone = |meter: usize| taken.get(&tenant).map_or(0, |taken| taken[meter]);
         let holds = excess.iter().any(|&(meter, _)| unit.amount[meter] > 0);
