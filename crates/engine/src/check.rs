@@ -22,148 +22,48 @@ use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::Phase;
 use crate::units::{GpuUnits, JobId, NodeId, PoolId, Resources, TenantId};
 
-/// Something that must not be.
+/// A broken invariant. Amounts of GPUs are in 1/3000.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
     /// I1: a GPU is given out more than once.
-    GpuOversubscribed {
-        /// On which node.
-        node: String,
-        /// Which GPU.
-        gpu: usize,
-        /// What is held of it, in 1/3000.
-        held: u64,
-    },
+    GpuOversubscribed { node: String, gpu: usize, held: u64 },
     /// I2: a node is given out beyond what it has.
-    NodeOversubscribed {
-        /// Which.
-        node: String,
-    },
-    /// I3: a gang has some of its places.
-    GangSplit {
-        /// Which job.
-        job: u64,
-        /// How many tasks hold a place or are done.
-        alive: usize,
-        /// Its minimum.
-        min: u32,
-    },
+    NodeOversubscribed { node: String },
+    /// I3: a gang has less than its minimum. Tasks that hold a place or are done are alive.
+    GangSplit { job: u64, alive: usize, min: u32 },
     /// I4: a task is held on a node that is gone or down.
-    HeldOnLostNode {
-        /// Which job.
-        job: u64,
-        /// Which task.
-        task: u32,
-    },
+    HeldOnLostNode { job: u64, task: u32 },
     /// I4: a task is held on a GPU that is gone or has failed.
-    HeldOnLostGpu {
-        /// Which job.
-        job: u64,
-        /// Which task.
-        task: u32,
-        /// Which GPU of its node.
-        gpu: usize,
-    },
+    HeldOnLostGpu { job: u64, task: u32, gpu: usize },
     /// I5: a tenant passed a limit by a start under the policy in force.
-    LimitExceeded {
-        /// Which tenant.
-        tenant: String,
-        /// In what.
-        resource: String,
-        /// What is held.
-        used: u64,
-        /// What may be.
-        limit: u64,
-    },
+    LimitExceeded { tenant: String, resource: String, used: u64, limit: u64 },
     /// I6: strangers share a GPU.
-    TrustMixed {
-        /// On which node.
-        node: String,
-        /// Which GPU.
-        gpu: usize,
-    },
+    TrustMixed { node: String, gpu: usize },
     /// I7: a job's phase and what it holds contradict each other.
-    PhaseMismatch {
-        /// Which job.
-        job: u64,
-        /// How.
-        what: String,
-    },
+    PhaseMismatch { job: u64, what: String },
     /// I8: an index is not what the facts say.
-    IndexWrong {
-        /// Which.
-        index: String,
-    },
+    IndexWrong { index: String },
     /// I9: a job is placed where it may not be.
-    NotAllowed {
-        /// Which job.
-        job: u64,
-        /// Which task.
-        task: u32,
-    },
+    NotAllowed { job: u64, task: u32 },
     /// I10: a state rebuilt from its snapshot is another state.
     SnapshotDiffers,
-    /// I11: what is promised of a GPU and what stays on it is more than the GPU.
-    EarmarkedTwice {
-        /// On which node.
-        node: String,
-        /// Which GPU.
-        gpu: usize,
-        /// What stays and what is promised, in 1/3000.
-        planned: u64,
-    },
+    /// I11: what is earmarked of a GPU and what stays on it is more than the GPU.
+    EarmarkedTwice { node: String, gpu: usize, planned: u64 },
     /// I12: work that may not borrow was started beyond a guarantee, counted alone.
-    FixedBeyondGuarantee {
-        /// Whose.
-        tenant: String,
-        /// What such work holds, in 1/3000.
-        held: u64,
-        /// What was promised, in 1/3000.
-        guaranteed: u64,
-    },
+    FixedBeyondGuarantee { tenant: String, held: u64, guaranteed: u64 },
     /// I13: slices that cannot be together on one GPU.
-    LayoutIllegal {
-        /// On which node.
-        node: String,
-        /// Which GPU.
-        gpu: usize,
-    },
+    LayoutIllegal { node: String, gpu: usize },
     /// I14: tasks on one GPU are kept apart in different ways.
-    ModesMixed {
-        /// On which node.
-        node: String,
-        /// Which GPU.
-        gpu: usize,
-    },
-    /// I15: promised starts need more of a GPU than there is.
-    ReservedTwice {
-        /// On which node.
-        node: String,
-        /// Which GPU.
-        gpu: usize,
-    },
+    ModesMixed { node: String, gpu: usize },
+    /// I15: reservations need more of a GPU than there is.
+    ReservedTwice { node: String, gpu: usize },
     /// I16: two windows that share a moment have one GPU.
-    BookedTwice {
-        /// On which node.
-        node: String,
-        /// Which GPU.
-        gpu: usize,
-    },
+    BookedTwice { node: String, gpu: usize },
     /// I17: work that may not be evicted is in a window of others.
-    StuckInWindow {
-        /// Which job.
-        job: u64,
-        /// The name of the booking.
-        booking: String,
-    },
+    StuckInWindow { job: u64, booking: String },
     /// I18: work that may be evicted stays on a node that is out of service.
-    LeftOnClosedNode {
-        /// Which job.
-        job: u64,
-        /// The name of the downtime.
-        downtime: String,
-    },
+    LeftOnClosedNode { job: u64, downtime: String },
 }
 
 impl State {

@@ -64,27 +64,17 @@ use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// The nodes there are.
     pub fleet: Fleet,
-    /// Who there is.
     pub tenants: Tenants,
-    /// What is asked for.
     pub jobs: Jobs,
-    /// Who holds what.
     pub ledger: Ledger,
-    /// Who was promised what.
     pub earmarks: Earmarks,
     /// What is usually asked for, and what that makes places worth.
     pub demand: Demand,
-    /// Who was promised which start.
     pub reservations: Reservations,
-    /// How much jobs were served.
     pub attained: Attained,
-    /// Which windows are booked.
     pub bookings: Bookings,
-    /// What tenants borrowed.
     pub past: PastUse,
-    /// Which downtimes are planned.
     pub maintenance: Maintenance,
     /// What owners of jobs in the world are to be told.
     pub owned: Owned,
@@ -94,9 +84,7 @@ pub struct State {
 /// How long a job is expected to run, and who says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Estimate {
-    /// Its owner.
     Given(Millis),
-    /// Finished jobs like it.
     Learned(LearnedEstimate),
 }
 

@@ -27,20 +27,15 @@ pub struct Fleet {
     world: Option<WorldMark>,
 }
 
-/// A node.
+/// A node: what the world says of it, and what our levers do to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Observed.
     pub facts: NodeFacts,
-    /// Owned: our lever.
     pub cordoned: bool,
-    /// Owned: why it was moved, as its operator says.
     pub cordon_reason: String,
-    /// Owned: who did, where that is known.
     pub cordoned_by: String,
-    /// Owned: it is to be empty.
     pub drain: Option<Drain>,
-    /// Owned: a downtime keeps it out of service.
+    /// A downtime keeps it out of service.
     pub out_of_service: bool,
 }
 
@@ -54,17 +49,12 @@ impl Node {
 /// A node that is to be empty by a time: nothing new comes, and what is there leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
-    /// Who wants it.
     pub by: String,
-    /// What for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reason: String,
-    /// It is to be empty then.
     pub deadline: Timestamp,
-    /// Who has to leave.
     #[serde(default, skip_serializing_if = "is_default")]
     pub whom: Whom,
-    /// Since when.
     pub at: Timestamp,
 }
 
@@ -72,19 +62,16 @@ pub struct Drain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whom {
-    /// What may be evicted; the rest is waited for.
+    /// Jobs that may be evicted. The others are waited for.
     #[default]
     Preemptible,
-    /// All of it.
     Everything,
 }
 
-/// How far we know a world.
+/// Up to which generation the reports of a world are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorldMark {
-    /// Which world.
     pub world: u64,
-    /// Everything it reported up to here is known.
     pub generation: u64,
 }
 
@@ -379,76 +366,30 @@ fn put<T>(sets: &mut Vec<T>, at: usize, set: T) {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FleetEvent {
     /// A model was seen for the first time.
-    PoolNamed {
-        /// Its id from now on.
-        pool: PoolId,
-        /// The model; empty for nodes without GPUs.
-        model: String,
-    },
+    PoolNamed { pool: PoolId, model: String },
     /// A level was seen for the first time.
-    LevelNamed {
-        /// Its id from now on.
-        level: LevelId,
-        /// Its name.
-        name: String,
-    },
+    LevelNamed { level: LevelId, name: String },
     /// A node appeared or is not what it was.
-    NodeSeen {
-        /// Its id.
-        node: NodeId,
-        /// Its facts.
-        facts: NodeFacts,
-    },
+    NodeSeen { node: NodeId, facts: NodeFacts },
     /// A node left the world.
-    NodeRemoved {
-        /// Its id, which is not used again.
-        node: NodeId,
-    },
-    /// The lever was moved.
+    NodeRemoved { node: NodeId },
+    /// A node was cordoned, or no longer is.
     Cordoned {
-        /// The node.
         node: NodeId,
-        /// Whether new work stays away.
         on: bool,
-        /// Why, as its operator says.
         #[serde(default, skip_serializing_if = "is_default")]
         reason: String,
-        /// Who did, where that is known.
         #[serde(default, skip_serializing_if = "is_default")]
         by: String,
     },
-    /// A node is to be empty; `None`: not any more.
-    Draining {
-        /// The node.
-        node: NodeId,
-        /// How.
-        drain: Option<Drain>,
-    },
+    /// A node is to be empty, or no longer is.
+    Draining { node: NodeId, drain: Option<Drain> },
     /// A set of nodes was compiled.
-    NodeSetDefined {
-        /// Its id.
-        set: NodeSetId,
-        /// Its canonical source.
-        source: String,
-        /// Its members in id order.
-        members: Vec<NodeId>,
-    },
+    NodeSetDefined { set: NodeSetId, source: String, members: Vec<NodeId> },
     /// A set of devices was compiled.
-    DeviceSetDefined {
-        /// Its id.
-        set: DeviceSetId,
-        /// Its canonical source.
-        source: String,
-        /// Its members in id order.
-        pools: Vec<PoolId>,
-    },
+    DeviceSetDefined { set: DeviceSetId, source: String, pools: Vec<PoolId> },
     /// Everything a world reported up to here is known.
-    WorldSeen {
-        /// Which world.
-        world: u64,
-        /// The last generation.
-        generation: u64,
-    },
+    WorldSeen { world: u64, generation: u64 },
 }
 
 /// What is known of a node.
@@ -458,19 +399,13 @@ pub struct NodeFacts {
     pub name: String,
     /// Whether it can be spoken to.
     pub up: bool,
-    /// The pool of its GPUs.
     pub pool: PoolId,
-    /// Its GPUs, in index order.
     pub gpus: Vec<ObservedGpu>,
-    /// What it has beside GPUs.
     pub capacity: Resources,
-    /// What others use of it.
     #[serde(default)]
     pub others: Resources,
-    /// GPUs that others use.
     #[serde(default)]
     pub others_gpus: GpuMask,
-    /// The domain it is in, per level.
     #[serde(default)]
     pub domains: Vec<(LevelId, u32)>,
 }

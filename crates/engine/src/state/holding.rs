@@ -286,50 +286,44 @@ impl Holding {
 /// What one job holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
-    /// Which try.
     pub attempt: u32,
     /// The policy it was decided by; 0 when it was adopted.
     pub policy: u32,
-    /// When it was decided.
     pub at: Timestamp,
     /// On whose behalf it was last asked to leave.
     #[serde(default)]
     pub asked_by: Option<Asker>,
-    /// Below its minimum; it ends then and waits whole.
+    /// Until when it may be repaired, while it is below its minimum. After that the whole job waits again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repair_by: Option<Timestamp>,
-    /// The number that the next task gets; 0 where only the first tasks were started.
+    /// The number that the next task gets; 0 before the first growth.
     #[serde(default, skip_serializing_if = "is_default")]
     pub next_task: u32,
-    /// Since when the attempt runs, where the task that ran first is not among the tasks any more.
+    /// Since when the attempt runs, where the record of the task that ran first was dropped.
     #[serde(default, skip_serializing_if = "is_default")]
     pub first_since: Option<Timestamp>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chosen: Option<ChosenPlace>,
-    /// When all of it last saved its work because it was asked to.
+    /// When the whole job last saved its work on request.
     #[serde(default, skip_serializing_if = "is_default")]
     pub saved_at: Option<Timestamp>,
-    /// Its tasks.
     pub tasks: Vec<HeldTask>,
 }
 
 /// One task of a holding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldTask {
-    /// Where it is.
     pub place: Placement,
-    /// Since when it runs, once it does.
     pub since: Option<Timestamp>,
-    /// How far it is.
     pub phase: TaskPhase,
     /// When it was given its place; 0 where that was when the attempt began.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bound_at: Timestamp,
-    /// The mean of SM_ACTIVE over its run, in thousandths, once it is over and where that is known.
+    /// The mean of SM_ACTIVE over its run, in thousandths; known after its end, if at all.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sm_active_milli: Option<u16>,
-    /// Why the world did not let it leave when it was last told to, and since when it says so.
+    /// Why the world did not stop it when last told to, and since when.
     #[serde(default, skip_serializing_if = "is_default")]
     pub leave_refused: Option<(Denial, Timestamp)>,
 }
@@ -351,33 +345,20 @@ impl HeldTask {
 pub enum TaskPhase {
     /// Its place is decided; the world has not said that it runs.
     Bound,
-    /// It runs.
+    /// The world says that it runs.
     Running,
-    /// It was asked to save its work.
+    /// It was asked to save its work, and is stopped at the deadline.
     Asked {
-        /// It is stopped then at the latest.
         deadline: Timestamp,
         /// It said that it cannot.
         failed: bool,
-        /// When it was asked.
         #[serde(default, skip_serializing_if = "is_default")]
         at: Timestamp,
     },
     /// It saved its work and is about to be stopped.
-    Acked {
-        /// When the work was saved.
-        checkpoint_at: Timestamp,
-    },
-    /// It is told to stop.
-    Stopping {
-        /// It is killed then.
-        deadline: Timestamp,
-    },
+    Acked { checkpoint_at: Timestamp },
+    /// It is told to stop, and is killed at the deadline.
+    Stopping { deadline: Timestamp },
     /// It is over; it holds nothing.
-    Gone {
-        /// How it ended.
-        exit: Exit,
-        /// When.
-        at: Timestamp,
-    },
+    Gone { exit: Exit, at: Timestamp },
 }

@@ -68,28 +68,22 @@ struct JobHold {
 pub struct Charge {
     /// Who pays, and how it stands among the tenant's work.
     pub group: WorkGroup,
-    /// Whose neighbours it may have.
     pub trust: TrustId,
     /// Per task, beside GPUs, where all tasks are alike.
     resources: Resources,
     /// The same of each group, up to its last slot, where it has groups.
     by_group: Option<Arc<[(u32, Resources)]>>,
-    /// What it promises about saving its work.
     pub checkpoint: Option<Checkpoint>,
-    /// When it was submitted.
     pub submitted_at: Timestamp,
 }
 
 /// What decides who leaves for whom inside a tenant. Work that stands alike is counted and listed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkGroup {
-    /// Who pays.
     pub tenant: TenantId,
-    /// How it relates to latency.
     pub class: Class,
     /// Higher stays longer.
     pub priority: i32,
-    /// Whether it may be evicted or moved.
     pub preemptible: bool,
     /// How long it needs to save its work when asked.
     pub grace: Millis,
@@ -148,22 +142,16 @@ fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
 /// What a job that holds places or has an earmark would hold if it had all it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedTotal {
-    /// Who pays.
     pub tenant: TenantId,
-    /// Where.
     pub pool: PoolId,
-    /// In all.
     pub units: GpuUnits,
-    /// In all.
     pub resources: Resources,
 }
 
 /// Something that runs and should not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Where, and what it takes.
     pub place: Placement,
-    /// Beside GPUs.
     pub resources: Resources,
     /// It is left alone.
     pub kept: bool,
@@ -632,10 +620,7 @@ fn keep(
 /// What one task takes and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Where.
     pub place: Placement,
-    /// Beside GPUs.
     pub resources: Resources,
-    /// Whose neighbours it may have.
     pub trust: TrustId,
 }

@@ -24,9 +24,7 @@ use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 /// What one node has and what is held of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// The pool of its GPUs.
     pub pool: PoolId,
-    /// Whether new work may come.
     pub open: bool,
     /// Beside GPUs, without what others use.
     pub capacity: Resources,
@@ -34,11 +32,8 @@ pub struct Room {
     pub held: Resources,
     /// Still taken by tasks that leave.
     pub draining: Resources,
-    /// How many tasks leave.
     pub leaving: u32,
-    /// Its GPUs.
     pub gpus: Vec<GpuRoom>,
-    /// How they can be cut, if they can.
     pub mig: Option<&'static Mig>,
 }
 
@@ -47,21 +42,16 @@ pub struct Room {
 pub struct GpuRoom {
     /// Healthy and not used by others.
     pub usable: bool,
-    /// NVLink domain.
     pub island: u32,
     /// Held by tasks that stay, or promised.
     pub held: GpuUnits,
-    /// How many tasks hold it.
     pub holders: u32,
-    /// How many tasks on it leave.
     pub leaving: u32,
     /// How many of them run and should not.
     pub strangers: u32,
     /// Whose trust domain the others are of who hold it undivided, while there are any.
     pub trust: Option<TrustId>,
-    /// Whether they take turns.
     pub time_sliced: bool,
-    /// The slices that are held of it.
     pub layout: Layout,
     /// Slots that tasks leave, and how many leave each.
     pub leaving_slots: [u8; AXIS_MAX],
@@ -311,7 +301,6 @@ pub struct Rooms {
 /// What the nodes of a pool have, used or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many nodes.
     pub nodes: u64,
     /// Healthy GPUs that others do not use.
     pub gpus: u64,
