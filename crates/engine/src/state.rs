@@ -14,15 +14,18 @@ pub mod ends;
 pub mod event;
 pub mod fleet;
 pub mod holding;
+mod index;
 pub mod jobs;
 pub mod ledger;
 pub mod maintenance;
 mod metered;
 pub mod owned;
 pub mod past_use;
+pub(crate) mod recount;
 pub mod reservations;
 pub mod rooms;
 pub mod tenants;
+mod wants;
 pub mod ways;
 
 /// An index by its name, and what makes it wrong.
@@ -36,9 +39,7 @@ use alloc::vec::Vec;
 
 use crate::model::action::Notice;
 use crate::model::exit::{Exit, ExitDetail};
-use crate::model::group::{Group, Lacks};
 use crate::model::job::Spec;
-use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::model::policy::{Estimates, Policy};
 use crate::quota::amount::Use;
@@ -49,16 +50,15 @@ use crate::state::earmarks::{Earmark, Earmarks, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
-use crate::state::jobs::event::{Failure, JobsEvent, Next};
-use crate::state::jobs::{Job, Jobs, More, Phase};
+use crate::state::jobs::event::{Failure, JobsEvent};
+use crate::state::jobs::{Jobs, Phase};
 use crate::state::ledger::event::{EvictionRule, LedgerEvent};
-use crate::state::ledger::{Charge, Ledger, WantedTotal};
+use crate::state::ledger::{Charge, Ledger};
 use crate::state::maintenance::{Maintenance, MaintenanceEvent};
 use crate::state::owned::{Owned, OwnedEvent};
 use crate::state::past_use::{PastUse, PastUseEvent};
 use crate::state::reservations::Reservations;
 use crate::state::tenants::{Tenants, TenantsEvent};
-use crate::state::ways::first_way;
 use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
 
 /// Everything that is true now.
@@ -211,7 +211,7 @@ impl State {
                 self.let_go(*job, *at);
                 self.jobs.apply(event);
                 if self.earmarks.of(*job).is_some() {
-                    self.jobs.set_aside(*job);
+                    self.jobs.earmarked(*job);
                 }
                 self.refresh(*job);
             }
@@ -230,12 +230,12 @@ impl State {
                 let promised = self.earmarks.of(*job).into_iter().flat_map(|earmark| &earmark.tasks);
                 let mut nodes = promised.map(|place| place.node);
                 if nodes.any(|node| by.iter().any(|refusal| refusal.node == node)) {
-                    self.release(*job);
+                    self.release_earmark(*job);
                 }
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::Held { job, .. } => {
-                self.release(*job);
+                self.release_earmark(*job);
                 self.reservations.forget(*job);
                 self.jobs.apply(event);
                 self.refresh(*job);
@@ -250,12 +250,12 @@ impl State {
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
                 // What was promised to it as it was; a job that is moved is promised its new places afterwards.
-                self.release(*job);
+                self.release_earmark(*job);
                 self.jobs.apply(event);
                 self.refresh(*job);
             }
             JobsEvent::Changed { job, .. } => {
-                self.release(*job);
+                self.release_earmark(*job);
                 self.reservations.forget(*job);
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
@@ -288,12 +288,11 @@ impl State {
         if let Some(job) = self.jobs.get(job).filter(|job| job.owned) {
             self.owned.note(job.uid, Notice::Ended { outcome }, at);
         }
-        self.release(job);
+        self.release_earmark(job);
         self.leaves_earmark(job);
         self.ledger.forget(job);
         self.reservations.forget(job);
-        self.ledger.set_want(job, None);
-        self.ledger.set_wants_of_groups(job, Vec::new());
+        self.ledger.set_wants(job, Vec::new());
         self.jobs.set_more(job, None);
         self.jobs.set_wrap_up(job, None);
     }
@@ -313,13 +312,13 @@ impl State {
         let aside = self.earmarks.of(job).is_some();
         self.jobs.set_more(job, None);
         if !aside {
-            self.jobs.set_aside(job);
+            self.jobs.earmarked(job);
         }
         change(&mut self.jobs);
         if !aside {
-            self.jobs.no_longer_aside(job);
+            self.jobs.earmark_released(job);
         }
-        self.changed(job);
+        self.places_changed(job);
     }
 
     fn apply_ledger(&mut self, event: &LedgerEvent) {
@@ -353,7 +352,7 @@ impl State {
             LedgerEvent::Carried { job, holding } => {
                 self.ledger.start(*job, holding.clone(), self.charge(*job));
                 self.jobs.resumed(*job);
-                self.changed(*job);
+                self.places_changed(*job);
             }
             LedgerEvent::Evicted { job, receipt, at, .. } => {
                 // A guarantee, a booked window and a node that is to be empty have their time, however often that is.
@@ -369,21 +368,21 @@ impl State {
                 if self.earmarks.of(*job).is_none() {
                     self.reservations.filled(*job, tasks);
                 }
-                self.release(*job);
+                self.release_earmark(*job);
                 self.apply_and_count_served(*job, event, *at);
-                self.changed(*job);
+                self.places_changed(*job);
                 self.count_past(*job, *at);
             }
             LedgerEvent::Shed { job, task, at, exit, detail } => {
                 self.note_exit(*job, *task, *exit, *detail, *at);
                 self.apply_and_count_served(*job, event, *at);
-                self.changed(*job);
+                self.places_changed(*job);
                 self.count_past(*job, *at);
             }
             LedgerEvent::Gone { job, task, exit, at, detail } => {
                 self.note_exit(*job, *task, Some(*exit), *detail, *at);
                 self.ledger.apply(event);
-                self.changed(*job);
+                self.places_changed(*job);
                 self.count_past(*job, *at);
             }
             LedgerEvent::Broken { job, .. }
@@ -391,7 +390,7 @@ impl State {
             | LedgerEvent::Asked { job, .. }
             | LedgerEvent::Stopping { job, .. } => {
                 self.ledger.apply(event);
-                self.changed(*job);
+                self.places_changed(*job);
             }
             LedgerEvent::Running { job, .. } => {
                 self.ledger.apply(event);
@@ -400,7 +399,7 @@ impl State {
                 self.note_whole(*job);
                 // From here on its service grows, which may make it give way: refusals are looked at again.
                 if !self.tenants.policy().orders.all_by_age() {
-                    self.changed(*job);
+                    self.places_changed(*job);
                 }
                 self.refresh_limit(*job);
             }
@@ -440,7 +439,7 @@ impl State {
     fn start(&mut self, job: JobId, holding: Holding, tasks: &[Placement]) {
         let (attempt, at) = (holding.attempt, holding.at);
         let aside = self.earmarks.of(job).is_some();
-        self.release(job);
+        self.release_earmark(job);
         self.ledger.start(job, holding, self.charge(job));
         self.jobs.started(job, attempt, at);
         self.reservations.forget(job);
@@ -452,7 +451,7 @@ impl State {
         if let Some(booking) = self.jobs.get(job).and_then(|job| job.spec.booking) {
             self.bookings.use_it(booking);
         }
-        self.changed(job);
+        self.places_changed(job);
         self.count_past(job, at);
     }
 
@@ -463,14 +462,14 @@ impl State {
                 self.ledger.earmark(*job, tasks, &charge);
                 let earmark = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
                 self.earmarks.insert(*job, earmark, charge);
-                self.reservations.set_aside(*job, tasks);
+                self.reservations.earmarked(*job, tasks);
                 self.reservations.filled(*job, tasks);
-                self.jobs.set_aside(*job);
-                self.changed(*job);
+                self.jobs.earmarked(*job);
+                self.places_changed(*job);
             }
             EarmarksEvent::Released { job, at: _ } => {
-                self.release(*job);
-                self.changed(*job);
+                self.release_earmark(*job);
+                self.places_changed(*job);
             }
         }
     }
@@ -553,116 +552,16 @@ impl State {
     }
 
     /// Places that were set aside for a job are taken by it, or no longer are.
-    fn release(&mut self, job: JobId) {
+    fn release_earmark(&mut self, job: JobId) {
         if let Some((earmark, charge)) = self.earmarks.remove(job) {
-            self.ledger.release(job, &earmark.tasks, &charge);
+            self.ledger.release_earmark(job, &earmark.tasks, &charge);
             self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
-            self.jobs.no_longer_aside(job);
+            self.jobs.earmark_released(job);
         }
     }
 
     fn charge(&self, job: JobId) -> Charge {
         Charge::of(self.jobs.get(job).expect("places belong to a live job"))
-    }
-
-    /// What is held by a job, or promised to it, is not what it was.
-    fn changed(&mut self, job: JobId) {
-        let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
-        self.ledger.note_changed_of(self.tenants.lineage(tenant));
-        self.refresh(job);
-    }
-
-    /// What a job wants and lacks is worked out again.
-    fn refresh(&mut self, id: JobId) {
-        let job = self.jobs.get(id).expect("what changed belongs to a live job");
-        let (want, more) = (self.want(id, job), self.more(id, job));
-        if job.spec.has_groups() {
-            let wants = self.wants_of_groups(id, job);
-            self.ledger.set_wants_of_groups(id, wants);
-        }
-        self.ledger.set_want(id, want);
-        self.jobs.set_more(id, more);
-        self.refresh_limit(id);
-    }
-
-    /// When the time limit of a job asks something of it is worked out again.
-    fn refresh_limit(&mut self, id: JobId) {
-        self.jobs.set_wrap_up(id, self.wrap_up_at(id));
-    }
-
-    fn want(&self, id: JobId, job: &Job) -> Option<WantedTotal> {
-        if matches!(job.phase, Phase::Leaving(Next::End(_))) || job.spec.has_groups() {
-            return None;
-        }
-        let holding = self.ledger.holding(id);
-        let held = holding.and_then(|holding| holding.tasks.first()).map(|task| &task.place);
-        let place = held.or_else(|| self.earmarks.of(id)?.tasks.first())?;
-        let each = place.units_each.times(place.gpus.count());
-        let done = holding.map_or(0, |holding| holding.exits(Exit::Succeeded));
-        let tasks = job.spec.tasks.saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
-        let resources = job.spec.shape.resources.times(tasks);
-        Some(WantedTotal { tenant: job.spec.tenant, pool: place.pool, units: each.times(tasks), resources })
-    }
-
-    /// What each group of a job wants where its tasks are, or in the first pool they may use.
-    fn wants_of_groups(&self, id: JobId, job: &Job) -> Vec<WantedTotal> {
-        let holding = self.ledger.holding(id);
-        let promised = self.earmarks.of(id).map(|earmark| earmark.tasks.as_slice()).unwrap_or_default();
-        let ending = matches!(job.phase, Phase::Leaving(Next::End(_)));
-        if ending || (holding.is_none() && promised.is_empty()) {
-            return Vec::new();
-        }
-        let held = || holding.into_iter().flat_map(|holding| &holding.tasks);
-        let of_group = |(at, group): (usize, &Group)| {
-            let own = |task: u32| job.spec.group_of(task) == Some(at);
-            let place = held().map(|task| &task.place).chain(promised).find(|place| own(place.task));
-            let given = place.map(|place| (place.pool, place.units_each.times(place.gpus.count())));
-            let first = || first_way(&self.fleet, &group.shape).map(|(pool, need)| (pool, need.units()));
-            let (pool, each) = given.or_else(first)?;
-            let done = holding.map_or(0, |holding| holding.done().filter(|&task| own(task)).count());
-            let tasks = group.tasks_in_all().saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
-            let resources = group.shape.resources.times(tasks);
-            Some(WantedTotal { tenant: job.spec.tenant, pool, units: each.times(tasks), resources })
-        };
-        job.spec.groups.iter().enumerate().filter_map(of_group).collect()
-    }
-
-    fn more(&self, id: JobId, job: &Job) -> Option<More> {
-        let holding = self.ledger.holding(id).filter(|_| job.phase == Phase::Active)?;
-        let (done, failed) = (holding.exits(Exit::Succeeded), holding.exits(Exit::Failed));
-        // What is being promised to a job that runs is on its way; one piece at a time.
-        if failed > 0 || self.earmarks.of(id).is_some() {
-            return None;
-        }
-        if job.spec.has_groups() {
-            return self.more_of_groups(id, job, holding);
-        }
-        let staying = holding.staying().count();
-        let alive = u32::try_from(staying + done).unwrap_or(u32::MAX);
-        let repair = alive < job.spec.min;
-        let complete = alive >= job.spec.tasks || (done > 0 && !repair);
-        let first = holding.staying().next().or(holding.tasks.first()).filter(|_| !complete)?;
-        let domain =
-            job.spec.topology.gang_within.and_then(|level| self.fleet.domain_of(first.place.node, level));
-        let tasks = if repair { job.spec.min - alive } else { 1 };
-        let (pool, need) = (first.place.pool, Need::held(&first.place));
-        Some(More { tasks, repair, pool, need, domain, of: None })
-    }
-
-    fn more_of_groups(&self, id: JobId, job: &Job, holding: &Holding) -> Option<More> {
-        let (lacks, repair) = match job.spec.lacks(holding.alive()) {
-            Lacks::Repair(lacks) => (lacks, true),
-            // A job of which tasks have finished is repaired, but not grown any more.
-            Lacks::Growth(_) if holding.exits(Exit::Succeeded) > 0 => return None,
-            Lacks::Growth(lacks) => (lacks, false),
-        };
-        let tasks: usize = lacks.iter().map(|lack| lack.slots.len()).sum();
-        let tasks = u32::try_from(tasks).ok().filter(|&tasks| tasks > 0)?;
-        let first = holding.staying().next().or(holding.tasks.first())?;
-        let domain =
-            job.spec.topology.gang_within.and_then(|level| self.fleet.domain_of(first.place.node, level));
-        let (pool, need) = (first.place.pool, Need::held(&first.place));
-        Some(More { tasks, repair, pool, need, domain, of: Some(id) })
     }
 
     /// How long a job may take to be gone once it is told to leave.

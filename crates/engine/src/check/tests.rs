@@ -17,8 +17,10 @@ use crate::model::submission::Submission;
 use crate::plan::{Memory, plan};
 use crate::price::prices::{Piece, Prices};
 use crate::state::bookings::Booker;
+use crate::state::holding::Presence;
 use crate::state::jobs::event::Next;
-use crate::units::{Millis, Timestamp, Uid};
+use crate::state::ledger::Step;
+use crate::units::{Millis, Timestamp, TrustId, Uid};
 
 const NOW: Timestamp = Timestamp(10_000_000);
 
@@ -246,7 +248,8 @@ fn a_corrupted_index_is_found_by_its_name() {
 fn a_place_that_is_taken_twice_is_found() {
     let mut state = busy();
     let place = state.ledger.holdings().next().unwrap().1.tasks[0].place;
-    state.ledger.rooms_mut().occupy(&place, Resources::default(), crate::units::TrustId(0));
+    let step = Step { place, resources: Resources::default(), trust: Some(TrustId(0)) };
+    state.ledger.rooms_mut().shift(&step, Presence::Gone, Presence::Stays);
     let found = state.check();
     assert!(found.contains(&Finding::IndexWrong { index: "rooms".into() }), "{found:?}");
 }

@@ -21,6 +21,7 @@ use crate::price::node_classes::{Drains, NodeClasses};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
+use crate::state::holding::Presence;
 use crate::state::ledger::WorkGroup;
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
@@ -266,27 +267,27 @@ impl<'a> Draft<'a> {
     /// A task takes a place.
     pub(crate) fn occupy(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.occupy(&step.place, step.resources, step.trust);
+        self.touched.shift(&step, Presence::Gone, Presence::Stays);
         self.done.push(Op::Occupy(step));
     }
 
     /// A place that was set aside no longer is.
     pub(crate) fn vacate(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.vacate(&step.place, step.resources);
+        self.touched.shift(&step, Presence::Stays, Presence::Gone);
         self.done.push(Op::Vacate(step));
     }
 
     /// A task that holds a place is told to leave.
     pub(crate) fn drain(&mut self, step: Step) {
         self.touch(step.place.node);
-        self.touched.drain(&step.place, step.resources);
+        self.touched.shift(&step, Presence::Stays, Presence::Leaves);
         self.done.push(Op::Drain(step));
     }
 
     /// A task that was told to leave on this draft is spared.
     pub(crate) fn undrain(&mut self, step: Step) {
-        self.touched.undrain(&step.place, step.resources, step.trust);
+        self.touched.shift(&step, Presence::Leaves, Presence::Stays);
         self.done.push(Op::Undrain(step));
     }
 
@@ -317,10 +318,10 @@ impl<'a> Draft<'a> {
         assert!(mark.0 <= self.done.len(), "a mark lies behind");
         for op in self.done.split_off(mark.0).into_iter().rev() {
             match op {
-                Op::Occupy(step) => self.touched.vacate(&step.place, step.resources),
-                Op::Vacate(step) => self.touched.occupy(&step.place, step.resources, step.trust),
-                Op::Drain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
-                Op::Undrain(step) => self.touched.drain(&step.place, step.resources),
+                Op::Occupy(step) => self.touched.shift(&step, Presence::Stays, Presence::Gone),
+                Op::Vacate(step) => self.touched.shift(&step, Presence::Gone, Presence::Stays),
+                Op::Drain(step) => self.touched.shift(&step, Presence::Leaves, Presence::Stays),
+                Op::Undrain(step) => self.touched.shift(&step, Presence::Stays, Presence::Leaves),
                 Op::Count { group, amount, more } => self.change_use(group, &amount, !more),
             }
         }

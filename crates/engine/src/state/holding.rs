@@ -252,7 +252,7 @@ impl Holding {
                 _ => now,
             };
             let ran = task.since.map_or(0, |since| (until - since).0);
-            u128::from(ran) * u128::from(task.place.units_each.times(task.place.gpus.count()).parts())
+            u128::from(ran) * u128::from(task.place.units().parts())
         };
         let parts: u128 = self.tasks.iter().map(of_task).sum();
         u64::try_from(parts / u128::from(GpuUnits::WHOLE.parts())).unwrap_or(u64::MAX)

@@ -234,15 +234,15 @@ impl Jobs {
         }
     }
 
-    /// Its places are set aside: it waits for them alone.
-    pub(crate) fn set_aside(&mut self, job: JobId) {
+    /// A job has an earmark: it waits for its places alone.
+    pub(crate) fn earmarked(&mut self, job: JobId) {
         if self.live_mut(job).waits_for_places() {
             self.stop_waiting(job);
         }
     }
 
-    /// They no longer are: it waits as before.
-    pub(crate) fn no_longer_aside(&mut self, job: JobId) {
+    /// The earmark of a job is released: the job waits as before.
+    pub(crate) fn earmark_released(&mut self, job: JobId) {
         let live = self.live_mut(job);
         let (waits, not_before) = (live.waits_for_places(), live.not_before);
         if waits {
