@@ -9,7 +9,7 @@ use super::*;
 use crate::decide::input::{BookingRequest, Input};
 use crate::model::dependency::ArrayRequest;
 use crate::model::group::Group;
-use crate::model::job::{Checkpoint, Class, GpuAsk, Service};
+use crate::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
 use crate::model::observed::{ObservedGpu, ObservedNode, ObservedTask, Report, TaskRef, TaskStatus};
 use crate::model::policy::{Quota, Tenant};
 use crate::model::rejection::Rejection;
@@ -20,7 +20,7 @@ use crate::state::bookings::Booker;
 use crate::state::holding::Presence;
 use crate::state::jobs::event::Next;
 use crate::state::ledger::Step;
-use crate::units::{Millis, Timestamp, TrustId, Uid};
+use crate::units::{GpuUnits, Millis, Resources, Timestamp, TrustId, Uid};
 
 const NOW: Timestamp = Timestamp(10_000_000);
 
@@ -68,7 +68,7 @@ impl Fixture {
     }
 }
 
-fn observed(place: &crate::model::placement::Placement, now: Timestamp) -> ObservedTask {
+fn observed(place: &Placement, now: Timestamp) -> ObservedTask {
     ObservedTask {
         task: TaskRef { uid: Uid(0), task: 0, attempt: 1 },
         node: String::new(),
