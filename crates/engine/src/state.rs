@@ -32,17 +32,17 @@ pub mod ways;
 #[cfg(test)]
 pub(crate) type Corruption<T> = (&'static str, fn(&mut T));
 
-use crate::model::exit::Outcome;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::model::action::Notice;
-use crate::model::exit::{Exit, ExitDetail};
+use crate::model::exit::{Exit, ExitDetail, Outcome};
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::model::policy::{Estimates, Policy};
-use crate::quota::amount::Use;
+use crate::quota::meters::Amounts;
+use crate::quota::tree::Tree;
 use crate::state::attained::{Attained, LearnedEstimate};
 use crate::state::bookings::{Bookings, BookingsEvent};
 use crate::state::demand::{Demand, DemandEvent};
@@ -59,7 +59,7 @@ use crate::state::owned::{Owned, OwnedEvent};
 use crate::state::past_use::{PastUse, PastUseEvent};
 use crate::state::reservations::Reservations;
 use crate::state::tenants::{Tenants, TenantsEvent};
-use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
+use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,7 @@ pub enum Estimate {
 }
 
 impl Estimate {
-    /// In all.
+    /// How long that is.
     pub fn millis(&self) -> Millis {
         match self {
             Self::Given(millis) => *millis,
@@ -112,7 +112,7 @@ impl State {
         state
     }
 
-    /// Makes it so.
+    /// Changes the state as an event says.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Fleet(event) => self.apply_fleet(event),
@@ -131,11 +131,9 @@ impl State {
         self.index += 1;
     }
 
-    /// Makes them so, in order.
+    /// Applies events in order.
     pub fn apply_all(&mut self, events: &[Event]) {
-        for event in events {
-            self.apply(event);
-        }
+        events.iter().for_each(|event| self.apply(event));
     }
 
     fn apply_fleet(&mut self, event: &FleetEvent) {
@@ -193,15 +191,12 @@ impl State {
     fn apply_owned(&mut self, event: &OwnedEvent) {
         self.owned.apply(event);
         match event {
-            OwnedEvent::Claimed { uid, .. } => self.set_owned(*uid, true),
-            OwnedEvent::Gone { uid, .. } => self.set_owned(*uid, false),
+            OwnedEvent::Claimed { uid, .. } | OwnedEvent::Gone { uid, .. } => {
+                if let Some(job) = self.jobs.with_uid(*uid) {
+                    self.jobs.set_owned(job, matches!(event, OwnedEvent::Claimed { .. }));
+                }
+            }
             OwnedEvent::Noted { .. } | OwnedEvent::Settled { .. } => {}
-        }
-    }
-
-    fn set_owned(&mut self, uid: Uid, owned: bool) {
-        if let Some(job) = self.jobs.with_uid(uid) {
-            self.jobs.set_owned(job, owned);
         }
     }
 
@@ -222,14 +217,14 @@ impl State {
             // Another number of tasks, more time, or other nodes to avoid, make it another kind.
             JobsEvent::Scaled { job, .. }
             | JobsEvent::Rolled { job, .. }
+            | JobsEvent::CarriedJob { job, .. }
             | JobsEvent::RefusalsForgotten { job, .. } => {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::StartRefused { job, by, .. } => {
-                // What was promised to it before, on a node that it avoids from now on, is not kept.
-                let promised = self.earmarks.of(*job).into_iter().flat_map(|earmark| &earmark.tasks);
-                let mut nodes = promised.map(|place| place.node);
-                if nodes.any(|node| by.iter().any(|refusal| refusal.node == node)) {
+                // An earmark on a node that the job avoids from now on is not kept.
+                let avoids = |place: &Placement| by.iter().any(|refusal| refusal.node == place.node);
+                if self.earmarks.of(*job).is_some_and(|earmark| earmark.tasks.iter().any(avoids)) {
                     self.release_earmark(*job);
                 }
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
@@ -249,7 +244,7 @@ impl State {
                 self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
-                // What was promised to it as it was; a job that is moved is promised its new places afterwards.
+                // A job that is moved gets another earmark afterwards.
                 self.release_earmark(*job);
                 self.jobs.apply(event);
                 self.refresh(*job);
@@ -264,32 +259,30 @@ impl State {
                 self.owned.forget(*uid);
                 self.jobs.apply(event);
             }
-            JobsEvent::CarriedJob { job, .. } => self.becomes_another_kind(*job, |jobs| jobs.apply(event)),
             JobsEvent::ReplicaFailed { .. } | JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } => {
                 self.jobs.apply(event);
             }
         }
     }
 
-    /// What an attempt held is free; what it did is not forgotten.
+    /// An attempt gives up its places. How long it ran and was served is remembered.
     fn let_go(&mut self, job: JobId, at: Timestamp) {
-        let ran = self.ledger.holding(job).map_or(0, |holding| holding.ran(at));
-        self.jobs.ran(job, ran);
-        let served = self.ledger.holding(job).map_or(0, |holding| holding.served(at));
-        self.attained.served(job, served);
+        let holding = self.ledger.holding(job);
+        self.jobs.ran(job, holding.map_or(0, |holding| holding.ran(at)));
+        self.attained.served(job, holding.map_or(0, |holding| holding.served(at)));
         self.attained.waits(job, at);
-        self.leaves_earmark(job);
+        self.leave_reservations(job);
         self.ledger.forget(job);
     }
 
-    /// A job that is over holds, wants and is promised nothing.
+    /// A job that is over holds and wants nothing, and has neither an earmark nor a reservation.
     fn end(&mut self, job: JobId, outcome: Outcome, at: Timestamp) {
         self.note_ended(job, at);
         if let Some(job) = self.jobs.get(job).filter(|job| job.owned) {
             self.owned.note(job.uid, Notice::Ended { outcome }, at);
         }
         self.release_earmark(job);
-        self.leaves_earmark(job);
+        self.leave_reservations(job);
         self.ledger.forget(job);
         self.reservations.forget(job);
         self.ledger.set_wants(job, Vec::new());
@@ -307,15 +300,15 @@ impl State {
         }
     }
 
-    /// It leaves the lists of its old kind first.
+    /// Changes what a job asks for. It is not in the lists of its old kind meanwhile; a job with an earmark is in none.
     fn becomes_another_kind(&mut self, job: JobId, change: impl FnOnce(&mut Jobs)) {
-        let aside = self.earmarks.of(job).is_some();
+        let is_listed = self.earmarks.of(job).is_none();
         self.jobs.set_more(job, None);
-        if !aside {
+        if is_listed {
             self.jobs.earmarked(job);
         }
         change(&mut self.jobs);
-        if !aside {
+        if is_listed {
             self.jobs.earmark_released(job);
         }
         self.places_changed(job);
@@ -355,11 +348,9 @@ impl State {
                 self.places_changed(*job);
             }
             LedgerEvent::Evicted { job, receipt, at, .. } => {
+                use EvictionRule::{Booking, Drain, Guarantee};
                 // A guarantee, a booked window and a node that is to be empty have their time, however often that is.
-                if !matches!(
-                    receipt.why,
-                    EvictionRule::Guarantee | EvictionRule::Booking | EvictionRule::Drain
-                ) {
+                if !matches!(receipt.why, Guarantee | Booking | Drain) {
                     let window = self.tenants.policy().preemption.eviction_window;
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
@@ -394,10 +385,10 @@ impl State {
             }
             LedgerEvent::Running { job, .. } => {
                 self.ledger.apply(event);
-                // Only now is it known when it is over.
+                // Only now is it known when the job will be over.
                 self.reservations.note_news();
                 self.note_whole(*job);
-                // From here on its service grows, which may make it give way: refusals are looked at again.
+                // From here on the job is served, after which it may have to give way: refusals are looked at again.
                 if !self.tenants.policy().orders.all_by_age() {
                     self.places_changed(*job);
                 }
@@ -411,26 +402,21 @@ impl State {
         }
     }
 
-    /// A job of which all tasks run is refused no longer.
+    /// The world no longer refuses a job of which all tasks run.
     fn note_whole(&mut self, job: JobId) {
         let holding = self.ledger.holding(job).expect("what runs is held");
-        let runs = |task: &HeldTask| match task.phase {
-            TaskPhase::Running | TaskPhase::Gone { exit: Exit::Succeeded, .. } => true,
-            TaskPhase::Bound
-            | TaskPhase::Asked { .. }
-            | TaskPhase::Acked { .. }
-            | TaskPhase::Stopping { .. }
-            | TaskPhase::Gone { .. } => false,
+        let runs = |task: &HeldTask| {
+            matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { exit: Exit::Succeeded, .. })
         };
         if holding.tasks.iter().all(runs) {
             self.jobs.no_longer_refused(job);
         }
     }
 
-    /// How a task ended stays with its job.
+    /// The job remembers how its task ended.
     fn note_exit(&mut self, job: JobId, task: u32, exit: Option<Exit>, detail: ExitDetail, at: Timestamp) {
         let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
-        // Journals of before causes were told keep their hash.
+        // Journals from before causes were recorded must rebuild the same state.
         let failed = held.filter(|_| exit == Some(Exit::Failed) && detail.cause.is_some());
         let failure = failed.map(|held| Failure { task, node: held.place.node, detail, at });
         self.jobs.note_exit(job, detail, failure);
@@ -438,17 +424,20 @@ impl State {
 
     fn start(&mut self, job: JobId, holding: Holding, tasks: &[Placement]) {
         let (attempt, at) = (holding.attempt, holding.at);
-        let aside = self.earmarks.of(job).is_some();
+        let had_earmark = self.earmarks.of(job).is_some();
         self.release_earmark(job);
         self.ledger.start(job, holding, self.charge(job));
         self.jobs.started(job, attempt, at);
         self.reservations.forget(job);
-        // Who was promised what was set aside already knew of it.
-        if !aside {
+        // Reservations count an earmark as filled from the beginning.
+        if !had_earmark {
             self.reservations.filled(job, tasks);
         }
-        self.note_started(job, at);
-        if let Some(booking) = self.jobs.get(job).and_then(|job| job.spec.booking) {
+        let started = self.jobs.get(job).expect("a job that starts is live");
+        if let Some(rules) = self.tenants.policy().orders.beyond_age(started.spec.class) {
+            self.attained.started(job, started, rules, at);
+        }
+        if let Some(booking) = started.spec.booking {
             self.bookings.use_it(booking);
         }
         self.places_changed(job);
@@ -481,31 +470,34 @@ impl State {
 
     fn apply_past(&mut self, event: &PastUseEvent) {
         if let Some(half_life) = self.tenants.policy().half_life {
-            let tree = self.tree(self.tenants.policy());
-            let own = self.own_use(&tree);
+            let (tree, own) = self.tree_and_use();
             self.past.apply(event, half_life, tree, own);
         }
     }
 
-    /// Lines, tenants or pools are others than what was borrowed is counted by.
+    /// Guarantees, tenants or pools are others than those by which past use is counted.
     fn reline_past(&mut self) {
         if self.past.is_counting() {
-            let tree = self.tree(self.tenants.policy());
-            let own = self.own_use(&tree);
+            let (tree, own) = self.tree_and_use();
             self.past.relined(tree, own);
         }
+    }
+
+    fn tree_and_use(&self) -> (Tree, Amounts) {
+        let tree = self.tree(self.tenants.policy());
+        let own = self.own_use(&tree);
+        (tree, own)
     }
 
     /// A job's tenant holds more or less from that moment on.
     fn count_past(&mut self, job: JobId, at: Timestamp) {
         let Some(tree) = self.past.tree() else { return };
         let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
-        let own =
-            self.ledger.used(tenant).map_or_else(|| tree.metered(&Use::default()), |own| tree.metered(own));
+        let own = self.own_use_of(tenant, tree);
         self.past.holds(tenant, &own, at);
     }
 
-    /// The holding forgets tasks that are over; their service is not forgotten.
+    /// The holding drops the record of tasks that are over. How long they were served is remembered.
     fn apply_and_count_served(&mut self, job: JobId, event: &LedgerEvent, at: Timestamp) {
         let served = |ledger: &Ledger| ledger.holding(job).map_or(0, |holding| holding.served(at));
         let before = served(&self.ledger);
@@ -513,15 +505,8 @@ impl State {
         self.attained.served(job, before.saturating_sub(served(&self.ledger)));
     }
 
-    fn note_started(&mut self, id: JobId, at: Timestamp) {
-        let job = self.jobs.get(id).expect("who starts is a live job");
-        if let Some(rules) = self.tenants.policy().orders.beyond_age(job.spec.class) {
-            self.attained.started(id, job, rules, at);
-        }
-    }
-
     fn note_ended(&mut self, id: JobId, at: Timestamp) {
-        let job = self.jobs.get(id).expect("who ends is a live job");
+        let job = self.jobs.get(id).expect("a job that ends is live");
         let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
         let Policy { orders, estimates, .. } = self.tenants.policy();
         let by_order = orders.beyond_age(job.spec.class).map(|rules| rules.label.as_ref());
@@ -532,7 +517,7 @@ impl State {
         self.attained.ended(id, &job.spec, &by, served);
     }
 
-    /// How long a job is expected to run in all: as its owner says or, where it says nothing, as others like it did.
+    /// How long a job is expected to run in all: as its owner says or, where the owner says nothing, as jobs like it did.
     pub fn estimate(&self, spec: &Spec) -> Option<Estimate> {
         if let Some(given) = spec.estimate {
             return Some(Estimate::Given(given));
@@ -542,16 +527,16 @@ impl State {
         learns.then(|| self.attained.estimate(spec, label.as_ref())).flatten().map(Estimate::Learned)
     }
 
-    /// What a job held of places that are promised it holds no longer. Where it moves inside a node, it fills that still.
-    fn leaves_earmark(&mut self, job: JobId) {
-        let aside = self.earmarks.of(job).into_iter().flat_map(|earmark| &earmark.tasks);
-        let stays: BTreeSet<NodeId> = aside.map(|place| place.node).collect();
+    /// A job no longer fills the reservations on its nodes, except where it has an earmark: it moves inside the node.
+    fn leave_reservations(&mut self, job: JobId) {
+        let earmarked = self.earmarks.of(job).into_iter().flat_map(|earmark| &earmark.tasks);
+        let stays: BTreeSet<NodeId> = earmarked.map(|place| place.node).collect();
         let held = self.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
         let left = held.map(|task| task.place.node).filter(|node| !stays.contains(node));
         self.reservations.left(job, left);
     }
 
-    /// Places that were set aside for a job are taken by it, or no longer are.
+    /// A job starts at the places that are earmarked for it, or gets none of them.
     fn release_earmark(&mut self, job: JobId) {
         if let Some((earmark, charge)) = self.earmarks.remove(job) {
             self.ledger.release_earmark(job, &earmark.tasks, &charge);

@@ -222,7 +222,7 @@ impl State {
             return self.funnel_of_groups(key, policy);
         }
         let tree = self.tree(policy);
-        let used = tree.subtree_use(&self.own_planned(&tree));
+        let used = tree.subtree_use(&self.own_planned_use(&tree));
         let all: Vec<PoolOption> = ways_of(self, policy, key).collect();
         let ask = |way| Ask::new(&tree, key, way, key.min);
         let open = all.iter().copied().filter(|&way| self.fixed_beyond(policy, &tree, &ask(way)).is_none());

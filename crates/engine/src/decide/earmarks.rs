@@ -31,7 +31,7 @@ pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<
     }
     let tree = state.tree(state.tenants.policy());
     let mut used = tree.subtree_use(&state.own_use(&tree));
-    let planned = tree.subtree_use(&state.own_planned(&tree));
+    let planned = tree.subtree_use(&state.own_planned_use(&tree));
     let mut broken: BTreeSet<JobId> = BTreeSet::new();
     for (job, _) in
         state.earmarks.iter().filter(|&(job, earmark)| is_broken(state, job, earmark, &tree, &planned))

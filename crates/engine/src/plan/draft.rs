@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
         shares: &'a Amounts,
         now: Timestamp,
     ) -> Self {
-        let used = tree.subtree_use(&state.own_planned(tree));
+        let used = tree.subtree_use(&state.own_planned_use(tree));
         Self {
             state,
             policy,

@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::event::Next;
 use crate::state::jobs::{Job, Phase};
-use crate::units::{GpuUnits, Timestamp};
+use crate::units::{GpuUnits, LevelId, Timestamp};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -92,25 +92,21 @@ impl State {
     pub fn submission(&self, job: &Job) -> Submission {
         let spec = &job.spec;
         let devices = |set| self.fleet.device_set_source(set).to_string();
-        let level = |level: crate::units::LevelId| self.fleet.levels()[usize::from(level.0)].clone();
+        let level = |level: LevelId| self.fleet.levels()[usize::from(level.0)].clone();
         let selectors = |shape: &Shape| GroupSelectors {
             nodes: self.fleet.node_set_source(shape.nodes).to_string(),
             devices: devices(shape.devices),
             any_of_devices: shape.any_of.iter().map(|other| devices(other.devices)).collect(),
         };
+        let GroupSelectors { nodes, devices, any_of_devices } = selectors(&spec.shape);
         Submission {
-            uid: job.uid,
-            tenant: self.tenants.path(spec.tenant).to_string(),
             trust: Some(self.tenants.trust(spec.trust).to_string()),
-            nodes: self.fleet.node_set_source(spec.shape.nodes).to_string(),
-            devices: devices(spec.shape.devices),
-            any_of_devices: spec.shape.any_of.iter().map(|other| devices(other.devices)).collect(),
+            nodes,
+            devices,
+            any_of_devices,
             groups: spec.groups.iter().map(|group| selectors(&group.shape)).collect(),
             gang_within: spec.topology.gang_within.map(level),
-            booking: None,
-            after: Vec::new(),
-            array: None,
-            spec: spec.clone(),
+            ..Submission::of(job.uid, self.tenants.path(spec.tenant), spec.clone())
         }
     }
 }

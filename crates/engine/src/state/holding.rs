@@ -1,18 +1,17 @@
 //! What one job holds: its tasks and how far each of them is.
 
-use crate::model::is_default;
-use crate::model::outcome::Denial;
-use crate::state::ledger::event::Asker;
 use alloc::vec::Vec;
-use serde::Deserialize;
-use serde::Serialize;
+
+use serde::{Deserialize, Serialize};
 
 use crate::model::exit::Exit;
+use crate::model::is_default;
+use crate::model::outcome::Denial;
 use crate::model::placement::{ChosenPlace, Placement};
-use crate::state::ledger::event::LedgerEvent;
+use crate::state::ledger::event::{Asker, LedgerEvent};
 use crate::units::{GpuUnits, JobId, Timestamp};
 
-/// Whether a task takes its place, in the eyes of who plans.
+/// Whether a task takes its place, in the eyes of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It holds it.
@@ -21,31 +20,6 @@ pub enum Presence {
     Leaves,
     /// It is over.
     Gone,
-}
-
-impl HeldTask {
-    /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
-    fn bound(place: Placement, at: Timestamp) -> Self {
-        Self {
-            place,
-            since: None,
-            phase: TaskPhase::Bound,
-            bound_at: at,
-            sm_active_milli: None,
-            leave_refused: None,
-        }
-    }
-
-    /// Whether it takes its place.
-    pub fn presence(&self) -> Presence {
-        match self.phase {
-            TaskPhase::Bound | TaskPhase::Running => Presence::Stays,
-            TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {
-                Presence::Leaves
-            }
-            TaskPhase::Gone { .. } => Presence::Gone,
-        }
-    }
 }
 
 impl LedgerEvent {
@@ -81,18 +55,7 @@ impl Holding {
         chosen: Option<ChosenPlace>,
     ) -> Self {
         let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
-        Self {
-            attempt,
-            policy,
-            at,
-            asked_by: None,
-            repair_by: None,
-            next_task: 0,
-            first_since: None,
-            chosen,
-            saved_at: None,
-            tasks,
-        }
+        Self { attempt, policy, at, chosen, tasks, ..Self::default() }
     }
 
     /// A task by its number.
@@ -237,21 +200,14 @@ impl Holding {
     /// How long the attempt ran: from the first task's start to the last one's end, or to `now`.
     pub fn ran(&self, now: Timestamp) -> u64 {
         let Some(since) = self.since() else { return 0 };
-        let until = self.tasks.iter().map(|task| match task.phase {
-            TaskPhase::Gone { at, .. } => at,
-            _ => now,
-        });
+        let until = self.tasks.iter().map(|task| task.until(now));
         until.max().map_or(0, |until| (until - since).0)
     }
 
     /// GPU time that its tasks were served until `now`, in milliseconds of one GPU.
     pub fn served(&self, now: Timestamp) -> u64 {
         let of_task = |task: &HeldTask| {
-            let until = match task.phase {
-                TaskPhase::Gone { at, .. } => at,
-                _ => now,
-            };
-            let ran = task.since.map_or(0, |since| (until - since).0);
+            let ran = task.since.map_or(0, |since| (task.until(now) - since).0);
             u128::from(ran) * u128::from(task.place.units().parts())
         };
         let parts: u128 = self.tasks.iter().map(of_task).sum();
@@ -260,11 +216,7 @@ impl Holding {
 
     /// When the last of its tasks ended; `now` while one has not.
     pub fn ended_at(&self, now: Timestamp) -> Timestamp {
-        let ends = self.tasks.iter().map(|task| match task.phase {
-            TaskPhase::Gone { at, .. } => at.min(now),
-            _ => now,
-        });
-        ends.max().unwrap_or(now)
+        self.tasks.iter().map(|task| task.until(now).min(now)).max().unwrap_or(now)
     }
 
     /// Until when it was asked to save its work, if it was.
@@ -284,7 +236,7 @@ impl Holding {
 }
 
 /// What one job holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     pub attempt: u32,
     /// The policy it was decided by; 0 when it was adopted.
@@ -329,14 +281,36 @@ pub struct HeldTask {
 }
 
 impl HeldTask {
+    /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
+    fn bound(place: Placement, bound_at: Timestamp) -> Self {
+        let phase = TaskPhase::Bound;
+        Self { place, since: None, phase, bound_at, sm_active_milli: None, leave_refused: None }
+    }
+
+    /// Whether it takes its place.
+    pub fn presence(&self) -> Presence {
+        match self.phase {
+            TaskPhase::Bound | TaskPhase::Running => Presence::Stays,
+            TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {
+                Presence::Leaves
+            }
+            TaskPhase::Gone { .. } => Presence::Gone,
+        }
+    }
+
     /// True until it is over: it takes its place.
     pub fn holds(&self) -> bool {
-        !matches!(self.phase, TaskPhase::Gone { .. })
+        self.presence() != Presence::Gone
     }
 
     /// True while it holds its place and nobody told it to leave.
     pub fn stays(&self) -> bool {
-        matches!(self.phase, TaskPhase::Bound | TaskPhase::Running)
+        self.presence() == Presence::Stays
+    }
+
+    /// When it ended; `now` while it has not.
+    fn until(&self, now: Timestamp) -> Timestamp {
+        if let TaskPhase::Gone { at, .. } = self.phase { at } else { now }
     }
 }
 

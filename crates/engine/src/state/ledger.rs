@@ -3,27 +3,28 @@
 //! A gang gets its places in one event. A task gives its place back in one event. Everything else in here is
 //! an index over those two facts, recomputed the slow way by `check`.
 //!
-//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out who was told to leave and
-//! counts in who was promised a place. The planner goes by the second.
+//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out tasks that were told to leave and
+//! counts in earmarks. The planner goes by the second.
 
 pub(crate) mod check;
 pub mod event;
 
-use crate::model::policy::Policy;
-use crate::quota::amount::Use;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 
 use crate::device::catalogue::Mig;
 use crate::model::group::Group;
 use crate::model::job::{Checkpoint, Class};
 use crate::model::observed::TaskRef;
 use crate::model::placement::Placement;
+use crate::model::policy::Policy;
+use crate::quota::amount::Use;
 use crate::state::earmarks::Earmarks;
 use crate::state::event::Event;
 use crate::state::fleet::Node;
-use crate::state::holding::{Holding, Presence, TaskPhase};
+use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
 use crate::state::index::{list, unlist};
 use crate::state::jobs::Job;
 use crate::state::ledger::event::LedgerEvent;
@@ -77,7 +78,7 @@ pub struct Charge {
     pub submitted_at: Timestamp,
 }
 
-/// What decides who leaves for whom inside a tenant. Work that stands alike is counted and listed together.
+/// What decides who leaves for whom inside a tenant. Work of one group is counted and listed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkGroup {
     pub tenant: TenantId,
@@ -222,7 +223,6 @@ impl Ledger {
         &self.rooms
     }
 
-    /// Places are compared by worth from now on, or no longer.
     pub(crate) fn keep_profiles(&mut self, keep: bool) {
         self.rooms.keep_profiles(keep);
     }
@@ -441,7 +441,7 @@ impl Ledger {
 
     /// Until when a job with groups may be repaired.
     pub(crate) fn set_repair_by(&mut self, job: JobId, deadline: Option<Timestamp>) {
-        let held = self.held.get_mut(&job).expect("who is repaired holds something");
+        let held = self.held.get_mut(&job).expect("a job that is repaired holds something");
         if held.holding.repair_by != deadline {
             held.holding.repair_by = deadline;
             self.settle(job);
@@ -544,13 +544,8 @@ impl Ledger {
     fn settle(&mut self, job: JobId) {
         let held = self.held.get_mut(&job).expect("a job that holds something settles");
         let holding = &held.holding;
-        let due = holding.tasks.iter().any(|task| match task.phase {
-            TaskPhase::Bound
-            | TaskPhase::Asked { .. }
-            | TaskPhase::Acked { .. }
-            | TaskPhase::Stopping { .. } => true,
-            TaskPhase::Running | TaskPhase::Gone { .. } => false,
-        });
+        let settled = |task: &HeldTask| matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { .. });
+        let due = !holding.tasks.iter().all(settled);
         if due {
             self.unsettled.insert(job);
         } else {
@@ -559,9 +554,9 @@ impl Ledger {
         let deadline = [holding.asked_until(), holding.repair_by].into_iter().flatten().min();
         let bound = holding.bound_since();
         let staying = holding.staying().count();
-        keep(&mut self.deadlines, job, core::mem::replace(&mut held.deadline, deadline), deadline);
-        keep(&mut self.bound, job, core::mem::replace(&mut held.bound, bound), bound);
-        let stayed = core::mem::replace(&mut held.staying, staying) > 0;
+        keep(&mut self.deadlines, job, mem::replace(&mut held.deadline, deadline), deadline);
+        keep(&mut self.bound, job, mem::replace(&mut held.bound, bound), bound);
+        let stayed = mem::replace(&mut held.staying, staying) > 0;
         let (group, entry) = (held.charge.group, (held.charge.submitted_at, job));
         match (stayed, staying > 0) {
             (false, true) => list(&mut self.work_groups, group, entry),

@@ -109,7 +109,7 @@ impl GpuRoom {
     }
 
     /// True when no task that leaves is in the way of a slice in those slots.
-    pub(crate) fn is_clear_at(&self, slots: Slots) -> bool {
+    fn is_clear_at(&self, slots: Slots) -> bool {
         let taken = |(slot, &leaving): (usize, &u8)| leaving > 0 && slots & (1 << slot) != 0;
         self.leaving_undivided == 0 && !self.leaving_slots.iter().enumerate().any(taken)
     }
@@ -170,7 +170,6 @@ impl Room {
         if self.leaving > 0 { Drains::Yes } else { Drains::No }
     }
 
-    /// How many GPUs are healthy and not used by others.
     pub(crate) fn usable_gpus(&self) -> u64 {
         u64::try_from(self.gpus.iter().filter(|gpu| gpu.usable).count()).expect("at most 16")
     }
@@ -475,20 +474,17 @@ impl Marks {
             return None;
         }
         let free = u8::try_from(room.whole_free()).expect("a node has at most 16 GPUs");
-        let drains = room.drains();
-        let mut left = [GpuUnits::ZERO; GpuMask::MAX];
-        for (left, gpu) in left.iter_mut().zip(&room.gpus) {
+        let (left, layouts) = ([GpuUnits::ZERO; GpuMask::MAX], [None; GpuMask::MAX]);
+        let mut marks = Self { whole: (room.pool, room.drains(), free), left, layouts };
+        for (at, gpu) in room.gpus.iter().enumerate() {
             if gpu.usable && gpu.holders > 0 && gpu.layout.is_empty() {
-                *left = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
+                marks.left[at] = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
+            }
+            if room.mig.is_some() {
+                marks.layouts[at] = gpu.open_layout();
             }
         }
-        let mut layouts = [None; GpuMask::MAX];
-        if room.mig.is_some() {
-            for (layout, gpu) in layouts.iter_mut().zip(&room.gpus) {
-                *layout = gpu.open_layout();
-            }
-        }
-        Some(Self { whole: (room.pool, drains, free), left, layouts })
+        Some(marks)
     }
 
     fn partly(&self) -> impl Iterator<Item = (GpuUnits, u8)> {
@@ -513,18 +509,14 @@ pub(crate) fn pick_gpus(room: &Room, count: u32, one_island: bool) -> Option<Gpu
     let free = &mut free[..len];
     free.sort_unstable();
     let islands = || free.chunk_by(|a, b| a.0 == b.0);
-    let mut mask = GpuMask::default();
-    if let Some(tightest) =
-        islands().filter(|island| island.len() >= wanted).min_by_key(|island| island.len())
-    {
-        tightest.iter().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
-        return Some(mask);
-    }
-    if one_island || len < wanted {
+    let tightest = islands().filter(|island| island.len() >= wanted).min_by_key(|island| island.len());
+    if tightest.is_none() && (one_island || len < wanted) {
         return None;
     }
-    let fullest_first =
-        (1..=GpuMask::MAX).flat_map(|size| islands().filter(move |island| island.len() == size));
-    fullest_first.flatten().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
+    let of_len = |len: usize| islands().filter(move |island| island.len() == len);
+    let fullest_first = (1..=GpuMask::MAX).filter(|_| tightest.is_none()).flat_map(of_len);
+    let mut mask = GpuMask::default();
+    let gpus = tightest.into_iter().chain(fullest_first).flatten();
+    gpus.take(wanted).for_each(|&(_, _, index)| mask.insert(index));
     Some(mask)
 }

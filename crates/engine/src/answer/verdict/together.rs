@@ -112,7 +112,7 @@ impl State {
 /// The funnel that ends at a limit which the groups pass together.
 fn beyond_limit(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<Funnel> {
     lines::limit_exceeded(draft, ask)?;
-    let used = draft.tree.subtree_use(&draft.state.own_planned(draft.tree));
+    let used = draft.tree.subtree_use(&draft.state.own_planned_use(draft.tree));
     let (tenant, have) = tightest(draft.tree, ask, &used)?;
     let stages = alloc::vec![(Stage::Quota, have)];
     Some(Funnel { need: all_of(ask), stages, tenant: Some(tenant), group: None, beside: None })
