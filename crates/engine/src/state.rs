@@ -49,7 +49,7 @@ use crate::state::demand::{Demand, DemandEvent};
 use crate::state::earmarks::{Earmark, Earmarks, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
-use crate::state::holding::{HeldTask, Holding, TaskPhase};
+use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
 use crate::state::jobs::event::{Failure, JobsEvent};
 use crate::state::jobs::{Jobs, Phase};
 use crate::state::ledger::event::{EvictionRule, LedgerEvent};
@@ -448,7 +448,7 @@ impl State {
         match event {
             EarmarksEvent::Earmarked { job, tasks, policy, at, chosen } => {
                 let charge = self.charge(*job);
-                self.ledger.earmark(*job, tasks, &charge);
+                self.ledger.shift_earmark(*job, tasks, &charge, Presence::Gone, Presence::Stays);
                 let earmark = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
                 self.earmarks.insert(*job, earmark, charge);
                 self.reservations.earmarked(*job, tasks);
@@ -539,7 +539,7 @@ impl State {
     /// A job starts at the places that are earmarked for it, or gets none of them.
     fn release_earmark(&mut self, job: JobId) {
         if let Some((earmark, charge)) = self.earmarks.remove(job) {
-            self.ledger.release_earmark(job, &earmark.tasks, &charge);
+            self.ledger.shift_earmark(job, &earmark.tasks, &charge, Presence::Stays, Presence::Gone);
             self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
             self.jobs.earmark_released(job);
         }

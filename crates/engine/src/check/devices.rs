@@ -65,7 +65,7 @@ pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
 /// What is earmarked is held by no task that stays.
 pub(super) fn check_earmarks(state: &State, findings: &mut Vec<Finding>) {
     let staying = present(state).filter(|it| !it.leaves);
-    let planned = staying.filter_map(|it| Some((it.place, it.job?.1.spec.trust)));
+    let planned = staying.filter_map(|it| Some((it.place, it.job?.spec.trust)));
     for ((node, gpu), GpuLoad { units: planned, slices, .. }) in loads(planned) {
         if !fit_together(state, node, &slices) {
             findings.push(Finding::LayoutIllegal { node: name_of(state, node), gpu });

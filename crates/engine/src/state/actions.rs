@@ -24,10 +24,18 @@ impl State {
             let holding = self.ledger.holding(id).expect("an unsettled job holds something");
             self.add_start(job, holding.attempt, &holding.tasks, &mut due);
             if let Some(deadline) = holding.asked_until() {
-                let tasks = asked(&holding.tasks);
+                let asked = holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
+                let tasks = asked.map(|task| task.place.task).collect();
                 due.push(Action::AskCheckpoint { uid: job.uid, attempt: holding.attempt, tasks, deadline });
             }
-            add_stop(job, holding.attempt, &holding.tasks, &mut due);
+            let stopping = holding.tasks.iter().filter_map(|task| match task.phase {
+                TaskPhase::Stopping { deadline } => Some((deadline, task.place.task)),
+                _ => None,
+            });
+            if let Some(deadline) = stopping.clone().map(|(deadline, _)| deadline).min() {
+                let task_ref = |(_, task)| TaskRef { uid: job.uid, task, attempt: holding.attempt };
+                due.push(Action::Stop { tasks: stopping.map(task_ref).collect(), deadline });
+            }
         }
         for (&task, _) in self.ledger.orphans().iter().filter(|(_, orphan)| !orphan.kept) {
             due.push(Action::Stop { tasks: alloc::vec![task], deadline: Timestamp(0) });
@@ -108,22 +116,5 @@ impl State {
             gang_within: spec.topology.gang_within.map(level),
             ..Submission::of(job.uid, self.tenants.path(spec.tenant), spec.clone())
         }
-    }
-}
-
-fn asked(tasks: &[HeldTask]) -> Vec<u32> {
-    let asked = tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
-    asked.map(|task| task.place.task).collect()
-}
-
-fn add_stop(job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {
-    let stopping = tasks.iter().filter_map(|task| match task.phase {
-        TaskPhase::Stopping { deadline } => Some((deadline, task.place.task)),
-        _ => None,
-    });
-    let stopping: Vec<_> = stopping.collect();
-    if let Some(deadline) = stopping.iter().map(|&(deadline, _)| deadline).min() {
-        let task_ref = |&(_, task)| TaskRef { uid: job.uid, task, attempt };
-        due.push(Action::Stop { tasks: stopping.iter().map(task_ref).collect(), deadline });
     }
 }

@@ -176,9 +176,7 @@ pub(crate) enum Occupant {
 fn count_in<K: Ord + Copy>(
     uses: &mut BTreeMap<K, Use>,
     key: K,
-    pool: PoolId,
-    units: GpuUnits,
-    resources: Resources,
+    (pool, units, resources): (PoolId, GpuUnits, Resources),
     more: bool,
 ) {
     let total = uses.entry(key).or_default();
@@ -382,8 +380,8 @@ impl Ledger {
 
     pub(crate) fn start(&mut self, job: JobId, holding: Holding, charge: Charge) {
         for task in &holding.tasks {
-            let step = charge.step(task.place);
-            self.shift_task(job, charge.group, &step, Presence::Gone, task.presence());
+            let (occupant, step) = (Occupant::Task(job, task.place.task), charge.step(task.place));
+            self.shift(occupant, Some(charge.group), &step, Presence::Gone, task.presence());
         }
         let held = JobHold { holding, charge, deadline: None, bound: None, staying: 0 };
         let replaced = self.held.insert(job, held);
@@ -401,17 +399,8 @@ impl Ledger {
         self.unsettled.remove(&job);
     }
 
-    /// Places are earmarked for a job.
-    pub(crate) fn earmark(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
-        self.shift_earmark(job, tasks, charge, Presence::Gone, Presence::Stays);
-    }
-
-    /// The earmark of a job is released.
-    pub(crate) fn release_earmark(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
-        self.shift_earmark(job, tasks, charge, Presence::Stays, Presence::Gone);
-    }
-
-    fn shift_earmark(
+    /// Places are earmarked for a job, or no longer are.
+    pub(crate) fn shift_earmark(
         &mut self,
         job: JobId,
         tasks: &[Placement],
@@ -420,9 +409,8 @@ impl Ledger {
         after: Presence,
     ) {
         for &place in tasks {
-            let step = charge.step(place);
-            self.shift(Occupant::Earmark(job, place.task), &step, before, after);
-            self.count_planned(charge.group, &step, before, after);
+            let occupant = Occupant::Earmark(job, place.task);
+            self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
         }
     }
 
@@ -435,7 +423,7 @@ impl Ledger {
             if wants.is_empty() { self.wants.remove(&job) } else { self.wants.insert(job, wants.clone()) };
         let before = before.into_iter().flatten().map(|want| (want, false));
         for (want, more) in before.chain(wants.into_iter().map(|want| (want, true))) {
-            count_in(&mut self.wanted, want.tenant, want.pool, want.units, want.resources, more);
+            count_in(&mut self.wanted, want.tenant, (want.pool, want.units, want.resources), more);
         }
     }
 
@@ -470,12 +458,12 @@ impl Ledger {
             LedgerEvent::Evicted { .. } => {}
             LedgerEvent::OrphanSeen { task, place, resources, kept } => {
                 let orphan = Orphan { place: *place, resources: *resources, kept: *kept };
-                self.shift(Occupant::Orphan(*task), &orphan.step(), Presence::Gone, Presence::Stays);
+                self.shift(Occupant::Orphan(*task), None, &orphan.step(), Presence::Gone, Presence::Stays);
                 self.orphans.insert(*task, orphan);
             }
             LedgerEvent::OrphanGone { task } => {
                 let orphan = self.orphans.remove(task).expect("an orphan goes once");
-                self.shift(Occupant::Orphan(*task), &orphan.step(), Presence::Stays, Presence::Gone);
+                self.shift(Occupant::Orphan(*task), None, &orphan.step(), Presence::Stays, Presence::Gone);
             }
         }
     }
@@ -495,35 +483,25 @@ impl Ledger {
         let after = there(&held.holding);
         for ((old, before), (new, after)) in before.into_iter().zip(after) {
             if let Some(place) = old.or(new) {
-                self.shift_task(job, charge.group, &charge.step(place), before, after);
+                let occupant = Occupant::Task(job, place.task);
+                self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
             }
         }
         self.settle(job);
     }
 
-    /// A task is present in another way than before.
-    fn shift_task(&mut self, job: JobId, group: WorkGroup, step: &Step, before: Presence, after: Presence) {
+    /// Something is present at its place in another way than before; an orphan is of no work group.
+    fn shift(
+        &mut self,
+        occupant: Occupant,
+        group: Option<WorkGroup>,
+        step: &Step,
+        before: Presence,
+        after: Presence,
+    ) {
         if before == after {
             return;
         }
-        self.shift(Occupant::Task(job, step.place.task), step, before, after);
-        self.count_planned(group, step, before, after);
-        if before == Presence::Gone || after == Presence::Gone {
-            let (more, resources) = (before == Presence::Gone, step.resources);
-            count_in(&mut self.used, group.tenant, step.place.pool, step.place.units(), resources, more);
-        }
-    }
-
-    /// What stays or is earmarked is planned use.
-    fn count_planned(&mut self, group: WorkGroup, step: &Step, before: Presence, after: Presence) {
-        if before == Presence::Stays || after == Presence::Stays {
-            let (more, resources) = (after == Presence::Stays, step.resources);
-            count_in(&mut self.planned, group, step.place.pool, step.place.units(), resources, more);
-        }
-    }
-
-    /// Something is present at its place in another way than before.
-    fn shift(&mut self, occupant: Occupant, step: &Step, before: Presence, after: Presence) {
         let Placement { node, pool, .. } = step.place;
         self.rooms.shift(step, before, after);
         if before == Presence::Gone {
@@ -534,9 +512,18 @@ impl Ledger {
         }
         if before == Presence::Stays {
             self.note_freed(pool);
-        } else if !matches!(occupant, Occupant::Orphan(_)) {
+        } else if group.is_some() {
             // An orphan that appears lifts no refusal.
             *self.changed.entry(pool).or_default() += 1;
+        }
+        let Some(group) = group else { return };
+        let amount = (pool, step.place.units(), step.resources);
+        let is_task = matches!(occupant, Occupant::Task(..));
+        if is_task && (before == Presence::Gone || after == Presence::Gone) {
+            count_in(&mut self.used, group.tenant, amount, before == Presence::Gone);
+        }
+        if before == Presence::Stays || after == Presence::Stays {
+            count_in(&mut self.planned, group, amount, after == Presence::Stays);
         }
     }
 

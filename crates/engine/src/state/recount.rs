@@ -8,65 +8,46 @@ use crate::model::placement::Placement;
 use crate::state::State;
 use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::Job;
-use crate::state::ledger::Occupant;
+use crate::state::ledger::{Occupant, Orphan};
 use crate::units::{JobId, Resources};
 
 /// Something that takes a place on a node.
-#[derive(Clone, Copy)]
 pub(crate) struct Present<'a> {
     pub(crate) occupant: Occupant,
     /// Nobody knows whose an orphan is.
-    pub(crate) job: Option<(JobId, &'a Job)>,
+    pub(crate) job: Option<&'a Job>,
     pub(crate) place: Placement,
+    pub(crate) resources: Resources,
     pub(crate) leaves: bool,
-    orphaned: Resources,
 }
 
-impl Present<'_> {
-    /// What it takes beside GPUs.
-    pub(crate) fn resources(&self) -> Resources {
-        self.job.map_or(self.orphaned, |(_, job)| shape_of(&job.spec, self.place.task).resources)
+impl<'a> Present<'a> {
+    fn of(job: &'a Job, occupant: Occupant, place: Placement, leaves: bool) -> Self {
+        let resources = shape_of(&job.spec, place.task).resources;
+        Self { occupant, job: Some(job), place, resources, leaves }
     }
+}
 
-    /// What it takes of all its GPUs, in 1/3000.
-    pub(crate) fn parts(&self) -> u64 {
-        parts(&self.place)
-    }
+/// Everything that takes a place: tasks until they are gone, earmarks and orphans.
+pub(crate) fn present(state: &State) -> impl Iterator<Item = Present<'_>> {
+    let tasks = held(state).map(|(id, job, task)| {
+        Present::of(job, Occupant::Task(id, task.place.task), task.place, !stays(task))
+    });
+    let earmarks = state.earmarks.iter().filter_map(|(id, earmark)| Some((id, state.jobs.get(id)?, earmark)));
+    let earmarked = earmarks.flat_map(|(id, job, earmark)| {
+        let places = earmark.tasks.iter();
+        places.map(move |&place| Present::of(job, Occupant::Earmark(id, place.task), place, false))
+    });
+    let orphans = state.ledger.orphans().iter().map(|(&task, orphan)| {
+        let Orphan { place, resources, .. } = *orphan;
+        Present { occupant: Occupant::Orphan(task), job: None, place, resources, leaves: false }
+    });
+    tasks.chain(earmarked).chain(orphans)
 }
 
 /// What a place takes of all its GPUs, in 1/3000.
 pub(crate) fn parts(place: &Placement) -> u64 {
     place.units_each.parts() * u64::from(place.gpus.count())
-}
-
-/// Everything that takes a place: tasks until they are gone, earmarks and orphans.
-pub(crate) fn present(state: &State) -> impl Iterator<Item = Present<'_>> {
-    let none = Resources::default();
-    let tasks = held(state).map(move |(id, job, task)| Present {
-        occupant: Occupant::Task(id, task.place.task),
-        job: Some((id, job)),
-        place: task.place,
-        leaves: !stays(task),
-        orphaned: none,
-    });
-    let earmarks = state.earmarks.iter().filter_map(|(id, earmark)| Some((id, state.jobs.get(id)?, earmark)));
-    let earmarked = earmarks.flat_map(move |(id, job, earmark)| {
-        earmark.tasks.iter().map(move |&place| Present {
-            occupant: Occupant::Earmark(id, place.task),
-            job: Some((id, job)),
-            place,
-            leaves: false,
-            orphaned: none,
-        })
-    });
-    let orphans = state.ledger.orphans().iter().map(|(&task, orphan)| Present {
-        occupant: Occupant::Orphan(task),
-        job: None,
-        place: orphan.place,
-        leaves: false,
-        orphaned: orphan.resources,
-    });
-    tasks.chain(earmarked).chain(orphans)
 }
 
 /// Every task that takes a place, with its job.

@@ -309,11 +309,6 @@ impl Rooms {
         self.by_node.iter().map(|(&node, room)| (node, room))
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_node.len()
-    }
-
     /// True when no node was put in.
     pub fn is_empty(&self) -> bool {
         self.by_node.is_empty()

@@ -42,12 +42,12 @@ impl Ledger {
     /// The indexes that do not say what holdings, earmarks and orphans do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
         let present = || recount::present(state);
-        fn of<'a, K>(
+        fn of<K>(
             key: impl Fn(&Job) -> K,
-        ) -> impl Fn(Present<'a>) -> Option<(K, PoolId, GpuUnits, Resources)> {
+        ) -> impl Fn(Present<'_>) -> Option<(K, PoolId, GpuUnits, Resources)> {
             move |it| {
-                let units = GpuUnits::from_parts(it.parts());
-                Some((key(it.job?.1), it.place.pool, units, it.resources()))
+                let units = GpuUnits::from_parts(parts(&it.place));
+                Some((key(it.job?), it.place.pool, units, it.resources))
             }
         }
         let held = present().filter(|it| matches!(it.occupant, Occupant::Task(..)));

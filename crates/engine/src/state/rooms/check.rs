@@ -79,7 +79,7 @@ fn is_room(room: &Room, node: &Node, mig: Option<&'static Mig>, here: &[Present<
     let nothing = Resources::default();
     let beside = |leaves: bool| {
         let those = here.iter().filter(|it| it.leaves == leaves);
-        those.fold(nothing, |sum, it| sum + it.resources())
+        those.fold(nothing, |sum, it| sum + it.resources)
     };
     let capacity = if facts.up { facts.capacity.saturating_sub(facts.others) } else { nothing };
     let leaving = here.iter().filter(|it| it.leaves).count();
@@ -96,7 +96,7 @@ fn is_room(room: &Room, node: &Node, mig: Option<&'static Mig>, here: &[Present<
 
 fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[Present<'_>]) -> bool {
     let on = |leaves: bool| here.iter().filter(move |it| it.leaves == leaves && it.place.gpus.contains(at));
-    let trust = |it: &Present<'_>| it.job.map(|(_, job)| job.spec.trust);
+    let trust = |it: &Present<'_>| it.job.map(|job| job.spec.trust);
     // A slice that the device cannot have, or that an orphan is in, takes the whole of it.
     let slice = |it: &Present<'_>| {
         it.place.slice.filter(|slice| it.job.is_some() && profile_of(mig, *slice).is_some())
