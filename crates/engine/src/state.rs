@@ -14,77 +14,67 @@ pub mod ends;
 pub mod event;
 pub mod fleet;
 pub mod holding;
+mod index;
 pub mod jobs;
 pub mod ledger;
 pub mod maintenance;
 mod metered;
 pub mod owned;
 pub mod past_use;
+pub(crate) mod recount;
 pub mod reservations;
 pub mod rooms;
 pub mod tenants;
+mod wants;
 pub mod ways;
 
 /// An index by its name, and what makes it wrong.
 #[cfg(test)]
 pub(crate) type Corruption<T> = (&'static str, fn(&mut T));
 
-use crate::model::exit::Outcome;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::model::action::Notice;
-use crate::model::exit::{Exit, ExitDetail};
-use crate::model::group::{Group, Lacks};
+use crate::model::exit::{Exit, ExitDetail, Outcome};
 use crate::model::job::Spec;
-use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::model::policy::{Estimates, Policy};
-use crate::quota::amount::Use;
+use crate::quota::meters::Amounts;
+use crate::quota::tree::Tree;
 use crate::state::attained::{Attained, LearnedEstimate};
 use crate::state::bookings::{Bookings, BookingsEvent};
 use crate::state::demand::{Demand, DemandEvent};
 use crate::state::earmarks::{Earmark, Earmarks, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
-use crate::state::holding::{HeldTask, Holding, TaskPhase};
-use crate::state::jobs::event::{Failure, JobsEvent, Next};
-use crate::state::jobs::{Job, Jobs, More, Phase};
+use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
+use crate::state::jobs::event::{Failure, JobsEvent};
+use crate::state::jobs::{Jobs, Phase};
 use crate::state::ledger::event::{EvictionRule, LedgerEvent};
-use crate::state::ledger::{Charge, Ledger, WantedTotal};
+use crate::state::ledger::{Charge, Ledger};
 use crate::state::maintenance::{Maintenance, MaintenanceEvent};
 use crate::state::owned::{Owned, OwnedEvent};
 use crate::state::past_use::{PastUse, PastUseEvent};
 use crate::state::reservations::Reservations;
 use crate::state::tenants::{Tenants, TenantsEvent};
-use crate::state::ways::first_way;
-use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
+use crate::units::{JobId, Millis, NodeId, Timestamp};
 
 /// Everything that is true now.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// The nodes there are.
     pub fleet: Fleet,
-    /// Who there is.
     pub tenants: Tenants,
-    /// What is asked for.
     pub jobs: Jobs,
-    /// Who holds what.
     pub ledger: Ledger,
-    /// Who was promised what.
     pub earmarks: Earmarks,
     /// What is usually asked for, and what that makes places worth.
     pub demand: Demand,
-    /// Who was promised which start.
     pub reservations: Reservations,
-    /// How much jobs were served.
     pub attained: Attained,
-    /// Which windows are booked.
     pub bookings: Bookings,
-    /// What tenants borrowed.
     pub past: PastUse,
-    /// Which downtimes are planned.
     pub maintenance: Maintenance,
     /// What owners of jobs in the world are to be told.
     pub owned: Owned,
@@ -94,14 +84,12 @@ pub struct State {
 /// How long a job is expected to run, and who says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Estimate {
-    /// Its owner.
     Given(Millis),
-    /// Finished jobs like it.
     Learned(LearnedEstimate),
 }
 
 impl Estimate {
-    /// In all.
+    /// How long that is.
     pub fn millis(&self) -> Millis {
         match self {
             Self::Given(millis) => *millis,
@@ -124,7 +112,7 @@ impl State {
         state
     }
 
-    /// Makes it so.
+    /// Changes the state as an event says.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Fleet(event) => self.apply_fleet(event),
@@ -143,11 +131,9 @@ impl State {
         self.index += 1;
     }
 
-    /// Makes them so, in order.
+    /// Applies events in order.
     pub fn apply_all(&mut self, events: &[Event]) {
-        for event in events {
-            self.apply(event);
-        }
+        events.iter().for_each(|event| self.apply(event));
     }
 
     fn apply_fleet(&mut self, event: &FleetEvent) {
@@ -205,15 +191,12 @@ impl State {
     fn apply_owned(&mut self, event: &OwnedEvent) {
         self.owned.apply(event);
         match event {
-            OwnedEvent::Claimed { uid, .. } => self.set_owned(*uid, true),
-            OwnedEvent::Gone { uid, .. } => self.set_owned(*uid, false),
+            OwnedEvent::Claimed { uid, .. } | OwnedEvent::Gone { uid, .. } => {
+                if let Some(job) = self.jobs.with_uid(*uid) {
+                    self.jobs.set_owned(job, matches!(event, OwnedEvent::Claimed { .. }));
+                }
+            }
             OwnedEvent::Noted { .. } | OwnedEvent::Settled { .. } => {}
-        }
-    }
-
-    fn set_owned(&mut self, uid: Uid, owned: bool) {
-        if let Some(job) = self.jobs.with_uid(uid) {
-            self.jobs.set_owned(job, owned);
         }
     }
 
@@ -234,20 +217,20 @@ impl State {
             // Another number of tasks, more time, or other nodes to avoid, make it another kind.
             JobsEvent::Scaled { job, .. }
             | JobsEvent::Rolled { job, .. }
+            | JobsEvent::CarriedJob { job, .. }
             | JobsEvent::RefusalsForgotten { job, .. } => {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::StartRefused { job, by, .. } => {
-                // What was promised to it before, on a node that it avoids from now on, is not kept.
-                let promised = self.earmarks.of(*job).into_iter().flat_map(|earmark| &earmark.tasks);
-                let mut nodes = promised.map(|place| place.node);
-                if nodes.any(|node| by.iter().any(|refusal| refusal.node == node)) {
-                    self.release(*job);
+                // An earmark on a node that the job avoids from now on is not kept.
+                let avoids = |place: &Placement| by.iter().any(|refusal| refusal.node == place.node);
+                if self.earmarks.of(*job).is_some_and(|earmark| earmark.tasks.iter().any(avoids)) {
+                    self.release_earmark(*job);
                 }
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
             JobsEvent::Held { job, .. } => {
-                self.release(*job);
+                self.release_earmark(*job);
                 self.reservations.forget(*job);
                 self.jobs.apply(event);
                 self.refresh(*job);
@@ -261,13 +244,13 @@ impl State {
                 self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
-                // What was promised to it as it was; a job that is moved is promised its new places afterwards.
-                self.release(*job);
+                // A job that is moved gets another earmark afterwards.
+                self.release_earmark(*job);
                 self.jobs.apply(event);
                 self.refresh(*job);
             }
             JobsEvent::Changed { job, .. } => {
-                self.release(*job);
+                self.release_earmark(*job);
                 self.reservations.forget(*job);
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
@@ -276,36 +259,33 @@ impl State {
                 self.owned.forget(*uid);
                 self.jobs.apply(event);
             }
-            JobsEvent::CarriedJob { job, .. } => self.becomes_another_kind(*job, |jobs| jobs.apply(event)),
             JobsEvent::ReplicaFailed { .. } | JobsEvent::Carried { .. } | JobsEvent::CarriedEnded { .. } => {
                 self.jobs.apply(event);
             }
         }
     }
 
-    /// What an attempt held is free; what it did is not forgotten.
+    /// An attempt gives up its places. How long it ran and was served is remembered.
     fn let_go(&mut self, job: JobId, at: Timestamp) {
-        let ran = self.ledger.holding(job).map_or(0, |holding| holding.ran(at));
-        self.jobs.ran(job, ran);
-        let served = self.ledger.holding(job).map_or(0, |holding| holding.served(at));
-        self.attained.served(job, served);
+        let holding = self.ledger.holding(job);
+        self.jobs.ran(job, holding.map_or(0, |holding| holding.ran(at)));
+        self.attained.served(job, holding.map_or(0, |holding| holding.served(at)));
         self.attained.waits(job, at);
-        self.leaves_earmark(job);
+        self.leave_reservations(job);
         self.ledger.forget(job);
     }
 
-    /// A job that is over holds, wants and is promised nothing.
+    /// A job that is over holds and wants nothing, and has neither an earmark nor a reservation.
     fn end(&mut self, job: JobId, outcome: Outcome, at: Timestamp) {
         self.note_ended(job, at);
         if let Some(job) = self.jobs.get(job).filter(|job| job.owned) {
             self.owned.note(job.uid, Notice::Ended { outcome }, at);
         }
-        self.release(job);
-        self.leaves_earmark(job);
+        self.release_earmark(job);
+        self.leave_reservations(job);
         self.ledger.forget(job);
         self.reservations.forget(job);
-        self.ledger.set_want(job, None);
-        self.ledger.set_wants_of_groups(job, Vec::new());
+        self.ledger.set_wants(job, Vec::new());
         self.jobs.set_more(job, None);
         self.jobs.set_wrap_up(job, None);
     }
@@ -320,18 +300,18 @@ impl State {
         }
     }
 
-    /// It leaves the lists of its old kind first.
+    /// Changes what a job asks for. It is not in the lists of its old kind meanwhile; a job with an earmark is in none.
     fn becomes_another_kind(&mut self, job: JobId, change: impl FnOnce(&mut Jobs)) {
-        let aside = self.earmarks.of(job).is_some();
+        let is_listed = self.earmarks.of(job).is_none();
         self.jobs.set_more(job, None);
-        if !aside {
+        if is_listed {
             self.jobs.leave_kind(job);
         }
         change(&mut self.jobs);
-        if !aside {
+        if is_listed {
             self.jobs.join_kind(job);
         }
-        self.changed(job);
+        self.places_changed(job);
     }
 
     fn apply_ledger(&mut self, event: &LedgerEvent) {
@@ -365,14 +345,12 @@ impl State {
             LedgerEvent::Carried { job, holding } => {
                 self.ledger.start(*job, holding.clone(), self.charge(*job));
                 self.jobs.resumed(*job);
-                self.changed(*job);
+                self.places_changed(*job);
             }
             LedgerEvent::Evicted { job, receipt, at, .. } => {
+                use EvictionRule::{Booking, Drain, Guarantee};
                 // A guarantee, a booked window and a node that is to be empty have their time, however often that is.
-                if !matches!(
-                    receipt.why,
-                    EvictionRule::Guarantee | EvictionRule::Booking | EvictionRule::Drain
-                ) {
+                if !matches!(receipt.why, Guarantee | Booking | Drain) {
                     let window = self.tenants.policy().preemption.eviction_window;
                     self.jobs.evicted(*job, receipt.beneficiary, window, *at);
                 }
@@ -381,21 +359,21 @@ impl State {
                 if self.earmarks.of(*job).is_none() {
                     self.reservations.filled(*job, tasks);
                 }
-                self.release(*job);
+                self.release_earmark(*job);
                 self.apply_and_count_served(*job, event, *at);
-                self.changed(*job);
+                self.places_changed(*job);
                 self.count_past(*job, *at);
             }
             LedgerEvent::Shed { job, task, at, exit, detail } => {
                 self.note_exit(*job, *task, *exit, *detail, *at);
                 self.apply_and_count_served(*job, event, *at);
-                self.changed(*job);
+                self.places_changed(*job);
                 self.count_past(*job, *at);
             }
             LedgerEvent::Gone { job, task, exit, at, detail } => {
                 self.note_exit(*job, *task, Some(*exit), *detail, *at);
                 self.ledger.apply(event);
-                self.changed(*job);
+                self.places_changed(*job);
                 self.count_past(*job, *at);
             }
             LedgerEvent::Broken { job, .. }
@@ -403,16 +381,16 @@ impl State {
             | LedgerEvent::Asked { job, .. }
             | LedgerEvent::Stopping { job, .. } => {
                 self.ledger.apply(event);
-                self.changed(*job);
+                self.places_changed(*job);
             }
             LedgerEvent::Running { job, .. } => {
                 self.ledger.apply(event);
-                // Only now is it known when it is over.
+                // Only now is it known when the job will be over.
                 self.reservations.note_news();
                 self.note_whole(*job);
-                // From here on its service grows, which may make it give way: refusals are looked at again.
+                // From here on the job is served, after which it may have to give way: refusals are looked at again.
                 if !self.tenants.policy().orders.all_by_age() {
-                    self.changed(*job);
+                    self.places_changed(*job);
                 }
                 self.refresh_limit(*job);
             }
@@ -424,26 +402,21 @@ impl State {
         }
     }
 
-    /// A job of which all tasks run is refused no longer.
+    /// The world no longer refuses a job of which all tasks run.
     fn note_whole(&mut self, job: JobId) {
         let holding = self.ledger.holding(job).expect("what runs is held");
-        let runs = |task: &HeldTask| match task.phase {
-            TaskPhase::Running | TaskPhase::Gone { exit: Exit::Succeeded, .. } => true,
-            TaskPhase::Bound
-            | TaskPhase::Asked { .. }
-            | TaskPhase::Acked { .. }
-            | TaskPhase::Stopping { .. }
-            | TaskPhase::Gone { .. } => false,
+        let runs = |task: &HeldTask| {
+            matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { exit: Exit::Succeeded, .. })
         };
         if holding.tasks.iter().all(runs) {
             self.jobs.no_longer_refused(job);
         }
     }
 
-    /// How a task ended stays with its job.
+    /// The job remembers how its task ended.
     fn note_exit(&mut self, job: JobId, task: u32, exit: Option<Exit>, detail: ExitDetail, at: Timestamp) {
         let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
-        // Journals of before causes were told keep their hash.
+        // Journals from before causes were recorded must rebuild the same state.
         let failed = held.filter(|_| exit == Some(Exit::Failed) && detail.cause.is_some());
         let failure = failed.map(|held| Failure { task, node: held.place.node, detail, at });
         self.jobs.note_exit(job, detail, failure);
@@ -451,20 +424,23 @@ impl State {
 
     fn start(&mut self, job: JobId, holding: Holding, tasks: &[Placement]) {
         let (attempt, at) = (holding.attempt, holding.at);
-        let aside = self.earmarks.of(job).is_some();
-        self.release(job);
+        let had_earmark = self.earmarks.of(job).is_some();
+        self.release_earmark(job);
         self.ledger.start(job, holding, self.charge(job));
         self.jobs.started(job, attempt, at);
         self.reservations.forget(job);
-        // Who was promised what was set aside already knew of it.
-        if !aside {
+        // Reservations count an earmark as filled from the beginning.
+        if !had_earmark {
             self.reservations.filled(job, tasks);
         }
-        self.note_started(job, at);
-        if let Some(booking) = self.jobs.get(job).and_then(|job| job.spec.booking) {
+        let started = self.jobs.get(job).expect("a job that starts is live");
+        if let Some(rules) = self.tenants.policy().orders.beyond_age(started.spec.class) {
+            self.attained.started(job, started, rules, at);
+        }
+        if let Some(booking) = started.spec.booking {
             self.bookings.use_it(booking);
         }
-        self.changed(job);
+        self.places_changed(job);
         self.count_past(job, at);
     }
 
@@ -472,17 +448,17 @@ impl State {
         match event {
             EarmarksEvent::Earmarked { job, tasks, policy, at, chosen } => {
                 let charge = self.charge(*job);
-                self.ledger.earmark(*job, tasks, &charge);
+                self.ledger.shift_earmark(*job, tasks, &charge, Presence::Gone, Presence::Stays);
                 let earmark = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
                 self.earmarks.insert(*job, earmark, charge);
-                self.reservations.set_aside(*job, tasks);
+                self.reservations.earmarked(*job, tasks);
                 self.reservations.filled(*job, tasks);
                 self.jobs.leave_kind(*job);
-                self.changed(*job);
+                self.places_changed(*job);
             }
             EarmarksEvent::Released { job, at: _ } => {
-                self.release(*job);
-                self.changed(*job);
+                self.release_earmark(*job);
+                self.places_changed(*job);
             }
         }
     }
@@ -494,31 +470,34 @@ impl State {
 
     fn apply_past(&mut self, event: &PastUseEvent) {
         if let Some(half_life) = self.tenants.policy().half_life {
-            let tree = self.tree(self.tenants.policy());
-            let own = self.own_use(&tree);
+            let (tree, own) = self.tree_and_use();
             self.past.apply(event, half_life, tree, own);
         }
     }
 
-    /// Lines, tenants or pools are others than what was borrowed is counted by.
+    /// Guarantees, tenants or pools are others than those by which past use is counted.
     fn reline_past(&mut self) {
         if self.past.is_counting() {
-            let tree = self.tree(self.tenants.policy());
-            let own = self.own_use(&tree);
+            let (tree, own) = self.tree_and_use();
             self.past.relined(tree, own);
         }
+    }
+
+    fn tree_and_use(&self) -> (Tree, Amounts) {
+        let tree = self.tree(self.tenants.policy());
+        let own = self.own_use(&tree);
+        (tree, own)
     }
 
     /// A job's tenant holds more or less from that moment on.
     fn count_past(&mut self, job: JobId, at: Timestamp) {
         let Some(tree) = self.past.tree() else { return };
         let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
-        let own =
-            self.ledger.used(tenant).map_or_else(|| tree.metered(&Use::default()), |own| tree.metered(own));
+        let own = self.own_use_of(tenant, tree);
         self.past.holds(tenant, &own, at);
     }
 
-    /// The holding forgets tasks that are over; their service is not forgotten.
+    /// The holding drops the record of tasks that are over. How long they were served is remembered.
     fn apply_and_count_served(&mut self, job: JobId, event: &LedgerEvent, at: Timestamp) {
         let served = |ledger: &Ledger| ledger.holding(job).map_or(0, |holding| holding.served(at));
         let before = served(&self.ledger);
@@ -526,15 +505,8 @@ impl State {
         self.attained.served(job, before.saturating_sub(served(&self.ledger)));
     }
 
-    fn note_started(&mut self, id: JobId, at: Timestamp) {
-        let job = self.jobs.get(id).expect("who starts is a live job");
-        if let Some(rules) = self.tenants.policy().orders.beyond_age(job.spec.class) {
-            self.attained.started(id, job, rules, at);
-        }
-    }
-
     fn note_ended(&mut self, id: JobId, at: Timestamp) {
-        let job = self.jobs.get(id).expect("who ends is a live job");
+        let job = self.jobs.get(id).expect("a job that ends is live");
         let served = self.attained.gpu_ms(id, self.ledger.holding(id), at);
         let Policy { orders, estimates, .. } = self.tenants.policy();
         let by_order = orders.beyond_age(job.spec.class).map(|rules| rules.label.as_ref());
@@ -545,7 +517,7 @@ impl State {
         self.attained.ended(id, &job.spec, &by, served);
     }
 
-    /// How long a job is expected to run in all: as its owner says or, where it says nothing, as others like it did.
+    /// How long a job is expected to run in all: as its owner says or, where the owner says nothing, as jobs like it did.
     pub fn estimate(&self, spec: &Spec) -> Option<Estimate> {
         if let Some(given) = spec.estimate {
             return Some(Estimate::Given(given));
@@ -555,19 +527,19 @@ impl State {
         learns.then(|| self.attained.estimate(spec, label.as_ref())).flatten().map(Estimate::Learned)
     }
 
-    /// What a job held of places that are promised it holds no longer. Where it moves inside a node, it fills that still.
-    fn leaves_earmark(&mut self, job: JobId) {
-        let aside = self.earmarks.of(job).into_iter().flat_map(|earmark| &earmark.tasks);
-        let stays: BTreeSet<NodeId> = aside.map(|place| place.node).collect();
+    /// A job no longer fills the reservations on its nodes, except where it has an earmark: it moves inside the node.
+    fn leave_reservations(&mut self, job: JobId) {
+        let earmarked = self.earmarks.of(job).into_iter().flat_map(|earmark| &earmark.tasks);
+        let stays: BTreeSet<NodeId> = earmarked.map(|place| place.node).collect();
         let held = self.ledger.holding(job).into_iter().flat_map(|holding| &holding.tasks);
         let left = held.map(|task| task.place.node).filter(|node| !stays.contains(node));
         self.reservations.left(job, left);
     }
 
-    /// Places that were set aside for a job are taken by it, or no longer are.
-    fn release(&mut self, job: JobId) {
+    /// A job starts at the places that are earmarked for it, or gets none of them.
+    fn release_earmark(&mut self, job: JobId) {
         if let Some((earmark, charge)) = self.earmarks.remove(job) {
-            self.ledger.release(job, &earmark.tasks, &charge);
+            self.ledger.shift_earmark(job, &earmark.tasks, &charge, Presence::Stays, Presence::Gone);
             self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
             self.jobs.join_kind(job);
         }
@@ -575,106 +547,6 @@ impl State {
 
     fn charge(&self, job: JobId) -> Charge {
         Charge::of(self.jobs.get(job).expect("places belong to a live job"))
-    }
-
-    /// What is held by a job, or promised to it, is not what it was.
-    fn changed(&mut self, job: JobId) {
-        let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
-        self.ledger.note_changed_of(self.tenants.lineage(tenant));
-        self.refresh(job);
-    }
-
-    /// What a job wants and lacks is worked out again.
-    fn refresh(&mut self, id: JobId) {
-        let job = self.jobs.get(id).expect("what changed belongs to a live job");
-        let (want, more) = (self.want(id, job), self.more(id, job));
-        if job.spec.has_groups() {
-            let wants = self.wants_of_groups(id, job);
-            self.ledger.set_wants_of_groups(id, wants);
-        }
-        self.ledger.set_want(id, want);
-        self.jobs.set_more(id, more);
-        self.refresh_limit(id);
-    }
-
-    /// When the time limit of a job asks something of it is worked out again.
-    fn refresh_limit(&mut self, id: JobId) {
-        self.jobs.set_wrap_up(id, self.wrap_up_at(id));
-    }
-
-    fn want(&self, id: JobId, job: &Job) -> Option<WantedTotal> {
-        if matches!(job.phase, Phase::Leaving(Next::End(_))) || job.spec.has_groups() {
-            return None;
-        }
-        let holding = self.ledger.holding(id);
-        let held = holding.and_then(|holding| holding.tasks.first()).map(|task| &task.place);
-        let place = held.or_else(|| self.earmarks.of(id)?.tasks.first())?;
-        let each = place.units_each.times(place.gpus.count());
-        let done = holding.map_or(0, |holding| holding.exits(Exit::Succeeded));
-        let tasks = job.spec.tasks.saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
-        let resources = job.spec.shape.resources.times(tasks);
-        Some(WantedTotal { tenant: job.spec.tenant, pool: place.pool, units: each.times(tasks), resources })
-    }
-
-    /// What each group of a job wants where its tasks are, or in the first pool they may use.
-    fn wants_of_groups(&self, id: JobId, job: &Job) -> Vec<WantedTotal> {
-        let holding = self.ledger.holding(id);
-        let promised = self.earmarks.of(id).map(|earmark| earmark.tasks.as_slice()).unwrap_or_default();
-        let ending = matches!(job.phase, Phase::Leaving(Next::End(_)));
-        if ending || (holding.is_none() && promised.is_empty()) {
-            return Vec::new();
-        }
-        let held = || holding.into_iter().flat_map(|holding| &holding.tasks);
-        let of_group = |(at, group): (usize, &Group)| {
-            let own = |task: u32| job.spec.group_of(task) == Some(at);
-            let place = held().map(|task| &task.place).chain(promised).find(|place| own(place.task));
-            let given = place.map(|place| (place.pool, place.units_each.times(place.gpus.count())));
-            let first = || first_way(&self.fleet, &group.shape).map(|(pool, need)| (pool, need.units()));
-            let (pool, each) = given.or_else(first)?;
-            let done = holding.map_or(0, |holding| holding.done().filter(|&task| own(task)).count());
-            let tasks = group.tasks_in_all().saturating_sub(u32::try_from(done).unwrap_or(u32::MAX));
-            let resources = group.shape.resources.times(tasks);
-            Some(WantedTotal { tenant: job.spec.tenant, pool, units: each.times(tasks), resources })
-        };
-        job.spec.groups.iter().enumerate().filter_map(of_group).collect()
-    }
-
-    fn more(&self, id: JobId, job: &Job) -> Option<More> {
-        let holding = self.ledger.holding(id).filter(|_| job.phase == Phase::Active)?;
-        let (done, failed) = (holding.exits(Exit::Succeeded), holding.exits(Exit::Failed));
-        // What is being promised to a job that runs is on its way; one piece at a time.
-        if failed > 0 || self.earmarks.of(id).is_some() {
-            return None;
-        }
-        if job.spec.has_groups() {
-            return self.more_of_groups(id, job, holding);
-        }
-        let staying = holding.staying().count();
-        let alive = u32::try_from(staying + done).unwrap_or(u32::MAX);
-        let repair = alive < job.spec.min;
-        let complete = alive >= job.spec.tasks || (done > 0 && !repair);
-        let first = holding.staying().next().or(holding.tasks.first()).filter(|_| !complete)?;
-        let domain =
-            job.spec.topology.gang_within.and_then(|level| self.fleet.domain_of(first.place.node, level));
-        let tasks = if repair { job.spec.min - alive } else { 1 };
-        let (pool, need) = (first.place.pool, Need::held(&first.place));
-        Some(More { tasks, repair, pool, need, domain, of: None })
-    }
-
-    fn more_of_groups(&self, id: JobId, job: &Job, holding: &Holding) -> Option<More> {
-        let (lacks, repair) = match job.spec.lacks(holding.alive()) {
-            Lacks::Repair(lacks) => (lacks, true),
-            // A job of which tasks have finished is repaired, but not grown any more.
-            Lacks::Growth(_) if holding.exits(Exit::Succeeded) > 0 => return None,
-            Lacks::Growth(lacks) => (lacks, false),
-        };
-        let tasks: usize = lacks.iter().map(|lack| lack.slots.len()).sum();
-        let tasks = u32::try_from(tasks).ok().filter(|&tasks| tasks > 0)?;
-        let first = holding.staying().next().or(holding.tasks.first())?;
-        let domain =
-            job.spec.topology.gang_within.and_then(|level| self.fleet.domain_of(first.place.node, level));
-        let (pool, need) = (first.place.pool, Need::held(&first.place));
-        Some(More { tasks, repair, pool, need, domain, of: Some(id) })
     }
 
     /// How long a job may take to be gone once it is told to leave.

@@ -266,7 +266,8 @@ fn whole(quantity: Quantity) -> u64 {
 pub(crate) fn node(state: &State, id: NodeId, node: &Node, samples: &Samples) -> NodeView {
     let room = state.ledger.rooms().get(id);
     let held: u64 = state.ledger.occupied(id).iter().map(|units| units.parts()).sum();
-    let free = room.map(|room| room.capacity.saturating_sub(room.held + room.draining)).unwrap_or_default();
+    let free =
+        room.map(|room| room.capacity.saturating_sub(room.held + room.held_by_leaving)).unwrap_or_default();
     let facts = &node.facts;
     let active: Option<Vec<u32>> = samples
         .gpus

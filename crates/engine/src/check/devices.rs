@@ -1,80 +1,112 @@
-//! I1, I2, I6, I13, I14: what is on devices, recomputed from what tasks hold.
+//! I1, I2, I6, I11, I13 to I15: what is on devices, recomputed from what tasks hold and what is earmarked and reserved.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Finding, Tasks, name_of, resources_of, shape_of};
+use super::{Finding, name_of};
 use crate::device::catalogue::{self, Media, Mig, Profile};
 use crate::model::job::{Class, Spec};
 use crate::model::placement::Placement;
 use crate::model::policy::Mode;
 use crate::state::State;
-use crate::units::{GpuUnits, NodeId, Resources, TrustId};
+use crate::state::recount::{held, present, shape_of};
+use crate::units::{DeviceSetId, GpuUnits, NodeId, Resources, TrustId};
 
 /// What a GPU carries.
 #[derive(Default)]
 struct GpuLoad {
     units: u64,
-    /// Trust domains of those who hold it undivided.
+    /// Trust domains of tasks that hold it undivided.
     trusts: Vec<TrustId>,
     modes: Vec<Mode>,
     slices: Vec<(u8, u8)>,
 }
 
-pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
-    let mut gpus: BTreeMap<(NodeId, usize), GpuLoad> = BTreeMap::new();
-    let mut nodes: BTreeMap<NodeId, Resources> = BTreeMap::new();
-    for (job, task) in (Tasks { state }).held() {
-        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
-        let place = &task.place;
+/// What each GPU carries of these places.
+fn loads(places: impl Iterator<Item = (Placement, TrustId)>) -> BTreeMap<(NodeId, usize), GpuLoad> {
+    let mut loads: BTreeMap<(NodeId, usize), GpuLoad> = BTreeMap::new();
+    for (place, trust) in places {
         for gpu in place.gpus.indexes() {
-            let carried = gpus.entry((place.node, gpu)).or_default();
-            carried.units += place.units_each.parts();
-            carried.modes.push(place.enforced());
+            let load = loads.entry((place.node, gpu)).or_default();
+            load.units += place.units_each.parts();
+            load.modes.push(place.enforced());
             match place.slice {
-                Some(slice) => carried.slices.push((slice.profile, slice.start)),
-                None => carried.trusts.push(spec.trust),
+                Some(slice) => load.slices.push((slice.profile, slice.start)),
+                None => load.trusts.push(trust),
             }
         }
-        let held = nodes.entry(place.node).or_default();
-        *held = *held + resources_of(spec, place.task);
-        let adopted = state.ledger.holding(job).is_some_and(|holding| holding.policy == 0);
-        if !adopted && !may_be_so(state, spec, place) {
-            findings.push(Finding::NotAllowed { job: job.0, task: place.task });
+    }
+    loads
+}
+
+pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
+    let mut nodes: BTreeMap<NodeId, Resources> = BTreeMap::new();
+    for (id, job, task) in held(state) {
+        let place = &task.place;
+        let beside = nodes.entry(place.node).or_default();
+        *beside = *beside + shape_of(&job.spec, place.task).resources;
+        let adopted = state.ledger.holding(id).is_some_and(|holding| holding.policy == 0);
+        if !adopted && !may_be_so(state, &job.spec, place) {
+            findings.push(Finding::NotAllowed { job: id.0, task: place.task });
         }
     }
-    for ((node, gpu), carried) in gpus {
-        check_gpu(state, node, gpu, &carried, findings);
+    for ((node, gpu), load) in loads(held(state).map(|(_, job, task)| (task.place, job.spec.trust))) {
+        check_gpu(state, node, gpu, &load, findings);
     }
-    for (node, held) in nodes {
+    for (node, beside) in nodes {
         // What others use may have grown after we placed; what we placed ourselves must fit the node.
-        let fits = state.fleet.node(node).is_none_or(|known| known.facts.capacity.covers(&held));
+        let fits = state.fleet.node(node).is_none_or(|known| known.facts.capacity.covers(&beside));
         if !fits {
             findings.push(Finding::NodeOversubscribed { node: name_of(state, node) });
         }
     }
 }
 
-fn check_gpu(state: &State, node: NodeId, gpu: usize, carried: &GpuLoad, findings: &mut Vec<Finding>) {
-    let at = || name_of(state, node);
-    if carried.units > GpuUnits::WHOLE.parts() {
-        findings.push(Finding::GpuOversubscribed { node: at(), gpu, held: carried.units });
+/// What is earmarked is held by no task that stays.
+pub(super) fn check_earmarks(state: &State, findings: &mut Vec<Finding>) {
+    let staying = present(state).filter(|it| !it.leaves);
+    let planned = staying.filter_map(|it| Some((it.place, it.job?.spec.trust)));
+    for ((node, gpu), GpuLoad { units: planned, slices, .. }) in loads(planned) {
+        if !fit_together(state, node, &slices) {
+            findings.push(Finding::LayoutIllegal { node: name_of(state, node), gpu });
+        }
+        if planned > GpuUnits::WHOLE.parts() {
+            findings.push(Finding::EarmarkedTwice { node: name_of(state, node), gpu, planned });
+        }
     }
-    let strangers = carried.trusts.iter().any(|trust| *trust != carried.trusts[0]);
-    if strangers || (!carried.trusts.is_empty() && !carried.slices.is_empty()) {
+}
+
+/// What is reserved for a job is reserved for no other. A job with an earmark may have a reservation of before, which the next
+/// plan drops.
+pub(super) fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
+    let waiting = state.reservations.iter().filter(|&(job, _)| state.earmarks.of(job).is_none());
+    let places = waiting.flat_map(|(_, reservation)| &reservation.tasks);
+    let loads = loads(places.map(|&place| (place, TrustId::default())));
+    for ((node, gpu), _) in loads.into_iter().filter(|(_, load)| load.units > GpuUnits::WHOLE.parts()) {
+        findings.push(Finding::ReservedTwice { node: name_of(state, node), gpu });
+    }
+}
+
+fn check_gpu(state: &State, node: NodeId, gpu: usize, load: &GpuLoad, findings: &mut Vec<Finding>) {
+    let at = || name_of(state, node);
+    if load.units > GpuUnits::WHOLE.parts() {
+        findings.push(Finding::GpuOversubscribed { node: at(), gpu, held: load.units });
+    }
+    let strangers = load.trusts.iter().any(|trust| *trust != load.trusts[0]);
+    if strangers || (!load.trusts.is_empty() && !load.slices.is_empty()) {
         findings.push(Finding::TrustMixed { node: at(), gpu });
     }
-    if carried.modes.iter().any(|mode| *mode != carried.modes[0]) {
+    if load.modes.iter().any(|mode| *mode != load.modes[0]) {
         findings.push(Finding::ModesMixed { node: at(), gpu });
     }
-    if !fit_together(state, node, &carried.slices) {
+    if !fit_together(state, node, &load.slices) {
         findings.push(Finding::LayoutIllegal { node: at(), gpu });
     }
 }
 
 /// True when slices could be on one GPU of a node. A device that was relabelled under its slices is the world's doing, and
 /// its tasks are on their way out.
-pub(super) fn fit_together(state: &State, node: NodeId, slices: &[(u8, u8)]) -> bool {
+fn fit_together(state: &State, node: NodeId, slices: &[(u8, u8)]) -> bool {
     let model = state.fleet.node(node).map(|node| state.fleet.model(node.facts.pool));
     model.and_then(catalogue::mig).is_none_or(|mig| is_legal(mig, slices))
 }
@@ -106,7 +138,7 @@ fn is_legal(mig: &Mig, slices: &[(u8, u8)]) -> bool {
 /// True when a place is one that its job may have: an alternative of the model's set, turns only where they are
 /// allowed, and a slice that is charged what its slots are.
 fn may_be_so(state: &State, spec: &Spec, place: &Placement) -> bool {
-    let allowed = |set: crate::units::DeviceSetId| set.0 == 0 || state.fleet.set_has_pool(set, place.pool);
+    let allowed = |set: DeviceSetId| set.0 == 0 || state.fleet.set_has_pool(set, place.pool);
     let shape = shape_of(spec, place.task);
     let right_pool = allowed(shape.devices) || shape.any_of.iter().any(|other| allowed(other.devices));
     let turns = !place.time_sliced || (shape.time_slicing && spec.class == Class::Interactive);

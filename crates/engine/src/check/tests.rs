@@ -9,7 +9,7 @@ use super::*;
 use crate::decide::input::{BookingRequest, Input};
 use crate::model::dependency::ArrayRequest;
 use crate::model::group::Group;
-use crate::model::job::{Checkpoint, Class, GpuAsk, Service};
+use crate::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
 use crate::model::observed::{ObservedGpu, ObservedNode, ObservedTask, Report, TaskRef, TaskStatus};
 use crate::model::policy::{Quota, Tenant};
 use crate::model::rejection::Rejection;
@@ -17,8 +17,10 @@ use crate::model::submission::Submission;
 use crate::plan::{Memory, plan};
 use crate::price::prices::{Piece, Prices};
 use crate::state::bookings::Booker;
+use crate::state::holding::Presence;
 use crate::state::jobs::event::Next;
-use crate::units::{Millis, Timestamp, Uid};
+use crate::state::ledger::Step;
+use crate::units::{GpuUnits, Millis, Resources, Timestamp, TrustId, Uid};
 
 const NOW: Timestamp = Timestamp(10_000_000);
 
@@ -66,7 +68,7 @@ impl Fixture {
     }
 }
 
-fn observed(place: &crate::model::placement::Placement, now: Timestamp) -> ObservedTask {
+fn observed(place: &Placement, now: Timestamp) -> ObservedTask {
     ObservedTask {
         task: TaskRef { uid: Uid(0), task: 0, attempt: 1 },
         node: String::new(),
@@ -246,7 +248,8 @@ fn a_corrupted_index_is_found_by_its_name() {
 fn a_place_that_is_taken_twice_is_found() {
     let mut state = busy();
     let place = state.ledger.holdings().next().unwrap().1.tasks[0].place;
-    state.ledger.rooms_mut().occupy(&place, Resources::default(), crate::units::TrustId(0));
+    let step = Step { place, resources: Resources::default(), trust: Some(TrustId(0)) };
+    state.ledger.rooms_mut().shift(&step, Presence::Gone, Presence::Stays);
     let found = state.check();
     assert!(found.contains(&Finding::IndexWrong { index: "rooms".into() }), "{found:?}");
 }

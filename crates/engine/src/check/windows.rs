@@ -1,11 +1,15 @@
-//! Booked windows: no two have one GPU at one moment, and whoever sits in one that has begun can leave.
+//! I16 to I18: no two windows have one GPU at one moment, and whatever is in a window or downtime that has begun can leave.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::{Finding, Tasks, name_of};
+use super::{Finding, name_of};
 use crate::state::State;
-use crate::state::holding::TaskPhase;
+use crate::state::bookings::Booking;
+use crate::state::holding::HeldTask;
+use crate::state::jobs::Job;
+use crate::state::recount::{held, stays};
+use crate::units::BookingId;
 
 pub(super) fn check_windows(state: &State, findings: &mut Vec<Finding>) {
     let all: Vec<_> = state.bookings.iter().collect();
@@ -22,7 +26,9 @@ pub(super) fn check_windows(state: &State, findings: &mut Vec<Finding>) {
                 }
             }
         }
-        check_inside(state, *id, findings);
+        if one.began {
+            check_inside(state, *id, one, findings);
+        }
     }
     for (id, job) in state.jobs.iter() {
         let known = job.spec.booking.is_none_or(|booking| state.bookings.get(booking).is_some());
@@ -35,29 +41,24 @@ pub(super) fn check_windows(state: &State, findings: &mut Vec<Finding>) {
 
 /// Whatever may be evicted has been told to leave a node that is out of service.
 pub(super) fn check_downtimes(state: &State, findings: &mut Vec<Finding>) {
-    for (job, task) in (Tasks { state }).held() {
-        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
-        let stays = matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
-        let out = state.maintenance.iter().find(|(_, downtime)| {
-            downtime.began && downtime.nodes.contains(&task.place.node) && spec.preemptible
-        });
-        if let Some((name, _)) = out.filter(|_| stays) {
-            findings.push(Finding::LeftOnClosedNode { job: job.0, downtime: name.to_string() });
+    for (id, _, task) in held(state).filter(|(_, job, task)| stays(task) && job.spec.preemptible) {
+        let node = task.place.node;
+        let mut begun = state.maintenance.iter().filter(|(_, downtime)| downtime.began);
+        if let Some((name, _)) = begun.find(|(_, downtime)| downtime.nodes.contains(&node)) {
+            findings.push(Finding::LeftOnClosedNode { job: id.0, downtime: name.to_string() });
         }
     }
 }
 
-/// Nobody is in the places of a window that has begun who is not of it and may not be evicted.
-fn check_inside(state: &State, id: crate::units::BookingId, findings: &mut Vec<Finding>) {
-    let Some(window) = state.bookings.get(id).filter(|window| window.began) else { return };
-    for (job, task) in (Tasks { state }).held() {
-        let spec = &state.jobs.get(job).expect("what is held belongs to a live job").spec;
-        let stays = matches!(task.phase, TaskPhase::Bound | TaskPhase::Running);
+/// No task of others that may not be evicted is in the places of a window that has begun.
+fn check_inside(state: &State, id: BookingId, window: &Booking, findings: &mut Vec<Finding>) {
+    let is_stuck = |job: &Job, task: &HeldTask| {
         let inside = window.places.iter().any(|place| {
             place.node == task.place.node && task.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))
         });
-        if inside && stays && spec.booking != Some(id) && !spec.preemptible {
-            findings.push(Finding::StuckInWindow { job: job.0, booking: window.spec.name.clone() });
-        }
+        inside && stays(task) && job.spec.booking != Some(id) && !job.spec.preemptible
+    };
+    for (job, _, _) in held(state).filter(|(_, job, task)| is_stuck(job, task)) {
+        findings.push(Finding::StuckInWindow { job: job.0, booking: window.spec.name.clone() });
     }
 }

@@ -278,7 +278,7 @@ impl Timeline<'_> {
             self.fits(draft, tree, booking);
             return;
         }
-        let (resources, trust) = (booking.spec.shape.resources, booking.spec.trust);
+        let (resources, trust) = (booking.spec.shape.resources, Some(booking.spec.trust));
         for &place in &booking.places {
             // What was lost meanwhile is chosen again when the day comes.
             if draft.room(place.node).is_some() {

@@ -33,6 +33,11 @@ impl Placement {
         self.node == other.node && self.gpus.overlaps(other.gpus)
     }
 
+    /// What it takes of all its GPUs.
+    pub fn units(&self) -> GpuUnits {
+        self.units_each.times(self.gpus.count())
+    }
+
     /// How it is kept apart from what else is on its GPU.
     pub fn enforced(&self) -> Mode {
         if self.slice.is_some() {

@@ -22,6 +22,7 @@ use crate::price::node_classes::{Drains, NodeClasses};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
+use crate::state::holding::Presence;
 use crate::state::ledger::WorkGroup;
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
@@ -332,10 +333,10 @@ impl<'a> Draft<'a> {
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Occupy(step) => self.touched.occupy(&step.place, step.resources, step.trust),
-            Op::Vacate(step) => self.touched.vacate(&step.place, step.resources),
-            Op::Drain(step) => self.touched.drain(&step.place, step.resources),
-            Op::Undrain(step) => self.touched.undrain(&step.place, step.resources, step.trust),
+            Op::Occupy(step) => self.touched.shift(step, Presence::Gone, Presence::Stays),
+            Op::Vacate(step) => self.touched.shift(step, Presence::Stays, Presence::Gone),
+            Op::Drain(step) => self.touched.shift(step, Presence::Stays, Presence::Leaves),
+            Op::Undrain(step) => self.touched.shift(step, Presence::Leaves, Presence::Stays),
             Op::Count { group, amount, more } => self.change_use(*group, amount, *more),
         }
     }

@@ -118,7 +118,7 @@ impl<'a> Ask<'a> {
     }
 
     fn step(&self, place: Placement) -> Step {
-        Step { place, resources: self.key.shape.resources, trust: self.key.trust }
+        Step { place, resources: self.key.shape.resources, trust: Some(self.key.trust) }
     }
 }
 

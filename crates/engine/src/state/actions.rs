@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::event::Next;
 use crate::state::jobs::{Job, Phase};
-use crate::units::{GpuUnits, Timestamp};
+use crate::units::{GpuUnits, LevelId, Timestamp};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -24,10 +24,18 @@ impl State {
             let holding = self.ledger.holding(id).expect("an unsettled job holds something");
             self.add_start(job, holding.attempt, &holding.tasks, &mut due);
             if let Some(deadline) = holding.asked_until() {
-                let tasks = asked(&holding.tasks);
+                let asked = holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
+                let tasks = asked.map(|task| task.place.task).collect();
                 due.push(Action::AskCheckpoint { uid: job.uid, attempt: holding.attempt, tasks, deadline });
             }
-            add_stop(job, holding.attempt, &holding.tasks, &mut due);
+            let stopping = holding.tasks.iter().filter_map(|task| match task.phase {
+                TaskPhase::Stopping { deadline } => Some((deadline, task.place.task)),
+                _ => None,
+            });
+            if let Some(deadline) = stopping.clone().map(|(deadline, _)| deadline).min() {
+                let task_ref = |(_, task)| TaskRef { uid: job.uid, task, attempt: holding.attempt };
+                due.push(Action::Stop { tasks: stopping.map(task_ref).collect(), deadline });
+            }
         }
         for (&task, _) in self.ledger.orphans().iter().filter(|(_, orphan)| !orphan.kept) {
             due.push(Action::Stop { tasks: alloc::vec![task], deadline: Timestamp(0) });
@@ -92,42 +100,21 @@ impl State {
     pub fn submission(&self, job: &Job) -> Submission {
         let spec = &job.spec;
         let devices = |set| self.fleet.device_set_source(set).to_string();
-        let level = |level: crate::units::LevelId| self.fleet.levels()[usize::from(level.0)].clone();
+        let level = |level: LevelId| self.fleet.levels()[usize::from(level.0)].clone();
         let selectors = |shape: &Shape| GroupSelectors {
             nodes: self.fleet.node_set_source(shape.nodes).to_string(),
             devices: devices(shape.devices),
             any_of_devices: shape.any_of.iter().map(|other| devices(other.devices)).collect(),
         };
+        let GroupSelectors { nodes, devices, any_of_devices } = selectors(&spec.shape);
         Submission {
-            uid: job.uid,
-            tenant: self.tenants.path(spec.tenant).to_string(),
             trust: Some(self.tenants.trust(spec.trust).to_string()),
-            nodes: self.fleet.node_set_source(spec.shape.nodes).to_string(),
-            devices: devices(spec.shape.devices),
-            any_of_devices: spec.shape.any_of.iter().map(|other| devices(other.devices)).collect(),
+            nodes,
+            devices,
+            any_of_devices,
             groups: spec.groups.iter().map(|group| selectors(&group.shape)).collect(),
             gang_within: spec.topology.gang_within.map(level),
-            booking: None,
-            after: Vec::new(),
-            array: None,
-            spec: spec.clone(),
+            ..Submission::of(job.uid, self.tenants.path(spec.tenant), spec.clone())
         }
-    }
-}
-
-fn asked(tasks: &[HeldTask]) -> Vec<u32> {
-    let asked = tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. }));
-    asked.map(|task| task.place.task).collect()
-}
-
-fn add_stop(job: &Job, attempt: u32, tasks: &[HeldTask], due: &mut Vec<Action>) {
-    let stopping = tasks.iter().filter_map(|task| match task.phase {
-        TaskPhase::Stopping { deadline } => Some((deadline, task.place.task)),
-        _ => None,
-    });
-    let stopping: Vec<_> = stopping.collect();
-    if let Some(deadline) = stopping.iter().map(|&(deadline, _)| deadline).min() {
-        let task_ref = |&(_, task)| TaskRef { uid: job.uid, task, attempt };
-        due.push(Action::Stop { tasks: stopping.iter().map(task_ref).collect(), deadline });
     }
 }

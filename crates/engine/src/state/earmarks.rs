@@ -23,13 +23,9 @@ pub struct Earmarks {
 /// Places set aside for one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earmark {
-    /// Where each task goes.
     pub tasks: Vec<Placement>,
-    /// The policy it was decided by.
     pub policy: u32,
-    /// When.
     pub at: Timestamp,
-    /// Why the first of them goes there, where places have prices.
     pub chosen: Option<ChosenPlace>,
 }
 
@@ -39,25 +35,15 @@ pub enum EarmarksEvent {
     /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
     #[serde(rename = "Promised")]
     Earmarked {
-        /// Which job.
         job: JobId,
-        /// Where each task goes.
         tasks: Vec<Placement>,
-        /// The policy it was decided by.
         policy: u32,
-        /// When.
         at: Timestamp,
-        /// Why the first of them goes there, where places have prices.
         #[serde(default, skip_serializing_if = "is_default")]
         chosen: Option<ChosenPlace>,
     },
     /// The earmark cannot be kept, or is not needed.
-    Released {
-        /// Which job.
-        job: JobId,
-        /// When.
-        at: Timestamp,
-    },
+    Released { job: JobId, at: Timestamp },
 }
 
 impl Earmarks {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::catalogue::{self, Mig};
 use crate::model::is_default;
 use crate::state::event::Event;
+use crate::state::recount;
 use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId, Timestamp};
 
 /// The nodes there are and what is known of them.
@@ -22,25 +23,20 @@ pub struct Fleet {
     nodes: Vec<Option<Node>>,
     by_name: BTreeMap<String, NodeId>,
     draining: BTreeSet<NodeId>,
-    node_sets: Vec<NodeSet>,
-    device_sets: Vec<DeviceSet>,
+    node_sets: Sets<NodeId>,
+    device_sets: Sets<PoolId>,
     world: Option<WorldMark>,
 }
 
-/// A node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A node: what the world says of it, and what our levers do to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Observed.
     pub facts: NodeFacts,
-    /// Owned: our lever.
     pub cordoned: bool,
-    /// Owned: why it was moved, as its operator says.
     pub cordon_reason: String,
-    /// Owned: who did, where that is known.
     pub cordoned_by: String,
-    /// Owned: it is to be empty.
     pub drain: Option<Drain>,
-    /// Owned: a downtime keeps it out of service.
+    /// A downtime keeps it out of service.
     pub out_of_service: bool,
 }
 
@@ -54,17 +50,12 @@ impl Node {
 /// A node that is to be empty by a time: nothing new comes, and what is there leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drain {
-    /// Who wants it.
     pub by: String,
-    /// What for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reason: String,
-    /// It is to be empty then.
     pub deadline: Timestamp,
-    /// Who has to leave.
     #[serde(default, skip_serializing_if = "is_default")]
     pub whom: Whom,
-    /// Since when.
     pub at: Timestamp,
 }
 
@@ -72,50 +63,78 @@ pub struct Drain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whom {
-    /// What may be evicted; the rest is waited for.
+    /// Jobs that may be evicted. The others are waited for.
     #[default]
     Preemptible,
-    /// All of it.
     Everything,
 }
 
-/// How far we know a world.
+/// Up to which generation the reports of a world are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorldMark {
-    /// Which world.
     pub world: u64,
-    /// Everything it reported up to here is known.
     pub generation: u64,
 }
 
-/// Nodes that a selector matches.
-#[derive(Clone, Debug, Default)]
-pub struct NodeSet {
+/// What a selector matches, with its text.
+#[derive(Clone, Debug)]
+struct Set<T> {
     source: String,
-    members: Vec<NodeId>,
+    members: Vec<T>,
+    /// A bit for each member. Placement asks for them all the time.
     bits: Vec<u64>,
 }
 
-impl NodeSet {
-    fn new(source: String, members: Vec<NodeId>) -> Self {
-        let words = members.last().map_or(0, |last| last.index() / 64 + 1);
+impl<T> Set<T> {
+    fn new(source: String, members: Vec<T>, index: impl Fn(&T) -> usize) -> Self {
+        let words = members.iter().map(|member| index(member) / 64 + 1).max().unwrap_or_default();
         let mut bits = alloc::vec![0; words];
-        for node in &members {
-            bits[node.index() / 64] |= 1 << (node.index() % 64);
+        for member in &members {
+            bits[index(member) / 64] |= 1 << (index(member) % 64);
         }
         Self { source, members, bits }
     }
+}
 
-    fn contains(&self, node: NodeId) -> bool {
-        self.bits.get(node.index() / 64).is_some_and(|word| word & (1 << (node.index() % 64)) != 0)
+/// Sets by their ids, which start at 1: set 0 is everything.
+#[derive(Clone, Debug)]
+struct Sets<T>(Vec<Set<T>>);
+
+impl<T> Default for Sets<T> {
+    fn default() -> Self {
+        Self(Vec::new())
     }
 }
 
-/// Pools that a selector matches.
-#[derive(Clone, Debug, Default)]
-struct DeviceSet {
-    source: String,
-    pools: Vec<PoolId>,
+impl<T> Sets<T> {
+    fn iter(&self) -> impl Iterator<Item = (u32, &Set<T>)> {
+        (1..).zip(&self.0)
+    }
+
+    fn get(&self, id: u32) -> Option<&Set<T>> {
+        self.0.get(usize::try_from(id).ok()?.checked_sub(1)?)
+    }
+
+    fn has(&self, id: u32, member: usize) -> bool {
+        let word = || self.get(id)?.bits.get(member / 64);
+        id == 0 || word().is_some_and(|word| word & (1 << (member % 64)) != 0)
+    }
+
+    fn named(&self, source: &str) -> Option<(u32, &[T])> {
+        let (id, set) = self.iter().find(|(_, set)| set.source == source)?;
+        Some((id, &set.members))
+    }
+
+    fn next(&self) -> u32 {
+        u32::try_from(self.0.len() + 1).expect("fewer than 2^32 sets")
+    }
+
+    fn define(&mut self, id: u32, set: Set<T>) {
+        match self.0.iter_mut().zip(1..).find(|(_, known)| *known == id) {
+            Some((known, _)) => *known = set,
+            None => self.0.push(set),
+        }
+    }
 }
 
 impl Fleet {
@@ -125,13 +144,14 @@ impl Fleet {
         domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
     }
 
-    /// The index that does not say what the nodes do.
-    pub(crate) fn wrong_indexes(&self) -> impl Iterator<Item = &'static str> {
-        let named = self.nodes().map(|(id, node)| (node.facts.name.clone(), id));
-        let by_name = (named.collect::<BTreeMap<_, _>>() != self.by_name).then_some("nodes by name");
-        let drained = self.nodes().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| id);
-        let draining = (drained.collect::<BTreeSet<_>>() != self.draining).then_some("nodes that drain");
-        by_name.into_iter().chain(draining)
+    /// The indexes that do not say what the nodes do.
+    pub(crate) fn wrong_indexes(&self) -> Vec<&'static str> {
+        let by_name = self.nodes().map(|(id, node)| (node.facts.name.clone(), id)).collect();
+        let draining = self.nodes().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| id).collect();
+        recount::wrong(&[
+            ("nodes by name", self.by_name == by_name),
+            ("nodes that drain", self.draining == draining),
+        ])
     }
 
     /// A node that is there.
@@ -186,56 +206,46 @@ impl Fleet {
 
     /// True when `node` is in `set`; set 0 is every node.
     pub fn set_has_node(&self, set: NodeSetId, node: NodeId) -> bool {
-        match set.0 {
-            0 => true,
-            id => self.node_sets.get(position(id)).is_some_and(|set| set.contains(node)),
-        }
+        self.node_sets.has(set.0, node.index())
     }
 
     /// True when GPUs of `pool` are in `set`; set 0 is every device.
     pub fn set_has_pool(&self, set: DeviceSetId, pool: PoolId) -> bool {
-        match set.0 {
-            0 => true,
-            id => self.device_sets.get(position(id)).is_some_and(|set| set.pools.contains(&pool)),
-        }
+        self.device_sets.has(set.0, pool.index())
     }
 
     /// The members of a node set that was defined with that text.
     pub fn node_set(&self, source: &str) -> Option<(NodeSetId, &[NodeId])> {
-        let at = self.node_sets.iter().position(|set| set.source == source)?;
-        Some((NodeSetId(id_at(at)), &self.node_sets[at].members))
+        self.node_sets.named(source).map(|(id, members)| (NodeSetId(id), members))
     }
 
     /// The members of a device set that was defined with that text.
     pub fn device_set(&self, source: &str) -> Option<(DeviceSetId, &[PoolId])> {
-        let at = self.device_sets.iter().position(|set| set.source == source)?;
-        Some((DeviceSetId(id_at(at)), &self.device_sets[at].pools))
+        self.device_sets.named(source).map(|(id, members)| (DeviceSetId(id), members))
     }
 
     /// The text a node set was defined with; empty for every node.
     pub(crate) fn node_set_source(&self, set: NodeSetId) -> &str {
-        if set.0 == 0 { "" } else { &self.node_sets[position(set.0)].source }
+        self.node_sets.get(set.0).map_or("", |set| &set.source)
     }
 
     /// The text a device set was defined with; empty for every device.
     pub(crate) fn device_set_source(&self, set: DeviceSetId) -> &str {
-        if set.0 == 0 { "" } else { &self.device_sets[position(set.0)].source }
+        self.device_sets.get(set.0).map_or("", |set| &set.source)
     }
 
     /// The texts of all sets, which the edge compiles again when nodes change.
     pub fn set_sources(&self) -> impl Iterator<Item = &str> {
-        let nodes = self.node_sets.iter().map(|set| set.source.as_str());
-        nodes.chain(self.device_sets.iter().map(|set| set.source.as_str()))
+        let nodes = self.node_sets.iter().map(|(_, set)| set.source.as_str());
+        nodes.chain(self.device_sets.iter().map(|(_, set)| set.source.as_str()))
     }
 
-    /// The id that the next new node set gets; 0 is taken.
     pub(crate) fn next_node_set(&self) -> NodeSetId {
-        NodeSetId(id_at(self.node_sets.len()))
+        NodeSetId(self.node_sets.next())
     }
 
-    /// The id that the next new device set gets; 0 is taken.
     pub(crate) fn next_device_set(&self) -> DeviceSetId {
-        DeviceSetId(id_at(self.device_sets.len()))
+        DeviceSetId(self.device_sets.next())
     }
 
     /// How far we know the world, if we have met one.
@@ -270,12 +280,12 @@ impl Fleet {
                 };
             }
             FleetEvent::NodeSetDefined { set, source, members } => {
-                let defined = NodeSet::new(source.clone(), members.clone());
-                put(&mut self.node_sets, position(set.0), defined);
+                let members = Set::new(source.clone(), members.clone(), |node| node.index());
+                self.node_sets.define(set.0, members);
             }
             FleetEvent::DeviceSetDefined { set, source, pools } => {
-                let defined = DeviceSet { source: source.clone(), pools: pools.clone() };
-                put(&mut self.device_sets, position(set.0), defined);
+                let members = Set::new(source.clone(), pools.clone(), |pool| pool.index());
+                self.device_sets.define(set.0, members);
             }
             FleetEvent::WorldSeen { world, generation } => {
                 self.world = Some(WorldMark { world: *world, generation: *generation });
@@ -296,23 +306,10 @@ impl Fleet {
 
     fn see(&mut self, node: NodeId, facts: &NodeFacts) {
         // Ids in a snapshot may have holes where nodes were removed.
-        while self.nodes.len() <= node.index() {
-            self.nodes.push(None);
+        if self.nodes.len() <= node.index() {
+            self.nodes.resize(node.index() + 1, None);
         }
-        let slot = &mut self.nodes[node.index()];
-        match slot {
-            Some(known) => known.facts = facts.clone(),
-            None => {
-                *slot = Some(Node {
-                    facts: facts.clone(),
-                    cordoned: false,
-                    cordon_reason: String::new(),
-                    cordoned_by: String::new(),
-                    drain: None,
-                    out_of_service: false,
-                });
-            }
-        }
+        self.nodes[node.index()].get_or_insert_default().facts = facts.clone();
         self.by_name.insert(facts.name.clone(), node);
     }
 
@@ -344,13 +341,13 @@ impl Fleet {
                 push(FleetEvent::Draining { node, drain: known.drain.clone() });
             }
         }
-        for (at, set) in self.node_sets.iter().enumerate() {
+        for (id, set) in self.node_sets.iter() {
             let (source, members) = (set.source.clone(), set.members.clone());
-            push(FleetEvent::NodeSetDefined { set: NodeSetId(id_at(at)), source, members });
+            push(FleetEvent::NodeSetDefined { set: NodeSetId(id), source, members });
         }
-        for (at, set) in self.device_sets.iter().enumerate() {
-            let (source, pools) = (set.source.clone(), set.pools.clone());
-            push(FleetEvent::DeviceSetDefined { set: DeviceSetId(id_at(at)), source, pools });
+        for (id, set) in self.device_sets.iter() {
+            let (source, pools) = (set.source.clone(), set.members.clone());
+            push(FleetEvent::DeviceSetDefined { set: DeviceSetId(id), source, pools });
         }
         if let Some(WorldMark { world, generation }) = self.world {
             push(FleetEvent::WorldSeen { world, generation });
@@ -358,119 +355,50 @@ impl Fleet {
     }
 }
 
-/// Set ids start at 1, because 0 is everything.
-fn position(id: u32) -> usize {
-    usize::try_from(id).expect("a u32 fits a usize") - 1
-}
-
-fn id_at(position: usize) -> u32 {
-    u32::try_from(position + 1).expect("fewer than 2^32 sets")
-}
-
-fn put<T>(sets: &mut Vec<T>, at: usize, set: T) {
-    if at == sets.len() {
-        sets.push(set);
-    } else {
-        sets[at] = set;
-    }
-}
-
 /// What happens to the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FleetEvent {
     /// A model was seen for the first time.
-    PoolNamed {
-        /// Its id from now on.
-        pool: PoolId,
-        /// The model; empty for nodes without GPUs.
-        model: String,
-    },
+    PoolNamed { pool: PoolId, model: String },
     /// A level was seen for the first time.
-    LevelNamed {
-        /// Its id from now on.
-        level: LevelId,
-        /// Its name.
-        name: String,
-    },
+    LevelNamed { level: LevelId, name: String },
     /// A node appeared or is not what it was.
-    NodeSeen {
-        /// Its id.
-        node: NodeId,
-        /// Its facts.
-        facts: NodeFacts,
-    },
+    NodeSeen { node: NodeId, facts: NodeFacts },
     /// A node left the world.
-    NodeRemoved {
-        /// Its id, which is not used again.
-        node: NodeId,
-    },
-    /// The lever was moved.
+    NodeRemoved { node: NodeId },
+    /// A node was cordoned, or no longer is.
     Cordoned {
-        /// The node.
         node: NodeId,
-        /// Whether new work stays away.
         on: bool,
-        /// Why, as its operator says.
         #[serde(default, skip_serializing_if = "is_default")]
         reason: String,
-        /// Who did, where that is known.
         #[serde(default, skip_serializing_if = "is_default")]
         by: String,
     },
-    /// A node is to be empty; `None`: not any more.
-    Draining {
-        /// The node.
-        node: NodeId,
-        /// How.
-        drain: Option<Drain>,
-    },
+    /// A node is to be empty, or no longer is.
+    Draining { node: NodeId, drain: Option<Drain> },
     /// A set of nodes was compiled.
-    NodeSetDefined {
-        /// Its id.
-        set: NodeSetId,
-        /// Its canonical source.
-        source: String,
-        /// Its members in id order.
-        members: Vec<NodeId>,
-    },
+    NodeSetDefined { set: NodeSetId, source: String, members: Vec<NodeId> },
     /// A set of devices was compiled.
-    DeviceSetDefined {
-        /// Its id.
-        set: DeviceSetId,
-        /// Its canonical source.
-        source: String,
-        /// Its members in id order.
-        pools: Vec<PoolId>,
-    },
+    DeviceSetDefined { set: DeviceSetId, source: String, pools: Vec<PoolId> },
     /// Everything a world reported up to here is known.
-    WorldSeen {
-        /// Which world.
-        world: u64,
-        /// The last generation.
-        generation: u64,
-    },
+    WorldSeen { world: u64, generation: u64 },
 }
 
 /// What is known of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
     /// Unique in the world.
     pub name: String,
     /// Whether it can be spoken to.
     pub up: bool,
-    /// The pool of its GPUs.
     pub pool: PoolId,
-    /// Its GPUs, in index order.
     pub gpus: Vec<ObservedGpu>,
-    /// What it has beside GPUs.
     pub capacity: Resources,
-    /// What others use of it.
     #[serde(default)]
     pub others: Resources,
-    /// GPUs that others use.
     #[serde(default)]
     pub others_gpus: GpuMask,
-    /// The domain it is in, per level.
     #[serde(default)]
     pub domains: Vec<(LevelId, u32)>,
 }

@@ -1,18 +1,17 @@
 //! What one job holds: its tasks and how far each of them is.
 
-use crate::model::is_default;
-use crate::model::outcome::Denial;
-use crate::state::ledger::event::Asker;
 use alloc::vec::Vec;
-use serde::Deserialize;
-use serde::Serialize;
+
+use serde::{Deserialize, Serialize};
 
 use crate::model::exit::Exit;
+use crate::model::is_default;
+use crate::model::outcome::Denial;
 use crate::model::placement::{ChosenPlace, Placement};
-use crate::state::ledger::event::LedgerEvent;
+use crate::state::ledger::event::{Asker, LedgerEvent};
 use crate::units::{GpuUnits, JobId, Timestamp};
 
-/// Whether a task takes its place, in the eyes of who plans.
+/// Whether a task takes its place, in the eyes of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It holds it.
@@ -21,31 +20,6 @@ pub enum Presence {
     Leaves,
     /// It is over.
     Gone,
-}
-
-impl HeldTask {
-    /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
-    fn bound(place: Placement, at: Timestamp) -> Self {
-        Self {
-            place,
-            since: None,
-            phase: TaskPhase::Bound,
-            bound_at: at,
-            sm_active_milli: None,
-            leave_refused: None,
-        }
-    }
-
-    /// Whether it takes its place.
-    pub fn presence(&self) -> Presence {
-        match self.phase {
-            TaskPhase::Bound | TaskPhase::Running => Presence::Stays,
-            TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {
-                Presence::Leaves
-            }
-            TaskPhase::Gone { .. } => Presence::Gone,
-        }
-    }
 }
 
 impl LedgerEvent {
@@ -81,18 +55,7 @@ impl Holding {
         chosen: Option<ChosenPlace>,
     ) -> Self {
         let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
-        Self {
-            attempt,
-            policy,
-            at,
-            asked_by: None,
-            repair_by: None,
-            next_task: 0,
-            first_since: None,
-            chosen,
-            saved_at: None,
-            tasks,
-        }
+        Self { attempt, policy, at, chosen, tasks, ..Self::default() }
     }
 
     /// A task by its number.
@@ -237,22 +200,15 @@ impl Holding {
     /// How long the attempt ran: from the first task's start to the last one's end, or to `now`.
     pub fn ran(&self, now: Timestamp) -> u64 {
         let Some(since) = self.since() else { return 0 };
-        let until = self.tasks.iter().map(|task| match task.phase {
-            TaskPhase::Gone { at, .. } => at,
-            _ => now,
-        });
+        let until = self.tasks.iter().map(|task| task.until(now));
         until.max().map_or(0, |until| (until - since).0)
     }
 
     /// GPU time that its tasks were served until `now`, in milliseconds of one GPU.
     pub fn served(&self, now: Timestamp) -> u64 {
         let of_task = |task: &HeldTask| {
-            let until = match task.phase {
-                TaskPhase::Gone { at, .. } => at,
-                _ => now,
-            };
-            let ran = task.since.map_or(0, |since| (until - since).0);
-            u128::from(ran) * u128::from(task.place.units_each.times(task.place.gpus.count()).parts())
+            let ran = task.since.map_or(0, |since| (task.until(now) - since).0);
+            u128::from(ran) * u128::from(task.place.units().parts())
         };
         let parts: u128 = self.tasks.iter().map(of_task).sum();
         u64::try_from(parts / u128::from(GpuUnits::WHOLE.parts())).unwrap_or(u64::MAX)
@@ -260,11 +216,7 @@ impl Holding {
 
     /// When the last of its tasks ended; `now` while one has not.
     pub fn ended_at(&self, now: Timestamp) -> Timestamp {
-        let ends = self.tasks.iter().map(|task| match task.phase {
-            TaskPhase::Gone { at, .. } => at.min(now),
-            _ => now,
-        });
-        ends.max().unwrap_or(now)
+        self.tasks.iter().map(|task| task.until(now).min(now)).max().unwrap_or(now)
     }
 
     /// Until when it was asked to save its work, if it was.
@@ -284,65 +236,81 @@ impl Holding {
 }
 
 /// What one job holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
-    /// Which try.
     pub attempt: u32,
     /// The policy it was decided by; 0 when it was adopted.
     pub policy: u32,
-    /// When it was decided.
     pub at: Timestamp,
     /// On whose behalf it was last asked to leave.
     #[serde(default)]
     pub asked_by: Option<Asker>,
-    /// Below its minimum; it ends then and waits whole.
+    /// Until when it may be repaired, while it is below its minimum. After that the whole job waits again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repair_by: Option<Timestamp>,
-    /// The number that the next task gets; 0 where only the first tasks were started.
+    /// The number that the next task gets; 0 before the first growth.
     #[serde(default, skip_serializing_if = "is_default")]
     pub next_task: u32,
-    /// Since when the attempt runs, where the task that ran first is not among the tasks any more.
+    /// Since when the attempt runs, where the record of the task that ran first was dropped.
     #[serde(default, skip_serializing_if = "is_default")]
     pub first_since: Option<Timestamp>,
     /// Why its first task is where it is, where places had prices.
     #[serde(default, skip_serializing_if = "is_default")]
     pub chosen: Option<ChosenPlace>,
-    /// When all of it last saved its work because it was asked to.
+    /// When the whole job last saved its work on request.
     #[serde(default, skip_serializing_if = "is_default")]
     pub saved_at: Option<Timestamp>,
-    /// Its tasks.
     pub tasks: Vec<HeldTask>,
 }
 
 /// One task of a holding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldTask {
-    /// Where it is.
     pub place: Placement,
-    /// Since when it runs, once it does.
     pub since: Option<Timestamp>,
-    /// How far it is.
     pub phase: TaskPhase,
     /// When it was given its place; 0 where that was when the attempt began.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bound_at: Timestamp,
-    /// The mean of SM_ACTIVE over its run, in thousandths, once it is over and where that is known.
+    /// The mean of SM_ACTIVE over its run, in thousandths; known after its end, if at all.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sm_active_milli: Option<u16>,
-    /// Why the world did not let it leave when it was last told to, and since when it says so.
+    /// Why the world did not stop it when last told to, and since when.
     #[serde(default, skip_serializing_if = "is_default")]
     pub leave_refused: Option<(Denial, Timestamp)>,
 }
 
 impl HeldTask {
+    /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
+    fn bound(place: Placement, bound_at: Timestamp) -> Self {
+        let phase = TaskPhase::Bound;
+        Self { place, since: None, phase, bound_at, sm_active_milli: None, leave_refused: None }
+    }
+
+    /// Whether it takes its place.
+    pub fn presence(&self) -> Presence {
+        match self.phase {
+            TaskPhase::Bound | TaskPhase::Running => Presence::Stays,
+            TaskPhase::Asked { .. } | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {
+                Presence::Leaves
+            }
+            TaskPhase::Gone { .. } => Presence::Gone,
+        }
+    }
+
     /// True until it is over: it takes its place.
     pub fn holds(&self) -> bool {
-        !matches!(self.phase, TaskPhase::Gone { .. })
+        self.presence() != Presence::Gone
     }
 
     /// True while it holds its place and nobody told it to leave.
     pub fn stays(&self) -> bool {
-        matches!(self.phase, TaskPhase::Bound | TaskPhase::Running)
+        self.presence() == Presence::Stays
+    }
+
+    /// When it ended; `now` while it has not.
+    fn until(&self, now: Timestamp) -> Timestamp {
+        if let TaskPhase::Gone { at, .. } = self.phase { at } else { now }
     }
 }
 
@@ -351,33 +319,20 @@ impl HeldTask {
 pub enum TaskPhase {
     /// Its place is decided; the world has not said that it runs.
     Bound,
-    /// It runs.
+    /// The world says that it runs.
     Running,
-    /// It was asked to save its work.
+    /// It was asked to save its work, and is stopped at the deadline.
     Asked {
-        /// It is stopped then at the latest.
         deadline: Timestamp,
         /// It said that it cannot.
         failed: bool,
-        /// When it was asked.
         #[serde(default, skip_serializing_if = "is_default")]
         at: Timestamp,
     },
     /// It saved its work and is about to be stopped.
-    Acked {
-        /// When the work was saved.
-        checkpoint_at: Timestamp,
-    },
-    /// It is told to stop.
-    Stopping {
-        /// It is killed then.
-        deadline: Timestamp,
-    },
+    Acked { checkpoint_at: Timestamp },
+    /// It is told to stop, and is killed at the deadline.
+    Stopping { deadline: Timestamp },
     /// It is over; it holds nothing.
-    Gone {
-        /// How it ended.
-        exit: Exit,
-        /// When.
-        at: Timestamp,
-    },
+    Gone { exit: Exit, at: Timestamp },
 }

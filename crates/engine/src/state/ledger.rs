@@ -3,27 +3,29 @@
 //! A gang gets its places in one event. A task gives its place back in one event. Everything else in here is
 //! an index over those two facts, recomputed the slow way by `check`.
 //!
-//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out who was told to leave and
-//! counts in who was promised a place. The planner goes by the second.
+//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out tasks that were told to leave and
+//! counts in earmarks. The planner goes by the second.
 
 pub(crate) mod check;
 pub mod event;
 
-use crate::model::policy::Policy;
-use crate::quota::amount::Use;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem;
 
 use crate::device::catalogue::Mig;
 use crate::model::group::Group;
 use crate::model::job::{Checkpoint, Class};
 use crate::model::observed::TaskRef;
 use crate::model::placement::Placement;
+use crate::model::policy::Policy;
+use crate::quota::amount::Use;
 use crate::state::earmarks::Earmarks;
 use crate::state::event::Event;
 use crate::state::fleet::Node;
-use crate::state::holding::{Holding, Presence, TaskPhase};
+use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
+use crate::state::index::{list, unlist};
 use crate::state::jobs::Job;
 use crate::state::ledger::event::LedgerEvent;
 use crate::state::rooms::{Room, Rooms};
@@ -35,14 +37,13 @@ pub struct Ledger {
     held: BTreeMap<JobId, JobHold>,
     orphans: BTreeMap<TaskRef, Orphan>,
     rooms: Rooms,
-    by_node: BTreeMap<NodeId, BTreeSet<Holder>>,
+    by_node: BTreeMap<NodeId, BTreeSet<Occupant>>,
     used: BTreeMap<TenantId, Use>,
     planned: BTreeMap<WorkGroup, Use>,
-    group: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>>,
+    work_groups: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>>,
     wanted: BTreeMap<TenantId, Use>,
-    wants: BTreeMap<JobId, WantedTotal>,
-    /// What the groups of a job that has any want.
-    wants_of_groups: BTreeMap<JobId, Vec<WantedTotal>>,
+    /// One for each group of a job that has any.
+    wants: BTreeMap<JobId, Vec<WantedTotal>>,
     unsettled: BTreeSet<JobId>,
     deadlines: BTreeSet<(Timestamp, JobId)>,
     bound: BTreeSet<(Timestamp, JobId)>,
@@ -68,28 +69,22 @@ struct JobHold {
 pub struct Charge {
     /// Who pays, and how it stands among the tenant's work.
     pub group: WorkGroup,
-    /// Whose neighbours it may have.
     pub trust: TrustId,
     /// Per task, beside GPUs, where all tasks are alike.
     resources: Resources,
     /// The same of each group, up to its last slot, where it has groups.
     by_group: Option<Arc<[(u32, Resources)]>>,
-    /// What it promises about saving its work.
     pub checkpoint: Option<Checkpoint>,
-    /// When it was submitted.
     pub submitted_at: Timestamp,
 }
 
-/// What decides who leaves for whom inside a tenant. Work that stands alike is counted and listed together.
+/// What decides who leaves for whom inside a tenant. Work of one group is counted and listed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkGroup {
-    /// Who pays.
     pub tenant: TenantId,
-    /// How it relates to latency.
     pub class: Class,
     /// Higher stays longer.
     pub priority: i32,
-    /// Whether it may be evicted or moved.
     pub preemptible: bool,
     /// How long it needs to save its work when asked.
     pub grace: Millis,
@@ -124,7 +119,7 @@ impl Charge {
 
     /// A task of it at a place.
     pub fn step(&self, place: Placement) -> Step {
-        Step { place, resources: self.resources_of(place.task), trust: self.trust }
+        Step { place, resources: self.resources_of(place.task), trust: Some(self.trust) }
     }
 
     /// What a task takes beside GPUs.
@@ -148,29 +143,30 @@ fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
 /// What a job that holds places or has an earmark would hold if it had all it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedTotal {
-    /// Who pays.
     pub tenant: TenantId,
-    /// Where.
     pub pool: PoolId,
-    /// In all.
     pub units: GpuUnits,
-    /// In all.
     pub resources: Resources,
 }
 
 /// Something that runs and should not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Where, and what it takes.
     pub place: Placement,
-    /// Beside GPUs.
     pub resources: Resources,
     /// It is left alone.
     pub kept: bool,
 }
 
+impl Orphan {
+    fn step(&self) -> Step {
+        Step { place: self.place, resources: self.resources, trust: None }
+    }
+}
+
+/// What takes a place on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Holder {
+pub(crate) enum Occupant {
     Task(JobId, u32),
     Earmark(JobId, u32),
     Orphan(TaskRef),
@@ -180,15 +176,20 @@ enum Holder {
 fn count_in<K: Ord + Copy>(
     uses: &mut BTreeMap<K, Use>,
     key: K,
-    place: &Placement,
-    resources: Resources,
+    (pool, units, resources): (PoolId, GpuUnits, Resources),
     more: bool,
 ) {
     let total = uses.entry(key).or_default();
-    total.count(place.pool, place.units_each.times(place.gpus.count()), resources, more);
+    total.count(pool, units, resources, more);
     if *total == Use::default() {
         uses.remove(&key);
     }
+}
+
+/// The entries of a tenant, in an index by work group.
+fn of_tenant<V>(index: &BTreeMap<WorkGroup, V>, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &V)> {
+    let from = index.range(WorkGroup::first_of(tenant)..);
+    from.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, value)| (group, value))
 }
 
 impl Ledger {
@@ -220,7 +221,6 @@ impl Ledger {
         &self.rooms
     }
 
-    /// Places are compared by worth from now on, or no longer.
     pub(crate) fn keep_profiles(&mut self, keep: bool) {
         self.rooms.keep_profiles(keep);
     }
@@ -230,19 +230,17 @@ impl Ledger {
         self.used.get(&tenant)
     }
 
-    /// What stays and what was promised, by how it stands in a tenant.
+    /// What stays and what is earmarked, by the work groups of a tenant.
     pub fn planned(&self, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &Use)> {
-        let of_tenant = self.planned.range(WorkGroup::first_of(tenant)..);
-        of_tenant.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, used)| (group, used))
+        of_tenant(&self.planned, tenant)
     }
 
-    /// Jobs that hold something and were not told to leave, by how they stand in a tenant; oldest first.
+    /// Jobs that hold something and were not told to leave, by the work groups of a tenant; oldest first.
     pub(crate) fn work_groups(
         &self,
         tenant: TenantId,
     ) -> impl Iterator<Item = (WorkGroup, &BTreeSet<(Timestamp, JobId)>)> {
-        let of_tenant = self.group.range(WorkGroup::first_of(tenant)..);
-        of_tenant.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, jobs)| (group, jobs))
+        of_tenant(&self.work_groups, tenant)
     }
 
     /// What a tenant's own jobs that hold places or have an earmark want, with what they hold.
@@ -285,7 +283,7 @@ impl Ledger {
         self.changed_of.get(&tenant).copied().unwrap_or_default()
     }
 
-    /// What is taken of each GPU of a node now: by tasks, also those that were told to leave and are still there, or set aside.
+    /// What is taken of each GPU of a node now, also by tasks that were told to leave and are still there.
     /// Room is counted as it will be; this is what an observer sees.
     pub fn occupied(&self, node: NodeId) -> Vec<GpuUnits> {
         let Some(room) = self.rooms.get(node) else { return Vec::new() };
@@ -298,24 +296,28 @@ impl Ledger {
                 }
             }
         }
-        // What was set aside is taken by those who leave it, too.
+        // An earmarked place may still be taken by its victim, too.
         let whole = GpuUnits::WHOLE.parts();
         parts.into_iter().map(|parts| GpuUnits::from_parts(parts.min(whole))).collect()
     }
 
+    fn occupants(&self, node: NodeId) -> impl Iterator<Item = Occupant> {
+        self.by_node.get(&node).into_iter().flatten().copied()
+    }
+
     /// Tasks on a node.
     pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, u32)> {
-        self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
-            Holder::Task(job, task) => Some((*job, *task)),
-            Holder::Earmark(..) | Holder::Orphan(_) => None,
+        self.occupants(node).filter_map(|occupant| match occupant {
+            Occupant::Task(job, task) => Some((job, task)),
+            Occupant::Earmark(..) | Occupant::Orphan(_) => None,
         })
     }
 
     /// Orphans on a node.
     pub(crate) fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
-        self.by_node.get(&node).into_iter().flatten().filter_map(|holder| match holder {
-            Holder::Task(..) | Holder::Earmark(..) => None,
-            Holder::Orphan(task) => Some(*task),
+        self.occupants(node).filter_map(|occupant| match occupant {
+            Occupant::Task(..) | Occupant::Earmark(..) => None,
+            Occupant::Orphan(task) => Some(task),
         })
     }
 
@@ -331,9 +333,10 @@ impl Ledger {
         self.rooms.remove(node);
         if let Some((known, mig)) = known {
             self.rooms.put(node, Room::of(known, mig));
-            let holders: Vec<_> = self.by_node.get(&node).into_iter().flatten().copied().collect();
-            for holder in holders {
-                self.occupy_again(holder, earmarks);
+            let occupants: Vec<Occupant> = self.occupants(node).collect();
+            for occupant in occupants {
+                let (step, presence) = self.there(occupant, earmarks);
+                self.rooms.shift(&step, Presence::Gone, presence);
             }
         }
         if let Some(pool) = pool {
@@ -341,29 +344,20 @@ impl Ledger {
         }
     }
 
-    fn occupy_again(&mut self, holder: Holder, earmarks: &Earmarks) {
-        match holder {
-            Holder::Task(job, task) => {
+    fn there(&self, occupant: Occupant, earmarks: &Earmarks) -> (Step, Presence) {
+        match occupant {
+            Occupant::Task(job, task) => {
                 let held = &self.held[&job];
-                let trust = held.charge.trust;
-                let resources = held.charge.resources_of(task);
                 let task = held.holding.task(task).expect("the node index names a held task");
-                match task.presence() {
-                    Presence::Stays => self.rooms.occupy(&task.place, resources, trust),
-                    Presence::Leaves => self.rooms.leave(&task.place, resources),
-                    Presence::Gone => unreachable!("the node index names who is there"),
-                }
+                (held.charge.step(task.place), task.presence())
             }
-            Holder::Earmark(job, task) => {
+            Occupant::Earmark(job, task) => {
                 let (earmark, charge) = earmarks.get(job).expect("the node index names an earmark");
                 let mut places = earmark.tasks.iter().filter(|place| place.task == task);
                 let place = places.next().expect("the node index names an earmarked task");
-                self.rooms.occupy(place, charge.resources_of(task), charge.trust);
+                (charge.step(*place), Presence::Stays)
             }
-            Holder::Orphan(task) => {
-                let orphan = &self.orphans[&task];
-                self.rooms.occupy_for_orphan(&orphan.place, orphan.resources);
-            }
+            Occupant::Orphan(task) => (self.orphans[&task].step(), Presence::Stays),
         }
     }
 
@@ -386,7 +380,8 @@ impl Ledger {
 
     pub(crate) fn start(&mut self, job: JobId, holding: Holding, charge: Charge) {
         for task in &holding.tasks {
-            self.shift(job, &task.place, &charge, Presence::Gone, task.presence());
+            let (occupant, step) = (Occupant::Task(job, task.place.task), charge.step(task.place));
+            self.shift(occupant, Some(charge.group), &step, Presence::Gone, task.presence());
         }
         let held = JobHold { holding, charge, deadline: None, bound: None, staying: 0 };
         let replaced = self.held.insert(job, held);
@@ -397,73 +392,44 @@ impl Ledger {
     /// Lets go of the record of a job whose tasks are all gone.
     pub(crate) fn forget(&mut self, job: JobId) {
         if let Some(held) = self.held.remove(&job) {
-            held.deadline.map(|deadline| self.deadlines.remove(&(deadline, job)));
-            held.bound.map(|bound| self.bound.remove(&(bound, job)));
+            keep(&mut self.deadlines, job, held.deadline, None);
+            keep(&mut self.bound, job, held.bound, None);
             assert!(held.holding.tasks.iter().all(|task| !task.holds()), "nothing is held any more");
         }
         self.unsettled.remove(&job);
     }
 
-    /// Places are set aside for a job.
-    pub(crate) fn earmark(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
-        for place in tasks {
-            self.by_node.entry(place.node).or_default().insert(Holder::Earmark(job, place.task));
-            let resources = charge.resources_of(place.task);
-            self.rooms.occupy(place, resources, charge.trust);
-            count_in(&mut self.planned, charge.group, place, resources, true);
-            *self.changed.entry(place.pool).or_default() += 1;
+    /// Places are earmarked for a job, or no longer are.
+    pub(crate) fn shift_earmark(
+        &mut self,
+        job: JobId,
+        tasks: &[Placement],
+        charge: &Charge,
+        before: Presence,
+        after: Presence,
+    ) {
+        for &place in tasks {
+            let occupant = Occupant::Earmark(job, place.task);
+            self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
         }
     }
 
-    /// They no longer are.
-    pub(crate) fn release(&mut self, job: JobId, tasks: &[Placement], charge: &Charge) {
-        for place in tasks {
-            self.remove_holder(place.node, Holder::Earmark(job, place.task));
-            let resources = charge.resources_of(place.task);
-            self.rooms.vacate(place, resources);
-            count_in(&mut self.planned, charge.group, place, resources, false);
-            self.note_freed(place.pool);
+    /// What a job wants in all, or each of its groups does, while it holds places or has an earmark.
+    pub(crate) fn set_wants(&mut self, job: JobId, wants: Vec<WantedTotal>) {
+        if self.wants.get(&job).map_or(wants.is_empty(), |known| *known == wants) {
+            return;
         }
-    }
-
-    /// What a job wants in all while it holds places or has an earmark.
-    pub(crate) fn set_want(&mut self, job: JobId, want: Option<WantedTotal>) {
-        let before = match want {
-            Some(want) => self.wants.insert(job, want),
-            None => self.wants.remove(&job),
-        };
-        for (want, more) in before.map(|want| (want, false)).into_iter().chain(want.map(|want| (want, true)))
-        {
-            self.count_want(want, more);
-        }
-    }
-
-    /// What the groups of a job want in all.
-    pub(crate) fn set_wants_of_groups(&mut self, job: JobId, wants: Vec<WantedTotal>) {
-        let before = if wants.is_empty() {
-            self.wants_of_groups.remove(&job)
-        } else {
-            self.wants_of_groups.insert(job, wants.clone())
-        };
-        for want in before.into_iter().flatten() {
-            self.count_want(want, false);
-        }
-        for want in wants {
-            self.count_want(want, true);
-        }
-    }
-
-    fn count_want(&mut self, want: WantedTotal, more: bool) {
-        let total = self.wanted.entry(want.tenant).or_default();
-        total.count(want.pool, want.units, want.resources, more);
-        if *total == Use::default() {
-            self.wanted.remove(&want.tenant);
+        let before =
+            if wants.is_empty() { self.wants.remove(&job) } else { self.wants.insert(job, wants.clone()) };
+        let before = before.into_iter().flatten().map(|want| (want, false));
+        for (want, more) in before.chain(wants.into_iter().map(|want| (want, true))) {
+            count_in(&mut self.wanted, want.tenant, (want.pool, want.units, want.resources), more);
         }
     }
 
     /// Until when a job with groups may be repaired.
     pub(crate) fn set_repair_by(&mut self, job: JobId, deadline: Option<Timestamp>) {
-        let held = self.held.get_mut(&job).expect("who is repaired holds something");
+        let held = self.held.get_mut(&job).expect("a job that is repaired holds something");
         if held.holding.repair_by != deadline {
             held.holding.repair_by = deadline;
             self.settle(job);
@@ -491,15 +457,13 @@ impl Ledger {
             LedgerEvent::Broken { job, .. } => self.change(*job, &[], event),
             LedgerEvent::Evicted { .. } => {}
             LedgerEvent::OrphanSeen { task, place, resources, kept } => {
-                self.orphans.insert(*task, Orphan { place: *place, resources: *resources, kept: *kept });
-                self.by_node.entry(place.node).or_default().insert(Holder::Orphan(*task));
-                self.rooms.occupy_for_orphan(place, *resources);
+                let orphan = Orphan { place: *place, resources: *resources, kept: *kept };
+                self.shift(Occupant::Orphan(*task), None, &orphan.step(), Presence::Gone, Presence::Stays);
+                self.orphans.insert(*task, orphan);
             }
             LedgerEvent::OrphanGone { task } => {
                 let orphan = self.orphans.remove(task).expect("an orphan goes once");
-                self.remove_holder(orphan.place.node, Holder::Orphan(*task));
-                self.rooms.vacate_of_orphan(&orphan.place, orphan.resources);
-                self.note_freed(orphan.place.pool);
+                self.shift(Occupant::Orphan(*task), None, &orphan.step(), Presence::Stays, Presence::Gone);
             }
         }
     }
@@ -508,59 +472,58 @@ impl Ledger {
     fn change(&mut self, job: JobId, tasks: &[u32], event: &LedgerEvent) {
         let held = self.held.get_mut(&job).expect("an event names a job that holds something");
         let charge = held.charge.clone();
-        let look = |holding: &Holding| -> Vec<Option<(Placement, Presence)>> {
-            let seen = |&task| holding.task(task).map(|task| (task.place, task.presence()));
-            tasks.iter().map(seen).collect()
+        let there = |holding: &Holding| -> Vec<(Option<Placement>, Presence)> {
+            let tasks = tasks.iter().map(|&task| holding.task(task));
+            tasks
+                .map(|task| task.map_or((None, Presence::Gone), |task| (Some(task.place), task.presence())))
+                .collect()
         };
-        let before = look(&held.holding);
+        let before = there(&held.holding);
         held.holding.apply(event);
-        let after = look(&held.holding);
-        for (before, after) in before.into_iter().zip(after) {
-            let Some((place, _)) = before.or(after) else { continue };
-            let presence = |seen: Option<(Placement, Presence)>| seen.map_or(Presence::Gone, |(_, how)| how);
-            self.shift(job, &place, &charge, presence(before), presence(after));
+        let after = there(&held.holding);
+        for ((old, before), (new, after)) in before.into_iter().zip(after) {
+            if let Some(place) = old.or(new) {
+                let occupant = Occupant::Task(job, place.task);
+                self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
+            }
         }
         self.settle(job);
     }
 
-    /// A task is present in another way than before.
-    fn shift(&mut self, job: JobId, place: &Placement, charge: &Charge, before: Presence, after: Presence) {
-        let (resources, trust) = (charge.resources_of(place.task), charge.trust);
-        let holder = Holder::Task(job, place.task);
-        match (before, after) {
-            (Presence::Stays, Presence::Stays)
-            | (Presence::Leaves, Presence::Leaves)
-            | (Presence::Gone, Presence::Gone) => return,
-            (Presence::Gone, Presence::Stays) => self.rooms.occupy(place, resources, trust),
-            (Presence::Gone, Presence::Leaves) => self.rooms.leave(place, resources),
-            (Presence::Stays, Presence::Leaves) => self.rooms.drain(place, resources),
-            (Presence::Leaves, Presence::Stays) => self.rooms.undrain(place, resources, trust),
-            (Presence::Stays, Presence::Gone) => self.rooms.vacate(place, resources),
-            (Presence::Leaves, Presence::Gone) => self.rooms.left(place, resources),
+    /// Something is present at its place in another way than before; an orphan is of no work group.
+    fn shift(
+        &mut self,
+        occupant: Occupant,
+        group: Option<WorkGroup>,
+        step: &Step,
+        before: Presence,
+        after: Presence,
+    ) {
+        if before == after {
+            return;
         }
+        let Placement { node, pool, .. } = step.place;
+        self.rooms.shift(step, before, after);
         if before == Presence::Gone {
-            self.by_node.entry(place.node).or_default().insert(holder);
-            count_in(&mut self.used, charge.group.tenant, place, resources, true);
+            list(&mut self.by_node, node, occupant);
         }
         if after == Presence::Gone {
-            self.remove_holder(place.node, holder);
-            count_in(&mut self.used, charge.group.tenant, place, resources, false);
+            unlist(&mut self.by_node, node, &occupant);
         }
         if before == Presence::Stays {
-            count_in(&mut self.planned, charge.group, place, resources, false);
-            *self.freed.entry(place.pool).or_default() += 1;
+            self.note_freed(pool);
+        } else if group.is_some() {
+            // An orphan that appears lifts no refusal.
+            *self.changed.entry(pool).or_default() += 1;
         }
-        if after == Presence::Stays {
-            count_in(&mut self.planned, charge.group, place, resources, true);
+        let Some(group) = group else { return };
+        let amount = (pool, step.place.units(), step.resources);
+        let is_task = matches!(occupant, Occupant::Task(..));
+        if is_task && (before == Presence::Gone || after == Presence::Gone) {
+            count_in(&mut self.used, group.tenant, amount, before == Presence::Gone);
         }
-        *self.changed.entry(place.pool).or_default() += 1;
-    }
-
-    fn remove_holder(&mut self, node: NodeId, holder: Holder) {
-        let holders = self.by_node.get_mut(&node).expect("the node index names every holder");
-        assert!(holders.remove(&holder), "the node index names every holder");
-        if holders.is_empty() {
-            self.by_node.remove(&node);
+        if before == Presence::Stays || after == Presence::Stays {
+            count_in(&mut self.planned, group, amount, after == Presence::Stays);
         }
     }
 
@@ -568,13 +531,8 @@ impl Ledger {
     fn settle(&mut self, job: JobId) {
         let held = self.held.get_mut(&job).expect("a job that holds something settles");
         let holding = &held.holding;
-        let due = holding.tasks.iter().any(|task| match task.phase {
-            TaskPhase::Bound
-            | TaskPhase::Asked { .. }
-            | TaskPhase::Acked { .. }
-            | TaskPhase::Stopping { .. } => true,
-            TaskPhase::Running | TaskPhase::Gone { .. } => false,
-        });
+        let settled = |task: &HeldTask| matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { .. });
+        let due = !holding.tasks.iter().all(settled);
         if due {
             self.unsettled.insert(job);
         } else {
@@ -583,24 +541,14 @@ impl Ledger {
         let deadline = [holding.asked_until(), holding.repair_by].into_iter().flatten().min();
         let bound = holding.bound_since();
         let staying = holding.staying().count();
-        keep(&mut self.deadlines, job, core::mem::replace(&mut held.deadline, deadline), deadline);
-        keep(&mut self.bound, job, core::mem::replace(&mut held.bound, bound), bound);
-        let stayed = core::mem::replace(&mut held.staying, staying) > 0;
+        keep(&mut self.deadlines, job, mem::replace(&mut held.deadline, deadline), deadline);
+        keep(&mut self.bound, job, mem::replace(&mut held.bound, bound), bound);
+        let stayed = mem::replace(&mut held.staying, staying) > 0;
         let (group, entry) = (held.charge.group, (held.charge.submitted_at, job));
         match (stayed, staying > 0) {
-            (false, true) => {
-                self.group.entry(group).or_default().insert(entry);
-            }
-            (true, false) => self.stands_no_more(group, entry),
+            (false, true) => list(&mut self.work_groups, group, entry),
+            (true, false) => unlist(&mut self.work_groups, group, &entry),
             (false, false) | (true, true) => {}
-        }
-    }
-
-    fn stands_no_more(&mut self, group: WorkGroup, entry: (Timestamp, JobId)) {
-        let jobs = self.group.get_mut(&group).expect("who stays is listed");
-        jobs.remove(&entry);
-        if jobs.is_empty() {
-            self.group.remove(&group);
         }
     }
 
@@ -632,10 +580,8 @@ fn keep(
 /// What one task takes and where.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Where.
     pub place: Placement,
-    /// Beside GPUs.
     pub resources: Resources,
-    /// Whose neighbours it may have.
-    pub trust: TrustId,
+    /// Nobody knows the trust domain of an orphan.
+    pub trust: Option<TrustId>,
 }

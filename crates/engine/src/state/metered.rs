@@ -1,12 +1,11 @@
 //! What tenants hold, will hold and want, counted in the meters of a tenant tree; and their fair shares.
 
 use crate::model::policy::Policy;
-use crate::quota::amount::Use;
 use crate::quota::meters::{Amounts, Meters};
 use crate::quota::tree::{Named, Tree};
 use crate::state::State;
 use crate::state::ways::first_way;
-use crate::units::GpuUnits;
+use crate::units::{GpuUnits, TenantId};
 use alloc::vec::Vec;
 
 impl State {
@@ -19,29 +18,30 @@ impl State {
 
     /// What each tenant's own jobs hold, by meter.
     pub fn own_use(&self, tree: &Tree) -> Amounts {
-        let none = Use::default();
-        let own = |tenant| tree.metered(self.ledger.used(tenant).unwrap_or(&none));
-        self.tenants.ids().map(own).collect()
+        self.tenants.ids().map(|tenant| self.own_use_of(tenant, tree)).collect()
     }
 
-    /// What each tenant's own jobs hold once all that have to leave are gone and all earmarks are taken up, by meter.
+    /// What a tenant's own jobs hold, by meter.
+    pub(super) fn own_use_of(&self, tenant: TenantId, tree: &Tree) -> Meters {
+        self.ledger.used(tenant).map_or_else(|| tree.zero(), |used| tree.metered(used))
+    }
+
+    /// What each tenant's own jobs will hold, by meter: without tasks that leave, with earmarks.
     pub(crate) fn own_use_after_leaving(&self, tree: &Tree) -> Amounts {
         let own = |tenant| {
             let mut total = tree.zero();
-            for (_, used) in self.ledger.planned(tenant) {
-                total.add(&tree.metered(used));
-            }
+            self.ledger.planned(tenant).for_each(|(_, used)| total.add(&tree.metered(used)));
             total
         };
         self.tenants.ids().map(own).collect()
     }
 
-    /// What each tenant's own jobs want, by meter: what runs, what is promised, what waits. A shape with several
-    /// pools to choose from is demand in the first.
+    /// What each tenant's own jobs want, by meter: those that run, have an earmark, or wait. A shape with several pools to choose
+    /// from is demand in the first.
     pub fn own_demand(&self, tree: &Tree) -> Amounts {
-        let none = Use::default();
         let own = |tenant| {
-            let mut demand = tree.metered(self.ledger.wanted(tenant).unwrap_or(&none));
+            let mut demand =
+                self.ledger.wanted(tenant).map_or_else(|| tree.zero(), |want| tree.metered(want));
             for (shape, tasks) in self.jobs.demand(tenant) {
                 let Some((pool, need)) = first_way(&self.fleet, shape) else { continue };
                 let charge = tree.charge(need.units(), shape.resources, pool);

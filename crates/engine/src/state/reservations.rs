@@ -264,8 +264,8 @@ impl Reservations {
         }
     }
 
-    /// Places are set aside for a job, perhaps others than it was promised: those it needs no longer.
-    pub(crate) fn set_aside(&mut self, job: JobId, tasks: &[Placement]) {
+    /// Places are earmarked for a job, perhaps others than those that are reserved for it, which it no longer needs.
+    pub(crate) fn earmarked(&mut self, job: JobId, tasks: &[Placement]) {
         if self.by_job.get(&job).is_none_or(|of| of.tasks == tasks) {
             return;
         }

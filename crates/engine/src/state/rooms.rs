@@ -1,44 +1,43 @@
 //! Free room on nodes, with the index that finds the tightest fit without looking at every node.
 //!
-//! A room is counted as it will be: a task that was told to leave no longer *holds* its place, it is *draining*.
-//! What was promised to somebody is held already. So nobody plans with what is spoken for, and who is given a place
-//! that still drains starts when that is over.
+//! A room is counted as it will be: a task that was told to leave no longer *holds* its place, it is *leaving*. A place that
+//! is earmarked is held already. So no plan uses what is spoken for, and a task that is given a place which another one is
+//! still leaving starts when that is gone.
 //!
 //! The ledger keeps one [`Rooms`] for the fleet; a draft keeps a second, small one for the nodes it has
 //! touched, so that trying something costs what it touches and not what the fleet has.
 
 pub(crate) mod check;
 
-use crate::price::node_classes::{Drains, GpuLeft};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::{AddAssign, SubAssign};
 
 use crate::device::catalogue::mig::AXIS_MAX;
 use crate::device::catalogue::{Media, Mig};
-use crate::device::geometry::{Layout, Slots, slots_of};
+use crate::device::geometry::{Layout, Slice, Slots, slots_of};
 use crate::model::placement::Placement;
-use crate::price::node_classes::{NodeClass, NodeClasses};
+use crate::price::node_classes::{Drains, GpuLeft, NodeClass, NodeClasses};
 use crate::state::fleet::Node;
+use crate::state::holding::Presence;
+use crate::state::index::{list, unlist};
+use crate::state::ledger::Step;
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 /// What one node has and what is held of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// The pool of its GPUs.
     pub pool: PoolId,
-    /// Whether new work may come.
     pub open: bool,
     /// Beside GPUs, without what others use.
     pub capacity: Resources,
-    /// Of that, held by tasks that stay, or promised.
+    /// Of that, held by tasks that stay, or earmarked.
     pub held: Resources,
     /// Still taken by tasks that leave.
-    pub draining: Resources,
+    pub held_by_leaving: Resources,
     /// How many tasks leave.
     pub leaving: u32,
-    /// Its GPUs.
     pub gpus: Vec<GpuRoom>,
-    /// How they can be cut, if they can.
     pub mig: Option<&'static Mig>,
 }
 
@@ -47,25 +46,22 @@ pub struct Room {
 pub struct GpuRoom {
     /// Healthy and not used by others.
     pub usable: bool,
-    /// NVLink domain.
     pub island: u32,
-    /// Held by tasks that stay, or promised.
+    /// Held by tasks that stay, or earmarked.
     pub held: GpuUnits,
     /// How many tasks hold it.
     pub holders: u32,
     /// How many tasks on it leave.
     pub leaving: u32,
-    /// How many of them run and should not.
+    /// How many of the holders are orphans.
     pub strangers: u32,
-    /// Whose trust domain the others are of who hold it undivided, while there are any.
+    /// The trust domain of the other holders that have no slice, while there are any.
     pub trust: Option<TrustId>,
-    /// Whether they take turns.
     pub time_sliced: bool,
-    /// The slices that are held of it.
     pub layout: Layout,
-    /// Slots that tasks leave, and how many leave each.
+    /// How many tasks leave each slot.
     pub leaving_slots: [u8; AXIS_MAX],
-    /// How many of those who leave hold it undivided, or with more than the usual media engines.
+    /// How many of those that leave have no slice, or one with more than the usual media engines.
     pub leaving_undivided: u32,
 }
 
@@ -73,29 +69,30 @@ pub struct GpuRoom {
 const MPS_CLIENTS_MAX: u32 = 48;
 
 impl GpuRoom {
-    /// What a task of `trust` could still get of it.
-    pub fn free_for(&self, trust: TrustId) -> GpuUnits {
-        let strangers = self.strangers > 0 || self.trust.is_some_and(|holder| holder != trust);
-        if !self.usable || strangers || !self.layout.is_empty() {
+    /// What is left beside tasks that hold it undivided, whatever their trust domain.
+    fn left(&self) -> GpuUnits {
+        if !self.usable || self.strangers > 0 || !self.layout.is_empty() {
             return GpuUnits::ZERO;
         }
         GpuUnits::WHOLE.checked_sub(self.held).unwrap_or_default()
     }
 
-    /// What a share of `trust` that takes turns, or does not, could still get of it: the two cannot be on one GPU.
+    /// What a task of `trust` could still get of it.
+    pub fn free_for(&self, trust: TrustId) -> GpuUnits {
+        if self.trust.is_some_and(|holder| holder != trust) { GpuUnits::ZERO } else { self.left() }
+    }
+
+    /// What a share of `trust` could still get of it. Shares that take turns and shares that do not cannot be on one GPU.
     pub(crate) fn free_for_share(&self, trust: TrustId, time_sliced: bool) -> GpuUnits {
         let another_mode = self.holders > 0 && self.time_sliced != time_sliced;
         let full = !time_sliced && self.holders >= MPS_CLIENTS_MAX;
         if another_mode || full { GpuUnits::ZERO } else { self.free_for(trust) }
     }
 
-    /// What is left of it for whoever holds it undivided, or for anybody where nobody does.
+    /// What is left of it for its own trust domain and mode, or for anybody where nobody holds it undivided.
     pub fn left_undivided(&self) -> GpuUnits {
         let full = self.holders >= MPS_CLIENTS_MAX && !self.time_sliced;
-        if !self.usable || !self.layout.is_empty() || full || self.strangers > 0 {
-            return GpuUnits::ZERO;
-        }
-        GpuUnits::WHOLE.checked_sub(self.held).unwrap_or_default()
+        if full { GpuUnits::ZERO } else { self.left() }
     }
 
     /// How many more shares of that size it could take.
@@ -111,8 +108,8 @@ impl GpuRoom {
         (self.usable && !undivided).then_some(self.layout)
     }
 
-    /// True when nobody who leaves is in the way of a slice there.
-    pub(crate) fn is_clear_at(&self, slots: Slots) -> bool {
+    /// True when no task that leaves is in the way of a slice in those slots.
+    fn is_clear_at(&self, slots: Slots) -> bool {
         let taken = |(slot, &leaving): (usize, &u8)| leaving > 0 && slots & (1 << slot) != 0;
         self.leaving_undivided == 0 && !self.leaving_slots.iter().enumerate().any(taken)
     }
@@ -143,24 +140,22 @@ impl Room {
     /// The empty room of a node.
     pub fn of(node: &Node, mig: Option<&'static Mig>) -> Self {
         let facts = &node.facts;
-        let gpu = |(index, gpu): (usize, &crate::model::observed::ObservedGpu)| GpuRoom {
+        let gpus = facts.gpus.iter().enumerate().map(|(index, gpu)| GpuRoom {
             usable: facts.up && gpu.healthy && !facts.others_gpus.contains(index),
             island: gpu.island,
             ..GpuRoom::default()
-        };
+        });
+        // What cannot be spoken to has nothing to divide, neither GPUs nor anything beside them.
+        let capacity =
+            if facts.up { facts.capacity.saturating_sub(facts.others) } else { Resources::default() };
         Self {
             pool: facts.pool,
             open: node.is_open(),
-            // What cannot be spoken to has nothing to divide, neither GPUs nor anything beside them.
-            capacity: if facts.up {
-                facts.capacity.saturating_sub(facts.others)
-            } else {
-                Resources::default()
-            },
+            capacity,
             held: Resources::default(),
-            draining: Resources::default(),
+            held_by_leaving: Resources::default(),
             leaving: 0,
-            gpus: facts.gpus.iter().enumerate().map(gpu).collect(),
+            gpus: gpus.collect(),
             mig,
         }
     }
@@ -175,7 +170,6 @@ impl Room {
         if self.leaving > 0 { Drains::Yes } else { Drains::No }
     }
 
-    /// How many GPUs are healthy and not used by others.
     pub(crate) fn usable_gpus(&self) -> u64 {
         u64::try_from(self.gpus.iter().filter(|gpu| gpu.usable).count()).expect("at most 16")
     }
@@ -185,7 +179,7 @@ impl Room {
         self.gpus.iter().filter(|gpu| gpu.is_free()).count()
     }
 
-    /// True when a task could run at a place it was given: nobody who leaves is in the way.
+    /// True when a task could run at a place it was given: no task that leaves is in the way.
     pub fn is_clear(&self, place: &Placement) -> bool {
         let slots = self.only_slots(place);
         let is_clear = |gpu: &GpuRoom| match slots {
@@ -193,10 +187,11 @@ impl Room {
             None => gpu.leaving == 0,
         };
         let gpus_clear = place.gpus.indexes().all(|at| self.gpus.get(at).is_some_and(is_clear));
-        gpus_clear && (self.leaving == 0 || self.capacity.covers(&(self.held + self.draining)))
+        gpus_clear && (self.leaving == 0 || self.capacity.covers(&(self.held + self.held_by_leaving)))
     }
 
-    /// The slots that a place takes, where it is a slice that this node can have.
+    /// The slots that a place takes, where it is a slice that this node can have. A device may have vanished under a task; what
+    /// runs on it is on its way out.
     fn slots(&self, place: &Placement) -> Option<Slots> {
         let slots = slots_of(self.mig?, place.slice?);
         (slots != 0).then_some(slots)
@@ -208,92 +203,77 @@ impl Room {
         self.slots(place).filter(|_| profile.media == Media::Usual)
     }
 
-    fn leave(&mut self, place: &Placement, resources: Resources) {
-        self.draining = self.draining + resources;
-        self.leaving += 1;
-        let slots = self.only_slots(place);
-        for index in place.gpus.indexes() {
-            let Some(gpu) = self.gpus.get_mut(index) else { continue };
-            gpu.leaving += 1;
-            match slots {
-                Some(slots) => each_slot(&mut gpu.leaving_slots, slots, |leaving| *leaving += 1),
-                None => gpu.leaving_undivided += 1,
-            }
-        }
+    /// The slice that a task takes of the layout. An orphan may be in a slice that a task of ours has too, whose record it was,
+    /// so it has none.
+    fn slice(&self, step: &Step) -> Option<Slice> {
+        step.place.slice.filter(|_| step.trust.is_some() && self.slots(&step.place).is_some())
     }
 
-    fn left(&mut self, place: &Placement, resources: Resources) {
-        self.draining = self.draining.checked_sub(resources).expect("only what drains is over");
-        self.leaving -= 1;
-        let slots = self.only_slots(place);
-        for index in place.gpus.indexes() {
-            let Some(gpu) = self.gpus.get_mut(index) else { continue };
-            gpu.leaving -= 1;
-            match slots {
-                Some(slots) => each_slot(&mut gpu.leaving_slots, slots, |leaving| *leaving -= 1),
-                None => gpu.leaving_undivided -= 1,
-            }
-        }
+    fn gpus_of(&mut self, place: &Placement) -> impl Iterator<Item = &mut GpuRoom> {
+        let gpus = place.gpus;
+        self.gpus.iter_mut().enumerate().filter(move |&(at, _)| gpus.contains(at)).map(|(_, gpu)| gpu)
     }
 
-    pub(crate) fn occupy(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
-        // A device may have vanished under a task; what runs on it is on its way out.
-        let slice = place.slice.filter(|_| self.slots(place).is_some());
-        self.occupy_as(place, resources, |gpu| match slice {
-            Some(slice) => gpu.layout = gpu.layout.with(slice),
-            // Who comes beside others is of their domain, or only keeps the rest of the GPU from being given away.
-            None if gpu.trust.is_none() => (gpu.trust, gpu.time_sliced) = (Some(trust), place.time_sliced),
-            None => {}
-        });
-    }
-
-    pub(crate) fn vacate(&mut self, place: &Placement, resources: Resources) {
-        let slice = place.slice.filter(|_| self.slots(place).is_some());
-        self.vacate_as(place, resources, |gpu| {
-            gpu.layout = slice.map_or(gpu.layout, |slice| gpu.layout.without(slice));
-        });
-    }
-
-    /// Something runs there that should not. Nobody knows whose it is, so nobody may come beside it; and it may be in a slice
-    /// that a task of ours has too, whose record it was, so it is none of the slices.
-    fn occupy_for_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.occupy_as(place, resources, |gpu| gpu.strangers += 1);
-    }
-
-    fn vacate_of_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.vacate_as(place, resources, |gpu| gpu.strangers -= 1);
-    }
-
-    fn occupy_as(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
-        self.held = self.held + resources;
-        for index in place.gpus.indexes() {
-            let Some(gpu) = self.gpus.get_mut(index) else { continue };
-            gpu.held += place.units_each;
+    /// A task holds its place.
+    pub(crate) fn occupy(&mut self, step: &Step) {
+        let slice = self.slice(step);
+        self.held = self.held + step.resources;
+        for gpu in self.gpus_of(&step.place) {
+            gpu.held += step.place.units_each;
             gpu.holders += 1;
-            how(gpu);
+            match (slice, step.trust) {
+                (Some(slice), _) => gpu.layout = gpu.layout.with(slice),
+                // Nobody knows whose an orphan is, so nobody may come beside it.
+                (None, None) => gpu.strangers += 1,
+                // A later task is of the same domain, or only keeps the rest of the GPU from being given away.
+                (None, Some(_)) if gpu.trust.is_some() => {}
+                (None, trust) => (gpu.trust, gpu.time_sliced) = (trust, step.place.time_sliced),
+            }
         }
     }
 
-    fn vacate_as(&mut self, place: &Placement, resources: Resources, how: impl Fn(&mut GpuRoom)) {
-        self.held = self.held.checked_sub(resources).expect("only what is held is given back");
-        for index in place.gpus.indexes() {
-            let Some(gpu) = self.gpus.get_mut(index) else { continue };
-            gpu.held = gpu.held.checked_sub(place.units_each).expect("only what is held is given back");
+    /// A task no longer holds its place.
+    pub(crate) fn vacate(&mut self, step: &Step) {
+        let slice = self.slice(step);
+        self.held = self.held.checked_sub(step.resources).expect("only what is held is given back");
+        for gpu in self.gpus_of(&step.place) {
+            gpu.held = gpu.held.checked_sub(step.place.units_each).expect("only what is held is given back");
             gpu.holders -= 1;
-            how(gpu);
+            gpu.strangers -= u32::from(step.trust.is_none());
+            gpu.layout = slice.map_or(gpu.layout, |slice| gpu.layout.without(slice));
             if gpu.holders == gpu.strangers {
                 (gpu.trust, gpu.time_sliced) = (None, false);
             }
         }
     }
+
+    /// One more task is leaving its place, or one less.
+    fn count_leaving(&mut self, step: &Step, more: bool) {
+        self.held_by_leaving = if more {
+            self.held_by_leaving + step.resources
+        } else {
+            self.held_by_leaving.checked_sub(step.resources).expect("only a task that leaves is gone")
+        };
+        count(&mut self.leaving, more);
+        let slots = self.only_slots(&step.place);
+        for gpu in self.gpus_of(&step.place) {
+            count(&mut gpu.leaving, more);
+            match slots {
+                Some(slots) => (0..AXIS_MAX)
+                    .filter(|slot| slots & (1 << slot) != 0)
+                    .for_each(|slot| count(&mut gpu.leaving_slots[slot], more)),
+                None => count(&mut gpu.leaving_undivided, more),
+            }
+        }
+    }
 }
 
-fn each_slot(counts: &mut [u8; AXIS_MAX], slots: Slots, how: impl Fn(&mut u8)) {
-    counts
-        .iter_mut()
-        .enumerate()
-        .filter(|(slot, _)| slots & (1 << slot) != 0)
-        .for_each(|(_, count)| how(count));
+fn count<T: AddAssign + SubAssign + From<u8>>(total: &mut T, more: bool) {
+    if more {
+        *total += T::from(1);
+    } else {
+        *total -= T::from(1);
+    }
 }
 
 /// Rooms by node, and open nodes by how much of them is free.
@@ -311,7 +291,6 @@ pub struct Rooms {
 /// What the nodes of a pool have, used or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many nodes.
     pub nodes: u64,
     /// Healthy GPUs that others do not use.
     pub gpus: u64,
@@ -328,11 +307,6 @@ impl Rooms {
     /// Every room, in node order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Room)> {
         self.by_node.iter().map(|(&node, room)| (node, room))
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_node.len()
     }
 
     /// True when no node was put in.
@@ -391,24 +365,19 @@ impl Rooms {
         if keep == self.profiles.is_some() {
             return;
         }
-        self.profiles = keep.then(|| {
-            let mut profiles = NodeClasses::default();
+        self.profiles = keep.then(NodeClasses::default);
+        if let Some(profiles) = &mut self.profiles {
             for (&node, room) in &self.by_node {
-                if let Some(profile) = room.profile() {
-                    profiles.insert(&profile, node);
-                }
+                room.profile().into_iter().for_each(|profile| profiles.insert(&profile, node));
             }
-            profiles
-        });
+        }
     }
 
     /// Puts a room in place of what was known of the node.
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
-        if let (Some(profiles), Some(profile)) = (&mut self.profiles, room.profile()) {
-            profiles.insert(&profile, node);
-        }
-        self.index(node, Marks::of(&room).as_ref());
+        self.list(node, None, Marks::of(&room).as_ref());
+        self.list_profile(node, None, room.profile());
         let capacity = self.capacity.entry(room.pool).or_default();
         capacity.nodes += 1;
         capacity.gpus += room.usable_gpus();
@@ -419,10 +388,8 @@ impl Rooms {
     /// Forgets a node.
     pub fn remove(&mut self, node: NodeId) {
         let Some(room) = self.by_node.remove(&node) else { return };
-        self.unindex(node, Marks::of(&room).as_ref());
-        if let (Some(profiles), Some(profile)) = (&mut self.profiles, room.profile()) {
-            profiles.remove(&profile, node);
-        }
+        self.list(node, Marks::of(&room).as_ref(), None);
+        self.list_profile(node, room.profile(), None);
         let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
         capacity.nodes -= 1;
         capacity.gpus -= room.usable_gpus();
@@ -433,107 +400,55 @@ impl Rooms {
         }
     }
 
-    /// A task takes its place.
-    pub fn occupy(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
-        self.change(place.node, |room| room.occupy(place, resources, trust));
-    }
-
-    /// Something that should not runs at a place.
-    pub(crate) fn occupy_for_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.occupy_for_orphan(place, resources));
-    }
-
-    /// It no longer does. The node may be gone meanwhile.
-    pub(crate) fn vacate_of_orphan(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.vacate_of_orphan(place, resources));
-    }
-
-    /// A place is free again. The node may be gone meanwhile.
-    pub fn vacate(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.vacate(place, resources));
-    }
-
-    /// A task that held its place is told to leave: it drains.
-    pub fn drain(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| {
-            room.vacate(place, resources);
-            room.leave(place, resources);
+    /// A task is present at its place in another way than before. The node may be gone meanwhile.
+    pub fn shift(&mut self, step: &Step, before: Presence, after: Presence) {
+        self.change(step.place.node, |room| {
+            match before {
+                Presence::Stays => room.vacate(step),
+                Presence::Leaves => room.count_leaving(step, false),
+                Presence::Gone => {}
+            }
+            match after {
+                Presence::Stays => room.occupy(step),
+                Presence::Leaves => room.count_leaving(step, true),
+                Presence::Gone => {}
+            }
         });
-    }
-
-    /// A task that was told to leave stays after all.
-    pub fn undrain(&mut self, place: &Placement, resources: Resources, trust: TrustId) {
-        self.change(place.node, |room| {
-            room.left(place, resources);
-            room.occupy(place, resources, trust);
-        });
-    }
-
-    /// A task that leaves is on a node whose room is worked out again.
-    pub fn leave(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.leave(place, resources));
-    }
-
-    /// A task that was told to leave is gone.
-    pub fn left(&mut self, place: &Placement, resources: Resources) {
-        self.change(place.node, |room| room.left(place, resources));
     }
 
     fn change(&mut self, node: NodeId, how: impl FnOnce(&mut Room)) {
         let Some(room) = self.by_node.get_mut(&node) else { return };
-        let before = Marks::of(room);
-        let profile = self.profiles.as_ref().and_then(|_| room.profile());
+        let has_profiles = self.profiles.is_some();
+        let found = |room: &Room| (Marks::of(room), has_profiles.then(|| room.profile()).flatten());
+        let (marks, profile) = found(room);
         how(room);
-        let after = Marks::of(room);
-        if let Some(profiles) = &mut self.profiles {
-            let now = room.profile();
-            if profile != now {
-                if let Some(profile) = &profile {
-                    profiles.remove(profile, node);
-                }
-                if let Some(now) = &now {
-                    profiles.insert(now, node);
-                }
-            }
+        let (marks_now, profile_now) = found(room);
+        if marks != marks_now {
+            self.list(node, marks.as_ref(), marks_now.as_ref());
         }
-        if before != after {
-            self.unindex(node, before.as_ref());
-            self.index(node, after.as_ref());
+        if profile != profile_now {
+            self.list_profile(node, profile, profile_now);
         }
     }
 
-    fn index(&mut self, node: NodeId, marks: Option<&Marks>) {
-        let Some(marks) = marks else { return };
-        self.by_whole_free.entry(marks.whole).or_default().insert(node);
-        for (left, at) in marks.partly() {
-            self.partly_free.entry(marks.whole.0).or_default().insert((left, node, at));
-        }
-        for (layout, at) in marks.open_layouts() {
-            self.by_layout.entry((marks.whole.0, layout)).or_default().insert((node, at));
-        }
+    fn list_profile(&mut self, node: NodeId, before: Option<NodeClass>, now: Option<NodeClass>) {
+        let Some(profiles) = &mut self.profiles else { return };
+        before.iter().for_each(|profile| profiles.remove(profile, node));
+        now.iter().for_each(|profile| profiles.insert(profile, node));
     }
 
-    fn unindex(&mut self, node: NodeId, marks: Option<&Marks>) {
-        let Some(marks) = marks else { return };
-        let nodes = self.by_whole_free.get_mut(&marks.whole).expect("an open node is in the index");
-        nodes.remove(&node);
-        if nodes.is_empty() {
-            self.by_whole_free.remove(&marks.whole);
+    fn list(&mut self, node: NodeId, before: Option<&Marks>, now: Option<&Marks>) {
+        if let Some(marks) = before {
+            let pool = marks.whole.0;
+            unlist(&mut self.by_whole_free, marks.whole, &node);
+            marks.partly().for_each(|(left, at)| unlist(&mut self.partly_free, pool, &(left, node, at)));
+            marks.layouts().for_each(|(layout, at)| unlist(&mut self.by_layout, (pool, layout), &(node, at)));
         }
-        for (left, at) in marks.partly() {
-            let gpus = self.partly_free.get_mut(&marks.whole.0).expect("a GPU in part is in the index");
-            gpus.remove(&(left, node, at));
-            if gpus.is_empty() {
-                self.partly_free.remove(&marks.whole.0);
-            }
-        }
-        for (layout, at) in marks.open_layouts() {
-            let key = (marks.whole.0, layout);
-            let gpus = self.by_layout.get_mut(&key).expect("a GPU that can be cut is in the index");
-            gpus.remove(&(node, at));
-            if gpus.is_empty() {
-                self.by_layout.remove(&key);
-            }
+        if let Some(marks) = now {
+            let pool = marks.whole.0;
+            list(&mut self.by_whole_free, marks.whole, node);
+            marks.partly().for_each(|(left, at)| list(&mut self.partly_free, pool, (left, node, at)));
+            marks.layouts().for_each(|(layout, at)| list(&mut self.by_layout, (pool, layout), (node, at)));
         }
     }
 }
@@ -554,27 +469,24 @@ impl Marks {
             return None;
         }
         let free = u8::try_from(room.whole_free()).expect("a node has at most 16 GPUs");
-        let drains = room.drains();
-        let mut left = [GpuUnits::ZERO; GpuMask::MAX];
-        for (left, gpu) in left.iter_mut().zip(&room.gpus) {
+        let (left, layouts) = ([GpuUnits::ZERO; GpuMask::MAX], [None; GpuMask::MAX]);
+        let mut marks = Self { whole: (room.pool, room.drains(), free), left, layouts };
+        for (at, gpu) in room.gpus.iter().enumerate() {
             if gpu.usable && gpu.holders > 0 && gpu.layout.is_empty() {
-                *left = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
+                marks.left[at] = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
+            }
+            if room.mig.is_some() {
+                marks.layouts[at] = gpu.open_layout();
             }
         }
-        let mut layouts = [None; GpuMask::MAX];
-        if room.mig.is_some() {
-            for (layout, gpu) in layouts.iter_mut().zip(&room.gpus) {
-                *layout = gpu.open_layout();
-            }
-        }
-        Some(Self { whole: (room.pool, drains, free), left, layouts })
+        Some(marks)
     }
 
     fn partly(&self) -> impl Iterator<Item = (GpuUnits, u8)> {
         self.left.into_iter().zip(0u8..).filter(|&(left, _)| left > GpuUnits::ZERO)
     }
 
-    fn open_layouts(&self) -> impl Iterator<Item = (Layout, u8)> {
+    fn layouts(&self) -> impl Iterator<Item = (Layout, u8)> {
         self.layouts.into_iter().zip(0u8..).filter_map(|(layout, at)| Some((layout?, at)))
     }
 }
@@ -592,18 +504,14 @@ pub(crate) fn pick_gpus(room: &Room, count: u32, one_island: bool) -> Option<Gpu
     let free = &mut free[..len];
     free.sort_unstable();
     let islands = || free.chunk_by(|a, b| a.0 == b.0);
-    let mut mask = GpuMask::default();
-    if let Some(tightest) =
-        islands().filter(|island| island.len() >= wanted).min_by_key(|island| island.len())
-    {
-        tightest.iter().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
-        return Some(mask);
-    }
-    if one_island || len < wanted {
+    let tightest = islands().filter(|island| island.len() >= wanted).min_by_key(|island| island.len());
+    if tightest.is_none() && (one_island || len < wanted) {
         return None;
     }
-    let fullest_first =
-        (1..=GpuMask::MAX).flat_map(|size| islands().filter(move |island| island.len() == size));
-    fullest_first.flatten().take(wanted).for_each(|&(_, _, index)| mask.insert(index));
+    let of_len = |len: usize| islands().filter(move |island| island.len() == len);
+    let fullest_first = (1..=GpuMask::MAX).filter(|_| tightest.is_none()).flat_map(of_len);
+    let mut mask = GpuMask::default();
+    let gpus = tightest.into_iter().chain(fullest_first).flatten();
+    gpus.take(wanted).for_each(|&(_, _, index)| mask.insert(index));
     Some(mask)
 }

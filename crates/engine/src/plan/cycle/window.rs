@@ -59,7 +59,7 @@ impl<'a> Cycle<'a> {
                 self.evict_job(unit, EvictionRule::Booking, job);
             }
         }
-        let (resources, trust) = (ask.key.shape.resources, ask.key.trust);
+        let (resources, trust) = (ask.key.shape.resources, Some(ask.key.trust));
         for &place in &tasks {
             self.draft.occupy(Step { place, resources, trust });
         }

@@ -96,7 +96,7 @@ pub(in crate::plan) fn steps_at(
             }
             let mut one = GpuMask::default();
             one.insert(at);
-            let trust = gpu.trust.unwrap_or(own);
+            let trust = gpu.trust.or(Some(own));
             let place = Placement { gpus: one, ..*place };
             steps.push(Step { place, resources: Resources::default(), trust });
         }
@@ -105,7 +105,7 @@ pub(in crate::plan) fn steps_at(
             resources = Resources::default();
         }
         if free.count() > 0 {
-            steps.push(Step { place: Placement { gpus: free, ..*place }, resources, trust: own });
+            steps.push(Step { place: Placement { gpus: free, ..*place }, resources, trust: Some(own) });
         }
     }
     steps

@@ -63,7 +63,7 @@ fn whole(draft: &Draft<'_>, node: NodeId) -> Vec<Step> {
         tax: 0,
     };
     let bare = Placement { gpus: GpuMask::default(), ..place };
-    let beside = Step { place: bare, resources: room.free(), trust: TrustId::default() };
+    let beside = Step { place: bare, resources: room.free(), trust: Some(TrustId::default()) };
     let mut steps = booked::steps_at(draft, Resources::default(), TrustId::default(), &[place]);
     steps.push(beside);
     steps

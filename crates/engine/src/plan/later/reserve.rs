@@ -289,8 +289,11 @@ pub(in crate::plan) fn steps<'a>(
         let room = state.ledger.rooms().get(place.node);
         room.is_some_and(|room| place.gpus.indexes().all(|gpu| gpu < room.gpus.len()))
     };
-    let step =
-        |&place: &Placement| Step { place, resources: spec.resources_of(place.task), trust: spec.trust };
+    let step = |&place: &Placement| Step {
+        place,
+        resources: spec.resources_of(place.task),
+        trust: Some(spec.trust),
+    };
     reservation.tasks.iter().filter(is_there).map(step)
 }
 

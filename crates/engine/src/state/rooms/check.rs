@@ -7,52 +7,37 @@ use super::{Capacity, Drains, GpuRoom, MPS_CLIENTS_MAX, Room, Rooms};
 use crate::device::catalogue::mig::AXIS_MAX;
 use crate::device::catalogue::{self, Media, Mig};
 use crate::device::geometry::{Layout, Slice};
-use crate::model::placement::Placement;
 use crate::price::node_classes::GpuLeft;
 use crate::state::State;
 use crate::state::fleet::Node;
-use crate::state::ledger::check::{CheckedPlace, place_of, resources_of};
+use crate::state::recount::{self, Present, grouped};
 use crate::units::{GpuUnits, NodeId, PoolId, Resources, TrustId};
-
-/// Something on a node.
-struct Occupant {
-    place: Placement,
-    resources: Resources,
-    /// Nobody knows whose it is where it runs and should not.
-    trust: Option<TrustId>,
-    leaves: bool,
-}
 
 impl Rooms {
     /// The indexes that do not say what the fleet and its tasks do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
-        let mut wrong = Vec::new();
-        let mut expect = |holds: bool, index| {
-            if !holds {
-                wrong.push(index);
-            }
-        };
-        let there = all_there(state);
-        let nobody = Vec::new();
-        let mut rooms_are_right = self.by_node.len() == state.fleet.nodes().count();
-        for (id, node) in state.fleet.nodes() {
-            let here = there.get(&id).unwrap_or(&nobody);
-            let model = state.fleet.model(node.facts.pool);
-            let out = state.maintenance.iter().any(|(_, of)| of.began && of.nodes.contains(&id));
-            let closed = node.cordoned || node.drain.is_some() || out;
-            rooms_are_right &= self.by_node.get(&id).is_some_and(|room| {
-                room.open == (node.facts.up && !closed) && is_room(room, node, model, here)
-            });
+        let mut there: BTreeMap<NodeId, Vec<Present<'_>>> = BTreeMap::new();
+        for it in recount::present(state) {
+            there.entry(it.place.node).or_default().push(it);
         }
-        expect(rooms_are_right, "rooms");
+        let is_right = |(id, node): (NodeId, &Node)| {
+            let here = there.get(&id).map(Vec::as_slice).unwrap_or_default();
+            let out = state.maintenance.iter().any(|(_, of)| of.began && of.nodes.contains(&id));
+            let open = node.facts.up && !node.cordoned && node.drain.is_none() && !out;
+            let mig = catalogue::mig(state.fleet.model(node.facts.pool));
+            self.by_node.get(&id).is_some_and(|room| room.open == open && is_room(room, node, mig, here))
+        };
+        let rooms = self.by_node.len() == state.fleet.nodes().count() && state.fleet.nodes().all(is_right);
         // From here on a room is what it should be, or is found above.
         let open: BTreeMap<NodeId, &Room> = self.iter().filter(|(_, room)| room.open).collect();
-        expect(self.by_whole_free == by_whole_free(&open), "nodes by free GPUs");
-        expect(self.partly_free == partly_free(&open), "GPUs in part");
-        expect(self.by_layout == by_layout(&open), "GPUs by layout");
-        expect(self.capacity == capacity(state), "capacity by pool");
-        expect(self.profiles_are_right(state, &open), "nodes by profile");
-        wrong
+        recount::wrong(&[
+            ("rooms", rooms),
+            ("nodes by free GPUs", self.by_whole_free == grouped(open.iter().map(by_whole_free))),
+            ("GPUs in part", self.partly_free == grouped(gpus(&open).filter_map(partly_free))),
+            ("GPUs by layout", self.by_layout == grouped(gpus(&open).filter_map(by_layout))),
+            ("capacity by pool", self.capacity == capacity(state)),
+            ("nodes by profile", self.profiles_are_right(state, &open)),
+        ])
     }
 
     /// True when places have prices and each open node stands with those that are worth as much, or neither.
@@ -89,44 +74,17 @@ impl Rooms {
     }
 }
 
-/// Everything that takes room, by node: tasks, what is set aside, and what runs and should not.
-fn all_there(state: &State) -> BTreeMap<NodeId, Vec<Occupant>> {
-    let mut there: BTreeMap<NodeId, Vec<Occupant>> = BTreeMap::new();
-    let mut add = |of: Occupant| there.entry(of.place.node).or_default().push(of);
-    for (id, job) in state.jobs.iter() {
-        let trust = Some(job.spec.trust);
-        for task in state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks) {
-            let leaves = match place_of(task) {
-                CheckedPlace::Stays => false,
-                CheckedPlace::Leaves => true,
-                CheckedPlace::Gone => continue,
-            };
-            let resources = resources_of(&job.spec, task.place.task);
-            add(Occupant { place: task.place, resources, trust, leaves });
-        }
-        for &place in state.earmarks.of(id).into_iter().flat_map(|earmark| &earmark.tasks) {
-            add(Occupant { place, resources: resources_of(&job.spec, place.task), trust, leaves: false });
-        }
-    }
-    for orphan in state.ledger.orphans().values() {
-        let (place, resources) = (orphan.place, orphan.resources);
-        add(Occupant { place, resources, trust: None, leaves: false });
-    }
-    there
-}
-
-fn is_room(room: &Room, node: &Node, model: &str, here: &[Occupant]) -> bool {
+fn is_room(room: &Room, node: &Node, mig: Option<&'static Mig>, here: &[Present<'_>]) -> bool {
     let facts = &node.facts;
     let nothing = Resources::default();
     let beside = |leaves: bool| {
-        let those = here.iter().filter(|of| of.leaves == leaves);
-        those.fold(nothing, |sum, of| sum + of.resources)
+        let those = here.iter().filter(|it| it.leaves == leaves);
+        those.fold(nothing, |sum, it| sum + it.resources)
     };
     let capacity = if facts.up { facts.capacity.saturating_sub(facts.others) } else { nothing };
-    let leaving = here.iter().filter(|of| of.leaves).count();
-    let mig = catalogue::mig(model);
+    let leaving = here.iter().filter(|it| it.leaves).count();
     room.pool == facts.pool
-        && (room.capacity, room.held, room.draining) == (capacity, beside(false), beside(true))
+        && (room.capacity, room.held, room.held_by_leaving) == (capacity, beside(false), beside(true))
         && usize::try_from(room.leaving) == Ok(leaving)
         && room.mig.map(|mig| mig.profiles.len()) == mig.map(|mig| mig.profiles.len())
         && room.gpus.len() == facts.gpus.len()
@@ -136,17 +94,18 @@ fn is_room(room: &Room, node: &Node, model: &str, here: &[Occupant]) -> bool {
         })
 }
 
-fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[Occupant]) -> bool {
-    let on = |leaves: bool| here.iter().filter(move |of| of.leaves == leaves && of.place.gpus.contains(at));
-    // A slice that the device cannot have, or that runs and should not, takes the whole of it.
-    let slice = |of: &Occupant| {
-        of.place.slice.filter(|slice| of.trust.is_some() && profile_of(mig, *slice).is_some())
+fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[Present<'_>]) -> bool {
+    let on = |leaves: bool| here.iter().filter(move |it| it.leaves == leaves && it.place.gpus.contains(at));
+    let trust = |it: &Present<'_>| it.job.map(|job| job.spec.trust);
+    // A slice that the device cannot have, or that an orphan is in, takes the whole of it.
+    let slice = |it: &Present<'_>| {
+        it.place.slice.filter(|slice| it.job.is_some() && profile_of(mig, *slice).is_some())
     };
-    let held: u64 = on(false).map(|of| of.place.units_each.parts()).sum();
+    let held: u64 = on(false).map(|it| it.place.units_each.parts()).sum();
     let mut slices: Vec<Slice> = on(false).filter_map(slice).collect();
     slices.sort_unstable_by_key(|slice| slice.start);
     let undivided: Vec<(Option<TrustId>, bool)> =
-        on(false).filter(|of| slice(of).is_none()).map(|of| (of.trust, of.place.time_sliced)).collect();
+        on(false).filter(|it| slice(it).is_none()).map(|it| (trust(it), it.place.time_sliced)).collect();
     let strangers = undivided.iter().filter(|(trust, _)| trust.is_none()).count();
     let mode_is_right = match gpu.trust {
         None => undivided.len() == strangers && !gpu.time_sliced,
@@ -154,8 +113,8 @@ fn is_gpu(gpu: &GpuRoom, mig: Option<&'static Mig>, at: usize, here: &[Occupant]
     };
     let mut leaving_slots = [0u8; AXIS_MAX];
     let mut leaving_undivided = 0;
-    for of in on(true) {
-        match slice(of).map(|slice| (slice, profile_of(mig, slice))) {
+    for it in on(true) {
+        match slice(it).map(|slice| (slice, profile_of(mig, slice))) {
             Some((slice, Some(profile))) if profile.media == Media::Usual => {
                 let slots = usize::from(slice.start)..usize::from(slice.start + profile.slots);
                 leaving_slots[slots].iter_mut().for_each(|leaving| *leaving += 1);
@@ -180,42 +139,28 @@ fn drains(room: &Room) -> Drains {
     if room.leaving > 0 { Drains::Yes } else { Drains::No }
 }
 
-fn by_whole_free(open: &BTreeMap<NodeId, &Room>) -> BTreeMap<(PoolId, Drains, u8), BTreeSet<NodeId>> {
-    let mut index: BTreeMap<(PoolId, Drains, u8), BTreeSet<NodeId>> = BTreeMap::new();
-    for (&node, room) in open {
-        let free = room.gpus.iter().filter(|gpu| gpu.usable && gpu.holders == 0).count();
-        let free = u8::try_from(free).unwrap_or(u8::MAX);
-        index.entry((room.pool, drains(room), free)).or_default().insert(node);
-    }
-    index
+fn by_whole_free((&node, room): (&NodeId, &&Room)) -> ((PoolId, Drains, u8), NodeId) {
+    let free = room.gpus.iter().filter(|gpu| gpu.usable && gpu.holders == 0).count();
+    ((room.pool, drains(room), u8::try_from(free).unwrap_or(u8::MAX)), node)
 }
 
-/// Every GPU of open nodes, with its number.
-fn gpus<'a>(open: &'a BTreeMap<NodeId, &Room>) -> impl Iterator<Item = (NodeId, &'a Room, u8, &'a GpuRoom)> {
+/// A GPU of an open node, with its number.
+type OpenGpu<'a> = (NodeId, &'a Room, u8, &'a GpuRoom);
+
+fn gpus<'a>(open: &'a BTreeMap<NodeId, &Room>) -> impl Iterator<Item = OpenGpu<'a>> {
     open.iter().flat_map(|(&node, &room)| (0u8..).zip(&room.gpus).map(move |(at, gpu)| (node, room, at, gpu)))
 }
 
-fn partly_free(open: &BTreeMap<NodeId, &Room>) -> BTreeMap<PoolId, BTreeSet<(GpuUnits, NodeId, u8)>> {
-    let mut index: BTreeMap<PoolId, BTreeSet<(GpuUnits, NodeId, u8)>> = BTreeMap::new();
-    for (node, room, at, gpu) in gpus(open) {
-        let undivided = gpu.layout.slices().next().is_none();
-        if gpu.usable && gpu.holders > 0 && undivided && gpu.held.parts() < GpuUnits::WHOLE.parts() {
-            let left = GpuUnits::from_parts(GpuUnits::WHOLE.parts() - gpu.held.parts());
-            index.entry(room.pool).or_default().insert((left, node, at));
-        }
-    }
-    index
+fn partly_free((node, room, at, gpu): OpenGpu<'_>) -> Option<(PoolId, (GpuUnits, NodeId, u8))> {
+    let left = GpuUnits::from_parts(GpuUnits::WHOLE.parts().saturating_sub(gpu.held.parts()));
+    let undivided = gpu.layout.slices().next().is_none();
+    let in_part = gpu.usable && gpu.holders > 0 && undivided && left > GpuUnits::ZERO;
+    in_part.then_some((room.pool, (left, node, at)))
 }
 
-fn by_layout(open: &BTreeMap<NodeId, &Room>) -> BTreeMap<(PoolId, Layout), BTreeSet<(NodeId, u8)>> {
-    let mut index: BTreeMap<(PoolId, Layout), BTreeSet<(NodeId, u8)>> = BTreeMap::new();
-    for (node, room, at, gpu) in gpus(open) {
-        let only_slices = usize::try_from(gpu.holders) == Ok(gpu.layout.slices().count());
-        if room.mig.is_some() && gpu.usable && only_slices {
-            index.entry((room.pool, gpu.layout)).or_default().insert((node, at));
-        }
-    }
-    index
+fn by_layout((node, room, at, gpu): OpenGpu<'_>) -> Option<((PoolId, Layout), (NodeId, u8))> {
+    let only_slices = usize::try_from(gpu.holders) == Ok(gpu.layout.slices().count());
+    (room.mig.is_some() && gpu.usable && only_slices).then_some(((room.pool, gpu.layout), (node, at)))
 }
 
 fn capacity(state: &State) -> BTreeMap<PoolId, Capacity> {

@@ -98,7 +98,7 @@ pub(super) fn holders(
             }
         }
         if let Some(room) = rooms.get_mut(&place.node) {
-            room.occupy(place, step.resources, step.trust);
+            room.occupy(step);
         }
     }
     holders
@@ -144,7 +144,8 @@ fn rooms_of(state: &State, steps: &[Step]) -> BTreeMap<NodeId, Room> {
         let Some(job) = state.jobs.get(job) else { continue };
         for place in &promise.tasks {
             if let Some(room) = rooms.get_mut(&place.node) {
-                room.vacate(place, job.spec.resources_of(place.task));
+                let resources = job.spec.resources_of(place.task);
+                room.vacate(&Step { place: *place, resources, trust: Some(job.spec.trust) });
             }
         }
     }
@@ -174,7 +175,7 @@ fn leave(state: &State, job: JobId, rooms: &mut BTreeMap<NodeId, Room>) {
     let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else { return };
     for task in holding.staying() {
         if let Some(room) = rooms.get_mut(&task.place.node) {
-            room.vacate(&task.place, charge.resources_of(task.place.task));
+            room.vacate(&charge.step(task.place));
         }
     }
 }
@@ -197,7 +198,10 @@ fn has_gpus(room: &Room, step: &Step) -> bool {
                 let layout = gpu.open_layout();
                 room.mig.is_some_and(|mig| layout.is_some_and(|layout| layout.allows(mig, slice)))
             }
-            None => gpu.free_for_share(step.trust, place.time_sliced) >= place.units_each,
+            None => {
+                let of_trust = |trust| gpu.free_for_share(trust, place.time_sliced) >= place.units_each;
+                step.trust.is_some_and(of_trust)
+            }
         })
     };
     place.gpus.indexes().all(has)

@@ -206,7 +206,7 @@ impl Horizon {
                 continue;
             }
             for held in self.on(draft, node).staying.iter().filter(|held| held.end.is_none()) {
-                room.occupy(&held.step.place, held.step.resources, held.step.trust);
+                room.occupy(&held.step);
             }
             for (part, of) in ask.parts().enumerate().filter(|(_, of)| of.pool() == room.pool) {
                 let tasks = tasks_that_fit(&room, of.way.need, of.key);
@@ -312,7 +312,7 @@ impl Horizon {
         over.sort_by_key(|(end, step)| (*end, step.place.task));
         let mut room = room.clone();
         for (end, step) in over {
-            room.vacate(&step.place, step.resources);
+            room.vacate(&step);
             let now_fits = tasks_that_fit(&room, of.way.need, of.key).max(fits);
             at = at.max(end);
             if now_fits > fits {

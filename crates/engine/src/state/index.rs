@@ -1,0 +1,17 @@
+//! Indexes from a key to a set of values. A key without values is not in its index.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+/// Adds a value.
+pub(super) fn list<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: V) {
+    index.entry(key).or_default().insert(value);
+}
+
+/// Takes a value out.
+pub(super) fn unlist<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: &V) {
+    let values = index.get_mut(&key).expect("an index has what is taken out of it");
+    assert!(values.remove(value), "an index has what is taken out of it");
+    if values.is_empty() {
+        index.remove(&key);
+    }
+}
