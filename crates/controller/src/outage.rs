@@ -17,11 +17,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// What the world was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// To list everything.
     List,
-    /// To tell what changed.
     Changes,
-    /// To carry out actions.
     Act,
 }
 
@@ -73,9 +70,7 @@ pub struct Outage {
     pub what: String,
     /// Since when nothing gets through.
     pub since: Timestamp,
-    /// How often it was tried.
     pub tries: u32,
-    /// When it is tried again.
     pub retry_at: Timestamp,
 }
 

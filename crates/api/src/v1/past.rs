@@ -1,6 +1,7 @@
 //! What is over, and by which rules it was decided.
 
 use serde::{Deserialize, Serialize};
+pub use wharf_controller::disk::HistoryKind;
 
 use super::ActorView;
 
@@ -20,56 +21,6 @@ pub struct HistoryView {
     pub actor: Option<ActorView>,
     /// The rest.
     pub body: serde_json::Value,
-}
-
-/// What a row of history tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HistoryKind {
-    /// A job that ended.
-    Job,
-    /// Why something was placed, asked to leave or queued again.
-    Receipt,
-    /// Why something had to leave for another job.
-    Eviction,
-    /// GPU time that a job was given, written when it lets go.
-    Usage,
-    /// What a job was given or let go.
-    Allocation,
-    /// What jobs held when old rows were last dropped.
-    Carried,
-    /// A lever that is about no job: on a node, a downtime or the policy.
-    Audit,
-    /// What a tenant is promised by a policy.
-    Guarantee,
-}
-
-impl HistoryKind {
-    /// Every kind.
-    pub const ALL: [Self; 8] = [
-        Self::Job,
-        Self::Receipt,
-        Self::Eviction,
-        Self::Usage,
-        Self::Allocation,
-        Self::Carried,
-        Self::Audit,
-        Self::Guarantee,
-    ];
-
-    /// The word used in API and flags.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Job => "job",
-            Self::Receipt => "receipt",
-            Self::Eviction => "eviction",
-            Self::Usage => "usage",
-            Self::Allocation => "allocation",
-            Self::Carried => "carried",
-            Self::Audit => "audit",
-            Self::Guarantee => "guarantee",
-        }
-    }
 }
 
 /// History, newest first.
