@@ -59,8 +59,8 @@ fn shrink(live: LiveJob<'_>, wanted: u32) -> Vec<Event> {
         Phase::Leaving(_) => return Vec::new(),
         Phase::Active => live.holding().into_iter().flat_map(Holding::staying).collect(),
     };
-    let releases = earmarked > 0 && staying.len() + earmarked > wanted;
-    let released = releases.then(|| live.without_earmark());
+    let too_many = earmarked > 0 && staying.len() + earmarked > wanted;
+    let released = too_many.then(|| live.without_earmark());
     // Numbers count up within an attempt: the last are the newest. But those that are to be replaced go before fresh ones.
     staying.sort_by_key(|task| job.rolling.is_some_and(|rolling| rolling.is_old(task)));
     let too_many = staying.get(wanted..).unwrap_or_default();
