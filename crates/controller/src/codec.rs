@@ -21,7 +21,6 @@ pub const RECORD_VERSION: u16 = 2;
 pub struct Recorded {
     /// Who; `None` where the record is older than actors.
     pub actor: Option<Actor>,
-    /// What happened.
     pub event: Event,
 }
 

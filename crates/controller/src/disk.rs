@@ -5,9 +5,11 @@
 //! learns that it lost before any reply or action has left. Records are opaque bytes here; what they mean
 //! is the business of [`crate::codec`].
 
-use crate::reader::HistoryReader;
-use strum::VariantArray;
+use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 use wharf_engine::model::actor::Actor;
+
+use crate::reader::HistoryReader;
 
 /// A leader's reign. Raised by [`Disk::take_term`]; an append with an older one is refused.
 pub type Term = u64;
@@ -20,9 +22,7 @@ pub type Index = u64;
 /// reign is later all the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Standing {
-    /// The reign.
     pub term: Term,
-    /// The next free index.
     pub next: Index,
 }
 
@@ -31,7 +31,6 @@ pub struct Standing {
 pub struct Record {
     /// Version of the encoding of `body`.
     pub version: u16,
-    /// World time of the turn that wrote it, in milliseconds.
     pub at: u64,
     /// The encoded event, with its actor.
     pub body: Vec<u8>,
@@ -42,18 +41,19 @@ pub struct Record {
 pub struct Snapshot {
     /// Index of the first record that is *not* part of it.
     pub next: Index,
-    /// World time at which it was taken, in milliseconds.
     pub at: u64,
     /// Version of the encoding of `body`.
     pub version: u16,
-    /// Hash of the state it rebuilds.
     pub state_hash: [u8; 32],
-    /// The encoded event list.
     pub body: Vec<u8>,
 }
 
 /// What a history row tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum HistoryKind {
     /// A job that ended.
     Job,
@@ -61,19 +61,24 @@ pub enum HistoryKind {
     Receipt,
     /// Why something had to leave for another job.
     Eviction,
-    /// GPU time that a job was given.
+    /// GPU time that a job was given, written when it lets go.
     Usage,
     /// What a job was given or let go: the rows that GPU time is computed from.
     Allocation,
     /// What is held at the last trim, for the rows that it dropped.
     Carried,
-    /// Who pulled a lever that is about no job.
+    /// A lever that is about no job: on a node, a downtime or the policy.
     Audit,
     /// What a tenant is promised by a policy.
     Guarantee,
 }
 
 impl HistoryKind {
+    /// The word used in API and flags.
+    pub fn into_str(self) -> &'static str {
+        self.into()
+    }
+
     /// True for rows that people do not read one by one.
     pub fn is_for_sums(self) -> bool {
         matches!(self, Self::Allocation | Self::Carried | Self::Guarantee)
@@ -85,13 +90,9 @@ impl HistoryKind {
 pub struct HistoryRow {
     /// Journal index of the event it was projected from.
     pub index: Index,
-    /// What it tells of.
     pub kind: HistoryKind,
-    /// World time, in milliseconds.
     pub at: u64,
-    /// Tenant path of the job.
     pub tenant: String,
-    /// Name of the job.
     pub name: String,
     /// Who did it; `None` in a row of a program that did not keep that.
     pub actor: Option<Actor>,
@@ -107,7 +108,6 @@ pub struct HistoryQuery {
     pub kind: Option<HistoryKind>,
     /// Only rows of this tenant or of tenants below it.
     pub tenant: Option<String>,
-    /// Only rows of jobs with this name.
     pub name: Option<String>,
     /// Only the row that was projected from this event.
     pub index: Option<Index>,
@@ -115,14 +115,12 @@ pub struct HistoryQuery {
     pub before: Option<Index>,
     /// Only rows from this moment on, in world time.
     pub since: Option<u64>,
-    /// At most this many.
     pub limit: usize,
 }
 
 /// The events of one turn, with the conditions under which they may be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The writer's term.
     pub term: Term,
     /// The index the writer expects the first record to get.
     pub expected: Index,
@@ -137,64 +135,29 @@ pub struct Batch<'a> {
 pub enum DiskFault {
     /// Another leader took over: this process must stop acting.
     #[error("this process's term {held} is over: term {current} has taken the journal")]
-    Fenced {
-        /// Our term.
-        held: Term,
-        /// The term in force.
-        current: Term,
-    },
+    Fenced { held: Term, current: Term },
     /// The journal is not where the writer thinks it is.
     #[error("the journal's next index is {actual}, not {expected}")]
-    UnexpectedIndex {
-        /// What the writer expected.
-        expected: Index,
-        /// Where the journal stands.
-        actual: Index,
-    },
+    UnexpectedIndex { expected: Index, actual: Index },
     /// Another process has the data directory.
     #[error("the data directory {dir} is in use by another process{holder}")]
     InUse {
-        /// The directory.
         dir: String,
         /// ` (pid N)` where it is known.
         holder: String,
     },
     /// Written by a later version of Wharf.
     #[error("{file} has format {found}, this program knows up to {known}. Nothing was changed")]
-    Newer {
-        /// The file.
-        file: String,
-        /// Its format.
-        found: i64,
-        /// The newest format this program reads.
-        known: i64,
-    },
+    Newer { file: String, found: i64, known: i64 },
     /// Not what was written.
     #[error("{file} is damaged: {what}. Nothing was changed")]
-    Damaged {
-        /// The file.
-        file: String,
-        /// What was found.
-        what: String,
-    },
+    Damaged { file: String, what: String },
     /// Something that was acknowledged is not in the journal any more.
     #[error("the journal in {dir} is behind what was acknowledged: {what}. Nothing was changed")]
-    Behind {
-        /// The data directory.
-        dir: String,
-        /// What is missing.
-        what: String,
-    },
+    Behind { dir: String, what: String },
     /// The operating system or SQLite refused.
     #[error("{attempted}: {why}")]
-    Io {
-        /// What was attempted.
-        attempted: String,
-        /// Why it failed, in the words of the system.
-        why: String,
-        /// What to do about it, where that is known.
-        next: Option<&'static str>,
-    },
+    Io { attempted: String, why: String, next: Option<&'static str> },
 }
 
 impl DiskFault {

@@ -1,7 +1,7 @@
 //! What history learns from events: finished jobs, receipts, GPU time, what jobs hold, and who pulled which lever. State
 //! holds live things only.
 //!
-//! Each family of rows is one exhaustive match: a new event does not compile until somebody has decided what history
+//! The matches over events are exhaustive: a new event does not compile until somebody has decided what history
 //! keeps of it. Every row has the actor of its event.
 
 mod allocation;
@@ -17,6 +17,7 @@ use serde::Serialize;
 use wharf_engine::model::actor::Actor;
 use wharf_engine::model::exit::{Exit, ExitDetail, Outcome};
 use wharf_engine::model::placement::Placement;
+use wharf_engine::model::policy::Amount;
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::event::{JobsEvent, Next};
@@ -38,11 +39,8 @@ pub use usage::{Segment, Usage, gpu_ms, held_now};
 /// Where in the journal an event stands, when, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// Index of the event.
     pub index: Index,
-    /// World time of the turn.
     pub now: Timestamp,
-    /// Who.
     pub actor: &'a Actor,
 }
 
@@ -65,16 +63,37 @@ pub struct Projection {
 impl Projection {
     /// Learns from an event, seen from the state before it.
     pub fn hear(&mut self, state: &State, event: &Event, moment: Moment<'_>) {
-        self.rows.extend(project(state, event, moment));
-        if let Some((subject, body)) = audit::of(state, event) {
-            self.rows.push(moment.row(HistoryKind::Audit, "", &subject, json(&body)));
+        match event {
+            Event::Jobs(event) => {
+                self.rows.extend(of_jobs(state, event, moment));
+                self.change(state, allocation::of_end(state, event, moment.now), moment);
+            }
+            Event::Ledger(event) => {
+                self.rows.extend(of_ledger(state, event, moment));
+                self.change(state, allocation::of_ledger(state, event), moment);
+            }
+            Event::Bookings(event) => self.rows.extend(booking::row(state, event, moment)),
+            Event::Fleet(event) => self.audit(audit::of_fleet(state, event), moment),
+            Event::Maintenance(event) => self.audit(audit::of_maintenance(state, event), moment),
+            Event::Tenants(event) => {
+                self.audit(audit::of_tenants(event), moment);
+                for (tenant, change) in allocation::of_policy(event) {
+                    self.rows.push(moment.row(HistoryKind::Guarantee, &tenant, "", json(&change)));
+                }
+            }
+            Event::Earmarks(_)
+            | Event::Demand(_)
+            | Event::Reservations(_)
+            | Event::Attained(_)
+            | Event::Past(_)
+            | Event::Owned(_) => {}
         }
-        for (tenant, change) in allocation::of_policy(event) {
-            self.rows.push(moment.row(HistoryKind::Guarantee, &tenant, "", json(&change)));
-        }
-        if let Some((job, change)) = allocation::of_job(state, event, moment.now) {
-            self.change(state, job, change, moment);
-        }
+    }
+
+    fn audit(&mut self, lever: Option<(String, Audit)>, moment: Moment<'_>) {
+        let row =
+            |(subject, body): (String, Audit)| moment.row(HistoryKind::Audit, "", &subject, json(&body));
+        self.rows.extend(lever.map(row));
     }
 
     /// The rows so far, which are the disk's from now on.
@@ -83,7 +102,8 @@ impl Projection {
         std::mem::take(&mut self.rows)
     }
 
-    fn change(&mut self, state: &State, job: JobId, change: Change, moment: Moment<'_>) {
+    fn change(&mut self, state: &State, change: Option<(JobId, Change)>, moment: Moment<'_>) {
+        let Some((job, change)) = change else { return };
         let Change::Stop(grants) = change else {
             self.write_stop();
             self.rows.extend(Writer { state, job, moment }.row(HistoryKind::Allocation, &change));
@@ -103,23 +123,6 @@ impl Projection {
         let stop = self.stop.take();
         self.rows
             .extend(stop.map(|(_, row, grants)| HistoryRow { body: json(&Change::Stop(grants)), ..row }));
-    }
-}
-
-fn project(state: &State, event: &Event, moment: Moment<'_>) -> Vec<HistoryRow> {
-    match event {
-        Event::Jobs(event) => of_jobs(state, event, moment),
-        Event::Ledger(event) => of_ledger(state, event, moment),
-        Event::Bookings(event) => booking::row(state, event, moment).into_iter().collect(),
-        Event::Fleet(_)
-        | Event::Tenants(_)
-        | Event::Earmarks(_)
-        | Event::Demand(_)
-        | Event::Reservations(_)
-        | Event::Attained(_)
-        | Event::Past(_)
-        | Event::Maintenance(_)
-        | Event::Owned(_) => Vec::new(),
     }
 }
 
@@ -278,6 +281,14 @@ fn asker(by: &Asker) -> String {
         Asker::Booking { .. } => "booking".to_owned(),
         Asker::Replace => "replace".to_owned(),
         Asker::Drain { .. } => "drain".to_owned(),
+    }
+}
+
+/// What a guarantee promises; `None` where it is not metered.
+fn promised_parts(guaranteed: Amount) -> Option<u64> {
+    match guaranteed {
+        Amount::Unlimited => None,
+        Amount::Of(parts) => Some(parts),
     }
 }
 

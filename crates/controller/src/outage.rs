@@ -19,11 +19,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Operation {
-    /// To list everything.
     List,
-    /// To tell what changed.
     Changes,
-    /// To carry out actions.
     Act,
 }
 
@@ -68,9 +65,7 @@ pub struct Outage {
     pub what: String,
     /// Since when nothing gets through.
     pub since: Timestamp,
-    /// How often it was tried.
     pub tries: u32,
-    /// When it is tried again.
     pub retry_at: Timestamp,
 }
 

@@ -28,7 +28,6 @@ pub struct NodeSelector {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Toleration {
-    /// The taint's key.
     pub key: String,
     /// Its value; any where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -71,10 +71,8 @@ impl Default for Settings {
 /// Why a controller had to stop. Running jobs do not notice.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// The disk.
     #[error(transparent)]
     Disk(#[from] DiskFault),
-    /// The world.
     #[error(transparent)]
     World(#[from] WorldFault),
     /// The world is older than what the journal has heard of it.
@@ -84,25 +82,13 @@ pub enum Fault {
     #[error(
         "the journal is behind the fleet: it stands at index {journal} of term {term}, and the fleet has obeyed index {obeyed} of term {obeyed_term}, as if an old copy had been put back. Nothing was changed"
     )]
-    JournalBehind {
-        /// How far the journal has come.
-        journal: u64,
-        /// Under which term.
-        term: Term,
-        /// What the fleet has obeyed.
-        obeyed: u64,
-        /// Under which term.
-        obeyed_term: Term,
-    },
+    JournalBehind { journal: u64, term: Term, obeyed: u64, obeyed_term: Term },
     /// A bug stopped the control plane.
     #[error("the control plane failed by a bug; running jobs go on")]
     Panicked,
     /// The snapshot rebuilds another state than the one it was taken of.
     #[error("the snapshot at index {index} does not rebuild the state it was taken of")]
-    HashDiffers {
-        /// Where.
-        index: u64,
-    },
+    HashDiffers { index: u64 },
 }
 
 impl Fault {
@@ -235,7 +221,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.figures.turns += 1;
         self.committed = Committed::default();
         let heard = self.hear();
-        let replies = given.map(|(actor, input)| self.answer(actor, input)).collect();
+        let replies = given.map(|(actor, input)| self.define_and_decide(actor, input)).collect();
         self.decide_and_commit()?;
         if heard {
             self.act();
@@ -245,14 +231,13 @@ impl<D: Disk, W: World> Controller<D, W> {
     }
 
     /// Nodes first, so that the selectors of work that already runs can be compiled before it is adopted.
-    fn meet(&mut self) -> Result<(), Fault> {
+    fn meet_world(&mut self) -> Result<(), Fault> {
         let listed = self.world.list()?;
         self.meet_nodes(&listed)?;
         // Work that is adopted with a device that has failed is lost by a second look, like any other.
-        let any_failed = listed.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy);
-        let again = any_failed.then(|| listed.clone());
+        let again = listed.has_failed_gpus().then(|| listed.clone());
         for listed in [Some(listed), again].into_iter().flatten() {
-            self.take(listed).map_err(|_| Fault::WorldBehind)?;
+            self.take_report(listed).map_err(|_| Fault::WorldBehind)?;
         }
         Ok(())
     }
@@ -261,23 +246,23 @@ impl<D: Disk, W: World> Controller<D, W> {
         let mut nodes = listed.clone();
         nodes.report.scope = Scope::Nodes;
         nodes.report.tasks.clear();
-        self.take(nodes).map_err(|_| Fault::WorldBehind)?;
+        self.take_report(nodes).map_err(|_| Fault::WorldBehind)?;
         for job in listed.report.tasks.iter().filter_map(|task| task.job.as_ref()) {
             let missing = missing_sets(&self.state, &self.strings, job);
-            self.define(&WORLD, missing);
+            self.define_sets(&WORLD, missing);
         }
         Ok(())
     }
 
     /// Learns from a report. What it says of labels is learnt only when the report itself is taken: a late one must
     /// not bring back old labels. Stale reports are dropped; a gap is the caller's business.
-    fn take(&mut self, mut said: WorldReport) -> Reply {
-        said.report.nodes = said.nodes.iter().map(|node| node.node.clone()).collect();
+    fn take_report(&mut self, mut said: WorldReport) -> Reply {
+        said.report.nodes = said.observed_nodes();
         let names = said.report.nodes.iter().map(|node| node.name.clone());
         let listed: Option<BTreeSet<String>> = said.report.since.is_none().then(|| names.collect());
         let is_whole = said.report.scope == Scope::All;
         let (gone, answers) = (said.report.nodes_gone.clone(), said.report.answers.clone());
-        let reply = self.settle(&WORLD, &Input::Observe(said.report))?;
+        let reply = self.decide_and_apply(&WORLD, &Input::Observe(said.report))?;
         let is_list = listed.is_some();
         self.sent.hear(&answers, is_list, self.now);
         let mut changed = false;
@@ -294,18 +279,18 @@ impl<D: Disk, W: World> Controller<D, W> {
             self.committed.strings_changed = true;
             let sources: Vec<&str> = self.state.fleet.set_sources().collect();
             let compiled = sources.into_iter().filter_map(|source| self.strings.compile(source)).collect();
-            self.define(&WORLD, compiled);
+            self.define_sets(&WORLD, compiled);
         }
         // After its selectors were compiled: a job may come with the only node that it may use.
         if is_whole {
-            self.own(&said.jobs, said.jobs_gone, is_list);
+            self.take_owned(&said.jobs, said.jobs_gone, is_list);
         }
         Ok(reply)
     }
 
     /// Jobs that the world owns, after everything else that it says of them: how tasks of theirs ended comes before that
     /// they are gone.
-    fn own(&mut self, jobs: &[Submission], gone: Vec<Uid>, is_list: bool) {
+    fn take_owned(&mut self, jobs: &[Submission], gone: Vec<Uid>, is_list: bool) {
         let mut gone = gone;
         if is_list {
             let named: BTreeSet<Uid> = jobs.iter().map(|job| job.uid).collect();
@@ -314,15 +299,17 @@ impl<D: Disk, W: World> Controller<D, W> {
             gone.extend(known.filter(|uid| !named.contains(uid)));
         }
         for uid in gone {
-            self.settle(&WORLD, &Input::Disown { uid }).expect("that a job is gone is never refused");
+            self.decide_and_apply(&WORLD, &Input::Disown { uid })
+                .expect("that a job is gone is never refused");
         }
         for job in jobs {
-            self.answer(&WORLD, &Input::Own(Box::new(job.clone())))
+            self.define_and_decide(&WORLD, &Input::Own(Box::new(job.clone())))
                 .expect("a job of the world is never refused");
         }
     }
 
-    fn answer(&mut self, actor: &Actor, input: &Input) -> Reply {
+    /// Decides an input, after the selectors that it names and that nobody named before were compiled.
+    fn define_and_decide(&mut self, actor: &Actor, input: &Input) -> Reply {
         let named = match input {
             Input::Submit(submission) | Input::Own(submission) => Some(&**submission),
             Input::Book(request) => Some(&request.job),
@@ -330,27 +317,28 @@ impl<D: Disk, W: World> Controller<D, W> {
         };
         if let Some(submission) = named {
             let missing = missing_sets(&self.state, &self.strings, submission);
-            self.define(actor, missing);
+            self.define_sets(actor, missing);
         }
-        self.settle(actor, input)
+        self.decide_and_apply(actor, input)
     }
 
-    fn define(&mut self, actor: &Actor, sets: Vec<SetDefinition>) {
+    fn define_sets(&mut self, actor: &Actor, sets: Vec<SetDefinition>) {
         if !sets.is_empty() {
-            self.settle(actor, &Input::DefineSets(sets)).expect("defining a set is never refused");
+            self.decide_and_apply(actor, &Input::DefineSets(sets)).expect("defining a set is never refused");
         }
     }
 
     /// Decides and applies; what happened is written at the end of the turn.
-    fn settle(&mut self, actor: &Actor, input: &Input) -> Reply {
+    fn decide_and_apply(&mut self, actor: &Actor, input: &Input) -> Reply {
         let Decision { events, job } = self.state.decide_for(actor, input, self.now)?;
         for event in events {
-            self.happened(actor, event);
+            self.apply_and_record(actor, event);
         }
         Ok(job)
     }
 
-    fn happened(&mut self, actor: &Actor, event: Event) {
+    /// An event takes effect, and is kept for history, the journal and whoever follows.
+    fn apply_and_record(&mut self, actor: &Actor, event: Event) {
         if let Event::Ledger(LedgerEvent::Evicted { receipt, .. }) = &event {
             self.figures.evictions.count(receipt.why);
         }
@@ -363,7 +351,7 @@ impl<D: Disk, W: World> Controller<D, W> {
 
     fn decide_and_commit(&mut self) -> Result<(), Fault> {
         let promised = self.state.earmarks.len();
-        self.settle(&ENGINE, &Input::Tick).expect("time is never refused");
+        self.decide_and_apply(&ENGINE, &Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
         let mut any_over = self.state.earmarks.len() < promised;
         // What a plan gives, or takes back, may let another kind fit: once more, unless nothing changed.
@@ -378,7 +366,7 @@ impl<D: Disk, W: World> Controller<D, W> {
             // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays; and places may be
             // free that were for somebody who stays.
             let before = self.state.index();
-            self.settle(&ENGINE, &Input::Tick).expect("time is never refused");
+            self.decide_and_apply(&ENGINE, &Input::Tick).expect("time is never refused");
             if self.state.index() > before {
                 self.follow_plan();
             }
@@ -392,7 +380,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         let events = made.events(&self.state, self.now);
         self.memory.remember(&made, &self.state, self.now);
         for event in events {
-            self.happened(&ENGINE, event);
+            self.apply_and_record(&ENGINE, event);
         }
         !made.released.is_empty()
     }
@@ -442,7 +430,6 @@ fn missing_sets(state: &State, strings: &Strings, submission: &Submission) -> Ve
 pub struct WhatIf {
     /// The state after it and the plan that follows.
     pub state: State,
-    /// The job it would be.
     pub job: JobId,
     /// Who would have to leave for it.
     pub victims: Vec<EvictedJob>,

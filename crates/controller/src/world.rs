@@ -22,7 +22,6 @@ use crate::telemetry::Telemetry;
 pub struct NodeReport {
     /// What the engine learns.
     pub node: ObservedNode,
-    /// Labels, for selectors.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Taints: a task without a matching toleration stays away.
@@ -33,7 +32,6 @@ pub struct NodeReport {
 /// Keeps tasks away that do not tolerate it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
-    /// Its key.
     pub key: String,
     /// Its value; may be empty.
     #[serde(default)]
@@ -45,12 +43,22 @@ pub struct Taint {
 pub struct WorldReport {
     /// Everything but the nodes.
     pub report: Report,
-    /// The nodes, with their strings.
     pub nodes: Vec<NodeReport>,
     /// Jobs that the world owns and that appeared or changed; in a full list all of them.
     pub jobs: Vec<Submission>,
     /// Jobs that it owned and no longer has; a full list needs none.
     pub jobs_gone: Vec<Uid>,
+}
+
+impl WorldReport {
+    /// The nodes without their strings, as the engine learns of them.
+    pub(crate) fn observed_nodes(&self) -> Vec<ObservedNode> {
+        self.nodes.iter().map(|node| node.node.clone()).collect()
+    }
+
+    pub(crate) fn has_failed_gpus(&self) -> bool {
+        self.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy)
+    }
 }
 
 /// What a device really does, beside what it is handed out for.
@@ -92,9 +100,7 @@ pub struct Samples {
 /// How often the wall clock was found to be set. A world's own clock goes on as before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClockSteps {
-    /// How often.
     pub count: u64,
-    /// What was found last.
     pub last: Option<String>,
 }
 
@@ -103,9 +109,7 @@ pub struct ClockSteps {
 #[derive(Debug, thiserror::Error)]
 #[error("{attempted}: {source}")]
 pub struct WorldFault {
-    /// What was attempted.
     pub attempted: String,
-    /// Why it failed.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
@@ -113,26 +117,13 @@ pub struct WorldFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A GPU reports an error.
-    GpuError {
-        /// Name of its node.
-        node: String,
-        /// Its index there.
-        gpu: usize,
-        /// Number of the error.
-        xid: u16,
-    },
+    GpuError { node: String, gpu: usize, xid: u16 },
     /// A GPU can be used again.
-    GpuHealed {
-        /// Name of its node.
-        node: String,
-        /// Its index there.
-        gpu: usize,
-    },
+    GpuHealed { node: String, gpu: usize },
     /// A node fails, with everything on it.
     NodeDown(String),
     /// A node is up and refuses to start anything.
     StartsRefused {
-        /// Its name.
         node: String,
         /// For so long; until it is healed where nothing is said.
         span: Option<Millis>,
@@ -148,9 +139,7 @@ pub enum Happening {
 pub struct Happened {
     /// Jobs that lost tasks by it, as `tenant/name`, each once.
     pub jobs: Vec<String>,
-    /// Nodes that joined.
     pub joined: Vec<String>,
-    /// Nodes that left.
     pub left: Vec<String>,
     /// Nodes that are not as they were.
     pub changed: Vec<String>,
@@ -162,23 +151,14 @@ pub enum Impossible {
     /// The world is a real one.
     #[error("this fleet is not simulated: faults are made in a simulated fleet only")]
     NotSimulated,
-    /// There is no such node.
     #[error("there is no node {0}")]
     NoSuchNode(String),
     /// The node has no such GPU.
     #[error("{node} has {gpus} GPUs, counted from 0: there is no GPU {gpu}")]
-    NoSuchGpu {
-        /// The node.
-        node: String,
-        /// The index.
-        gpu: usize,
-        /// How many it has.
-        gpus: usize,
-    },
+    NoSuchGpu { node: String, gpu: usize, gpus: usize },
     /// No driver reports such an error.
     #[error("no driver reports an XID {0}")]
     NoSuchXid(u16),
-    /// The world did not answer.
     #[error(transparent)]
     Fault(#[from] WorldFault),
 }

@@ -286,7 +286,8 @@ impl Desk {
         self.let_happen(what, move |happened| {
             let _ = answer.send(happened);
         })?;
-        answered.await.map_err(|_| Closed::Stopped)
+        // The world has changed before the turn that follows from it is committed, and that may fail.
+        answered.await.map_err(|_| Closed::Unknown)
     }
 
     /// The same without waiting. `after` computes nothing: others wait behind it.

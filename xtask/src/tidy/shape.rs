@@ -69,10 +69,10 @@ pub(super) fn modules_are_files_with_a_name(file: &SourceFile) -> Vec<Problem> {
     vec![file.failure(1, "a file named `mod.rs`".to_owned(), hint)]
 }
 
-/// Every public type and function of the engine says what it is for. Fields and variants may speak for themselves, which
+/// Every public type and function of the engine and the controller says what it is for. Fields and variants may speak for themselves, which
 /// `missing_docs` does not let them.
 pub(super) fn public_items_have_docs(file: &SourceFile) -> Vec<Problem> {
-    if !file.path.starts_with("crates/engine/src/") {
+    if !["crates/engine/src/", "crates/controller/src/"].iter().any(|of| file.path.starts_with(of)) {
         return Vec::new();
     }
     let lines: Vec<&str> = file.text.lines().collect();

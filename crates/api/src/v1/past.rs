@@ -1,7 +1,7 @@
 //! What is over, and by which rules it was decided.
 
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantArray};
+pub use wharf_controller::disk::HistoryKind;
 
 use super::ActorView;
 
@@ -21,37 +21,6 @@ pub struct HistoryView {
     pub actor: Option<ActorView>,
     /// The rest.
     pub body: serde_json::Value,
-}
-
-/// What a row of history tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum HistoryKind {
-    /// A job that ended.
-    Job,
-    /// Why something was placed, asked to leave or queued again.
-    Receipt,
-    /// Why something had to leave for another job.
-    Eviction,
-    /// GPU time that a job was given, written when it lets go.
-    Usage,
-    /// What a job was given or let go.
-    Allocation,
-    /// What jobs held when old rows were last dropped.
-    Carried,
-    /// A lever that is about no job: on a node, a downtime or the policy.
-    Audit,
-    /// What a tenant is promised by a policy.
-    Guarantee,
-}
-
-impl HistoryKind {
-    /// The word for it, the same everywhere.
-    pub fn into_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// History, newest first.

@@ -15,9 +15,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::model::policy::{Amount, GpuQuota, Policy};
+use wharf_engine::model::policy::{GpuQuota, Policy};
 use wharf_engine::state::State;
-use wharf_engine::state::event::Event;
 use wharf_engine::state::holding::{HeldTask, Holding};
 use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::state::ledger::event::LedgerEvent;
@@ -25,7 +24,7 @@ use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{JobId, PoolId, Timestamp};
 
 use super::usage::{bound_at, parts_of};
-use super::{json, uid};
+use super::{json, promised_parts, uid};
 use crate::disk::{HistoryKind, HistoryRow};
 
 /// The body of a row about what is held.
@@ -55,22 +54,17 @@ pub enum Change {
 /// What some tasks of a job hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
-    /// Identity of the job, in hexadecimal.
     pub uid: String,
-    /// Which try.
     pub attempt: u32,
     /// The policy it was decided by, or that was in force; 0 where work was adopted.
     pub policy: u32,
-    /// Pool by pool.
     pub gpus: Vec<Grant>,
 }
 
 /// What tasks hold of one pool for the same time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Model of the GPUs.
     pub pool: String,
-    /// Which tasks.
     pub tasks: Vec<u32>,
     /// What they hold together, in 1/3000 of a GPU.
     pub gpu_parts: u64,
@@ -84,9 +78,7 @@ pub struct Grant {
 /// What a tenant is promised, counted as its policy counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarantee {
-    /// The policy that promises it.
     pub policy: u32,
-    /// How much.
     pub promised: Promised,
 }
 
@@ -96,55 +88,21 @@ pub struct Guarantee {
 pub enum Promised {
     /// Model by model; of a model that is not named, nothing.
     PerPool(Vec<(String, Option<u64>)>),
-    /// Over all models.
     AnyGpu {
-        /// So much.
         gpu_parts: Option<u64>,
         /// What a GPU of each model counts, in thousandths; one that is not named counts 1000.
         worth_milli: Vec<(String, u32)>,
     },
 }
 
-/// What an event changes of what a job holds, seen from the state before it.
-pub(super) fn of_job(state: &State, event: &Event, now: Timestamp) -> Option<(JobId, Change)> {
-    match event {
-        Event::Ledger(event) => of_ledger(state, event),
-        // Whatever has not ended by itself ends with the attempt.
-        Event::Jobs(JobsEvent::Ended { job, .. } | JobsEvent::Requeued { job, .. }) => {
-            let held = Held::of(state, *job)?;
-            Some((*job, Change::Stop(held.over(HeldTask::holds, now)?)))
-        }
-        Event::Jobs(
-            JobsEvent::Queued { .. }
-            | JobsEvent::Leaving { .. }
-            | JobsEvent::Stays { .. }
-            | JobsEvent::Extended { .. }
-            | JobsEvent::Scaled { .. }
-            | JobsEvent::Rolled { .. }
-            | JobsEvent::ReplicaFailed { .. }
-            | JobsEvent::Held { .. }
-            | JobsEvent::Released { .. }
-            | JobsEvent::Carried { .. }
-            | JobsEvent::CarriedEnded { .. }
-            | JobsEvent::CarriedJob { .. }
-            | JobsEvent::Changed { .. }
-            | JobsEvent::StartRefused { .. }
-            | JobsEvent::RefusalsForgotten { .. },
-        )
-        | Event::Fleet(_)
-        | Event::Tenants(_)
-        | Event::Earmarks(_)
-        | Event::Demand(_)
-        | Event::Reservations(_)
-        | Event::Attained(_)
-        | Event::Bookings(_)
-        | Event::Past(_)
-        | Event::Maintenance(_)
-        | Event::Owned(_) => None,
-    }
+/// What the end of an attempt changes of what a job holds: whatever has not ended by itself ends with it.
+pub(super) fn of_end(state: &State, event: &JobsEvent, now: Timestamp) -> Option<(JobId, Change)> {
+    let (JobsEvent::Ended { job, .. } | JobsEvent::Requeued { job, .. }) = event else { return None };
+    Some((*job, Change::Stop(Held::of(state, *job)?.over(HeldTask::holds, now)?)))
 }
 
-fn of_ledger(state: &State, event: &LedgerEvent) -> Option<(JobId, Change)> {
+/// What an event changes of what a job holds, seen from the state before it.
+pub(super) fn of_ledger(state: &State, event: &LedgerEvent) -> Option<(JobId, Change)> {
     let among = |job: &JobId, tasks: &[u32], change: fn(Grants) -> Change| {
         let grants = Held::of(state, *job)?.open(|task| tasks.contains(&task.place.task))?;
         Some((*job, change(grants)))
@@ -184,8 +142,8 @@ fn of_ledger(state: &State, event: &LedgerEvent) -> Option<(JobId, Change)> {
 }
 
 /// What each tenant is promised by a policy that an event applies.
-pub(super) fn of_policy(event: &Event) -> Vec<(String, Change)> {
-    let Event::Tenants(TenantsEvent::PolicyApplied { version, policy }) = event else { return Vec::new() };
+pub(super) fn of_policy(event: &TenantsEvent) -> Vec<(String, Change)> {
+    let TenantsEvent::PolicyApplied { version, policy } = event else { return Vec::new() };
     guarantees(*version, policy)
 }
 
@@ -229,17 +187,13 @@ fn standing(
 }
 
 fn guarantees(version: u32, policy: &Policy) -> Vec<(String, Change)> {
-    let parts = |amount: Amount| match amount {
-        Amount::Unlimited => None,
-        Amount::Of(parts) => Some(parts),
-    };
     let tenants = policy.tenants.iter().map(|tenant| {
         let promised = match &tenant.gpus {
             GpuQuota::PerPool(quotas) => Promised::PerPool(
-                quotas.iter().map(|(pool, quota)| (pool.clone(), parts(quota.guaranteed))).collect(),
+                quotas.iter().map(|(pool, quota)| (pool.clone(), promised_parts(quota.guaranteed))).collect(),
             ),
             GpuQuota::Any(quota) => Promised::AnyGpu {
-                gpu_parts: parts(quota.guaranteed),
+                gpu_parts: promised_parts(quota.guaranteed),
                 worth_milli: policy.normal_milli.clone(),
             },
         };

@@ -2,11 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use wharf_engine::state::State;
-use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
 use wharf_engine::state::maintenance::{Downtime, MaintenanceEvent};
 use wharf_engine::state::tenants::TenantsEvent;
-use wharf_engine::units::NodeId;
 
 use super::node_name;
 
@@ -32,11 +30,8 @@ pub enum Audit {
     Undrained,
     /// Nodes are to be out of service for a while.
     DowntimePlanned {
-        /// Their names.
         nodes: Vec<String>,
-        /// World time in milliseconds.
         from_ms: u64,
-        /// World time in milliseconds.
         until_ms: u64,
         /// What for; may be empty.
         reason: String,
@@ -44,57 +39,45 @@ pub enum Audit {
     /// A downtime was called off.
     DowntimeCalledOff,
     /// Another policy is in force.
-    PolicyApplied {
-        /// Which.
-        version: u32,
-        /// The digest of its files.
-        digest: String,
-    },
+    PolicyApplied { version: u32, digest: String },
 }
 
-/// What an event is about, as `node/n1`, and what was done; seen from the state before it.
-pub(super) fn of(state: &State, event: &Event) -> Option<(String, Audit)> {
-    let node = |id: NodeId| format!("node/{}", node_name(state, id));
-    Some(match event {
-        Event::Fleet(FleetEvent::Cordoned { node: id, on: true, reason, .. }) => {
-            (node(*id), Audit::Cordoned { reason: reason.clone() })
+/// What a lever is about, as `node/n1`, and what was done; seen from the state before it.
+pub(super) fn of_fleet(state: &State, event: &FleetEvent) -> Option<(String, Audit)> {
+    let (node, audit) = match event {
+        FleetEvent::Cordoned { node, on: true, reason, .. } => {
+            (node, Audit::Cordoned { reason: reason.clone() })
         }
-        Event::Fleet(FleetEvent::Cordoned { node: id, on: false, .. }) => (node(*id), Audit::Uncordoned),
-        Event::Fleet(FleetEvent::Draining { node: id, drain: Some(drain) }) => {
+        FleetEvent::Cordoned { node, on: false, .. } => (node, Audit::Uncordoned),
+        FleetEvent::Draining { node, drain: Some(drain) } => {
             let (deadline_ms, reason) = (drain.deadline.0, drain.reason.clone());
-            (node(*id), Audit::Drained { deadline_ms, reason })
+            (node, Audit::Drained { deadline_ms, reason })
         }
-        Event::Fleet(FleetEvent::Draining { node: id, drain: None }) => (node(*id), Audit::Undrained),
-        Event::Maintenance(MaintenanceEvent::Planned { name, downtime }) => {
-            (format!("maintenance/{name}"), planned(state, downtime))
-        }
-        Event::Maintenance(MaintenanceEvent::Ended { name, cancelled: true, .. }) => {
-            (format!("maintenance/{name}"), Audit::DowntimeCalledOff)
-        }
-        Event::Tenants(TenantsEvent::PolicyApplied { version, policy }) => {
-            ("policy".to_owned(), Audit::PolicyApplied { version: *version, digest: policy.digest.clone() })
-        }
-        Event::Fleet(
-            FleetEvent::PoolNamed { .. }
-            | FleetEvent::LevelNamed { .. }
-            | FleetEvent::NodeSeen { .. }
-            | FleetEvent::NodeRemoved { .. }
-            | FleetEvent::NodeSetDefined { .. }
-            | FleetEvent::DeviceSetDefined { .. }
-            | FleetEvent::WorldSeen { .. },
-        )
-        | Event::Maintenance(MaintenanceEvent::Began { .. } | MaintenanceEvent::Ended { .. })
-        | Event::Tenants(TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. })
-        | Event::Jobs(_)
-        | Event::Ledger(_)
-        | Event::Earmarks(_)
-        | Event::Demand(_)
-        | Event::Reservations(_)
-        | Event::Attained(_)
-        | Event::Bookings(_)
-        | Event::Past(_)
-        | Event::Owned(_) => return None,
-    })
+        FleetEvent::Draining { node, drain: None } => (node, Audit::Undrained),
+        FleetEvent::PoolNamed { .. }
+        | FleetEvent::LevelNamed { .. }
+        | FleetEvent::NodeSeen { .. }
+        | FleetEvent::NodeRemoved { .. }
+        | FleetEvent::NodeSetDefined { .. }
+        | FleetEvent::DeviceSetDefined { .. }
+        | FleetEvent::WorldSeen { .. } => return None,
+    };
+    Some((format!("node/{}", node_name(state, *node)), audit))
+}
+
+pub(super) fn of_maintenance(state: &State, event: &MaintenanceEvent) -> Option<(String, Audit)> {
+    let (name, audit) = match event {
+        MaintenanceEvent::Planned { name, downtime } => (name, planned(state, downtime)),
+        MaintenanceEvent::Ended { name, cancelled: true, .. } => (name, Audit::DowntimeCalledOff),
+        MaintenanceEvent::Began { .. } | MaintenanceEvent::Ended { .. } => return None,
+    };
+    Some((format!("maintenance/{name}"), audit))
+}
+
+pub(super) fn of_tenants(event: &TenantsEvent) -> Option<(String, Audit)> {
+    let TenantsEvent::PolicyApplied { version, policy } = event else { return None };
+    let applied = Audit::PolicyApplied { version: *version, digest: policy.digest.clone() };
+    Some(("policy".to_owned(), applied))
 }
 
 fn planned(state: &State, downtime: &Downtime) -> Audit {

@@ -1,50 +1,41 @@
 //! What history keeps of booked windows: who booked what, where it was placed, what it lost, and how it ended.
 
 use serde::{Deserialize, Serialize};
-use wharf_engine::model::placement::Placement;
+use wharf_engine::model::job::Spec;
 use wharf_engine::state::State;
 use wharf_engine::state::bookings::{Booker, BookingEnd, BookingsEvent, PlaceLost};
 use wharf_engine::units::BookingId;
 
-use super::{Moment, Receipt, json};
+use super::{Moment, Receipt, json, nodes};
 use crate::disk::{HistoryKind, HistoryRow};
 
 /// Something that happened to a booked window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum BookingReceipt {
-    /// It was booked.
     Booked {
-        /// By whom.
         by: Booker,
         /// It begins, in world time.
         from_ms: u64,
-        /// It is over.
         until_ms: u64,
         /// So many tasks…
         tasks: u32,
         /// …of so much, in 1/3000 of a GPU.
         gpu_parts: u64,
     },
-    /// Its places were chosen.
     Placed {
         /// Node names in task order.
         nodes: Vec<String>,
         /// So many tasks have none.
         short: u32,
     },
-    /// Places were lost.
     PlacesLost {
         /// Of so many tasks.
         tasks: u32,
-        /// Why.
         why: PlaceLost,
     },
-    /// Its window began.
     Began,
-    /// It is over.
     Ended {
-        /// Why.
         why: BookingEnd,
     },
 }
@@ -61,8 +52,7 @@ pub(super) fn row(state: &State, event: &BookingsEvent, moment: Moment<'_>) -> O
         BookingsEvent::Placed { booking, tasks, .. } => {
             let spec = known(state, *booking)?;
             let short = spec.tasks.saturating_sub(count(tasks.len()));
-            let nodes = tasks.iter().map(|place| node(state, place)).collect();
-            (spec, BookingReceipt::Placed { nodes, short })
+            (spec, BookingReceipt::Placed { nodes: nodes(state, tasks), short })
         }
         BookingsEvent::PlacesLost { booking, tasks, why, .. } => {
             let receipt = BookingReceipt::PlacesLost { tasks: count(tasks.len()), why: *why };
@@ -78,14 +68,10 @@ pub(super) fn row(state: &State, event: &BookingsEvent, moment: Moment<'_>) -> O
     Some(moment.row(HistoryKind::Receipt, tenant, &spec.name, body))
 }
 
-fn known(state: &State, booking: BookingId) -> Option<&wharf_engine::model::job::Spec> {
+fn known(state: &State, booking: BookingId) -> Option<&Spec> {
     state.bookings.get(booking).map(|known| &known.spec)
 }
 
 fn count(places: usize) -> u32 {
     u32::try_from(places).unwrap_or(u32::MAX)
-}
-
-fn node(state: &State, place: &Placement) -> String {
-    state.fleet.node(place.node).map_or_else(|| "?".to_owned(), |node| node.facts.name.clone())
 }

@@ -11,24 +11,20 @@ use wharf_engine::state::jobs::Job;
 use wharf_engine::state::ledger::event::{Eviction, EvictionRule, Straddle};
 use wharf_engine::units::{JobId, PoolId, TenantId};
 
-use super::uid;
+use super::{promised_parts, uid};
 
 /// Why something had to leave, for whom, and at what price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvictionReceipt {
     /// Identity of who had to leave, in hexadecimal.
     pub uid: String,
-    /// Which tasks of it.
     pub tasks: Vec<u32>,
     /// All of it, or surplus tasks of an elastic job.
     pub whole: bool,
-    /// By which rule.
     pub why: EvictionRule,
     /// Identity of who benefits, in hexadecimal.
     pub beneficiary_uid: String,
-    /// Whose job that is.
     pub beneficiary_tenant: String,
-    /// And its name.
     pub beneficiary: String,
     /// Work of each task since its last checkpoint.
     pub lost_ms: u64,
@@ -43,15 +39,12 @@ pub struct EvictionReceipt {
     /// Which resource that is, where it can be told.
     #[serde(default)]
     pub below_line_in: Option<Resource>,
-    /// How both stood.
     #[serde(default)]
     pub stood: Option<Stood>,
-    /// The policy it was decided by.
     pub policy: u32,
     /// The booked window that it left for, or that it ran in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booking: Option<String>,
-    /// The node that was to be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Who wanted that and what for, where it was drained; a downtime is named in the plan of maintenance.
@@ -62,7 +55,6 @@ pub struct EvictionReceipt {
 /// Who moved a lever, and what for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lever {
-    /// As they are called.
     pub by: String,
     /// As they say; may be empty.
     pub reason: String,
@@ -79,13 +71,9 @@ impl Lever {
 pub struct Stood {
     /// GPUs of the tasks that had to leave, in 1/3000.
     pub gpu_parts: u64,
-    /// Class word of the victim.
     pub class: String,
-    /// Its priority.
     pub priority: i32,
-    /// Class word of the beneficiary.
     pub beneficiary_class: String,
-    /// Its priority.
     pub beneficiary_priority: i32,
     /// GPUs that the victim's tenant held, in 1/3000 and as its guarantee counts them.
     pub tenant_used_parts: u64,
@@ -99,11 +87,8 @@ pub struct Stood {
 pub enum Resource {
     /// GPUs over all models, by their worth.
     AnyGpu,
-    /// GPUs of a model.
     Gpu(String),
-    /// Cores.
     Cpu,
-    /// Memory.
     Memory,
 }
 
@@ -168,22 +153,18 @@ fn gpus_of(state: &State, tenant: TenantId, pool: PoolId) -> (u64, Option<u64>) 
     let quota = policy.tenants.iter().find(|known| known.path == path).map(|known| &known.gpus);
     let held = state.ledger.used(tenant).map(|used| &used.gpus);
     let in_pool = || held.and_then(|gpus| gpus.get(&pool)).map_or(0, |units| units.parts());
-    let promised = |quota: &Quota| match quota.guaranteed {
-        Amount::Unlimited => None,
-        Amount::Of(amount) => Some(amount),
-    };
     match quota {
         None => (in_pool(), Some(0)),
         Some(GpuQuota::PerPool(quotas)) => {
             let model = state.fleet.model(pool);
             let quota =
                 quotas.iter().find(|(name, _)| name == model).map_or(Quota::NONE, |(_, quota)| *quota);
-            (in_pool(), promised(&quota))
+            (in_pool(), promised_parts(quota.guaranteed))
         }
         Some(GpuQuota::Any(quota)) => {
             let worth = |pool: &PoolId| u64::from(policy.normal_of(state.fleet.model(*pool)));
             let parts = held.into_iter().flatten().map(|(pool, units)| units.parts() * worth(pool) / 1000);
-            (parts.sum(), promised(quota))
+            (parts.sum(), promised_parts(quota.guaranteed))
         }
     }
 }

@@ -12,33 +12,22 @@ use super::{node_name, uid};
 /// The body of a row about a finished job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishedJob {
-    /// Identity, in hexadecimal.
     pub uid: String,
-    /// Class word.
     pub class: String,
-    /// Wanted tasks.
     pub tasks: u32,
     /// GPUs of one task, in 1/3000.
     pub gpu_parts: u64,
-    /// How it ended.
     pub outcome: Outcome,
     /// Why it ended so; absent for a job that succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<EndReason>,
-    /// World time in milliseconds.
     pub submitted_at: u64,
-    /// World time in milliseconds.
     pub first_start: Option<u64>,
-    /// World time in milliseconds.
     pub ended_at: u64,
-    /// How long all attempts ran.
     pub ran_ms: u64,
-    /// How long they might have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
-    /// How often it was started.
     pub attempts: u32,
-    /// How often it was evicted.
     pub evictions: u32,
     /// How often a task of it failed, the last one included.
     pub failures: u32,
@@ -48,12 +37,10 @@ pub struct FinishedJob {
     /// The most memory of one GPU that a task of it used, in MiB, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_mib: Option<u32>,
-    /// Trace labels.
     pub labels: Vec<(String, String)>,
     /// Who submitted it, as the client said.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub submitted_by: String,
-    /// The array that it was a member of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayOf>,
 }
@@ -63,9 +50,7 @@ pub struct FinishedJob {
 pub struct ArrayOf {
     /// Identity of the array, in hexadecimal.
     pub id: String,
-    /// Its name.
     pub name: String,
-    /// Which member.
     pub index: u32,
     /// At most so many ran at a time.
     pub at_most: u32,
@@ -82,24 +67,17 @@ impl ArrayOf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum EndReason {
-    /// A task failed once too often.
     TaskFailed {
-        /// Which task.
         task: u32,
-        /// Where it ran.
         node: String,
         /// Why it failed, where the world knows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<ExitCause>,
     },
-    /// It ran as long as it may.
     TimeLimit {
-        /// So long.
         limit_ms: Option<u64>,
     },
-    /// Somebody cancelled it.
     Cancelled {
-        /// Who, where that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Canceller>,
     },

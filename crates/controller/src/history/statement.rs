@@ -19,37 +19,29 @@ const GROUPS_MAX: usize = 50_000;
 /// A span of world time, without its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// In milliseconds.
     pub from_ms: u64,
-    /// In milliseconds.
     pub to_ms: u64,
 }
 
 /// What rows are told apart by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Path of the tenant.
     Tenant,
     /// Its first two levels.
     Team,
     /// Its first level.
     Org,
-    /// Class of the job.
     Class,
-    /// Who submitted it.
     User,
-    /// Tenant and name of the job.
     Job,
     /// Day in UTC.
     Day,
-    /// Value of a label.
     Label(String),
 }
 
 /// What a row has for a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyValue {
-    /// A text.
     Text(String),
     /// It has none.
     Nothing,
@@ -60,9 +52,7 @@ pub enum KeyValue {
 /// Whose GPU time a row tells of.
 #[derive(Clone, Copy, Debug)]
 pub struct Whose<'a> {
-    /// Path of the tenant.
     pub tenant: &'a str,
-    /// Name of the job.
     pub name: &'a str,
 }
 
@@ -106,7 +96,6 @@ impl Sums {
 /// There are more groups than an answer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyGroups {
-    /// The most.
     pub max: usize,
 }
 

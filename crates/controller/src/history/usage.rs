@@ -23,19 +23,14 @@ use crate::world::Samples;
 /// The body of a row about GPU time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Identity of the job, in hexadecimal.
     pub uid: String,
-    /// Class word.
     pub class: String,
-    /// Trace labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<(String, String)>,
     /// Who submitted it, as the client said.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub submitted_by: String,
-    /// Which try.
     pub attempt: u32,
-    /// What was held.
     pub segments: Vec<Segment>,
     /// GPU time in which the tasks ran, in milliseconds of one GPU: without the time from the decision to the start.
     pub ran_gpu_ms: u64,
@@ -51,9 +46,7 @@ pub struct Usage {
 /// GPUs that were held for a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// World time in milliseconds.
     pub from_ms: u64,
-    /// World time in milliseconds.
     pub to_ms: u64,
     /// In 1/3000 of a GPU.
     pub gpu_parts: u64,

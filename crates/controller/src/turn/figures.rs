@@ -7,34 +7,26 @@ use crate::outage::WorldFaults;
 /// Figures of a controller's life, for `/metrics`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Turns taken.
     pub turns: u64,
     /// Plans that panicked and were skipped.
     pub plan_panics: u64,
     /// Reports that built on something unknown, answered by a full list.
     pub gaps: u64,
-    /// Snapshots written.
     pub snapshots: u64,
     /// Snapshots that could not be written.
     pub snapshot_faults: u64,
-    /// Evictions by the rules.
     pub evictions: Evictions,
-    /// How often the world did not answer.
     pub world_faults: WorldFaults,
 }
 
 /// How often the rules evicted, by rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evictions {
-    /// For a guarantee.
     pub guarantee: u64,
-    /// For a fair share.
     pub fair_share: u64,
-    /// For a higher class or priority.
     pub preempt: u64,
     /// To make room in one piece.
     pub moved: u64,
-    /// For a promised start.
     pub reservation: u64,
     /// For a job of the same tenant that was served less.
     pub order: u64,

@@ -26,7 +26,7 @@ impl<D: Disk, W: World> Controller<D, W> {
     fn hear_changes(&mut self) -> Heard {
         let reports = self.world.changes().map_err(|fault| (Operation::Changes, fault))?;
         for report in reports {
-            if let Err(Rejection::Gap { .. }) = self.take(report) {
+            if let Err(Rejection::Gap { .. }) = self.take_report(report) {
                 self.figures.gaps += 1;
                 self.list_again()?;
             }
@@ -37,7 +37,7 @@ impl<D: Disk, W: World> Controller<D, W> {
     fn list_again(&mut self) -> Heard {
         let listed = self.world.list().map_err(|fault| (Operation::List, fault))?;
         // Whoever put an old world back under a running control plane can put the right one back, too.
-        self.take(listed).map_err(|_| {
+        self.take_report(listed).map_err(|_| {
             let source = Fault::WorldBehind.into();
             (Operation::List, WorldFault { attempted: "listing the fleet".to_owned(), source })
         })?;

@@ -6,6 +6,7 @@
 //! is behind is refused, or opened on request as a restore.
 
 use wharf_engine::decide::input::Input;
+use wharf_engine::model::observed::Report;
 use wharf_engine::plan::Memory;
 use wharf_engine::state::State;
 use wharf_engine::units::Timestamp;
@@ -67,7 +68,7 @@ impl<D: Disk> Recovered<D> {
         self.check(&world)?;
         let mut controller = self.lead(world, settings)?;
         controller.carry_if_untold()?;
-        controller.meet()?;
+        controller.meet_world()?;
         controller.decide_and_commit()?;
         controller.act();
         controller.snapshot_if_due()?;
@@ -146,15 +147,13 @@ impl<D: Disk, W: World> Controller<D, W> {
     fn restore_from_world(&mut self) -> Result<(), Fault> {
         let recalled = self.world.recall()?;
         self.meet_nodes(&recalled)?;
-        let mut report = recalled.report.clone();
-        report.nodes = recalled.nodes.iter().map(|node| node.node.clone()).collect();
-        self.settle(&WORLD, &Input::Restore(report)).map_err(|_| Fault::WorldBehind)?;
+        let report = Report { nodes: recalled.observed_nodes(), ..recalled.report.clone() };
+        self.decide_and_apply(&WORLD, &Input::Restore(report)).map_err(|_| Fault::WorldBehind)?;
         // Work on a device that has failed is lost by a second look, as when a world is first met; and jobs that the world
         // owns are as it says.
-        let any_failed = recalled.nodes.iter().flat_map(|node| &node.node.gpus).any(|gpu| !gpu.healthy);
         let any_owned = !recalled.jobs.is_empty() || self.state.jobs.owned().next().is_some();
-        if any_failed || any_owned {
-            self.take(recalled).map_err(|_| Fault::WorldBehind)?;
+        if recalled.has_failed_gpus() || any_owned {
+            self.take_report(recalled).map_err(|_| Fault::WorldBehind)?;
         }
         Ok(())
     }

@@ -18,11 +18,9 @@ const RETRY_AFTER_MAX: Millis = Millis::from_secs(3600);
 /// Why the last snapshot could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFault {
-    /// In words.
     pub what: String,
     /// When it first failed, in world time.
     pub since: Timestamp,
-    /// When it is tried again.
     pub retry_at: Timestamp,
     /// So often in a row.
     pub times: u32,

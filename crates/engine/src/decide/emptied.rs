@@ -9,8 +9,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::Decision;
 use super::conclude::repair_deadline;
-use super::{Decision, services};
+use super::live::LiveJob;
 use crate::decide::input::{DowntimeRequest, DrainRequest};
 use crate::model::actor::Actor;
 use crate::model::rejection::{DowntimeFault, Rejection};
@@ -177,7 +178,7 @@ fn leave(draft: &Draft<'_>, id: JobId, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
         let next = Next::Requeue(RequeueWhy::Evicted);
         events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at: now, by: None }));
     }
-    events.extend(services::tell_to_go(state, id, job, &tasks, Asker::Drain { node }, now));
+    events.extend(LiveJob::of(state, id, now).lets_go_of(&tasks, Asker::Drain { node }));
     // The rest of a service runs on below its minimum, which is repaired like any other.
     if alone && !is_enough && holding.repair_by.is_none() {
         let deadline = repair_deadline(state, now);

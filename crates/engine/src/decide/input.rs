@@ -20,76 +20,36 @@ pub enum Input {
     /// A job is submitted. The uid makes a repeated request the same request.
     Submit(Box<Submission>),
     /// The owner no longer wants it.
-    Cancel {
-        /// Which job.
-        job: JobId,
-    },
+    Cancel { job: JobId },
     /// The owner no longer wants any member of an array.
-    CancelArray {
-        /// Which array.
-        array: Uid,
-    },
+    CancelArray { array: Uid },
     /// Somebody says that a held job may be started.
-    Release {
-        /// Which job.
-        job: JobId,
-    },
+    Release { job: JobId },
     /// Somebody asks it to save its work, leave and wait again.
-    Evict {
-        /// Which job.
-        job: JobId,
-    },
+    Evict { job: JobId },
     /// The owner wants it to run longer than it was submitted for.
-    Extend {
-        /// Which job.
-        job: JobId,
-        /// How long.
-        to: Extension,
-    },
+    Extend { job: JobId, to: Extension },
     /// The owner wants another number of replicas of a service.
-    Scale {
-        /// Which job.
-        job: JobId,
-        /// So many.
-        tasks: u32,
-    },
+    Scale { job: JobId, tasks: u32 },
     /// A tenant or an operator books a window.
     Book(Box<BookingRequest>),
     /// The window of that name is not wanted any more.
-    Unbook {
-        /// Its name.
-        name: String,
-    },
+    Unbook { name: String },
     /// The owner wants every replica of a service replaced by a fresh one; `None`: no longer.
-    Replace {
-        /// Which job.
-        job: JobId,
-        /// How.
-        how: Option<Replacement>,
-    },
+    Replace { job: JobId, how: Option<Replacement> },
     /// Nothing new is placed on the node; what runs there goes on.
     Cordon {
-        /// Name of the node.
         node: String,
         /// `false` takes it back.
         on: bool,
-        /// Why, as its operator says.
         reason: String,
     },
     /// Nodes are to be empty; `None` takes it back.
-    Drain {
-        /// Names of the nodes.
-        nodes: Vec<String>,
-        /// How.
-        how: Option<DrainRequest>,
-    },
+    Drain { nodes: Vec<String>, how: Option<DrainRequest> },
     /// Nodes are to be out of service for a while.
     PlanDowntime(Box<DowntimeRequest>),
     /// The downtime of that name is not wanted any more.
-    CallOff {
-        /// Its name.
-        name: String,
-    },
+    CallOff { name: String },
     /// The policy directory changed.
     ApplyPolicy(Policy),
     /// The edge compiled a selector.
@@ -101,10 +61,7 @@ pub enum Input {
     /// The world names a job that it owns, for the first time or again.
     Own(Box<Submission>),
     /// The world no longer has a job that it owned.
-    Disown {
-        /// Its identity.
-        uid: Uid,
-    },
+    Disown { uid: Uid },
     /// The edge worked out what places are worth.
     Prices(Prices),
     /// Time passed.
@@ -116,9 +73,7 @@ pub enum Input {
 pub struct DrainRequest {
     /// It is to be empty after so long.
     pub within: Millis,
-    /// What for.
     pub reason: String,
-    /// Who has to leave.
     pub whom: Whom,
 }
 
@@ -127,15 +82,10 @@ pub struct DrainRequest {
 pub struct DowntimeRequest {
     /// Unique among downtimes that are to come or last.
     pub name: String,
-    /// The nodes, by name.
     pub nodes: Vec<String>,
-    /// When it begins.
     pub from: Timestamp,
-    /// How long it lasts.
     pub span: Millis,
-    /// What for.
     pub reason: String,
-    /// Who has to leave before.
     pub whom: Whom,
 }
 
@@ -151,9 +101,7 @@ pub struct Replacement {
 /// How long a job is to run, all of its attempts together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// So long in all.
     To(Millis),
-    /// So much longer than it may now.
     By(Millis),
 }
 
@@ -164,9 +112,7 @@ pub struct BookingRequest {
     pub job: Submission,
     /// In which capacity; [`Booker::Operator`] is for actors with that role.
     pub by: Booker,
-    /// When it begins.
     pub from: Timestamp,
-    /// How long it lasts.
     pub span: Millis,
 }
 
@@ -175,24 +121,19 @@ pub struct BookingRequest {
 pub struct SetDefinition {
     /// Canonical source text, the identity of the set.
     pub source: String,
-    /// What matches.
     pub members: SetMembers,
 }
 
 /// The members of a set, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetMembers {
-    /// Nodes, by name.
     Nodes(Vec<String>),
-    /// Devices, by model name.
     Models(Vec<String>),
 }
 
 /// An input, and who gives it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Who.
     pub actor: Actor,
-    /// What.
     pub input: Input,
 }

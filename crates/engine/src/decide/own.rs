@@ -6,78 +6,64 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::live::LiveJob;
 use super::{Decision, Names, submit};
 use crate::model::action::Notice;
 use crate::model::dependency::ARRAY_MAX;
-use crate::model::exit::Outcome;
 use crate::model::rejection::Rejection;
 use crate::model::submission::Submission;
 use crate::state::State;
 use crate::state::event::Event;
-use crate::state::jobs::event::{Canceller, JobsEvent, Next};
-use crate::state::jobs::{Job, Phase};
+use crate::state::jobs::Phase;
+use crate::state::jobs::event::{Canceller, JobsEvent};
 use crate::state::owned::{OwnedEvent, REJECTED_MAX};
-use crate::units::{JobId, Timestamp, Uid};
+use crate::units::{Timestamp, Uid};
 
 /// The world names a job of its own, for the first time or again.
 pub(super) fn own(state: &State, submission: &Submission, now: Timestamp) -> Decision {
     let uid = submission.uid;
     if let Some(id) = state.jobs.with_uid(uid) {
-        let job = state.jobs.get(id).expect("a job of that identity is live");
-        return Decision { events: again(state, id, job, submission, now), job: Some(id) };
+        return Decision { events: again(LiveJob::of(state, id, now), submission), job: Some(id) };
     }
-    match state.owned.notice(uid) {
-        // It is over, and its owner was not reached yet.
-        Some(Notice::Ended { .. }) => Decision::default(),
-        Some(Notice::Rejected { .. } | Notice::ChangeRefused { .. }) | None => {
-            match appears(state, submission, now) {
-                Ok(decision) => decision,
-                Err(why) => reject(state, uid, why, now).into(),
-            }
-        }
+    // It is over, and its owner was not reached yet.
+    if matches!(state.owned.notice(uid), Some(Notice::Ended { .. })) {
+        return Decision::default();
     }
+    appears(state, submission, now).unwrap_or_else(|why| reject(state, uid, why, now).into())
 }
 
 fn appears(state: &State, submission: &Submission, now: Timestamp) -> Result<Decision, Rejection> {
     if let Some(array) = &submission.array {
         return Err(Rejection::BadArray { given: array.indexes.len(), max: ARRAY_MAX });
     }
-    let Decision { mut events, job } = submit::submit(state, submission, now)?;
-    for event in &mut events {
+    let mut decision = submit::submit(state, submission, now)?;
+    for event in &mut decision.events {
         if let Event::Jobs(JobsEvent::Queued { owned, .. }) = event {
             *owned = true;
         }
     }
-    Ok(Decision { events, job })
+    Ok(decision)
 }
 
 /// A live job is named again. What was adopted with its tasks is known by what it asks for.
-fn again(state: &State, id: JobId, job: &Job, submission: &Submission, now: Timestamp) -> Vec<Event> {
+fn again(live: LiveJob<'_>, submission: &Submission) -> Vec<Event> {
+    let LiveJob { state, id, job, now } = live;
     let uid = job.uid;
     match submit::same_job(state, submission) {
         Ok(true) if !job.owned => alloc::vec![Event::Owned(OwnedEvent::Claimed { uid, at: now })],
-        Ok(true) if state.owned.notice(uid).is_some() => {
-            alloc::vec![Event::Owned(OwnedEvent::Settled { uid, at: now })]
-        }
-        Ok(true) => Vec::new(),
+        Ok(true) => nothing_to_tell(live).into_iter().collect(),
         Ok(false) | Err(_) if !job.owned => reject(state, uid, Rejection::UidInUse { job: id }, now),
-        Err(why) => refuse_change(state, uid, Some(why), now),
-        Ok(false) => match job.phase {
-            Phase::Waiting => change(state, id, job, submission, now)
-                .unwrap_or_else(|why| refuse_change(state, uid, Some(why), now)),
-            Phase::Active | Phase::Leaving(_) => refuse_change(state, uid, None, now),
-        },
+        Err(why) => refuse_change(live, Some(why)),
+        Ok(false) if job.phase == Phase::Waiting => {
+            change(live, submission).unwrap_or_else(|why| refuse_change(live, Some(why)))
+        }
+        Ok(false) => refuse_change(live, None),
     }
 }
 
 /// A job that waits becomes what its owner made of it. What it waits for stays.
-fn change(
-    state: &State,
-    id: JobId,
-    job: &Job,
-    submission: &Submission,
-    now: Timestamp,
-) -> Result<Vec<Event>, Rejection> {
+fn change(live: LiveJob<'_>, submission: &Submission) -> Result<Vec<Event>, Rejection> {
+    let LiveJob { state, id, job, now } = live;
     let mut names = Names::new(&state.tenants);
     let mut spec = submit::judge(state, submission, &mut names)?;
     if (spec.tenant, &spec.name) != (job.spec.tenant, &job.spec.name) {
@@ -85,11 +71,14 @@ fn change(
     }
     spec.after.clone_from(&job.spec.after);
     let mut events = names.events;
-    if state.owned.notice(job.uid).is_some() {
-        events.push(Event::Owned(OwnedEvent::Settled { uid: job.uid, at: now }));
-    }
+    events.extend(nothing_to_tell(live));
     events.push(Event::Jobs(JobsEvent::Changed { job: id, spec, at: now }));
     Ok(events)
+}
+
+fn nothing_to_tell(live: LiveJob<'_>) -> Option<Event> {
+    let uid = live.job.uid;
+    live.state.owned.notice(uid).map(|_| Event::Owned(OwnedEvent::Settled { uid, at: live.now }))
 }
 
 fn reject(state: &State, uid: Uid, why: Rejection, now: Timestamp) -> Vec<Event> {
@@ -100,8 +89,8 @@ fn reject(state: &State, uid: Uid, why: Rejection, now: Timestamp) -> Vec<Event>
     note(state, uid, Notice::Rejected { why: Box::new(why) }, now)
 }
 
-fn refuse_change(state: &State, uid: Uid, why: Option<Rejection>, now: Timestamp) -> Vec<Event> {
-    note(state, uid, Notice::ChangeRefused { why: why.map(Box::new) }, now)
+fn refuse_change(live: LiveJob<'_>, why: Option<Rejection>) -> Vec<Event> {
+    note(live.state, live.job.uid, Notice::ChangeRefused { why: why.map(Box::new) }, live.now)
 }
 
 fn note(state: &State, uid: Uid, notice: Notice, now: Timestamp) -> Vec<Event> {
@@ -113,22 +102,11 @@ fn note(state: &State, uid: Uid, notice: Notice, now: Timestamp) -> Vec<Event> {
 
 /// The world no longer has a job: what is left of it ends, and nobody is told.
 pub(super) fn disown(state: &State, uid: Uid, now: Timestamp) -> Decision {
-    let live = state.jobs.with_uid(uid).and_then(|id| Some((id, state.jobs.get(id)?)));
-    let live = live.filter(|(_, job)| job.owned);
+    let live = state.jobs.with_uid(uid).map(|id| LiveJob::of(state, id, now)).filter(|live| live.job.owned);
     if live.is_none() && state.owned.notice(uid).is_none() {
         return Decision::default();
     }
-    let mut events = Vec::new();
-    if let Some((id, job)) = live {
-        let (outcome, by) = (Outcome::Cancelled, Some(Canceller::World));
-        match job.phase {
-            Phase::Waiting => events.push(Event::Jobs(JobsEvent::Ended { job: id, outcome, at: now, by })),
-            Phase::Active | Phase::Leaving(Next::Requeue(_)) => {
-                events.extend(state.leave_at_once(id, Next::End(outcome), by, now));
-            }
-            Phase::Leaving(Next::End(_)) => {}
-        }
-    }
+    let mut events = live.map(|live| live.cancelled(Some(Canceller::World))).unwrap_or_default();
     events.push(Event::Owned(OwnedEvent::Gone { uid, at: now }));
-    Decision { events, job: live.map(|(id, _)| id) }
+    Decision { events, job: live.map(|live| live.id) }
 }

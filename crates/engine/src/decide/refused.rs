@@ -10,6 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::conclude::TaskNews;
+use super::live::LiveJob;
 use crate::model::exit::Exit;
 use crate::model::outcome::Denial;
 use crate::state::State;
@@ -17,7 +18,7 @@ use crate::state::event::Event;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::{JobsEvent, Next, NodeRefusal};
 use crate::state::jobs::{Job, Phase};
-use crate::units::{JobId, Millis, NodeId, Timestamp};
+use crate::units::{Millis, NodeId, Timestamp};
 
 /// Nodes are avoided for so many pauses: once the pause is over there is time to start elsewhere.
 const AVOIDED_PAUSES: u64 = 4;
@@ -26,65 +27,51 @@ const AVOIDED_PAUSES: u64 = 4;
 /// nothing else.
 const PAUSE_MIN: Millis = Millis::from_secs(1);
 
+/// A try that was refused, with those before it.
+#[derive(Clone, Copy)]
+pub(super) struct RefusedTry {
+    /// How many tries in a row were refused.
+    pub(super) tries: u32,
+    not_before: Timestamp,
+}
+
+impl RefusedTry {
+    pub(super) fn last_of(job: &Job) -> Self {
+        Self { tries: job.past.refused_tries, not_before: job.not_before }
+    }
+
+    /// Until when a job pauses because of it, for whatever else it waits again; 0 where it does not.
+    pub(super) fn pause_at(self, now: Timestamp) -> Timestamp {
+        if self.tries > 0 && self.not_before > now { self.not_before } else { Timestamp(0) }
+    }
+}
+
 /// What is to be remembered of the starts that were refused, if any were.
-pub(super) fn starts(
-    state: &State,
-    id: JobId,
-    job: &Job,
-    holding: &Holding,
-    learnt: &[(u32, TaskNews)],
-    now: Timestamp,
-) -> Option<Event> {
+pub(super) fn starts(live: LiveJob<'_>, learnt: &[(u32, TaskNews)]) -> Option<(RefusedTry, Event)> {
+    let LiveJob { state, id, job, now } = live;
     match job.phase {
         Phase::Waiting | Phase::Leaving(Next::End(_)) => return None,
         Phase::Active | Phase::Leaving(Next::Requeue(_)) => {}
     }
-    let refused = learnt.iter().filter_map(|(task, what)| match what {
-        TaskNews::Refused { why, .. } => {
-            let held = holding.task(*task).filter(|held| held.holds() && held.since.is_none())?;
-            Some((held, why))
-        }
-        TaskNews::Runs { .. }
-        | TaskNews::Saved { .. }
-        | TaskNews::SaveFailed
-        | TaskNews::Over { .. }
-        | TaskNews::LeaveRefused { .. } => None,
-    });
-    let refused: Vec<(&HeldTask, &Denial)> = refused.collect();
+    let holding = live.holding()?;
+    let refused = |(task, news): &'_ (u32, TaskNews)| {
+        let TaskNews::StartRefused { why, .. } = news else { return None };
+        let held = holding.task(*task).filter(|held| held.holds() && held.since.is_none())?;
+        Some((held, why.clone()))
+    };
+    let refused: Vec<(&HeldTask, Denial)> = learnt.iter().filter_map(refused).collect();
     let given_at = |held: &HeldTask| if held.bound_at.0 == 0 { holding.at } else { held.bound_at };
     let tried_at = refused.iter().map(|(held, _)| given_at(held)).max()?;
     let known = job.past.refused.last().map(|refusal| refusal.at);
     let is_new = job.past.refused_tries == 0 || known.is_none_or(|known| known < tried_at);
     let tries = job.past.refused_tries.saturating_add(u32::from(is_new));
-    let by: BTreeMap<NodeId, &Denial> = refused.iter().map(|(held, why)| (held.place.node, *why)).collect();
-    let by = by.into_iter().map(|(node, why)| NodeRefusal { node, why: why.clone() }).collect();
+    let by: BTreeMap<NodeId, Denial> =
+        refused.into_iter().map(|(held, why)| (held.place.node, why)).collect();
+    let by = by.into_iter().map(|(node, why)| NodeRefusal { node, why }).collect();
     let pause = state.tenants.policy().backoff(tries).max(PAUSE_MIN);
     let (not_before, until) = (now + pause, now + Millis(pause.0.saturating_mul(AVOIDED_PAUSES)));
-    Some(Event::Jobs(JobsEvent::StartRefused { job: id, tries, by, not_before, until, at: now }))
-}
-
-/// What is known of the refusals of a job, with what was just learnt.
-#[derive(Clone, Copy)]
-pub(super) struct RefusedSoFar {
-    /// How many tries in a row were refused.
-    pub(super) tries: u32,
-    /// It pauses until then because of that, for whatever else it waits again; 0 where it does not.
-    pub(super) pause_until: Timestamp,
-}
-
-pub(super) fn so_far(job: &Job, events: &[Event], now: Timestamp) -> RefusedSoFar {
-    let just_now = events.iter().find_map(|event| match event {
-        Event::Jobs(JobsEvent::StartRefused { tries, not_before, .. }) => Some((*tries, *not_before)),
-        _ => None,
-    });
-    let (tries, until) = just_now.unwrap_or((job.past.refused_tries, job.not_before));
-    let pauses = tries > 0 && until > now;
-    RefusedSoFar { tries, pause_until: if pauses { until } else { Timestamp(0) } }
-}
-
-/// True when one of these starts was just refused.
-pub(super) fn was_refused(events: &[Event]) -> bool {
-    events.iter().any(|event| matches!(event, Event::Jobs(JobsEvent::StartRefused { .. })))
+    let event = JobsEvent::StartRefused { job: id, tries, by, not_before, until, at: now };
+    Some((RefusedTry { tries, not_before }, Event::Jobs(event)))
 }
 
 /// True when a task is lost that the attempt began with and that never ran.
@@ -97,11 +84,8 @@ pub(super) fn is_first_start(holding: &Holding) -> bool {
 
 /// True when a task that was told to leave is not yet known to be kept for that reason.
 pub(super) fn is_news(held: &HeldTask, why: &Denial) -> bool {
-    let told = match held.phase {
-        TaskPhase::Asked { .. } | TaskPhase::Stopping { .. } => true,
-        TaskPhase::Bound | TaskPhase::Running | TaskPhase::Acked { .. } | TaskPhase::Gone { .. } => false,
-    };
-    told && held.leave_refused.as_ref().is_none_or(|(known, _)| known != why)
+    matches!(held.phase, TaskPhase::Asked { .. } | TaskPhase::Stopping { .. })
+        && held.leave_refused.as_ref().is_none_or(|(known, _)| known != why)
 }
 
 /// Nodes that were to be avoided until now are tried again.

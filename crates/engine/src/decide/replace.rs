@@ -9,75 +9,62 @@
 use alloc::vec::Vec;
 
 use super::Decision;
-use super::services::tell_to_go;
+use super::live::LiveJob;
 use crate::decide::input::Replacement;
 use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::{JobsEvent, Next};
-use crate::state::jobs::{Job, Phase, Rolling};
+use crate::state::jobs::{Phase, Rolling};
 use crate::state::ledger::event::Asker;
 use crate::units::{JobId, Timestamp};
 
 /// Every replica is to be replaced by a fresh one.
-pub(super) fn replace(
-    state: &State,
-    id: JobId,
-    how: Replacement,
-    now: Timestamp,
-) -> Result<Decision, Rejection> {
-    let job = live_service(state, id)?;
-    let holding = state.ledger.holding(id).filter(|_| job.phase == Phase::Active);
-    let holding = holding.ok_or(Rejection::NotRunning)?;
-    let spare = job.wanted().saturating_sub(job.spec.min).min(how.unavailable);
-    if how.surge == 0 && spare == 0 {
-        return Err(Rejection::NoneToSpare { min: job.spec.min });
+pub(super) fn replace(live: LiveJob<'_>, how: Replacement) -> Result<Decision, Rejection> {
+    check_service(live)?;
+    let (job, Replacement { surge, unavailable }) = (live.job, how);
+    let holding = live.holding().filter(|_| live.is_active()).ok_or(Rejection::NotRunning)?;
+    let (wanted, min) = (job.wanted(), job.spec.min);
+    if surge == 0 && wanted.saturating_sub(min).min(unavailable) == 0 {
+        return Err(Rejection::NoneToSpare { min });
     }
     let last = holding.tasks.iter().map(|task| task.place.task).max().unwrap_or_default();
-    let rolling = Rolling {
-        below: last + 1,
-        wanted: job.wanted(),
-        surge: how.surge,
-        unavailable: how.unavailable,
-        since: now,
-    };
+    let rolling = Rolling { below: last + 1, wanted, surge, unavailable, since: live.now };
     let old = count(holding.staying().count());
-    Ok(Decision { events: alloc::vec![rolled(id, Some(rolling), old, now)], job: Some(id) })
+    Ok(Decision { events: alloc::vec![rolled(live, rolling, old)], job: Some(live.id) })
 }
 
-/// Those that were not replaced yet stay.
-pub(super) fn stop(state: &State, id: JobId, now: Timestamp) -> Result<Decision, Rejection> {
-    let job = live_service(state, id)?;
-    let wanted = job.rolling.map(|rolling| rolling.wanted).ok_or(Rejection::NothingToDo)?;
-    let event = JobsEvent::Rolled { job: id, tasks: wanted, rolling: None, at: now };
-    Ok(Decision { events: alloc::vec![Event::Jobs(event)], job: Some(id) })
+/// Replicas that were not replaced yet stay.
+pub(super) fn stop(live: LiveJob<'_>) -> Result<Decision, Rejection> {
+    check_service(live)?;
+    let rolling = live.job.rolling.ok_or(Rejection::NothingToDo)?;
+    Ok(Decision { events: alloc::vec![done(live, rolling)], job: Some(live.id) })
 }
 
-fn live_service(state: &State, id: JobId) -> Result<&Job, Rejection> {
-    let job = state.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
-    if job.spec.service.is_none() {
+fn check_service(live: LiveJob<'_>) -> Result<(), Rejection> {
+    if !live.is_service() {
         return Err(Rejection::NotAService);
     }
-    if matches!(job.phase, Phase::Leaving(Next::End(_))) {
+    if matches!(live.job.phase, Phase::Leaving(Next::End(_))) {
         return Err(Rejection::Ending);
     }
-    Ok(job)
+    Ok(())
 }
 
 /// The next step of every replacement that can make one.
-pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
-    let services = state.jobs.services().iter().filter_map(|&id| Some((id, state.jobs.get(id)?)));
-    services.flat_map(|(id, job)| step(state, id, job, now)).collect()
+pub(super) fn due(state: &State, now: Timestamp) -> impl Iterator<Item = (JobId, Vec<Event>)> {
+    let services = state.jobs.services().iter();
+    services.filter_map(move |&id| Some((id, step(LiveJob::of(state, id, now))?)))
 }
 
-fn step(state: &State, id: JobId, job: &Job, now: Timestamp) -> Vec<Event> {
-    let Some(mut rolling) = job.rolling.filter(|_| job.phase == Phase::Active) else { return Vec::new() };
-    let staying: Vec<&HeldTask> = state.ledger.holding(id).into_iter().flat_map(Holding::staying).collect();
+fn step(live: LiveJob<'_>) -> Option<Vec<Event>> {
+    let LiveJob { state, id, job, now } = live;
+    let mut rolling = job.rolling.filter(|_| live.is_active())?;
+    let staying: Vec<&HeldTask> = live.holding().into_iter().flat_map(Holding::staying).collect();
     let old: Vec<&HeldTask> = staying.iter().copied().filter(|task| rolling.is_old(task)).collect();
     if old.is_empty() {
-        let event = JobsEvent::Rolled { job: id, tasks: rolling.wanted, rolling: None, at: now };
-        return alloc::vec![Event::Jobs(event)];
+        return Some(alloc::vec![done(live, rolling)]);
     }
     let waited = now >= rolling.since + state.tenants.policy().gangs.repair_within;
     let no_more = count(staying.len()) <= rolling.wanted && state.earmarks.of(id).is_none();
@@ -97,18 +84,23 @@ fn step(state: &State, id: JobId, job: &Job, now: Timestamp) -> Vec<Event> {
         go.clear();
     }
     if go.is_empty() && !less {
-        return Vec::new();
+        return None;
     }
     let rest = count(old.len() - go.len());
-    let mut events = alloc::vec![rolled(id, Some(Rolling { since: now, ..rolling }), rest, now)];
-    events.extend(tell_to_go(state, id, job, &go, Asker::Replace, now));
-    events
+    let mut events = alloc::vec![rolled(live, Rolling { since: now, ..rolling }, rest)];
+    events.extend(live.lets_go_of(&go, Asker::Replace));
+    Some(events)
 }
 
-/// As many more than wanted as may be, but no more than there are old ones to replace.
-fn rolled(job: JobId, rolling: Option<Rolling>, old: u32, at: Timestamp) -> Event {
-    let tasks = rolling.map_or(0, |rolling| rolling.wanted + rolling.surge.min(old));
-    Event::Jobs(JobsEvent::Rolled { job, tasks, rolling, at })
+/// A step further: as many more tasks than wanted as may be, but no more than there are old ones to replace.
+fn rolled(live: LiveJob<'_>, rolling: Rolling, old: u32) -> Event {
+    let tasks = rolling.wanted + rolling.surge.min(old);
+    Event::Jobs(JobsEvent::Rolled { job: live.id, tasks, rolling: Some(rolling), at: live.now })
+}
+
+/// Nothing is replaced any more.
+fn done(live: LiveJob<'_>, rolling: Rolling) -> Event {
+    Event::Jobs(JobsEvent::Rolled { job: live.id, tasks: rolling.wanted, rolling: None, at: live.now })
 }
 
 fn count(tasks: usize) -> u32 {

@@ -10,7 +10,6 @@ use crate::model::dependency::{
 use crate::model::group::{GROUPS_MAX, Group};
 use crate::model::job::{
     ALTERNATIVES_MAX, Alternative, Class, GPUS_PER_TASK_MAX, GpuAsk, Service, Shape, Spec, TASKS_MAX,
-    Topology,
 };
 use crate::model::policy::{BytesMax, Policy, trust};
 use crate::model::rejection::{GroupFault, Rejection, SpecFault};
@@ -19,7 +18,9 @@ use crate::state::State;
 use crate::state::event::Event;
 use crate::state::jobs::KindKey;
 use crate::state::jobs::event::JobsEvent;
-use crate::units::{DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, TenantId, Timestamp, Uid};
+use crate::units::{
+    DeviceSetId, GpuUnits, JobId, LevelId, Millis, NodeSetId, Resources, TenantId, Timestamp, Uid,
+};
 
 /// When a full queue is worth another try.
 const QUEUE_RETRY_MS: u64 = 5_000;
@@ -36,7 +37,10 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     spec.booking = bookings::of_job(state, submission, &spec)?;
     spec.after = dependencies(state, &submission.after)?;
     let members = members(submission, &spec)?;
-    check_array_name(state, submission, &spec)?;
+    // An array is meant by its name, as a job is.
+    if submission.array.is_some() {
+        check_name(state, spec.tenant, &spec.name)?;
+    }
     for (uid, member) in &members {
         if let Some(job) = state.jobs.with_uid(*uid) {
             return Err(Rejection::UidInUse { job });
@@ -46,8 +50,7 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
         }
         check_name(state, member.tenant, &member.name)?;
     }
-    let policy = state.tenants.policy();
-    let limit = policy.queue_len_max;
+    let limit = state.tenants.policy().queue_len_max;
     let waiting = u64::from(state.jobs.waiting_len()) + u64::from(state.jobs.held_back_len());
     if waiting + u64::try_from(members.len()).unwrap_or(u64::MAX) > u64::from(limit) {
         return Err(Rejection::QueueFull { limit, retry_after_ms: QUEUE_RETRY_MS });
@@ -106,11 +109,6 @@ pub(super) fn same_job(state: &State, submission: &Submission) -> Result<bool, R
     Ok(matches!(known(state, submission, &mut spec), Ok(Some(_))))
 }
 
-/// An array is meant by its name, as a job is.
-fn check_array_name(state: &State, submission: &Submission, spec: &Spec) -> Result<(), Rejection> {
-    if submission.array.is_some() { check_name(state, spec.tenant, &spec.name) } else { Ok(()) }
-}
-
 /// Whether a name is that of a live job or array of the tenant: it would mean both.
 fn check_name(state: &State, tenant: TenantId, name: &str) -> Result<(), Rejection> {
     if let Some(job) = state.jobs.named(tenant, name) {
@@ -136,7 +134,7 @@ fn known(state: &State, submission: &Submission, spec: &mut Spec) -> Result<Opti
             spec.tasks = known.spec.tasks;
         }
         spec.booking = known.spec.booking;
-        // The domain of who names none may have been another one in an earlier version.
+        // The domain of a submission that names none may have been another one in an earlier version.
         if submission.trust.is_none() {
             spec.trust = known.spec.trust;
         }
@@ -200,8 +198,8 @@ fn check_bytes(
 ) -> Result<(), Rejection> {
     let BytesMax { job, tenant, all } = state.tenants.policy().bytes_max;
     let bytes = members.iter().map(|(_, spec)| spec.bytes()).fold(0, u64::saturating_add);
-    let (whole, payer) =
-        (submission.bytes(), members.first().map_or_else(TenantId::default, |(_, spec)| spec.tenant));
+    let whole = submission.bytes();
+    let payer = members.first().map(|(_, spec)| spec.tenant).unwrap_or_default();
     if whole > job {
         return Err(Rejection::JobTooLarge { bytes: whole, limit: job });
     }
@@ -217,9 +215,9 @@ fn check_bytes(
 
 /// Whether the policy lets a job of the class have that limit.
 pub(super) fn check_limit(policy: &Policy, class: Class, given: Option<Millis>) -> Result<(), Rejection> {
-    match (given, policy.limits.max_of(class)) {
-        (Some(given), Some(max)) if given > max => Err(Rejection::LimitAboveMax { class, given, max }),
-        (None | Some(_), None | Some(_)) => Ok(()),
+    match given.zip(policy.limits.max_of(class)) {
+        Some((given, max)) if given > max => Err(Rejection::LimitAboveMax { class, given, max }),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -244,12 +242,16 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
     if spec.shape.any_of.len() > ALTERNATIVES_MAX {
         return Err(SpecFault::Alternatives { given: spec.shape.any_of.len(), max: ALTERNATIVES_MAX });
     }
-    for alternative in spec.shape.alternatives() {
-        check_ask(alternative.gpus, spec.topology)?;
+    for Alternative { gpus, devices: _ } in spec.shape.alternatives() {
+        if !is_possible(gpus) {
+            return Err(SpecFault::Gpus { given: gpus, max: GPUS_PER_TASK_MAX });
+        }
+        // A slice or a share has no link to another GPU.
+        if spec.topology.task_on_island && !matches!(gpus, GpuAsk::Whole(1..)) {
+            return Err(SpecFault::IslandNeedsGpus { topology: spec.topology });
+        }
     }
-    let nothing =
-        spec.shape.gpus == GpuAsk::Whole(0) && spec.shape.resources == crate::units::Resources::default();
-    if nothing { Err(SpecFault::Empty) } else { Ok(()) }
+    if asks_nothing(&spec.shape) { Err(SpecFault::Empty) } else { Ok(()) }
 }
 
 /// What is said once for every job follows from the groups; they are what is looked at.
@@ -297,8 +299,11 @@ fn check_group(group: &Group, task_on_island: bool) -> Result<(), GroupFault> {
             return Err(GroupFault::Island);
         }
     }
-    let nothing = shape.gpus == GpuAsk::Whole(0) && shape.resources == crate::units::Resources::default();
-    if nothing { Err(GroupFault::Empty) } else { Ok(()) }
+    if asks_nothing(shape) { Err(GroupFault::Empty) } else { Ok(()) }
+}
+
+fn asks_nothing(shape: &Shape) -> bool {
+    shape.gpus == GpuAsk::Whole(0) && shape.resources == Resources::default()
 }
 
 fn is_possible(given: GpuAsk) -> bool {
@@ -310,27 +315,13 @@ fn is_possible(given: GpuAsk) -> bool {
     }
 }
 
-fn check_ask(given: GpuAsk, topology: Topology) -> Result<(), SpecFault> {
-    if !is_possible(given) {
-        return Err(SpecFault::Gpus { given, max: GPUS_PER_TASK_MAX });
-    }
-    // A slice or a share has no link to another GPU.
-    if topology.task_on_island && !matches!(given, GpuAsk::Whole(1..)) {
-        return Err(SpecFault::IslandNeedsGpus { topology });
-    }
-    Ok(())
-}
-
 pub(super) fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
     if state.tenants.in_policy(path).is_none() {
         return Err(Rejection::UnknownTenant { path: String::from(path) });
     }
     let children = state.tenants.children(path);
-    if children.is_empty() {
-        Ok(())
-    } else {
-        Err(Rejection::TenantHasChildren { path: String::from(path), children })
-    }
+    let path = String::from(path);
+    if children.is_empty() { Ok(()) } else { Err(Rejection::TenantHasChildren { path, children }) }
 }
 
 /// The trust domain of a submission: the one it names, or its team.
@@ -356,9 +347,8 @@ pub(super) fn resolve(
     names: &mut Names<'_>,
 ) -> Result<Spec, Rejection> {
     let mut spec = submission.spec.clone();
-    // Known to whoever submits by its name; what is adopted goes on without.
+    // A submission names these, and `submit` finds them; what is adopted runs, and goes on without.
     spec.booking = None;
-    // What was adopted runs: it waits for nobody.
     spec.after = Vec::new();
     spec.tenant = names.tenant(&submission.tenant);
     spec.trust = names.trust(domain(submission));
@@ -369,10 +359,7 @@ pub(super) fn resolve(
         select(state, &mut group.shape, nodes, devices, any_of_devices)?;
     }
     spec.derive_from_groups();
-    spec.topology.gang_within = match &submission.gang_within {
-        None => None,
-        Some(name) => Some(level(state, name)?),
-    };
+    spec.topology.gang_within = submission.gang_within.as_ref().map(|name| level(state, name)).transpose()?;
     Ok(spec)
 }
 
@@ -409,17 +396,11 @@ fn level(state: &State, name: &str) -> Result<LevelId, Rejection> {
     })
 }
 
-/// The id after `job`.
-pub(super) fn after(job: JobId) -> JobId {
-    JobId(job.0 + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::units::Resources;
 
     fn group(name: &str) -> Group {
         let resources = Resources { cpu_milli: 1000, ..Resources::default() };

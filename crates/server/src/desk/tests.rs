@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle as Task;
-use wharf_controller::memory::MemoryDisk;
+use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::Settings;
 use wharf_engine::model::policy::{Policy, Tenant};
 
@@ -25,9 +25,13 @@ struct Stage {
 
 impl Stage {
     fn with(patience: Patience) -> Self {
+        Self::over(MemoryDisk::new(), patience)
+    }
+
+    fn over(disk: MemoryDisk, patience: Patience) -> Self {
         let world = Nowhere::default();
         let given = world.clone();
-        let make = move || Controller::open(MemoryDisk::new(), given, Settings::default());
+        let make = move || Controller::open(disk, given, Settings::default());
         let (desk, _) = Desk::open(patience, make).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         Self { desk, world, runtime }
@@ -109,6 +113,24 @@ fn an_input_whose_caller_is_gone_does_not_take_effect() {
     assert!(gone.is_err(), "the caller has given up");
     drop(held);
     assert_eq!(stage.policies_in_force(), 0);
+}
+
+/// Seen before: the world had changed, the turn could not be written, and the answer was that nothing took effect.
+#[test]
+fn what_happens_while_the_desk_fails_may_have_taken_effect() {
+    let disk = MemoryDisk::new();
+    let stage = Stage::over(disk.clone(), Patience::default());
+    let held = stage.hold();
+    let desk = stage.desk.clone();
+    let mut call = Box::pin(async move { desk.happen(Happening::NodeDown("n1".to_owned())).await });
+    let mut policy = Box::pin(another_policy(&stage.desk, "lab"));
+    let waits = Duration::from_millis(1);
+    assert!(stage.runtime.block_on(async { timeout(waits, &mut call).await }).is_err());
+    assert!(stage.runtime.block_on(async { timeout(waits, &mut policy).await }).is_err());
+    disk.crash_after(1, CrashPoint::Before);
+    drop(held);
+    assert!(matches!(stage.runtime.block_on(call), Err(Closed::Unknown)));
+    assert!(stage.runtime.block_on(policy).is_err(), "nothing could be written");
 }
 
 #[test]

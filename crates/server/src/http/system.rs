@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use wharf_api::v1::{Code, HistoryKind, HistoryList, HistoryView, PolicyView, Problem, schema_of};
+use wharf_api::v1::{Code, HistoryList, HistoryView, PolicyView, Problem, schema_of};
 use wharf_controller::disk;
 
 use super::params::Params;
@@ -24,16 +24,7 @@ pub(super) async fn history(
     State(shared): State<Shared>,
     params: Params,
 ) -> Result<Json<HistoryList>, Refused> {
-    let kind = params.one_of("kind")?.map(|kind| match kind {
-        HistoryKind::Job => disk::HistoryKind::Job,
-        HistoryKind::Receipt => disk::HistoryKind::Receipt,
-        HistoryKind::Eviction => disk::HistoryKind::Eviction,
-        HistoryKind::Usage => disk::HistoryKind::Usage,
-        HistoryKind::Allocation => disk::HistoryKind::Allocation,
-        HistoryKind::Carried => disk::HistoryKind::Carried,
-        HistoryKind::Audit => disk::HistoryKind::Audit,
-        HistoryKind::Guarantee => disk::HistoryKind::Guarantee,
-    });
+    let kind = params.one_of("kind")?;
     let limit = params.limit(ROWS_DEFAULT, 0..=ROWS_MAX)?;
     let [tenant, name] = ["tenant", "name"].map(|key| params.text(key).map(str::to_owned));
     let query = disk::HistoryQuery { kind, tenant, name, limit, ..disk::HistoryQuery::default() };
@@ -42,16 +33,7 @@ pub(super) async fn history(
     let rows = rows.await.map_err(closed)?.map_err(|fault| Problem::new(Code::Internal, fault))?;
     let shown = rows.into_iter().map(|row| HistoryView {
         at_ms: row.at,
-        kind: match row.kind {
-            disk::HistoryKind::Job => HistoryKind::Job,
-            disk::HistoryKind::Receipt => HistoryKind::Receipt,
-            disk::HistoryKind::Eviction => HistoryKind::Eviction,
-            disk::HistoryKind::Usage => HistoryKind::Usage,
-            disk::HistoryKind::Allocation => HistoryKind::Allocation,
-            disk::HistoryKind::Carried => HistoryKind::Carried,
-            disk::HistoryKind::Audit => HistoryKind::Audit,
-            disk::HistoryKind::Guarantee => HistoryKind::Guarantee,
-        },
+        kind: row.kind,
         tenant: row.tenant,
         name: row.name,
         actor: row.actor.map(Into::into),
