@@ -9,7 +9,7 @@ use wharf_controller::disk::{Disk, DiskFault, HistoryQuery, Standing};
 use wharf_controller::sqlite::{Mode, SqliteDisk, is_owned};
 use wharf_controller::turn::{Fault, recover};
 use wharf_engine::check::Finding;
-use wharf_sim::file::{FileWorld, Inspected};
+use wharf_sim::world::file::{FileWorld, Inspected};
 
 use crate::args::{CheckArgs, Format};
 use crate::{output, problem};

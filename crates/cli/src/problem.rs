@@ -9,7 +9,7 @@ use wharf_api::file::FileError;
 use wharf_api::v1::{Code, Problem};
 use wharf_controller::disk::DiskFault;
 use wharf_controller::turn::Fault;
-use wharf_sim::file::FileFault;
+use wharf_sim::world::file::FileFault;
 
 use crate::args::Format;
 use crate::numbers::span;

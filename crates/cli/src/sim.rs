@@ -7,9 +7,9 @@ mod trace;
 use std::io::Write;
 use std::process::ExitCode;
 
-use wharf_sim::cases::deliberate::Deliberate;
-use wharf_sim::cases::{Case, CaseResult};
-use wharf_sim::random::RandomRun;
+use wharf_sim::testing::cases::deliberate::Deliberate;
+use wharf_sim::testing::cases::{Case, CaseResult};
+use wharf_sim::testing::random::RandomRun;
 
 use crate::args::{Format, SimArgs};
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use wharf_sim::openb::Trace;
-use wharf_sim::philly::Row;
-use wharf_sim::synthetic;
+use wharf_sim::trace::openb::Trace;
+use wharf_sim::trace::philly::Row;
+use wharf_sim::trace::synthetic;
 
 use crate::args::{GenerateArgs, TraceArgs, TraceCommand, TraceKind};
 use crate::output;

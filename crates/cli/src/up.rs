@@ -29,7 +29,7 @@ use wharf_server::desk::{Desk, Patience, Running};
 use wharf_server::fleet_file::{self, FleetStatus};
 use wharf_server::policy::{PolicyStatus, Reviewed, inventory, review, watch};
 use wharf_server::replica::Replica;
-use wharf_sim::file::{FileFault, FileWorld, Founding};
+use wharf_sim::world::file::{FileFault, FileWorld, Founding};
 
 use crate::args::UpArgs;
 use crate::problem::cannot_listen;

@@ -24,8 +24,8 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::{Device, SimFleet};
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::{Device, SimFleet};
 
 const TENANTS: [&str; 3] = ["a", "b", "c"];
 

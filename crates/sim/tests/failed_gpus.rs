@@ -11,8 +11,8 @@ use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
 use wharf_engine::units::{Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
 fn node(name: &str) -> NodeReport {
     let gpu = ObservedGpu { healthy: true, ..ObservedGpu::default() };

@@ -16,8 +16,8 @@ use wharf_engine::model::observed::{ObservedGpu, ObservedNode, TaskStatus};
 use wharf_engine::model::policy::Mode;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Resources, Timestamp, Uid};
-use wharf_sim::file::clock::{Reading, Source};
-use wharf_sim::file::{FileWorld, Founding};
+use wharf_sim::world::file::clock::{Reading, Source};
+use wharf_sim::world::file::{FileWorld, Founding};
 
 const HOUR: u64 = 3_600_000;
 const BEGIN: u64 = 1_800_000_000_000;

@@ -24,8 +24,8 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::Phase;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
 struct Life {
     leader: Controller<MemoryDisk, DirectWorld>,

@@ -30,8 +30,8 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 

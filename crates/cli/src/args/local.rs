@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use wharf_sim::mig::GPUS_MAX;
+use wharf_sim::bench::mig::GPUS_MAX;
 
 use super::Format;
 
@@ -349,7 +349,7 @@ pub(crate) enum PlacementPolicy {
     Packing,
 }
 
-impl From<PlacementPolicy> for wharf_sim::openb::Policy {
+impl From<PlacementPolicy> for wharf_sim::trace::openb::Policy {
     fn from(policy: PlacementPolicy) -> Self {
         match policy {
             PlacementPolicy::Wharf => Self::Wharf,

@@ -16,7 +16,7 @@ use wharf_api::v1::{Code, Problem};
 use wharf_controller::codec;
 use wharf_engine::plan::{Memory, Plan, plan};
 use wharf_engine::units::JobId;
-use wharf_sim::shape::{BadShape, Built, JobGroup, Shape};
+use wharf_sim::bench::shape::{BadShape, Built, JobGroup, Shape};
 
 use super::{Measured, rounded};
 use crate::allocations::counted;

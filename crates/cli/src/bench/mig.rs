@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use wharf_api::file::FileError;
 use wharf_engine::device::catalogue::Mig;
-use wharf_sim::mig::{Decision, Mix, MixName, Policy, Report, Run};
+use wharf_sim::bench::mig::{Decision, Mix, MixName, Policy, Report, Run};
 
 use super::{Measured, show};
 use crate::args::{Format, MigArgs, MigPolicy};
@@ -113,7 +113,7 @@ fn text(report: &Report, paint: Paint) -> String {
         Column::number("FIRST-FIT", "firstfit"),
     ];
     let mut table = Table::new(&columns);
-    let refused = |of: &dyn Fn(&wharf_sim::mig::Reference) -> Option<f64>| {
+    let refused = |of: &dyn Fn(&wharf_sim::bench::mig::Reference) -> Option<f64>| {
         Policy::ALL.map(|policy| {
             let pct = report.reference.get(policy.word()).and_then(of);
             Cell::new(pct.map_or_else(|| "-".to_owned(), |pct| format!("{pct:.2} %")))

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
-use wharf_sim::openb::{Decision, Outcome, Policy, Refused, Trace, run as play};
+use wharf_sim::trace::openb::{Decision, Outcome, Policy, Refused, Trace, run as play};
 
 use crate::args::{Format, PlacementArgs};
 use files::Columns;

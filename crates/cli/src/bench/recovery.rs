@@ -10,7 +10,7 @@ use wharf_controller::turn::recover;
 use wharf_engine::model::job::{Class, GpuAsk};
 use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::units::Millis;
-use wharf_sim::replay::{Replay, TraceJob};
+use wharf_sim::trace::replay::{Replay, TraceJob};
 
 use super::{Measured, rounded};
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use anyhow::Context;
-use wharf_sim::oracle::{Report, Run};
+use wharf_sim::judge::oracle::{Report, Run};
 
 use super::Measured;
 use crate::args::VictimsArgs;

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 use wharf_controller::world::NodeReport;
 use wharf_engine::model::policy::{Amount, GpuQuota, Policy};
 use wharf_engine::units::{GpuUnits, Millis};
-use wharf_sim::philly::{self, Estimates, NODE_GPUS, Settings};
-use wharf_sim::reference::{Order, Reference};
-use wharf_sim::replay::{Contract, JobRow, Replay, ReplayReport, TraceJob};
+use wharf_sim::trace::first_come::{Order, Reference};
+use wharf_sim::trace::philly::{self, Estimates, NODE_GPUS, Settings};
+use wharf_sim::trace::replay::{Contract, JobRow, Replay, ReplayReport, TraceJob};
 
 use super::{input, trace};
 use crate::args::{PhillyArgs, SimArgs, TraceOrder};

@@ -22,7 +22,7 @@ use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::state::event::Event;
 use wharf_engine::units::{GpuUnits, Millis};
 use wharf_server::policy::errors_text;
-use wharf_sim::replay::{JobRow, Replay, ReplayReport, TraceJob};
+use wharf_sim::trace::replay::{JobRow, Replay, ReplayReport, TraceJob};
 
 use super::{input, philly};
 use crate::args::{Format, SimArgs, TraceFormat};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use wharf_engine::model::job::Class;
-use wharf_sim::shape::{JobGroup, Line, NodeGroup, Shape, TenantLines};
+use wharf_sim::bench::shape::{JobGroup, Line, NodeGroup, Shape, TenantLines};
 
 use crate::args::EngineCase;
 

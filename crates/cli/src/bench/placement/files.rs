@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use wharf_sim::openb::{Node, Pod, Trace};
+use wharf_sim::trace::openb::{Node, Pod, Trace};
 
 use crate::args::PlacementArgs;
 use crate::problem::Usage;

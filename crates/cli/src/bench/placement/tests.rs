@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wharf_sim::openb::{Policy, run};
+use wharf_sim::trace::openb::{Policy, run};
 
 use super::files::{self, Columns};
 use crate::args::{PlacementArgs, PlacementPolicy};

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use wharf_engine::model::job::TASKS_MAX;
-use wharf_sim::philly::{LEFT_OUT, NODE_GPUS, Row};
+use wharf_sim::trace::philly::{LEFT_OUT, NODE_GPUS, Row};
 
 use crate::problem::Usage;
 use crate::sim::input::{self, Given};

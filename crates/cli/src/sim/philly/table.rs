@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use wharf_sim::replay::{ReplayReport, Waits};
+use wharf_sim::trace::replay::{ReplayReport, Waits};
 
 use crate::args::Format;
 use crate::sim::trace;
