@@ -1,4 +1,4 @@
-//! The engine's planner against the obvious one, decision by decision, on random small fleets at moments of a short
+//! The engine's planner against the plain one, decision by decision, on random small fleets at moments of a short
 //! life. A failing seed is a bug report: the message has the shortest life that still shows it.
 
 #[path = "plain_planner/generate.rs"]
@@ -65,7 +65,7 @@ fn drop_one_by_one<T>(life: &mut Life, known: &str, part: impl Fn(&mut Life) -> 
 }
 
 #[test]
-fn the_planner_decides_as_the_obvious_one() {
+fn the_planner_decides_as_the_plain_one() {
     let mut tally = Tally::default();
     for seed in seeds(LIVES) {
         let life = generate::life(seed);

@@ -1,4 +1,4 @@
-//! The obvious planner: every rule in the plainest code, as the specification that the engine's planner is held to.
+//! The plain planner: every rule in the plainest code, as the specification that the engine's planner is held to.
 //!
 //! The world is a list of tasks. Every question goes through that list, whatever is tried is tried on a copy, and after
 //! each step everything is worked out again. It reads the first facts of a state (nodes, jobs, holdings, promises) and a
@@ -35,7 +35,7 @@ use world::{Facts, WHOLE, World};
 /// What changes now. Refusals are not part of it.
 pub fn plan(state: &State, policy: &Policy, now: Timestamp) -> Plan {
     let groups = state.jobs.iter().any(|(_, job)| job.spec.has_groups());
-    assert!(!groups, "the obvious planner does not know jobs with groups");
+    assert!(!groups, "the plain planner does not know jobs with groups");
     let facts = Facts::of(state, policy, now);
     // Whoever would leave more idle by a reclaim than it starts takes sparingly, then nothing, and the plan is made again.
     let mut kept_back: Vec<JobId> = Vec::new();

@@ -3,7 +3,7 @@
 //!
 //! The protocol is that of the openb traces (FGD, USENIX ATC'23). A policy sees pods as they arrive and nothing of those
 //! to come. `Wharf` is the real engine; the others are plain reimplementations for reference. Every placement is booked,
-//! and every refusal judged, on a floor of its own that shares nothing with any policy.
+//! and every refusal judged, in books of their own that share nothing with any policy.
 
 mod books;
 mod engine;
@@ -13,7 +13,7 @@ mod tally;
 
 use std::time::{Duration, Instant};
 
-pub use books::Floor;
+pub use books::Books;
 pub use tally::{Refused, Tally};
 
 /// A node of the cluster.
@@ -127,17 +127,17 @@ pub struct Outcome {
 
 /// Lets the pods arrive in this order; every decision is also told to `tell`.
 pub fn run(trace: &Trace, order: &[usize], policy: Policy, mut tell: impl FnMut(&Decision)) -> Outcome {
-    let mut floor = Floor::new(trace);
+    let mut books = Books::new(trace);
     let mut tally = Tally::new(trace);
     let mut decider = Decider::new(trace, policy);
     let (mut latencies, mut hash) = (Vec::with_capacity(order.len()), blake3::Hasher::new());
     for (seq, &pod) in order.iter().enumerate() {
         let asked = &trace.pods[pod];
-        let (place, took) = decider.decide(&floor, asked);
+        let (place, took) = decider.decide(&books, asked);
         latencies.push(took);
-        let could = place.is_none() && floor.fits_anywhere(asked);
+        let could = place.is_none() && books.fits_anywhere(asked);
         if let Some(place) = &place {
-            floor.take(asked, place);
+            books.take(asked, place);
         }
         tally.count(asked, place.is_some(), could);
         let decision = Decision { seq, pod, place };
@@ -166,16 +166,16 @@ impl Decider {
         }
     }
 
-    fn decide(&mut self, floor: &Floor, pod: &Pod) -> (Option<Place>, Duration) {
+    fn decide(&mut self, books: &Books, pod: &Pod) -> (Option<Place>, Duration) {
         if let Self::Engine(engine) = self {
             return engine.decide(pod);
         }
         let begin = Instant::now();
         let place = match self {
-            Self::Fgd(fgd) => fgd.choose(floor, pod),
-            Self::Plain(Policy::BestFit) => plain::best_fit(floor, pod),
-            Self::Plain(Policy::Packing) => plain::packing(floor, pod),
-            Self::Plain(_) | Self::Engine(_) => plain::first_fit(floor, pod),
+            Self::Fgd(fgd) => fgd.choose(books, pod),
+            Self::Plain(Policy::BestFit) => plain::best_fit(books, pod),
+            Self::Plain(Policy::Packing) => plain::packing(books, pod),
+            Self::Plain(_) | Self::Engine(_) => plain::first_fit(books, pod),
         };
         (place, begin.elapsed())
     }

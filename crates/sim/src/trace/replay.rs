@@ -25,7 +25,7 @@ use crate::world::direct::DirectWorld;
 use crate::world::fleet::SimFleet;
 
 use debt::Debts;
-use tapped_disk::Tapped;
+use tapped_disk::TappedDisk;
 
 pub use debt::{DEBT_AFTER, Debt};
 pub use report::{EvictionsBy, JobRow, ReplayReport, Waits, WaitsBy};
@@ -106,7 +106,7 @@ impl Replay {
         let world =
             DirectWorld::new(SimFleet::new(self.seed, std::mem::take(&mut self.nodes), Timestamp(BEGIN_MS)));
         let ended = Rc::new(RefCell::new(Vec::new()));
-        let tapped = Tapped { disk, tap, ended: Rc::clone(&ended) };
+        let tapped = TappedDisk { disk, tap, ended: Rc::clone(&ended) };
         // The whole journal is what a replay is for: nothing of it is cut.
         let settings = Settings { snapshot_after: u64::MAX / 4, ..Settings::default() };
         let mut player = Player {

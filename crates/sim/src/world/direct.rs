@@ -13,24 +13,24 @@ use wharf_engine::model::action::Action;
 use wharf_engine::units::Timestamp;
 
 use crate::world::fleet::SimFleet;
-use crate::world::lost_calls::Flaky;
+use crate::world::lost_calls::LostCalls;
 
 /// A [`World`] in memory.
 #[derive(Clone, Debug)]
 pub struct DirectWorld {
     fleet: Rc<RefCell<SimFleet>>,
-    calls: Rc<RefCell<Flaky>>,
+    calls: Rc<RefCell<LostCalls>>,
 }
 
 impl DirectWorld {
     /// The world of a fleet.
     pub fn new(fleet: SimFleet) -> Self {
-        Self { fleet: Rc::new(RefCell::new(fleet)), calls: Rc::new(RefCell::new(Flaky::never())) }
+        Self { fleet: Rc::new(RefCell::new(fleet)), calls: Rc::new(RefCell::new(LostCalls::never())) }
     }
 
     /// From now on some calls are lost, or their answers.
     pub fn lose_calls(&self, rng: ChaCha8Rng) {
-        *self.calls.borrow_mut() = Flaky::new(rng, true);
+        *self.calls.borrow_mut() = LostCalls::new(rng, true);
     }
 
     /// How many calls were lost so far; from now on every call is answered.

@@ -11,13 +11,13 @@ const ONE_IN: u32 = 12;
 
 /// A way that fails now and then, or never.
 #[derive(Clone, Debug)]
-pub(crate) struct Flaky {
+pub(crate) struct LostCalls {
     rng: ChaCha8Rng,
     on: bool,
     faults: u64,
 }
 
-impl Flaky {
+impl LostCalls {
     pub(crate) fn new(rng: ChaCha8Rng, on: bool) -> Self {
         Self { rng, on, faults: 0 }
     }

@@ -11,7 +11,7 @@ use wharf_engine::model::action::Action;
 use wharf_engine::units::Timestamp;
 
 use crate::world::fleet::SimFleet;
-use crate::world::lost_calls::Flaky;
+use crate::world::lost_calls::LostCalls;
 
 /// The longest a message takes, in milliseconds of world time.
 const DELAY_MAX_MS: u64 = 20_000;
@@ -24,7 +24,7 @@ struct Net {
     fleet: SimFleet,
     faulty: bool,
     rng: ChaCha8Rng,
-    calls: Flaky,
+    calls: LostCalls,
     to_world: Vec<(Timestamp, Standing, Action)>,
     to_leader: Vec<(Timestamp, WorldReport)>,
     faults: u64,
@@ -34,7 +34,7 @@ impl NetWorld {
     /// A network before a fleet.
     pub fn new(fleet: SimFleet, mut rng: ChaCha8Rng, faulty: bool) -> Self {
         let (to_world, to_leader) = (Vec::new(), Vec::new());
-        let calls = Flaky::new(ChaCha8Rng::seed_from_u64(rng.random()), faulty);
+        let calls = LostCalls::new(ChaCha8Rng::seed_from_u64(rng.random()), faulty);
         Self(Rc::new(RefCell::new(Net { fleet, faulty, rng, calls, to_world, to_leader, faults: 0 })))
     }
 

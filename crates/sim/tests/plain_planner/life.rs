@@ -350,12 +350,12 @@ fn adds_up(state: &State, tree: &Tree, shares: &Amounts) -> Result<(), String> {
 }
 
 /// Decision by decision; refusals are the fast planner's own business.
-fn compare(what: &str, fast: &Plan, obvious: &Plan) -> Result<(), String> {
-    differ(&format!("releases of {what}"), &fast.released, &obvious.released)?;
-    differ(&format!("evictions of {what}"), &fast.evictions, &obvious.evictions)?;
-    differ(&format!("starts of {what}"), &bare(&fast.starts), &bare(&obvious.starts))?;
-    differ(&format!("growth of {what}"), &bare(&fast.grown), &bare(&obvious.grown))?;
-    differ(&format!("earmarks of {what}"), &bare(&fast.earmarks), &bare(&obvious.earmarks))
+fn compare(what: &str, fast: &Plan, plain: &Plan) -> Result<(), String> {
+    differ(&format!("releases of {what}"), &fast.released, &plain.released)?;
+    differ(&format!("evictions of {what}"), &fast.evictions, &plain.evictions)?;
+    differ(&format!("starts of {what}"), &bare(&fast.starts), &bare(&plain.starts))?;
+    differ(&format!("growth of {what}"), &bare(&fast.grown), &bare(&plain.grown))?;
+    differ(&format!("earmarks of {what}"), &bare(&fast.earmarks), &bare(&plain.earmarks))
 }
 
 /// Starts without what the receipt says of the runner-up, which the plain planner does not look for.
@@ -363,8 +363,8 @@ fn bare(starts: &[Start]) -> Vec<Start> {
     starts.iter().map(|start| Start { chosen: None, ..start.clone() }).collect()
 }
 
-fn differ<T: PartialEq + fmt::Debug>(what: &str, fast: &T, obvious: &T) -> Result<(), String> {
-    if fast == obvious { Ok(()) } else { Err(format!("{what}\nfast    {fast:?}\nobvious {obvious:?}")) }
+fn differ<T: PartialEq + fmt::Debug>(what: &str, fast: &T, plain: &T) -> Result<(), String> {
+    if fast == plain { Ok(()) } else { Err(format!("{what}\nfast    {fast:?}\nplain   {plain:?}")) }
 }
 
 impl fmt::Display for Step {

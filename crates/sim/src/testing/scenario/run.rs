@@ -17,7 +17,7 @@ use wharf_engine::state::State;
 use wharf_engine::state::jobs::Phase;
 use wharf_engine::units::{JobId, Millis, Timestamp, Uid};
 
-use super::transcript::Story;
+use super::transcript::Transcript;
 use super::{Act, Ask, Fate, Scenario, Step};
 use crate::testing::pricing::Pricing;
 use crate::world::direct::DirectWorld;
@@ -46,7 +46,7 @@ struct Run {
     policy: Policy,
     asks: Vec<Ask>,
     pricing: Pricing,
-    story: Story,
+    transcript: Transcript,
     findings: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn run(scenario: &Scenario, pricing: Pricing) -> Ran {
             run.finding(&format!("the controller stopped: {fault}"));
         }
         run.ask_why_jobs_wait();
-        ran.told.insert(placed.line, run.story.take_lines());
+        ran.told.insert(placed.line, run.transcript.take_lines());
     }
     if !run.asks.is_empty() {
         run.findings.push("check: what the last lines ask for is never answered; add `plan`".to_owned());
@@ -98,12 +98,12 @@ impl Run {
         }
         let (disk, world) = (MemoryDisk::new(), DirectWorld::new(fleet));
         let leader = Controller::open(disk.clone(), world.clone(), Settings::default())?;
-        let (policy, story) = (scenario.policy.clone(), Story::new(START));
+        let (policy, transcript) = (scenario.policy.clone(), Transcript::new(START));
         let (asks, findings) = (Vec::new(), Vec::new());
-        let mut run = Self { disk, world, leader, policy, asks, pricing, story, findings };
+        let mut run = Self { disk, world, leader, policy, asks, pricing, transcript, findings };
         run.asks.push(Ask::Quota(Box::new(run.policy.clone())));
         run.turn()?;
-        run.story.take_lines();
+        run.transcript.take_lines();
         Ok(run)
     }
 
@@ -132,7 +132,7 @@ impl Run {
     fn owns(&mut self, uid: Uid, job: Option<&Submission>) {
         match job {
             Some(job) => {
-                self.story.call(uid, &job.spec.name);
+                self.transcript.call(uid, &job.spec.name);
                 self.world.with(|fleet| fleet.own(job.clone()));
             }
             None => self.world.with(|fleet| fleet.disown(uid)),
@@ -200,12 +200,12 @@ impl Run {
         let known: Vec<String> = live_names(self.leader.state());
         self.disk = MemoryDisk::new();
         self.leader = Controller::restore(self.disk.clone(), self.world.clone(), Settings::default())?;
-        self.story.begin_journal();
+        self.transcript.begin_journal();
         self.asks.insert(0, Ask::Quota(Box::new(self.policy.clone())));
         self.look()?;
         let live = live_names(self.leader.state());
         for name in known.into_iter().filter(|name| !live.contains(name)) {
-            self.story.forgotten(&name);
+            self.transcript.forgotten(&name);
         }
         Ok(())
     }
@@ -218,10 +218,11 @@ impl Run {
         let before = written(&self.disk)?;
         match old.turn_of(&self.requests(&self.asks)) {
             Err(Fault::Disk(DiskFault::Fenced { held, current })) => {
-                self.story.push(format!("stale leader fenced: term {held} is over, term {current} rules"));
+                self.transcript
+                    .push(format!("stale leader fenced: term {held} is over, term {current} rules"));
             }
             Ok(_) if written(&self.disk)? == before => {
-                self.story.push("stale leader had nothing to write".to_owned());
+                self.transcript.push("stale leader had nothing to write".to_owned());
             }
             Ok(_) => self.finding("a stale leader wrote to the journal"),
             Err(fault) => self.finding(&format!("a stale leader was stopped by something else: {fault}")),
@@ -281,14 +282,14 @@ impl Run {
                 Ask::CallOff { name } => format!("cancel maintenance {name}"),
                 Ask::Quota(_) => "quota".to_owned(),
             };
-            self.story
-                .push(format!("{what} refused: {}", self.story.rejection(refused, self.leader.state())));
+            self.transcript
+                .push(format!("{what} refused: {}", self.transcript.rejection(refused, self.leader.state())));
         }
     }
 
     /// What happened in the turn, and whether all is well.
     fn look(&mut self) -> Result<(), Fault> {
-        self.story.read(&self.disk)?;
+        self.transcript.read(&self.disk)?;
         let (state, now) = (self.leader.state(), self.leader.now());
         let mut findings: Vec<String> =
             state.check_deep().iter().map(|finding| format!("{finding:?}")).collect();
@@ -315,12 +316,12 @@ impl Run {
             let unpromised = state.unpromised(id, state.tenants.policy(), self.world.now());
             verdicts.extend(verdict.map(|verdict| (job.spec.name.clone(), verdict.reason, unpromised)));
         }
-        self.story.waits(&verdicts, state);
+        self.transcript.waits(&verdicts, state);
     }
 
     fn finding(&mut self, what: &str) {
         let finding = format!("check: {what}");
-        self.story.push(finding.clone());
+        self.transcript.push(finding.clone());
         self.findings.push(finding);
     }
 }

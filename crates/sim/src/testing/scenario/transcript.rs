@@ -36,7 +36,7 @@ use wharf_engine::units::{
 use super::measure::span_text;
 
 /// What was told and what it takes to go on.
-pub(super) struct Story {
+pub(super) struct Transcript {
     start: Timestamp,
     /// The first index of the journal that was not read.
     next: Index,
@@ -75,7 +75,7 @@ impl Known {
     }
 }
 
-impl Story {
+impl Transcript {
     pub(super) fn new(start: Timestamp) -> Self {
         Self {
             start,

@@ -19,7 +19,7 @@ pub struct Left {
 
 /// What is left of every node.
 #[derive(Clone, Debug)]
-pub struct Floor {
+pub struct Books {
     /// In the order of the trace.
     pub nodes: Vec<Left>,
 }
@@ -45,7 +45,7 @@ impl Left {
     }
 }
 
-impl Floor {
+impl Books {
     /// Everything empty.
     pub fn new(trace: &Trace) -> Self {
         let left = |node: &super::Node| Left {

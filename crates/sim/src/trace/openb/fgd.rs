@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::books::Left;
 use super::plain::float;
-use super::{Floor, Place, Pod, Trace};
+use super::{Books, Place, Pod, Trace};
 
 /// The most popular shapes that make up so much of all pods are the target.
 const POPULAR: f64 = 0.95;
@@ -38,9 +38,9 @@ impl Fgd {
     }
 
     /// The highest score, the first node of equals, the first GPU of equals.
-    pub(super) fn choose(&self, floor: &Floor, pod: &Pod) -> Option<Place> {
+    pub(super) fn choose(&self, books: &Books, pod: &Pod) -> Option<Place> {
         let mut best: Option<(f64, Place)> = None;
-        for (at, node) in floor.nodes.iter().enumerate().filter(|(_, node)| node.fits(pod)) {
+        for (at, node) in books.nodes.iter().enumerate().filter(|(_, node)| node.fits(pod)) {
             let before = self.fragmented(node);
             let (less, gpus) = self.on_node(node, pod, before);
             let score = (100.0 / (1.0 + (-less / 1000.0).exp())).floor();

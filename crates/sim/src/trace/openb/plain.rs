@@ -3,27 +3,27 @@
 use std::cmp::Reverse;
 
 use super::books::Left;
-use super::{Floor, Place, Pod};
+use super::{Books, Place, Pod};
 
 /// What cores and GPUs are measured by: the largest node.
 const LARGEST: (f64, f64) = (128_000.0, 8_000.0);
 
 /// The first node that fits.
-pub(super) fn first_fit(floor: &Floor, pod: &Pod) -> Option<Place> {
-    let node = floor.nodes.iter().position(|node| node.fits(pod))?;
-    let gpus = floor.nodes[node].fitting(pod).take(pod.gpus).collect();
+pub(super) fn first_fit(books: &Books, pod: &Pod) -> Option<Place> {
+    let node = books.nodes.iter().position(|node| node.fits(pod))?;
+    let gpus = books.nodes[node].fitting(pod).take(pod.gpus).collect();
     Some(Place { node, gpus })
 }
 
 /// The least that is left over of cores and GPUs, as a whole number from 0 to 100 between the best and the worst.
-pub(super) fn best_fit(floor: &Floor, pod: &Pod) -> Option<Place> {
-    let fitting = floor.nodes.iter().enumerate().filter(|(_, node)| node.fits(pod));
+pub(super) fn best_fit(books: &Books, pod: &Pod) -> Option<Place> {
+    let fitting = books.nodes.iter().enumerate().filter(|(_, node)| node.fits(pod));
     let over: Vec<(usize, f64)> = fitting.map(|(at, node)| (at, left_over(node, pod))).collect();
     let least = over.iter().map(|(_, over)| *over).fold(f64::INFINITY, f64::min);
     let most = over.iter().map(|(_, over)| *over).fold(f64::NEG_INFINITY, f64::max);
     let score = |over: f64| if most > least { ((over - least) * 100.0 / (most - least)).ceil() } else { 0.0 };
     let best = over.iter().min_by(|a, b| score(a.1).total_cmp(&score(b.1)))?;
-    Some(Place { node: best.0, gpus: floor.nodes[best.0].tightest(pod) })
+    Some(Place { node: best.0, gpus: books.nodes[best.0].tightest(pod) })
 }
 
 fn left_over(node: &Left, pod: &Pod) -> f64 {
@@ -33,8 +33,8 @@ fn left_over(node: &Left, pod: &Pod) -> f64 {
 }
 
 /// GPUs in use first, then free GPUs of nodes in use, then empty nodes; the tightest of each.
-pub(super) fn packing(floor: &Floor, pod: &Pod) -> Option<Place> {
-    let fitting = floor.nodes.iter().enumerate().filter(|(_, node)| node.fits(pod));
+pub(super) fn packing(books: &Books, pod: &Pod) -> Option<Place> {
+    let fitting = books.nodes.iter().enumerate().filter(|(_, node)| node.fits(pod));
     let score = |node: &Left| {
         let gpus = node.tightest(pod);
         let shared = gpus.first().is_some_and(|&gpu| node.gpus[gpu] < 1000);

@@ -9,14 +9,14 @@ use wharf_controller::disk::{
 use wharf_controller::reader::HistoryReader;
 
 /// A disk that shows what is written to it.
-pub(super) struct Tapped<'a, D> {
+pub(super) struct TappedDisk<'a, D> {
     pub(super) disk: D,
     pub(super) tap: &'a mut dyn FnMut(Index, &Record),
     /// Rows of the jobs that ended.
     pub(super) ended: Rc<RefCell<Vec<HistoryRow>>>,
 }
 
-impl<D: Disk> Disk for Tapped<'_, D> {
+impl<D: Disk> Disk for TappedDisk<'_, D> {
     fn standing(&mut self) -> Result<Standing, DiskFault> {
         self.disk.standing()
     }

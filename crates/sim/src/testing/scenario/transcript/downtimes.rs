@@ -5,9 +5,9 @@ use wharf_engine::state::ledger::event::Eviction;
 use wharf_engine::state::maintenance::MaintenanceEvent;
 use wharf_engine::units::{JobId, NodeId};
 
-use super::{Story, numbered, span_text};
+use super::{Transcript, numbered, span_text};
 
-impl Story {
+impl Transcript {
     pub(super) fn draining(&self, node: NodeId, drain: Option<&Drain>) -> String {
         let name = self.node(node);
         let Some(Drain { deadline, whom, at, .. }) = drain else { return format!("{name} drains no more") };

@@ -5,9 +5,9 @@ use wharf_engine::model::rejection::Rejection;
 use wharf_engine::state::owned::OwnedEvent;
 use wharf_engine::units::Uid;
 
-use super::Story;
+use super::Transcript;
 
-impl Story {
+impl Transcript {
     /// A job is known by its name before it is taken.
     pub(in super::super) fn call(&mut self, uid: Uid, name: &str) {
         self.names.insert(uid, name.to_owned());

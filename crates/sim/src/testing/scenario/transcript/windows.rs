@@ -6,7 +6,7 @@ use wharf_engine::state::bookings::{Booker, BookingEnd, BookingsEvent, PlaceLost
 use wharf_engine::state::ledger::event::Eviction;
 use wharf_engine::units::{BookingId, JobId, Timestamp};
 
-use super::{Story, span_text};
+use super::{Transcript, span_text};
 
 /// What is known of a booking from its events.
 pub(super) struct Known {
@@ -14,7 +14,7 @@ pub(super) struct Known {
     tasks: u32,
 }
 
-impl Story {
+impl Transcript {
     pub(super) fn window(&mut self, event: BookingsEvent) -> Option<String> {
         match event {
             BookingsEvent::Booked { booking, spec, by, from, until, .. } => {
