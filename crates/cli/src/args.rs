@@ -6,6 +6,7 @@
 mod book;
 mod job;
 mod local;
+pub(crate) mod names;
 mod nodes;
 mod sim;
 mod usage;
