@@ -15,8 +15,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use wharf_api::client::SERVER_DEFAULT;
 use wharf_api::v1::{EndedState, HistoryKind, JobState};
 
-pub(crate) use book::BookArgs;
-pub(crate) use job::{JobArgs, WaitArgs, WaitFor};
+pub(crate) use book::{BookArgs, BookFlagArgs};
+pub(crate) use job::{JobArgs, JobFlagArgs, WaitArgs, WaitFor};
 pub(crate) use local::{
     BenchArgs, BenchCommand, CheckArgs, EngineArgs, EngineCase, LintArgs, MigArgs, MigPolicy, PlacementArgs,
     PlacementPolicy, PolicyArgs, PolicyCommand, UpArgs, VictimsArgs,
@@ -239,10 +239,10 @@ pub(crate) struct SubmitArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
     /// Makes a repeated submission the same submission [default: a new one each time]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", help_heading = None)]
     pub(crate) idempotency_key: Option<String>,
     /// How the answer is written
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text", help_heading = None)]
     pub(crate) output: Format,
 }
 
@@ -259,7 +259,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
     /// How the answer is written
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text", help_heading = None)]
     pub(crate) output: Format,
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Each is a request to the client and a function from the reply to text that names the undo.
 
+pub(crate) mod booking;
 pub(crate) mod cancel;
 pub(crate) mod jobs;
 pub(crate) mod nodes;

@@ -46,7 +46,7 @@ fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => show::plan::run(&client()?, args),
         Command::Explain(args) if show::models::is_named(&args.what) => show::models::explain(&args),
         Command::Explain(args) => show::explain::run(&client()?, &args),
-        Command::Book(args) => show::explain::booking::book(&client()?, args),
+        Command::Book(args) => change::booking::book(&client()?, args),
         Command::Cancel(args) => change::cancel::run(&client()?, &args),
         Command::Evict(args) => change::jobs::evict(&client()?, &args),
         Command::Release(args) => change::jobs::release(&client()?, &args),

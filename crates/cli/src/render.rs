@@ -23,3 +23,19 @@ pub(crate) fn next_line(paint: Paint, label: &str, command: &str) -> String {
 pub(crate) fn fact(label: &str, value: &str, paint: Paint) -> String {
     format!("  {}  {value}", paint.tone(Tone::Faint, &format!("{label:<6}")))
 }
+
+/// Lines under one label, which stands before the first of them.
+pub(crate) fn labelled(label: &str, lines: &[String], paint: Paint) -> Vec<String> {
+    let labels = std::iter::once(label).chain(std::iter::repeat(""));
+    labels.zip(lines).map(|(label, line)| fact(label, line, paint)).collect()
+}
+
+/// A line for each item, as far as they fit on a screen; the last line says how many more there are.
+pub(crate) fn first_lines<T>(items: &[T], most: usize, line: impl FnMut(&T) -> String) -> Vec<String> {
+    let mut lines: Vec<String> = items.iter().take(most).map(line).collect();
+    let hidden = items.len().saturating_sub(most);
+    if hidden > 0 {
+        lines.push(format!("and {hidden} more; -o json has all"));
+    }
+    lines
+}

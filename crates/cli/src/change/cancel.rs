@@ -6,12 +6,12 @@ use serde::Serialize;
 use wharf_api::client::{Client, ClientError};
 use wharf_api::v1::{BookingReply, DowntimeReply, JobReply};
 
+use super::booking;
 use super::{jobs, nodes};
 use crate::args::names::{each_once, without_kind};
 use crate::args::{CancelArgs, Format};
 use crate::render::output::{self, Paint};
 use crate::render::problem;
-use crate::show::explain::booking;
 
 /// What was taken back; alone it is written as the control plane answered.
 #[derive(Serialize)]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
+use wharf_api::file::BYTES_MAX;
 
 /// What was read.
 pub(crate) struct Given {
@@ -32,6 +33,14 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Given> {
     }
     let text = String::from_utf8(bytes).with_context(|| format!("{name} is not UTF-8"))?;
     Ok(Given { text, sha256 })
+}
+
+/// The text of standard input, cut soon after what a file may hold at most; `fault` is what is said when it cannot be read.
+pub(super) fn standard_input(fault: &'static str) -> anyhow::Result<String> {
+    let limit = u64::try_from(BYTES_MAX).expect("a MiB fits") + 1;
+    let mut text = String::new();
+    std::io::stdin().lock().take(limit).read_to_string(&mut text).context(fault)?;
+    Ok(text)
 }
 
 /// The hash of several hashes, in order.

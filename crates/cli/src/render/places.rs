@@ -3,6 +3,7 @@
 use wharf_api::v1::{PlacementView, SliceView};
 use wharf_engine::model::policy::Mode;
 
+use crate::render::first_lines;
 use crate::render::numbers::{counted, indexes, mib, number, percent_tenths};
 
 /// The most placements that are listed; a gang of thousands is read by programs.
@@ -79,19 +80,13 @@ fn place_in_full(told: &PlacementView) -> String {
 
 /// One line per task, as far as they fit on a screen.
 pub(crate) fn place_lines(placements: &[PlacementView]) -> Vec<String> {
-    let shown = placements.iter().take(PLACEMENTS_SHOWN_MAX);
     let names = placements.iter().filter_map(|one| Some(one.group.as_ref()?.chars().count() + 2));
     let width = names.max().unwrap_or_default();
     let line = |one: &PlacementView| {
         let group = one.group.as_deref().unwrap_or_default();
         format!("task {:<4} {group:<width$}{}", one.task, place_in_full(one))
     };
-    let mut lines: Vec<String> = shown.map(line).collect();
-    let hidden = placements.len().saturating_sub(PLACEMENTS_SHOWN_MAX);
-    if hidden > 0 {
-        lines.push(format!("and {hidden} more; -o json has all"));
-    }
-    lines
+    first_lines(placements, PLACEMENTS_SHOWN_MAX, line)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use wharf_api::v1::{
-    BlockerView, EndedAs, EndedJobView, Explanation, FunnelStage, GpuView, Health, JobState, JobView,
-    NodeView, PlacementView, Rule, VerdictView, VerdictWord, VictimView, schema_of,
+    BlockerView, BookingState, BookingView, EndedAs, EndedJobView, Explanation, FunnelStage, GpuView, Health,
+    HolderView, JobState, JobView, LostPlacesView, NodeView, PlacementView, Rule, VerdictView, VerdictWord,
+    VictimView, schema_of,
 };
 use wharf_engine::model::job::Class;
 use wharf_engine::model::policy::Mode;
@@ -208,5 +209,34 @@ pub(crate) fn node(name: &str) -> NodeView {
         drain: None,
         maintenance: Vec::new(),
         waits_for: Vec::new(),
+    }
+}
+
+/// A window that is placed, with somebody in its way.
+pub(crate) fn booking() -> BookingView {
+    BookingView {
+        name: "friday".into(),
+        tenant: "lab/nlp".into(),
+        by: "operator".into(),
+        state: BookingState::Placed,
+        tasks: 4,
+        gpus_per_task: 8.0,
+        from_ms: 7_200_000,
+        until_ms: 10_800_000,
+        booked_ms: 0,
+        places_ms: 3_600_000,
+        places: Vec::new(),
+        short: 1,
+        used: false,
+        no_show_ms: Some(8_100_000),
+        jobs: vec!["a".into(), "b".into()],
+        in_the_way: vec![HolderView {
+            job: "x".into(),
+            tenant: "lab/ops".into(),
+            ends_ms: None,
+            learned: false,
+            asked_ms: None,
+        }],
+        lost: vec![LostPlacesView { tasks: 1, why: "place_gone".into(), at_ms: 3_600_000 }],
     }
 }

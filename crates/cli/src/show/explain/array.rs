@@ -4,9 +4,9 @@ use wharf_api::client::{Client, ClientError};
 use wharf_api::v1::{ArrayReply, Code, EndedAs, MemberView};
 
 use crate::args::Format;
-use crate::render::next_line;
 use crate::render::numbers::counted;
 use crate::render::output::{self, Paint, Tone};
+use crate::render::{first_lines, next_line};
 
 /// The most members that are listed; programs read all.
 const MEMBERS_SHOWN_MAX: usize = 40;
@@ -43,11 +43,8 @@ fn text(array: &ArrayReply, paint: Paint) -> String {
         String::new(),
     ];
     let wide = members.iter().map(|member| member.name.len()).max().unwrap_or_default();
-    lines.extend(members.iter().take(MEMBERS_SHOWN_MAX).map(|member| line(member, wide)));
-    let hidden = members.len().saturating_sub(MEMBERS_SHOWN_MAX);
-    if hidden > 0 {
-        lines.push(format!("  and {hidden} more; -o json has all"));
-    }
+    let told = first_lines(members, MEMBERS_SHOWN_MAX, |member| line(member, wide));
+    lines.extend(told.iter().map(|line| format!("  {line}")));
     if *shortened {
         lines.push("  too many jobs ended since: members that are over may be missing".to_owned());
     }
@@ -75,13 +72,13 @@ fn word(member: &MemberView) -> String {
     member.state.map(|state| state.word().to_owned()).or_else(outcome).unwrap_or_default()
 }
 
-/// `  sweep-1  failed: task 0 on n1 failed with exit code 1`
+/// `sweep-1  failed: task 0 on n1 failed with exit code 1`
 fn line(member: &MemberView, wide: usize) -> String {
     let why = match member.outcome {
         None | Some(EndedAs::Succeeded) => String::new(),
         Some(EndedAs::Failed | EndedAs::Cancelled | EndedAs::TimeLimit) => format!(": {}", member.text),
     };
-    format!("  {:wide$}  {}{why}", member.name, word(member))
+    format!("{:wide$}  {}{why}", member.name, word(member))
 }
 
 #[cfg(test)]

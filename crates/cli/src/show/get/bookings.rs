@@ -1,7 +1,9 @@
-//! Booked windows as a table.
-
+//! Booked windows: the list and its table.
+use wharf_api::client::Client;
 use wharf_api::v1::{BookingState, BookingView};
 
+use super::{List, now_for_people, show, tenants};
+use crate::args::GetArgs;
 use crate::render::numbers::{moment, number, span};
 use crate::render::table::{Cell, Column, Table};
 
@@ -16,6 +18,24 @@ const COLUMNS: [Column; 9] = [
     Column::text("JOBS", "jobs"),
     Column::text("BY", "by"),
 ];
+
+/// Lists them.
+pub(super) fn list(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let mut answer = client.bookings()?;
+    if let Some(path) = &args.tenant {
+        answer.bookings.retain(|booking| tenants::is_under(&booking.tenant, path));
+    }
+    if answer.bookings.is_empty() {
+        tenants::known(client, args)?;
+    }
+    let names: Vec<String> =
+        answer.bookings.iter().map(|booking| format!("booking/{}", booking.name)).collect();
+    let now = now_for_people(client, args, &names);
+    let table = table(&answer.bookings, now);
+    let whom = args.tenant.as_ref().map_or_else(String::new, |path| format!(" by {path} or below it"));
+    let next = "book something: wharf book --tenant PATH --gpus 8 --from +2h --for 1h";
+    show(args, &List { answer: &answer, names, table, empty: format!("nothing is booked{whom}; {next}") })
+}
 
 /// A row for each.
 pub(in crate::show) fn table(bookings: &[BookingView], now: Option<u64>) -> Table {
@@ -48,7 +68,7 @@ pub(in crate::show) fn state(booking: &BookingView, now: Option<u64>) -> String 
 }
 
 /// `a, b and 3 more`
-pub(in crate::show) fn jobs(booking: &BookingView) -> String {
+pub(crate) fn jobs(booking: &BookingView) -> String {
     match booking.jobs.as_slice() {
         [] => "none".to_owned(),
         [first, second, third, rest @ ..] if !rest.is_empty() => {

@@ -1,7 +1,10 @@
-//! Evictions as a table: who had to leave for whom, by which rule and at what price.
-
+//! Evictions: who had to leave for whom, by which rule and at what price.
+use wharf_api::client::{Client, EvictionFilter};
 use wharf_api::v1::{BelowLineView, EvictionView, VictimView};
 
+use super::{List, now_for_people, show};
+use crate::args::GetArgs;
+use crate::args::names::without_kind;
 use crate::render::numbers::{age, indexes, tenths};
 use crate::render::table::{Cell, Column, Table};
 use crate::show::explain::eviction::left_for;
@@ -21,6 +24,24 @@ const COLUMNS: [Column; 13] = [
     Column::text("BELOW LINE", "below_line").wide(),
     Column::number("POLICY", "policy_version").wide(),
 ];
+
+/// Lists them.
+pub(super) fn list(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let job = args.job.as_deref().map(|job| without_kind(job, "job").to_owned());
+    let filter = EvictionFilter { tenant: args.tenant.clone(), job, limit: args.limit };
+    let filtered = filter.tenant.is_some() || filter.job.is_some();
+    let answer = client.evictions(&filter)?;
+    let names: Vec<String> =
+        answer.evictions.iter().map(|eviction| format!("eviction/{}", eviction.id)).collect();
+    let now = now_for_people(client, args, &names);
+    let table = table(&answer.evictions, now);
+    let empty = if filtered {
+        "no eviction is like that; all of them: wharf get evictions"
+    } else {
+        "nobody had to leave for another job; what else is over: wharf get history"
+    };
+    show(args, &List { answer: &answer, names, table, empty: empty.into() })
+}
 
 /// One row per eviction.
 pub(in crate::show) fn table(evictions: &[EvictionView], now: Option<u64>) -> Table {

@@ -1,9 +1,13 @@
-//! Nodes and GPUs as tables: what is handed out beside what is really used.
+//! Nodes, GPUs and downtimes: what is handed out beside what is really used.
+use wharf_api::client::Client;
+use wharf_api::v1::{Code, DowntimeView, GpuView, Health, NodeView};
 
-use wharf_api::v1::{DowntimeView, GpuView, Health, NodeView};
-
+use super::{List, now_for_people, show};
+use crate::args::GetArgs;
+use crate::args::names::without_kind;
 use crate::render::numbers::{UNKNOWN, cores, mib, moment, percent, percent_or_unknown, size, span, tenths};
 use crate::render::output::Tone;
+use crate::render::problem::missing;
 use crate::render::table::{Cell, Column, Table};
 
 const NODE_COLUMNS: [Column; 11] = [
@@ -48,6 +52,42 @@ const GPU_COLUMNS: [Column; 17] = [
     Column::text("TENANTS", "tenants").wide(),
     Column::text("JOBS", "jobs"),
 ];
+
+/// Lists nodes.
+pub(super) fn list_nodes(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.nodes()?;
+    let names = answer.nodes.iter().map(|node| format!("node/{}", node.name)).collect();
+    let table = nodes_table(&answer.nodes);
+    show(args, &List { answer: &answer, names, table, empty: "the fleet has no nodes yet".into() })
+}
+
+/// Lists GPUs, of one node or of all.
+pub(super) fn list_gpus(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let mut answer = client.gpus()?;
+    if let Some(node) = args.node.as_deref().map(|node| without_kind(node, "node")) {
+        let known: Vec<String> = answer.gpus.iter().map(|gpu| gpu.node.clone()).collect();
+        answer.gpus.retain(|gpu| gpu.node == node);
+        if answer.gpus.is_empty() {
+            let known = known.iter().map(String::as_str);
+            return Err(missing(Code::NoSuchNode, ("node with GPUs", node), known, "nodes"));
+        }
+    }
+    let names = answer.gpus.iter().map(|gpu| format!("gpu/{}:{}", gpu.node, gpu.index)).collect();
+    let table = gpus_table(&answer.gpus);
+    let empty = "the fleet has no GPUs; its nodes: wharf get nodes".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
+
+/// Lists planned maintenance.
+pub(super) fn list_downtimes(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.downtimes()?;
+    let names: Vec<String> =
+        answer.downtimes.iter().map(|downtime| format!("maintenance/{}", downtime.name)).collect();
+    let now = now_for_people(client, args, &names);
+    let table = downtimes_table(&answer.downtimes, now);
+    let empty = "no maintenance is planned; plan some: wharf maintain NODE --from +2h --for 4h".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
 
 /// One row per node.
 pub(in crate::show) fn nodes_table(nodes: &[NodeView]) -> Table {

@@ -1,7 +1,10 @@
-//! Live jobs as a table.
-
+//! Live jobs: the list and its table.
+use wharf_api::client::{Client, JobFilter};
 use wharf_api::v1::{EndedJobView, GroupView, JobState, JobView, VerdictWord};
 
+use super::{List, ended, labels, mine, now_for_people, show, tenants, watch};
+use crate::args::names::job_name;
+use crate::args::{GetArgs, StateFilter};
 use crate::render::numbers::{age, number};
 use crate::render::output::Tone;
 use crate::render::table::{Cell, Column, Table};
@@ -22,6 +25,33 @@ const COLUMNS: [Column; 14] = [
     Column::text("NODES", "nodes").wide(),
     Column::text("UID", "uid").wide(),
 ];
+
+/// Lists live jobs, or those that are over where the state asks for them.
+pub(super) fn list(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let state = match args.state {
+        None => None,
+        Some(StateFilter::Live(state)) => Some(state),
+        Some(StateFilter::Ended(state)) => return ended::list(client, args, Some(state)),
+        Some(StateFilter::All) => return ended::list(client, args, None),
+    };
+    let (submitted_by, labels) = (mine(args)?, labels(args));
+    let filter = JobFilter { tenant: args.tenant.clone(), state, submitted_by, labels };
+    let filtered = filter.tenant.is_some() || filter.state.is_some() || args.mine || filter.labels.is_some();
+    let answer = client.jobs(&filter)?;
+    if answer.jobs.is_empty() {
+        tenants::known(client, args)?;
+    }
+    let empty = if filtered {
+        "no live job is like that; all of them: wharf get jobs, also those that are over: wharf get jobs --state all"
+    } else {
+        "no live jobs; hand one in: wharf submit --name hello --tenant PATH --gpus 1 (paths: wharf get tenants)"
+    };
+    let names: Vec<String> = answer.jobs.iter().map(job_name).collect();
+    let now = now_for_people(client, args, &names);
+    let table = table(&answer.jobs, now);
+    show(args, &List { answer: &answer, names, table, empty: empty.into() })?;
+    if args.watch { watch::go_on(client, args, &filter, &answer) } else { Ok(()) }
+}
 
 /// One row per job.
 pub(in crate::show) fn table(jobs: &[JobView], now: Option<u64>) -> Table {

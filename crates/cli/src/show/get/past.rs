@@ -1,11 +1,13 @@
-//! History and policy as tables.
+//! History and policy: the lists and their tables.
 //!
 //! The body of a row of history is told key by key, whatever they are: a control plane that records more is read
 //! without a change here.
-
 use serde_json::Value;
+use wharf_api::client::{Client, HistoryFilter};
 use wharf_api::v1::{ActorView, HistoryKind, HistoryView, PolicyView};
 
+use super::{List, now_for_people, show};
+use crate::args::GetArgs;
 use crate::render::numbers::{UNKNOWN, age, moment, span};
 use crate::render::output::Tone;
 use crate::render::table::{Cell, Column, Table};
@@ -30,6 +32,30 @@ const HIDDEN: [&str; 8] =
 
 /// Keys whose numbers are moments.
 const MOMENTS: [&str; 6] = ["at_ms", "from_ms", "to_ms", "until_ms", "deadline", "deadline_ms"];
+
+/// Shows the policy in force.
+pub(super) fn list_policy(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.policy()?;
+    let names = vec![format!("policy/{}", answer.version)];
+    let table = policy_table(&answer);
+    show(args, &List { answer: &answer, names, table, empty: String::new() })
+}
+
+/// Lists rows of history.
+pub(super) fn list_history(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let filter = HistoryFilter {
+        kind: args.kind,
+        tenant: args.tenant.clone(),
+        name: args.name.clone(),
+        limit: args.limit,
+    };
+    let answer = client.history(&filter)?;
+    let names: Vec<String> = answer.rows.iter().map(subject).collect();
+    let now = now_for_people(client, args, &names);
+    let table = history_table(&answer.rows, now);
+    let empty = "nothing is over yet that is like that; live jobs: wharf get jobs".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
 
 /// One row per fact.
 pub(in crate::show) fn history_table(rows: &[HistoryView], now: Option<u64>) -> Table {

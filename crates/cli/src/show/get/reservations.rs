@@ -1,7 +1,9 @@
-//! Promised starts as a table.
-
+//! Promised starts: the list and its table.
+use wharf_api::client::Client;
 use wharf_api::v1::{HolderView, ReservationView};
 
+use super::{List, now_for_people, show};
+use crate::args::GetArgs;
 use crate::render::numbers::{number, span};
 use crate::render::table::{Cell, Column, Table};
 
@@ -13,6 +15,17 @@ const COLUMNS: [Column; 6] = [
     Column::text("NODES", "nodes"),
     Column::text("WAITS FOR", "waits_for"),
 ];
+
+/// Lists them.
+pub(super) fn list(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.reservations()?;
+    let name = |of: &ReservationView| format!("job/{}/{}", of.tenant, of.job);
+    let names: Vec<String> = answer.reservations.iter().map(name).collect();
+    let now = now_for_people(client, args, &names);
+    let table = table(&answer.reservations, now);
+    let empty = "no start is promised; why not, of a job that waits: wharf explain job/NAME".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
 
 /// A row for each.
 pub(in crate::show) fn table(reservations: &[ReservationView], now: Option<u64>) -> Table {

@@ -1,9 +1,11 @@
-//! What is free and of no use, as a table: each pool, then the shapes that it could meet.
-
+//! What is free and of no use: each pool, then the shapes that it could meet.
 use std::collections::BTreeMap;
 
+use wharf_api::client::Client;
 use wharf_api::v1::{StrandedShapeView, StrandedView};
 
+use super::{List, show};
+use crate::args::GetArgs;
 use crate::render::numbers::{cores, number, percent};
 use crate::render::output::Tone;
 use crate::render::table::{Cell, Column, Table};
@@ -20,6 +22,15 @@ const COLUMNS: [Column; 10] = [
     Column::number("STRANDED", "stranded"),
     Column::text("WHY", "why"),
 ];
+
+/// Lists it.
+pub(super) fn list(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let answer = client.stranded()?;
+    let names = answer.pools.iter().map(|pool| format!("pool/{}", pool.model)).collect();
+    let table = table(&answer.pools);
+    let empty = "the fleet has no GPUs; its nodes: wharf get nodes".into();
+    show(args, &List { answer: &answer, names, table, empty })
+}
 
 /// A row for each pool, and one for each shape that it could meet.
 pub(in crate::show) fn table(pools: &[StrandedView]) -> Table {

@@ -1,8 +1,11 @@
-//! Tenants as a table: what each is promised, may use, and uses. One row per tenant and resource.
+//! Tenants: what each is promised, may use, and uses. One row per tenant and resource.
+use wharf_api::client::Client;
+use wharf_api::v1::{Code, LineView, TenantList, TenantView};
 
-use wharf_api::v1::{LineView, TenantView};
-
+use super::{List, show};
+use crate::args::GetArgs;
 use crate::render::numbers::{UNLIMITED, number};
+use crate::render::problem::missing;
 use crate::render::table::{Cell, Column, Table};
 
 const LINE_COLUMNS: [Column; 6] = [
@@ -26,6 +29,40 @@ const AFTER: [Column; 4] = [
     Column::number("WEIGHT", "weight").wide(),
     Column::number("PRIORITY", "priority").wide(),
 ];
+
+/// Lists them.
+pub(super) fn list(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    let TenantList { schema, mut tenants, half_life_ms } = client.tenants()?;
+    if let Some(path) = &args.tenant {
+        reject_unknown(path, &tenants)?;
+        tenants.retain(|tenant| is_under(&tenant.path, path));
+    }
+    let names = tenants.iter().map(|tenant| format!("tenant/{}", tenant.path)).collect();
+    let table = table(&tenants);
+    let empty = "the policy names no tenants; they are in its tenants.yaml".into();
+    show(args, &List { answer: &TenantList { schema, tenants, half_life_ms }, names, table, empty })
+}
+
+/// An empty list of a tenant that is not there would look as if it had nothing.
+pub(super) fn known(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
+    match &args.tenant {
+        Some(path) => reject_unknown(path, &client.tenants()?.tenants),
+        None => Ok(()),
+    }
+}
+
+fn reject_unknown(path: &str, tenants: &[TenantView]) -> anyhow::Result<()> {
+    if tenants.iter().any(|tenant| is_under(&tenant.path, path)) {
+        return Ok(());
+    }
+    let known = tenants.iter().map(|tenant| tenant.path.as_str());
+    Err(missing(Code::UnknownTenant, ("tenant", path), known, "tenants"))
+}
+
+/// True for a tenant itself and for those below it.
+pub(super) fn is_under(tenant: &str, path: &str) -> bool {
+    tenant.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 /// Every line of every tenant. The tenant is repeated, so that a line can be found with grep.
 pub(in crate::show) fn table(tenants: &[TenantView]) -> Table {
@@ -118,5 +155,13 @@ lab/nlp  gpus               8    10  12.5  unlimited      40        1        3
         let counts = table(&tenants).aligned(look(false));
         assert!(counts.contains("  DEMAND  PAST  RUNNING"), "{counts}");
         assert!(counts.contains("      40  1.75        1"), "{counts}");
+    }
+
+    #[test]
+    fn a_tenant_is_under_itself_and_its_parents_only() {
+        assert!(is_under("lab/nlp", "lab"));
+        assert!(is_under("lab", "lab"));
+        assert!(!is_under("labour", "lab"));
+        assert!(!is_under("lab", "lab/nlp"));
     }
 }

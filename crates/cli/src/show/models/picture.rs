@@ -7,7 +7,7 @@ use super::layouts::{Counts, Layouts, Maximal, SliceView};
 use crate::render::numbers::{UNKNOWN, counted, indexes, number};
 use crate::render::output::{self, Paint, Tone};
 use crate::render::table::{Cell, Column, Table};
-use crate::render::{fact, next_line};
+use crate::render::{fact, labelled, next_line};
 
 /// Characters of one slot.
 const SLOT: usize = 5;
@@ -48,9 +48,7 @@ fn cut(mig: &Mig, screen: &mut Vec<String>, paint: Paint) {
     };
     screen.push(fact("axis", &format!("{} slots of memory, {} of compute", mig.axis, mig.compute), paint));
     screen.push(fact("mode", mode, paint));
-    for (index, line) in inferred(mig).iter().enumerate() {
-        screen.push(fact(if index == 0 { "known" } else { "" }, line, paint));
-    }
+    screen.extend(labelled("known", &inferred(mig), paint));
     screen.push(String::new());
     screen.extend(profiles(mig).indented(paint));
     let layouts = Layouts::of(mig);
