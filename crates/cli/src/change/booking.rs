@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use wharf_api::client::Client;
 use wharf_api::v1::{Booked, BookingReply};
 
-use crate::args::{BookArgs, Format};
+use crate::args::BookArgs;
 use crate::input;
 use crate::render::next_line;
 use crate::render::numbers::moment;
@@ -18,10 +18,7 @@ use crate::show::world_now;
 pub(crate) fn book(client: &Client, args: BookArgs) -> anyhow::Result<ExitCode> {
     let format = args.output;
     let booked = client.book(&input::booking::given(args)?)?;
-    match format {
-        Format::Text => output::print(&text(&booked, world_now(client), Paint::stdout()))?,
-        Format::Json => output::print_json(&booked)?,
-    }
+    output::answer(format, &booked, |paint| text(&booked, world_now(client), paint))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -44,10 +44,7 @@ pub(crate) fn run(client: &Client, args: &CancelArgs) -> anyhow::Result<ExitCode
     let names = each_once(args.names.iter().map(String::as_str));
     if let [one] = names.as_slice() {
         let taken = take_back(client, one)?;
-        match args.output {
-            Format::Text => output::print(&taken.text(Paint::stdout()))?,
-            Format::Json => output::print_json(&taken)?,
-        }
+        output::answer(args.output, &taken, |paint| taken.text(paint))?;
         return Ok(ExitCode::SUCCESS);
     }
     let (mut cancelled, mut errors) = (Vec::new(), Vec::new());

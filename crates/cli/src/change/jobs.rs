@@ -50,10 +50,7 @@ fn say_job(
     format: Format,
     text: impl Fn(&JobView, Paint) -> String,
 ) -> anyhow::Result<ExitCode> {
-    match format {
-        Format::Text => output::print(&signed(text(&reply.job, Paint::stdout()), reply, Paint::stdout()))?,
-        Format::Json => output::print_json(reply)?,
-    }
+    output::answer(format, reply, |paint| signed(text(&reply.job, paint), reply, paint))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,82 +76,63 @@ fn cancelled(job: &JobView, paint: Paint) -> String {
     } else {
         "it gives back what it holds as soon as its tasks have ended"
     };
-    let name = job_name(job);
-    output::lines(&[
-        format!("{} is cancelled: {after}", paint.tone(Tone::Strong, &name)),
-        next_line(paint, "undo:", "none; hand it in again with wharf submit"),
-    ])
+    gone(&job_name(job), after, paint)
 }
 
 /// `array lab/nlp/sweep is cancelled: 20 jobs`
 fn array_cancelled(tenant: &str, name: &str, members: u32, paint: Paint) -> String {
-    let name = format!("array {tenant}/{name}");
-    let jobs = counted(members.into(), "job");
+    gone(&format!("array {tenant}/{name}"), &counted(members.into(), "job"), paint)
+}
+
+fn gone(name: &str, what: &str, paint: Paint) -> String {
     output::lines(&[
-        format!("{} is cancelled: {jobs}", paint.tone(Tone::Strong, &name)),
+        format!("{} is cancelled: {what}", paint.tone(Tone::Strong, name)),
         next_line(paint, "undo:", "none; hand it in again with wharf submit"),
     ])
 }
 
-fn evicted(job: &JobView, paint: Paint) -> String {
+/// What a lever does to a job, how that is undone, and where to look next.
+fn pulled(job: &JobView, what: &str, undo: &str, paint: Paint) -> String {
     let name = job_name(job);
     output::lines(&[
-        format!(
-            "{} is asked to leave, after saving its work if it has a checkpoint contract; then it waits again",
-            paint.tone(Tone::Strong, &name)
-        ),
-        next_line(paint, "undo:", "none is needed: it waits again and starts by itself"),
+        format!("{} {what}", paint.tone(Tone::Strong, &name)),
+        next_line(paint, "undo:", undo),
         next_line(paint, "next:", &format!("wharf explain {name}")),
     ])
 }
 
+fn evicted(job: &JobView, paint: Paint) -> String {
+    let what =
+        "is asked to leave, after saving its work if it has a checkpoint contract; then it waits again";
+    pulled(job, what, "none is needed: it waits again and starts by itself", paint)
+}
+
 fn released(job: &JobView, paint: Paint) -> String {
-    let name = job_name(job);
-    output::lines(&[
-        format!("{} is released and waits for its start like any other", paint.tone(Tone::Strong, &name)),
-        next_line(paint, "undo:", &format!("none; wharf cancel {name} takes it back")),
-        next_line(paint, "next:", &format!("wharf explain {name}")),
-    ])
+    let undo = format!("none; wharf cancel {} takes it back", job_name(job));
+    pulled(job, "is released and waits for its start like any other", &undo, paint)
 }
 
 fn extended(job: &JobView, paint: Paint) -> String {
     let limit = job.time_limit_ms.map_or_else(|| UNKNOWN.to_owned(), duration_text);
-    let name = job_name(job);
-    output::lines(&[
-        format!("{} may run {limit} in all", paint.tone(Tone::Strong, &name)),
-        next_line(paint, "undo:", "none; a limit is not made shorter. wharf cancel ends the job"),
-        next_line(paint, "next:", &format!("wharf explain {name}")),
-    ])
+    let undo = "none; a limit is not made shorter. wharf cancel ends the job";
+    pulled(job, &format!("may run {limit} in all"), undo, paint)
 }
 
 fn scaled(job: &JobView, paint: Paint) -> String {
-    let name = job_name(job);
     let (wanted, run) = (counted(job.tasks.into(), "replica"), job.running_tasks);
     let how =
         if run > job.tasks { "the newest are let go" } else { "the rest come as the rules give places" };
-    output::lines(&[
-        format!("{} wants {wanted}, {run} run: {how}", paint.tone(Tone::Strong, &name)),
-        next_line(paint, "undo:", &format!("wharf scale {name} N with the number before")),
-        next_line(paint, "next:", &format!("wharf explain {name}")),
-    ])
+    let undo = format!("wharf scale {} N with the number before", job_name(job));
+    pulled(job, &format!("wants {wanted}, {run} run: {how}"), &undo, paint)
 }
 
 fn replaced(job: &JobView, paint: Paint) -> String {
-    let name = job_name(job);
-    let strong = paint.tone(Tone::Strong, &name);
-    let next = next_line(paint, "next:", &format!("wharf explain {name}"));
-    match &job.replacing {
-        Some(replacing) => output::lines(&[
-            format!("{strong} replaces {}, a few at a time", counted(replacing.old.into(), "replica")),
-            next_line(paint, "undo:", &format!("wharf replace {name} --stop   what is fresh by then stays")),
-            next,
-        ]),
-        None => output::lines(&[
-            format!("{strong} replaces no more replicas"),
-            next_line(paint, "undo:", &format!("wharf replace {name}")),
-            next,
-        ]),
-    }
+    let undo = format!("wharf replace {}", job_name(job));
+    let Some(replacing) = &job.replacing else {
+        return pulled(job, "replaces no more replicas", &undo, paint);
+    };
+    let what = format!("replaces {}, a few at a time", counted(replacing.old.into(), "replica"));
+    pulled(job, &what, &format!("{undo} --stop   what is fresh by then stays"), paint)
 }
 
 #[cfg(test)]

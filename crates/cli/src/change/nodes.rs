@@ -7,8 +7,8 @@ use wharf_api::client::{Client, ClientError};
 use wharf_api::file::lever::{parse_downtime, parse_drain};
 use wharf_api::file::{FileError, nearest, span_text};
 use wharf_api::v1::{
-    Code, CordonRequest, DowntimeBody, DowntimeReply, DowntimeView, DrainBody, NodeList, NodeReply, NodeView,
-    Problem, schema_of,
+    Code, CordonRequest, DowntimeBody, DowntimeView, DrainBody, NodeList, NodeReply, NodeView, Problem,
+    schema_of,
 };
 
 use crate::args::names::{each_once, without_kind};
@@ -75,7 +75,8 @@ pub(crate) fn maintain(client: &Client, args: &MaintainArgs) -> anyhow::Result<E
     };
     as_typed(&request, |text| parse_downtime(COMMAND_LINE, text).map(|_| ()))?;
     let reply = client.maintain(&request)?;
-    tell(nodes.output, &reply, &planned(&reply.downtime, world_now(client), Paint::stdout()))
+    output::answer(nodes.output, &reply, |paint| planned(&reply.downtime, world_now(client), paint))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What is wrong with a request is told of what was typed, not of the body that it is sent as.
@@ -83,14 +84,6 @@ fn as_typed(request: &impl Serialize, read: impl Fn(&str) -> Result<(), FileErro
     let text = serde_json::to_string(request)?;
     read(&text).map_err(|error| FileError { line: None, ..error })?;
     Ok(())
-}
-
-fn tell(format: Format, reply: &DowntimeReply, text: &str) -> anyhow::Result<ExitCode> {
-    match format {
-        Format::Text => output::print(text)?,
-        Format::Json => output::print_json(reply)?,
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Pulls a lever on each node. Of several, none is touched where one is not there; one that is as asked already is told

@@ -6,7 +6,7 @@ use wharf_api::client::Client;
 use wharf_api::v1::{FaultReply, FaultRequest};
 use wharf_engine::device::catalogue::xid;
 
-use crate::args::{Format, SimFaultArgs};
+use crate::args::SimFaultArgs;
 use crate::render::next_line;
 use crate::render::output::{self, Paint, Tone};
 use crate::render::problem::Usage;
@@ -24,10 +24,7 @@ pub(crate) fn run(client: &Client, args: &SimFaultArgs) -> anyhow::Result<ExitCo
         heal: *heal,
     };
     let reply = client.fault(&request)?;
-    match output {
-        Format::Text => output::print(&text(&request, &reply, Paint::stdout()))?,
-        Format::Json => output::print_json(&reply)?,
-    }
+    output::answer(*output, &reply, |paint| text(&request, &reply, paint))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -77,6 +74,7 @@ fn text(request: &FaultRequest, reply: &FaultReply, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Format;
 
     #[test]
     fn what_cannot_happen_is_told_as_it_was_typed() {

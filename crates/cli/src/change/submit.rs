@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use wharf_api::client::Client;
 use wharf_api::v1::{JobView, Submitted, VerdictWord};
 
+use crate::args::SubmitArgs;
 use crate::args::names::job_name;
-use crate::args::{Format, SubmitArgs};
 use crate::input::job;
 use crate::render::next_line;
 use crate::render::numbers::counted;
@@ -29,10 +29,7 @@ pub(crate) fn run(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode>
         .into());
     }
     let submitted = client.submit(&job, &idempotency_key.unwrap_or_else(new_key))?;
-    match output {
-        Format::Text => output::print(&text(&submitted, Paint::stdout()))?,
-        Format::Json => output::print_json(&submitted)?,
-    }
+    output::answer(output, &submitted, |paint| text(&submitted, paint))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,7 +12,7 @@ use wharf_api::file::policy::lint::{
 };
 use wharf_api::file::span_text;
 
-use crate::args::{Format, LintArgs, PolicyArgs, PolicyCommand};
+use crate::args::{LintArgs, PolicyArgs, PolicyCommand};
 use crate::render::next_line;
 use crate::render::numbers::counted;
 use crate::render::output::{self, Paint, Tone};
@@ -31,10 +31,7 @@ pub(crate) fn run(args: PolicyArgs) -> anyhow::Result<ExitCode> {
     let inventory = fleet.as_ref().map(Inventory::of);
     let lint = lint_policy(&dir, inventory.as_ref())?;
     let fleet = fleet.as_ref().map(|fleet| fleet.name.as_str());
-    match output {
-        Format::Text => output::print(&text(&dir, fleet, &lint, Paint::stdout()))?,
-        Format::Json => output::print_json(&document(&dir, fleet, &lint))?,
-    }
+    output::answer(output, &document(&dir, fleet, &lint), |paint| text(&dir, fleet, &lint, paint))?;
     let found = lint.count(Severity::Error) > 0;
     Ok(if found { ExitCode::from(EXIT_FOUND) } else { ExitCode::SUCCESS })
 }

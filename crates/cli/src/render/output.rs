@@ -8,6 +8,8 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::args::Format;
+
 /// What a piece of text means; colours follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -93,6 +95,18 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write the answer"),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Prints an answer as it is asked for.
+pub(crate) fn answer(
+    format: Format,
+    answer: &impl Serialize,
+    text: impl FnOnce(Paint) -> String,
+) -> anyhow::Result<()> {
+    match format {
+        Format::Text => print(&text(Paint::stdout())),
+        Format::Json => print_json(answer),
     }
 }
 

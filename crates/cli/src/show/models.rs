@@ -12,9 +12,9 @@ use wharf_engine::device::catalogue::{MODELS, Media, Mig, Model, Profile};
 use wharf_engine::device::geometry::units_of;
 use wharf_engine::units::GpuUnits;
 
-use crate::args::{ExplainArgs, Format};
+use crate::args::ExplainArgs;
 use crate::render::numbers::{UNKNOWN, float};
-use crate::render::output::{self, Paint};
+use crate::render::output;
 use crate::render::table::{Cell, Column, Table};
 use layouts::Layouts;
 
@@ -124,14 +124,15 @@ pub(crate) fn is_named(what: &str) -> bool {
 /// Explains a model.
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let model = find(crate::args::names::without_kind(&args.what, "model"))?;
-    match args.output {
-        Format::Text => output::print(&picture::text(model, Paint::stdout()))?,
-        Format::Json => output::print_json(&ModelDocument {
+    output::answer(
+        args.output,
+        &ModelDocument {
             schema: "wharf.model.v1",
             model: ModelView::of(model),
             layouts: model.mig.map(Layouts::of),
-        })?,
-    }
+        },
+        |paint| picture::text(model, paint),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use wharf_engine::model::job::GpuAsk;
 
 use super::explain::eviction;
 use super::verdict::{self, Need};
-use crate::args::{Format, PlanArgs};
+use crate::args::PlanArgs;
 use crate::input::job;
 use crate::render::output::{self, Paint};
 use crate::render::places::place_lines;
@@ -20,10 +20,7 @@ pub(crate) fn run(client: &Client, args: PlanArgs) -> anyhow::Result<ExitCode> {
     let PlanArgs { job, output } = args;
     let job = job::given(job)?;
     let plan = client.plan(&job)?;
-    match output {
-        Format::Text => output::print(&text(&job, &plan, Paint::stdout()))?,
-        Format::Json => output::print_json(&plan)?,
-    }
+    output::answer(output, &plan, |paint| text(&job, &plan, paint))?;
     Ok(ExitCode::from(plan.verdict.verdict.exit_code()))
 }
 

@@ -27,10 +27,7 @@ pub(crate) fn array_name(array: &ArrayReply) -> String {
 
 /// Explains it.
 pub(crate) fn explain(array: &ArrayReply, format: Format) -> anyhow::Result<()> {
-    match format {
-        Format::Text => output::print(&text(array, Paint::stdout())),
-        Format::Json => output::print_json(array),
-    }
+    output::answer(format, array, |paint| text(array, paint))
 }
 
 fn text(array: &ArrayReply, paint: Paint) -> String {

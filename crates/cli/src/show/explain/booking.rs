@@ -14,10 +14,7 @@ use crate::show::world_now;
 /// Where it is, and what is missing.
 pub(crate) fn explain(client: &Client, name: &str, format: Format) -> anyhow::Result<()> {
     let reply = client.booking(name)?;
-    match format {
-        Format::Text => output::print(&screen(&reply.booking, world_now(client), Paint::stdout())),
-        Format::Json => output::print_json(&reply),
-    }
+    output::answer(format, &reply, |paint| screen(&reply.booking, world_now(client), paint))
 }
 
 pub(crate) fn title(booking: &BookingView) -> String {

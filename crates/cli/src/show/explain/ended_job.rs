@@ -14,10 +14,7 @@ const ENTRIES_SHOWN_MAX: usize = 40;
 
 /// Explains it.
 pub(crate) fn explain(client: &Client, reply: &EndedReply, format: Format) -> anyhow::Result<()> {
-    match format {
-        Format::Text => output::print(&text(reply, world_now(client), Paint::stdout())),
-        Format::Json => output::print_json(reply),
-    }
+    output::answer(format, reply, |paint| text(reply, world_now(client), paint))
 }
 
 fn text(reply: &EndedReply, now: Option<u64>, paint: Paint) -> String {

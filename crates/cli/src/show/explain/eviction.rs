@@ -13,10 +13,7 @@ use crate::show::world_now;
 /// Why somebody had to leave.
 pub(crate) fn explain(client: &Client, id: u64, format: Format) -> anyhow::Result<()> {
     let reply = client.eviction(id)?;
-    match format {
-        Format::Text => output::print(&text(&reply, world_now(client), Paint::stdout())),
-        Format::Json => output::print_json(&reply),
-    }
+    output::answer(format, &reply, |paint| text(&reply, world_now(client), paint))
 }
 
 fn text(reply: &EvictionReply, now: Option<u64>, paint: Paint) -> String {

@@ -60,10 +60,8 @@ pub(super) fn gpu(client: &Client, node: &str, index: u32, format: Format) -> an
         let name = format!("{node}:{index}");
         return Err(missing(Code::NotFound, ("GPU", &name), [], "gpus"));
     };
-    match format {
-        Format::Json => output::print_json(&GpuList { gpus: vec![found], ..list }),
-        Format::Text => output::print(&gpu_text(&found, Paint::stdout())),
-    }
+    let answer = GpuList { gpus: vec![found], ..list };
+    output::answer(format, &answer, |paint| gpu_text(&answer.gpus[0], paint))
 }
 
 fn tenant_text(tenant: &TenantView, half_life_ms: Option<u64>, waiting: &[JobView], paint: Paint) -> String {

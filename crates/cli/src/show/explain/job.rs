@@ -36,10 +36,7 @@ pub(super) fn explain(client: &Client, name: &str, format: Format) -> anyhow::Re
         }
         Err(error) => return Err(error.into()),
     };
-    match format {
-        Format::Text => output::print(&text(&explanation, world_now(client), Paint::stdout())),
-        Format::Json => output::print_json(&explanation),
-    }
+    output::answer(format, &explanation, |paint| text(&explanation, world_now(client), paint))
 }
 
 /// The screen.
