@@ -45,7 +45,7 @@ impl Run {
     /// A job of the world's appears there, changes, is named again or is deleted.
     pub(super) fn world_job(&mut self) {
         let owned: Vec<Submission> = self.world.with(|fleet| fleet.owned().cloned().collect());
-        let some = (!owned.is_empty()).then(|| owned[self.rng.random_range(0..owned.len())].clone());
+        let some = self.pick(&owned);
         match (self.rng.random_range(0..8), some) {
             (0..2, Some(job)) => self.world.with(|fleet| fleet.disown(job.uid)),
             (2..4, Some(mut job)) => {
@@ -63,8 +63,7 @@ impl Run {
 
     /// One in six could not be submitted.
     fn new_world_job(&mut self) -> Submission {
-        let leaves = generate::leaves(self.leader().state().tenants.policy());
-        let mut tenant = leaves[self.rng.random_range(0..leaves.len())].clone();
+        let mut tenant = self.some_leaf();
         if self.rng.random_ratio(1, 6) {
             tenant.push_str("/nobody");
         }
