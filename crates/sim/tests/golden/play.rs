@@ -12,7 +12,7 @@ use wharf_engine::units::{JobId, Timestamp};
 use wharf_sim::world::direct::DirectWorld;
 use wharf_sim::world::fleet::SimFleet;
 
-use super::node;
+use super::parts::node;
 
 pub(crate) struct Play {
     pub(crate) world: DirectWorld,
