@@ -2,7 +2,10 @@
 //! too, and in the order in which it happened.
 
 mod downtimes;
+mod holdings;
+mod jobs;
 mod owned;
+mod reasons;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,20 +16,13 @@ use wharf_controller::history::FinishedJob;
 use wharf_controller::memory::MemoryDisk;
 use wharf_engine::answer::verdict::Reason;
 use wharf_engine::device::catalogue;
-use wharf_engine::model::exit::{Exit, Outcome};
-use wharf_engine::model::job::Spec;
-use wharf_engine::model::need::SharingRefusal;
-use wharf_engine::model::observed::TaskRef;
 use wharf_engine::model::placement::Placement;
-use wharf_engine::model::rejection::Rejection;
-use wharf_engine::model::shortfall::{Quantity, Shortfall};
 use wharf_engine::plan::Unreserved;
 use wharf_engine::state::State;
 use wharf_engine::state::earmarks::EarmarksEvent;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
-use wharf_engine::state::jobs::event::{Canceller, HeldWhy, JobsEvent, Next, NodeRefusal, RequeueWhy};
-use wharf_engine::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent, Straddle};
+use wharf_engine::state::jobs::event::Next;
 use wharf_engine::state::reservations::ReservationsEvent;
 use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{
@@ -159,44 +155,6 @@ impl Transcript {
         self.waits = now;
     }
 
-    fn reason(&self, name: &str, reason: Reason, state: &State) -> String {
-        let token = reason.token();
-        let groups = || self.jobs.values().find(|known| known.name == name).map(|known| &known.groups);
-        match reason {
-            Reason::BackingOff { until } => format!("{token} until {}", span_text(until - self.start)),
-            Reason::StartRefused { tries, node, retry_at } => {
-                let at = span_text(retry_at - self.start);
-                format!("{token} by {}, try {tries}, again at {at}", self.node(node))
-            }
-            Reason::Short(shortfall) => {
-                let group = shortfall.group.and_then(|at| groups()?.get(at));
-                shortage(token, shortfall, group, state)
-            }
-            Reason::Sharing(refused) => format!("{token} ({})", sharing(refused)),
-            Reason::Fixed { tenant } => format!("{token} ({})", state.tenants.path(tenant)),
-            Reason::Reserved { start, .. } => format!("{token} until {}", span_text(start - self.start)),
-            Reason::Window { booking, from } | Reason::Booked { booking, from } => {
-                self.window_reason(token, booking, from, state)
-            }
-            Reason::Downtime { from } => format!("{token} from {}", span_text(from - self.start)),
-            Reason::LandingRoom { kept } => format!("{token} ({kept} kept)"),
-            Reason::Running
-            | Reason::Held { .. }
-            | Reason::Starting
-            | Reason::Repairing
-            | Reason::Leaving
-            | Reason::Startable
-            | Reason::Earmarked => token.to_owned(),
-            Reason::Dependency => {
-                let job = state.jobs.iter().map(|(_, job)| job).find(|job| job.spec.name == name);
-                let after = job.map(|job| job.spec.after.as_slice()).unwrap_or_default();
-                let names = after.iter().map(|on| on.name.rsplit('/').next().unwrap_or_default());
-                format!("{token} ({})", names.collect::<Vec<_>>().join(", "))
-            }
-            Reason::ArrayTurn { at_most } => format!("{token} ({at_most} at a time)"),
-        }
-    }
-
     fn fleet(&mut self, event: FleetEvent) -> Option<String> {
         match event {
             FleetEvent::NodeSeen { node, facts } => {
@@ -238,177 +196,6 @@ impl Transcript {
         }
     }
 
-    fn job(&mut self, event: JobsEvent, ran: Option<Millis>) -> Option<String> {
-        match event {
-            JobsEvent::Queued { job, uid, spec, .. } => {
-                self.queued(job, uid, spec);
-                None
-            }
-            JobsEvent::Leaving { job, next, .. } => {
-                self.known(job).next = Some(next);
-                None
-            }
-            JobsEvent::Stays { job, .. } => {
-                self.known(job).next = None;
-                None
-            }
-            JobsEvent::Scaled { job, tasks, .. } => {
-                let known = self.known(job);
-                known.wanted = tasks;
-                Some(format!("{} wants {tasks}", known.name))
-            }
-            JobsEvent::Rolled { job, tasks, rolling, .. } => {
-                let wanted = rolling.map_or(tasks, |rolling| rolling.wanted);
-                self.rolled(job, wanted, rolling.map(|rolling| rolling.surge))
-            }
-            JobsEvent::ReplicaFailed { job, .. } => {
-                Some(format!("a replica of {} failed", self.known(job).name))
-            }
-            JobsEvent::Extended { job, limit, .. } => {
-                Some(format!("{} may run {} in all", self.known(job).name, span_text(limit)))
-            }
-            JobsEvent::Held { job, why: HeldWhy::Restored, .. } => {
-                Some(format!("{} is held: nobody knows what became of it", self.known(job).name))
-            }
-            JobsEvent::Held { job, why: HeldWhy::StartRefused, .. } => {
-                Some(format!("{} is held: refused as often as it is tried", self.known(job).name))
-            }
-            JobsEvent::Changed { job, .. } => Some(format!("{} is changed", self.known(job).name)),
-            JobsEvent::StartRefused { job, by, .. } => Some(self.start_refused(job, &by)),
-            JobsEvent::RefusalsForgotten { job, .. } => {
-                Some(format!("{} avoids its nodes no longer", self.known(job).name))
-            }
-            JobsEvent::Released { job, .. } => Some(format!("{} is released", self.known(job).name)),
-            JobsEvent::Requeued { job, .. } => Some(self.requeued(job)),
-            JobsEvent::Ended { job, by: Some(Canceller::Dependency { name }), .. } => {
-                let known = self.jobs.remove(&job)?;
-                let other = name.rsplit('/').next().unwrap_or_default();
-                Some(format!("{} ends: cancelled, {other} did not succeed", known.name))
-            }
-            JobsEvent::Ended { job, outcome, .. } => {
-                let known = self.jobs.remove(&job)?;
-                let how = match outcome {
-                    Outcome::Succeeded => "succeeded",
-                    Outcome::Failed => "failed",
-                    Outcome::Cancelled => "cancelled",
-                    Outcome::TimedOut => "its time limit is up",
-                };
-                let ran = ran.filter(|ran| ran.0 > 0);
-                let after = ran.map(|ran| format!(" after {}", span_text(ran))).unwrap_or_default();
-                Some(format!("{} ends: {how}{after}", known.name))
-            }
-            JobsEvent::Carried { .. } | JobsEvent::CarriedJob { .. } | JobsEvent::CarriedEnded { .. } => None,
-        }
-    }
-
-    fn requeued(&mut self, job: JobId) -> String {
-        let known = self.known(job);
-        let why = match known.next {
-            Some(Next::Requeue(RequeueWhy::TaskFailed)) => "a task failed",
-            Some(Next::Requeue(RequeueWhy::NodeLost)) => "its place was lost",
-            Some(Next::Requeue(RequeueWhy::Evicted)) => "evicted",
-            Some(Next::Requeue(RequeueWhy::StartStuck)) => "it did not start in time",
-            Some(Next::Requeue(RequeueWhy::StartRefused)) => "its node refused it",
-            Some(Next::End(_)) | None => "nobody knows why",
-        };
-        let name = known.name.clone();
-        self.waits.remove(&name);
-        format!("{name} waits again: {why}")
-    }
-
-    fn start_refused(&mut self, job: JobId, by: &[NodeRefusal]) -> String {
-        let told: Vec<String> =
-            by.iter().map(|of| format!("{} ({})", self.node(of.node), of.why.token())).collect();
-        format!("{} refused by {}", self.known(job).name, told.join(", "))
-    }
-
-    fn queued(&mut self, job: JobId, uid: Uid, spec: Spec) {
-        self.names.insert(uid, spec.name.clone());
-        let known = Known {
-            name: spec.name,
-            groups: spec.groups.into_iter().map(|group| group.name).collect(),
-            wanted: spec.tasks,
-            rolling: None,
-            adopted: false,
-            places: Vec::new(),
-            running: BTreeSet::new(),
-            next: None,
-        };
-        self.jobs.insert(job, known);
-    }
-
-    fn rolled(&mut self, job: JobId, wanted: u32, surge: Option<u32>) -> Option<String> {
-        let known = self.known(job);
-        known.wanted = wanted;
-        let what = match (std::mem::replace(&mut known.rolling, surge), surge) {
-            (None, Some(_)) => "replaces its replicas",
-            (Some(1..), Some(0)) => "finds no room for more: with fewer for the time",
-            (Some(_), None) => "replaces no more replicas",
-            (Some(_), Some(_)) | (None, None) => return None,
-        };
-        Some(format!("{} {what}", known.name))
-    }
-
-    fn ledger(&mut self, event: LedgerEvent) -> Option<String> {
-        match event {
-            LedgerEvent::Started { job, attempt, tasks, policy, .. } => {
-                Some(self.started(job, attempt, tasks, policy == 0))
-            }
-            LedgerEvent::Running { job, task, .. } => {
-                let known = self.known(job);
-                known.running.insert(task);
-                let all = known.running.len() == known.places.len() && !known.adopted;
-                all.then(|| format!("{} runs", known.name))
-            }
-            LedgerEvent::Asked { job, tasks, by, deadline, at } => {
-                let grace = span_text(deadline - at);
-                let what = match by {
-                    Asker::Lever { who } => format!("asked to leave by {who}"),
-                    Asker::Rules { .. } | Asker::Booking { .. } | Asker::Drain { .. } => {
-                        "asked to save its work".to_owned()
-                    }
-                    Asker::Scale | Asker::Replace => "asked to save its work and go".to_owned(),
-                    Asker::Limit => "asked to save its work before its time limit".to_owned(),
-                };
-                Some(format!("{}, grace {grace}", self.part(job, &what, &tasks)))
-            }
-            LedgerEvent::Evicted { job, tasks, receipt, .. } => Some(self.evicted(job, &tasks, &receipt)),
-            LedgerEvent::Withdrawn { job, tasks, .. } => Some(self.part(job, "may stay", &tasks)),
-            LedgerEvent::Broken { job, deadline, at } => {
-                let within = span_text(deadline - at);
-                let known = self.known(job);
-                let of = if known.groups.is_empty() { "" } else { "a group of " };
-                Some(format!("{of}{} is below its minimum, to be repaired within {within}", known.name))
-            }
-            LedgerEvent::Grown { job, tasks, .. } => {
-                let places = self.places(&tasks);
-                let known = self.known(job);
-                known.places.extend(tasks.iter().copied());
-                known.adopted = false;
-                let more = if tasks.len() == 1 { "task" } else { "tasks" };
-                Some(format!("{} gets {} more {more} on {places}", known.name, tasks.len()))
-            }
-            LedgerEvent::Shed { job, task, .. } => {
-                let known = self.known(job);
-                known.over(task);
-                Some(format!("{} gave up task {task}", known.name))
-            }
-            LedgerEvent::Acked { job, tasks, .. } => Some(self.part(job, "saved", &tasks)),
-            LedgerEvent::AskFailed { job, tasks } => Some(self.part(job, "cannot save", &tasks)),
-            LedgerEvent::Stopping { job, tasks, .. } => Some(self.part(job, "stops", &tasks)),
-            LedgerEvent::LeaveRefused { job, tasks, why, .. } => {
-                Some(format!("{} ({})", self.part(job, "is not let go", &tasks), why.token()))
-            }
-            LedgerEvent::Gone { job, task, exit, .. } => self.gone(job, task, exit),
-            LedgerEvent::OrphanSeen { task, place, .. } => {
-                let node = self.node(place.node);
-                Some(format!("{} still runs on {node}", self.orphan(task)))
-            }
-            LedgerEvent::OrphanGone { task } => Some(format!("{} is gone", self.orphan(task))),
-            LedgerEvent::Carried { .. } => None,
-        }
-    }
-
     fn promise(&mut self, event: EarmarksEvent) -> String {
         match event {
             EarmarksEvent::Earmarked { job, tasks, .. } => {
@@ -435,81 +222,6 @@ impl Transcript {
         }
     }
 
-    fn evicted(&mut self, job: JobId, tasks: &[u32], receipt: &Eviction) -> String {
-        if let Some(booking) = receipt.booking {
-            return self.left_for_window(job, booking, receipt);
-        }
-        let beneficiary = self.known(receipt.beneficiary).name.clone();
-        let why = match receipt.why {
-            EvictionRule::Guarantee => "reclaim for the guarantee of",
-            EvictionRule::FairShare => "reclaim for the fair share of",
-            EvictionRule::Preempt => "preempted by",
-            EvictionRule::Move => "moved for",
-            EvictionRule::Reservation => "its place is promised to",
-            EvictionRule::Order => "served for longer than",
-            EvictionRule::Booking => "its place is booked for",
-            EvictionRule::Drain => return self.left_node(job, tasks, receipt),
-        };
-        let price = self.price(receipt);
-        let name = &self.known(job).name;
-        if receipt.whole {
-            return format!("{name} has to leave: {why} {beneficiary}{price}");
-        }
-        format!("{name} gives up {}: {why} {beneficiary}{price}", numbered(tasks))
-    }
-
-    /// What a receipt says beside the reason, in GPU time and GPUs.
-    fn price(&self, receipt: &Eviction) -> String {
-        let Eviction { cost, gain, straddles, .. } = receipt;
-        let gain = gain.map(|gain| format!(" gain {}", span_text(Millis(gain)))).unwrap_or_default();
-        let below = straddles.map(|Straddle { tenant, short }| {
-            let path = self.tenants.get(&tenant).map_or("?", String::as_str);
-            format!(", {path} falls {} below its line", GpuUnits::from_parts(short))
-        });
-        format!(", cost {}{gain}{}", span_text(Millis(*cost)), below.unwrap_or_default())
-    }
-
-    /// What a job does, and which of its tasks, where not all do.
-    fn part(&mut self, job: JobId, does: &str, tasks: &[u32]) -> String {
-        let Known { name, places, .. } = self.known(job);
-        if places.iter().all(|place| tasks.contains(&place.task)) {
-            return format!("{name} {does}");
-        }
-        format!("{name} {does} ({})", numbered(tasks))
-    }
-
-    fn started(&mut self, job: JobId, attempt: u32, tasks: Vec<Placement>, adopted: bool) -> String {
-        let places = self.places(&tasks);
-        let known = self.known(job);
-        let count = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
-        let which = match (count, known.wanted) {
-            (1, 1) => String::new(),
-            (count, wanted) if count == wanted => format!(" {count} tasks"),
-            (count, wanted) => format!(" {count} of {wanted} tasks"),
-        };
-        (known.places, known.running, known.next, known.adopted) = (tasks, BTreeSet::new(), None, adopted);
-        let how = match (adopted, attempt) {
-            (true, _) => "adopted",
-            (false, 1) => "starts",
-            (false, _) => "starts again",
-        };
-        format!("{} {how}{which} on {places}", known.name)
-    }
-
-    /// A task that was lost or failed is told of; one that did as it should is not.
-    fn gone(&mut self, job: JobId, task: u32, exit: Exit) -> Option<String> {
-        let known = self.known(job);
-        let which = if known.wanted == 1 { String::new() } else { format!(" task {task}") };
-        let name = format!("{}{which}", known.name);
-        let place = known.places.iter().find(|place| place.task == task).map(|place| place.node);
-        known.over(task);
-        match exit {
-            Exit::Succeeded | Exit::Stopped => None,
-            Exit::Failed => Some(format!("{name} failed")),
-            Exit::Lost => Some(format!("{name} lost on {}", place.map_or("?", |node| self.node(node)))),
-        }
-    }
-
     /// Nodes in task order, each with the GPUs that are taken there.
     fn places(&self, tasks: &[Placement]) -> String {
         let mut nodes: Vec<(NodeId, GpuMask, GpuUnits)> = Vec::new();
@@ -532,11 +244,6 @@ impl Transcript {
             Some(format!("{}{gpu} {}@{}", self.node(task.node), profile.name, slice.start))
         });
         texts.chain(slices).collect::<Vec<_>>().join(", ")
-    }
-
-    fn orphan(&self, task: TaskRef) -> String {
-        let name = self.names.get(&task.uid).map_or("a stranger", String::as_str);
-        format!("attempt {} of {name}", task.attempt)
     }
 
     fn node(&self, node: NodeId) -> &str {
@@ -581,76 +288,4 @@ fn ran(disk: &mut MemoryDisk, index: Index) -> Result<Option<Millis>, DiskFault>
     let row = rows.iter().find(|row| row.index == index);
     let finished = row.and_then(|row| serde_json::from_str::<FinishedJob>(&row.body).ok());
     Ok(finished.map(|finished| Millis(finished.ran_ms)))
-}
-
-fn shortage(token: &str, shortfall: Shortfall, group: Option<&String>, state: &State) -> String {
-    let Shortfall { stage: _, need, have, tenant, group: _, beside } = shortfall;
-    let whose = tenant.map(|tenant| format!(" ({})", state.tenants.path(tenant))).unwrap_or_default();
-    let of = group.map(|name| format!(" for {name}")).unwrap_or_default();
-    let beside =
-        beside.map(|beside| format!(", {} each {} of {}", beside.what.word(), beside.each, beside.most));
-    let beside = beside.unwrap_or_default();
-    format!("{token} need {} have {}{of}{whose}{beside}", quantity(need), quantity(have))
-}
-
-fn quantity(quantity: Quantity) -> String {
-    match quantity {
-        Quantity::Gpus(units) => units.to_string(),
-        Quantity::Tasks(1) => "1 task".to_owned(),
-        Quantity::Tasks(count) => format!("{count} tasks"),
-    }
-}
-
-fn sharing(SharingRefusal { mode, tax, tax_max }: SharingRefusal) -> String {
-    format!("{} costs {tax}, at most {tax_max} of 1000", mode.word())
-}
-
-/// Why a request was refused.
-fn rejection(rejection: &Rejection, state: &State) -> String {
-    match rejection {
-        Rejection::BookingRefused { .. }
-        | Rejection::BookingNameInUse { .. }
-        | Rejection::NoSuchBooking { .. }
-        | Rejection::NotOfBooking { .. } => format!("{rejection:?}"),
-        Rejection::Never { shortfall, group } => {
-            let where_ = format!("{}:", shortfall.stage.word());
-            format!("Never, {}", shortage(&where_, *shortfall, group.as_ref(), state))
-        }
-        Rejection::UnknownTenant { path } => format!("UnknownTenant {path}"),
-        Rejection::TenantHasChildren { path, .. } => format!("TenantHasChildren {path}"),
-        Rejection::NameInUse { .. } => "NameInUse".to_owned(),
-        Rejection::ArrayNameInUse { name } => format!("ArrayNameInUse {name}"),
-        Rejection::UidInUse { .. } => "UidInUse".to_owned(),
-        Rejection::UidEnded => "UidEnded".to_owned(),
-        Rejection::TrustNotAllowed { domain, .. } => format!("TrustNotAllowed {domain}"),
-        Rejection::SharingRefused(refused) => format!("SharingRefused, {}", sharing(*refused)),
-        Rejection::BadSpec(fault) => format!("BadSpec {fault:?}"),
-        Rejection::UnknownLevel { level, .. } => format!("UnknownLevel {level}"),
-        Rejection::UnknownSelector { source } => format!("UnknownSelector {source}"),
-        Rejection::QueueFull { limit, .. } => format!("QueueFull, {limit} wait"),
-        Rejection::JobTooLarge { limit, .. } => format!("JobTooLarge, at most {limit} bytes"),
-        Rejection::BytesFull { limit, .. } => format!("BytesFull, at most {limit} bytes"),
-        Rejection::NoSuchNode { name } => format!("NoSuchNode {name}"),
-        Rejection::DependencyNotLive { .. } => "DependencyNotLive".to_owned(),
-        Rejection::TooManyDependencies { max, .. } => format!("TooManyDependencies, at most {max}"),
-        Rejection::TooManyLinks { max, .. } => format!("TooManyLinks, at most {max}"),
-        Rejection::BadArray { max, .. } => format!("BadArray, at most {max}"),
-        Rejection::BadDowntime { fault } => format!("BadDowntime {fault:?}"),
-        Rejection::DowntimeNameInUse { name } => format!("DowntimeNameInUse {name}"),
-        Rejection::NoSuchDowntime { name } => format!("NoSuchDowntime {name}"),
-        Rejection::NoSuchJob => "NoSuchJob".to_owned(),
-        Rejection::NotRunning => "NotRunning".to_owned(),
-        Rejection::LimitAboveMax { max, .. } => format!("LimitAboveMax, at most {}", span_text(*max)),
-        Rejection::NotAService => "NotAService".to_owned(),
-        Rejection::NoneToSpare { min } => format!("NoneToSpare, at least {min}"),
-        Rejection::ReplicasOutOfRange { min, max, .. } => format!("ReplicasOutOfRange, {min} to {max}"),
-        Rejection::NoTimeLimit => "NoTimeLimit".to_owned(),
-        Rejection::LimitNotLonger { limit, .. } => format!("LimitNotLonger than {}", span_text(*limit)),
-        Rejection::Ending => "Ending".to_owned(),
-        Rejection::NotPreemptible => "NotPreemptible".to_owned(),
-        Rejection::Gap { .. } => "Gap".to_owned(),
-        Rejection::Stale => "Stale".to_owned(),
-        Rejection::BadPrices => "BadPrices".to_owned(),
-        Rejection::NothingToDo => "NothingToDo".to_owned(),
-    }
 }

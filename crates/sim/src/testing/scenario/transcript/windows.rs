@@ -1,10 +1,8 @@
 //! What is told of booked windows.
 
-use wharf_engine::model::rejection::{BookingFault, Rejection};
-use wharf_engine::state::State;
 use wharf_engine::state::bookings::{Booker, BookingEnd, BookingsEvent, PlaceLost};
 use wharf_engine::state::ledger::event::Eviction;
-use wharf_engine::units::{BookingId, JobId, Timestamp};
+use wharf_engine::units::{BookingId, JobId};
 
 use super::{Transcript, span_text};
 
@@ -73,50 +71,5 @@ impl Transcript {
         }
         let beneficiary = self.known(receipt.beneficiary).name.clone();
         format!("{} has to leave: booking {window}, for {beneficiary}{price}", self.known(job).name)
-    }
-
-    pub(super) fn window_reason(
-        &self,
-        token: &str,
-        booking: BookingId,
-        from: Timestamp,
-        state: &State,
-    ) -> String {
-        let name = state.bookings.get(booking).map_or("?", |known| known.spec.name.as_str());
-        format!("{token} {name}, from {}", span_text(from - self.start))
-    }
-
-    /// Why a request was refused.
-    pub(in crate::testing::scenario) fn rejection(&self, rejection: &Rejection, state: &State) -> String {
-        match rejection {
-            Rejection::BookingRefused { fault, nearest } => {
-                let at = |at: &Timestamp| format!("; possible from {}", span_text(*at - self.start));
-                format!("{}{}", fault_text(*fault, state), nearest.as_ref().map(at).unwrap_or_default())
-            }
-            Rejection::BookingNameInUse { name } => format!("BookingNameInUse {name}"),
-            Rejection::NoSuchBooking { name } => format!("NoSuchBooking {name}"),
-            Rejection::NotOfBooking { name, why } => format!("NotOfBooking {name}, {why:?}"),
-            other => super::rejection(other, state),
-        }
-    }
-}
-
-fn fault_text(fault: BookingFault, state: &State) -> String {
-    match fault {
-        BookingFault::OperatorsOnly => "OperatorsOnly".to_owned(),
-        BookingFault::NotAnOperator => "NotAnOperator".to_owned(),
-        BookingFault::WholeGpusOnly => "WholeGpusOnly".to_owned(),
-        BookingFault::TooLate { lead } => format!("TooLate, {} before it begins", span_text(lead)),
-        BookingFault::Span { max } => format!("Span, at most {}", span_text(max)),
-        BookingFault::TooFarAhead { max } => format!("TooFarAhead, at most {}", span_text(max)),
-        BookingFault::TooMany { max } => format!("TooMany, at most {max}"),
-        BookingFault::BeyondGuarantee { tenant, need, have } => {
-            format!("BeyondGuarantee ({}) need {need} have {have}", state.tenants.path(tenant))
-        }
-        BookingFault::BeyondLimit { tenant } => format!("BeyondLimit ({})", state.tenants.path(tenant)),
-        BookingFault::TakesFromGuarantees { need, have } => {
-            format!("TakesFromGuarantees need {need} have {have}")
-        }
-        BookingFault::NoRoom => "NoRoom".to_owned(),
     }
 }
