@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wharf_engine::model::job::GpuAsk;
 
-use crate::trace::replay::{JobRow, ReplayReport, TraceJob, gpus, secs};
+use crate::trace::replay::{JobRow, ReplayReport, TraceJob, secs};
 
 use nodes::{Ask, Given, NODE_GPUS, Nodes};
 
@@ -76,7 +76,7 @@ impl Reference {
         jobs.sort_by_key(|job| job.submit);
         let mut world = self.world();
         let asks = jobs.iter().map(ask).collect::<Result<Vec<Ask>, Unfit>>()?;
-        let mut rows = jobs.iter().map(row).collect::<Vec<JobRow>>();
+        let mut rows = jobs.iter().map(JobRow::of).collect::<Vec<JobRow>>();
         let mut refused = 0;
         let mut coming = (0..jobs.len()).peekable();
         loop {
@@ -212,20 +212,5 @@ fn ask(job: &TraceJob) -> Result<Ask, Unfit> {
         (1..=NODE_GPUS, 1) => Ok(Ask::Part(gpus)),
         (NODE_GPUS, 2..) => Ok(Ask::Nodes(tasks)),
         _ => Err(unfit()),
-    }
-}
-
-fn row(job: &TraceJob) -> JobRow {
-    JobRow {
-        job_id: job.id.clone(),
-        tenant: job.tenant.clone(),
-        class: job.class.word(),
-        gpus: gpus(job),
-        submit_s: secs(job.submit.0),
-        first_start_s: None,
-        end_s: None,
-        run_s: 0.0,
-        lost_s: 0.0,
-        evictions: 0,
     }
 }

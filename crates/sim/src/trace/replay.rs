@@ -28,8 +28,8 @@ use debt::Debts;
 use tapped_disk::TappedDisk;
 
 pub use debt::{DEBT_AFTER, Debt};
+pub(crate) use report::secs;
 pub use report::{EvictionsBy, JobRow, ReplayReport, Waits, WaitsBy};
-pub(crate) use report::{gpus, secs};
 
 /// When the world of a replay begins, in milliseconds; the trace's zero.
 const BEGIN_MS: u64 = 1_000_000;
@@ -253,16 +253,12 @@ fn rows(jobs: &[TraceJob], seed: u64, ended: &[FinishedJob], world: &DirectWorld
         let past = past.get(format!("{:032x}", uid.0).as_str());
         let since_begin = |at: u64| secs(at.saturating_sub(BEGIN_MS));
         JobRow {
-            job_id: job.id.clone(),
-            tenant: job.tenant.clone(),
-            class: job.class.word(),
-            gpus: gpus(job),
-            submit_s: secs(job.submit.0),
             first_start_s: past.and_then(|past| past.first_start).map(since_begin),
             end_s: past.map(|past| since_begin(past.ended_at)),
             run_s: past.map_or(0.0, |past| secs(past.ran_ms)),
             lost_s: secs(world.with(|fleet| fleet.progress(uid)).lost_ms),
             evictions: past.map_or(0, |past| past.evictions),
+            ..JobRow::of(job)
         }
     };
     (0u64..).zip(jobs).map(row).collect()

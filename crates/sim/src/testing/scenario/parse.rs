@@ -15,7 +15,6 @@ use wharf_engine::model::policy::Policy;
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
-use super::measure::span;
 use super::{Act, Ask, Fate, Mistake, Placed, Scenario, Step};
 use words::{Words, unknown};
 
@@ -107,7 +106,7 @@ impl Reader {
             "node" => self.node_step(&mut words)?,
             "gpu" => self.gpu_step(&mut words)?,
             "plan" => Step::Act(Act::Plan),
-            "after" => Step::Act(Act::After(span(words.need("how long, like 5m")?)?)),
+            "after" => Step::Act(Act::After(words.span("how long, like 5m")?)),
             "restart" => Step::Act(Act::Restart(away(&mut words)?)),
             "lose" => fixed(&mut words, "journal", Act::LoseJournal)?,
             "stale" => fixed(&mut words, "leader", Act::StaleLeader)?,
@@ -151,8 +150,8 @@ impl Reader {
     fn extend(&self, words: &mut Words<'_>) -> Result<Step, String> {
         let job = self.named(words)?;
         let to = match words.need("`to` or `by`")? {
-            "to" => Extension::To(span(words.need("how long in all, like 2h")?)?),
-            "by" => Extension::By(span(words.need("how much longer, like 1h")?)?),
+            "to" => Extension::To(words.span("how long in all, like 2h")?),
+            "by" => Extension::By(words.span("how much longer, like 1h")?),
             other => return Err(unknown("a job is not extended", other, &["to", "by"])),
         };
         Ok(Step::Ask(Ask::Extend { job, to }))
@@ -179,7 +178,7 @@ impl Reader {
 
     fn drain(&self, words: &mut Words<'_>) -> Result<Step, String> {
         let node = self.node(words)?;
-        let within = if words.take("within") { span(words.need("how long, like 30m")?)? } else { Millis(0) };
+        let within = if words.take("within") { words.span("how long, like 30m")? } else { Millis(0) };
         let how = DrainRequest { within, reason: String::new(), whom: whom(words) };
         Ok(Step::Ask(Ask::Drain { node, how: Some(how) }))
     }
@@ -190,9 +189,9 @@ impl Reader {
         while !words.take("from") {
             nodes.push(self.node(words)?);
         }
-        let from = Timestamp(span(words.need("when, like 1h")?)?.0);
+        let from = Timestamp(words.span("when, like 1h")?.0);
         words.expect("for")?;
-        let span = span(words.need("how long, like 4h")?)?;
+        let span = words.span("how long, like 4h")?;
         let request = DowntimeRequest { name, nodes, from, span, reason: String::new(), whom: whom(words) };
         Ok(Step::Ask(Ask::PlanDowntime(Box::new(request))))
     }
@@ -259,7 +258,7 @@ impl Reader {
 
 fn refuses(words: &mut Words<'_>) -> Result<Fate, String> {
     let what = words.need("what the node refuses")?;
-    let span = if words.take("for") { Some(span(words.need("how long, like 5m")?)?) } else { None };
+    let span = if words.take("for") { Some(words.span("how long, like 5m")?) } else { None };
     match what {
         "starts" => Ok(Fate::RefusesStarts(span)),
         "stops" => Ok(Fate::RefusesStops(span)),
@@ -272,7 +271,7 @@ fn whom(words: &mut Words<'_>) -> Whom {
 }
 
 fn away(words: &mut Words<'_>) -> Result<Millis, String> {
-    if words.take("after") { span(words.need("how long, like 5m")?) } else { Ok(Millis(0)) }
+    if words.take("after") { words.span("how long, like 5m") } else { Ok(Millis(0)) }
 }
 
 fn fixed(words: &mut Words<'_>, second: &str, act: Act) -> Result<Step, String> {

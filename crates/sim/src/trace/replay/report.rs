@@ -51,6 +51,24 @@ pub struct JobRow {
     pub evictions: u32,
 }
 
+impl JobRow {
+    /// A job that never started.
+    pub(in crate::trace) fn of(job: &TraceJob) -> Self {
+        Self {
+            job_id: job.id.clone(),
+            tenant: job.tenant.clone(),
+            class: job.class.word(),
+            gpus: gpus(job),
+            submit_s: secs(job.submit.0),
+            first_start_s: None,
+            end_s: None,
+            run_s: 0.0,
+            lost_s: 0.0,
+            evictions: 0,
+        }
+    }
+}
+
 /// Waiting times in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Waits {

@@ -92,8 +92,7 @@ fn option(words: &mut Words<'_>, sort: &mut Sort) -> Result<(), String> {
     let node = &mut sort.report.node;
     match word {
         "one" => {
-            words.expect("island")?;
-            words.expect("each")?;
+            words.expect_all(["island", "each"])?;
         }
         "label" => {
             let (key, value) = words.pair()?;

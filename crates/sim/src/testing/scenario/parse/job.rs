@@ -16,7 +16,7 @@ use wharf_engine::units::{
     DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid,
 };
 
-use super::super::measure::{bytes, share, span};
+use super::super::measure::{bytes, share};
 use super::super::{Ask, Running, Step};
 use super::Reader;
 use super::fleet::cores;
@@ -256,8 +256,8 @@ impl Reader {
         let (mut from, mut lasts) = (None, None);
         while let Some(word) = words.next() {
             match word {
-                "from" => from = Some(span(words.need("when it begins, as a span of the story, like 2h")?)?),
-                "for" => lasts = Some(span(words.need("how long it lasts, like 8h")?)?),
+                "from" => from = Some(words.span("when it begins, as a span of the story, like 2h")?),
+                "for" => lasts = Some(words.span("how long it lasts, like 8h")?),
                 "by" => {
                     words.expect("operator")?;
                     by = Booker::Operator;
@@ -358,20 +358,20 @@ impl Reader {
             "priority" => wish.priority = words.number("a priority, like 5")?,
             "on" => self.on(words, wish)?,
             "within" => wish.gang_within = Some(words.need("the name of a level, like leaf")?.to_owned()),
-            "estimate" => wish.estimate = Some(span(words.need("how long it thinks it runs, like 1h")?)?),
-            "limit" => wish.time_limit = Some(span(words.need("how long it may run, like 1h")?)?),
-            "for" => wish.behaviour.duration = span(words.need("how long, like 10m")?)?,
+            "estimate" => wish.estimate = Some(words.span("how long it thinks it runs, like 1h")?),
+            "limit" => wish.time_limit = Some(words.span("how long it may run, like 1h")?),
+            "for" => wish.behaviour.duration = words.span("how long, like 10m")?,
             "fails" => {
                 words.expect("after")?;
-                wish.behaviour.fails_after = Some(span(words.need("how long, like 1m")?)?);
+                wish.behaviour.fails_after = Some(words.span("how long, like 1m")?);
             }
             "saves" => {
                 words.expect("in")?;
-                wish.behaviour.saves_in = span(words.need("how long, like 2s")?)?;
+                wish.behaviour.saves_in = words.span("how long, like 2s")?;
             }
             "stops" => {
                 words.expect("in")?;
-                wish.behaviour.stops_in = span(words.need("how long, like 5s")?)?;
+                wish.behaviour.stops_in = words.span("how long, like 5s")?;
             }
             "checkpoint" => wish.checkpoint = Some(checkpoint(words)?),
             "cannot" => {
@@ -392,8 +392,7 @@ impl Reader {
             }
             "array" => {
                 let members = words.number("how many members")?;
-                words.expect("at")?;
-                words.expect("most")?;
+                words.expect_all(["at", "most"])?;
                 wish.array = Some((members, words.number("how many at a time")?));
             }
             "retries" => wish.retries = words.number("how many failures it survives")?,
@@ -509,9 +508,9 @@ fn models(words: &mut Words<'_>, models: &mut Vec<String>) -> Result<(), String>
 
 fn checkpoint(words: &mut Words<'_>) -> Result<Checkpoint, String> {
     words.expect("every")?;
-    let every = span(words.need("how often, like 10m")?)?;
+    let every = words.span("how often, like 10m")?;
     words.expect("grace")?;
-    let grace = span(words.need("how long it needs, like 30s")?)?;
+    let grace = words.span("how long it needs, like 30s")?;
     let on_request = words.take("on-request");
     Ok(Checkpoint { every, grace, on_request })
 }

@@ -29,10 +29,10 @@ fn option(words: &mut Words<'_>, rules: &mut OrderRules) -> Result<(), String> {
                 rules.levels.push(level);
             }
         }
-        "patience" => rules.patience = span(words.need("how long, like 30s")?)?,
+        "patience" => rules.patience = words.span("how long, like 30s")?,
         "min" => {
             words.expect("run")?;
-            rules.min_run = span(words.need("how long, like 60m")?)?;
+            rules.min_run = words.span("how long, like 60m")?;
         }
         "gang" => {
             words.expect("over")?;
@@ -41,7 +41,7 @@ fn option(words: &mut Words<'_>, rules: &mut OrderRules) -> Result<(), String> {
         "landing" => rules.landing_room = words.number("how many GPUs")?,
         "promote" => {
             words.expect("after")?;
-            rules.promote_after = Some(span(words.need("how long, like 24h")?)?);
+            rules.promote_after = Some(words.span("how long, like 24h")?);
         }
         other => return Err(unknown("an order has no", other, &OPTIONS)),
     }

@@ -4,7 +4,6 @@ use wharf_engine::model::job::Class;
 use wharf_engine::model::policy::trust::TrustClaim;
 use wharf_engine::model::policy::{Mode, Policy, Preemption, Windows, Within};
 
-use super::super::measure::span;
 use super::order;
 use super::words::{Words, unknown};
 
@@ -50,11 +49,11 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         "within" => rules.within = within(words)?,
         "borrow" => {
             words.expect("grace")?;
-            rules.borrow_grace_max = span(words.need("how long, like 5m")?)?;
+            rules.borrow_grace_max = words.span("how long, like 5m")?;
         }
         "min" => min_runtime(words, rules)?,
-        "restart" => rules.restart = span(words.need("how long, like 30s")?)?,
-        "horizon" => rules.wait_horizon = span(words.need("how long, like 2h")?)?,
+        "restart" => rules.restart = words.span("how long, like 30s")?,
+        "horizon" => rules.wait_horizon = words.span("how long, like 2h")?,
         "value" => {
             for value in &mut rules.value {
                 *value = words.number("what a second of waiting is worth, for each class")?;
@@ -63,23 +62,22 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         "evictions" => {
             rules.evictions_max = words.number("how many")?;
             words.expect("per")?;
-            rules.eviction_window = span(words.need("how long, like 1h")?)?;
+            rules.eviction_window = words.span("how long, like 1h")?;
         }
         "victims" => rules.victims_max = words.number("how many jobs at most")?,
         "moves" => rules.moves_max = words.number("how many jobs at most")?,
         "fixed" => {
-            words.expect("may")?;
-            words.expect("borrow")?;
+            words.expect_all(["may", "borrow"])?;
             rules.fixed_may_borrow = true;
         }
         "limit" => limit(words, policy)?,
         "start" => {
             words.expect("within")?;
-            policy.gangs.start_within = span(words.need("how long, like 15m")?)?;
+            policy.gangs.start_within = words.span("how long, like 15m")?;
         }
         "repair" => {
             words.expect("within")?;
-            policy.gangs.repair_within = span(words.need("how long, like 2m")?)?;
+            policy.gangs.repair_within = words.span("how long, like 2m")?;
         }
         "sharing" => {
             let class = class(words)?;
@@ -92,7 +90,7 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         "claim" => claim(words, policy)?,
         "tax" => tax(words, policy)?,
         "reservations" => policy.reservations_max = words.number("how many promised starts at most")?,
-        "half-life" => policy.half_life = Some(span(words.need("how long, like 24h")?)?),
+        "half-life" => policy.half_life = Some(words.span("how long, like 24h")?),
         "estimates" => {
             words.expect("learned")?;
             policy.estimates.learned = true;
@@ -115,7 +113,7 @@ fn option(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
 fn window(words: &mut Words<'_>, windows: &mut Windows) -> Result<(), String> {
     const KNOWN: [&str; 7] = ["lead", "span", "ahead", "no-show", "bookings", "operators", "not"];
     let word = words.need("what holds for booked windows, like `lead 30m`")?;
-    let mut how_long = || span(words.need("how long, like 30m")?);
+    let mut how_long = || words.span("how long, like 30m");
     match word {
         "lead" => windows.lead = how_long()?,
         "span" => windows.span_max = how_long()?,
@@ -166,7 +164,7 @@ fn limit(words: &mut Words<'_>, policy: &mut Policy) -> Result<(), String> {
         other => return Err(unknown("a policy has no limit", other, &["max", "default"])),
     };
     let class = class(words)?;
-    of[class] = Some(span(words.need("how long, like 1h")?)?);
+    of[class] = Some(words.span("how long, like 1h")?);
     Ok(())
 }
 
@@ -218,7 +216,7 @@ fn within(words: &mut Words<'_>) -> Result<Within, String> {
 
 fn min_runtime(words: &mut Words<'_>, rules: &mut Preemption) -> Result<(), String> {
     words.expect("runtime")?;
-    let span = span(words.need("how long, like 2m")?)?;
+    let span = words.span("how long, like 2m")?;
     if !words.take("preempt") {
         rules.min_runtime_reclaim = span;
         if words.take("reclaim") {

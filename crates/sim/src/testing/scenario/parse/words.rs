@@ -3,6 +3,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use wharf_engine::units::Millis;
+
+use super::super::measure::span;
+
 /// The words of one line, from left to right. Braces, commas and colons are words of their own.
 pub(super) struct Words<'a> {
     words: Vec<&'a str>,
@@ -53,6 +57,16 @@ impl<'a> Words<'a> {
     pub(super) fn number<T: FromStr>(&mut self, what: &str) -> Result<T, String> {
         let word = self.need(what)?;
         word.parse().map_err(|_| format!("`{word}` is no number; here comes {what}"))
+    }
+
+    /// The next word is a span of time.
+    pub(super) fn span(&mut self, what: &str) -> Result<Millis, String> {
+        span(self.need(what)?)
+    }
+
+    /// The next words are these.
+    pub(super) fn expect_all<const N: usize>(&mut self, words: [&str; N]) -> Result<(), String> {
+        words.iter().try_for_each(|word| self.expect(word))
     }
 
     /// The next word is `key=value`.
