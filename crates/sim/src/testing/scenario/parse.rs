@@ -5,6 +5,7 @@ mod job;
 mod order;
 mod policy;
 mod quota;
+mod tasks;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};

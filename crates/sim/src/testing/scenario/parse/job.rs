@@ -1,25 +1,17 @@
 //! `submit b vision batch 8 gang x4 for 10m`, and the same for `running … on n1`.
 
-use wharf_controller::selectors::{DeviceSelector, NodeSelector, Toleration};
 use wharf_engine::decide::input::BookingRequest;
-use wharf_engine::device::catalogue::mig::ProfileName;
 use wharf_engine::model::action::StartTask;
 use wharf_engine::model::dependency::{After, ArrayMember, ArrayRequest, Condition};
-use wharf_engine::model::group::Group;
-use wharf_engine::model::job::{
-    Alternative, Checkpoint, Class, GpuAsk, Least, Service, Shape, Spec, Topology,
-};
+use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Spec, Topology};
 use wharf_engine::model::policy::Mode;
 use wharf_engine::model::submission::{GroupSelectors, Submission};
 use wharf_engine::state::bookings::Booker;
-use wharf_engine::units::{
-    DeviceSetId, GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp, TrustId, Uid,
-};
+use wharf_engine::units::{GpuMask, GpuUnits, Millis, TenantId, Timestamp, TrustId, Uid};
 
-use super::super::measure::{bytes, share};
 use super::super::{Ask, Running, Step};
 use super::Reader;
-use super::fleet::cores;
+use super::tasks::Alike;
 use super::words::{Words, unknown};
 
 /// Work without `for` outlasts every story.
@@ -83,61 +75,6 @@ struct Wish {
     after: Vec<After>,
     /// So many members, of which so many at a time.
     array: Option<(u32, u32)>,
-}
-
-/// What a line says of tasks that are alike: of a group, or of the whole job.
-struct Alike {
-    gpus: Option<GpuAsk>,
-    tasks: Option<u32>,
-    min: Option<u32>,
-    gang: bool,
-    /// At least so many copies of so many.
-    copies: (u32, u32),
-    resources: Resources,
-    nodes: NodeSelector,
-    models: Vec<String>,
-    any_of: Vec<Alternative>,
-    time_slicing: bool,
-}
-
-impl Default for Alike {
-    fn default() -> Self {
-        Self {
-            gpus: None,
-            tasks: None,
-            min: None,
-            gang: false,
-            copies: (1, 1),
-            resources: Resources { pods: 1, ..Resources::default() },
-            nodes: NodeSelector::default(),
-            models: Vec::new(),
-            any_of: Vec::new(),
-            time_slicing: false,
-        }
-    }
-}
-
-impl Alike {
-    fn shape(&self) -> Result<Shape, String> {
-        let gpus = self.gpus.ok_or("how many GPUs does a task need? write `8`, `0` or `share 0.5`")?;
-        let (time_slicing, any_of) = (self.time_slicing, self.any_of.clone());
-        Ok(Shape { time_slicing, any_of, ..Shape::of(gpus, self.resources) })
-    }
-
-    fn min(&self, tasks: u32) -> u32 {
-        self.min.unwrap_or(if self.gang { tasks } else { 1 })
-    }
-
-    fn devices(&self) -> String {
-        let devices = DeviceSelector { models: self.models.clone(), memory_gb_min: None };
-        if self.models.is_empty() { String::new() } else { devices.source() }
-    }
-
-    fn group(&self, name: &str) -> Result<Group, String> {
-        let tasks = self.tasks.unwrap_or(1);
-        let (min, (min_copies, copies)) = (self.min(tasks), self.copies);
-        Ok(Group { name: name.to_owned(), tasks, min, copies, min_copies, shape: self.shape()? })
-    }
 }
 
 /// What it really does, which only the world will know.
@@ -344,7 +281,7 @@ impl Reader {
     }
 
     fn option(&self, word: &str, words: &mut Words<'_>, wish: &mut Wish) -> Result<(), String> {
-        if of_tasks(word, words, wish.tasks())? {
+        if wish.tasks().option(word, words)? {
             return Ok(());
         }
         match word {
@@ -424,40 +361,6 @@ impl Wish {
     }
 }
 
-/// What is said of tasks that are alike; false where a word is about the whole job.
-fn of_tasks(word: &str, words: &mut Words<'_>, tasks: &mut Alike) -> Result<bool, String> {
-    match word {
-        "gang" => tasks.gang = true,
-        "tasks" => tasks.tasks = Some(words.number("how many tasks")?),
-        "min" => tasks.min = Some(words.number("the least number of tasks")?),
-        "copies" => {
-            let least = words.number("how many copies of the group")?;
-            let most = if words.take("of") { words.number("how many copies are wanted")? } else { least };
-            tasks.copies = (least, most);
-        }
-        "share" => tasks.gpus = Some(GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?)),
-        "slice" => {
-            let what = "a profile, like 1g.10gb, or the memory it needs, like 20GiB";
-            tasks.gpus = Some(slice(words.need(what)?)?);
-        }
-        "or" => tasks.any_of.push(alternative(words)?),
-        "time-slicing" => tasks.time_slicing = true,
-        "cpu" => tasks.resources.cpu_milli = cores(words.number("how many cores")?)?,
-        "memory" => {
-            let size = words.need("a size, like 10GiB")?;
-            let read = bytes(size).ok_or_else(|| format!("`{size}` is no size; write it like 10GiB"));
-            tasks.resources.memory = read?;
-        }
-        "model" => models(words, &mut tasks.models)?,
-        "tolerates" => {
-            let key = words.need("the key of a taint")?.to_owned();
-            tasks.nodes.tolerations.push(Toleration { key, value: None });
-        }
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
 fn class(words: &mut Words<'_>) -> Result<Class, String> {
     let word = words.need("the class")?;
     let known = Class::ALL.map(Class::word);
@@ -474,36 +377,6 @@ fn number(word: &str, wish: &mut Alike) -> Result<(), String> {
         wish.gpus = Some(GpuAsk::Whole(word.parse().map_err(|_| wrong())?));
     }
     Ok(())
-}
-
-/// `1g.10gb`, or the memory that a slice must have.
-fn slice(word: &str) -> Result<GpuAsk, String> {
-    if let Some(name) = ProfileName::parse(word) {
-        return Ok(GpuAsk::Slice(name));
-    }
-    let memory = bytes(word).and_then(|bytes| u32::try_from(bytes >> 20).ok());
-    let memory_mib =
-        memory.ok_or_else(|| format!("`{word}` is neither a profile (1g.10gb) nor a size (20GiB)"))?;
-    Ok(GpuAsk::AtLeast(Least { memory_mib, compute: 0, compute_of: 0 }))
-}
-
-/// `or 1`, `or share 0.5`, `or slice 3g.40gb`.
-fn alternative(words: &mut Words<'_>) -> Result<Alternative, String> {
-    let gpus = match words.need("what it takes instead: `1`, `share 0.5` or `slice 3g.40gb`")? {
-        "share" => GpuAsk::Share(share(words.need("a part of a GPU, like 0.5")?)?),
-        "slice" => slice(words.need("a profile, like 1g.10gb")?)?,
-        count => GpuAsk::Whole(count.parse().map_err(|_| format!("`{count}` is no number of GPUs"))?),
-    };
-    Ok(Alternative { gpus, devices: DeviceSetId(0) })
-}
-
-fn models(words: &mut Words<'_>, models: &mut Vec<String>) -> Result<(), String> {
-    loop {
-        models.push(words.need("the name of a model, like h100")?.to_owned());
-        if !words.take(",") {
-            return Ok(());
-        }
-    }
 }
 
 fn checkpoint(words: &mut Words<'_>) -> Result<Checkpoint, String> {
