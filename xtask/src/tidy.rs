@@ -138,9 +138,9 @@ mod tests {
     #[test]
     fn a_problem_names_file_line_what_and_what_to_do() {
         let tree = Tree::new();
-        let file = SourceFile::new("crates/sim/src/a.rs", "fn f() {}\n".to_owned(), &tree);
+        let file = SourceFile::new("crates/sim/src/world/a.rs", "fn f() {}\n".to_owned(), &tree);
         let shown: Vec<String> = check(&file).iter().map(Problem::to_string).collect();
-        let expected = "crates/sim/src/a.rs:1: the file does not begin with `//!`\n    \
+        let expected = "crates/sim/src/world/a.rs:1: the file does not begin with `//!`\n    \
             say on the first lines what the module is for, how it works and what it leaves out";
         assert_eq!(shown, [expected]);
     }

@@ -1,32 +1,24 @@
 //! `wharf`, the one binary: control plane, command line and laboratory.
 //!
-//! This file reads the arguments and hands over. Commands that talk to a control plane are in [`commands`] and
-//! [`top`]; those that are one, or play one, have modules of their own. Whatever goes wrong comes back here, is
-//! told on standard error by [`problem`], and becomes the exit code.
+//! This file reads the arguments and hands over: to [`show`] what asks a control plane, to [`change`] what tells it
+//! something, to [`follow`] what stays and looks on, to [`local`] what needs none. Whatever goes wrong comes back here,
+//! is told on standard error by [`problem`], and becomes the exit code.
 
-mod allocations;
 mod args;
-mod bench;
-mod check;
-mod commands;
-mod demo;
-mod numbers;
-mod output;
-mod problem;
-mod process;
-mod sim;
-mod table;
-mod top;
-mod trace;
-mod up;
-mod usage;
+mod change;
+mod follow;
+mod input;
+mod local;
+mod render;
+mod show;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use wharf_api::client::Client;
 
-use args::{Cli, Command, Listed, OVERVIEW};
+use args::{Cli, Command, Listed, OVERVIEW, names};
+use render::{command_line, output, problem};
 
 fn main() -> ExitCode {
     let Cli { server, command } = match Cli::try_parse() {
@@ -41,37 +33,37 @@ fn main() -> ExitCode {
 }
 
 fn run(server: &str, command: Command) -> anyhow::Result<ExitCode> {
-    let client = || Client::new(server).map(|client| client.as_user(commands::user()));
+    let client = || Client::new(server).map(|client| client.as_user(names::user()));
     match command {
-        Command::Up(args) => up::run(args),
-        Command::Policy(args) => commands::policy::run(args),
-        Command::Sim(args) => sim::run(&args),
-        Command::Trace(args) => trace::run(&args),
-        Command::Check(args) => check::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Completions(args) => commands::completions::run(&args),
-        Command::Submit(args) => commands::submit::run(&client()?, args),
-        Command::Plan(args) => commands::plan::run(&client()?, args),
-        Command::Explain(args) if commands::models::is_named(&args.what) => commands::models::explain(&args),
-        Command::Explain(args) => commands::explain::run(&client()?, &args),
-        Command::Book(args) => commands::booking::book(&client()?, args),
-        Command::Cancel(args) => commands::cancel::run(&client()?, &args),
-        Command::Evict(args) => commands::levers::evict(&client()?, &args),
-        Command::Release(args) => commands::levers::release(&client()?, &args),
-        Command::Wait(args) => commands::wait::run(&client()?, &args),
-        Command::Extend(args) => commands::levers::extend(&client()?, &args),
-        Command::Scale(args) => commands::levers::scale(&client()?, &args),
-        Command::Replace(args) => commands::levers::replace(&client()?, &args),
-        Command::Cordon(args) => commands::nodes::cordon(&client()?, &args),
-        Command::Uncordon(args) => commands::nodes::uncordon(&client()?, &args),
-        Command::Drain(args) => commands::nodes::drain(&client()?, &args),
-        Command::Undrain(args) => commands::nodes::undrain(&client()?, &args),
-        Command::Maintain(args) => commands::nodes::maintain(&client()?, &args),
-        Command::SimFault(args) => commands::sim_fault::run(&client()?, &args),
-        Command::Get(args) if args.what == Listed::Models => commands::get::models(&args),
-        Command::Get(args) => commands::get::run(&client()?, &args),
-        Command::Usage(args) => commands::usage::run(&client()?, &args),
-        Command::Top(args) => top::run(&client()?, &args),
+        Command::Up(args) => local::up::run(args),
+        Command::Policy(args) => local::policy::run(args),
+        Command::Sim(args) => local::sim::run(&args),
+        Command::Trace(args) => local::trace::run(&args),
+        Command::Check(args) => local::check::run(args),
+        Command::Bench(args) => local::bench::run(args),
+        Command::Completions(args) => local::completions::run(&args),
+        Command::Submit(args) => change::submit::run(&client()?, args),
+        Command::Plan(args) => show::plan::run(&client()?, args),
+        Command::Explain(args) if show::models::is_named(&args.what) => show::models::explain(&args),
+        Command::Explain(args) => show::explain::run(&client()?, &args),
+        Command::Book(args) => change::booking::book(&client()?, args),
+        Command::Cancel(args) => change::cancel::run(&client()?, &args),
+        Command::Evict(args) => change::jobs::evict(&client()?, &args),
+        Command::Release(args) => change::jobs::release(&client()?, &args),
+        Command::Wait(args) => follow::wait::run(&client()?, &args),
+        Command::Extend(args) => change::jobs::extend(&client()?, &args),
+        Command::Scale(args) => change::jobs::scale(&client()?, &args),
+        Command::Replace(args) => change::jobs::replace(&client()?, &args),
+        Command::Cordon(args) => change::nodes::cordon(&client()?, &args),
+        Command::Uncordon(args) => change::nodes::uncordon(&client()?, &args),
+        Command::Drain(args) => change::nodes::drain(&client()?, &args),
+        Command::Undrain(args) => change::nodes::undrain(&client()?, &args),
+        Command::Maintain(args) => change::nodes::maintain(&client()?, &args),
+        Command::SimFault(args) => change::sim_fault::run(&client()?, &args),
+        Command::Get(args) if args.what == Listed::Models => show::get::models(&args),
+        Command::Get(args) => show::get::run(&client()?, &args),
+        Command::Usage(args) => show::usage::run(&client()?, &args),
+        Command::Top(args) => follow::top::run(&client()?, &args),
     }
 }
 
@@ -82,7 +74,7 @@ fn finish(result: anyhow::Result<ExitCode>, format: args::Format) -> ExitCode {
 /// Help, the version, or what is wrong with the arguments.
 fn wrong_arguments(error: &clap::Error) -> ExitCode {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(usage) = usage::understood(error, &words) {
+    if let Some(usage) = command_line::understood(error, &words) {
         return problem::report(&usage.into(), args::Format::Text);
     }
     // Where it cannot be said, the exit code still is.

@@ -1,22 +1,10 @@
-//! The simulated world and everything that runs on it: the fleet of `wharf up`, random runs with faults, trace
-//! replay, behaviour cases, scenarios and benchmark shapes. The engine inside is the one that runs in production.
+//! Simulated worlds and everything that runs on them: the fleet of `wharf up`, random lives with faults, trace replay,
+//! behaviour cases, scenarios and benchmarks. The engine inside is the one that runs in production.
+//!
+//! A folder may use the folders below it: `testing` and `trace` use `world`. The others stand alone.
 
-pub mod behaviour;
-pub mod cases;
-pub mod direct;
-pub mod file;
-mod flaky;
-pub mod fleet;
-pub mod mig;
-pub mod net;
-pub mod obvious;
-pub mod openb;
-pub mod oracle;
-pub mod philly;
-pub mod pricing;
-pub mod random;
-pub mod reference;
-pub mod replay;
-pub mod scenario;
-pub mod shape;
-pub mod synthetic;
+pub mod bench;
+pub mod judge;
+pub mod testing;
+pub mod trace;
+pub mod world;

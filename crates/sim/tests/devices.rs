@@ -2,6 +2,9 @@
 //! then: after every step the world holds what the engine believes, and nothing that hardware could not do.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/node.rs"]
+mod node;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
@@ -18,30 +21,23 @@ use wharf_engine::device::catalogue::mig::ProfileName;
 use wharf_engine::device::geometry::Slice;
 use wharf_engine::model::exit::{Exit, Outcome};
 use wharf_engine::model::job::{Class, GpuAsk, Shape, Spec};
-use wharf_engine::model::observed::{ObservedGpu, ObservedNode, ObservedTask, TaskStatus};
+use wharf_engine::model::observed::{ObservedTask, TaskStatus};
 use wharf_engine::model::policy::{Mode, Policy, SharingRules, Tenant};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::{Device, SimFleet};
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::{Device, SimFleet};
+
+use node::node;
 
 const TENANTS: [&str; 3] = ["a", "b", "c"];
 
-fn node(name: &str, model: &str) -> NodeReport {
-    let gpu = ObservedGpu { healthy: true, ..ObservedGpu::default() };
-    let capacity = Resources { cpu_milli: 64_000, memory: 1 << 40, pods: 100, ..Resources::default() };
-    let node = ObservedNode {
-        name: name.into(),
-        up: true,
-        model: model.into(),
-        gpus: vec![gpu; 2],
-        capacity,
-        ..ObservedNode::default()
-    };
-    NodeReport { node, labels: BTreeMap::new(), taints: Vec::new() }
+fn of_a100(mut node: NodeReport) -> NodeReport {
+    node.node.model = "a100".into();
+    node
 }
 
 fn policy() -> Policy {
@@ -89,7 +85,7 @@ struct Life {
 
 impl Life {
     fn new(seed: u64) -> Self {
-        let nodes = vec![node("n1", "h100"), node("n2", "a100")];
+        let nodes = vec![node("n1", 2), of_a100(node("n2", 2))];
         assert!(nodes.iter().all(|node| catalogue::mig(&node.node.model).is_some()));
         let fleet = SimFleet::new(seed, nodes, Timestamp(1_000_000)).with_devices(seed);
         let (world, disk) = (DirectWorld::new(fleet), MemoryDisk::new());

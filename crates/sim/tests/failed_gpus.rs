@@ -1,31 +1,21 @@
 //! GPUs that fail while what runs on them goes on: the engine lets go of the work, and what still runs is stopped.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/node.rs"]
+mod node;
+
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Recovered, Settings};
-use wharf_controller::world::NodeReport;
 use wharf_engine::decide::input::Input;
 use wharf_engine::model::job::{GpuAsk, Shape, Spec};
-use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
 use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
 use wharf_engine::units::{Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
-fn node(name: &str) -> NodeReport {
-    let gpu = ObservedGpu { healthy: true, ..ObservedGpu::default() };
-    let node = ObservedNode {
-        name: name.into(),
-        up: true,
-        model: "h100".into(),
-        gpus: vec![gpu; 4],
-        capacity: Resources { cpu_milli: 64_000, memory: 1 << 40, pods: 100, ..Resources::default() },
-        ..ObservedNode::default()
-    };
-    NodeReport { node, labels: std::collections::BTreeMap::default(), taints: Vec::new() }
-}
+use node::node;
 
 fn policy() -> Input {
     Input::ApplyPolicy(Policy { tenants: vec![Tenant::without_lines("lab")], ..Policy::default() })
@@ -33,7 +23,7 @@ fn policy() -> Input {
 
 /// A control plane with one job on all GPUs of `n1`, and the world it is in.
 fn running() -> (Controller<MemoryDisk, DirectWorld>, DirectWorld) {
-    let nodes = vec![node("n1"), node("n2")];
+    let nodes = vec![node("n1", 4), node("n2", 4)];
     let world = DirectWorld::new(SimFleet::new(5, nodes, Timestamp(1_000_000)));
     let mut leader = Controller::open(MemoryDisk::new(), world.clone(), Settings::default()).unwrap();
     let spec = Spec {

@@ -2,41 +2,33 @@
 //! happens to the wall's.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/node.rs"]
+mod node;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use rusqlite::Connection;
 use wharf_controller::disk::Standing;
-use wharf_controller::world::{Happening, NodeReport, World};
+use wharf_controller::world::{Happening, World};
 use wharf_engine::model::action::{Action, StartTask};
 use wharf_engine::model::exit::Exit;
 use wharf_engine::model::job::{GpuAsk, Shape, Spec};
-use wharf_engine::model::observed::{ObservedGpu, ObservedNode, TaskStatus};
+use wharf_engine::model::observed::TaskStatus;
 use wharf_engine::model::policy::Mode;
 use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{GpuMask, GpuUnits, Resources, Timestamp, Uid};
-use wharf_sim::file::clock::{Reading, Source};
-use wharf_sim::file::{FileWorld, Founding};
+use wharf_sim::world::file::clock::{Reading, Source};
+use wharf_sim::world::file::{FileWorld, Founding};
+
+use node::node;
 
 const HOUR: u64 = 3_600_000;
 const BEGIN: u64 = 1_800_000_000_000;
 
-fn node(name: &str) -> NodeReport {
-    let gpu = ObservedGpu { healthy: true, ..ObservedGpu::default() };
-    let node = ObservedNode {
-        name: name.into(),
-        up: true,
-        model: "h100".into(),
-        gpus: vec![gpu; 8],
-        capacity: Resources { cpu_milli: 64_000, memory: 1 << 40, pods: 100, ..Resources::default() },
-        ..ObservedNode::default()
-    };
-    NodeReport { node, labels: std::collections::BTreeMap::default(), taints: Vec::new() }
-}
-
 fn open(dir: &Path, source: Source) -> FileWorld {
-    let founding = Founding { name: "test".into(), nodes: vec![node("n1")] };
+    let founding = Founding { name: "test".into(), nodes: vec![node("n1", 8)] };
     FileWorld::open_by(&dir.join("fleet.sqlite"), founding, 1, source).unwrap()
 }
 
@@ -184,9 +176,9 @@ fn another_list_of_nodes_is_kept() {
     let mut world = open(dir.path(), machine.source());
     world.act(Standing { term: 1, next: 1 }, &[start()]).unwrap();
     world.happen(&Happening::GpuError { node: "n1".into(), gpu: 3, xid: 79 }).unwrap();
-    let mut larger = node("n1");
+    let mut larger = node("n1", 8);
     larger.labels.insert("zone".into(), "b".into());
-    let happened = world.happen(&Happening::Fleet(vec![larger.clone(), node("n2")])).unwrap();
+    let happened = world.happen(&Happening::Fleet(vec![larger.clone(), node("n2", 8)])).unwrap();
     assert_eq!((happened.joined, happened.changed), (vec!["n2".to_owned()], vec!["n1".to_owned()]));
     assert!(happened.left.is_empty() && happened.jobs.is_empty(), "nobody is disturbed");
     drop(world);
@@ -194,6 +186,6 @@ fn another_list_of_nodes_is_kept() {
     let nodes = world.list().unwrap().nodes;
     assert_eq!(nodes.iter().map(|node| node.node.name.as_str()).collect::<Vec<_>>(), ["n1", "n2"]);
     assert_eq!(nodes[0].node.gpus[3].xid, Some(79), "what has failed stays so");
-    let happened = world.happen(&Happening::Fleet(vec![node("n2")])).unwrap();
+    let happened = world.happen(&Happening::Fleet(vec![node("n2", 8)])).unwrap();
     assert_eq!((happened.left, happened.jobs), (vec!["n1".to_owned()], vec!["lab/j".to_owned()]));
 }

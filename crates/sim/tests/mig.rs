@@ -13,7 +13,7 @@ use strum::VariantArray;
 use wharf_engine::device::catalogue::{Mig, mig, model};
 use wharf_engine::device::cut::{Atlas, PROFILES_MAX, Weights, best_start};
 use wharf_engine::device::geometry::{Layout, Slice};
-use wharf_sim::mig::{Decision, Mix, MixName, Policy, Report, Run};
+use wharf_sim::bench::mig::{Decision, Mix, MixName, Policy, Report, Run};
 
 use optimum::Chain;
 

@@ -11,7 +11,7 @@ use wharf_engine::model::submission::Submission;
 use wharf_engine::price::prices::{Prices, WORTH_MAX};
 use wharf_engine::state::State;
 use wharf_engine::units::{GpuUnits, Resources, Timestamp, Uid};
-use wharf_sim::openb::{Node, Pod, Policy, Trace, run};
+use wharf_sim::trace::openb::{Node, Pod, Policy, Trace, run};
 
 /// Sixty nodes and pods of the shapes that make sharing hard.
 fn trace() -> Trace {
@@ -51,7 +51,7 @@ fn what_fits_is_placed_and_a_run_repeats_itself() {
     assert_eq!(wharf.tally.refused_feasible, 0, "what fits somewhere is placed");
     assert!(wharf.tally.first_refusal_pct.is_some(), "the cluster is filled to the end");
     assert_eq!(wharf.hash, again(Policy::Wharf).hash, "the same arrivals lead to the same places");
-    let at_100 = |outcome: &wharf_sim::openb::Outcome| outcome.tally.alloc_at(100).unwrap();
+    let at_100 = |outcome: &wharf_sim::trace::openb::Outcome| outcome.tally.alloc_at(100).unwrap();
     for policy in [Policy::FirstFit, Policy::BestFit, Policy::Packing, Policy::Fgd] {
         let other = again(policy);
         assert_eq!(other.tally.refused_feasible, 0, "{policy:?} refuses only what does not fit");

@@ -5,10 +5,10 @@
 //! `random.rs`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "properties/generate.rs"]
+mod generate;
 #[path = "properties/life.rs"]
 mod life;
-#[path = "properties/make.rs"]
-mod make;
 
 use std::collections::BTreeMap;
 
@@ -32,13 +32,13 @@ fn the_rules_hold_in_every_turn_of_random_lives() {
     let (mut turns, mut lost) = (0, 0);
     for seed in 0..lives() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut life = Life::new(seed, make::nodes(&mut rng), make::policy(&mut rng));
+        let mut life = Life::new(seed, generate::nodes(&mut rng), generate::policy(&mut rng));
         // In every other life the world does not always answer.
         if seed % 2 == 1 {
             life.lose_calls();
         }
         for number in 0..rng.random_range(6..16) {
-            life.give(&[make::job(&mut rng, number)]);
+            life.give(&[generate::job(&mut rng, number)]);
             life.pass(rng.random_range(0..400_000));
         }
         life.pass(2 * 3_600_000);
@@ -58,27 +58,27 @@ fn a_guarantee_is_back_within_its_bound_beside_a_booked_window() {
     let mut windows = 0;
     for seed in 0..lives() / 2 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let nodes = make::nodes(&mut rng);
+        let nodes = generate::nodes(&mut rng);
         let gpus = u64::try_from(nodes.iter().map(|node| node.node.gpus.len()).sum::<usize>()).unwrap();
         let owed = rng.random_range(0..gpus);
-        let mut policy = make::owner_and_borrowers(owed, gpus - owed);
+        let mut policy = generate::owner_and_borrowers(owed, gpus - owed);
         policy.windows.lead = Millis::from_secs(600);
         let bound = policy.recovery_bound();
         let mut life = Life::new(seed, nodes, policy);
         for number in 0..10 {
-            life.give(&[make::borrower(&mut rng, number)]);
+            life.give(&[generate::borrower(&mut rng, number)]);
         }
         let tasks = u32::try_from(rng.random_range(1..=gpus - owed)).unwrap();
-        life.give(&[make::guests_window(200, tasks, life.now() + Millis::from_secs(1200))]);
+        life.give(&[generate::guests_window(200, tasks, life.now() + Millis::from_secs(1200))]);
         for number in 10..20 {
-            life.give(&[make::borrower(&mut rng, number)]);
+            life.give(&[generate::borrower(&mut rng, number)]);
         }
         for number in 0..u64::from(rng.random_range(0..=tasks)) {
-            life.give(&[make::of_the_window(300 + number)]);
+            life.give(&[generate::of_the_window(300 + number)]);
         }
         life.pass(1_200_000 + rng.random_range(0..800_000));
         windows += life.windows();
-        let jobs: Vec<Input> = (0..owed).map(|number| make::owners_job(100 + number)).collect();
+        let jobs: Vec<Input> = (0..owed).map(|number| generate::owners_job(100 + number)).collect();
         life.give(&jobs);
         let asked_at = life.now();
         life.pass(bound.0);
@@ -99,17 +99,17 @@ fn a_guarantee_is_back_within_its_bound_beside_a_booked_window() {
 fn a_guarantee_is_back_within_its_printed_bound() {
     for seed in 0..lives() / 2 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let nodes = make::nodes(&mut rng);
+        let nodes = generate::nodes(&mut rng);
         let gpus = u64::try_from(nodes.iter().map(|node| node.node.gpus.len()).sum::<usize>()).unwrap();
         let owed = rng.random_range(1..=gpus);
-        let policy = make::owner_and_borrowers(owed, gpus - owed);
+        let policy = generate::owner_and_borrowers(owed, gpus - owed);
         let bound = policy.recovery_bound();
         let mut life = Life::new(seed, nodes, policy);
         for number in 0..20 {
-            life.give(&[make::borrower(&mut rng, number)]);
+            life.give(&[generate::borrower(&mut rng, number)]);
         }
         life.pass(rng.random_range(0..900_000));
-        let jobs: Vec<Input> = (0..owed).map(|number| make::owners_job(100 + number)).collect();
+        let jobs: Vec<Input> = (0..owed).map(|number| generate::owners_job(100 + number)).collect();
         life.give(&jobs);
         let asked_at = life.now();
         life.pass(bound.0);

@@ -1,6 +1,6 @@
 //! Random runs over many seeds. A failing seed is a bug report: the message says how to run it alone.
 
-use wharf_sim::random::RandomRun;
+use wharf_sim::testing::random::RandomRun;
 
 /// Enough for every kind of fault to meet every kind of job, in a few seconds. `WHARF_SEEDS` asks for more.
 const SEEDS: u64 = 200;

@@ -5,6 +5,9 @@
 //! was taken for orphaned and stopped.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "shared/node.rs"]
+mod node;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::{RngExt, SeedableRng};
@@ -13,10 +16,10 @@ use wharf_controller::codec;
 use wharf_controller::disk::{Disk, HistoryKind, HistoryQuery};
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::{Controller, Fault, Settings};
-use wharf_controller::world::{NodeReport, World};
+use wharf_controller::world::World;
 use wharf_engine::decide::input::Input;
 use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
-use wharf_engine::model::observed::{ObservedGpu, ObservedNode, TaskRef};
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::model::policy::{Policy, Tenant};
 use wharf_engine::model::rejection::Rejection;
 use wharf_engine::model::submission::Submission;
@@ -24,26 +27,15 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::Phase;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
+
+use node::node;
 
 struct Life {
     leader: Controller<MemoryDisk, DirectWorld>,
     world: DirectWorld,
     disk: MemoryDisk,
-}
-
-fn node(name: &str) -> NodeReport {
-    let gpu = ObservedGpu { healthy: true, ..ObservedGpu::default() };
-    let node = ObservedNode {
-        name: name.into(),
-        up: true,
-        model: "h100".into(),
-        gpus: vec![gpu; 4],
-        capacity: Resources { cpu_milli: 64_000, memory: 1 << 40, pods: 100, ..Resources::default() },
-        ..ObservedNode::default()
-    };
-    NodeReport { node, labels: BTreeMap::new(), taints: Vec::new() }
 }
 
 fn spec(name: &str, gpus: u32, duration_s: u64) -> Spec {
@@ -63,7 +55,7 @@ const FOREVER: u64 = 1_000_000;
 
 impl Life {
     fn new() -> Self {
-        let fleet = SimFleet::new(7, vec![node("n1"), node("n2")], Timestamp(1_000_000));
+        let fleet = SimFleet::new(7, vec![node("n1", 4), node("n2", 4)], Timestamp(1_000_000));
         let (world, disk) = (DirectWorld::new(fleet), MemoryDisk::new());
         let leader = Controller::open(disk.clone(), world.clone(), Settings::default()).unwrap();
         let mut life = Self { leader, world, disk };

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use wharf_sim::pricing::Pricing;
-use wharf_sim::scenario::{retell, retell_with};
+use wharf_sim::testing::pricing::Pricing;
+use wharf_sim::testing::scenario::{retell, retell_with};
 
 /// Pages with scenarios in them.
 const PAGES: [&str; 2] = ["docs/scenarios.md", "docs/rules.md"];

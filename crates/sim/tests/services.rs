@@ -13,8 +13,8 @@ use wharf_engine::model::submission::Submission;
 use wharf_engine::state::State;
 use wharf_engine::state::holding::TaskPhase;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
 const NODES: u32 = 8;
 const GPUS: u32 = 8;

@@ -5,6 +5,8 @@
 
 #[path = "usage/account.rs"]
 mod account;
+#[path = "shared/node.rs"]
+mod node;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,6 @@ use wharf_engine::decide::input::{DrainRequest, Input, Request};
 use wharf_engine::model::actor::{Actor, Source, Subject};
 use wharf_engine::model::exit::{ExitCause, Outcome};
 use wharf_engine::model::job::{Checkpoint, Class, GpuAsk, Service, Shape, Spec};
-use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::policy::{GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::model::submission::Submission;
@@ -30,24 +31,12 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::units::{GpuUnits, JobId, Millis, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
+
+use node::node;
 
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
-
-fn node(name: &str) -> NodeReport {
-    let gpu = ObservedGpu { healthy: true, ..ObservedGpu::default() };
-    let capacity = Resources { cpu_milli: 64_000, memory: 1 << 40, pods: 100, ..Resources::default() };
-    let node = ObservedNode {
-        name: name.to_owned(),
-        up: true,
-        model: "h100".to_owned(),
-        gpus: vec![gpu; 8],
-        capacity,
-        ..ObservedNode::default()
-    };
-    NodeReport { node, labels: BTreeMap::new(), taints: Vec::new() }
-}
 
 fn policy() -> Policy {
     let quota = Quota { limit: wharf_engine::model::policy::Amount::Unlimited, ..Quota::NONE };
@@ -145,7 +134,7 @@ struct Life {
 
 impl Life {
     fn new(id: u64) -> Self {
-        let mut life = Self::of(id, NODES.map(node).into());
+        let mut life = Self::of(id, NODES.map(|name| node(name, 8)).into());
         life.leader.turn(&[Input::ApplyPolicy(policy())]).unwrap();
         life
     }

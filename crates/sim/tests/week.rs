@@ -15,8 +15,8 @@ use wharf_engine::model::observed::{ObservedGpu, ObservedNode};
 use wharf_engine::model::policy::{Amount, GpuQuota, Policy, Quota, Tenant};
 use wharf_engine::model::submission::Submission;
 use wharf_engine::units::{Millis, Resources, Timestamp, Uid};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
 const NODES: u32 = 8;
 const HOUR: u64 = 3_600_000;

@@ -19,7 +19,7 @@ use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::rooms::Room;
 use wharf_engine::units::{GpuUnits, JobId, NodeId, PoolId, Resources, Timestamp, Uid};
-use wharf_sim::pricing::draw;
+use wharf_sim::testing::pricing::draw;
 
 const BUCKET: i64 = 3000;
 

@@ -181,7 +181,7 @@ mod tests {
         let fine =
             "//! Docs.\nuse core::fmt; // not std::fmt\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
         assert_eq!(findings(ENGINE, fine), [""; 0]);
-        assert_eq!(findings("crates/sim/src/a.rs", "//! Docs.\nuse std::fs;\n"), [""; 0]);
+        assert_eq!(findings("crates/sim/src/world/a.rs", "//! Docs.\nuse std::fs;\n"), [""; 0]);
     }
 
     #[test]
@@ -194,6 +194,6 @@ mod tests {
         let fine =
             "//! Docs.\nlet a = (b.0.1, c[0..10], 1.max(2), \"0.5\", 0x1f64, 1usize, buf32, 0xe1); // f64\n";
         assert_eq!(findings(ENGINE, fine), [""; 0]);
-        assert_eq!(findings("crates/sim/src/a.rs", "//! Docs.\nlet a = 0.5;\n"), [""; 0]);
+        assert_eq!(findings("crates/sim/src/world/a.rs", "//! Docs.\nlet a = 0.5;\n"), [""; 0]);
     }
 }

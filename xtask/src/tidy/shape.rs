@@ -100,7 +100,7 @@ pub(super) fn public_items_have_docs(file: &SourceFile) -> Vec<Problem> {
 mod tests {
     use crate::tidy::tests::findings;
 
-    const PATH: &str = "crates/sim/src/a.rs";
+    const PATH: &str = "crates/sim/src/world/a.rs";
 
     /// A function named `f` of so many lines.
     fn function(lines: usize) -> String {
@@ -111,7 +111,10 @@ mod tests {
     fn a_file_without_docs_is_refused() {
         assert_eq!(findings(PATH, "//! Docs.\n"), [""; 0]);
         for text in ["", "use a;\n", "// Docs.\n", "\n//! Docs.\n"] {
-            assert_eq!(findings(PATH, text), ["crates/sim/src/a.rs:1: the file does not begin with `//!`"]);
+            assert_eq!(
+                findings(PATH, text),
+                ["crates/sim/src/world/a.rs:1: the file does not begin with `//!`"]
+            );
         }
         assert_eq!(findings("examples/a.rs", "use a;\n"), [""; 0]);
     }
@@ -120,7 +123,10 @@ mod tests {
     fn a_function_longer_than_a_screen_is_refused() {
         let text = |lines| format!("//! Docs.\n\n{}", function(lines));
         assert_eq!(findings(PATH, &text(70)), [""; 0]);
-        assert_eq!(findings(PATH, &text(71)), ["crates/sim/src/a.rs:3: `f` has 71 lines, 70 are the most"]);
+        assert_eq!(
+            findings(PATH, &text(71)),
+            ["crates/sim/src/world/a.rs:3: `f` has 71 lines, 70 are the most"]
+        );
     }
 
     #[test]
@@ -128,8 +134,8 @@ mod tests {
         let long = function(71);
         let text = format!("//! Docs.\nimpl A {{\n{long}}}\n#[cfg(test)]\nmod tests {{\n{long}}}\n");
         let expected = [
-            "crates/sim/src/a.rs:3: `f` has 71 lines, 70 are the most",
-            "crates/sim/src/a.rs:77: `f` has 71 lines, 70 are the most",
+            "crates/sim/src/world/a.rs:3: `f` has 71 lines, 70 are the most",
+            "crates/sim/src/world/a.rs:77: `f` has 71 lines, 70 are the most",
         ];
         assert_eq!(findings(PATH, &text), expected);
     }
@@ -149,11 +155,11 @@ mod tests {
     fn a_large_file_is_noted_and_a_huge_one_refused() {
         let text = |lines: usize| format!("//! Docs.\n{}", "use a;\n".repeat(lines - 1));
         assert_eq!(findings(PATH, &text(500)), [""; 0]);
-        let noted = ["crates/sim/src/a.rs:1: note: the file has 501 lines without tests"];
+        let noted = ["crates/sim/src/world/a.rs:1: note: the file has 501 lines without tests"];
         assert_eq!(findings(PATH, &text(501)), noted);
-        let noted = ["crates/sim/src/a.rs:1: note: the file has 799 lines without tests"];
+        let noted = ["crates/sim/src/world/a.rs:1: note: the file has 799 lines without tests"];
         assert_eq!(findings(PATH, &text(799)), noted);
-        let refused = ["crates/sim/src/a.rs:1: the file has 800 lines without tests"];
+        let refused = ["crates/sim/src/world/a.rs:1: the file has 800 lines without tests"];
         assert_eq!(findings(PATH, &text(800)), refused);
     }
 
@@ -181,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_module_file_without_a_name_is_refused() {
-        let path = "crates/sim/src/a/mod.rs";
-        assert_eq!(findings(path, "//! Docs.\n"), ["crates/sim/src/a/mod.rs:1: a file named `mod.rs`"]);
+        let path = "crates/sim/src/world/a/mod.rs";
+        assert_eq!(findings(path, "//! Docs.\n"), ["crates/sim/src/world/a/mod.rs:1: a file named `mod.rs`"]);
     }
 }

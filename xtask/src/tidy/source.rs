@@ -43,7 +43,7 @@ impl<'a> SourceFile<'a> {
         ours && has_extension(&self.path, "rs")
     }
 
-    fn is_test_line(&self, line: usize) -> bool {
+    pub(super) fn is_test_line(&self, line: usize) -> bool {
         self.is_test_file || self.in_test.get(line - 1).copied().unwrap_or(false)
     }
 

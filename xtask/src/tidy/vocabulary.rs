@@ -113,7 +113,7 @@ mod tests {
     fn a_name_that_is_used_twice_is_refused() {
         let one = ("crates/engine/src/a.rs", "//! Docs.\nstruct Part;\n");
         let other = ("crates/engine/src/b.rs", "//! Docs.\npub(super) enum Part {}\n");
-        let elsewhere = ("crates/sim/src/b.rs", "//! Docs.\nstruct Part;\n");
+        let elsewhere = ("crates/sim/src/world/b.rs", "//! Docs.\nstruct Part;\n");
         assert_eq!(findings(&[one, other]), ["the engine has a `Part` already, in crates/engine/src/a.rs"]);
         assert_eq!(findings(&[one, elsewhere]), [""; 0]);
     }

@@ -109,7 +109,7 @@ mod tests {
     use super::TEMPORARY;
     use crate::tidy::tests::findings;
 
-    const PATH: &str = "crates/sim/src/a.rs";
+    const PATH: &str = "crates/sim/src/world/a.rs";
 
     fn findings_in_line(line: &str) -> Vec<String> {
         findings(PATH, &format!("//! Docs.\n{line}\n"))
@@ -120,7 +120,7 @@ mod tests {
         for line in
             ["#[allow(dead_code)]", "#![allow(clippy::all)]", "#[allow(a,\n    b)]", "#[allow(a)] // reason"]
         {
-            let expected = ["crates/sim/src/a.rs:2: `allow` without a reason"];
+            let expected = ["crates/sim/src/world/a.rs:2: `allow` without a reason"];
             assert_eq!(findings_in_line(line), expected, "{line}");
         }
         for line in ["#[expect(dead_code)]", "#[allow(\n    a,\n    reason = \"b\"\n)]", "// #[allow(a)]"] {
@@ -139,7 +139,7 @@ mod tests {
             ("pub mod test_helpers {}", "test_helpers", "helpers"),
         ];
         for (line, name, empty) in cases {
-            let expected = [format!("crates/sim/src/a.rs:2: `{name}` is named {empty}")];
+            let expected = [format!("crates/sim/src/world/a.rs:2: `{name}` is named {empty}")];
             assert_eq!(findings_in_line(line), expected, "{line}");
         }
         for line in ["struct Utilisation;", "use k8s::FieldManager;", "mod managed;", "// struct Helper"] {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn unwrap_is_refused_outside_of_tests() {
-        let expected = ["crates/sim/src/a.rs:2: `unwrap` outside of tests"];
+        let expected = ["crates/sim/src/world/a.rs:2: `unwrap` outside of tests"];
         assert_eq!(findings_in_line("fn a() { b.unwrap(); }"), expected);
         for line in ["a.unwrap_or(b)", "\".unwrap()\"", "#[cfg(test)]\nmod tests {\n    a.unwrap()\n}"] {
             assert_eq!(findings_in_line(line), [""; 0], "{line}");
@@ -160,7 +160,7 @@ mod tests {
     fn unwrap_is_fine_in_test_files() {
         let text = "//! Docs.\nfn a() { b.unwrap(); }\n";
         assert_eq!(findings("crates/sim/tests/a.rs", text), [""; 0]);
-        assert_eq!(findings("crates/sim/src/a/tests.rs", text), [""; 0]);
+        assert_eq!(findings("crates/sim/src/world/a/tests.rs", text), [""; 0]);
         assert_eq!(findings(PATH, &format!("{text}#![cfg(test)]\n")), [""; 0]);
     }
 

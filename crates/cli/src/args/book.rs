@@ -32,34 +32,42 @@ pub(crate) struct BookArgs {
     /// The same as FILE
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) file_flag: Option<PathBuf>,
+    // The heading goes on behind them: what follows says that it has none.
+    #[command(flatten, next_help_heading = "Instead of a file")]
+    pub(crate) flags: BookFlagArgs,
+    /// How the answer is written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text", help_heading = None)]
+    pub(crate) output: Format,
+}
+
+/// A booking as flags.
+#[derive(Debug, Args)]
+pub(crate) struct BookFlagArgs {
     /// Unique among bookings [default: made of tenant and begin]
-    #[arg(long, help_heading = "Instead of a file")]
+    #[arg(long)]
     pub(crate) name: Option<String>,
     /// Path of the tenant whose jobs it is for
-    #[arg(long, value_name = "PATH", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) tenant: Option<String>,
     /// Whole GPUs of one task
-    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) gpus: Option<String>,
     /// How many tasks
-    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) tasks: Option<String>,
     /// Model of the GPUs: h100
-    #[arg(long, help_heading = "Instead of a file")]
+    #[arg(long)]
     pub(crate) model: Option<String>,
     /// Level that holds all of it: leaf
-    #[arg(long, value_name = "LEVEL", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "LEVEL")]
     pub(crate) within: Option<String>,
     /// When it begins: 2026-11-20T08:00Z, or +2h from now
-    #[arg(long, value_name = "TIME", help_heading = "Instead of a file", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) from: Option<String>,
     /// How long it lasts: 8h
-    #[arg(long = "for", value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
+    #[arg(long = "for", value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) lasts: Option<String>,
     /// tenant or operator
-    #[arg(long, value_name = "WHO", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "WHO")]
     pub(crate) by: Option<String>,
-    /// How the answer is written
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: Format,
 }

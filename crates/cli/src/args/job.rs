@@ -15,65 +15,73 @@ pub(crate) struct JobArgs {
     /// The same as FILE
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) file_flag: Option<PathBuf>,
+    // The heading goes on behind them: what follows says that it has none.
+    #[command(flatten, next_help_heading = "Instead of a file")]
+    pub(crate) flags: JobFlagArgs,
+}
+
+/// A small job as flags.
+#[derive(Debug, Default, Args)]
+pub(crate) struct JobFlagArgs {
     /// Unique among the tenant's live jobs
-    #[arg(long, help_heading = "Instead of a file")]
+    #[arg(long)]
     pub(crate) name: Option<String>,
     /// Path of the tenant that pays, such as lab/nlp
-    #[arg(long, value_name = "PATH", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "PATH")]
     pub(crate) tenant: Option<String>,
     /// GPUs of one task: 8, 0.25, 1/3
-    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) gpus: Option<String>,
     /// How many tasks; all start together
-    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) tasks: Option<String>,
     /// The least tasks it can do with; all where not given
-    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) min: Option<String>,
     /// A MIG slice in place of --gpus: 1g.10gb
-    #[arg(long, value_name = "PROFILE", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "PROFILE")]
     pub(crate) slice: Option<String>,
     /// inference, interactive or batch
-    #[arg(long, help_heading = "Instead of a file")]
+    #[arg(long)]
     pub(crate) class: Option<String>,
     /// Higher first, inside the tenant
-    #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = "Instead of a file")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) priority: Option<String>,
     /// Cores of one task: 4, 500m
-    #[arg(long, value_name = "CORES", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "CORES", allow_negative_numbers = true)]
     pub(crate) cpu: Option<String>,
     /// Memory of one task: 32GiB
-    #[arg(long, value_name = "SIZE", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub(crate) memory: Option<String>,
     /// Model of the GPUs: h100
-    #[arg(long, help_heading = "Instead of a file")]
+    #[arg(long)]
     pub(crate) model: Option<String>,
     /// Name of the booked window whose places it uses
-    #[arg(long, value_name = "NAME", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) booking: Option<String>,
     /// The longest it may run: 6h
-    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) limit: Option<String>,
     /// How long it is expected to run: 4h
-    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) estimate: Option<String>,
     /// How often it saves its work, and how long that takes when it is asked: 30m or 30m,2m
-    #[arg(long, value_name = "EVERY[,GRACE]", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "EVERY[,GRACE]")]
     pub(crate) checkpoint: Option<String>,
     /// How many failures of a task it survives by starting again
-    #[arg(long, value_name = "N", help_heading = "Instead of a file", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) retries: Option<String>,
     /// A label, KEY=VALUE; may be given several times
-    #[arg(long = "label", value_name = "KEY=VALUE", help_heading = "Instead of a file")]
+    #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<String>,
     /// Start after this job: JOB or JOB:ok has to succeed, JOB:any has to be over; may be given several times
-    #[arg(long, value_name = "JOB[:ok|any]", help_heading = "Instead of a file")]
+    #[arg(long, value_name = "JOB[:ok|any]")]
     pub(crate) after: Vec<String>,
     /// As many jobs alike as there are indexes, at most N at a time: 0-19%4
-    #[arg(long, value_name = "INDEXES[%N]", help_heading = "Instead of a file", allow_hyphen_values = true)]
+    #[arg(long, value_name = "INDEXES[%N]", allow_hyphen_values = true)]
     pub(crate) array: Option<String>,
     /// How long it runs in a simulated world: 30m
-    #[arg(long, value_name = "SPAN", help_heading = "Instead of a file", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
 }
 

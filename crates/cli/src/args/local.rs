@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use strum::IntoStaticStr;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use wharf_sim::mig::GPUS_MAX;
+use wharf_sim::bench::mig::GPUS_MAX;
 
 use super::Format;
 
@@ -350,7 +350,7 @@ pub(crate) enum PlacementPolicy {
     Packing,
 }
 
-impl From<PlacementPolicy> for wharf_sim::openb::Policy {
+impl From<PlacementPolicy> for wharf_sim::trace::openb::Policy {
     fn from(policy: PlacementPolicy) -> Self {
         match policy {
             PlacementPolicy::Wharf => Self::Wharf,

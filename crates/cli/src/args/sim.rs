@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use wharf_engine::units::Millis;
-use wharf_sim::philly::Estimates;
-use wharf_sim::replay::Contract;
+use wharf_sim::trace::philly::Estimates;
+use wharf_sim::trace::replay::Contract;
 
 use super::Format;
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
-use wharf_sim::cases::deliberate::DELIBERATE;
+use wharf_sim::testing::cases::deliberate::DELIBERATE;
 
 use crate::server::wharf;
 

@@ -7,21 +7,21 @@ use wharf_engine::model::actor::{Actor, Role, Source, Subject};
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::Millis;
 
+use super::parts::{FOREVER, cordon, rules_job, rules_policy};
 use super::play::Play;
-use super::{RECORD_VERSION, golden, recorded, rules_job, rules_policy};
+use super::{RECORD_VERSION, golden, recorded};
 
 /// A policy file is applied, somebody submits and drains, somebody else cancels for a third, and the fleet reports.
 pub(super) fn story() -> Vec<String> {
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let mut play = Play::on(87, &["n1", "n2"], 1);
     let policy = Input::ApplyPolicy(rules_policy());
     play.ask(&[Request { actor: Actor::of(Source::PolicyFile), input: policy }], 1);
     let ada = Actor { subject: Subject::Claimed("ada".into()), ..Actor::of(Source::Http) };
     let by_ada = |input| Request { actor: ada.clone(), input };
-    let jobs = play.ask(&[by_ada(rules_job(1, "train", "org/a", (2, 2), forever))], 20);
+    let jobs = play.ask(&[by_ada(rules_job(1, "train", "org/a", (2, 2), FOREVER))], 20);
     let how = DrainRequest { within: Millis(0), reason: "fan".into(), whom: Whom::Everything };
     play.ask(&[by_ada(Input::Drain { nodes: vec!["n1".into()], how: Some(how) })], 20);
-    play.ask(&[by_ada(Input::Cordon { node: "n2".into(), on: true, reason: String::new() })], 1);
+    play.ask(&[by_ada(cordon("n2", true))], 1);
     let bot = Actor {
         subject: Subject::Verified("bot".into()),
         roles: vec![Role::Operator],
@@ -29,7 +29,7 @@ pub(super) fn story() -> Vec<String> {
         ..Actor::of(Source::Http)
     };
     play.ask(&[Request { actor: bot, input: Input::Cancel { job: jobs["train"] } }], 20);
-    play.go(&[rules_job(2, "own", "org/a", (1, 1), forever)], 1);
+    play.go(&[rules_job(2, "own", "org/a", (1, 1), FOREVER)], 1);
     play.records()
 }
 
@@ -40,7 +40,7 @@ fn a_journal_says_who_did_what() {
     for line in text.lines() {
         let read = recorded(RECORD_VERSION, line);
         let actor = serde_json::to_string(&read.actor.unwrap()).unwrap();
-        by.entry(actor).or_default().push(super::kind(&read.event).to_owned());
+        by.entry(actor).or_default().push(super::kinds::kind(&read.event).to_owned());
     }
     let did = |actor: &str, what: &str| by[actor].iter().any(|kind| kind == what);
     let ada = r#"{"source":"http","subject":{"claimed":"ada"}}"#;

@@ -1,34 +1,30 @@
 //! The story of the golden journal of booked windows.
 
 use wharf_engine::decide::input::{BookingRequest, Input};
-use wharf_engine::model::job::{GpuAsk, Topology};
+use wharf_engine::model::job::GpuAsk;
 use wharf_engine::state::bookings::Booker;
 use wharf_engine::state::event::Event;
 use wharf_engine::units::{Millis, Timestamp};
 
-use crate::play::Play;
-use crate::{rules_job, rules_policy};
+use super::parts::{anywhere, cordon, rules_policy, rules_submission, submit};
+use super::play::Play;
 
 /// A window takes back what was lent, loses a node and is used; another is cancelled, one is given up. A snapshot in the middle.
 pub(crate) fn story() -> Vec<Event> {
     let mut play = Play::on(81, &["n1", "n2", "n3"], 5);
     let forever = r#"{"duration_ms":360000000,"checkpoint_ms":2000}"#;
     let whole = |number: u128, name: &str, tenant: &str, booking: Option<&str>| {
-        let Input::Submit(mut submission) = rules_job(number, name, tenant, (1, 1), forever) else {
-            unreachable!("a job is submitted")
-        };
-        submission.spec.shape.gpus = GpuAsk::Whole(4);
-        submission.spec.topology = Topology::default();
-        submission.gang_within = None;
-        submission.booking = booking.map(str::to_owned);
-        *submission
+        let mut job = rules_submission(number, name, tenant, (1, 1), forever);
+        anywhere(&mut job);
+        job.spec.shape.gpus = GpuAsk::Whole(4);
+        job.booking = booking.map(str::to_owned);
+        job
     };
     let book = |number: u128, name: &str, by: Booker, after_s: u64, span_s: u64| {
         let job = whole(number, name, "org/a", None);
         let (from, span) = (Timestamp(1_000_000 + after_s * 1000), Millis::from_secs(span_s));
         Input::Book(Box::new(BookingRequest { job, by, from, span }))
     };
-    let submit = |job| Input::Submit(Box::new(job));
     let mut policy = rules_policy();
     policy.digest = "golden bookings".into();
     policy.windows.lead = Millis::from_secs(300);
@@ -46,21 +42,12 @@ pub(crate) fn story() -> Vec<Event> {
         200,
     );
     play.go(&[Input::Unbook { name: "unwanted".into() }], 60);
-    play.go(
-        &["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true, reason: String::new() }),
-        5,
-    );
-    play.go(
-        &["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: false, reason: String::new() }),
-        5,
-    );
+    play.go(&["n1", "n2"].map(|node| cordon(node, true)), 5);
+    play.go(&["n1", "n2"].map(|node| cordon(node, false)), 5);
     play.go(&[], 230);
     play.snapshot();
-    play.go(&[Input::Cordon { node: "n3".into(), on: true, reason: String::new() }], 900);
+    play.go(&[cordon("n3", true)], 900);
     // The window that nobody comes to loses the node that it has.
-    play.go(
-        &["n1", "n2"].map(|node| Input::Cordon { node: node.into(), on: true, reason: String::new() }),
-        600,
-    );
+    play.go(&["n1", "n2"].map(|node| cordon(node, true)), 600);
     play.written()
 }

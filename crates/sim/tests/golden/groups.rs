@@ -3,19 +3,18 @@
 
 use wharf_engine::decide::input::Input;
 use wharf_engine::model::group::Group;
-use wharf_engine::model::job::{GpuAsk, Shape, Topology};
-use wharf_engine::model::submission::GroupSelectors;
+use wharf_engine::model::job::{GpuAsk, Shape};
+use wharf_engine::model::submission::{GroupSelectors, Submission};
 use wharf_engine::state::event::Event;
 use wharf_engine::units::Resources;
 
+use super::parts::{FOREVER, anywhere, rules_job, rules_policy, rules_submission, submit};
 use super::play::Play;
-use super::{rules_job, rules_policy};
 
 pub(super) fn story() -> Vec<Event> {
     let mut play = Play::on(83, &["n1", "n2", "n3"], 1);
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     play.go(&[Input::ApplyPolicy(rules_policy())], 1);
-    let jobs = play.go(&[with_groups(rules_job(1, "rl", "org/a", (1, 1), forever))], 30);
+    let jobs = play.go(&[with_groups(rules_submission(1, "rl", "org/a", (1, 1), FOREVER))], 30);
     play.world.with(|fleet| fleet.fail_node("n2", true));
     play.go(&[], 60);
     play.snapshot();
@@ -24,13 +23,12 @@ pub(super) fn story() -> Vec<Event> {
     play.world.with(|fleet| fleet.heal_node("n2"));
     play.go(&[], 200);
     // A gang of the other tenant takes its guarantee back: a copy leaves.
-    play.go(&[rules_job(2, "owner", "org/b", (4, 4), forever)], 400);
+    play.go(&[rules_job(2, "owner", "org/b", (4, 4), FOREVER)], 400);
     play.go(&[Input::Evict { job: jobs["rl"] }], 100);
     play.written()
 }
 
-fn with_groups(input: Input) -> Input {
-    let Input::Submit(mut submission) = input else { unreachable!("a job is submitted") };
+fn with_groups(mut submission: Submission) -> Input {
     let group = |name: &str, (min, tasks), (min_copies, copies), gpus| {
         let resources = Resources { cpu_milli: 2000, pods: 1, ..Resources::default() };
         Group {
@@ -42,12 +40,11 @@ fn with_groups(input: Input) -> Input {
             shape: Shape::of(GpuAsk::Whole(gpus), resources),
         }
     };
-    submission.spec.topology = Topology::default();
-    submission.gang_within = None;
+    anywhere(&mut submission);
     submission.spec.groups = vec![group("head", (1, 1), (1, 1), 0), group("worker", (3, 3), (1, 3), 1)];
     submission.spec.derive_from_groups();
     let (nodes, devices) = (submission.nodes.clone(), submission.devices.clone());
     let open = GroupSelectors { nodes: nodes.clone(), ..GroupSelectors::default() };
     submission.groups = vec![open, GroupSelectors { nodes, devices, any_of_devices: Vec::new() }];
-    Input::Submit(submission)
+    submit(submission)
 }

@@ -9,10 +9,10 @@ use wharf_controller::turn::{Controller, Settings};
 use wharf_engine::decide::input::{Input, Request};
 use wharf_engine::state::event::Event;
 use wharf_engine::units::{JobId, Timestamp};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
-use super::node;
+use super::parts::node;
 
 pub(crate) struct Play {
     pub(crate) world: DirectWorld,

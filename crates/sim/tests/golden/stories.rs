@@ -8,12 +8,11 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::Whom;
 use wharf_engine::units::{Millis, Timestamp, Uid};
 
+use super::parts::{FOREVER, cordon, rules_job, rules_policy, rules_submission, submit};
 use super::play::Play;
-use super::{rules_job, rules_policy};
 
 /// One borrows what another leaves idle, and gets less of it when the other comes.
 pub(super) fn of_the_past() -> Vec<Event> {
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let mut play = Play::on(82, &["n1", "n2"], 1);
     let mut policy = rules_policy();
     policy.digest = "golden past".into();
@@ -22,23 +21,20 @@ pub(super) fn of_the_past() -> Vec<Event> {
         tenant.gpus = wharf_engine::model::policy::GpuQuota::Any(wharf_engine::model::policy::Quota::NONE);
     }
     play.go(&[Input::ApplyPolicy(policy)], 1);
-    play.go(&[rules_job(1, "hog", "org/b", (8, 1), forever)], 180);
+    play.go(&[rules_job(1, "hog", "org/b", (8, 1), FOREVER)], 180);
     play.snapshot();
-    play.go(&[rules_job(2, "guest", "org/a", (8, 1), forever)], 200);
+    play.go(&[rules_job(2, "guest", "org/a", (8, 1), FOREVER)], 200);
     play.written()
 }
 
 /// Replicas make way for fresh ones, with one more for the time; a snapshot in the middle.
 pub(super) fn of_a_replacement() -> Vec<Event> {
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let mut play = Play::on(83, &["n1", "n2"], 1);
-    let Input::Submit(mut service) = rules_job(1, "serves", "org/a", (3, 2), forever) else {
-        unreachable!("a job is submitted")
-    };
+    let mut service = rules_submission(1, "serves", "org/a", (3, 2), FOREVER);
     service.spec.class = Class::Inference;
     service.spec.service = Some(Service { max: 4, replicas: 3 });
     play.go(&[Input::ApplyPolicy(rules_policy())], 1);
-    let jobs = play.go(&[Input::Submit(service)], 10);
+    let jobs = play.go(&[submit(service)], 10);
     let how = Some(Replacement { surge: 1, unavailable: 0 });
     play.go(&[Input::Replace { job: jobs["serves"], how }], 3);
     play.snapshot();
@@ -48,38 +44,36 @@ pub(super) fn of_a_replacement() -> Vec<Event> {
 
 /// An older journal is put back: one job has ended meanwhile, one is new, and of two that waited nobody knows.
 pub(super) fn of_a_restore() -> Vec<Event> {
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let mut play = Play::on(84, &["n1", "n2"], 1);
     play.go(&[Input::ApplyPolicy(rules_policy())], 1);
-    play.go(&[rules_job(1, "runs", "org/a", (2, 2), forever)], 5);
+    play.go(&[rules_job(1, "runs", "org/a", (2, 2), FOREVER)], 5);
     play.go(&[rules_job(2, "ends", "org/a", (2, 2), r#"{"duration_ms":60000}"#)], 5);
-    play.go(&[rules_job(3, "unknown", "org/b", (8, 8), forever)], 5);
-    play.go(&[rules_job(4, "unsure", "org/b", (7, 7), forever)], 5);
+    play.go(&[rules_job(3, "unknown", "org/b", (8, 8), FOREVER)], 5);
+    play.go(&[rules_job(4, "unsure", "org/b", (7, 7), FOREVER)], 5);
     let copy = play.backup();
     play.go(&[], 100);
-    play.go(&[rules_job(5, "new", "org/a", (1, 1), forever)], 10);
+    play.go(&[rules_job(5, "new", "org/a", (1, 1), FOREVER)], 10);
     play.restore(&copy);
     let jobs = play.go(&[], 5);
     play.go(&[Input::Release { job: jobs["unknown"] }], 5);
     play.go(&[Input::Cancel { job: jobs["unsure"] }], 5);
-    play.go(&[rules_job(6, "last", "org/b", (1, 1), forever)], 5);
+    play.go(&[rules_job(6, "last", "org/b", (1, 1), FOREVER)], 5);
     play.written()
 }
 
 /// A node is drained and taken back, a second one is cordoned for a reason, and both are out of service for a while; a snapshot
 /// while one drains and the downtime is to come.
 pub(super) fn of_maintenance() -> Vec<Event> {
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let mut play = Play::on(85, &["n1", "n2"], 1);
     play.go(&[Input::ApplyPolicy(rules_policy())], 1);
     play.go(
-        &[rules_job(1, "stays", "org/a", (1, 1), forever), rules_job(2, "moves", "org/b", (1, 1), forever)],
+        &[rules_job(1, "stays", "org/a", (1, 1), FOREVER), rules_job(2, "moves", "org/b", (1, 1), FOREVER)],
         60,
     );
     let how = DrainRequest { within: Millis::from_secs(120), reason: "fan".into(), whom: Whom::Everything };
     let drain = |how: Option<DrainRequest>| Input::Drain { nodes: vec!["n1".into()], how };
-    let cordon = Input::Cordon { node: "n2".into(), on: true, reason: "firmware".into() };
-    play.go(&[drain(Some(how.clone())), cordon], 5);
+    let closed = Input::Cordon { node: "n2".into(), on: true, reason: "firmware".into() };
+    play.go(&[drain(Some(how.clone())), closed], 5);
     let downtime = DowntimeRequest {
         name: "firmware".into(),
         nodes: vec!["n1".into(), "n2".into()],
@@ -90,7 +84,7 @@ pub(super) fn of_maintenance() -> Vec<Event> {
     };
     play.go(&[Input::PlanDowntime(Box::new(downtime))], 5);
     play.snapshot();
-    play.go(&[Input::Cordon { node: "n2".into(), on: false, reason: String::new() }], 150);
+    play.go(&[cordon("n2", false)], 150);
     play.go(&[drain(None)], 10);
     play.go(&[drain(Some(DrainRequest { within: Millis::from_secs(60), ..how }))], 800);
     play.go(&[drain(None)], 60);
@@ -106,9 +100,7 @@ pub(super) fn of_chains() -> Vec<Event> {
     play.go(&[rules_job(1, "first", "org/a", (1, 1), short)], 2);
     play.go(&[rules_job(2, "fails", "org/a", (1, 1), r#"{"duration_ms":60000,"fail_after_ms":30000}"#)], 2);
     let after = |number: u128, name: &str, on: u128, when: Condition| {
-        let Input::Submit(mut job) = rules_job(number, name, "org/a", (1, 1), short) else {
-            unreachable!("a job is submitted")
-        };
+        let mut job = rules_submission(number, name, "org/a", (1, 1), short);
         job.spec.submitted_by = "golden".into();
         job.after = vec![After { uid: Uid(on), when }];
         job
@@ -116,7 +108,7 @@ pub(super) fn of_chains() -> Vec<Event> {
     let mut sweep = after(5, "sweep", 1, Condition::Ok);
     sweep.array = Some(ArrayRequest { indexes: vec![0, 1, 4], at_most: 1 });
     let waiting = [after(3, "then", 2, Condition::Any), after(4, "never", 2, Condition::Ok), sweep];
-    play.go(&waiting.map(Input::Submit), 2);
+    play.go(&waiting.map(submit), 2);
     play.snapshot();
     play.go(&[], 400);
     play.written()
@@ -124,14 +116,13 @@ pub(super) fn of_chains() -> Vec<Event> {
 
 /// A node refuses to start a job, which goes elsewhere; every node refuses it, and it is held; a stop is refused for a while.
 pub(super) fn of_refusals() -> Vec<Event> {
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let mut play = Play::on(86, &["n1", "n2"], 1);
     let denied = || Denial::AdmissionDenied { message: Message::cut("not on a Friday") };
     play.go(&[Input::ApplyPolicy(rules_policy())], 1);
     play.world.with(|fleet| fleet.refuse_starts("n1", denied(), None));
-    let jobs = play.go(&[rules_job(1, "elsewhere", "org/a", (1, 1), forever)], 120);
+    let jobs = play.go(&[rules_job(1, "elsewhere", "org/a", (1, 1), FOREVER)], 120);
     play.world.with(|fleet| fleet.refuse_starts("n2", Denial::NodeNotReady, None));
-    play.go(&[rules_job(2, "nowhere", "org/b", (2, 2), forever)], 300);
+    play.go(&[rules_job(2, "nowhere", "org/b", (2, 2), FOREVER)], 300);
     play.snapshot();
     let until = play.world.with(|fleet| fleet.now()) + Millis::from_secs(90);
     for node in ["n1", "n2"] {
@@ -144,14 +135,9 @@ pub(super) fn of_refusals() -> Vec<Event> {
 
 /// Jobs that the world owns are taken, not taken, changed, not changed, run and deleted, and found again by a new controller.
 pub(super) fn of_owned_jobs() -> Vec<Event> {
-    let forever = r#"{"duration_ms":360000000,"checkpoint_ms":5000}"#;
     let mut play = Play::on(87, &["n1", "n2"], 1);
-    let job = |number, name: &str, tenant: &str, tasks| {
-        let Input::Submit(job) = rules_job(number, name, tenant, tasks, forever) else {
-            unreachable!("a job is submitted")
-        };
-        *job
-    };
+    let job =
+        |number, name: &str, tenant: &str, tasks| rules_submission(number, name, tenant, tasks, FOREVER);
     play.go(&[Input::ApplyPolicy(rules_policy())], 1);
     let own = |play: &Play, job| play.world.with(|fleet| fleet.own(job));
     own(&play, job(1, "runs", "org/a", (4, 4)));
@@ -164,7 +150,7 @@ pub(super) fn of_owned_jobs() -> Vec<Event> {
     own(&play, job(3, "waits", "org/a", (4, 4)));
     play.snapshot();
     // The same job, submitted before the world named it.
-    play.go(&[rules_job(4, "claimed", "org/b", (1, 1), forever)], 5);
+    play.go(&[rules_job(4, "claimed", "org/b", (1, 1), FOREVER)], 5);
     own(&play, job(4, "claimed", "org/b", (1, 1)));
     play.go(&[], 5);
     play.world.with(|fleet| fleet.disown(Uid(1)));

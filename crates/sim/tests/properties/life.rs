@@ -20,9 +20,9 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::Job;
 use wharf_engine::state::ledger::event::{Eviction, EvictionRule, LedgerEvent};
 use wharf_engine::units::{JobId, TenantId, Timestamp};
-use wharf_sim::direct::DirectWorld;
-use wharf_sim::fleet::SimFleet;
-use wharf_sim::pricing::Pricing;
+use wharf_sim::testing::pricing::Pricing;
+use wharf_sim::world::direct::DirectWorld;
+use wharf_sim::world::fleet::SimFleet;
 
 /// A run that checks itself.
 pub(crate) struct Life {

@@ -15,8 +15,8 @@ use wharf_engine::plan::{Memory, Plan, plan};
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
 use wharf_engine::units::{Millis, Resources, Timestamp, Uid};
-use wharf_sim::fleet::SimFleet;
-use wharf_sim::pricing::Pricing;
+use wharf_sim::testing::pricing::Pricing;
+use wharf_sim::world::fleet::SimFleet;
 
 /// When every life begins.
 pub(crate) const BEGIN: Timestamp = Timestamp(1_000_000);

@@ -251,7 +251,7 @@ impl Watched {
 }
 
 fn two_pools() -> Vec<NodeReport> {
-    let mut nodes = NODES.map(node);
+    let mut nodes = NODES.map(|name| node(name, 8));
     for report in &mut nodes[2..] {
         "a100-80g".clone_into(&mut report.node.model);
     }
