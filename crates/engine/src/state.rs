@@ -207,7 +207,7 @@ impl State {
         match event {
             OwnedEvent::Claimed { uid, .. } => self.set_owned(*uid, true),
             OwnedEvent::Gone { uid, .. } => self.set_owned(*uid, false),
-            OwnedEvent::Noted { .. } | OwnedEvent::Settled { .. } => {}
+            OwnedEvent::Noted { .. } | OwnedEvent::Withdrawn { .. } => {}
         }
     }
 

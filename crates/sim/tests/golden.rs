@@ -203,7 +203,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Jobs(JobsEvent::CarriedEnded { .. }) => "CarriedEnded",
         Event::Owned(OwnedEvent::Claimed { .. }) => "OwnedClaimed",
         Event::Owned(OwnedEvent::Noted { .. }) => "OwnedNoted",
-        Event::Owned(OwnedEvent::Settled { .. }) => "OwnedSettled",
+        Event::Owned(OwnedEvent::Withdrawn { .. }) => "OwnedSettled",
         Event::Owned(OwnedEvent::Gone { .. }) => "OwnedGone",
         Event::Jobs(JobsEvent::Changed { .. }) => "Changed",
         Event::Jobs(JobsEvent::StartRefused { .. }) => "StartRefused",

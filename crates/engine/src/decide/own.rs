@@ -57,7 +57,7 @@ fn again(state: &State, id: JobId, job: &Job, submission: &Submission, now: Time
     match submit::same_job(state, submission) {
         Ok(true) if !job.owned => alloc::vec![Event::Owned(OwnedEvent::Claimed { uid, at: now })],
         Ok(true) if state.owned.notice(uid).is_some() => {
-            alloc::vec![Event::Owned(OwnedEvent::Settled { uid, at: now })]
+            alloc::vec![Event::Owned(OwnedEvent::Withdrawn { uid, at: now })]
         }
         Ok(true) => Vec::new(),
         Ok(false) | Err(_) if !job.owned => reject(state, uid, Rejection::UidInUse { job: id }, now),
@@ -86,7 +86,7 @@ fn change(
     spec.after.clone_from(&job.spec.after);
     let mut events = names.events;
     if state.owned.notice(job.uid).is_some() {
-        events.push(Event::Owned(OwnedEvent::Settled { uid: job.uid, at: now }));
+        events.push(Event::Owned(OwnedEvent::Withdrawn { uid: job.uid, at: now }));
     }
     events.push(Event::Jobs(JobsEvent::Changed { job: id, spec, at: now }));
     Ok(events)
