@@ -196,7 +196,7 @@ impl State {
                     self.jobs.set_owned(job, matches!(event, OwnedEvent::Claimed { .. }));
                 }
             }
-            OwnedEvent::Noted { .. } | OwnedEvent::Settled { .. } => {}
+            OwnedEvent::Noted { .. } | OwnedEvent::Withdrawn { .. } => {}
         }
     }
 

@@ -78,7 +78,7 @@ fn change(live: LiveJob<'_>, submission: &Submission) -> Result<Vec<Event>, Reje
 
 fn nothing_to_tell(live: LiveJob<'_>) -> Option<Event> {
     let uid = live.job.uid;
-    live.state.owned.notice(uid).map(|_| Event::Owned(OwnedEvent::Settled { uid, at: live.now }))
+    live.state.owned.notice(uid).map(|_| Event::Owned(OwnedEvent::Withdrawn { uid, at: live.now }))
 }
 
 fn reject(state: &State, uid: Uid, why: Rejection, now: Timestamp) -> Vec<Event> {

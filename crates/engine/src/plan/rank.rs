@@ -18,7 +18,7 @@ use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, groups};
 use crate::price::node_classes::Drains;
 use crate::state::State;
-use crate::state::attained::{self, next_age, run_time, told_age};
+use crate::state::attained::{self, age_floor, next_age, run_time};
 use crate::state::holding::Holding;
 use crate::state::jobs::{Job, Kind};
 use crate::units::{GpuUnits, JobId, Millis, PoolId, Timestamp};
@@ -216,7 +216,7 @@ fn left_of(estimate: Millis, ran_ms: u64) -> u64 {
         .0
         .checked_sub(ran_ms)
         .filter(|&left| left > 0)
-        .unwrap_or_else(|| told_age(ran_ms).max(estimate.0))
+        .unwrap_or_else(|| age_floor(ran_ms).max(estimate.0))
 }
 
 /// With how much service a job stands elsewhere.

@@ -21,7 +21,7 @@ use crate::state::jobs::Job;
 use crate::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
 pub use finished::{Finished, Size};
-pub(crate) use finished::{next_age, told_age};
+pub(crate) use finished::{age_floor, next_age};
 
 /// The most groups of jobs alike that are told apart: a label with a new value for every job would fill the memory.
 const GROUPS_MAX: usize = 1024;

@@ -25,7 +25,8 @@ pub enum OwnedEvent {
     /// The owner is to be told something.
     Noted { uid: Uid, notice: Notice, at: Timestamp },
     /// There is nothing to tell any more.
-    Settled { uid: Uid, at: Timestamp },
+    #[serde(rename = "Settled")]
+    Withdrawn { uid: Uid, at: Timestamp },
     /// The world no longer has the job.
     Gone { uid: Uid, at: Timestamp },
 }
@@ -58,7 +59,7 @@ impl Owned {
             OwnedEvent::Noted { uid, notice, at } => self.note(*uid, notice.clone(), *at),
             // A job that is claimed was taken after all.
             OwnedEvent::Claimed { uid, .. }
-            | OwnedEvent::Settled { uid, .. }
+            | OwnedEvent::Withdrawn { uid, .. }
             | OwnedEvent::Gone { uid, .. } => self.forget(*uid),
         }
     }

@@ -65,7 +65,7 @@ kinds! {
     Jobs(JobsEvent::Released) => "JobReleased",
     Owned(OwnedEvent::Claimed) => "OwnedClaimed",
     Owned(OwnedEvent::Noted) => "OwnedNoted",
-    Owned(OwnedEvent::Settled) => "OwnedSettled",
+    Owned(OwnedEvent::Withdrawn) => "OwnedSettled",
     Owned(OwnedEvent::Gone) => "OwnedGone",
     Ledger(LedgerEvent::LeaveRefused) => "LeaveRefused",
     Ledger(LedgerEvent::Started) => "Started",

@@ -114,7 +114,7 @@ fn age_at(step: usize) -> u64 {
 }
 
 /// The last age that is told apart and not above this one.
-pub(crate) fn told_age(age_ms: u64) -> u64 {
+pub(crate) fn age_floor(age_ms: u64) -> u64 {
     age_at(age_step(age_ms))
 }
 

@@ -163,16 +163,6 @@ pub enum HeldWhy {
     StartRefused,
 }
 
-impl Next {
-    /// How the job ends, if it does.
-    pub fn outcome(self) -> Option<Outcome> {
-        match self {
-            Self::Requeue(_) => None,
-            Self::End(outcome) => Some(outcome),
-        }
-    }
-}
-
 /// A node that did not start a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRefusal {

@@ -25,7 +25,7 @@ impl Transcript {
                 }
                 Notice::Ended { .. } => None,
             },
-            OwnedEvent::Settled { uid, .. } => Some(format!("{} is as its owner has it", name(uid))),
+            OwnedEvent::Withdrawn { uid, .. } => Some(format!("{} is as its owner has it", name(uid))),
             OwnedEvent::Gone { uid, .. } => Some(format!("{} is gone from the world", name(uid))),
         }
     }
