@@ -155,9 +155,7 @@ impl State {
     }
 
     fn node_changed(&mut self, node: NodeId) {
-        let known = self.fleet.node(node);
-        let known = known.map(|known| (known, self.fleet.mig(known.facts.pool)));
-        self.ledger.node_changed(node, known, &self.earmarks);
+        self.ledger.node_changed(node, &self.fleet, &self.earmarks);
     }
 
     fn apply_maintenance(&mut self, event: &MaintenanceEvent) {
