@@ -133,7 +133,9 @@ impl State {
 
     /// Applies events in order.
     pub fn apply_all(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.apply(event));
+        for event in events {
+            self.apply(event);
+        }
     }
 
     fn apply_fleet(&mut self, event: &FleetEvent) {

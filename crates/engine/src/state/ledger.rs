@@ -500,7 +500,7 @@ impl Ledger {
             list(&mut self.by_node, node, occupant);
         }
         if after == Presence::Gone {
-            unlist(&mut self.by_node, node, &occupant);
+            unlist(&mut self.by_node, &node, &occupant);
         }
         if before == Presence::Stays {
             self.note_freed(pool);
@@ -539,7 +539,7 @@ impl Ledger {
         let (group, entry) = (held.charge.group, (held.charge.submitted_at, job));
         match (stayed, staying > 0) {
             (false, true) => list(&mut self.work_groups, group, entry),
-            (true, false) => unlist(&mut self.work_groups, group, &entry),
+            (true, false) => unlist(&mut self.work_groups, &group, &entry),
             (false, false) | (true, true) => {}
         }
     }

@@ -29,6 +29,11 @@ fn sums<K: Ord>(all: impl Iterator<Item = (K, PoolId, GpuUnits, Resources)>) -> 
     sums
 }
 
+/// What is taken, by a key of the job that takes it.
+fn amount<K>(it: &Present<'_>, key: impl Fn(&Job) -> K) -> Option<(K, PoolId, GpuUnits, Resources)> {
+    Some((key(it.job?), it.place.pool, GpuUnits::from_parts(parts(&it.place)), it.resources))
+}
+
 fn work_group(job: &Job) -> WorkGroup {
     let Spec { tenant, class, priority, preemptible, checkpoint, .. } = job.spec;
     let grace = checkpoint.map(|checkpoint| checkpoint.grace).unwrap_or_default();
@@ -42,17 +47,9 @@ impl Ledger {
     /// The indexes that do not say what holdings, earmarks and orphans do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
         let present = || recount::present(state);
-        fn of<K>(
-            key: impl Fn(&Job) -> K,
-        ) -> impl Fn(Present<'_>) -> Option<(K, PoolId, GpuUnits, Resources)> {
-            move |it| {
-                let units = GpuUnits::from_parts(parts(&it.place));
-                Some((key(it.job?), it.place.pool, units, it.resources))
-            }
-        }
         let held = present().filter(|it| matches!(it.occupant, Occupant::Task(..)));
-        let used = sums(held.filter_map(of(|job| job.spec.tenant)));
-        let planned = sums(present().filter(|it| !it.leaves).filter_map(of(work_group)));
+        let used = sums(held.filter_map(|it| amount(&it, |job| job.spec.tenant)));
+        let planned = sums(present().filter(|it| !it.leaves).filter_map(|it| amount(&it, work_group)));
         let staying = recount::held(state).filter(|(_, _, task)| stays(task));
         let work_groups = grouped(staying.map(|(id, job, _)| (work_group(job), (job.submitted_at, id))));
         let wants = self.wants.values().flatten();
