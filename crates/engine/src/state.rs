@@ -133,7 +133,9 @@ impl State {
 
     /// Applies events in order.
     pub fn apply_all(&mut self, events: &[Event]) {
-        events.iter().for_each(|event| self.apply(event));
+        for event in events {
+            self.apply(event);
+        }
     }
 
     fn apply_fleet(&mut self, event: &FleetEvent) {
@@ -155,9 +157,7 @@ impl State {
     }
 
     fn node_changed(&mut self, node: NodeId) {
-        let known = self.fleet.node(node);
-        let known = known.map(|known| (known, self.fleet.mig(known.facts.pool)));
-        self.ledger.node_changed(node, known, &self.earmarks);
+        self.ledger.node_changed(node, &self.fleet, &self.earmarks);
     }
 
     fn apply_maintenance(&mut self, event: &MaintenanceEvent) {

@@ -20,6 +20,7 @@ use crate::state::bookings::Booker;
 use crate::state::holding::Presence;
 use crate::state::jobs::event::Next;
 use crate::state::ledger::Step;
+use crate::state::{Corruption, jobs, ledger, rooms};
 use crate::units::{GpuUnits, Millis, Resources, Timestamp, TrustId, Uid};
 
 const NOW: Timestamp = Timestamp(10_000_000);
@@ -174,7 +175,7 @@ fn an_array_is_cancelled_in_one_decision() {
     assert_eq!(fixture.state.check(), []);
 }
 
-/// A state in which something runs, is asked to leave, leaves, waits, backs off, grows, is promised and is booked.
+/// A state in which something runs, is asked to leave, leaves, waits, backs off, grows, has an earmark and is booked.
 fn busy() -> State {
     let mut fixture = begin();
     let saves =
@@ -201,7 +202,7 @@ fn busy() -> State {
     );
     fixture.now = fixture.now + Millis::from_secs(30);
     fixture.turn();
-    // Whoever borrowed has to leave for this one.
+    // A borrower has to leave for this one.
     fixture.submit(8, "lab", batch("owner", GpuAsk::Whole(4)));
     fixture.submit(9, "guest", batch("wide", GpuAsk::Whole(4)));
     let book = |name: &str| Submission::of(Uid(20), "lab", batch(name, GpuAsk::Whole(1)));
@@ -217,30 +218,27 @@ fn busy() -> State {
     fixture.state
 }
 
+/// The corrupted indexes of a section that the check does not find.
+fn missed<T>(
+    state: &State,
+    corruptions: Vec<Corruption<T>>,
+    section: fn(&mut State) -> &mut T,
+) -> impl Iterator<Item = &'static str> {
+    corruptions.into_iter().filter_map(move |(index, corrupt)| {
+        let mut broken = state.clone();
+        corrupt(section(&mut broken));
+        let is_found = broken.check().contains(&Finding::IndexWrong { index: index.into() });
+        (!is_found).then_some(index)
+    })
+}
+
 #[test]
 fn a_corrupted_index_is_found_by_its_name() {
     let state = busy();
-    let mut missed = Vec::new();
-    let mut found = |state: &State, index: &'static str| {
-        if !state.check().contains(&Finding::IndexWrong { index: index.into() }) {
-            missed.push(index);
-        }
-    };
-    for (index, corrupt) in crate::state::jobs::check::corruptions() {
-        let mut broken = state.clone();
-        corrupt(&mut broken.jobs);
-        found(&broken, index);
-    }
-    for (index, corrupt) in crate::state::ledger::check::corruptions() {
-        let mut broken = state.clone();
-        corrupt(&mut broken.ledger);
-        found(&broken, index);
-    }
-    for (index, corrupt) in crate::state::rooms::check::corruptions() {
-        let mut broken = state.clone();
-        corrupt(broken.ledger.rooms_mut());
-        found(&broken, index);
-    }
+    let jobs = missed(&state, jobs::check::corruptions(), |state| &mut state.jobs);
+    let ledger = missed(&state, ledger::check::corruptions(), |state| &mut state.ledger);
+    let rooms = missed(&state, rooms::check::corruptions(), |state| state.ledger.rooms_mut());
+    let missed: Vec<&str> = jobs.chain(ledger).chain(rooms).collect();
     assert_eq!(missed, Vec::<&str>::new(), "corrupted and not found");
 }
 

@@ -12,7 +12,7 @@ impl State {
             tenants,
             jobs,
             ledger,
-            earmarks: _, // what is set aside is due when its victims are gone
+            earmarks: _, // due when their victims are gone
             demand: _,   // changes with what is submitted
             reservations,
             attained: _, // a plan that depends on service says when it changes: see `Memory::wake`

@@ -1,7 +1,7 @@
-//! The promises section: places set aside for jobs that start when those who leave are gone.
+//! The earmarks section: places that are set aside for jobs until their victims are gone.
 //!
-//! A beneficiary is promised its places in the same commit in which its victims are told to leave. The ledger
-//! counts the places as held, so nobody else is given them.
+//! A beneficiary gets its earmark in the same commit in which its victims are told to leave. The ledger counts the places as
+//! held, so no other job is given them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::state::event::Event;
 use crate::state::ledger::Charge;
 use crate::units::{JobId, Timestamp};
 
-/// Who was promised what.
+/// Earmarks by job.
 #[derive(Clone, Debug, Default)]
 pub struct Earmarks {
     by_job: BTreeMap<JobId, (Earmark, Charge)>,
@@ -32,7 +32,7 @@ pub struct Earmark {
 /// What happens to earmarks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EarmarksEvent {
-    /// Places are set aside for a job: it starts there when those who leave are gone. Nobody else gets them.
+    /// Places are set aside for a job, which starts there when its victims are gone. No other job gets them.
     #[serde(rename = "Promised")]
     Earmarked {
         job: JobId,
@@ -47,7 +47,7 @@ pub enum EarmarksEvent {
 }
 
 impl Earmarks {
-    /// What a job was promised.
+    /// The earmark of a job.
     pub fn of(&self, job: JobId) -> Option<&Earmark> {
         self.by_job.get(&job).map(|(earmark, _)| earmark)
     }
@@ -62,7 +62,7 @@ impl Earmarks {
         self.by_job.len()
     }
 
-    /// True when nobody was promised anything.
+    /// True when no job has an earmark.
     pub fn is_empty(&self) -> bool {
         self.by_job.is_empty()
     }
@@ -73,7 +73,7 @@ impl Earmarks {
 
     pub(crate) fn insert(&mut self, job: JobId, earmark: Earmark, charge: Charge) {
         let replaced = self.by_job.insert(job, (earmark, charge));
-        assert!(replaced.is_none(), "a job is promised one set of places at a time");
+        assert!(replaced.is_none(), "a job has one earmark at a time");
     }
 
     pub(crate) fn remove(&mut self, job: JobId) -> Option<(Earmark, Charge)> {

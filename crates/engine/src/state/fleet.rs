@@ -130,6 +130,7 @@ impl<T> Sets<T> {
     }
 
     fn define(&mut self, id: u32, set: Set<T>) {
+        assert!(id <= self.next(), "set ids are dense");
         match self.0.iter_mut().zip(1..).find(|(_, known)| *known == id) {
             Some((known, _)) => *known = set,
             None => self.0.push(set),

@@ -23,7 +23,7 @@ pub enum Presence {
 }
 
 impl LedgerEvent {
-    /// Whose places it is about; nobody's for work that we do not know.
+    /// The job whose places it is about; none for an orphan.
     pub fn job(&self) -> Option<JobId> {
         match self {
             Self::Started { job, .. }

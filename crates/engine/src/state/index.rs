@@ -8,10 +8,10 @@ pub(super) fn list<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K,
 }
 
 /// Takes a value out.
-pub(super) fn unlist<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: K, value: &V) {
-    let values = index.get_mut(&key).expect("an index has what is taken out of it");
+pub(super) fn unlist<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    let values = index.get_mut(key).expect("an index has what is taken out of it");
     assert!(values.remove(value), "an index has what is taken out of it");
     if values.is_empty() {
-        index.remove(&key);
+        index.remove(key);
     }
 }

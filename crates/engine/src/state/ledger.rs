@@ -14,7 +14,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem;
 
-use crate::device::catalogue::Mig;
 use crate::model::group::Group;
 use crate::model::job::{Checkpoint, Class};
 use crate::model::observed::TaskRef;
@@ -23,7 +22,7 @@ use crate::model::policy::Policy;
 use crate::quota::amount::Use;
 use crate::state::earmarks::Earmarks;
 use crate::state::event::Event;
-use crate::state::fleet::Node;
+use crate::state::fleet::Fleet;
 use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
 use crate::state::index::{list, unlist};
 use crate::state::jobs::Job;
@@ -78,7 +77,7 @@ pub struct Charge {
     pub submitted_at: Timestamp,
 }
 
-/// What decides who leaves for whom inside a tenant. Work of one group is counted and listed together.
+/// What decides which work leaves for which inside a tenant. Work of one group is counted and listed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WorkGroup {
     pub tenant: TenantId,
@@ -287,18 +286,16 @@ impl Ledger {
     /// Room is counted as it will be; this is what an observer sees.
     pub fn occupied(&self, node: NodeId) -> Vec<GpuUnits> {
         let Some(room) = self.rooms.get(node) else { return Vec::new() };
-        let mut parts: Vec<u64> = room.gpus.iter().map(|gpu| gpu.held.parts()).collect();
-        let leaving = self.tasks_on(node).filter(|_| room.leaving > 0);
-        for task in leaving.filter_map(|(job, task)| self.holding(job)?.task(task)) {
-            if task.presence() == Presence::Leaves {
-                for gpu in task.place.gpus.indexes().filter(|&gpu| gpu < room.gpus.len()) {
-                    parts[gpu] += task.place.units_each.parts();
-                }
-            }
-        }
-        // An earmarked place may still be taken by its victim, too.
-        let whole = GpuUnits::WHOLE.parts();
-        parts.into_iter().map(|parts| GpuUnits::from_parts(parts.min(whole))).collect()
+        let tasks = self.tasks_on(node).filter(|_| room.leaving > 0);
+        let tasks = tasks.filter_map(|(job, task)| self.holding(job)?.task(task));
+        let leaving: Vec<&HeldTask> = tasks.filter(|task| task.presence() == Presence::Leaves).collect();
+        let occupied = room.gpus.iter().enumerate().map(|(at, gpu)| {
+            let leaving = leaving.iter().filter(|task| task.place.gpus.contains(at));
+            let parts = gpu.held.parts() + leaving.map(|task| task.place.units_each.parts()).sum::<u64>();
+            // An earmarked place may still be taken by its victim, too.
+            GpuUnits::from_parts(parts.min(GpuUnits::WHOLE.parts()))
+        });
+        occupied.collect()
     }
 
     fn occupants(&self, node: NodeId) -> impl Iterator<Item = Occupant> {
@@ -322,24 +319,19 @@ impl Ledger {
     }
 
     /// A node appeared, changed or left: its room is worked out again from what is held there.
-    pub(crate) fn node_changed(
-        &mut self,
-        node: NodeId,
-        known: Option<(&Node, Option<&'static Mig>)>,
-        earmarks: &Earmarks,
-    ) {
-        let pool =
-            known.map(|(known, _)| known.facts.pool).or_else(|| self.rooms.get(node).map(|room| room.pool));
+    pub(crate) fn node_changed(&mut self, node: NodeId, fleet: &Fleet, earmarks: &Earmarks) {
+        let pool_before = self.rooms.get(node).map(|room| room.pool);
         self.rooms.remove(node);
-        if let Some((known, mig)) = known {
-            self.rooms.put(node, Room::of(known, mig));
+        let known = fleet.node(node);
+        if let Some(known) = known {
+            self.rooms.put(node, Room::of(known, fleet.mig(known.facts.pool)));
             let occupants: Vec<Occupant> = self.occupants(node).collect();
             for occupant in occupants {
                 let (step, presence) = self.there(occupant, earmarks);
                 self.rooms.shift(&step, Presence::Gone, presence);
             }
         }
-        if let Some(pool) = pool {
+        if let Some(pool) = known.map(|known| known.facts.pool).or(pool_before) {
             self.note_freed(pool);
         }
     }
@@ -508,7 +500,7 @@ impl Ledger {
             list(&mut self.by_node, node, occupant);
         }
         if after == Presence::Gone {
-            unlist(&mut self.by_node, node, &occupant);
+            unlist(&mut self.by_node, &node, &occupant);
         }
         if before == Presence::Stays {
             self.note_freed(pool);
@@ -547,7 +539,7 @@ impl Ledger {
         let (group, entry) = (held.charge.group, (held.charge.submitted_at, job));
         match (stayed, staying > 0) {
             (false, true) => list(&mut self.work_groups, group, entry),
-            (true, false) => unlist(&mut self.work_groups, group, &entry),
+            (true, false) => unlist(&mut self.work_groups, &group, &entry),
             (false, false) | (true, true) => {}
         }
     }

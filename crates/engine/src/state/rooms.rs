@@ -368,7 +368,9 @@ impl Rooms {
         self.profiles = keep.then(NodeClasses::default);
         if let Some(profiles) = &mut self.profiles {
             for (&node, room) in &self.by_node {
-                room.profile().into_iter().for_each(|profile| profiles.insert(&profile, node));
+                if let Some(profile) = room.profile() {
+                    profiles.insert(&profile, node);
+                }
             }
         }
     }
@@ -377,7 +379,7 @@ impl Rooms {
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
         self.list(node, None, Marks::of(&room).as_ref());
-        self.list_profile(node, None, room.profile());
+        self.list_profile(node, None, room.profile().as_ref());
         let capacity = self.capacity.entry(room.pool).or_default();
         capacity.nodes += 1;
         capacity.gpus += room.usable_gpus();
@@ -389,7 +391,7 @@ impl Rooms {
     pub fn remove(&mut self, node: NodeId) {
         let Some(room) = self.by_node.remove(&node) else { return };
         self.list(node, Marks::of(&room).as_ref(), None);
-        self.list_profile(node, room.profile(), None);
+        self.list_profile(node, room.profile().as_ref(), None);
         let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
         capacity.nodes -= 1;
         capacity.gpus -= room.usable_gpus();
@@ -427,22 +429,28 @@ impl Rooms {
             self.list(node, marks.as_ref(), marks_now.as_ref());
         }
         if profile != profile_now {
-            self.list_profile(node, profile, profile_now);
+            self.list_profile(node, profile.as_ref(), profile_now.as_ref());
         }
     }
 
-    fn list_profile(&mut self, node: NodeId, before: Option<NodeClass>, now: Option<NodeClass>) {
+    fn list_profile(&mut self, node: NodeId, before: Option<&NodeClass>, now: Option<&NodeClass>) {
         let Some(profiles) = &mut self.profiles else { return };
-        before.iter().for_each(|profile| profiles.remove(profile, node));
-        now.iter().for_each(|profile| profiles.insert(profile, node));
+        if let Some(before) = before {
+            profiles.remove(before, node);
+        }
+        if let Some(now) = now {
+            profiles.insert(now, node);
+        }
     }
 
     fn list(&mut self, node: NodeId, before: Option<&Marks>, now: Option<&Marks>) {
         if let Some(marks) = before {
             let pool = marks.whole.0;
-            unlist(&mut self.by_whole_free, marks.whole, &node);
-            marks.partly().for_each(|(left, at)| unlist(&mut self.partly_free, pool, &(left, node, at)));
-            marks.layouts().for_each(|(layout, at)| unlist(&mut self.by_layout, (pool, layout), &(node, at)));
+            unlist(&mut self.by_whole_free, &marks.whole, &node);
+            marks.partly().for_each(|(left, at)| unlist(&mut self.partly_free, &pool, &(left, node, at)));
+            marks
+                .layouts()
+                .for_each(|(layout, at)| unlist(&mut self.by_layout, &(pool, layout), &(node, at)));
         }
         if let Some(marks) = now {
             let pool = marks.whole.0;

@@ -92,7 +92,7 @@ fn slice(mig: &Mig, gpus: GpuAsk) -> Option<Need> {
 fn as_slice(model: &Model, units: GpuUnits) -> Option<Least> {
     let mig = model.mig?;
     let (parts, whole) = (units.parts(), GpuUnits::WHOLE.parts());
-    // Slots of a device are even parts of its memory: who asks for a quarter gets two slots of eight.
+    // Slots of a device are even parts of its memory: a quarter is two slots of eight.
     let enough =
         mig.profiles.iter().filter(|profile| u64::from(profile.slots) * whole >= parts * u64::from(mig.axis));
     let memory_mib = enough.map(|profile| profile.memory_mib).min()?;

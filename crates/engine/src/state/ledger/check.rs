@@ -8,7 +8,7 @@ use crate::model::exit::Exit;
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::state::State;
-use crate::state::holding::{HeldTask, TaskPhase};
+use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::Next;
 use crate::state::jobs::{Job, Phase};
 use crate::state::recount::{self, Present, grouped, parts, shape_of, stays};
@@ -29,6 +29,11 @@ fn sums<K: Ord>(all: impl Iterator<Item = (K, PoolId, GpuUnits, Resources)>) -> 
     sums
 }
 
+/// What is taken, by a key of the job that takes it.
+fn amount<K>(it: &Present<'_>, key: impl Fn(&Job) -> K) -> Option<(K, PoolId, GpuUnits, Resources)> {
+    Some((key(it.job?), it.place.pool, GpuUnits::from_parts(parts(&it.place)), it.resources))
+}
+
 fn work_group(job: &Job) -> WorkGroup {
     let Spec { tenant, class, priority, preemptible, checkpoint, .. } = job.spec;
     let grace = checkpoint.map(|checkpoint| checkpoint.grace).unwrap_or_default();
@@ -42,17 +47,9 @@ impl Ledger {
     /// The indexes that do not say what holdings, earmarks and orphans do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
         let present = || recount::present(state);
-        fn of<K>(
-            key: impl Fn(&Job) -> K,
-        ) -> impl Fn(Present<'_>) -> Option<(K, PoolId, GpuUnits, Resources)> {
-            move |it| {
-                let units = GpuUnits::from_parts(parts(&it.place));
-                Some((key(it.job?), it.place.pool, units, it.resources))
-            }
-        }
         let held = present().filter(|it| matches!(it.occupant, Occupant::Task(..)));
-        let used = sums(held.filter_map(of(|job| job.spec.tenant)));
-        let planned = sums(present().filter(|it| !it.leaves).filter_map(of(work_group)));
+        let used = sums(held.filter_map(|it| amount(&it, |job| job.spec.tenant)));
+        let planned = sums(present().filter(|it| !it.leaves).filter_map(|it| amount(&it, work_group)));
         let staying = recount::held(state).filter(|(_, _, task)| stays(task));
         let work_groups = grouped(staying.map(|(id, job, _)| (work_group(job), (job.submitted_at, id))));
         let wants = self.wants.values().flatten();
@@ -142,28 +139,23 @@ impl Ledger {
 
     /// Jobs the world has something to do for, and moments at which an ask, a repair or a start is overdue.
     fn moments(&self) -> (BTreeSet<JobId>, Moments, Moments) {
-        let (mut unsettled, mut deadlines, mut bound) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for (&job, held) in &self.held {
-            let mut first_deadline = held.holding.repair_by;
-            let mut first_bound = None;
-            for task in &held.holding.tasks {
-                match task.phase {
-                    TaskPhase::Running | TaskPhase::Gone { .. } => continue,
-                    TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } => {}
-                    TaskPhase::Asked { deadline, .. } => {
-                        first_deadline = first_deadline.into_iter().chain([deadline]).min();
-                    }
-                    TaskPhase::Bound => {
-                        let since = if task.bound_at.0 > 0 { task.bound_at } else { held.holding.at };
-                        first_bound = first_bound.into_iter().chain([since]).min();
-                    }
-                }
-                unsettled.insert(job);
-            }
-            deadlines.extend(first_deadline.map(|at| (at, job)));
-            bound.extend(first_bound.map(|at| (at, job)));
-        }
-        (unsettled, deadlines, bound)
+        let of = |moment: fn(&Holding) -> Option<Timestamp>| -> Moments {
+            self.held.iter().filter_map(|(&job, held)| Some((moment(&held.holding)?, job))).collect()
+        };
+        let is_settled = |task: &HeldTask| matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { .. });
+        let unsettled = self.held.iter().filter(|(_, held)| !held.holding.tasks.iter().all(is_settled));
+        let deadlines = of(|holding| {
+            let asked = holding.tasks.iter().filter_map(|task| match task.phase {
+                TaskPhase::Asked { deadline, .. } => Some(deadline),
+                _ => None,
+            });
+            asked.chain(holding.repair_by).min()
+        });
+        let bound = of(|holding| {
+            let bound = holding.tasks.iter().filter(|task| task.phase == TaskPhase::Bound);
+            bound.map(|task| if task.bound_at.0 > 0 { task.bound_at } else { holding.at }).min()
+        });
+        (unsettled.map(|(&job, _)| job).collect(), deadlines, bound)
     }
 }
 

@@ -179,7 +179,7 @@ fn capacity(state: &State) -> BTreeMap<PoolId, Capacity> {
     pools
 }
 
-/// What is left of the GPUs of a room for whoever holds them undivided, or for anybody where nobody does; most first.
+/// What is left of the GPUs of a room for their trust domains, or for all where no task holds them undivided; most first.
 fn lefts_of(room: &Room) -> Vec<GpuLeft> {
     let mut lefts = Vec::new();
     for gpu in &room.gpus {

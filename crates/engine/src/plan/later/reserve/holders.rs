@@ -14,7 +14,7 @@ use crate::state::holding::Holding;
 use crate::state::jobs::Job;
 use crate::state::ledger::Step;
 use crate::state::reservations::Reservation;
-use crate::state::rooms::Room;
+use crate::state::rooms::{GpuRoom, Room};
 use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Resources, Timestamp};
 
 /// Who is in the way of a promised start.
@@ -191,6 +191,9 @@ fn has_rest(room: &Room, step: &Step) -> bool {
 
 fn has_gpus(room: &Room, step: &Step) -> bool {
     let place = &step.place;
+    let free = |gpu: &GpuRoom| {
+        step.trust.map_or(GpuUnits::ZERO, |trust| gpu.free_for_share(trust, place.time_sliced))
+    };
     let has = |at: usize| {
         let gpu = room.gpus.get(at);
         gpu.is_some_and(|gpu| match place.slice {
@@ -198,10 +201,7 @@ fn has_gpus(room: &Room, step: &Step) -> bool {
                 let layout = gpu.open_layout();
                 room.mig.is_some_and(|mig| layout.is_some_and(|layout| layout.allows(mig, slice)))
             }
-            None => {
-                let of_trust = |trust| gpu.free_for_share(trust, place.time_sliced) >= place.units_each;
-                step.trust.is_some_and(of_trust)
-            }
+            None => free(gpu) >= place.units_each,
         })
     };
     place.gpus.indexes().all(has)
