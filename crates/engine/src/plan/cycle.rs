@@ -159,7 +159,7 @@ struct Reclaim {
 /// Jobs whose part in this plan is decided.
 #[derive(Clone, Default)]
 pub(super) struct Commitments {
-    /// They were given places, or have left for a reservation: they neither leave nor move.
+    /// They were given places, or have to leave for a reservation: nothing more is evicted or moved of them.
     pub(super) given: BTreeSet<JobId>,
     /// They have to leave, or to give up tasks: they do not move.
     pub(super) leaving: BTreeSet<JobId>,
