@@ -7,6 +7,7 @@
 //!
 //! Left out on purpose: queues, moves, failures, and several slices at once. They hide what a cut costs.
 
+mod atlas;
 mod draw;
 mod mix;
 mod pool;
@@ -17,12 +18,12 @@ use std::collections::BinaryHeap;
 
 use serde::Serialize;
 use wharf_engine::device::catalogue::Mig;
-use wharf_engine::device::cut::Atlas;
 use wharf_engine::device::geometry::Slice;
 
 use draw::{Arrival, Draw};
 use pool::Pool;
 
+pub use atlas::{Atlas, Cut};
 pub use draw::LIFE_NS;
 pub use mix::{Mix, MixError, MixName, size_of, sizes_in};
 pub use pool::Policy;

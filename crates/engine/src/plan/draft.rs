@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::device::catalogue::Mig;
-use crate::device::cut::{PROFILES_MAX, Weights, count_left};
+use crate::device::catalogue::mig::PROFILES_MAX;
+use crate::device::cut::Weights;
 use crate::device::geometry::Layout;
 use crate::model::job::GpuAsk;
 use crate::model::policy::Policy;
@@ -215,7 +216,7 @@ impl<'a> Draft<'a> {
         for (layout, with_it) in self.state.ledger.rooms().by_layout(pool) {
             let count = u64::try_from(with_it.len()).expect("a count of GPUs fits");
             gpus += count;
-            for (total, copies) in left.iter_mut().zip(count_left(mig, layout)) {
+            for (total, copies) in left.iter_mut().zip(layout.copies_left_of_each(mig)) {
                 *total += u64::from(copies) * count;
             }
         }
