@@ -11,7 +11,6 @@ use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
 use crate::plan::lines;
-use crate::plan::place::groups;
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
@@ -191,7 +190,7 @@ fn is_fixed_beyond(state: &State, spec: &Spec, asked: &[&HeldTask], now: Timesta
     let none = Amounts::new();
     let mut draft = Draft::on(state, policy, &tree, &none, now);
     let places: Vec<Placement> = asked.iter().map(|task| task.place).collect();
-    let ask = groups::of_places(draft.desk(), &key, spec, &places);
+    let ask = draft.asks().of_places(&key, spec, &places);
     ask.is_some_and(|ask| lines::fixed_beyond(&mut draft, &ask).is_some())
 }
 

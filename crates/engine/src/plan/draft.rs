@@ -16,8 +16,8 @@ use crate::device::cut::Weights;
 use crate::device::geometry::Layout;
 use crate::model::job::GpuAsk;
 use crate::model::policy::Policy;
+use crate::plan::place::asks::Asks;
 use crate::plan::place::best::Worths;
-use crate::plan::place::groups::AskMaker;
 use crate::price::node_classes::{Drains, NodeClasses};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
@@ -94,9 +94,9 @@ impl<'a> Draft<'a> {
         self
     }
 
-    /// What asks are made of.
-    pub(crate) fn desk(&self) -> AskMaker<'a> {
-        AskMaker::new(self.state, self.policy, self.tree)
+    /// The asks by which kinds can be met.
+    pub(crate) fn asks(&self) -> Asks<'a> {
+        Asks::new(self.state, self.policy, self.tree)
     }
 
     /// What earlier plans worked out of the worth of places.

@@ -13,7 +13,7 @@ use crate::model::placement::Placement;
 use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Line, Pass};
-use crate::plan::place::{self, Ask, groups};
+use crate::plan::place::Ask;
 use crate::plan::rank::{self, Rank, RankGroup};
 use crate::state::State;
 use crate::state::holding::Holding;
@@ -123,7 +123,7 @@ impl<'a> Candidate<'a> {
         // An attempt that has not begun has used no number yet.
         let used = holding.map(Holding::next_task);
         let next = used.map(|next| given.last().map_or(next, |last| next.max(last.task + 1)));
-        let (asks, repair) = groups::lacking(draft.desk(), key, spec, &alive, next.unwrap_or(0));
+        let (asks, repair) = draft.asks().lacking(key, spec, &alive, next.unwrap_or(0));
         let asks = asks.into_iter().map(|ask| within(ask, more.domain)).collect();
         let more = Some(More { repair, ..more });
         Self::with(kind, key, more, Box::new(core::iter::once(job)), asks)
@@ -136,13 +136,8 @@ impl<'a> Candidate<'a> {
         more: Option<More>,
         rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     ) -> Option<Self> {
-        let Some(more) = more else {
-            return Self::with(kind, key, None, rest, groups::minimum(draft.desk(), key));
-        };
-        let ways = place::ways_of(draft.state, draft.policy, key);
-        let usable = ways.filter(|way| (more.pool, more.need) == (way.pool, way.need));
-        let ask = |way| Ask { domain: more.domain, ..Ask::new(draft.tree, key, way, more.tasks) };
-        Self::with(kind, key, Some(more), rest, usable.map(ask).collect())
+        let asks = draft.asks();
+        Self::with(kind, key, more, rest, more.map_or_else(|| asks.minimum(key), |more| asks.more(key, more)))
     }
 
     fn with(

@@ -15,7 +15,7 @@ use crate::model::policy::{Order, OrderRules, Policy};
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::earlier;
-use crate::plan::place::{Ask, groups};
+use crate::plan::place::Ask;
 use crate::price::node_classes::Drains;
 use crate::state::State;
 use crate::state::attained::{self, next_age, run_time, told_age};
@@ -256,7 +256,7 @@ pub(crate) fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Times
     let key = job.key();
     let below = lines::below(&mut draft, &lines::work_group(&key));
     let mut kept = None;
-    for ask in groups::minimum(draft.desk(), &key) {
+    for ask in draft.asks().minimum(&key) {
         if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
             return None;
         }
