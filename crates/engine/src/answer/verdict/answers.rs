@@ -8,16 +8,15 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
-use core::cmp::Reverse;
 
 use super::{Funnel, Reason, Verdict};
-use crate::model::job::Class;
 use crate::model::need::SharingRefusal;
 use crate::plan::draft::Draft;
 use crate::plan::later::{booked, downtimes, reserve};
 use crate::plan::lines;
+use crate::plan::order::CandidateRank;
 use crate::plan::place::asks::Asks;
-use crate::plan::rank::{self, Rank};
+use crate::plan::rank;
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
@@ -33,7 +32,7 @@ pub struct Answers {
     basis: Option<(u64, Timestamp)>,
     kinds: BTreeMap<KindKey, OfKind>,
     /// The waiting jobs of a tenant in the order in which they are served.
-    queues: BTreeMap<TenantId, Vec<QueueRank>>,
+    queues: BTreeMap<TenantId, Vec<CandidateRank>>,
     lines: Option<(Tree, Amounts)>,
 }
 
@@ -47,31 +46,6 @@ struct OfKind {
     refused: Option<SharingRefusal>,
     /// What keeps it from what is free, once that was asked.
     kept_away: OnceCell<Option<Reason>>,
-}
-
-/// When a job is served inside its tenant, fields in the order in which they decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct QueueRank {
-    class: Class,
-    priority: Reverse<i32>,
-    /// Nothing where the class is served by age.
-    rank: Option<Rank>,
-    submitted_at: Timestamp,
-    job: JobId,
-}
-
-impl QueueRank {
-    fn of(state: &State, id: JobId, job: &Job, now: Timestamp) -> Self {
-        let policy = state.tenants.policy();
-        let ranked = policy.orders.beyond_age(job.spec.class).is_some();
-        Self {
-            class: job.spec.class,
-            priority: Reverse(job.spec.priority),
-            rank: ranked.then(|| rank::rank(state, policy, id, job, now)),
-            submitted_at: job.submitted_at,
-            job: id,
-        }
-    }
 }
 
 impl Answers {
@@ -112,8 +86,8 @@ impl Answers {
     /// Waiting jobs of its tenant that are served before a job.
     fn ahead(&mut self, state: &State, id: JobId, job: &Job, now: Timestamp) -> u32 {
         let queue = self.queues.entry(job.spec.tenant).or_insert_with(|| queue(state, job.spec.tenant, now));
-        let own = QueueRank::of(state, id, job, now);
-        u32::try_from(queue.partition_point(|turn| *turn < own)).unwrap_or(u32::MAX)
+        let own = CandidateRank::of_job(state, id, job, now);
+        u32::try_from(queue.partition_point(|rank| *rank < own)).unwrap_or(u32::MAX)
     }
 
     /// What keeps a job from what is free, where nothing else keeps it from starting.
@@ -152,11 +126,11 @@ impl Answers {
     }
 }
 
-fn queue(state: &State, tenant: TenantId, now: Timestamp) -> Vec<QueueRank> {
+fn queue(state: &State, tenant: TenantId, now: Timestamp) -> Vec<CandidateRank> {
     let kinds = state.jobs.waiting().values().filter(|kind| kind.key.tenant == tenant);
     let jobs = kinds.flat_map(|kind| &kind.jobs);
-    let turns = jobs.filter_map(|&(_, id)| Some(QueueRank::of(state, id, state.jobs.get(id)?, now)));
-    let mut queue: Vec<QueueRank> = turns.collect();
+    let ranks = jobs.filter_map(|&(_, id)| Some(CandidateRank::of_job(state, id, state.jobs.get(id)?, now)));
+    let mut queue: Vec<CandidateRank> = ranks.collect();
     queue.sort_unstable();
     queue
 }
