@@ -8,14 +8,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::device::geometry::units_of;
 use crate::model::job::GpuAsk;
 use crate::model::need::Need;
 use crate::plan::place::{FitByDomain, tasks_beside_gpus};
 use crate::state::State;
 use crate::state::jobs::KindKey;
 use crate::state::rooms::{GpuRoom, Room};
-use crate::state::ways::ways;
+use crate::state::ways::{slice, ways};
 use crate::units::{DeviceSetId, GpuUnits, LevelId, NodeId, NodeSetId, PoolId, Resources, TrustId};
 
 /// The most usual shapes that are looked at.
@@ -216,9 +215,11 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
     usual.sort_by_key(|&(typical, tasks)| (Reverse(tasks), *typical));
     for (typical, tasks) in usual.into_iter().take(TYPICAL_MAX) {
         let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
+        // Whatever the policy says of sharing.
+        let slice = state.fleet.mig(pool).and_then(|mig| slice(mig, typical.gpus));
         let asked = StrandedAsk {
             gpus: typical.gpus,
-            need: need(state, pool, typical.gpus),
+            need: slice.unwrap_or_else(|| Need::nominal(typical.gpus)),
             resources,
             trust: None,
             nodes: NodeSetId(0),
@@ -272,18 +273,6 @@ fn asked_by(key: &KindKey, need: Need) -> StrandedAsk {
 fn could_use(state: &State, asked: &StrandedAsk, pool: PoolId) -> bool {
     let can_be_cut = || state.fleet.mig(pool).is_some_and(|mig| asked.gpus.profile_on(mig).is_some());
     state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
-}
-
-/// What an ask comes to in the pool, whatever the policy says of sharing.
-fn need(state: &State, pool: PoolId, gpus: GpuAsk) -> Need {
-    let mig = state.fleet.mig(pool);
-    match mig.and_then(|mig| Some((mig, gpus.profile_on(mig)?))) {
-        Some((mig, profile)) => {
-            let units = mig.profile(profile).map(|known| units_of(mig, known));
-            Need::Slice { profile, units: units.unwrap_or_default() }
-        }
-        None => Need::nominal(gpus),
-    }
 }
 
 /// What a shape can use of one node.

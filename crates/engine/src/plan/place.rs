@@ -168,12 +168,11 @@ pub(crate) fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks>
     let fleet = &draft.state.fleet;
     let fit = Fit::of(draft, ask);
     // The tightest domain first.
-    let mut domains: Vec<(u64, Option<u32>)> =
-        fit.domains(ask).map(|(domain, fits)| (fits, domain)).collect();
+    let mut domains: Vec<(u64, u32)> = fit.domains(ask).map(|(domain, fits)| (fits, domain)).collect();
     domains.sort_unstable();
     domains
         .into_iter()
-        .find_map(|(_, domain)| place_all(draft, ask, &|node| fleet.domain_of(node, level) == domain))
+        .find_map(|(_, domain)| place_all(draft, ask, &|node| fleet.domain_of(node, level) == Some(domain)))
 }
 
 /// Places everything that is asked for on these nodes, or leaves the draft as it was.
@@ -213,13 +212,14 @@ pub(crate) fn place_where_best<'b, 'a>(
     Some((ask, place(draft, ask).expect("it was placed a moment ago")))
 }
 
-/// How many tasks fit together: in each domain of the level that a gang stays within, or in all where it names none.
+/// How many tasks fit together, by domain of the level that a gang stays within. A gang that names no level has the whole
+/// fleet for its one domain, with the number 0.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FitByDomain(BTreeMap<Option<u32>, u64>);
+pub(crate) struct FitByDomain(BTreeMap<u32, u64>);
 
 impl FitByDomain {
-    fn domain(fleet: &Fleet, within: Option<LevelId>, node: NodeId) -> Option<Option<u32>> {
-        within.map_or(Some(None), |level| fleet.domain_of(node, level).map(Some))
+    fn domain(fleet: &Fleet, within: Option<LevelId>, node: NodeId) -> Option<u32> {
+        within.map_or(Some(0), |level| fleet.domain_of(node, level))
     }
 
     /// Counts the tasks that fit a node, unless it is in no domain; the result is how many fit its domain now.
@@ -237,8 +237,9 @@ impl FitByDomain {
 
     /// Takes away what was counted before.
     fn remove(&mut self, fleet: &Fleet, within: Option<LevelId>, node: NodeId, fits: u32) {
-        let domain = Self::domain(fleet, within, node).and_then(|domain| self.0.get_mut(&domain));
-        domain.into_iter().for_each(|total| *total -= u64::from(fits));
+        if let Some(domain) = Self::domain(fleet, within, node) {
+            *self.0.entry(domain).or_default() -= u64::from(fits);
+        }
     }
 
     /// How many tasks fit the domain of a node, if it is in any.
@@ -310,7 +311,7 @@ impl Fit {
     }
 
     /// True when each group, were it alone, would fit a domain.
-    fn holds(&self, ask: &Ask<'_>, domain: Option<u32>) -> bool {
+    fn holds(&self, ask: &Ask<'_>, domain: u32) -> bool {
         let own = self.own.0.get(&domain).is_some_and(|&fits| fits >= u64::from(ask.tasks));
         own && self.beside.iter().zip(ask.beside()).all(|(fit, part)| fit.holds(part, domain))
     }
@@ -321,14 +322,14 @@ impl Fit {
     }
 
     /// Domains that hold all that is asked for, with how many tasks fit there.
-    fn domains(&self, ask: &Ask<'_>) -> impl Iterator<Item = (Option<u32>, u64)> {
+    fn domains(&self, ask: &Ask<'_>) -> impl Iterator<Item = (u32, u64)> {
         self.allowed(ask).filter(|&(domain, _)| self.holds(ask, domain))
     }
 
-    fn allowed(&self, ask: &Ask<'_>) -> impl Iterator<Item = (Option<u32>, u64)> {
+    fn allowed(&self, ask: &Ask<'_>) -> impl Iterator<Item = (u32, u64)> {
         let required = ask.domain;
         let all = self.own.0.iter().map(|(&domain, &fits)| (domain, fits));
-        all.filter(move |&(domain, _)| required.is_none() || domain == required)
+        all.filter(move |&(domain, _)| required.is_none_or(|required| required == domain))
     }
 }
 

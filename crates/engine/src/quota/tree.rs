@@ -123,18 +123,18 @@ impl Tree {
 
     /// What one task that takes so much is charged in a pool, by meter; zero where it takes nothing.
     pub fn charge(&self, units: GpuUnits, resources: Resources, pool: PoolId) -> Meters {
-        self.by_meter(core::iter::once((pool, units)), resources.cpu_milli, resources.memory)
+        self.by_meter(&core::iter::once((pool, units)), resources.cpu_milli, resources.memory)
     }
 
     /// An amount of everything, by meter.
     pub fn metered(&self, used: &Use) -> Meters {
         let gpus = used.gpus.iter().map(|(&pool, &units)| (pool, units));
-        self.by_meter(gpus, used.cpu_milli, used.memory)
+        self.by_meter(&gpus, used.cpu_milli, used.memory)
     }
 
     fn by_meter(
         &self,
-        gpus: impl Iterator<Item = (PoolId, GpuUnits)> + Clone,
+        gpus: &(impl Iterator<Item = (PoolId, GpuUnits)> + Clone),
         cpu_milli: u64,
         memory: u64,
     ) -> Meters {
@@ -199,21 +199,19 @@ impl Tree {
 
     /// What each tenant holds with everyone below it.
     pub fn subtree_use(&self, own: &Amounts) -> Amounts {
-        let mut total = own.clone();
-        for &root in &self.roots {
-            self.sum_up(root, &mut total, &|_, _, amount| amount);
-        }
-        total
+        self.subtree_sums(own, &|_, _, amount| amount)
     }
 
     /// Own demand summed up the tree and cut at each limit.
     pub fn subtree_demand(&self, own: &Amounts) -> Amounts {
+        self.subtree_sums(own, &|tenant, meter, amount| {
+            self.lines[tenant.index()].quotas[meter].limit.cap(amount)
+        })
+    }
+
+    fn subtree_sums(&self, own: &Amounts, cut: &impl Fn(TenantId, usize, u64) -> u64) -> Amounts {
         let mut total = own.clone();
-        for &root in &self.roots {
-            self.sum_up(root, &mut total, &|tenant, meter, amount| {
-                self.lines[tenant.index()].quotas[meter].limit.cap(amount)
-            });
-        }
+        self.roots.iter().for_each(|&root| self.sum_up(root, &mut total, cut));
         total
     }
 

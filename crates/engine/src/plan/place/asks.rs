@@ -60,15 +60,10 @@ impl<'d> Asks<'d> {
         ways(&self.state.fleet, self.policy, key.class, domain, &key.shape).filter_map(Result::ok)
     }
 
-    /// So many tasks of a kind.
-    pub(crate) fn ask<'k>(self, key: &'k KindKey, option: PoolOption, tasks: u32) -> Ask<'k> {
-        Ask::new(self.tree, key, option, tasks)
-    }
-
     /// The minimum of a kind, in each way in which it could be met, in order.
-    pub(crate) fn minimum<'k>(self, key: &'k KindKey) -> Vec<Ask<'k>> {
+    pub(crate) fn minimum(self, key: &KindKey) -> Vec<Ask<'_>> {
         if key.groups.is_empty() {
-            return self.options(key).map(|option| self.ask(key, option, key.min)).collect();
+            return self.options(key).map(|option| Ask::new(self.tree, key, option, key.min)).collect();
         }
         let mut first = 0;
         let piece = |(at, group): (usize, &GroupKey)| {
@@ -80,9 +75,11 @@ impl<'d> Asks<'d> {
     }
 
     /// More tasks for a job without groups, in the one way in which its others are met.
-    pub(crate) fn more<'k>(self, key: &'k KindKey, more: More) -> Vec<Ask<'k>> {
+    pub(crate) fn more(self, key: &KindKey, more: More) -> Vec<Ask<'_>> {
         let usable = self.options(key).filter(|option| (more.pool, more.need) == (option.pool, option.need));
-        usable.map(|option| Ask { domain: more.domain, ..self.ask(key, option, more.tasks) }).collect()
+        usable
+            .map(|option| Ask { domain: more.domain, ..Ask::new(self.tree, key, option, more.tasks) })
+            .collect()
     }
 
     /// What a job with groups lacks beside what it has, as alternatives in order: the rest of its minimum, or one more piece of
@@ -116,7 +113,7 @@ impl<'d> Asks<'d> {
             let need = Need::held(place);
             let option = self.options(key).find(|option| option.pool == place.pool && option.need == need)?;
             let tasks = u32::try_from(places.len()).expect("a gang has at most 16,384 tasks");
-            return Some(self.ask(key, option, tasks));
+            return Some(Ask::new(self.tree, key, option, tasks));
         }
         let piece = |group: usize| {
             let own = places.iter().filter(|place| spec.group_of(place.task) == Some(group));
@@ -138,7 +135,8 @@ impl<'d> Asks<'d> {
             let own = &key.groups[*group].key;
             let tasks = u32::try_from(numbers.len()).expect("a job has at most 16,384 tasks");
             let allowed = |option: &PoolOption| given.is_none_or(|given| given == (option.pool, option.need));
-            let ask = |option| Ask { numbers: Some(Rc::clone(numbers)), ..self.ask(own, option, tasks) };
+            let ask =
+                |option| Ask { numbers: Some(Rc::clone(numbers)), ..Ask::new(self.tree, own, option, tasks) };
             let asks: Vec<Ask<'k>> = self.options(own).filter(allowed).map(ask).collect();
             let with = |known: &Vec<Ask<'k>>| -> Vec<Vec<Ask<'k>>> {
                 asks.iter().map(|ask| known.iter().chain([ask]).cloned().collect()).collect()
