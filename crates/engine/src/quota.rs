@@ -2,5 +2,5 @@
 
 pub mod amount;
 pub mod meters;
-pub mod share;
+mod share;
 pub mod tree;

@@ -40,7 +40,7 @@ fn each_reason(mut look: impl FnMut(&State, JobId, Reason)) {
     for event in journal() {
         state.apply(&event);
         for (id, _) in state.jobs.iter() {
-            let verdict = state.verdict(id, state.tenants.policy(), Timestamp(0)).unwrap();
+            let verdict = state.verdict(id, Timestamp(0)).unwrap();
             look(&state, id, verdict.reason);
         }
     }
@@ -79,7 +79,7 @@ fn a_gang_below_its_minimum_says_until_when() {
     each_reason(|state, job, reason| {
         if reason == Reason::Repairing {
             let until = text::until(state, job, reason).expect("a repair has an end");
-            let verdict = state.verdict(job, state.tenants.policy(), until).unwrap();
+            let verdict = state.verdict(job, until).unwrap();
             let shown = view::verdict_view(state, job, &verdict, Timestamp(until.0 - 90_000));
             assert_eq!(shown.until_ms, Some(until.0));
             assert!(shown.text.contains("within 1m30s, it ends and waits whole"), "{}", shown.text);
@@ -130,7 +130,7 @@ fn the_answers_about_many_jobs_are_those_about_each_alone() {
             let mut answers = Answers::default();
             for (id, job) in state.jobs.iter() {
                 let verdict = state.verdict_among(id, now, &mut answers).unwrap();
-                assert_eq!(Some(&verdict), state.verdict(id, policy, now).as_ref(), "{name} {id:?}");
+                assert_eq!(Some(&verdict), state.verdict(id, now).as_ref(), "{name} {id:?}");
                 if !job.waits_for_places() {
                     assert_eq!(verdict.ahead, 0);
                     continue;

@@ -207,7 +207,7 @@ fn lacking(state: &State, id: JobId, now: Timestamp) -> Option<String> {
         return Some(format!("; {lacks} of {} tasks wait: {refused}", job.wanted()));
     }
     let one = KindKey { tasks: 1, min: 1, ..job.key() };
-    let shortfall = state.funnel(&one, state.tenants.policy()).shortfall()?;
+    let shortfall = state.funnel(&one).shortfall()?;
     let short = short(state, shortfall, None);
     Some(format!("; {lacks} of {} tasks wait: for one more {short}", job.wanted()))
 }

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use strum::VariantArray;
+use wharf_engine::device::catalogue::mig::PROFILES_MAX;
 use wharf_engine::device::catalogue::{Mig, mig, model};
-use wharf_engine::device::cut::{Atlas, PROFILES_MAX, Weights, best_start};
-use wharf_engine::device::geometry::{Layout, Slice};
-use wharf_sim::bench::mig::{Decision, Mix, MixName, Policy, Report, Run};
+use wharf_engine::device::cut::{Weights, best_start};
+use wharf_engine::device::geometry::{Layout, Slice, layouts};
+use wharf_sim::bench::mig::{Atlas, Decision, Mix, MixName, Policy, Report, Run};
 
 use optimum::Chain;
 
@@ -121,7 +122,7 @@ fn decisions_are_those_that_the_engine_gives_gpu_by_gpu() {
         demand[usize::from(profile)] += 1;
         let mut left = [0; PROFILES_MAX];
         for &layout in layouts {
-            let on_one = wharf_engine::device::cut::count_left(run.mig, layout);
+            let on_one = layout.copies_left_of_each(run.mig);
             left.iter_mut().zip(on_one).for_each(|(sum, left)| *sum += u64::from(left));
         }
         let weights = Weights::new(run.mig, &demand, &left, 20);
@@ -172,4 +173,34 @@ fn a_played_gpu_refuses_what_the_chain_says() {
     let (ours, _) = on_one_gpu(&mig::A100_80, MixName::Mixed, 1.0);
     let played = report(&run("a100", 1, MixName::Mixed, 1_000_000, 200_000)).refused_demand_pct;
     assert!((ours - played).abs() < 0.5, "{ours:.3} computed, {played:.3} played");
+}
+
+/// Some demand and some scarcity.
+fn some_weights(mig: &Mig) -> Weights {
+    let mix = |at: u32| 6u64.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(at * 7);
+    let demand: Vec<u64> = (0..11).map(|at| mix(at) % 50).collect();
+    let left: Vec<u64> = (11..22).map(|at| mix(at) % 300).collect();
+    Weights::new(mig, &demand, &left, 100)
+}
+
+#[test]
+fn the_atlas_says_of_every_layout_what_the_engine_says() {
+    for mig in [&mig::A30, &mig::RTX_PRO_6000, &mig::A100_80] {
+        let profiles: Vec<u8> = (0u8..).take(mig.profiles.len()).collect();
+        let (atlas, weights) = (Atlas::new(mig), some_weights(mig));
+        let everything = layouts(mig, &profiles);
+        assert_eq!(atlas.len(), everything.len());
+        assert_eq!(atlas.layout(Atlas::EMPTY), Some(Layout::default()));
+        for layout in everything {
+            let number = atlas.number(layout).expect("every layout has a number");
+            assert_eq!(atlas.layout(number), Some(layout));
+            for &profile in &profiles {
+                let best = atlas.best(number, profile, &weights);
+                let same = best_start(mig, layout, profile, &weights);
+                assert_eq!(best.map(|(cost, cut)| (cost, cut.start)), same);
+                let to = best.and_then(|(_, cut)| atlas.layout(cut.to));
+                assert_eq!(to, same.map(|(_, start)| layout.with(Slice { profile, start })));
+            }
+        }
+    }
 }

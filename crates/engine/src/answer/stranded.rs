@@ -4,17 +4,18 @@
 //! shape what is usable and what is not add up to what is free, and what no shape can use is stranded. A gang uses what is free
 //! only where all of its minimum fits; the groups of a job are looked at one by one.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use strum::IntoStaticStr;
 
-use crate::device::geometry::units_of;
 use crate::model::job::GpuAsk;
 use crate::model::need::Need;
-use crate::plan::place::{tasks_beside_gpus, ways_of};
+use crate::plan::place::{FitByDomain, tasks_beside_gpus};
 use crate::state::State;
 use crate::state::jobs::KindKey;
 use crate::state::rooms::{GpuRoom, Room};
+use crate::state::ways::{slice, ways};
 use crate::units::{DeviceSetId, GpuUnits, LevelId, NodeId, NodeSetId, PoolId, Resources, TrustId};
 
 /// The most usual shapes that are looked at.
@@ -52,19 +53,17 @@ pub enum StrandedWhy {
 }
 
 /// What is asked for, as far as it matters where it fits.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StrandedAsk {
     /// As it was asked for first.
     pub gpus: GpuAsk,
     /// What that, or an alternative, comes to in the pool.
     pub need: Need,
-    /// Beside GPUs.
     pub resources: Resources,
-    /// Whose neighbours it may have; those of whoever is there where nobody in particular asks.
+    /// Whose neighbours it may have; a shape that usually comes may be of any domain.
     pub trust: Option<TrustId>,
-    /// Nodes it may run on.
     pub nodes: NodeSetId,
-    /// Devices it may run on, where nobody in particular asks.
+    /// Set for a shape that usually comes.
     pub devices: DeviceSetId,
     /// The GPUs of one task share an island.
     pub on_island: bool,
@@ -74,7 +73,7 @@ pub struct StrandedAsk {
     pub within: Option<LevelId>,
 }
 
-/// Who asks.
+/// How many tasks ask for a shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StrandedSource {
     /// Tasks that wait.
@@ -86,9 +85,7 @@ pub struct StrandedSource {
 /// What a pool has free of one shape's kind, and why the rest is of no use to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrandedShape {
-    /// What is asked for.
     pub asked: StrandedAsk,
-    /// Who asks.
     pub source: StrandedSource,
     /// How many tasks would fit.
     pub fits: u64,
@@ -98,18 +95,24 @@ pub struct StrandedShape {
     pub why: BTreeMap<StrandedWhy, GpuUnits>,
 }
 
+impl StrandedShape {
+    fn add(&mut self, why: StrandedWhy, units: GpuUnits) {
+        if units > GpuUnits::ZERO {
+            *self.why.entry(why).or_default() += units;
+        }
+    }
+}
+
 /// What a pool has free, and how much of that is of no use to anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrandedPool {
-    /// Which.
     pub pool: PoolId,
     /// Healthy GPUs on open nodes.
     pub gpus: u64,
-    /// What is free of them.
     pub free: GpuUnits,
     /// What no shape can use any part of, by what keeps the nearest one from it.
     pub stranded: BTreeMap<StrandedWhy, GpuUnits>,
-    /// Shape by shape, who waits first.
+    /// Shapes that tasks wait for come first.
     pub shapes: Vec<StrandedShape>,
 }
 
@@ -135,8 +138,15 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
         shapes: shapes(state, pool),
     };
     let rooms = || state.ledger.rooms().iter().filter(|(_, room)| room.open && room.pool == pool);
-    let enough: Vec<RoomyDomains> =
-        found.shapes.iter().map(|shape| RoomyDomains::of(state, &shape.asked, rooms())).collect();
+    let fit = |shape: &StrandedShape| {
+        let mut fit = FitByDomain::default();
+        for (node, room) in rooms() {
+            let tasks = NodeUse { state, node, room, asked: shape.asked }.tasks();
+            fit.add(&state.fleet, shape.asked.within, node, tasks);
+        }
+        fit
+    };
+    let fits: Vec<FitByDomain> = found.shapes.iter().map(fit).collect();
     for (node, room) in rooms() {
         found.gpus += room.usable_gpus();
         let parts: GpuUnits = room.gpus.iter().map(left).sum();
@@ -144,14 +154,14 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
             continue;
         }
         found.free += parts;
-        let mut nearest: Vec<Option<StrandedWhy>> =
-            alloc::vec![Some(StrandedWhy::NotAllowed); room.gpus.len()];
-        for (shape, enough) in found.shapes.iter_mut().zip(&enough) {
-            let use_of = UseOf { state, node, room, asked: &shape.asked };
-            let counted =
-                use_of.count(enough.is_on(state, node), &mut shape.fits, &mut shape.usable, &mut shape.why);
-            for (at, why) in counted {
-                nearest[at] = why.and_then(|why| Some(nearest[at]?.max(why)));
+        let mut nearest = alloc::vec![Some(StrandedWhy::NotAllowed); room.gpus.len()];
+        for (shape, fit) in found.shapes.iter_mut().zip(&fits) {
+            let asked = &shape.asked;
+            let around = fit.around(&state.fleet, asked.within, node);
+            let enough = around.is_some_and(|tasks| tasks >= u64::from(asked.together));
+            let kept_by = NodeUse { state, node, room, asked: *asked }.count(enough, shape);
+            for (nearest, why) in nearest.iter_mut().zip(kept_by) {
+                *nearest = (*nearest).zip(why).map(|(nearest, why)| nearest.max(why));
             }
         }
         for (gpu, why) in room.gpus.iter().zip(nearest) {
@@ -161,37 +171,6 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
         }
     }
     found
-}
-
-/// Where all tasks that a shape starts with would fit together.
-struct RoomyDomains {
-    within: Option<LevelId>,
-    /// Domains of the level; `None` for the whole pool where there is no level.
-    domains: BTreeSet<u32>,
-}
-
-impl RoomyDomains {
-    fn of<'r>(state: &State, asked: &StrandedAsk, rooms: impl Iterator<Item = (NodeId, &'r Room)>) -> Self {
-        let mut fits: BTreeMap<u32, u64> = BTreeMap::new();
-        for (node, room) in rooms {
-            if let Some(domain) = domain(state, asked.within, node) {
-                let tasks = UseOf { state, node, room, asked }.tasks();
-                *fits.entry(domain).or_default() += u64::from(tasks);
-            }
-        }
-        let whole = fits.into_iter().filter(|&(_, tasks)| tasks >= u64::from(asked.together));
-        Self { within: asked.within, domains: whole.map(|(domain, _)| domain).collect() }
-    }
-
-    fn is_on(&self, state: &State, node: NodeId) -> bool {
-        domain(state, self.within, node).is_some_and(|domain| self.domains.contains(&domain))
-    }
-}
-
-/// The domain in which a node is as far as a gang is concerned; `None` where it is in none of the level. A gang that
-/// names no level has the whole fleet for its one domain.
-fn domain(state: &State, within: Option<LevelId>, node: NodeId) -> Option<u32> {
-    within.map_or(Some(0), |level| state.fleet.domain_of(node, level))
 }
 
 /// What is free of a GPU, whoever could have it.
@@ -208,21 +187,30 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
         kind.key.alike().map(move |key| (key, u64::from(key.tasks) * jobs))
     });
     for (key, tasks) in waiting.filter(|(key, _)| key.shape.gpus != GpuAsk::Whole(0)) {
-        for way in ways_of(state, policy, key).filter(|way| way.pool == pool) {
-            sources.entry(asked_by(key, way.need)).or_default().pending += tasks;
+        let options = ways(&state.fleet, policy, key.class, state.tenants.trust(key.trust), &key.shape);
+        for option in options.filter_map(Result::ok).filter(|option| option.pool == pool) {
+            sources.entry(asked_by(key, option.need)).or_default().pending += tasks;
         }
     }
     keep_most(&mut sources);
     let total: u64 = state.demand.shapes().map(|(_, tasks)| u64::from(tasks)).sum();
     let mut usual: Vec<_> = state.demand.shapes().collect();
-    usual.sort_by_key(|&(typical, tasks)| (core::cmp::Reverse(tasks), *typical));
+    usual.sort_by_key(|&(typical, tasks)| (Reverse(tasks), *typical));
     for (typical, tasks) in usual.into_iter().take(TYPICAL_MAX) {
         let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
-        let (nodes, devices) = (NodeSetId(0), typical.devices);
-        let need = need(state, pool, typical.gpus);
-        let (gpus, together) = (typical.gpus, typical.together);
-        let (trust, on_island, within) = (None, false, None);
-        let asked = StrandedAsk { gpus, need, resources, trust, nodes, devices, on_island, together, within };
+        // Whatever the policy says of sharing.
+        let slice = state.fleet.mig(pool).and_then(|mig| slice(mig, typical.gpus));
+        let asked = StrandedAsk {
+            gpus: typical.gpus,
+            need: slice.unwrap_or_else(|| Need::nominal(typical.gpus)),
+            resources,
+            trust: None,
+            nodes: NodeSetId(0),
+            devices: typical.devices,
+            on_island: false,
+            together: typical.together,
+            within: None,
+        };
         let milli = u64::from(tasks) * 1000 / total.max(1);
         if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
             sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
@@ -230,16 +218,16 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
     }
     let mut shapes: Vec<(StrandedAsk, StrandedSource)> = sources.into_iter().collect();
     shapes.sort_by_key(|(_, source)| {
-        (source.pending == 0, core::cmp::Reverse(source.typical_milli), core::cmp::Reverse(source.pending))
+        (source.pending == 0, Reverse(source.typical_milli), Reverse(source.pending))
     });
-    let empty = |(asked, source)| StrandedShape {
+    let uncounted = |(asked, source)| StrandedShape {
         asked,
         source,
         fits: 0,
         usable: GpuUnits::ZERO,
         why: BTreeMap::new(),
     };
-    shapes.into_iter().map(empty).collect()
+    shapes.into_iter().map(uncounted).collect()
 }
 
 /// Leaves out the shapes that fewest tasks wait for, where there are too many.
@@ -270,71 +258,41 @@ fn could_use(state: &State, asked: &StrandedAsk, pool: PoolId) -> bool {
     state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
 }
 
-/// What an ask comes to in the pool, whatever the policy says of sharing.
-fn need(state: &State, pool: PoolId, gpus: GpuAsk) -> Need {
-    let mig = state.fleet.mig(pool);
-    match mig.and_then(|mig| Some((mig, gpus.profile_on(mig)?))) {
-        Some((mig, profile)) => {
-            let units = mig.profile(profile).map(|known| units_of(mig, known));
-            Need::Slice { profile, units: units.unwrap_or_default() }
-        }
-        None => Need::nominal(gpus),
-    }
-}
-
 /// What a shape can use of one node.
-struct UseOf<'a> {
+struct NodeUse<'a> {
     state: &'a State,
     node: NodeId,
     room: &'a Room,
-    asked: &'a StrandedAsk,
+    asked: StrandedAsk,
 }
 
-impl UseOf<'_> {
-    /// Counts what the shape can use of the node, and why not of the rest; tells of each GPU what keeps the shape
+impl NodeUse<'_> {
+    /// Counts what the shape can use of the node, and why not of the rest; says of each GPU what keeps the shape
     /// from it, if anything does. `enough`: all that start together would fit where the node is.
-    fn count(
-        &self,
-        enough: bool,
-        fits: &mut u64,
-        usable: &mut GpuUnits,
-        whys: &mut BTreeMap<StrandedWhy, GpuUnits>,
-    ) -> Vec<(usize, Option<StrandedWhy>)> {
+    fn count(&self, enough: bool, shape: &mut StrandedShape) -> Vec<Option<StrandedWhy>> {
         let (copies, need) = (self.copies(), self.asked.need);
         let by_gpus = self.tasks_by_gpus(&copies);
         let tasks = by_gpus.min(tasks_beside_gpus(self.room.free(), self.asked.resources));
         let short = self.short_resource();
-        let mut add = |why: StrandedWhy, units: GpuUnits| {
-            if units > GpuUnits::ZERO {
-                *whys.entry(why).or_default() += units;
+        if enough {
+            shape.fits += u64::from(tasks);
+            shape.usable += need.units().times(tasks);
+        } else {
+            shape.add(StrandedWhy::NotTogether, need.units().times(tasks));
+        }
+        shape.add(short, need.units().times(by_gpus - tasks));
+        let mut kept_by = |(gpu, copies): (&GpuRoom, Result<u32, StrandedWhy>)| match copies {
+            Ok(count) => {
+                let rest = left(gpu).checked_sub(need.units_each().times(count));
+                shape.add(StrandedWhy::LeftOver, rest.unwrap_or_default());
+                if tasks == 0 { Some(short) } else { (!enough).then_some(StrandedWhy::NotTogether) }
+            }
+            Err(why) => {
+                shape.add(why, left(gpu));
+                Some(why)
             }
         };
-        if enough {
-            *fits += u64::from(tasks);
-            *usable += need.units().times(tasks);
-        } else {
-            add(StrandedWhy::NotTogether, need.units().times(tasks));
-        }
-        add(short, need.units().times(by_gpus - tasks));
-        let mut each = Vec::new();
-        for (at, (gpu, copies)) in self.room.gpus.iter().zip(copies).enumerate() {
-            let why = match copies {
-                Ok(count) => {
-                    let rest = left(gpu).checked_sub(need.units_each().times(count));
-                    add(StrandedWhy::LeftOver, rest.unwrap_or_default());
-                    match tasks {
-                        0 => Some(short),
-                        _ => (!enough).then_some(StrandedWhy::NotTogether),
-                    }
-                }
-                Err(why) => {
-                    add(why, left(gpu));
-                    Some(why)
-                }
-            };
-            each.push((at, why));
-        }
-        each
+        self.room.gpus.iter().zip(copies).map(&mut kept_by).collect()
     }
 
     /// How many parts of each GPU the shape could take if cores and memory were no matter, or why none.

@@ -9,16 +9,16 @@ mod beside;
 mod together;
 
 use crate::model::shortfall::{Beside, BesideGpus, Quantity, Shortfall, Stage};
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::device::catalogue::Mig;
 use crate::device::geometry::Layout;
 use crate::model::need::{Need, PoolOption, SharingRefusal};
-use crate::model::policy::{Amount, Policy};
+use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::lines;
-use crate::plan::place::{Ask, tasks_beside_gpus, tasks_that_fit, ways_of};
+use crate::plan::place::asks::Asks;
+use crate::plan::place::{Ask, FitByDomain, tasks_beside_gpus, tasks_on_islands, tasks_that_fit};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::{Meter, Tree};
 use crate::state::State;
@@ -47,18 +47,27 @@ pub struct Funnel {
 }
 
 impl Funnel {
+    fn new(need: Quantity, stages: Vec<(Stage, Quantity)>) -> Self {
+        Self { need, stages, tenant: None, group: None, beside: None }
+    }
+
     /// The first stage that leaves too little.
     pub fn shortfall(&self) -> Option<Shortfall> {
         let &(stage, have) = self.stages.iter().find(|(_, have)| *have < self.need)?;
         let tenant = self.tenant.filter(|_| stage == Stage::Quota);
         Some(Shortfall { stage, need: self.need, have, tenant, group: self.group, beside: self.beside })
     }
+
+    /// How many stages it passes, and with how much left at the next.
+    fn progress(&self) -> (usize, Quantity) {
+        let passed = self.stages.iter().take_while(|(_, have)| *have >= self.need).count();
+        (passed, self.stages.get(passed).map_or(self.need, |&(_, have)| have))
+    }
 }
 
 /// Why a job is where it is: a closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It runs.
     Running,
     /// It has its places and the world has not said that it runs.
     Starting,
@@ -66,74 +75,58 @@ pub enum Reason {
     Repairing,
     /// It is letting go.
     Leaving,
-    /// Its places are set aside; it starts when those who leave are gone.
+    /// Its places are set aside; it starts when its victims are gone.
     Earmarked,
     /// It may not be evicted in time, so it may not borrow: it waits for this tenant's guarantee.
     Fixed {
-        /// Whose.
         tenant: TenantId,
     },
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     Sharing(SharingRefusal),
-    /// What is free is promised to another job, and it could not be gone by then.
+    /// What is free is reserved for another job, and it could not be gone by then.
     Reserved {
-        /// To whom.
         job: JobId,
-        /// By when that starts.
         start: Timestamp,
     },
     /// It waits for the booked window whose places it uses: for its begin, or for room in it.
     Window {
-        /// Which.
         booking: BookingId,
-        /// When it begins.
         from: Timestamp,
     },
     /// What is free is booked, and it could not be gone in time.
     Booked {
-        /// Which window.
         booking: BookingId,
-        /// When that begins.
         from: Timestamp,
     },
     /// What is free is on nodes that will be out of service, and it could not be gone in time.
     Downtime {
-        /// When that begins.
         from: Timestamp,
     },
-    /// It was evicted, and the last free GPUs are left to newcomers.
+    /// It was evicted, and the last free GPUs, so many of them, are left to newcomers.
     LandingRoom {
-        /// So many.
         kept: u64,
     },
-    /// It is not to be started until somebody says so.
+    /// It is not to be started until a person says so.
     Held {
-        /// Why.
         why: HeldWhy,
-        /// Since when.
         since: Timestamp,
     },
     /// It waits for the end of other jobs.
     Dependency,
     /// Its array runs as many members as it may.
     ArrayTurn {
-        /// So many.
         at_most: u32,
     },
     /// It may start with the next turn.
     Startable,
-    /// Nodes refused to start it; it is tried again, elsewhere if it can be.
+    /// Nodes refused to start it, so often in a row, this one last; it is tried again, elsewhere if it can be.
     StartRefused {
-        /// How often in a row.
         tries: u32,
-        /// The node that refused it last.
         node: NodeId,
-        /// When it is tried again at the earliest.
         retry_at: Timestamp,
     },
     /// A task of it failed; it waits a little before the next try.
     BackingOff {
-        /// Until then.
         until: Timestamp,
     },
     /// A stage of the funnel leaves too little.
@@ -179,13 +172,12 @@ impl Reason {
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is where it is.
     pub reason: Reason,
-    /// What is left after each question; empty for a job that has its places.
+    /// None for a job that has its places.
     pub funnel: Option<Funnel>,
     /// Waiting jobs of its tenant that are served before it.
     pub ahead: u32,
-    /// The policy it was judged by.
+    /// The version of the policy it was judged by.
     pub policy: u32,
     /// The journal index it was judged on.
     pub basis: u64,
@@ -193,13 +185,13 @@ pub struct Verdict {
 
 impl State {
     /// Why the policy lets a kind share no GPU in any way, if that is what keeps it waiting.
-    pub fn sharing_refused(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<SharingRefusal> {
+    pub fn sharing_refused(&self, key: &KindKey, domain: &str) -> Option<SharingRefusal> {
         if !key.groups.is_empty() {
-            return key.groups.iter().find_map(|group| self.sharing_refused(&group.key, domain, policy));
+            return key.groups.iter().find_map(|group| self.sharing_refused(&group.key, domain));
         }
         let mut refused = None;
-        for way in ways(&self.fleet, policy, key.class, domain, &key.shape) {
-            match way {
+        for option in ways(&self.fleet, self.tenants.policy(), key.class, domain, &key.shape) {
+            match option {
                 Ok(_) => return None,
                 Err(why) => refused = refused.or(Some(why)),
             }
@@ -207,7 +199,10 @@ impl State {
         refused
     }
 
-    fn fixed_beyond(&self, policy: &Policy, tree: &Tree, ask: &Ask<'_>) -> Option<TenantId> {
+    /// Whose guarantee an ask for work that may not borrow would pass.
+    fn fixed_beyond(&self, tree: &Tree, ask: &Ask<'_>) -> Option<TenantId> {
+        let policy = self.tenants.policy();
+        // Asked first, because a draft costs more.
         if !lines::is_fixed(&lines::work_group(ask.key), policy) {
             return None;
         }
@@ -217,105 +212,81 @@ impl State {
     }
 
     /// What is left of the fleet for a kind, question by question, as things are.
-    pub fn funnel(&self, key: &KindKey, policy: &Policy) -> Funnel {
+    pub fn funnel(&self, key: &KindKey) -> Funnel {
         if !key.groups.is_empty() {
-            return self.funnel_of_groups(key, policy);
+            return self.funnel_of_groups(key);
         }
+        let policy = self.tenants.policy();
         let tree = self.tree(policy);
         let used = tree.subtree_use(&self.own_use_after_leaving(&tree));
-        let all: Vec<PoolOption> = ways_of(self, policy, key).collect();
-        let ask = |way| Ask::new(&tree, key, way, key.min);
-        let open = all.iter().copied().filter(|&way| self.fixed_beyond(policy, &tree, &ask(way)).is_none());
-        let open: Vec<PoolOption> = open.collect();
-        let usable = if open.is_empty() { &all } else { &open };
-        self.best_funnel(key, usable, &tree, &used, FleetScope::AsItIs)
+        let asks = Asks::new(self, policy, &tree).minimum(key);
+        let open = asks.iter().filter(|ask| self.fixed_beyond(&tree, ask).is_none());
+        let open: Vec<PoolOption> = open.map(|ask| ask.way).collect();
+        let usable = if open.is_empty() { asks.iter().map(|ask| ask.way).collect() } else { open };
+        self.best_funnel(key, &usable, &tree, &used, FleetScope::AsItIs)
     }
 
-    /// The same on the declared fleet: every node healthy, uncordoned and empty, and nothing used (rule 16).
-    /// The trust domain is given by name, because who submits the first job of one comes before its id.
-    pub(crate) fn ideal_funnel(&self, key: &KindKey, domain: &str, policy: &Policy) -> Funnel {
-        let tree = self.tree(policy);
-        let used = tree.zero_each();
-        let ways = ways(&self.fleet, policy, key.class, domain, &key.shape);
-        let ways: Vec<PoolOption> = ways.filter_map(Result::ok).collect();
-        self.best_funnel(key, &ways, &tree, &used, FleetScope::Declared)
-    }
-
-    /// What keeps a kind from ever running, even on the declared fleet, if anything does. Most often the first nodes
-    /// tell that nothing does.
-    pub fn never(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Shortfall> {
+    /// What keeps a kind from ever running, if anything does (rule 16): it is judged on the declared fleet, with every node
+    /// healthy, uncordoned and empty, and nothing used. Most often the first nodes tell that nothing does. The trust domain
+    /// is given by name, because the first job of a domain is judged before the domain has an id.
+    pub fn never(&self, key: &KindKey, domain: &str) -> Option<Shortfall> {
         if !key.groups.is_empty() {
-            return self.never_in_groups(key, domain, policy);
+            return self.never_in_groups(key, domain);
         }
+        let policy = self.tenants.policy();
         let tree = self.tree(policy);
         let used = tree.zero_each();
-        let mut usable = ways(&self.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok);
-        if usable.any(|way| self.could_run(key, way, &tree, &used)) {
+        let asks = Asks { domain: Some(domain), ..Asks::new(self, policy, &tree) };
+        let options: Vec<PoolOption> = asks.options(key).collect();
+        if options.iter().any(|&option| self.could_run(key, option, &tree, &used)) {
             return None;
         }
-        self.ideal_funnel(key, domain, policy).shortfall()
+        self.best_funnel(key, &options, &tree, &used, FleetScope::Declared).shortfall()
     }
 
     /// True when the minimum of a kind fits the declared fleet in this way, and its limits.
-    fn could_run(&self, key: &KindKey, way: PoolOption, tree: &Tree, used: &Amounts) -> bool {
-        let need = amount_of(way.need, u64::from(key.min));
-        if under_limits(key, way, tree, used).amount < need {
+    fn could_run(&self, key: &KindKey, option: PoolOption, tree: &Tree, used: &Amounts) -> bool {
+        let need = amount_of(option.need, u64::from(key.min));
+        if under_limits(key, option, tree, used).amount < need {
             return false;
         }
-        let mut together: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-        let here = self.fleet.nodes().filter(|(_, node)| node.facts.pool == way.pool);
-        for (id, node) in here.filter(|&(id, _)| key.may_go_to(&self.fleet, id)) {
-            let domain = key.topology.gang_within.map(|level| self.fleet.domain_of(id, level));
-            if domain == Some(None) {
-                continue;
-            }
-            let fitting = tasks_when_empty(key, way.need, self.fleet.mig(way.pool), node);
-            let total = together.entry(domain.flatten()).or_default();
-            *total += u64::from(fitting);
-            if *total >= u64::from(key.min) {
-                return true;
-            }
-        }
-        false
+        let mut together = FitByDomain::default();
+        let here = self.fleet.nodes().filter(|(_, node)| node.facts.pool == option.pool);
+        here.filter(|&(id, _)| key.may_go_to(&self.fleet, id)).any(|(id, node)| {
+            let fits = tasks_when_empty(key, option.need, self.fleet.mig(option.pool), node);
+            let total = together.add(&self.fleet, key.topology.gang_within, id, fits);
+            total.is_some_and(|total| total >= u64::from(key.min))
+        })
     }
 
     fn best_funnel(
         &self,
         key: &KindKey,
-        ways: &[PoolOption],
+        options: &[PoolOption],
         tree: &Tree,
         used: &Amounts,
         fleet: FleetScope,
     ) -> Funnel {
-        // Where no way is open, the job is counted by what it asks for first, in no pool.
-        let nominal = (None, Need::nominal(key.shape.gpus));
         let mut needs: Vec<(Option<PoolId>, Need)> =
-            ways.iter().map(|way| (Some(way.pool), way.need)).collect();
+            options.iter().map(|option| (Some(option.pool), option.need)).collect();
         if needs.is_empty() {
-            needs.push(nominal);
+            // The job is counted by what it asks for first, in no pool.
+            needs.push((None, Need::nominal(key.shape.gpus)));
         }
         let counts = self.count(key, &needs, fleet);
-        let limits =
-            |at: usize| ways.get(at).map(|&way| under_limits(key, way, tree, used)).unwrap_or_default();
-        let funnels = needs.iter().zip(&counts).enumerate().map(|(at, (&(_, need), count))| {
-            let limit = limits(at);
-            let funnel = funnel(key, need, count, &limit);
-            let by_limit = funnel.shortfall().is_some_and(|short| short.stage == Stage::Quota);
-            Funnel { beside: limit.beside.filter(|_| by_limit), ..funnel }
-        });
-        // Furthest first, then with the most left; the first way where all is equal.
-        let mut best: Option<Funnel> = None;
-        for funnel in funnels {
-            if best.as_ref().is_none_or(|best| progress(&funnel) > progress(best)) {
-                best = Some(funnel);
-            }
-        }
-        let best = best.expect("there is at least one need");
+        let limits = options.iter().map(|&option| under_limits(key, option, tree, used));
+        let limits = limits.chain(core::iter::repeat_with(UnderLimits::default));
+        let funnels = needs.iter().zip(&counts).zip(limits);
+        let funnels = funnels.map(|((&(_, need), count), limit)| funnel(key, need, count, &limit));
+        // Furthest first, then with the most left; the first option where all is equal.
+        let furthest =
+            |best: Funnel, next: Funnel| if next.progress() > best.progress() { next } else { best };
+        let best = funnels.reduce(furthest).expect("there is at least one need");
         let beside = best.beside.or_else(|| self.short_beside(key, &needs, fleet, &best));
         Funnel { beside, ..best }
     }
 
-    /// One walk over the nodes for all ways: every submission asks this of every node.
+    /// One walk over the nodes for all options: every submission asks this of every node.
     fn count(&self, key: &KindKey, needs: &[(Option<PoolId>, Need)], fleet: FleetScope) -> Vec<FunnelCount> {
         let mut counts: Vec<FunnelCount> = Vec::new();
         counts.resize_with(needs.len(), FunnelCount::default);
@@ -337,7 +308,7 @@ impl State {
                     continue;
                 }
                 count.allowed += healthy;
-                let (free, fitting) = match fleet {
+                let (free, fits) = match fleet {
                     FleetScope::AsItIs => {
                         let Some(room) = self.ledger.rooms().get(id) else { continue };
                         (free_amount(key, need, room), tasks_that_fit(room, need, key))
@@ -347,10 +318,7 @@ impl State {
                     }
                 };
                 count.free += free;
-                let domain = key.topology.gang_within.map(|level| self.fleet.domain_of(id, level));
-                if domain != Some(None) {
-                    *count.together.entry(domain.flatten()).or_default() += u64::from(fitting);
-                }
+                count.together.add(&self.fleet, key.topology.gang_within, id, fits);
             }
         }
         counts
@@ -365,7 +333,7 @@ struct FunnelCount {
     model: u64,
     allowed: u64,
     free: u64,
-    together: BTreeMap<Option<u32>, u64>,
+    together: FitByDomain,
 }
 
 /// What limits leave of an ask.
@@ -385,8 +353,7 @@ impl Default for UnderLimits {
 }
 
 fn funnel(key: &KindKey, need: Need, count: &FunnelCount, limit: &UnderLimits) -> Funnel {
-    let fitting = count.together.values().copied().max().unwrap_or_default();
-    let fitting = fitting.saturating_mul(amount_of(need, 1));
+    let fitting = count.together.most().saturating_mul(amount_of(need, 1));
     let stages = [
         (Stage::Fleet, count.fleet),
         (Stage::Healthy, count.healthy),
@@ -396,26 +363,17 @@ fn funnel(key: &KindKey, need: Need, count: &FunnelCount, limit: &UnderLimits) -
         (Stage::Together, fitting),
         (Stage::Quota, fitting.min(limit.amount)),
     ];
-    Funnel {
-        need: quantity(need, amount_of(need, u64::from(key.min))),
-        stages: stages.into_iter().map(|(stage, left)| (stage, quantity(need, left))).collect(),
-        tenant: limit.tenant,
-        group: None,
-        beside: None,
-    }
+    let stages = stages.map(|(stage, left)| (stage, quantity(need, left))).into();
+    let funnel = Funnel::new(quantity(need, amount_of(need, u64::from(key.min))), stages);
+    let by_limit = funnel.shortfall().is_some_and(|short| short.stage == Stage::Quota);
+    Funnel { tenant: limit.tenant, beside: limit.beside.filter(|_| by_limit), ..funnel }
 }
 
+/// Which fleet a kind is counted on: as it is, or with every node healthy, open and empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FleetScope {
     AsItIs,
     Declared,
-}
-
-/// How far a funnel gets, and with how much left there.
-fn progress(funnel: &Funnel) -> (usize, Quantity) {
-    let passed = funnel.stages.iter().take_while(|(_, have)| *have >= funnel.need).count();
-    let have = funnel.stages.get(passed).map_or(funnel.need, |&(_, have)| have);
-    (passed, have)
 }
 
 /// How many tasks of a kind the node could take as declared: healthy, open and empty, whatever others use of it now.
@@ -426,15 +384,11 @@ fn tasks_when_empty(key: &KindKey, need: Need, mig: Option<&Mig>, node: &Node) -
     let by_gpu = match need {
         Need::Whole(0) => u32::MAX,
         Need::Whole(each) if key.topology.task_on_island => {
-            let first_of = |at: usize| gpus[..at].iter().all(|gpu| gpu.island != gpus[at].island);
-            let size = |at: usize| gpus.iter().filter(|gpu| gpu.island == gpus[at].island).count();
-            let islands = (0..gpus.len()).filter(|&at| first_of(at)).map(size);
-            islands.map(|size| u32::try_from(size).expect("at most 16") / each).sum()
+            tasks_on_islands(gpus.iter().map(|gpu| gpu.island), each)
         }
         Need::Whole(each) => count / each,
         Need::Slice { profile, .. } => {
-            let copies = |mig| Layout::default().copies_left(mig, profile);
-            mig.map_or(0, |mig| count * copies(mig))
+            mig.map_or(0, |mig| count * Layout::default().copies_left(mig, profile))
         }
         Need::Share { units, .. } => {
             count * u32::try_from(GpuUnits::WHOLE.parts() / units.parts()).unwrap_or(u32::MAX)
@@ -486,15 +440,15 @@ fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
 }
 
 /// How much the limits leave room for, and whose limit is the tightest.
-fn under_limits(key: &KindKey, way: PoolOption, tree: &Tree, used: &Amounts) -> UnderLimits {
-    let charge = tree.charge(way.need.units(), key.shape.resources, way.pool);
+fn under_limits(key: &KindKey, option: PoolOption, tree: &Tree, used: &Amounts) -> UnderLimits {
+    let charge = tree.charge(option.need.units(), key.shape.resources, option.pool);
     let mut tightest = UnderLimits::default();
     for tenant in tree.lineage(key.tenant) {
         let quotas = &tree.lines[tenant.index()].quotas;
         for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {
             let Amount::Of(limit) = quota.limit else { continue };
             let left = limit.saturating_sub(used[tenant.index()][meter]);
-            let each = u128::from(amount_of(way.need, 1));
+            let each = u128::from(amount_of(option.need, 1));
             let exact = match tree.meters[meter].per_gpu() {
                 Some(_) => u128::from(left) * each / u128::from(charge[meter]),
                 // Cores and memory are counted in tasks they suffice for: a part of one is no part of a GPU.

@@ -11,7 +11,6 @@ use crate::device::geometry::Slice;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
 use crate::plan::lines;
-use crate::plan::place::groups;
 use crate::quota::meters::Amounts;
 use crate::state::State;
 use crate::state::event::Event;
@@ -90,7 +89,7 @@ fn is_fixed_beyond(live: LiveJob<'_>, asked: &[&HeldTask]) -> bool {
     let none = Amounts::new();
     let mut draft = Draft::on(state, policy, &tree, &none, live.now);
     let places: Vec<Placement> = asked.iter().map(|task| task.place).collect();
-    let ask = groups::of_places(draft.desk(), &key, spec, &places);
+    let ask = draft.asks().of_places(&key, spec, &places);
     ask.is_some_and(|ask| lines::fixed_beyond(&mut draft, &ask).is_some())
 }
 

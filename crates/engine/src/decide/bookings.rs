@@ -59,7 +59,7 @@ pub(super) fn book(
         return Err(Rejection::BookingRefused { fault: BookingFault::WholeGpusOnly, nearest: None });
     }
     let domain = submit::domain(job);
-    if let Some(shortfall) = state.never(&KindKey::of(&spec), domain, state.tenants.policy()) {
+    if let Some(shortfall) = state.never(&KindKey::of(&spec), domain) {
         return Err(Rejection::Never { shortfall, group: None });
     }
     let wanted = timeline::WantedWindow { spec: &spec, domain, by: *by, span: *span };

@@ -73,10 +73,10 @@ fn limit_and_fit(state: &State, submission: &Submission, spec: &mut Spec) -> Res
     check_limit(policy, spec.class, spec.time_limit)?;
     spec.time_limit = spec.time_limit.or(policy.limits.default_of(spec.class));
     let (key, domain) = (KindKey::of(spec), domain(submission));
-    if let Some(refused) = state.sharing_refused(&key, domain, policy) {
+    if let Some(refused) = state.sharing_refused(&key, domain) {
         return Err(Rejection::SharingRefused(refused));
     }
-    if let Some(shortfall) = state.never(&key, domain, policy) {
+    if let Some(shortfall) = state.never(&key, domain) {
         let group = shortfall.group.and_then(|at| Some(spec.groups.get(at)?.name.clone()));
         return Err(Rejection::Never { shortfall, group });
     }

@@ -16,11 +16,10 @@ pub struct Model {
     pub name: &'static str,
     /// The name of the row in the collected specification table.
     pub spec_row: &'static str,
-    /// Memory in GB as the vendor counts it.
+    /// As the vendor counts it.
     pub memory_gb: u32,
-    /// Memory bandwidth in GB/s, where it is known.
     pub bandwidth_gbps: Option<u32>,
-    /// Streaming multiprocessors, where they are known.
+    /// Streaming multiprocessors.
     pub sm: Option<u16>,
     /// Whether GPUs of this model in one node are joined by NVLink in their usual form factor.
     pub nvlink: bool,

@@ -15,18 +15,9 @@
 //! A whole GPU is a profile like any other, the one that takes the whole axis. Nothing is refused that fits, and equal
 //! arguments give equal answers.
 
-pub mod atlas;
-
-pub use atlas::{Atlas, Cut};
-
+use crate::device::catalogue::mig::PROFILES_MAX;
 use crate::device::catalogue::{Media, Mig, Profile};
-use crate::device::geometry::{Layout, Slice, Slots};
-
-/// The most profiles of any model.
-pub const PROFILES_MAX: usize = 11;
-
-/// Placements left, by profile number.
-pub type ProfilesLeft = [u8; PROFILES_MAX];
+use crate::device::geometry::{Layout, ProfilesLeft, Slice};
 
 /// How much one arrival in the demand counts over the slot of a profile that nobody has asked for yet. It is a prior:
 /// a hundred arrivals outweigh it, and without any demand a profile is worth its size.
@@ -88,84 +79,25 @@ fn scarce(share: u128, gpus: u64, left: u64, slots: u8) -> u64 {
     u64::try_from(weight).unwrap_or(WEIGHT_MAX).clamp(1, WEIGHT_MAX)
 }
 
-/// What it costs to cut that slice out of a GPU: what is lost and, in the lowest bits, how empty the GPU is.
-pub fn lost(mig: &Mig, layout: Layout, slice: Slice, weights: &Weights) -> u64 {
-    let (before, after) = (count_left(mig, layout), count_left(mig, layout.with(slice)));
-    cost(weights.worth(&before), weights.worth(&after), spare(mig, layout))
-}
-
 /// The start at which a slice of that profile costs a GPU the least, with the cost; the lower one of equals.
 pub fn best_start(mig: &Mig, layout: Layout, profile: u8, weights: &Weights) -> Option<(u64, u8)> {
     let mut starts = layout.starts_for(mig, profile).peekable();
     starts.peek()?;
-    let (before, spare) = (weights.worth(&count_left(mig, layout)), spare(mig, layout));
-    let after = |start| weights.worth(&count_left(mig, layout.with(Slice { profile, start })));
+    let (before, spare) = (weights.worth(&layout.copies_left_of_each(mig)), spare(mig, layout));
+    let after = |start| weights.worth(&layout.with(Slice { profile, start }).copies_left_of_each(mig));
     starts.map(|start| (cost(before, after(start), spare), start)).min()
 }
 
-fn cost(before: u64, after: u64, spare: u8) -> u64 {
+/// What a cut costs by what placements are worth before and after it: what is lost and, in the lowest bits, how empty the GPU is.
+pub fn cost(before: u64, after: u64, spare: u8) -> u64 {
     (before.saturating_sub(after) << SPARE_BITS) | u64::from(spare)
 }
 
 /// How empty a GPU is: free slots first, then few slices.
-fn spare(mig: &Mig, layout: Layout) -> u8 {
+pub fn spare(mig: &Mig, layout: Layout) -> u8 {
     let taken = u8::try_from(layout.taken(mig).count_ones()).unwrap_or(u8::MAX);
     let slices = u8::try_from(layout.slices().count()).unwrap_or(u8::MAX);
     mig.axis.saturating_sub(taken) * 16 + 15u8.saturating_sub(slices)
-}
-
-/// Placements left of each profile on one GPU: starts where it fits, at most as many as the rules about counts and
-/// media engines leave.
-pub fn count_left(mig: &Mig, layout: Layout) -> ProfilesLeft {
-    let there = CutState::of(mig, layout);
-    let mut left = ProfilesLeft::default();
-    for (number, (profile, left)) in mig.profiles.iter().zip(&mut left).enumerate() {
-        if there.media_leaves(profile.media) {
-            let span: Slots = (1 << profile.slots) - 1;
-            let fits = profile.starts.iter().filter(|&&start| there.taken & (span << start) == 0).count();
-            let rest = profile.max.saturating_sub(there.count[number]);
-            *left = u8::try_from(fits).unwrap_or(u8::MAX).min(rest);
-        }
-    }
-    left
-}
-
-/// What counts of a layout.
-#[derive(Default)]
-struct CutState {
-    taken: Slots,
-    count: [u8; PROFILES_MAX],
-    /// A slice has all media engines.
-    all: bool,
-    /// A slice has the media extension.
-    extension: bool,
-    /// A slice has some media engines.
-    some: bool,
-}
-
-impl CutState {
-    fn of(mig: &Mig, layout: Layout) -> Self {
-        let mut there = Self::default();
-        for slice in layout.slices() {
-            let Some(profile) = mig.profile(slice.profile) else { continue };
-            let span: Slots = (1 << profile.slots) - 1;
-            there.taken |= span << slice.start;
-            there.count[usize::from(slice.profile)] += 1;
-            there.all |= profile.media == Media::All;
-            there.extension |= profile.media == Media::Extension;
-            there.some |= profile.media != Media::Without;
-        }
-        there
-    }
-
-    fn media_leaves(&self, media: Media) -> bool {
-        match media {
-            Media::Without => true,
-            Media::Usual | Media::Graphics => !self.all,
-            Media::Extension => !self.all && !self.extension,
-            Media::All => !self.some,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,21 +8,22 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::catalogue::mig::AXIS_MAX;
+use crate::device::catalogue::mig::{AXIS_MAX, PROFILES_MAX};
 use crate::device::catalogue::{Media, Mig, Profile};
 use crate::units::GpuUnits;
 
-/// A slice of a GPU: which profile, and where it begins.
+/// A slice of a GPU: the number of its profile in the model's table, and the first slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Slice {
-    /// The number of the profile in its model's table.
     pub profile: u8,
-    /// The first slot.
     pub start: u8,
 }
 
 /// Slots of a GPU's memory axis, a bit each.
 pub type Slots = u16;
+
+/// Placements left, by profile number.
+pub type ProfilesLeft = [u8; PROFILES_MAX];
 
 /// The slices of one GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,32 +66,24 @@ impl Layout {
 
     /// Where a slice of that profile could begin.
     pub fn starts_for(self, mig: &Mig, profile: u8) -> impl Iterator<Item = u8> + use<> {
-        let taken = self.taken(mig);
-        let known = mig.profile(profile).filter(|known| self.has_left(mig, profile, known));
-        let starts = known.map_or(&[][..], |known| known.starts);
-        let slots = known.map_or(0, |known| known.slots);
-        starts.iter().copied().filter(move |&start| taken & span(start, slots) == 0)
+        let taken = Taken::of(mig, self);
+        mig.profile(profile).into_iter().flat_map(move |known| taken.starts(profile, known))
     }
 
-    /// How many more slices of that profile could be cut out: its starts never overlap each other.
+    /// How many more slices of that profile could be cut out.
     pub(crate) fn copies_left(self, mig: &Mig, profile: u8) -> u32 {
-        let there = self.slices().filter(|slice| slice.profile == profile).count();
-        let max = mig.profile(profile).map_or(0, |known| usize::from(known.max));
-        let copies = self.starts_for(mig, profile).count().min(max.saturating_sub(there));
-        u32::try_from(copies).unwrap_or(u32::MAX)
+        let taken = Taken::of(mig, self);
+        mig.profile(profile).map_or(0, |known| u32::from(taken.copies_left(profile, known)))
     }
 
-    /// True when the rules about counts and media engines leave one of that profile.
-    fn has_left(self, mig: &Mig, number: u8, profile: &Profile) -> bool {
-        let there = || self.slices().filter_map(|slice| mig.profile(slice.profile));
-        let same = self.slices().filter(|slice| slice.profile == number).count();
-        let media = match profile.media {
-            Media::Without => true,
-            Media::Usual | Media::Graphics => there().all(|other| other.media != Media::All),
-            Media::Extension => there().all(|other| !matches!(other.media, Media::All | Media::Extension)),
-            Media::All => there().all(|other| other.media == Media::Without),
-        };
-        same < usize::from(profile.max) && media
+    /// How many more slices of each profile could be cut out.
+    pub fn copies_left_of_each(self, mig: &Mig) -> ProfilesLeft {
+        let taken = Taken::of(mig, self);
+        let mut left = ProfilesLeft::default();
+        for ((number, profile), left) in (0u8..).zip(mig.profiles).zip(&mut left) {
+            *left = taken.copies_left(number, profile);
+        }
+        left
     }
 
     /// True when every slice could have been cut out beside the others.
@@ -101,6 +94,55 @@ impl Layout {
     /// Multiprocessors that its slices have together, where all of them are known.
     pub fn sm(self, mig: &Mig) -> Option<u32> {
         self.slices().map(|slice| Some(u32::from(mig.profile(slice.profile)?.sm?))).sum()
+    }
+}
+
+/// What the slices of a layout take of a device: it decides what else could be cut out.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    slots: Slots,
+    count: [u8; PROFILES_MAX],
+    some_media: bool,
+    all_media: bool,
+    extension: bool,
+}
+
+impl Taken {
+    fn of(mig: &Mig, layout: Layout) -> Self {
+        let mut taken = Self::default();
+        for slice in layout.slices() {
+            let Some(profile) = mig.profile(slice.profile) else { continue };
+            taken.slots |= span(slice.start, profile.slots);
+            taken.count[usize::from(slice.profile)] += 1;
+            taken.some_media |= profile.media != Media::Without;
+            taken.all_media |= profile.media == Media::All;
+            taken.extension |= profile.media == Media::Extension;
+        }
+        taken
+    }
+
+    /// Where one more slice of a profile could begin.
+    fn starts(self, number: u8, profile: &Profile) -> impl Iterator<Item = u8> + use<> {
+        let Profile { starts, slots, .. } = *profile;
+        let starts = if self.allowed(number, profile) > 0 { starts } else { &[] };
+        starts.iter().copied().filter(move |&start| self.slots & span(start, slots) == 0)
+    }
+
+    /// How many more slices of a profile could be cut out: its starts never overlap each other.
+    fn copies_left(self, number: u8, profile: &Profile) -> u8 {
+        let starts = self.starts(number, profile).count();
+        u8::try_from(starts).unwrap_or(u8::MAX).min(self.allowed(number, profile))
+    }
+
+    /// How many more slices of a profile the rules about counts and media engines allow.
+    fn allowed(self, number: u8, profile: &Profile) -> u8 {
+        let has_media = match profile.media {
+            Media::Without => true,
+            Media::Usual | Media::Graphics => !self.all_media,
+            Media::Extension => !self.all_media && !self.extension,
+            Media::All => !self.some_media,
+        };
+        if has_media { profile.max.saturating_sub(self.count[usize::from(number)]) } else { 0 }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::plan::later::reserve::{self, PlanContext};
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Memory, Refusal, Stamps};
 use crate::plan::order::{Candidate, Queue, ServiceTurn};
-use crate::plan::place::{Ask, PlacedTasks, groups, place};
+use crate::plan::place::{Ask, PlacedTasks, place};
 use crate::plan::rank::{just_evicted, takes_landing_room};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
@@ -289,7 +289,7 @@ impl<'a> Cycle<'a> {
         let job = self.draft.state.jobs.get(id).expect("a job that has to leave is live");
         let key = job.key();
         let group = just_evicted(self.draft.policy, &job.spec);
-        groups::minimum(self.draft.desk(), &key).into_iter().find_map(|ask| {
+        self.draft.asks().minimum(&key).into_iter().find_map(|ask| {
             if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus)
                 || lines::barred_by(&mut self.draft, &ask).is_some()
             {

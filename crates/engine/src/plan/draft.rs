@@ -11,13 +11,14 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::device::catalogue::Mig;
-use crate::device::cut::{PROFILES_MAX, Weights, count_left};
+use crate::device::catalogue::mig::PROFILES_MAX;
+use crate::device::cut::Weights;
 use crate::device::geometry::Layout;
 use crate::model::job::GpuAsk;
 use crate::model::placement::Placement;
 use crate::model::policy::Policy;
+use crate::plan::place::asks::Asks;
 use crate::plan::place::best::Worths;
-use crate::plan::place::groups::AskMaker;
 use crate::price::node_classes::{Drains, NodeClasses};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
@@ -103,9 +104,9 @@ impl<'a> Draft<'a> {
         self
     }
 
-    /// What asks are made of.
-    pub(crate) fn desk(&self) -> AskMaker<'a> {
-        AskMaker::new(self.state, self.policy, self.tree)
+    /// The asks by which kinds can be met.
+    pub(crate) fn asks(&self) -> Asks<'a> {
+        Asks::new(self.state, self.policy, self.tree)
     }
 
     /// What earlier plans worked out of the worth of places.
@@ -231,7 +232,7 @@ impl<'a> Draft<'a> {
         for (layout, with_it) in self.state.ledger.rooms().by_layout(pool) {
             let count = u64::try_from(with_it.len()).expect("a count of GPUs fits");
             gpus += count;
-            for (total, copies) in left.iter_mut().zip(count_left(mig, layout)) {
+            for (total, copies) in left.iter_mut().zip(layout.copies_left_of_each(mig)) {
                 *total += u64::from(copies) * count;
             }
         }

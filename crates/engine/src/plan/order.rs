@@ -13,11 +13,11 @@ use crate::model::placement::Placement;
 use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Line, Pass};
-use crate::plan::place::{self, Ask, groups};
+use crate::plan::place::Ask;
 use crate::plan::rank::{self, Rank, RankGroup};
 use crate::state::State;
 use crate::state::holding::Holding;
-use crate::state::jobs::{Kind, KindKey, More};
+use crate::state::jobs::{Job, Kind, KindKey, More};
 use crate::units::{JobId, KindId, TenantId, Timestamp};
 
 /// Which candidates have their turn.
@@ -25,7 +25,7 @@ use crate::units::{JobId, KindId, TenantId, Timestamp};
 pub(crate) struct ServiceTurn {
     /// How entitled they are, at least.
     pub pass: Pass,
-    /// Of which class; of any where it is not said.
+    /// Of any class where it is not said.
     pub class: Option<Class>,
 }
 
@@ -42,9 +42,8 @@ impl ServiceTurn {
 
 /// Jobs of one kind that want something.
 pub(crate) struct Candidate<'a> {
-    /// Which kind; none for more tasks of a job that starts in this plan.
+    /// None for more tasks of a job that starts in this plan.
     pub kind: Option<KindId>,
-    /// What they have in common.
     pub key: &'a KindKey,
     /// What they lack, where they run already.
     pub more: Option<More>,
@@ -115,16 +114,15 @@ impl<'a> Candidate<'a> {
     ) -> Option<Self> {
         let spec = &draft.state.jobs.get(job.1)?.spec;
         let holding = draft.state.ledger.holding(job.1);
-        let held = holding.into_iter().flat_map(|holding| {
-            let tasks = holding.alive().filter_map(|task| holding.task(task));
-            tasks.map(|task| task.place)
-        });
-        let alive: Vec<Placement> = held.chain(given.iter().copied()).collect();
+        let held =
+            holding.into_iter().flat_map(|holding| holding.alive().filter_map(|task| holding.task(task)));
+        let alive: Vec<Placement> = held.map(|task| task.place).chain(given.iter().copied()).collect();
         // An attempt that has not begun has used no number yet.
         let used = holding.map(Holding::next_task);
         let next = used.map(|next| given.last().map_or(next, |last| next.max(last.task + 1)));
-        let (asks, repair) = groups::lacking(draft.desk(), key, spec, &alive, next.unwrap_or(0));
-        let asks = asks.into_iter().map(|ask| within(ask, more.domain)).collect();
+        let (asks, repair) = draft.asks().lacking(key, spec, &alive, next.unwrap_or(0));
+        // All groups are to be in the domain where the rest of the job is.
+        let asks = asks.into_iter().map(|ask| Ask { domain: more.domain, ..ask }).collect();
         let more = Some(More { repair, ..more });
         Self::with(kind, key, more, Box::new(core::iter::once(job)), asks)
     }
@@ -136,13 +134,8 @@ impl<'a> Candidate<'a> {
         more: Option<More>,
         rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     ) -> Option<Self> {
-        let Some(more) = more else {
-            return Self::with(kind, key, None, rest, groups::minimum(draft.desk(), key));
-        };
-        let ways = place::ways_of(draft.state, draft.policy, key);
-        let usable = ways.filter(|way| (more.pool, more.need) == (way.pool, way.need));
-        let ask = |way| Ask { domain: more.domain, ..Ask::new(draft.tree, key, way, more.tasks) };
-        Self::with(kind, key, Some(more), rest, usable.map(ask).collect())
+        let asks = draft.asks();
+        Self::with(kind, key, more, rest, more.map_or_else(|| asks.minimum(key), |more| asks.more(key, more)))
     }
 
     fn with(
@@ -197,19 +190,23 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// An ask whose groups are all to be in one domain, where the rest of the job is.
-fn within(ask: Ask<'_>, domain: Option<u32>) -> Ask<'_> {
-    Ask { domain, ..ask }
-}
-
 /// Where a candidate stands inside its tenant, fields in the order in which they decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct CandidateRank {
+pub(crate) struct CandidateRank {
     class: Class,
     priority: Reverse<i32>,
     surplus: bool,
     order: Rank,
     age: (Timestamp, JobId),
+}
+
+impl CandidateRank {
+    /// Where a waiting job stands.
+    pub(crate) fn of_job(state: &State, id: JobId, job: &Job, now: Timestamp) -> Self {
+        let order = rank::rank(state, state.tenants.policy(), id, job, now);
+        let (class, priority) = (job.spec.class, Reverse(job.spec.priority));
+        Self { class, priority, surplus: false, order, age: (job.submitted_at, id) }
+    }
 }
 
 /// Where a tenant stands among its siblings, fields in the order in which they decide.
@@ -226,15 +223,13 @@ struct TenantRank {
 /// What is used of a line; the smaller the needier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ratio {
-    /// So much.
     pub used: u64,
-    /// Of so much.
     pub line: u64,
 }
 
 impl Ord for Ratio {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Whoever has no line is least needy; among those, who has less is needier.
+        // A tenant without a line is least needy; among those, the one with less is needier.
         match (self.line, other.line) {
             (0, 0) => self.used.cmp(&other.used),
             (0, _) => Ordering::Greater,
@@ -261,7 +256,7 @@ impl PartialEq for Ratio {
 
 impl Eq for Ratio {}
 
-/// The candidates of a plan, in the order of rule 3.
+/// The candidates of a plan, by their numbers, in the order of rule 3.
 pub(crate) struct Queue<'a> {
     candidates: Vec<Candidate<'a>>,
     open: BTreeMap<TenantId, BTreeSet<(CandidateRank, usize)>>,
@@ -274,7 +269,7 @@ pub(crate) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// An empty queue. Who has waited longest is known of all that waits.
+    /// An empty queue that knows the oldest job of each tenant.
     pub(crate) fn new(state: &State) -> Self {
         let turn = ServiceTurn::ALL[0];
         let mut queue = Self {
@@ -325,7 +320,6 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// A candidate by its number.
     pub(crate) fn get(&self, at: usize) -> &Candidate<'a> {
         &self.candidates[at]
     }
@@ -351,30 +345,30 @@ impl<'a> Queue<'a> {
         self.best.clear();
         let tree = draft.tree;
         for &root in tree.roots() {
-            self.look_below(draft, root);
+            self.rank_below(draft, root);
         }
     }
 
-    fn look_below(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
+    fn rank_below(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
         if !self.oldest.contains_key(&tenant) {
             return;
         }
         let tree = draft.tree;
         for &child in &tree.lines[tenant.index()].children {
-            self.look_below(draft, child);
+            self.rank_below(draft, child);
         }
-        self.look_at(draft, tenant);
+        self.rank_tenant(draft, tenant);
     }
 
     /// The use of a tenant changed, or its candidates did.
     pub(crate) fn touch(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
         let tree = draft.tree;
         for tenant in tree.lineage(tenant) {
-            self.look_at(draft, tenant);
+            self.rank_tenant(draft, tenant);
         }
     }
 
-    fn look_at(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
+    fn rank_tenant(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
         let own = self.own_best(draft, tenant);
         let tree = draft.tree;
         let best = own.or_else(|| self.best_of(draft, &tree.lines[tenant.index()].children));

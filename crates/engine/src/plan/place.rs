@@ -9,10 +9,9 @@
 //! are taken and spared. Groups of one job are not alike and may be in each other's way: their sums are looked at first,
 //! then they are tried together.
 
+pub(crate) mod asks;
 pub(crate) mod best;
-pub(crate) mod groups;
 
-use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -21,33 +20,29 @@ use crate::device::cut::best_start;
 use crate::device::geometry::Slice;
 use crate::model::need::{Need, PoolOption};
 use crate::model::placement::{ChosenPlace, Field, Placement};
-use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::place::best::Score;
 use crate::price::node_classes::Drains;
+use crate::quota::meters::Meters;
 use crate::quota::tree::Tree;
-use crate::state::State;
+use crate::state::fleet::Fleet;
 use crate::state::jobs::KindKey;
 use crate::state::ledger::Step;
 use crate::state::rooms::{GpuRoom, Room, pick_gpus};
-use crate::state::ways::ways;
-use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources};
+use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources};
 
 /// What is asked for in one pool, all or nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask<'a> {
-    /// What the tasks have in common.
     pub key: &'a KindKey,
-    /// So many.
     pub tasks: u32,
     /// The number of the first.
     pub first_task: u32,
-    /// Where and as what.
     pub way: PoolOption,
     /// The domain that the rest of the gang is in.
     pub domain: Option<u32>,
-    /// What one task is charged, by meter.
-    pub charge: Rc<[u64]>,
+    /// What one task is charged.
+    pub charge: Rc<Meters>,
     /// The numbers of the tasks, where they do not just count up.
     pub numbers: Option<Rc<[u32]>>,
     /// What other groups of the job ask for with it, all of it or nothing.
@@ -57,7 +52,7 @@ pub(crate) struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// So many tasks, from the first, wherever the rest of the gang is.
     pub(crate) fn new(tree: &Tree, key: &'a KindKey, way: PoolOption, tasks: u32) -> Self {
-        let charge = tree.charge(way.need.units(), key.shape.resources, way.pool)[..].into();
+        let charge = Rc::new(tree.charge(way.need.units(), key.shape.resources, way.pool));
         Self { key, tasks, first_task: 0, way, domain: None, charge, numbers: None, beside: None }
     }
 
@@ -82,14 +77,14 @@ impl<'a> Ask<'a> {
 
     /// True when it is for the same tasks, to be met in the same way.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
-        let told = |part: &Self| (part.way, part.numbers.clone());
-        self.way == other.way && self.parts().map(told).eq(other.parts().map(told))
+        let what = |part: &Self| (part.way, part.numbers.clone());
+        self.way == other.way && self.parts().map(what).eq(other.parts().map(what))
     }
 
     /// True when it is for the same tasks by the same alternative, in the same pool or another.
     pub(crate) fn differs_in_pool_alone(&self, other: &Self) -> bool {
-        let told = |part: &Self| (part.tasks, part.numbers.clone());
-        let same_tasks = self.parts().map(told).eq(other.parts().map(told));
+        let what = |part: &Self| (part.tasks, part.numbers.clone());
+        let same_tasks = self.parts().map(what).eq(other.parts().map(what));
         let same_key = core::ptr::eq(self.key, other.key) || self.key == other.key;
         self.way.rank == other.way.rank && same_key && same_tasks
     }
@@ -102,43 +97,66 @@ impl<'a> Ask<'a> {
 
     /// The GPUs that all of it takes.
     pub(crate) fn units(&self) -> GpuUnits {
-        let beside = self.beside().iter().map(Self::units);
-        beside.fold(self.way.need.units().times(self.tasks), |total, part| total + part)
+        let each = self.parts().map(|part| part.way.need.units().times(part.tasks));
+        each.fold(GpuUnits::ZERO, |total, part| total + part)
     }
 
     /// What all of it is charged in one meter.
     pub(crate) fn amount(&self, meter: usize) -> u64 {
-        let beside = self.beside().iter().map(|part| part.amount(meter));
-        beside.fold(self.charge[meter].saturating_mul(u64::from(self.tasks)), u64::saturating_add)
+        let each = self.parts().map(|part| part.charge[meter].saturating_mul(u64::from(part.tasks)));
+        each.fold(0, u64::saturating_add)
     }
 
     /// What all of it is charged.
     pub(crate) fn total(&self) -> Meters {
         (0..self.charge.len()).map(|meter| self.amount(meter)).collect()
     }
-
-    fn step(&self, place: Placement) -> Step {
-        Step { place, resources: self.key.shape.resources, trust: Some(self.key.trust) }
-    }
 }
 
 /// Where everything that was asked for goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PlacedTasks {
-    /// Each task.
     pub tasks: Vec<Placement>,
     /// Why the first of them went where it did, where places have prices.
     pub chosen: Option<ChosenPlace>,
-    /// How good the place of each is, where places have prices.
-    scores: Vec<Score>,
+    /// How good the places are together, where places have prices: less is better.
+    total: (bool, Option<Drains>, i64),
 }
 
 impl PlacedTasks {
-    /// How good it is in all, to be compared with other pools: less is better.
-    pub(crate) fn total(&self) -> (bool, Option<Drains>, i64) {
-        let among_gpus = self.scores.iter().any(|score| score.among_gpus);
-        let drains = self.scores.iter().map(|score| score.drains).max();
-        (among_gpus, drains, self.scores.iter().map(|score| i64::from(score.lost)).sum())
+    /// A task takes a place on the draft.
+    fn put(&mut self, draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &FoundPlace) {
+        let (PoolOption { pool, need, tax, .. }, key) = (ask.way, ask.key);
+        let &FoundPlace { node, gpus, slice, .. } = found;
+        let (units_each, time_sliced) =
+            (need.units_each(), matches!(need, Need::Share { time_sliced: true, .. }));
+        let place = Placement { task, node, pool, gpus, units_each, slice, time_sliced, tax };
+        draft.occupy(Step { place, resources: key.shape.resources, trust: Some(key.trust) });
+        self.tasks.push(place);
+        self.chosen = self.chosen.or(found.chosen);
+        if let Some(score) = found.score {
+            let (among_gpus, drains, lost) = self.total;
+            let drains = drains.max(Some(score.drains));
+            self.total = (among_gpus || score.among_gpus, drains, lost + i64::from(score.lost));
+        }
+    }
+}
+
+/// A place for one task.
+#[derive(Clone, Copy)]
+struct FoundPlace {
+    pool: PoolId,
+    node: NodeId,
+    gpus: GpuMask,
+    slice: Option<Slice>,
+    /// Why there, and how good it is, where that is compared.
+    chosen: Option<ChosenPlace>,
+    score: Option<Score>,
+}
+
+impl FoundPlace {
+    fn on(pool: PoolId, node: NodeId, gpus: GpuMask) -> Self {
+        Self { pool, node, gpus, slice: None, chosen: None, score: None }
     }
 }
 
@@ -147,11 +165,14 @@ pub(crate) fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks>
     let Some(level) = ask.key.topology.gang_within else {
         return place_all(draft, ask, &|_| true);
     };
-    let state = draft.state;
+    let fleet = &draft.state.fleet;
     let fit = Fit::of(draft, ask);
-    fit.domains(ask)
+    // The tightest domain first.
+    let mut domains: Vec<(u64, u32)> = fit.domains(ask).map(|(domain, fits)| (fits, domain)).collect();
+    domains.sort_unstable();
+    domains
         .into_iter()
-        .find_map(|domain| place_all(draft, ask, &|node| state.fleet.domain_of(node, level) == Some(domain)))
+        .find_map(|(_, domain)| place_all(draft, ask, &|node| fleet.domain_of(node, level) == Some(domain)))
 }
 
 /// Places everything that is asked for on these nodes, or leaves the draft as it was.
@@ -161,16 +182,6 @@ pub(super) fn place_on(
     nodes: &BTreeSet<NodeId>,
 ) -> Option<PlacedTasks> {
     place_all(draft, ask, &|node| nodes.contains(&node))
-}
-
-/// The ways to meet a kind that the policy allows, in order.
-pub(crate) fn ways_of<'a>(
-    state: &'a State,
-    policy: &'a Policy,
-    key: &'a KindKey,
-) -> impl Iterator<Item = PoolOption> + use<'a> {
-    let domain = state.tenants.trust(key.trust);
-    ways(&state.fleet, policy, key.class, domain, &key.shape).filter_map(Result::ok)
 }
 
 /// Places everything that one of the asks, alike but for the pool, asks for, where it is missed least.
@@ -185,15 +196,15 @@ pub(crate) fn place_where_best<'b, 'a>(
         let pools: Vec<PoolId> = asks.iter().map(|ask| ask.pool()).collect();
         let found = best::find(draft, first, &pools, &|_| true)?;
         let ask = asks.iter().find(|ask| ask.pool() == found.pool).expect("it was looked for in these pools");
-        let task = put(draft, ask, first.number(0), &FoundPlaces::on(found.node, found.gpus));
-        let (chosen, scores) = (Some(found.chosen), alloc::vec![found.score]);
-        return Some((ask, PlacedTasks { tasks: alloc::vec![task], chosen, scores }));
+        let mut placed = PlacedTasks::default();
+        placed.put(draft, ask, first.number(0), &found);
+        return Some((ask, placed));
     }
     let mark = draft.mark();
     let mut tried = Vec::new();
     for ask in asks {
         if let Some(placed) = place(draft, ask) {
-            tried.push((placed.total(), *ask));
+            tried.push((placed.total, *ask));
             draft.roll_back(mark);
         }
     }
@@ -201,10 +212,51 @@ pub(crate) fn place_where_best<'b, 'a>(
     Some((ask, place(draft, ask).expect("it was placed a moment ago")))
 }
 
-/// How many tasks of an ask fit, by domain.
+/// How many tasks fit together, by domain of the level that a gang stays within. A gang that names no level has the whole
+/// fleet for its one domain, with the number 0.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FitByDomain(BTreeMap<u32, u64>);
+
+impl FitByDomain {
+    fn domain(fleet: &Fleet, within: Option<LevelId>, node: NodeId) -> Option<u32> {
+        within.map_or(Some(0), |level| fleet.domain_of(node, level))
+    }
+
+    /// Counts the tasks that fit a node, unless it is in no domain; the result is how many fit its domain now.
+    pub(crate) fn add(
+        &mut self,
+        fleet: &Fleet,
+        within: Option<LevelId>,
+        node: NodeId,
+        fits: u32,
+    ) -> Option<u64> {
+        let total = self.0.entry(Self::domain(fleet, within, node)?).or_default();
+        *total += u64::from(fits);
+        Some(*total)
+    }
+
+    /// Takes away what was counted before.
+    fn remove(&mut self, fleet: &Fleet, within: Option<LevelId>, node: NodeId, fits: u32) {
+        if let Some(domain) = Self::domain(fleet, within, node) {
+            *self.0.entry(domain).or_default() -= u64::from(fits);
+        }
+    }
+
+    /// How many tasks fit the domain of a node, if it is in any.
+    pub(crate) fn around(&self, fleet: &Fleet, within: Option<LevelId>, node: NodeId) -> Option<u64> {
+        self.0.get(&Self::domain(fleet, within, node)?).copied()
+    }
+
+    /// The most tasks that fit one domain.
+    pub(crate) fn most(&self) -> u64 {
+        self.0.values().copied().max().unwrap_or(0)
+    }
+}
+
+/// How many tasks of an ask fit.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
-    by_domain: BTreeMap<Option<u32>, u64>,
+    own: FitByDomain,
     /// The same of each group beside the first.
     beside: Vec<Self>,
 }
@@ -213,7 +265,7 @@ impl Fit {
     /// Counted on the draft, over the nodes that have room.
     pub(crate) fn of(draft: &Draft<'_>, ask: &Ask<'_>) -> Self {
         let beside = ask.beside().iter().map(|part| Self::of(draft, part)).collect();
-        let mut fit = Self { by_domain: BTreeMap::new(), beside };
+        let mut fit = Self { own: FitByDomain::default(), beside };
         for node in nodes_with_room(draft, ask) {
             fit.add_own(draft, ask, node, true);
         }
@@ -234,23 +286,18 @@ impl Fit {
         if !allowed {
             return;
         }
-        let domain = match ask.key.topology.gang_within {
-            None => None,
-            Some(level) => match draft.state.fleet.domain_of(node, level) {
-                None => return,
-                domain => domain,
-            },
-        };
-        let fits = u64::from(tasks_that_fit(room, ask.way.need, ask.key));
-        let total = self.by_domain.entry(domain).or_default();
-        *total = if more { *total + fits } else { *total - fits };
+        let (fleet, within) = (&draft.state.fleet, ask.key.topology.gang_within);
+        let fits = tasks_that_fit(room, ask.way.need, ask.key);
+        if more {
+            self.own.add(fleet, within, node, fits);
+        } else {
+            self.own.remove(fleet, within, node, fits);
+        }
     }
 
     /// True when all that is asked for fits somewhere. The draft stays as it is.
     pub(crate) fn is_enough(&self, draft: &mut Draft<'_>, ask: &Ask<'_>) -> bool {
-        let fits =
-            |&domain: &Option<u32>| self.holds(ask, domain) && (ask.domain.is_none() || domain == ask.domain);
-        if !self.by_domain.keys().any(fits) {
+        if self.domains(ask).next().is_none() {
             return false;
         }
         if ask.beside.is_none() {
@@ -264,41 +311,39 @@ impl Fit {
     }
 
     /// True when each group, were it alone, would fit a domain.
-    fn holds(&self, ask: &Ask<'_>, domain: Option<u32>) -> bool {
-        let own = self.by_domain.get(&domain).is_some_and(|&fits| fits >= u64::from(ask.tasks));
+    fn holds(&self, ask: &Ask<'_>, domain: u32) -> bool {
+        let own = self.own.0.get(&domain).is_some_and(|&fits| fits >= u64::from(ask.tasks));
         own && self.beside.iter().zip(ask.beside()).all(|(fit, part)| fit.holds(part, domain))
     }
 
     /// The most tasks that fit together.
     pub(crate) fn most(&self, ask: &Ask<'_>) -> u64 {
-        let within = |domain: Option<u32>| ask.domain.is_none() || domain == ask.domain;
-        self.by_domain.iter().filter(|&(&domain, _)| within(domain)).map(|(_, &fits)| fits).max().unwrap_or(0)
+        self.allowed(ask).map(|(_, fits)| fits).max().unwrap_or(0)
     }
 
-    /// Domains that hold all that is asked for, the tightest first.
-    fn domains(&self, ask: &Ask<'_>) -> Vec<u32> {
-        let within = |domain: u32| ask.domain.is_none_or(|required| required == domain);
-        let mut fitting: Vec<(u64, u32)> = self
-            .by_domain
-            .iter()
-            .filter(|&(&domain, _)| self.holds(ask, domain))
-            .filter_map(|(&domain, &fits)| Some((fits, domain.filter(|&domain| within(domain))?)))
-            .collect();
-        fitting.sort_unstable();
-        fitting.into_iter().map(|(_, domain)| domain).collect()
+    /// Domains that hold all that is asked for, with how many tasks fit there.
+    fn domains(&self, ask: &Ask<'_>) -> impl Iterator<Item = (u32, u64)> {
+        self.allowed(ask).filter(|&(domain, _)| self.holds(ask, domain))
     }
+
+    fn allowed(&self, ask: &Ask<'_>) -> impl Iterator<Item = (u32, u64)> {
+        let required = ask.domain;
+        let all = self.own.0.iter().map(|(&domain, &fits)| (domain, fits));
+        all.filter(move |&(domain, _)| required.is_none_or(|required| required == domain))
+    }
+}
+
+/// Nodes of the ask's pool with at least so many free GPUs, those with fewest first.
+fn with_free(draft: &Draft<'_>, ask: &Ask<'_>, drains: Drains, least: u32) -> impl Iterator<Item = NodeId> {
+    let least = u8::try_from(least).expect("a task asks for at most 16 GPUs");
+    let counts = least..=u8::try_from(GpuMask::MAX).expect("16 fits");
+    counts.flat_map(move |free| draft.with_whole_free(ask.pool(), drains, free))
 }
 
 /// Nodes on which a task might fit.
 fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
-    let with_free = |from: u32| {
-        let from = u8::try_from(from).expect("a task asks for at most 16 GPUs");
-        let levels = from..=u8::try_from(GpuMask::MAX).expect("16 fits");
-        levels.flat_map(|free| {
-            let settled = draft.with_whole_free(ask.pool(), Drains::No, free);
-            settled.chain(draft.with_whole_free(ask.pool(), Drains::Yes, free))
-        })
-    };
+    let with_free =
+        |least| with_free(draft, ask, Drains::No, least).chain(with_free(draft, ask, Drains::Yes, least));
     match ask.way.need {
         Need::Whole(count) => with_free(count).collect(),
         Need::Share { units, .. } => {
@@ -312,13 +357,14 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
 /// All that is asked for, or the draft as it was.
 fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<PlacedTasks> {
     let mark = draft.mark();
-    let mut placed = PlacedTasks { tasks: Vec::new(), chosen: None, scores: Vec::new() };
+    let mut placed = PlacedTasks::default();
     for part in ask.parts() {
         for at in 0..part.tasks {
-            if !place_task(draft, part, part.number(at), within, &mut placed) {
+            let Some(found) = find_place(draft, part, within) else {
                 draft.roll_back(mark);
                 return None;
-            }
+            };
+            placed.put(draft, part, part.number(at), &found);
         }
     }
     if ask.beside.is_some() {
@@ -327,145 +373,87 @@ fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bo
     Some(placed)
 }
 
-fn place_task(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    task: u32,
-    within: &dyn Fn(NodeId) -> bool,
-    placed: &mut PlacedTasks,
-) -> bool {
+/// A place for one task: where it is missed least, if that is known, or else the tightest.
+fn find_place(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<FoundPlace> {
     let is_slice = matches!(ask.way.need, Need::Slice { .. });
-    let found = if draft.state.demand.tables().is_some() && !is_slice {
-        best::find(draft, ask, &[ask.pool()], within).map(|found| {
-            placed.scores.push(found.score);
-            FoundPlaces { chosen: Some(found.chosen), ..FoundPlaces::on(found.node, found.gpus) }
-        })
-    } else {
-        find_place(draft, ask, within)
-    };
-    let Some(found) = found else { return false };
-    placed.chosen = placed.chosen.or(found.chosen);
-    placed.tasks.push(put(draft, ask, task, &found));
-    true
+    if draft.state.demand.tables().is_some() && !is_slice {
+        return best::find(draft, ask, &[ask.pool()], within);
+    }
+    let search = |drains| TightestSearch { draft, ask, drains, within }.find();
+    search(Drains::No).or_else(|| search(Drains::Yes))
 }
 
-/// A task takes a place on the draft.
-fn put(draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &FoundPlaces) -> Placement {
-    let PoolOption { pool, need, tax, .. } = ask.way;
-    let place = Placement {
-        task,
-        node: found.node,
-        pool,
-        gpus: found.gpus,
-        units_each: need.units_each(),
-        slice: found.slice,
-        time_sliced: matches!(need, Need::Share { time_sliced: true, .. }),
-        tax,
-    };
-    draft.occupy(ask.step(place));
-    place
+/// A search for the tightest place, among nodes that somebody leaves or among the others.
+struct TightestSearch<'s, 'd> {
+    draft: &'s Draft<'d>,
+    ask: &'s Ask<'s>,
+    drains: Drains,
+    within: &'s dyn Fn(NodeId) -> bool,
 }
 
-/// A place for one task.
-struct FoundPlaces {
-    node: NodeId,
-    gpus: GpuMask,
-    slice: Option<Slice>,
-    chosen: Option<ChosenPlace>,
-}
-
-impl FoundPlaces {
-    fn on(node: NodeId, gpus: GpuMask) -> Self {
-        Self { node, gpus, slice: None, chosen: None }
+impl TightestSearch<'_, '_> {
+    fn find(&self) -> Option<FoundPlace> {
+        match self.ask.way.need {
+            Need::Whole(count) => self.whole(count),
+            Need::Share { units, time_sliced } => self.shared(units, time_sliced).or_else(|| self.whole(1)),
+            Need::Slice { profile, .. } => self.slice(profile),
+        }
     }
 
-    fn on_gpu(node: NodeId, at: u8, slice: Option<Slice>) -> Self {
+    /// The room of a node, if a task may go there and it is among those that are searched.
+    fn room(&self, node: NodeId) -> Option<&Room> {
+        let key = self.ask.key;
+        if !(self.within)(node) || !key.may_go_to(&self.draft.state.fleet, node) {
+            return None;
+        }
+        let fits = |room: &&Room| room.drains() == self.drains && room.free().covers(&key.shape.resources);
+        self.draft.room(node).filter(fits)
+    }
+
+    fn on_gpu(&self, node: NodeId, at: u8) -> FoundPlace {
         let mut gpus = GpuMask::default();
         gpus.insert(usize::from(at));
-        Self { node, gpus, slice, chosen: None }
+        FoundPlace::on(self.ask.pool(), node, gpus)
     }
-}
 
-/// The tightest place for one task, where nobody leaves if there is one.
-fn find_place(draft: &Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<FoundPlaces> {
-    let key = ask.key;
-    let allowed = |node: NodeId| {
-        within(node)
-            && key.may_go_to(&draft.state.fleet, node)
-            && draft.room(node).is_some_and(|room| room.free().covers(&key.shape.resources))
-    };
-    let find = |drains| match ask.way.need {
-        Need::Whole(count) => find_whole(draft, ask, drains, count, &allowed),
-        Need::Share { units, time_sliced } => find_shared(draft, ask, drains, (units, time_sliced), &allowed)
-            .or_else(|| find_whole(draft, ask, drains, 1, &allowed)),
-        Need::Slice { profile, .. } => find_slice(draft, ask, drains, profile, &allowed),
-    };
-    find(Drains::No).or_else(|| find(Drains::Yes))
-}
+    /// The node with the fewest free GPUs that are enough.
+    fn whole(&self, count: u32) -> Option<FoundPlace> {
+        with_free(self.draft, self.ask, self.drains, count).find_map(|node| {
+            let gpus = pick_gpus(self.room(node)?, count, self.ask.key.topology.task_on_island)?;
+            Some(FoundPlace::on(self.ask.pool(), node, gpus))
+        })
+    }
 
-/// The node with the fewest free GPUs that are enough.
-fn find_whole(
-    draft: &Draft<'_>,
-    ask: &Ask<'_>,
-    drains: Drains,
-    count: u32,
-    allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<FoundPlaces> {
-    let from = u8::try_from(count).expect("a task asks for at most 16 GPUs");
-    let levels = from..=u8::try_from(GpuMask::MAX).expect("16 fits");
-    let nodes = levels.flat_map(|free| draft.with_whole_free(ask.pool(), drains, free));
-    nodes.filter(|&node| allowed(node)).find_map(|node| {
-        let room = draft.room(node)?;
-        Some(FoundPlaces::on(node, pick_gpus(room, count, ask.key.topology.task_on_island)?))
-    })
-}
+    /// The GPU with the least left that still has enough, among those this trust domain already holds in part.
+    fn shared(&self, units: GpuUnits, time_sliced: bool) -> Option<FoundPlace> {
+        let has = |gpu: &GpuRoom| gpu.free_for_share(self.ask.key.trust, time_sliced) >= units;
+        let fits = |&(_, node, at): &(GpuUnits, NodeId, u8)| {
+            self.room(node).and_then(|room| room.gpus.get(usize::from(at))).is_some_and(has)
+        };
+        let (_, node, at) = self.draft.partly_free(self.ask.pool(), units).find(fits)?;
+        Some(self.on_gpu(node, at))
+    }
 
-/// The GPU with the least left that still has enough, among those this trust domain already holds in part.
-fn find_shared(
-    draft: &Draft<'_>,
-    ask: &Ask<'_>,
-    drains: Drains,
-    (units, time_sliced): (GpuUnits, bool),
-    allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<FoundPlaces> {
-    let ours = |node: NodeId, at: u8| {
-        let Some(room) = draft.room(node) else { return false };
-        let gpu = room.gpus.get(usize::from(at));
-        let here = (room.leaving > 0) == (drains == Drains::Yes);
-        here && gpu.is_some_and(|gpu| gpu.free_for_share(ask.key.trust, time_sliced) >= units)
-    };
-    let mut gpus = draft.partly_free(ask.pool(), units);
-    let (_, node, at) = gpus.find(|&(_, node, at)| ours(node, at) && allowed(node))?;
-    Some(FoundPlaces::on_gpu(node, at, None))
-}
-
-/// The GPU and the offset at which a slice takes the least from what could still be cut out.
-fn find_slice(
-    draft: &Draft<'_>,
-    ask: &Ask<'_>,
-    drains: Drains,
-    profile: u8,
-    allowed: &dyn Fn(NodeId) -> bool,
-) -> Option<FoundPlaces> {
-    let mig = draft.state.fleet.mig(ask.pool())?;
-    let here = |node: NodeId| {
-        draft.room(node).is_some_and(|room| (room.leaving > 0) == (drains == Drains::Yes)) && allowed(node)
-    };
-    let weights = draft.slice_weights(ask.pool(), mig);
-    let mut best: Vec<(u64, (NodeId, u8), u8)> = Vec::new();
-    for layout in draft.layouts(ask.pool()) {
-        let Some((lost, start)) = best_start(mig, layout, profile, &weights) else { continue };
-        if best.get(1).is_some_and(|&(least, ..)| lost > least) {
-            continue;
+    /// The GPU and the offset at which a slice takes the least from what could still be cut out.
+    fn slice(&self, profile: u8) -> Option<FoundPlace> {
+        let (draft, pool) = (self.draft, self.ask.pool());
+        let mig = draft.state.fleet.mig(pool)?;
+        let weights = draft.slice_weights(pool, mig);
+        let mut best: Vec<(u64, (NodeId, u8), u8)> = Vec::new();
+        for layout in draft.layouts(pool) {
+            let Some((lost, start)) = best_start(mig, layout, profile, &weights) else { continue };
+            if best.get(1).is_some_and(|&(least, ..)| lost > least) {
+                continue;
+            }
+            let gpus = draft.with_layout(pool, layout).filter(|&(node, _)| self.room(node).is_some());
+            best.extend(gpus.take(2).map(|gpu| (lost, gpu, start)));
+            best.sort_unstable();
+            best.truncate(2);
         }
-        let gpus = draft.with_layout(ask.pool(), layout).filter(|&(node, _)| here(node));
-        best.extend(gpus.take(2).map(|gpu| (lost, gpu, start)));
-        best.sort_unstable();
-        best.truncate(2);
+        let &(lost, (node, at), start) = best.first()?;
+        let chosen = Some(chosen(lost, best.get(1).map(|&(lost, (node, _), _)| (lost, node))));
+        Some(FoundPlace { chosen, slice: Some(Slice { profile, start }), ..self.on_gpu(node, at) })
     }
-    let &(lost, (node, at), start) = best.first()?;
-    let chosen = Some(chosen(lost, best.get(1).map(|&(lost, (node, _), _)| (lost, node))));
-    Some(FoundPlaces { chosen, ..FoundPlaces::on_gpu(node, at, Some(Slice { profile, start })) })
 }
 
 /// Why a slice is cut where it is.
@@ -484,10 +472,7 @@ pub(crate) fn tasks_that_fit(room: &Room, need: Need, key: &KindKey) -> u32 {
     let by_gpu = match need {
         Need::Whole(0) => u32::MAX,
         Need::Whole(count) if key.topology.task_on_island => {
-            let islands = room.gpus.iter().filter(|gpu| gpu.is_free()).map(|gpu| gpu.island);
-            let mut free_on: BTreeMap<u32, u32> = BTreeMap::new();
-            islands.for_each(|island| *free_on.entry(island).or_default() += 1);
-            free_on.values().map(|free| free / count).sum()
+            tasks_on_islands(room.gpus.iter().filter(|gpu| gpu.is_free()).map(|gpu| gpu.island), count)
         }
         Need::Whole(count) => u32::try_from(room.whole_free()).expect("at most 16") / count,
         Need::Share { units, time_sliced } => {
@@ -500,6 +485,13 @@ pub(crate) fn tasks_that_fit(room: &Room, need: Need, key: &KindKey) -> u32 {
         }
     };
     by_gpu.min(tasks_beside_gpus(room.free(), key.shape.resources))
+}
+
+/// How many tasks GPUs on these islands suffice for, where each task takes so many of one island.
+pub(crate) fn tasks_on_islands(gpus: impl Iterator<Item = u32>, each: u32) -> u32 {
+    let mut free_on: BTreeMap<u32, u32> = BTreeMap::new();
+    gpus.for_each(|island| *free_on.entry(island).or_default() += 1);
+    free_on.values().map(|free| free / each).sum()
 }
 
 /// How many tasks the rest of a node leaves room for.

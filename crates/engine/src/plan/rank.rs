@@ -15,27 +15,24 @@ use crate::model::policy::{Order, OrderRules, Policy};
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::earlier;
-use crate::plan::place::{Ask, groups};
+use crate::plan::place::Ask;
 use crate::price::node_classes::Drains;
 use crate::state::State;
 use crate::state::attained::{self, age_floor, next_age, run_time};
 use crate::state::holding::Holding;
 use crate::state::jobs::{Job, Kind};
-use crate::units::{GpuUnits, JobId, Millis, PoolId, Timestamp};
+use crate::units::{GpuMask, GpuUnits, JobId, Millis, PoolId, Timestamp};
 
 /// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
 const CLEARLY: u32 = 3;
 /// Because of the landing room at most one in so many GPUs of a pool stands idle: on a small fleet it must not keep out work that
 /// would leave a little less than the room, or for good.
 const LANDING_PART: u64 = 10;
-/// The most GPUs of one node that are looked for.
-const NODE_GPUS_MAX: u8 = 16;
-
 /// Where a job stands inside its class and priority, the smaller the earlier, fields in the order in which they decide.
 /// All alike where the class is served by age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// False for the one that has waited so long that it is first this once.
+    /// False for a job that has waited so long that it is first this once.
     pub in_line: bool,
     /// False for a job of more than one node.
     pub small: bool,
@@ -46,39 +43,34 @@ pub struct Rank {
 /// What a waiting job may do by its rank, and what it may not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OrderGroup {
-    /// Where it stands.
     pub rank: Rank,
-    /// Whether its patience is over.
     pub patient: bool,
     /// Whether it was evicted before, and so leaves the landing room to others.
     pub evicted: bool,
 }
 
-/// Who asks a longer-served job to leave.
+/// A job's claim on the places of longer-served ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrderClaim {
     /// The step from which on others give way to it.
     pub above: u32,
-    /// It is a job of more than one node.
+    /// It takes more than one node.
     pub gang: bool,
 }
 
 /// What makes a job that runs give way by its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OrderRank {
-    /// Where it stands.
     pub step: u32,
     /// Its level of service, whatever it goes by.
     pub level: usize,
     /// When it stands elsewhere at the earliest, if it goes on.
     pub next_step_at: Option<Timestamp>,
-    /// What it was served so far, in milliseconds of one GPU.
+    /// In milliseconds of one GPU.
     pub served: u64,
-    /// How long its attempt runs before it has to leave.
     pub min_run: Millis,
     /// It waited for long and is safe until then.
     pub safe_until: Option<Timestamp>,
-    /// It is a job of more than one node.
     pub gang: bool,
 }
 
@@ -98,51 +90,68 @@ pub(super) fn alike(draft: &Draft<'_>, known: &Kind) -> Option<Vec<RankGroup>> {
     let mut groups: BTreeMap<OrderGroup, RankGroup> = BTreeMap::new();
     for &(at, id) in &known.jobs {
         let Some(job) = state.jobs.get(id).filter(|job| job.not_before <= now) else { continue };
-        let group = group_of(state, rules, id, job, now);
+        let job = WaitingJob { state, rules, id, job, now };
+        let group = job.group();
         let alike =
             groups.entry(group).or_insert_with(|| RankGroup { group, jobs: Vec::new(), changes_at: None });
         alike.jobs.push((at, id));
-        alike.changes_at = earlier(alike.changes_at, changes_at(state, rules, id, job, now));
+        alike.changes_at = earlier(alike.changes_at, job.changes_at());
     }
     Some(groups.into_values().collect())
 }
 
-fn group_of(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> OrderGroup {
-    let waited = now - state.attained.waits_since(id, job);
-    OrderGroup {
-        rank: waiting_rank(state, rules, id, job, now),
-        patient: waited >= rules.patience,
-        evicted: job.past.evictions > 0,
-    }
+/// A waiting job under the rules of its class.
+#[derive(Clone, Copy)]
+struct WaitingJob<'a> {
+    state: &'a State,
+    rules: &'a OrderRules,
+    id: JobId,
+    job: &'a Job,
+    now: Timestamp,
 }
 
-/// When time alone makes a waiting job stand elsewhere.
-fn changes_at(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> Option<Timestamp> {
-    let since = state.attained.waits_since(id, job);
-    let first_at = rules.promote_after.filter(|_| state.attained.of(id).safe_until.is_none());
-    let moments = [Some(since + rules.patience), first_at.map(|after| since + after)];
-    moments.into_iter().flatten().filter(|&at| at > now).min()
+impl WaitingJob<'_> {
+    fn since(self) -> Timestamp {
+        self.state.attained.waits_since(self.id, self.job)
+    }
+
+    /// After how long a wait it is first for once, unless it was already.
+    fn first_after(self) -> Option<Millis> {
+        let unspent = self.state.attained.of(self.id).safe_until.is_none();
+        self.rules.promote_after.filter(|_| unspent)
+    }
+
+    fn group(self) -> OrderGroup {
+        let patient = self.now - self.since() >= self.rules.patience;
+        OrderGroup { rank: self.rank(), patient, evicted: self.job.past.evictions > 0 }
+    }
+
+    fn rank(self) -> Rank {
+        let Self { state, rules, id, job, now } = self;
+        let first = self.first_after().is_some_and(|after| now - self.since() >= after);
+        let served = state.attained.gpu_ms(id, state.ledger.holding(id), now);
+        let step = step(state, rules, &job.spec, served);
+        Rank { in_line: !first, small: !is_gang(&job.spec, rules), step }
+    }
+
+    /// When time alone makes it stand elsewhere.
+    fn changes_at(self) -> Option<Timestamp> {
+        let moments = [Some(self.rules.patience), self.first_after()];
+        moments.into_iter().flatten().map(|after| self.since() + after).filter(|&at| at > self.now).min()
+    }
 }
 
 /// Where a waiting job stands in the order of its class.
 pub fn rank(state: &State, policy: &Policy, id: JobId, job: &Job, now: Timestamp) -> Rank {
     let rules = policy.orders.beyond_age(job.spec.class);
-    rules.map_or_else(Rank::default, |rules| waiting_rank(state, rules, id, job, now))
-}
-
-fn waiting_rank(state: &State, rules: &OrderRules, id: JobId, job: &Job, now: Timestamp) -> Rank {
-    let waited = now - state.attained.waits_since(id, job);
-    let unspent = state.attained.of(id).safe_until.is_none();
-    let first = unspent && rules.promote_after.is_some_and(|after| waited >= after);
-    let served = state.attained.gpu_ms(id, state.ledger.holding(id), now);
-    Rank { in_line: !first, small: !is_gang(&job.spec, rules), step: step(state, rules, &job.spec, served) }
+    rules.map_or_else(Rank::default, |rules| WaitingJob { state, rules, id, job, now }.rank())
 }
 
 fn is_gang(spec: &Spec, rules: &OrderRules) -> bool {
     attained::minimum_gpus(spec) > u64::from(rules.gang_over)
 }
 
-/// What a job of a group may ask of longer-served ones, once its patience is over. Who is first this once asks like
+/// What a job of a group may ask of longer-served ones, once its patience is over. A job that is first this once asks like
 /// one that was never served.
 pub(super) fn order_claim(policy: &Policy, class: Class, group: &OrderGroup) -> Option<OrderClaim> {
     let rules = policy.orders.beyond_age(class).filter(|_| group.patient)?;
@@ -249,14 +258,14 @@ pub(super) fn just_evicted(policy: &Policy, spec: &Spec) -> OrderGroup {
 pub(crate) fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Timestamp) -> Option<u64> {
     let policy = state.tenants.policy();
     let rules = policy.orders.beyond_age(job.spec.class).filter(|_| job.past.evictions > 0)?;
-    let group = group_of(state, rules, id, job, now);
+    let group = WaitingJob { state, rules, id, job, now }.group();
     let tree = state.tree(policy);
     let no_shares = tree.zero_each();
     let mut draft = Draft::on(state, policy, &tree, &no_shares, now);
     let key = job.key();
     let below = lines::lower_work(&mut draft, &lines::work_group(&key));
     let mut kept = None;
-    for ask in groups::minimum(draft.desk(), &key) {
+    for ask in draft.asks().minimum(&key) {
         if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
             return None;
         }
@@ -267,8 +276,8 @@ pub(crate) fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Times
     kept
 }
 
-/// True when an ask of somebody who was evicted would take the last free GPUs of a pool, which are left to newcomers.
-/// A guarantee is not held up by it, nor a job of more than one node, nor who has waited so long that it is first.
+/// True when an ask of a job that was evicted would take the last free GPUs of a pool, which are left to newcomers. It
+/// holds up neither a guarantee, nor a job of more than one node, nor a job that has waited so long that it is first.
 pub(super) fn takes_landing_room(draft: &Draft<'_>, group: &OrderGroup, ask: &Ask<'_>, pass: Pass) -> bool {
     let free = !group.evicted || !group.rank.in_line || !group.rank.small;
     let Some(rules) = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free) else { return false };
@@ -283,7 +292,7 @@ fn takes_last(draft: &Draft<'_>, rules: &OrderRules, pool: PoolId, asked: u64) -
     asked > 0 && free <= all / LANDING_PART && free.saturating_sub(asked) < room
 }
 
-/// How many GPUs of a pool stay free of those who were evicted.
+/// How many GPUs of a pool are kept from jobs that were evicted.
 fn landing_room(state: &State, rules: &OrderRules, pool: PoolId) -> u64 {
     u64::from(rules.landing_room).min(state.ledger.rooms().capacity_of(pool).gpus / LANDING_PART)
 }
@@ -298,12 +307,11 @@ fn asked_by_pool(ask: &Ask<'_>) -> BTreeMap<PoolId, u64> {
 }
 
 fn free_gpus(draft: &Draft<'_>, pool: PoolId) -> u64 {
-    let with = |count: u8| {
-        let nodes =
-            [Drains::No, Drains::Yes].map(|drains| draft.with_whole_free(pool, drains, count).count());
-        u64::from(count) * u64::try_from(nodes.iter().sum::<usize>()).unwrap_or(u64::MAX)
+    let on_nodes = |free: u8| {
+        let nodes = [Drains::No, Drains::Yes].map(|drains| draft.with_whole_free(pool, drains, free).count());
+        u64::from(free) * u64::try_from(nodes.iter().sum::<usize>()).unwrap_or(u64::MAX)
     };
-    (1..=NODE_GPUS_MAX).map(with).sum()
+    (1..=u8::try_from(GpuMask::MAX).expect("16 fits")).map(on_nodes).sum()
 }
 
 #[cfg(test)]

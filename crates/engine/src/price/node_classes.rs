@@ -13,11 +13,9 @@ use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 /// What a room's worth depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeClass {
-    /// The pool of its GPUs.
     pub pool: PoolId,
-    /// Whether tasks leave.
     pub drains: Drains,
-    /// Thousandths of a core that are free.
+    /// Free thousandths of a core.
     pub cpu_milli: u64,
     /// Memory that is free, in whole GiB: finer differences are worth nothing and would tell alike nodes apart.
     pub memory_gib: u64,
@@ -28,11 +26,9 @@ pub struct NodeClass {
 /// What is left of one GPU, and who may have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GpuLeft {
-    /// So much.
     pub units: GpuUnits,
-    /// Only these; anybody where nobody holds any of it.
+    /// None where no task holds any of it.
     pub trust: Option<TrustId>,
-    /// Whether they take turns.
     pub time_sliced: bool,
 }
 
@@ -79,15 +75,10 @@ impl NodeClass {
 pub struct ClassHead {
     /// Of this profile alone; 0 while the slot is empty.
     pub stamp: u32,
-    /// The first of its nodes.
     pub first: NodeId,
-    /// Whether tasks leave.
     pub drains: Drains,
-    /// How many GPUs nobody holds.
     pub idle: u32,
-    /// The most that is left of one GPU.
     pub left_most: GpuUnits,
-    /// Thousandths of a core that are free.
     pub cpu_milli: u64,
 }
 
@@ -202,8 +193,6 @@ impl NodeClasses {
 /// Whether tasks leave a node: what is free there may not be free yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drains {
-    /// Nobody leaves.
     No,
-    /// Somebody does.
     Yes,
 }

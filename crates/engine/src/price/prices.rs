@@ -34,7 +34,6 @@ pub(crate) const CPU_MILLI_MAX: u64 = 2_000_000;
 /// What the pieces of a GPU are worth to the work that usually comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prices {
-    /// Parts of one GPU.
     pub pieces: Vec<Piece>,
     /// Whole GPUs that are asked for together.
     #[serde(default)]
@@ -49,24 +48,20 @@ pub struct Prices {
 /// A part of one GPU that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// How much.
     pub size: GpuUnits,
-    /// Where those who ask for it may go.
+    /// Where tasks that ask for it may go.
     pub pools: Vec<PoolId>,
-    /// What it is worth, in millionths of a GPU: the mean over those who ask for it.
+    /// In millionths of a GPU: the mean over the tasks that ask for it.
     pub worth: u32,
-    /// The cores they take with it, in thousandths: the mean too.
+    /// The cores that they take with it, in thousandths: the mean too.
     pub cpu_milli: u32,
 }
 
 /// Whole GPUs of one node that are asked for together. Each place left for them is worth something by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
-    /// How many.
     pub gpus: u32,
-    /// With so many thousandths of a core.
     pub cpu_milli: u64,
-    /// Where.
     pub pools: Vec<PoolId>,
     /// What one place for it is worth beside its pieces, in millionths of a GPU.
     pub worth: u32,

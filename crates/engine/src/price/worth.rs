@@ -17,13 +17,9 @@ use crate::units::{GpuUnits, PoolId, TrustId};
 /// What a task asks for, as far as worth goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taker {
-    /// GPUs.
     pub need: Need,
-    /// Thousandths of a core.
     pub cpu_milli: u64,
-    /// Bytes.
     pub memory: u64,
-    /// Whose neighbours it may have.
     pub trust: TrustId,
 }
 
@@ -33,7 +29,6 @@ pub struct Value {
     /// The price of a core at which cores and pieces are worth least: the one that counts.
     lowest: usize,
     idle: u32,
-    /// Thousandths of a core that are of use.
     cpu_milli: u64,
     /// Cores and pieces, at each price of a core.
     lanes: Lane,

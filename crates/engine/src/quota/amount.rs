@@ -6,11 +6,8 @@ use alloc::collections::BTreeMap;
 /// What a tenant's own jobs hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// GPUs, by pool.
     pub gpus: BTreeMap<PoolId, GpuUnits>,
-    /// Thousandths of a core.
     pub cpu_milli: u64,
-    /// Bytes.
     pub memory: u64,
 }
 

@@ -4,23 +4,23 @@
 //! First each gets the least of guarantee and demand: a 2, b 4. Four are left; by weight a would get 1 and b 3,
 //! but b wants only one more. So b has its exact demand, 5, and the rest flows on: a gets 5.
 //!
-//! What counts of the past counts as if they had it already: 8 GPUs without promises, two tenants of equal weight that want 8 each;
+//! What counts of the past counts as if they had it already: 8 GPUs without guarantees, two tenants of equal weight that want 8 each;
 //! for one 6 count, for the other nothing. Together with the past there are 14, 7 for each: the one gets 1 now, the other 7. Did
 //! more than 8 count it would get nothing, and would not have to pay more back.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::model::policy::Amount;
 
 /// What one sibling brings to the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShareClaim {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShareClaim {
     /// What runs plus what waits, cut at the limit.
     pub demand: u64,
-    /// What it is promised.
     pub guaranteed: Amount,
     /// Claim on what is left.
-    pub weight: u32,
+    pub weight: u64,
     /// Higher is served first from what is left.
     pub priority: i32,
     /// What counts of what it borrowed before.
@@ -31,7 +31,7 @@ pub struct ShareClaim {
 ///
 /// A satisfied sibling has its exact demand; only the unsatisfied are rounded to `quantum`, and pieces below it
 /// go to the largest remainder, then to the first in path order.
-pub fn divide(amount: u64, claims: &[ShareClaim], quantum: u64) -> Vec<u64> {
+pub(super) fn divide(amount: u64, claims: &[ShareClaim], quantum: u64) -> Vec<u64> {
     let owed: Vec<u64> = claims.iter().map(|claim| claim.guaranteed.cap(claim.demand)).collect();
     let owed_total: u64 = owed.iter().sum();
     let wanted_total = claims.iter().fold(0u64, |total, claim| total.saturating_add(claim.demand));
@@ -39,81 +39,61 @@ pub fn divide(amount: u64, claims: &[ShareClaim], quantum: u64) -> Vec<u64> {
         // There is enough for everybody: the usual case needs no division.
         return claims.iter().map(|claim| claim.demand).collect();
     }
-    let mut shares = alloc::vec![0; claims.len()];
-    if owed_total > amount {
-        // Healthy capacity is below the promises: what there is goes max-min with the promises as weights. Who is
-        // not metered was promised what it wants. The past does not count: a promise is kept whatever was borrowed.
-        let promised = |claim: &ShareClaim| match claim.guaranteed {
+    if owed_total <= amount {
+        return by_tier(amount - owed_total, claims, owed, quantum);
+    }
+    // Healthy capacity is below the guarantees: what there is goes max-min with the guarantees as weights. A sibling that is
+    // not metered is guaranteed what it wants. The past does not count: a guarantee is kept whatever was borrowed.
+    let short = |(claim, &owed): (&ShareClaim, &u64)| {
+        let weight = match claim.guaranteed {
             Amount::Of(guaranteed) => guaranteed,
             Amount::Unlimited => claim.demand,
         };
-        let side = |(claim, &owed): (&ShareClaim, &u64)| ShareSide {
-            wanted: owed,
-            weight: promised(claim),
-            past: 0,
-        };
-        let sides: Vec<ShareSide> = claims.iter().zip(&owed).map(side).collect();
-        by_tier(amount, claims, &sides, quantum, &mut shares);
-        return shares;
-    }
-    shares.copy_from_slice(&owed);
-    let side = |claim: &ShareClaim| ShareSide {
-        wanted: claim.demand,
-        weight: u64::from(claim.weight),
-        past: claim.past,
+        ShareClaim { demand: owed, weight, past: 0, ..*claim }
     };
-    let sides: Vec<ShareSide> = claims.iter().map(side).collect();
-    by_tier(amount - owed_total, claims, &sides, quantum, &mut shares);
+    let short: Vec<ShareClaim> = claims.iter().zip(&owed).map(short).collect();
+    by_tier(amount, &short, alloc::vec![0; claims.len()], quantum)
+}
+
+/// Fills tiers of equal tenant priority, highest first, above the shares that siblings have already.
+fn by_tier(mut left: u64, claims: &[ShareClaim], mut shares: Vec<u64>, quantum: u64) -> Vec<u64> {
+    let tiers: BTreeSet<i32> = claims.iter().map(|claim| claim.priority).collect();
+    for tier in tiers.into_iter().rev() {
+        let wants_more = |&at: &usize| {
+            let claim = &claims[at];
+            claim.priority == tier && claim.weight > 0 && claim.demand > shares[at]
+        };
+        let members = (0..claims.len()).filter(wants_more).collect();
+        left = fill(left, members, claims, quantum, &mut shares);
+    }
     shares
 }
 
-/// What decides a sibling's part of what is left.
-struct ShareSide {
-    wanted: u64,
-    weight: u64,
-    past: u64,
-}
-
-/// Fills tiers of equal tenant priority, highest first.
-fn by_tier(mut left: u64, claims: &[ShareClaim], sides: &[ShareSide], quantum: u64, shares: &mut [u64]) {
-    let mut tiers: Vec<i32> = claims.iter().map(|claim| claim.priority).collect();
-    tiers.sort_unstable_by(|a, b| b.cmp(a));
-    tiers.dedup();
-    for tier in tiers {
-        let members: Vec<usize> = (0..claims.len())
-            .filter(|&at| {
-                claims[at].priority == tier && sides[at].weight > 0 && sides[at].wanted > shares[at]
-            })
-            .collect();
-        left = fill(left, members, sides, quantum, shares);
-    }
-}
-
 /// Weighted max-min among `members`, of what each had and gets; returns what is left over.
-fn fill(left: u64, mut members: Vec<usize>, sides: &[ShareSide], quantum: u64, shares: &mut [u64]) -> u64 {
+fn fill(left: u64, mut members: Vec<usize>, claims: &[ShareClaim], quantum: u64, shares: &mut [u64]) -> u64 {
     loop {
-        let level = WaterLevel::of(left, &members, sides, shares);
-        // Who had more than the level gets nothing; without it, the level for the rest is lower. The first level is too high
-        // if anything, so that nobody is left out who should not be.
+        let level = WaterLevel::of(left, &members, claims, shares);
+        // A sibling that had more than the level gets nothing; without it, the level for the rest is lower. The first level is
+        // too high if anything, so that no sibling is left out that should not be.
         let before = members.len();
-        members.retain(|at| level.full.contains(at) || level.part(&sides[*at]) > 0);
+        members.retain(|at| level.full.contains(at) || level.part(&claims[*at]) > 0);
         if members.len() < before {
             continue;
         }
         let mut left = left;
         for at in level.full.iter().copied() {
-            left -= sides[at].wanted - shares[at];
-            shares[at] = sides[at].wanted;
+            left -= claims[at].demand - shares[at];
+            shares[at] = claims[at].demand;
         }
-        return round(left, &level, sides, quantum, shares);
+        return round(left, &level, claims, quantum, shares);
     }
 }
 
 /// How high what there is rises, if all had their past parts already: to `has / weight` for a weight of one.
 struct WaterLevel {
-    /// Who has all it wants below that.
+    /// Members that have all they want below that.
     full: Vec<usize>,
-    /// Who does not.
+    /// The others.
     open: Vec<usize>,
     /// What is left for those, with what they had.
     has: u128,
@@ -122,10 +102,10 @@ struct WaterLevel {
 }
 
 impl WaterLevel {
-    fn of(left: u64, members: &[usize], sides: &[ShareSide], shares: &[u64]) -> Self {
-        let weight = |at: &usize| u128::from(sides[*at].weight);
-        let top = |at: &usize| u128::from(sides[*at].wanted - shares[*at]) + u128::from(sides[*at].past);
-        let past: u128 = members.iter().map(|&at| u128::from(sides[at].past)).sum();
+    fn of(left: u64, members: &[usize], claims: &[ShareClaim], shares: &[u64]) -> Self {
+        let weight = |at: &usize| u128::from(claims[*at].weight);
+        let top = |at: &usize| u128::from(claims[*at].demand - shares[*at]) + u128::from(claims[*at].past);
+        let past: u128 = members.iter().map(|&at| u128::from(claims[at].past)).sum();
         let mut level = Self {
             full: Vec::new(),
             open: members.to_vec(),
@@ -146,15 +126,15 @@ impl WaterLevel {
         }
     }
 
-    /// The exact part of one who cannot have all it wants, times the weights together.
-    fn part(&self, side: &ShareSide) -> u128 {
-        let up_to = self.has * u128::from(side.weight);
-        up_to.saturating_sub(u128::from(side.past) * self.weight)
+    /// The exact part of a member that cannot have all it wants, times the weights together.
+    fn part(&self, claim: &ShareClaim) -> u128 {
+        let up_to = self.has * u128::from(claim.weight);
+        up_to.saturating_sub(u128::from(claim.past) * self.weight)
     }
 }
 
 /// Proportional parts of the unsatisfied in whole quanta, then the pieces by largest remainder.
-fn round(left: u64, level: &WaterLevel, sides: &[ShareSide], quantum: u64, shares: &mut [u64]) -> u64 {
+fn round(left: u64, level: &WaterLevel, claims: &[ShareClaim], quantum: u64, shares: &mut [u64]) -> u64 {
     if level.open.is_empty() {
         return left;
     }
@@ -162,7 +142,7 @@ fn round(left: u64, level: &WaterLevel, sides: &[ShareSide], quantum: u64, share
     let mut rest = left;
     let mut remainders: Vec<(u128, usize)> = Vec::new();
     for &at in &level.open {
-        let exact = level.part(&sides[at]);
+        let exact = level.part(&claims[at]);
         let part = u64::try_from(exact / unit).expect("a part is at most the whole") * quantum;
         shares[at] += part;
         rest -= part;
@@ -172,7 +152,7 @@ fn round(left: u64, level: &WaterLevel, sides: &[ShareSide], quantum: u64, share
     while rest > 0 {
         let before = rest;
         for &(_, at) in &remainders {
-            let piece = rest.min(quantum).min(sides[at].wanted - shares[at]);
+            let piece = rest.min(quantum).min(claims[at].demand - shares[at]);
             shares[at] += piece;
             rest -= piece;
         }
@@ -187,7 +167,7 @@ fn round(left: u64, level: &WaterLevel, sides: &[ShareSide], quantum: u64, share
 mod tests {
     use super::*;
 
-    fn claim(demand: u64, guaranteed: u64, weight: u32, priority: i32) -> ShareClaim {
+    fn claim(demand: u64, guaranteed: u64, weight: u64, priority: i32) -> ShareClaim {
         ShareClaim { demand, guaranteed: Amount::Of(guaranteed), weight, priority, past: 0 }
     }
 
@@ -203,7 +183,7 @@ mod tests {
         assert_eq!(divide(8, &[past(8, 1, 60), past(8, 1, 0)], 1), [0, 8]);
         assert_eq!(divide(8, &[past(8, 1, 60), past(3, 1, 0)], 1), [5, 3], "nobody else wants it");
         assert_eq!(divide(8, &[past(8, 2, 6), past(8, 1, 3)], 1), [5, 3], "both had their parts");
-        // The promise comes first, whatever was borrowed.
+        // The guarantee comes first, whatever was borrowed.
         let owner = ShareClaim { past: 100, ..claim(8, 3, 1, 0) };
         assert_eq!(divide(8, &[owner, past(8, 1, 0)], 1), [3, 5]);
     }
@@ -229,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_divided_by_the_promises() {
+    fn a_shortage_is_divided_by_the_guarantees() {
         assert_eq!(divide(6, &[claim(8, 8, 1, 0), claim(4, 4, 1, 0)], 1), [4, 2]);
     }
 
@@ -243,7 +223,7 @@ mod tests {
         for _ in 0..20_000 {
             let claims: Vec<ShareClaim> = (0..=next(4))
                 .map(|_| {
-                    let weight = u32::try_from(next(4)).unwrap();
+                    let weight = next(4);
                     let past = next(2) * next(60);
                     ShareClaim { past, ..claim(next(30), next(10), weight, i32::try_from(next(2)).unwrap()) }
                 })

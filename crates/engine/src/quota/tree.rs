@@ -40,17 +40,16 @@ impl Meter {
 /// One tenant's place and lines.
 #[derive(Clone, Debug)]
 pub struct TreeTenant {
-    /// The tenant above.
     pub parent: Option<TenantId>,
     /// Its place among all tenants in path order, the last tie-break.
     pub path_rank: u32,
-    /// Tenants below, in path order.
+    /// In path order.
     pub children: Vec<TenantId>,
     /// Claim on what is left.
     pub weight: u32,
     /// Higher is served first from what is left.
     pub priority: i32,
-    /// Promise and limit, by meter.
+    /// By meter.
     pub quotas: Vec<Quota>,
 }
 
@@ -64,7 +63,6 @@ pub(crate) struct Named<'a> {
 /// The resolved tree.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// What is counted.
     pub meters: Vec<Meter>,
     /// By tenant id.
     pub lines: Vec<TreeTenant>,
@@ -139,18 +137,30 @@ impl Tree {
 
     /// What one task that takes so much is charged in a pool, by meter; zero where it takes nothing.
     pub fn charge(&self, units: GpuUnits, resources: Resources, pool: PoolId) -> Meters {
-        let units = units.parts();
-        let amount = |meter: &Meter| match meter {
-            Meter::AnyGpu => units.saturating_mul(self.normal_milli[pool.index()]),
+        self.by_meter(&core::iter::once((pool, units)), resources.cpu_milli, resources.memory)
+    }
+
+    /// An amount of everything, by meter.
+    pub fn metered(&self, used: &Use) -> Meters {
+        let gpus = used.gpus.iter().map(|(&pool, &units)| (pool, units));
+        self.by_meter(&gpus, used.cpu_milli, used.memory)
+    }
+
+    fn by_meter(
+        &self,
+        gpus: &(impl Iterator<Item = (PoolId, GpuUnits)> + Clone),
+        cpu_milli: u64,
+        memory: u64,
+    ) -> Meters {
+        let normal =
+            |(pool, units): (PoolId, GpuUnits)| units.parts().saturating_mul(self.normal_milli[pool.index()]);
+        let amount = |meter: &Meter| match *meter {
+            Meter::AnyGpu => gpus.clone().map(normal).sum(),
             Meter::Gpu(metered) => {
-                if *metered == pool {
-                    units
-                } else {
-                    0
-                }
+                gpus.clone().filter(|&(pool, _)| pool == metered).map(|(_, units)| units.parts()).sum()
             }
-            Meter::Cpu => resources.cpu_milli,
-            Meter::Memory => resources.memory,
+            Meter::Cpu => cpu_milli,
+            Meter::Memory => memory,
         };
         self.meters.iter().map(amount).collect()
     }
@@ -171,36 +181,17 @@ impl Tree {
                 total.1 = total.1 + resources(place.task);
             }
             let part = self.charge(total.0, total.1, pool);
-            charged = Some(match charged {
-                None => part,
-                Some(mut sum) => {
-                    sum.add(&part);
-                    sum
-                }
-            });
+            match &mut charged {
+                None => charged = Some(part),
+                Some(sum) => sum.add(&part),
+            }
         }
         charged.unwrap_or_else(|| self.zero())
-    }
-
-    /// An amount of everything, by meter.
-    pub fn metered(&self, used: &Use) -> Meters {
-        self.meters.iter().map(|meter| self.in_meter(*meter, used)).collect()
     }
 
     /// The tenants at the top, in path order.
     pub fn roots(&self) -> &[TenantId] {
         &self.roots
-    }
-
-    fn in_meter(&self, meter: Meter, used: &Use) -> u64 {
-        match meter {
-            Meter::AnyGpu => {
-                used.gpus.iter().map(|(pool, units)| units.parts() * self.normal_milli[pool.index()]).sum()
-            }
-            Meter::Gpu(pool) => used.gpus.get(&pool).map_or(0, |units| units.parts()),
-            Meter::Cpu => used.cpu_milli,
-            Meter::Memory => used.memory,
-        }
     }
 
     /// Counts more use of a tenant in, if it passes nobody's limit.
@@ -222,21 +213,19 @@ impl Tree {
 
     /// What each tenant holds with everyone below it.
     pub fn subtree_use(&self, own: &Amounts) -> Amounts {
-        let mut total = own.clone();
-        for &root in &self.roots {
-            self.sum_up(root, &mut total, &|_, _, amount| amount);
-        }
-        total
+        self.subtree_sums(own, &|_, _, amount| amount)
     }
 
     /// Own demand summed up the tree and cut at each limit.
     pub fn subtree_demand(&self, own: &Amounts) -> Amounts {
+        self.subtree_sums(own, &|tenant, meter, amount| {
+            self.lines[tenant.index()].quotas[meter].limit.cap(amount)
+        })
+    }
+
+    fn subtree_sums(&self, own: &Amounts, cut: &impl Fn(TenantId, usize, u64) -> u64) -> Amounts {
         let mut total = own.clone();
-        for &root in &self.roots {
-            self.sum_up(root, &mut total, &|tenant, meter, amount| {
-                self.lines[tenant.index()].quotas[meter].limit.cap(amount)
-            });
-        }
+        self.roots.iter().for_each(|&root| self.sum_up(root, &mut total, cut));
         total
     }
 
@@ -283,7 +272,7 @@ impl Tree {
             ShareClaim {
                 demand: demand[tenant.index()][meter],
                 guaranteed: line.quotas[meter].guaranteed,
-                weight,
+                weight: u64::from(weight),
                 priority: line.priority,
                 past: if self.past_counts { past(*tenant, self.meters[meter]) } else { 0 },
             }

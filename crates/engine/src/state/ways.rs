@@ -83,7 +83,8 @@ fn need(fleet: &Fleet, gpus: GpuAsk, mode: Mode, pool: PoolId) -> Option<Need> {
     }
 }
 
-fn slice(mig: &Mig, gpus: GpuAsk) -> Option<Need> {
+/// The slice that an ask comes to on a model.
+pub(crate) fn slice(mig: &Mig, gpus: GpuAsk) -> Option<Need> {
     let profile = gpus.profile_on(mig)?;
     Some(Need::Slice { profile, units: units_of(mig, mig.profile(profile)?) })
 }

@@ -125,7 +125,7 @@ fn unknown_model(state: &Engine, models: &[String], refused: Problem) -> Problem
 
 fn planned(replica: &Replica, tried: &WhatIf) -> PlanView {
     let WhatIf { state, job, victims } = tried;
-    let verdict = state.verdict(*job, state.tenants.policy(), replica.now()).expect("it was just accepted");
+    let verdict = state.verdict(*job, replica.now()).expect("it was just accepted");
     let mut verdict = verdict_view(state, *job, &verdict, replica.now());
     let known = state.jobs.get(*job).expect("it was just accepted");
     let mut placements = placements(state, known, state.ledger.holding(*job));

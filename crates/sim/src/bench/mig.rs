@@ -8,6 +8,7 @@
 //! Left out on purpose: queues, moves, failures, and several slices at once. They hide what a cut costs.
 
 mod arrivals;
+mod atlas;
 mod mix;
 mod pool;
 mod report;
@@ -18,13 +19,13 @@ use std::collections::BinaryHeap;
 use serde::Serialize;
 use strum::VariantArray;
 use wharf_engine::device::catalogue::Mig;
-use wharf_engine::device::cut::Atlas;
 use wharf_engine::device::geometry::Slice;
 
 use arrivals::{Arrival, Draw};
 use pool::Pool;
 
 pub use arrivals::LIFE_NS;
+pub use atlas::{Atlas, Cut};
 pub use mix::{Mix, MixError, MixName, size_of, sizes_in};
 pub use pool::Policy;
 pub use report::{ProfileReport, Reference, Report};

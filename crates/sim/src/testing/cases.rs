@@ -471,7 +471,7 @@ impl Run {
             waits.insert(name.clone(), wait(reason, short));
         }
         for (id, job) in self.state.jobs.iter().filter(|(id, _)| self.state.ledger.holding(*id).is_none()) {
-            let verdict = self.state.verdict(id, self.state.tenants.policy(), self.fleet.now());
+            let verdict = self.state.verdict(id, self.fleet.now());
             let reason = verdict.expect("a live job has a verdict").reason;
             let short = match reason {
                 Reason::Short(shortfall) => Some(shortfall),

@@ -1,8 +1,7 @@
 //! One GPU as a Markov chain over its layouts: what a choice of starts refuses in the long run, and what the best one
 //! does, by value iteration. What fits is never refused. It knows nothing of weights.
 
-use wharf_engine::device::cut::{Atlas, Cut};
-use wharf_sim::bench::mig::{Mix, size_of, sizes_in};
+use wharf_sim::bench::mig::{Atlas, Cut, Mix, size_of, sizes_in};
 
 /// Rounds until the long-run cost is known to a thousandth of a percent; a round is a tenth of a mean lifetime.
 const ROUNDS: usize = 1000;

@@ -239,7 +239,7 @@ fn after(built: &Built, memory: &Memory) -> After {
     let policy = built.state.tenants.policy();
     let (again, again_us) = quickest_us(|| plan(&built.state, policy, memory, built.now));
     let begin = cpu_time();
-    let verdict = oldest_waiting(built).and_then(|job| built.state.verdict(job, policy, built.now));
+    let verdict = oldest_waiting(built).and_then(|job| built.state.verdict(job, built.now));
     let reason_ms = rounded(millis(cpu_time().saturating_sub(begin)));
     After {
         reason: verdict.as_ref().map(|verdict| verdict.reason.token()),

@@ -8,17 +8,15 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cell::OnceCell;
-use core::cmp::Reverse;
 
 use super::{Funnel, Reason, Verdict};
-use crate::model::job::Class;
 use crate::model::need::SharingRefusal;
-use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::later::{booked, downtimes, reserve};
 use crate::plan::lines;
-use crate::plan::place::groups::{self, AskMaker};
-use crate::plan::rank::{self, Rank};
+use crate::plan::order::CandidateRank;
+use crate::plan::place::asks::Asks;
+use crate::plan::rank;
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::State;
@@ -34,7 +32,7 @@ pub struct Answers {
     basis: Option<(u64, Timestamp)>,
     kinds: BTreeMap<KindKey, OfKind>,
     /// The waiting jobs of a tenant in the order in which they are served.
-    queues: BTreeMap<TenantId, Vec<QueueRank>>,
+    queues: BTreeMap<TenantId, Vec<CandidateRank>>,
     lines: Option<(Tree, Amounts)>,
 }
 
@@ -46,37 +44,8 @@ struct OfKind {
     fixed: Option<TenantId>,
     /// Why it may share no GPU.
     refused: Option<SharingRefusal>,
-    /// To whom what is free is promised, once somebody asked.
-    held_back: OnceCell<Option<(JobId, Timestamp)>>,
-    /// The window that has what is free, once somebody asked.
-    booked_away: OnceCell<Option<(BookingId, Timestamp)>>,
-    /// When the downtime begins that keeps it from what is free, once somebody asked.
-    kept_by_downtime: OnceCell<Option<Timestamp>>,
-}
-
-/// When a job is served inside its tenant, fields in the order in which they decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct QueueRank {
-    class: Class,
-    priority: Reverse<i32>,
-    /// Nothing where the class is served by age.
-    rank: Option<Rank>,
-    submitted_at: Timestamp,
-    job: JobId,
-}
-
-impl QueueRank {
-    fn of(state: &State, id: JobId, job: &Job, now: Timestamp) -> Self {
-        let policy = state.tenants.policy();
-        let ranked = policy.orders.beyond_age(job.spec.class).is_some();
-        Self {
-            class: job.spec.class,
-            priority: Reverse(job.spec.priority),
-            rank: ranked.then(|| rank::rank(state, policy, id, job, now)),
-            submitted_at: job.submitted_at,
-            job: id,
-        }
-    }
+    /// What keeps it from what is free, once that was asked.
+    kept_away: OnceCell<Option<Reason>>,
 }
 
 impl Answers {
@@ -88,17 +57,15 @@ impl Answers {
         }
     }
 
-    fn of_kind(&mut self, state: &State, policy: &Policy, key: &KindKey) -> &mut OfKind {
+    fn of_kind(&mut self, state: &State, key: &KindKey) -> &mut OfKind {
         // Looked up twice, because the key is copied only where it is new.
         if !self.kinds.contains_key(key) {
             let domain = state.tenants.trust(key.trust);
             let known = OfKind {
-                funnel: state.funnel(key, policy),
-                fixed: state.beyond_guarantee(key, state.tenants.policy()),
-                refused: state.sharing_refused(key, domain, state.tenants.policy()),
-                held_back: OnceCell::new(),
-                booked_away: OnceCell::new(),
-                kept_by_downtime: OnceCell::new(),
+                funnel: state.funnel(key),
+                fixed: state.beyond_guarantee(key),
+                refused: state.sharing_refused(key, domain),
+                kept_away: OnceCell::new(),
             };
             self.kinds.insert(key.clone(), known);
         }
@@ -119,91 +86,67 @@ impl Answers {
     /// Waiting jobs of its tenant that are served before a job.
     fn ahead(&mut self, state: &State, id: JobId, job: &Job, now: Timestamp) -> u32 {
         let queue = self.queues.entry(job.spec.tenant).or_insert_with(|| queue(state, job.spec.tenant, now));
-        let own = QueueRank::of(state, id, job, now);
-        u32::try_from(queue.partition_point(|turn| *turn < own)).unwrap_or(u32::MAX)
+        let own = CandidateRank::of_job(state, id, job, now);
+        u32::try_from(queue.partition_point(|rank| *rank < own)).unwrap_or(u32::MAX)
     }
 
-    /// To whom what is free is promised, where nothing else keeps a job from starting.
-    fn held_back(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<(JobId, Timestamp)> {
-        let (_, now) = self.basis?;
-        if state.reservations.is_empty() {
-            return None;
-        }
-        // A promise to the job itself does not hold it back; all others of its kind are held back by the same.
+    /// What keeps a job from what is free, where nothing else keeps it from starting.
+    fn kept_away(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<Reason> {
+        // A reservation of the job itself does not hold it back; all others of its kind are held back alike.
         let alike = state.reservations.of(id).is_none();
-        let known = self.kinds.get(key).and_then(|kind| kind.held_back.get().copied()).filter(|_| alike);
+        let known = self.kinds.get(key).and_then(|kind| kind.kept_away.get().copied()).filter(|_| alike);
         known.unwrap_or_else(|| {
-            let found = reserve::held_back(&mut self.draft(state, now), id);
+            let found = self.find_kept_away(state, id);
             if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
-                *kind.held_back.get_or_init(|| found)
-            } else {
-                found
+                kind.kept_away.set(found).expect("it was not known");
             }
+            found
         })
     }
 
-    /// The window that has what is free, where nothing else keeps a job from starting.
-    fn booked_away(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<(BookingId, Timestamp)> {
+    fn find_kept_away(&mut self, state: &State, id: JobId) -> Option<Reason> {
         let (_, now) = self.basis?;
-        if state.bookings.is_empty() {
-            return None;
-        }
-        let alike = state.reservations.of(id).is_none();
-        let known = self.kinds.get(key).and_then(|kind| kind.booked_away.get().copied()).filter(|_| alike);
-        known.unwrap_or_else(|| {
-            let found = booked::held_back(&mut self.draft(state, now), id);
-            if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
-                *kind.booked_away.get_or_init(|| found)
-            } else {
-                found
+        if !state.reservations.is_empty() {
+            let reserved = reserve::held_back(&mut self.draft(state, now), id);
+            if let Some((job, start)) = reserved {
+                return Some(Reason::Reserved { job, start });
             }
-        })
-    }
-
-    /// When the downtime begins that keeps a job from what is free, where nothing else does.
-    fn kept_by_downtime(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<Timestamp> {
-        let (_, now) = self.basis?;
+        }
+        if !state.bookings.is_empty() {
+            let booked = booked::held_back(&mut self.draft(state, now), id);
+            if let Some((booking, from)) = booked {
+                return Some(Reason::Booked { booking, from });
+            }
+        }
         if state.maintenance.is_empty() {
             return None;
         }
-        let known = self.kinds.get(key).and_then(|kind| kind.kept_by_downtime.get().copied());
-        known.unwrap_or_else(|| {
-            let found = downtimes::held_back(&mut self.draft(state, now), id);
-            if let Some(kind) = self.kinds.get(key) {
-                *kind.kept_by_downtime.get_or_init(|| found)
-            } else {
-                found
-            }
-        })
+        let from = downtimes::held_back(&mut self.draft(state, now), id)?;
+        Some(Reason::Downtime { from })
     }
 }
 
-fn queue(state: &State, tenant: TenantId, now: Timestamp) -> Vec<QueueRank> {
+fn queue(state: &State, tenant: TenantId, now: Timestamp) -> Vec<CandidateRank> {
     let kinds = state.jobs.waiting().values().filter(|kind| kind.key.tenant == tenant);
     let jobs = kinds.flat_map(|kind| &kind.jobs);
-    let turns = jobs.filter_map(|&(_, id)| Some(QueueRank::of(state, id, state.jobs.get(id)?, now)));
-    let mut queue: Vec<QueueRank> = turns.collect();
+    let ranks = jobs.filter_map(|&(_, id)| Some(CandidateRank::of_job(state, id, state.jobs.get(id)?, now)));
+    let mut queue: Vec<CandidateRank> = ranks.collect();
     queue.sort_unstable();
     queue
 }
 
 impl State {
     /// The answer for a live job.
-    pub fn verdict(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Verdict> {
-        self.judge(id, policy, now, &mut Answers::default())
+    pub fn verdict(&self, id: JobId, now: Timestamp) -> Option<Verdict> {
+        self.verdict_among(id, now, &mut Answers::default())
     }
 
     /// The same where many are asked for: what they have in common is worked out once.
     pub fn verdict_among(&self, id: JobId, now: Timestamp, answers: &mut Answers) -> Option<Verdict> {
-        self.judge(id, self.tenants.policy(), now, answers)
-    }
-
-    fn judge(&self, id: JobId, policy: &Policy, now: Timestamp, answers: &mut Answers) -> Option<Verdict> {
         answers.turn_to(self, now);
         let job = self.jobs.get(id)?;
         if let Some((why, since)) = job.held {
-            let (reason, policy) = (Reason::Held { why, since }, self.tenants.version());
-            return Some(Verdict { reason, funnel: None, ahead: 0, policy, basis: self.index() });
+            return Some(self.judged(Reason::Held { why, since }, None, 0));
         }
         let (reason, funnel) = match job.phase {
             Phase::Active => (self.active_reason(id), None),
@@ -216,7 +159,7 @@ impl State {
             Phase::Waiting if self.earmarks.of(id).is_some() => (Reason::Earmarked, None),
             Phase::Waiting => {
                 let key = job.key();
-                let kind = answers.of_kind(self, policy, &key).clone();
+                let kind = answers.of_kind(self, &key).clone();
                 let reason = match job.spec.booking {
                     Some(booking) => self.window_reason(id, job, booking, answers),
                     None => self.waiting_reason(id, job, &key, &kind, answers),
@@ -225,7 +168,11 @@ impl State {
             }
         };
         let ahead = if job.waits_for_places() { answers.ahead(self, id, job, now) } else { 0 };
-        Some(Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() })
+        Some(self.judged(reason, funnel, ahead))
+    }
+
+    fn judged(&self, reason: Reason, funnel: Option<Funnel>, ahead: u32) -> Verdict {
+        Verdict { reason, funnel, ahead, policy: self.tenants.version(), basis: self.index() }
     }
 
     /// A job of a window waits for that, and for nothing else.
@@ -254,13 +201,14 @@ impl State {
     }
 
     /// Whose guarantee keeps work that may not borrow from starting, if one does in every pool it may use.
-    fn beyond_guarantee(&self, key: &KindKey, policy: &Policy) -> Option<TenantId> {
+    fn beyond_guarantee(&self, key: &KindKey) -> Option<TenantId> {
+        let policy = self.tenants.policy();
         if !lines::is_fixed(&lines::work_group(key), policy) {
             return None;
         }
         let tree = self.tree(policy);
-        let asks = groups::minimum(AskMaker::new(self, policy, &tree), key);
-        let beyond = asks.iter().map(|ask| self.fixed_beyond(policy, &tree, ask));
+        let asks = Asks::new(self, policy, &tree).minimum(key);
+        let beyond = asks.iter().map(|ask| self.fixed_beyond(&tree, ask));
         let beyond: Option<Vec<TenantId>> = beyond.collect();
         beyond?.first().copied()
     }
@@ -279,9 +227,8 @@ impl State {
             return Some(reason);
         }
         let anywhere = KindKey { avoids: Vec::new(), ..key.clone() };
-        let policy = self.tenants.policy();
         let keeps = kind.funnel.shortfall().is_some()
-            && answers.of_kind(self, policy, &anywhere).funnel.shortfall().is_none();
+            && answers.of_kind(self, &anywhere).funnel.shortfall().is_none();
         let until = job.past.refused.iter().map(|refusal| refusal.until).min()?;
         let (tries, node) = (job.past.refused_tries, last.node);
         keeps.then_some(Reason::StartRefused { tries, node, retry_at: until })
@@ -314,14 +261,7 @@ impl State {
         if let Some(kept) = rank::kept_for_newcomers(self, id, job, now) {
             return Reason::LandingRoom { kept };
         }
-        if let Some((job, start)) = answers.held_back(self, id, key) {
-            return Reason::Reserved { job, start };
-        }
-        if let Some((booking, from)) = answers.booked_away(self, id, key) {
-            return Reason::Booked { booking, from };
-        }
-        let kept = answers.kept_by_downtime(self, id, key);
-        kept.map_or(Reason::Startable, |from| Reason::Downtime { from })
+        answers.kept_away(self, id, key).unwrap_or(Reason::Startable)
     }
 }
 

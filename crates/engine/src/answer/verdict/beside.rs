@@ -8,8 +8,9 @@ use super::{FleetScope, Funnel, FunnelCount, Quantity, Stage};
 use crate::model::need::Need;
 use crate::plan::place::tasks_that_fit;
 use crate::state::State;
+use crate::state::fleet::Node;
 use crate::state::jobs::KindKey;
-use crate::units::{PoolId, Resources};
+use crate::units::{NodeId, PoolId, Resources};
 
 impl BesideGpus {
     fn of(self, resources: &mut Resources) -> &mut u64 {
@@ -44,13 +45,11 @@ impl State {
             let each = what.in_(key.shape.resources);
             let mut without = key.clone();
             *what.of(&mut without.shape.resources) = 0;
-            let enough = |(need, count): (&Need, &FunnelCount)| {
-                let fitting = count.together.values().copied().max().unwrap_or_default();
-                let free = count.free >= super::amount_of(*need, u64::from(key.min));
-                free && fitting >= u64::from(key.min)
+            let min = u64::from(key.min);
+            let enough = |(&(_, need), count): (&(Option<PoolId>, Need), &FunnelCount)| {
+                count.free >= super::amount_of(need, min) && count.together.most() >= min
             };
-            let counts = if each > 0 { self.count(&without, needs, fleet) } else { return None };
-            let fits = needs.iter().map(|(_, need)| need).zip(&counts).any(enough);
+            let fits = each > 0 && needs.iter().zip(&self.count(&without, needs, fleet)).any(enough);
             fits.then(|| Beside { what, each, most: self.most_of(what, &without, needs, fleet) })
         })
     }
@@ -63,7 +62,7 @@ impl State {
         needs: &[(Option<PoolId>, Need)],
         fleet: FleetScope,
     ) -> u64 {
-        let of_node = |(id, node): (crate::units::NodeId, &crate::state::fleet::Node)| {
+        let of_node = |(id, node): (NodeId, &Node)| {
             let usable = fleet == FleetScope::Declared || node.is_open();
             let room = self.ledger.rooms().get(id).filter(|_| usable)?;
             let allowed = without.may_go_to(&self.fleet, id);

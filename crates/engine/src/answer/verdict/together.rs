@@ -3,11 +3,11 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{Funnel, Quantity, Shortfall, Stage, amount_of, quantity};
-use crate::model::policy::{Amount, Policy};
+use super::{Funnel, Quantity, Shortfall, Stage, amount_of, parts, quantity};
+use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::lines;
-use crate::plan::place::groups::{self, AskMaker};
+use crate::plan::place::asks::Asks;
 use crate::plan::place::{Ask, place};
 use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
@@ -17,21 +17,24 @@ use crate::units::{GpuUnits, PoolId, TenantId, Timestamp};
 
 impl State {
     /// What is left for the group that comes least far; if each has enough, for all of them together.
-    pub(super) fn funnel_of_groups(&self, key: &KindKey, policy: &Policy) -> Funnel {
+    pub(super) fn funnel_of_groups(&self, key: &KindKey) -> Funnel {
         let mut all = Vec::new();
         for (at, group) in key.groups.iter().enumerate() {
-            let funnel = Funnel { group: Some(at), ..self.funnel(&group.key, policy) };
+            let funnel = Funnel { group: Some(at), ..self.funnel(&group.key) };
             if funnel.shortfall().is_some() {
                 return funnel;
             }
             all.push(funnel);
         }
+        let policy = self.tenants.policy();
         let tree = self.tree(policy);
         let none = Amounts::new();
         let mut draft = Draft::on(self, policy, &tree, &none, Timestamp(0));
+        let used = tree.subtree_use(&self.own_use_after_leaving(&tree));
         let mut short = None;
         for ask in self.open_asks(&draft, key) {
-            let found = beyond_limit(&draft, &ask).or_else(|| apart(&mut draft, key, &ask));
+            let limited = lines::limit_exceeded(&draft, &ask).and_then(|_| over_limit(&tree, &ask, &used));
+            let found = limited.or_else(|| apart(&mut draft, key, &ask));
             match found {
                 None => {
                     // Each group has enough, and so have all: the largest speaks for the job.
@@ -44,82 +47,56 @@ impl State {
         short.unwrap_or_else(|| all.swap_remove(0))
     }
 
-    /// The ways to meet all groups that no guarantee stands against, or all of them where one stands against each.
+    /// The asks for all groups that no guarantee stands against, or all of them where one stands against each.
     fn open_asks<'k>(&self, draft: &Draft<'_>, key: &'k KindKey) -> Vec<Ask<'k>> {
-        let asks = groups::minimum(draft.desk(), key);
-        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(draft.policy, draft.tree, ask).is_none();
+        let asks = draft.asks().minimum(key);
+        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(draft.tree, ask).is_none();
         let open: Vec<Ask<'k>> = asks.iter().filter(is_open).cloned().collect();
         if open.is_empty() { asks } else { open }
     }
 
     /// What keeps the groups of a kind from ever running, each alone or all together, if anything does. A job whose groups
     /// would only fit apart in pieces is not told so: that takes a search.
-    pub(super) fn never_in_groups(&self, key: &KindKey, domain: &str, policy: &Policy) -> Option<Shortfall> {
+    pub(super) fn never_in_groups(&self, key: &KindKey, domain: &str) -> Option<Shortfall> {
         let alone = key.groups.iter().enumerate().find_map(|(at, group)| {
-            let short = self.never(&group.key, domain, policy)?;
+            let short = self.never(&group.key, domain)?;
             Some(Shortfall { group: Some(at), ..short })
         });
         if alone.is_some() {
             return alone;
         }
+        let policy = self.tenants.policy();
         let tree = self.tree(policy);
-        let desk = AskMaker { domain: Some(domain), ..AskMaker::new(self, policy, &tree) };
+        let asks = Asks { domain: Some(domain), ..Asks::new(self, policy, &tree) };
         let mut short = None;
-        for ask in groups::minimum(desk, key) {
+        for ask in asks.minimum(key) {
             match self.never_together(&tree, &ask) {
                 None => return None,
-                Some(found) => short = short.or(Some(found)),
+                Some(found) => short = short.or(found.shortfall()),
             }
         }
         short
     }
 
     /// Whether the whole fleet, or the limits, are too small for all groups in these ways.
-    fn never_together(&self, tree: &Tree, ask: &Ask<'_>) -> Option<Shortfall> {
-        let used = tree.zero_each();
-        if let Some((tenant, have)) = tightest(tree, ask, &used) {
-            let need = all_of(ask);
-            return Some(Shortfall {
-                stage: Stage::Quota,
-                need,
-                have,
-                tenant: Some(tenant),
-                group: None,
-                beside: None,
-            });
-        }
-        let pools: BTreeSet<PoolId> = ask.parts().map(Ask::pool).collect();
-        pools.into_iter().find_map(|pool| {
+    fn never_together(&self, tree: &Tree, ask: &Ask<'_>) -> Option<Funnel> {
+        let fleet_too_small = |pool: PoolId| {
             let here = ask.parts().filter(|part| part.pool() == pool);
             let need: GpuUnits = here.map(|part| part.way.need.units().times(part.tasks)).sum();
             let nodes = self.fleet.nodes().filter(|(_, node)| node.facts.pool == pool);
             let gpus: usize = nodes.map(|(_, node)| node.facts.gpus.len()).sum();
-            let have = GpuUnits::whole(u32::try_from(gpus).unwrap_or(u32::MAX));
-            let (need, have) = (Quantity::Gpus(need), Quantity::Gpus(have));
-            (need > have).then_some(Shortfall {
-                stage: Stage::Fleet,
-                need,
-                have,
-                tenant: None,
-                group: None,
-                beside: None,
-            })
-        })
+            let have = Quantity::Gpus(GpuUnits::from_parts(parts(gpus)));
+            let funnel = Funnel::new(Quantity::Gpus(need), alloc::vec![(Stage::Fleet, have)]);
+            funnel.shortfall().map(|_| funnel)
+        };
+        let pools: BTreeSet<PoolId> = ask.parts().map(Ask::pool).collect();
+        over_limit(tree, ask, &tree.zero_each()).or_else(|| pools.into_iter().find_map(fleet_too_small))
     }
 }
 
-/// The funnel that ends at a limit which the groups pass together.
-fn beyond_limit(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<Funnel> {
-    lines::limit_exceeded(draft, ask)?;
-    let used = draft.tree.subtree_use(&draft.state.own_use_after_leaving(draft.tree));
-    let (tenant, have) = tightest(draft.tree, ask, &used)?;
-    let stages = alloc::vec![(Stage::Quota, have)];
-    Some(Funnel { need: all_of(ask), stages, tenant: Some(tenant), group: None, beside: None })
-}
-
-/// The limit that leaves the least of what is asked for, if one leaves too little, and which part of it that is. Cores and
-/// memory are told as the part of the GPUs that they suffice for.
-fn tightest(tree: &Tree, ask: &Ask<'_>, used: &Amounts) -> Option<(TenantId, Quantity)> {
+/// The funnel that ends at the limit that leaves the least of what is asked for, if one leaves too little. Cores and
+/// memory are given as the part of the GPUs that they suffice for.
+fn over_limit(tree: &Tree, ask: &Ask<'_>, used: &Amounts) -> Option<Funnel> {
     let mut least: Option<(Quantity, TenantId)> = None;
     for tenant in tree.lineage(ask.key.tenant) {
         for meter in lines::meters_of(ask) {
@@ -141,7 +118,9 @@ fn tightest(tree: &Tree, ask: &Ask<'_>, used: &Amounts) -> Option<(TenantId, Qua
             }
         }
     }
-    least.map(|(part, tenant)| (tenant, part))
+    let (part, tenant) = least?;
+    let funnel = Funnel::new(all_of(ask), alloc::vec![(Stage::Quota, part)]);
+    Some(Funnel { tenant: Some(tenant), ..funnel })
 }
 
 /// The group that a part of an ask for a minimum is about: its first task tells.
@@ -162,13 +141,6 @@ fn all_of(ask: &Ask<'_>) -> Quantity {
     }
 }
 
-fn none_of(ask: &Ask<'_>) -> Quantity {
-    match all_of(ask) {
-        Quantity::Gpus(_) => Quantity::Gpus(GpuUnits::ZERO),
-        Quantity::Tasks(_) => Quantity::Tasks(0),
-    }
-}
-
 /// The funnel that ends where the groups do not fit beside each other: the first that finds no place when those before it
 /// have theirs. The draft stays as it is.
 fn apart(draft: &mut Draft<'_>, key: &KindKey, ask: &Ask<'_>) -> Option<Funnel> {
@@ -178,10 +150,9 @@ fn apart(draft: &mut Draft<'_>, key: &KindKey, ask: &Ask<'_>) -> Option<Funnel> 
     if whole {
         return None;
     }
-    let parts: Vec<&Ask<'_>> = ask.parts().collect();
     let mut found = None;
     let mut domain = ask.domain;
-    for part in parts {
+    for part in ask.parts() {
         let alone = Ask { beside: None, domain, ..part.clone() };
         if let Some(placed) = place(draft, &alone) {
             // Where the first goes the others have to be too.
@@ -199,14 +170,17 @@ fn apart(draft: &mut Draft<'_>, key: &KindKey, ask: &Ask<'_>) -> Option<Funnel> 
         });
         let amount = |tasks: u32| quantity(part.way.need, amount_of(part.way.need, u64::from(tasks)));
         let stages = alloc::vec![(Stage::Together, amount(fewer.unwrap_or(0)))];
-        let group = group_of(key, part);
-        found = Some(Funnel { need: amount(part.tasks), stages, tenant: None, group, beside: None });
+        found = Some(Funnel { group: group_of(key, part), ..Funnel::new(amount(part.tasks), stages) });
         break;
     }
     draft.roll_back(mark);
     // In one domain each of them fits, but not all in the same one.
     found.or_else(|| {
-        let stages = alloc::vec![(Stage::Together, none_of(ask))];
-        Some(Funnel { need: all_of(ask), stages, tenant: None, group: None, beside: None })
+        let need = all_of(ask);
+        let none = match need {
+            Quantity::Gpus(_) => Quantity::Gpus(GpuUnits::ZERO),
+            Quantity::Tasks(_) => Quantity::Tasks(0),
+        };
+        Some(Funnel::new(need, alloc::vec![(Stage::Together, none)]))
     })
 }

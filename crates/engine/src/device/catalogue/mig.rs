@@ -10,6 +10,8 @@ use strum::{IntoStaticStr, VariantArray};
 
 /// The longest axis of any model.
 pub const AXIS_MAX: usize = 12;
+/// The most profiles of any model.
+pub const PROFILES_MAX: usize = 11;
 
 /// How GPUs of a model can be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub struct Mig {
     pub mode_resets: bool,
     /// Whether legal starts were seen on hardware, or inferred from a model of the same family.
     pub starts_seen: bool,
-    /// Profiles, by number.
+    /// By number.
     pub profiles: &'static [Profile],
 }
 
@@ -49,7 +51,6 @@ pub struct Profile {
     pub memory_seen: bool,
     /// Multiprocessors, where they are known.
     pub sm: Option<u16>,
-    /// Media engines and graphics.
     pub media: Media,
 }
 
@@ -79,11 +80,9 @@ pub enum Media {
 /// The name of a profile, free of strings: `1g.10gb+me`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProfileName {
-    /// Compute slices.
     pub compute: u8,
     /// The memory in its name, which is a label and not an amount.
     pub gb: u16,
-    /// Media engines and graphics.
     pub media: Media,
 }
 
@@ -128,48 +127,46 @@ const FIRST: &[u8] = &[0];
 
 /// How many starts there are, without a conversion that a constant cannot check.
 const fn count(starts: &[u8]) -> u8 {
-    let mut count = 0;
-    let mut rest = starts;
-    while let [_, others @ ..] = rest {
-        count += 1;
-        rest = others;
+    match starts {
+        [] => 0,
+        [_, others @ ..] => 1 + count(others),
     }
-    count
+}
+
+/// A profile with the usual media engines; negative memory and no multiprocessors were not seen.
+const fn profile(
+    name: &'static str,
+    (compute, slots): (u8, u8),
+    starts: &'static [u8],
+    mib: i32,
+    sm: u16,
+) -> Profile {
+    let (max, memory_mib, memory_seen) = (count(starts), mib.unsigned_abs(), mib > 0);
+    let sm = if sm == 0 { None } else { Some(sm) };
+    Profile { name, compute, slots, starts, max, memory_mib, memory_seen, sm, media: Media::Usual }
+}
+
+const fn with_media(mut profile: Profile, name: &'static str, media: Media) -> Profile {
+    profile.name = name;
+    profile.media = media;
+    if matches!(media, Media::Extension | Media::All) {
+        profile.max = 1;
+    }
+    profile
 }
 
 /// The seven profiles of a device with eight slots and seven compute slices: names, then memory in MiB and
-/// multiprocessors of 1g, 1g with twice the memory, 2g, 3g, 4g and 7g; negative memory and 0 are not seen.
+/// multiprocessors of 1g, 1g with twice the memory, 2g, 3g, 4g and 7g.
 const fn eight_slots(names: [&'static str; 7], mib: [i32; 6], sm: [u16; 6]) -> [Profile; 7] {
-    const fn one(
-        name: &'static str,
-        (compute, slots): (u8, u8),
-        starts: &'static [u8],
-        mib: i32,
-        sm: u16,
-    ) -> Profile {
-        Profile {
-            name,
-            compute,
-            slots,
-            starts,
-            max: count(starts),
-            memory_mib: mib.unsigned_abs(),
-            memory_seen: mib > 0,
-            sm: if sm == 0 { None } else { Some(sm) },
-            media: Media::Usual,
-        }
-    }
-    let mut extended = one(names[1], (1, 1), SEVEN, mib[0], sm[0]);
-    extended.media = Media::Extension;
-    extended.max = 1;
+    let one = profile(names[0], (1, 1), SEVEN, mib[0], sm[0]);
     [
-        one(names[0], (1, 1), SEVEN, mib[0], sm[0]),
-        extended,
-        one(names[2], (1, 2), PAIRS, mib[1], sm[1]),
-        one(names[3], (2, 2), THREE_PAIRS, mib[2], sm[2]),
-        one(names[4], (3, 4), HALVES, mib[3], sm[3]),
-        one(names[5], (4, 4), FIRST, mib[4], sm[4]),
-        one(names[6], (7, 8), FIRST, mib[5], sm[5]),
+        one,
+        with_media(one, names[1], Media::Extension),
+        profile(names[2], (1, 2), PAIRS, mib[1], sm[1]),
+        profile(names[3], (2, 2), THREE_PAIRS, mib[2], sm[2]),
+        profile(names[4], (3, 4), HALVES, mib[3], sm[3]),
+        profile(names[5], (4, 4), FIRST, mib[4], sm[4]),
+        profile(names[6], (7, 8), FIRST, mib[5], sm[5]),
     ]
 }
 
@@ -187,151 +184,87 @@ const fn ampere(mut mig: Mig) -> Mig {
     mig
 }
 
-/// A100 with 40 GB.
+// Names of profiles, by the memory of the whole device.
+const GB_40: [&str; 7] = ["1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"];
+const GB_80: [&str; 7] = ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"];
+const GB_94: [&str; 7] = ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"];
+const GB_96: [&str; 7] = ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"];
+const GB_141: [&str; 7] = ["1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"];
+const GB_180: [&str; 7] = ["1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"];
+const GB_186: [&str; 7] = ["1g.23gb", "1g.23gb+me", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"];
+const GB_269: [&str; 7] = ["1g.34gb", "1g.34gb+me", "1g.67gb", "2g.67gb", "3g.135gb", "4g.135gb", "7g.269gb"];
+const GB_278: [&str; 7] = ["1g.35gb", "1g.35gb+me", "1g.70gb", "2g.70gb", "3g.139gb", "4g.139gb", "7g.278gb"];
+
+// Multiprocessors of profiles, by those of the whole device.
+const SM_UNKNOWN: [u16; 6] = [0; 6];
+const SM_108: [u16; 6] = [14, 14, 28, 42, 56, 98];
+const SM_114: [u16; 6] = [14, 14, 30, 46, 62, 114];
+const SM_132: [u16; 6] = [16, 26, 32, 60, 64, 132];
+
 pub(crate) const A100_40: Mig = ampere(seen(seven_of_eight(
     "A100-40GB",
     Some(108),
-    &eight_slots(
-        ["1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"],
-        [4864, 9851, 9851, 19968, 19968, 40192],
-        [14, 14, 28, 42, 56, 98],
-    ),
+    &eight_slots(GB_40, [4864, 9851, 9851, 19968, 19968, 40192], SM_108),
 )));
-/// A100 with 80 GB.
 pub const A100_80: Mig = ampere(seen(seven_of_eight(
     "A100-80GB",
     Some(108),
-    &eight_slots(
-        ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"],
-        [9728, 19968, 19968, 40192, 40192, 80640],
-        [14, 14, 28, 42, 56, 98],
-    ),
+    &eight_slots(GB_80, [9728, 19968, 19968, 40192, 40192, 80640], SM_108),
 )));
-/// H100 SXM.
 pub const H100_SXM: Mig = seen(seven_of_eight(
     "H100-SXM5-80GB",
     Some(132),
-    &eight_slots(
-        ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"],
-        [9984, 20091, 20091, 40448, 40448, 81152],
-        [16, 26, 32, 60, 64, 132],
-    ),
+    &eight_slots(GB_80, [9984, 20091, 20091, 40448, 40448, 81152], SM_132),
 ));
-/// H100 PCIe.
 pub(crate) const H100_PCIE: Mig = seen(seven_of_eight(
     "H100-PCIe-80GB",
     Some(114),
-    &eight_slots(
-        ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"],
-        [9984, 20091, 20091, 40448, 40448, 81152],
-        [14, 14, 30, 46, 62, 114],
-    ),
+    &eight_slots(GB_80, [9984, 20091, 20091, 40448, 40448, 81152], SM_114),
 ));
-/// H100 NVL.
 pub(crate) const H100_NVL: Mig = seen(seven_of_eight(
     "H100-NVL-94GB",
     Some(132),
-    &eight_slots(
-        ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"],
-        [11008, 22139, 22139, 47493, 47493, 95355],
-        [16, 26, 32, 60, 64, 132],
-    ),
+    &eight_slots(GB_94, [11008, 22139, 22139, 47493, 47493, 95355], SM_132),
 ));
-/// GH200 with 96 GB.
 pub(crate) const GH200_96: Mig = seven_of_eight(
     "GH200-96GB",
     Some(132),
-    &eight_slots(
-        ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"],
-        [-11520, 23552, 23552, 47616, 47616, 95232],
-        [16, 26, 32, 60, 64, 132],
-    ),
+    &eight_slots(GB_96, [-11520, 23552, 23552, 47616, 47616, 95232], SM_132),
 );
-/// H200.
 pub(crate) const H200: Mig = seven_of_eight(
     "H200-141GB",
     Some(132),
-    &eight_slots(
-        ["1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"],
-        [16384, 33024, 33024, 71168, 71168, 143_104],
-        [16, 26, 32, 60, 64, 132],
-    ),
+    &eight_slots(GB_141, [16384, 33024, 33024, 71168, 71168, 143_104], SM_132),
 );
-/// H20.
 pub(crate) const H20: Mig = seven_of_eight(
     "H20-96GB",
     None,
-    &eight_slots(
-        ["1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"],
-        [-11520, -23040, -23040, -46080, -46080, -92160],
-        [0; 6],
-    ),
+    &eight_slots(GB_96, [-11520, -23040, -23040, -46080, -46080, -92160], SM_UNKNOWN),
 );
-/// B200.
-pub const B200: Mig = seven_of_eight(
+pub(crate) const B200: Mig = seven_of_eight(
     "B200-180GB",
     None,
-    &eight_slots(
-        ["1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"],
-        [22528, 45312, 45312, -86400, -86400, -172_800],
-        [18, 30, 36, 0, 0, 0],
-    ),
+    &eight_slots(GB_180, [22528, 45312, 45312, -86400, -86400, -172_800], [18, 30, 36, 0, 0, 0]),
 );
-/// GB200.
 pub(crate) const GB200: Mig = seven_of_eight(
     "GB200-186GB",
     None,
-    &eight_slots(
-        ["1g.23gb", "1g.23gb+me", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"],
-        [22528, 46592, 46592, -89280, -89280, -178_560],
-        [18, 32, 38, 0, 0, 0],
-    ),
+    &eight_slots(GB_186, [22528, 46592, 46592, -89280, -89280, -178_560], [18, 32, 38, 0, 0, 0]),
 );
-/// B300.
 pub(crate) const B300: Mig = seven_of_eight(
     "B300-288GB",
     None,
-    &eight_slots(
-        ["1g.34gb", "1g.34gb+me", "1g.67gb", "2g.67gb", "3g.135gb", "4g.135gb", "7g.269gb"],
-        [-32640, -64320, -64320, -129_600, -129_600, -258_240],
-        [0; 6],
-    ),
+    &eight_slots(GB_269, [-32640, -64320, -64320, -129_600, -129_600, -258_240], SM_UNKNOWN),
 );
-/// GB300.
 pub(crate) const GB300: Mig = seven_of_eight(
     "GB300-288GB",
     None,
-    &eight_slots(
-        ["1g.35gb", "1g.35gb+me", "1g.70gb", "2g.70gb", "3g.139gb", "4g.139gb", "7g.278gb"],
-        [-33600, -67200, -67200, -133_440, -133_440, -266_880],
-        [0; 6],
-    ),
+    &eight_slots(GB_278, [-33600, -67200, -67200, -133_440, -133_440, -266_880], SM_UNKNOWN),
 );
 
-const fn small(
-    name: &'static str,
-    (compute, slots): (u8, u8),
-    starts: &'static [u8],
-    memory_mib: u32,
-    sm: u16,
-) -> Profile {
-    let (max, memory_seen, sm) = (count(starts), true, Some(sm));
-    Profile { name, compute, slots, starts, max, memory_mib, memory_seen, sm, media: Media::Usual }
-}
+const A30_ONE: Profile = profile("1g.6gb", (1, 1), &[0, 1, 2, 3], 5836, 14);
+const A30_TWO: Profile = profile("2g.12gb", (2, 2), &[0, 2], 11971, 28);
 
-const fn with_media(mut profile: Profile, name: &'static str, media: Media) -> Profile {
-    profile.name = name;
-    profile.media = media;
-    if matches!(media, Media::Extension | Media::All) {
-        profile.max = 1;
-    }
-    profile
-}
-
-const A30_ONE: Profile = small("1g.6gb", (1, 1), &[0, 1, 2, 3], 5836, 14);
-const A30_TWO: Profile = small("2g.12gb", (2, 2), &[0, 2], 11971, 28);
-
-/// A30.
 pub const A30: Mig = Mig {
     row: "A30-24GB",
     axis: 4,
@@ -344,15 +277,15 @@ pub const A30: Mig = Mig {
         with_media(A30_ONE, "1g.6gb+me", Media::Extension),
         A30_TWO,
         with_media(A30_TWO, "2g.12gb+me", Media::Extension),
-        small("4g.24gb", (4, 4), FIRST, 24064, 56),
+        profile("4g.24gb", (4, 4), FIRST, 24064, 56),
     ],
 };
 
-const PRO_ONE: Profile = small("1g.24gb", (1, 3), &[0, 3, 6, 9], 24187, 46);
-const PRO_TWO: Profile = small("2g.48gb", (2, 6), &[0, 6], 48517, 94);
-const PRO_FOUR: Profile = small("4g.96gb", (4, 12), FIRST, 97280, 188);
+const PRO_ONE: Profile = profile("1g.24gb", (1, 3), &[0, 3, 6, 9], 24187, 46);
+const PRO_TWO: Profile = profile("2g.48gb", (2, 6), &[0, 6], 48517, 94);
+const PRO_FOUR: Profile = profile("4g.96gb", (4, 12), FIRST, 97280, 188);
 
-/// RTX PRO 6000 Blackwell, server edition.
+// The server edition.
 pub const RTX_PRO_6000: Mig = Mig {
     row: "RTX-PRO-6000-Blackwell-96GB",
     axis: 12,

@@ -6,7 +6,7 @@
 /// What an error asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// Nothing: it is recorded.
+    /// It is recorded.
     Nothing,
     /// The job that made it fails; the device is as good as before.
     Job,
@@ -31,11 +31,8 @@ impl Recovery {
 /// An error that a driver reports of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xid {
-    /// Its number.
     pub number: u16,
-    /// What it means.
     pub meaning: &'static str,
-    /// What it asks for.
     pub recovery: Recovery,
 }
 

@@ -16,7 +16,7 @@ use crate::plan::evict::victims::{Unit, whole_job};
 use crate::plan::later::{booked, reserve};
 use crate::plan::lines::{Pass, is_fixed, work_group};
 use crate::plan::memory::earlier;
-use crate::plan::place::{Ask, Fit, groups, place, tasks_that_fit};
+use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
 use crate::price::node_classes::Drains;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::EvictionRule;
@@ -202,7 +202,7 @@ fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
     let job = draft.state.jobs.get(unit.job).expect("a job that moves is live");
     let key = job.key();
     let old: Vec<Placement> = unit.steps.iter().map(|step| step.place).collect();
-    let again = groups::of_places(draft.desk(), &key, &job.spec, &old)?;
+    let again = draft.asks().of_places(&key, &job.spec, &old)?;
     let placed = place(draft, &again)?;
     draft.count(work_group(&key), again.total(), true);
     Some(placed.tasks)

@@ -15,7 +15,7 @@ use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
 use crate::plan::later::{downtimes, reserve};
 use crate::plan::lines;
-use crate::plan::place::{Ask, Fit, groups, tasks_beside_gpus, ways_of};
+use crate::plan::place::{Ask, Fit, tasks_beside_gpus};
 use crate::state::State;
 use crate::state::bookings::Booking;
 use crate::state::ends::latest_if_placed;
@@ -154,7 +154,7 @@ pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters 
 fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
     let key = KindKey::of(&booking.spec);
     let pool = booking.places.first().map(|place| place.pool);
-    let way = ways_of(draft.state, draft.policy, &key).find(|way| pool.is_none_or(|pool| pool == way.pool));
+    let way = draft.asks().options(&key).find(|way| pool.is_none_or(|pool| pool == way.pool));
     let ask = way.map(|way| Ask::new(draft.tree, &key, way, key.tasks));
     ask.map_or_else(|| draft.tree.zero(), |ask| ask.total())
 }
@@ -290,7 +290,7 @@ pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, 
     let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
     let first = (first.0, first.1.from);
     let below = lines::lower_work(draft, &lines::work_group(&key));
-    for ask in groups::minimum(draft.desk(), &key) {
+    for ask in draft.asks().minimum(&key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
             let spec = &state.jobs.get(job)?.spec;
@@ -321,7 +321,7 @@ pub(crate) fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) 
     let key = job.key();
     let idle = count_idle(draft);
     let idle = job.spec.booking.and_then(|id| idle.get(&id)).copied().unwrap_or_default();
-    let ways: Vec<_> = ways_of(draft.state, draft.policy, &key).collect();
+    let ways: Vec<_> = draft.asks().options(&key).collect();
     is_open_to(draft, booking, &key)
         && ways.into_iter().any(|way| {
             let ask = Ask::new(draft.tree, &key, way, key.min);

@@ -6,7 +6,7 @@ use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
 use crate::plan::later::booked;
 use crate::plan::later::reserve::FILL_MIN;
-use crate::plan::place::{Fit, groups};
+use crate::plan::place::Fit;
 use crate::state::ends::latest_if_placed;
 use crate::state::fleet::Whom;
 use crate::state::jobs::KindKey;
@@ -77,7 +77,7 @@ pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<Timestamp> {
     let to_come = state.maintenance.iter().filter(|(_, downtime)| !downtime.began);
     let closed = to_come.filter(|(_, downtime)| !lets_in(draft, downtime, &key));
     let first = closed.map(|(_, downtime)| downtime.from).min()?;
-    for ask in groups::minimum(draft.desk(), &key) {
+    for ask in draft.asks().minimum(&key) {
         let mark = draft.mark();
         for step in kept_from(draft, &key) {
             draft.occupy(step);

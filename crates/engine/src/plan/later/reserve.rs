@@ -23,7 +23,7 @@ use crate::model::policy::Amount;
 use crate::plan::draft::Draft;
 use crate::plan::later::booked;
 use crate::plan::lines::{self, Line, Pass};
-use crate::plan::place::{Ask, Fit, groups};
+use crate::plan::place::{Ask, Fit};
 use crate::state::State;
 use crate::state::ends::latest_if_placed;
 use crate::state::holding::Holding;
@@ -152,7 +152,7 @@ pub(in crate::plan) fn ask_of<'k>(
     spec: &Spec,
     reservation: &Reservation,
 ) -> Option<Ask<'k>> {
-    groups::of_places(draft.desk(), key, spec, &reservation.tasks)
+    draft.asks().of_places(key, spec, &reservation.tasks)
 }
 
 fn is_there(state: &State, place: &Placement, spec: &Spec) -> bool {
@@ -260,7 +260,7 @@ pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(JobId, Time
     let key = state.jobs.get(id)?.key();
     let below = lines::lower_work(draft, &lines::work_group(&key));
     let mut first = None;
-    for ask in groups::minimum(draft.desk(), &key) {
+    for ask in draft.asks().minimum(&key) {
         let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
         for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
             let spec = &state.jobs.get(job)?.spec;

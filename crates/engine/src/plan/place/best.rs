@@ -11,12 +11,12 @@ use core::cell::RefCell;
 use crate::model::need::Need;
 use crate::model::placement::{ChosenPlace, Field};
 use crate::plan::draft::Draft;
-use crate::plan::place::Ask;
+use crate::plan::place::{Ask, FoundPlace};
 use crate::price::node_classes::{ClassSlots, Drains, NodeClass, NodeClasses};
 use crate::price::prices::Tables;
 use crate::price::worth::{Fee, Taker, Value};
 use crate::state::jobs::KindKey;
-use crate::state::rooms::{Room, pick_gpus};
+use crate::state::rooms::{GpuRoom, Room, pick_gpus};
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources};
 
 /// Costs that differ by less than this many millionths of a GPU are taken for equal: prices are not better known.
@@ -30,29 +30,13 @@ const SCARCE: u64 = 10;
 pub(crate) struct Score {
     /// Work without GPUs on a node that has some.
     pub among_gpus: bool,
-    /// Whether somebody has to leave first.
+    /// Whether tasks have to leave first.
     pub drains: Drains,
     /// What is lost, in buckets.
     pub lost: i32,
-    /// A model that the fleet has few of: who needs just that one may still come.
+    /// A model that the fleet has few of: a job that needs just that one may still come.
     pub scarce: bool,
-    /// The lower id.
     pub node: NodeId,
-}
-
-/// A place for one task.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BestPlace {
-    /// Where.
-    pub pool: PoolId,
-    /// Which node.
-    pub node: NodeId,
-    /// Which of its GPUs.
-    pub gpus: GpuMask,
-    /// How good it is.
-    pub score: Score,
-    /// Why there.
-    pub chosen: ChosenPlace,
 }
 
 /// What profiles are worth, as far as it was worked out. Losing it costs time, never an answer.
@@ -108,12 +92,12 @@ impl BestTwo {
 }
 
 /// The best place for one task that is asked for, in any of these pools, if prices are in force and there is one.
-pub(crate) fn find(
+pub(super) fn find(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     pools: &[PoolId],
     within: &dyn Fn(NodeId) -> bool,
-) -> Option<BestPlace> {
+) -> Option<FoundPlace> {
     draft.keep_touched_profiles();
     let (draft, state) = (&*draft, draft.state);
     let tables = state.demand.tables()?;
@@ -133,15 +117,15 @@ pub(crate) fn find(
         for side in [RoomSide::Touched, RoomSide::Untouched] {
             let profiles = if side == RoomSide::Touched { draft.touched_profiles() } else { Some(profiles) };
             if let Some(slots) = profiles.and_then(|profiles| profiles.pool(pool)) {
-                search.look(pool, slots, side, &mut top);
+                search.compare(pool, slots, side, &mut top);
             }
         }
     }
     let best = top.best?;
     let room = draft.room(best.score.node)?;
     let gpus = search.gpus(room)?;
-    let (pool, node, score) = (best.pool, best.score.node, best.score);
-    Some(BestPlace { pool, node, gpus, score, chosen: chosen(&best, top.second.as_ref()) })
+    let chosen = Some(chosen(&best, top.second.as_ref()));
+    Some(FoundPlace { chosen, score: Some(best.score), ..FoundPlace::on(best.pool, best.score.node, gpus) })
 }
 
 struct PlaceSearch<'a, 'd> {
@@ -164,7 +148,8 @@ impl PlaceSearch<'_, '_> {
         of_pool.saturating_mul(SCARCE) < all
     }
 
-    fn look(&self, pool: PoolId, slots: &ClassSlots, side: RoomSide, top: &mut BestTwo) {
+    /// Offers the nodes of a pool, class by class.
+    fn compare(&self, pool: PoolId, slots: &ClassSlots, side: RoomSide, top: &mut BestTwo) {
         let nothing = RefCell::default();
         let worths = match side {
             RoomSide::Touched => self.draft.touched_worths(),
@@ -265,7 +250,7 @@ impl PlaceSearch<'_, '_> {
         if cost.left == GpuUnits::WHOLE {
             return pick_gpus(room, 1, false);
         }
-        let left = |gpu: &crate::state::rooms::GpuRoom| gpu.free_for_share(self.taker.trust, time_sliced);
+        let left = |gpu: &GpuRoom| gpu.free_for_share(self.taker.trust, time_sliced);
         let at = room.gpus.iter().position(|gpu| left(gpu) == cost.left && cost.left >= units)?;
         let mut mask = GpuMask::default();
         mask.insert(at);

@@ -6,8 +6,11 @@
 use std::collections::BTreeSet;
 use strum::{IntoStaticStr, VariantArray};
 
-use wharf_engine::device::cut::{Atlas, Cut, PROFILES_MAX, Weights};
+use wharf_engine::device::catalogue::mig::PROFILES_MAX;
+use wharf_engine::device::cut::Weights;
 use wharf_engine::device::geometry::Slice;
+
+use super::{Atlas, Cut};
 
 /// How a place is chosen among those where a slice fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]

@@ -113,7 +113,7 @@ impl Run {
         let mut stuck: Vec<String> =
             state.ledger.holdings().map(|(job, _)| format!("{job:?} holds its places for ever")).collect();
         for (id, job) in state.jobs.iter() {
-            let verdict = state.verdict(id, state.tenants.policy(), now).expect("a live job has a verdict");
+            let verdict = state.verdict(id, now).expect("a live job has a verdict");
             let moving = matches!(job.phase, Phase::Leaving(_)) || verdict.reason == Reason::Starting;
             if moving
                 || matches!(

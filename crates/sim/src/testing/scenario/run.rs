@@ -294,7 +294,7 @@ impl Run {
         let mut findings: Vec<String> =
             state.check_deep().iter().map(|finding| format!("{finding:?}")).collect();
         for (id, job) in state.jobs.iter().filter(|(_, job)| job.phase == Phase::Waiting) {
-            let verdict = state.verdict(id, state.tenants.policy(), now);
+            let verdict = state.verdict(id, now);
             if verdict.is_some_and(|verdict| verdict.reason == Reason::Startable) {
                 findings.push(format!("{} could start and was not started", job.spec.name));
             }
@@ -312,7 +312,7 @@ impl Run {
         let state = self.leader.state();
         let mut verdicts = Vec::new();
         for (id, job) in state.jobs.iter().filter(|(_, job)| job.phase == Phase::Waiting) {
-            let verdict = state.verdict(id, state.tenants.policy(), self.world.now());
+            let verdict = state.verdict(id, self.world.now());
             let unpromised = state.unpromised(id, state.tenants.policy(), self.world.now());
             verdicts.extend(verdict.map(|verdict| (job.spec.name.clone(), verdict.reason, unpromised)));
         }

@@ -15,7 +15,7 @@ use crate::plan::draft::Draft;
 use crate::plan::evict::victims::all_of_job;
 use crate::plan::later::reserve;
 use crate::plan::lines;
-use crate::plan::place::{Ask, Fit, place, ways_of};
+use crate::plan::place::{Ask, Fit, place};
 use crate::state::bookings::Booking;
 use crate::state::jobs::{Job, KindKey, Phase};
 use crate::state::ledger::Step;
@@ -130,7 +130,7 @@ fn numbered(part: WindowPart<'_>, found: Vec<Placement>) -> Vec<Placement> {
 
 fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
     let key = KindKey::of(&part.booking.spec);
-    let ways: Vec<_> = ways_of(draft.state, draft.policy, &key).collect();
+    let ways: Vec<_> = draft.asks().options(&key).collect();
     let kept = part.kept.first();
     let mut best = Vec::new();
     for way in ways.into_iter().filter(|way| kept.is_none_or(|kept| kept.pool == way.pool)) {

@@ -17,7 +17,7 @@ use crate::plan::evict::victims::Unit;
 use crate::plan::later::booked;
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
-use crate::plan::place::{Ask, groups};
+use crate::plan::place::Ask;
 use crate::quota::meters::Amounts;
 use crate::state::State;
 use crate::state::jobs::{Job, KindKey, Phase};
@@ -440,7 +440,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
 
 /// The minimum of a kind, in each way in which it could be met in these pools.
 fn asks<'k>(draft: &Draft<'_>, key: &'k KindKey, open: &dyn Fn(PoolId) -> bool) -> Vec<Ask<'k>> {
-    let mut asks = groups::minimum(draft.desk(), key);
+    let mut asks = draft.asks().minimum(key);
     asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
     asks
 }

@@ -9,7 +9,6 @@ use super::{before, is_entitled};
 use crate::model::policy::Policy;
 use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
-use crate::plan::place::groups;
 use crate::state::State;
 use crate::state::jobs::Job;
 use crate::units::{JobId, Timestamp};
@@ -60,7 +59,7 @@ impl StartPromiser<'_, '_> {
         let nobody = BTreeSet::new();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
         let mut why = None;
-        for ask in groups::minimum(self.draft.desk(), &key) {
+        for ask in self.draft.asks().minimum(&key) {
             let slots = self.horizon.slots(self.draft, &ask, &nobody);
             if let Some((start, _)) = self.first_fit(&ask, &slots, &by_itself) {
                 let before = before(self.draft, &self.current(), &job.spec, start);

@@ -1,13 +1,11 @@
 //! Every layout of a device, numbered, with what each has left and where each cut leads.
 //!
-//! A device has a few hundred to a few thousand layouts, so a pool of thousands of GPUs stands in few of them: whoever
-//! places in a large pool judges each layout once instead of each GPU. It is geometry alone and never changes.
+//! A device has a few hundred to a few thousand layouts, so a pool of thousands of GPUs stands in few of them: each layout is
+//! judged once instead of each GPU. It is geometry alone and never changes.
 
-use alloc::vec::Vec;
-
-use super::{ProfilesLeft, Weights, cost, count_left, spare};
-use crate::device::catalogue::Mig;
-use crate::device::geometry::{Layout, Slice, layouts};
+use wharf_engine::device::catalogue::Mig;
+use wharf_engine::device::cut::{Weights, cost, spare};
+use wharf_engine::device::geometry::{Layout, ProfilesLeft, Slice, layouts};
 
 /// The layouts of one device.
 #[derive(Clone, Debug)]
@@ -36,7 +34,7 @@ impl Atlas {
         let profiles: Vec<u8> = (0u8..).take(mig.profiles.len()).collect();
         let mut all = layouts(mig, &profiles);
         all.sort_unstable();
-        let left = all.iter().map(|&layout| count_left(mig, layout)).collect();
+        let left = all.iter().map(|&layout| layout.copies_left_of_each(mig)).collect();
         let spare = all.iter().map(|&layout| spare(mig, layout)).collect();
         let mut atlas = Self { mig, layouts: all, left, spare, cuts: Vec::new(), begins: Vec::from([0]) };
         for number in 0..atlas.layouts.len() {
@@ -95,7 +93,7 @@ impl Atlas {
     }
 
     /// The cut that costs the least, with the cost; the lower start of equals. The same as
-    /// [`best_start`](super::best_start).
+    /// [`best_start`](wharf_engine::device::cut::best_start).
     pub fn best(&self, number: u16, profile: u8, weights: &Weights) -> Option<(u64, Cut)> {
         let cuts = self.cuts(number, profile);
         if cuts.is_empty() {
