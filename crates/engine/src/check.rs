@@ -452,8 +452,8 @@ fn check_earmarks(state: &State, findings: &mut Vec<Finding>) {
 fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
     let mut gpus: BTreeMap<(NodeId, usize), u64> = BTreeMap::new();
     // What is set aside is in the ledger; who was promised it before is told so by the next plan.
-    let waiting = state.reservations.iter().filter(|&(job, _)| state.earmarks.of(job).is_none());
-    for place in waiting.flat_map(|(_, reservation)| &reservation.tasks) {
+    let waiting = state.reservations.iter().filter(|of| state.earmarks.of(of.job).is_none());
+    for place in waiting.flat_map(|reservation| &reservation.tasks) {
         for gpu in place.gpus.indexes() {
             *gpus.entry((place.node, gpu)).or_default() += place.units_each.parts();
         }

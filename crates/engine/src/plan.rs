@@ -67,7 +67,7 @@ pub struct Plan {
     /// Promised starts that cannot be kept.
     pub dropped: Vec<(JobId, DropReason)>,
     /// Jobs that wait and are promised a start.
-    pub reserved: Vec<(JobId, Reservation)>,
+    pub reserved: Vec<Reservation>,
     /// Kinds that were looked at and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
     /// For whom a start was looked for.
@@ -185,8 +185,8 @@ impl Plan {
             let (job, tasks, chosen) = (*job, tasks.clone(), *chosen);
             events.push(Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at: now, chosen }));
         }
-        let reserved = self.reserved.iter().map(|(job, of)| Event::Reservations(of.event(*job)));
-        events.extend(reserved);
+        let reserved = self.reserved.iter().cloned().map(ReservationsEvent::Reserved);
+        events.extend(reserved.map(Event::Reservations));
         events
     }
 }

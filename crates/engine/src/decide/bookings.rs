@@ -256,11 +256,7 @@ impl<'a> WindowRound<'a> {
                 let needed_at = known.from.max(self.now);
                 let strangers = self.state.strangers_in(booking, core::slice::from_ref(place));
                 strangers.into_iter().any(|job| {
-                    let over = self
-                        .state
-                        .end_of(job, self.draft.policy, self.now)
-                        .before_window()
-                        .is_some_and(|end| end <= needed_at);
+                    let over = choose::is_over_before(&self.draft, job, needed_at);
                     let job = self.state.jobs.get(job);
                     !over && !job.is_some_and(|job| choose::may_be_asked(&mut self.draft, job))
                 })
@@ -287,8 +283,7 @@ impl<'a> WindowRound<'a> {
         let (state, now, policy) = (self.state, self.now, self.draft.policy);
         for id in state.strangers_in(booking, self.places(booking)) {
             let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
-            let over =
-                state.end_of(id, policy, now).before_window().is_some_and(|end| end <= known.from.max(now));
+            let over = choose::is_over_before(&self.draft, id, known.from.max(now));
             let due = now + state.time_to_leave(&job.spec) >= known.from;
             let group = lines::work_group(&job.key());
             let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&group, policy);

@@ -70,7 +70,7 @@ fn is_broken(state: &State, id: JobId, earmark: &Earmark, tree: &Tree, planned: 
     });
     beyond
         || repairs_too_little(state, id, earmark)
-        || !earmark.tasks.iter().all(|place| is_there(state, place))
+        || !earmark.tasks.iter().all(|place| state.ledger.rooms().is_open_at(place))
 }
 
 /// True when a gang lost more since it was promised places: with them it would still be below its minimum.
@@ -114,12 +114,6 @@ fn one_due(
         // It is moved and has not let go of its old places.
         Phase::Leaving(_) => None,
     }
-}
-
-/// True while the place is on a node that takes work, on GPUs that work.
-fn is_there(state: &State, place: &Placement) -> bool {
-    let room = state.ledger.rooms().get(place.node);
-    room.is_some_and(|room| room.open && room.has_place(place))
 }
 
 /// Work that was asked to leave for somebody who no longer needs it stays, unless it has saved its work or its

@@ -32,23 +32,15 @@ pub struct Bookings {
 pub struct Booking {
     /// Name, tenant, shape, tasks and topology, as of a job that takes all of it.
     pub spec: Spec,
-    /// Who booked it.
     pub by: Booker,
-    /// When it begins.
     pub from: Timestamp,
-    /// When it is over.
     pub until: Timestamp,
-    /// When it was booked.
     pub at: Timestamp,
     /// Its places, once they are chosen; fewer than its tasks while it is short.
     pub places: Vec<Placement>,
-    /// When they were last chosen.
     pub placed_at: Option<Timestamp>,
-    /// Whether its window has begun.
     pub began: bool,
-    /// Whether a job of it has started.
     pub used: bool,
-    /// Places that it lost, oldest first.
     pub lost: Vec<LostPlaces>,
 }
 
@@ -66,11 +58,8 @@ pub enum Booker {
 /// Places that a booking lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostPlaces {
-    /// So many.
     pub tasks: u32,
-    /// Why.
     pub why: PlaceLost,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -88,11 +77,8 @@ pub enum PlaceLost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BookingEnd {
-    /// Its time is up.
     TimeUp,
-    /// It was cancelled.
     Cancelled,
-    /// Nobody came.
     NoShow,
     /// The policy no longer knows its tenant: nobody could come.
     TenantGone,
@@ -102,77 +88,48 @@ pub enum BookingEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum BookingsEvent {
-    /// A window was booked.
     Booked {
-        /// Its id.
         booking: BookingId,
-        /// What is booked, as of a job.
         spec: Spec,
-        /// By whom.
         by: Booker,
-        /// It begins.
         from: Timestamp,
-        /// It is over.
         until: Timestamp,
-        /// When it was booked.
         at: Timestamp,
     },
     /// These are its places from now on; fewer than its tasks where no more could be had.
     Placed {
-        /// Which booking.
         booking: BookingId,
-        /// All of them.
         tasks: Vec<Placement>,
-        /// When.
         at: Timestamp,
     },
-    /// Places are lost; others are chosen if there are any.
     PlacesLost {
-        /// Which booking.
         booking: BookingId,
-        /// The places of these tasks.
         tasks: Vec<u32>,
-        /// Why.
         why: PlaceLost,
-        /// When.
         at: Timestamp,
     },
-    /// The window begins.
     Began {
-        /// Which booking.
         booking: BookingId,
-        /// When.
         at: Timestamp,
     },
-    /// It is over; its jobs go on as every other.
     Ended {
-        /// Which booking.
         booking: BookingId,
-        /// Why.
         why: BookingEnd,
-        /// When.
         at: Timestamp,
     },
     /// In a snapshot: the next id.
     Carried {
-        /// The id that the next booking gets.
         next: BookingId,
     },
     /// In a snapshot: how far a booking is.
     CarriedBooking {
-        /// Which booking.
         booking: BookingId,
-        /// Its places.
         places: Vec<Placement>,
-        /// When they were chosen.
         placed_at: Option<Timestamp>,
-        /// Whether its window has begun.
         #[serde(default, skip_serializing_if = "is_default")]
         began: bool,
-        /// Whether a job of it has started.
         #[serde(default, skip_serializing_if = "is_default")]
         used: bool,
-        /// Places that it lost.
         #[serde(default, skip_serializing_if = "is_default")]
         lost: Vec<LostPlaces>,
     },
@@ -197,21 +154,6 @@ impl PlaceLost {
         match self {
             Self::Gone => "place_gone",
             Self::Held => "place_held",
-        }
-    }
-}
-
-impl BookingEnd {
-    /// Every reason.
-    pub const ALL: [Self; 4] = [Self::TimeUp, Self::Cancelled, Self::NoShow, Self::TenantGone];
-
-    /// The word used in API and receipts.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::TimeUp => "time_up",
-            Self::Cancelled => "cancelled",
-            Self::NoShow => "no_show",
-            Self::TenantGone => "tenant_gone",
         }
     }
 }

@@ -11,9 +11,7 @@ use alloc::collections::BTreeSet;
 /// When a node is to be empty, and who has to leave for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToBeEmpty {
-    /// By then.
     pub at: Timestamp,
-    /// Who.
     pub whom: Whom,
 }
 

@@ -24,7 +24,6 @@ pub struct End {
     pub latest: Option<Timestamp>,
     /// It is expected to be over by then; `None` once that has passed.
     pub expected: Option<Timestamp>,
-    /// When the booked window in which it runs is over.
     pub window: Option<Timestamp>,
 }
 

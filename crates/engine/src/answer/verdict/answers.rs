@@ -15,7 +15,8 @@ use crate::model::job::Class;
 use crate::model::need::SharingRefusal;
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
-use crate::plan::later::{booked, downtimes, reserve};
+use crate::plan::later::booked;
+use crate::plan::later::kept::{self, KeptPlaces};
 use crate::plan::lines;
 use crate::plan::place::groups::{self, AskMaker};
 use crate::plan::rank::{self, Rank};
@@ -46,12 +47,8 @@ struct OfKind {
     fixed: Option<TenantId>,
     /// Why it may share no GPU.
     refused: Option<SharingRefusal>,
-    /// To whom what is free is promised, once somebody asked.
-    held_back: OnceCell<Option<(JobId, Timestamp)>>,
-    /// The window that has what is free, once somebody asked.
-    booked_away: OnceCell<Option<(BookingId, Timestamp)>>,
-    /// When the downtime begins that keeps it from what is free, once somebody asked.
-    kept_by_downtime: OnceCell<Option<Timestamp>>,
+    /// For whom what is free is kept, once somebody asked.
+    held_back: OnceCell<Option<Reason>>,
 }
 
 /// When a job is served inside its tenant, fields in the order in which they decide.
@@ -97,8 +94,6 @@ impl Answers {
                 fixed: state.beyond_guarantee(key, state.tenants.policy()),
                 refused: state.sharing_refused(key, domain, state.tenants.policy()),
                 held_back: OnceCell::new(),
-                booked_away: OnceCell::new(),
-                kept_by_downtime: OnceCell::new(),
             };
             self.kinds.insert(key.clone(), known);
         }
@@ -123,58 +118,26 @@ impl Answers {
         u32::try_from(queue.partition_point(|turn| *turn < own)).unwrap_or(u32::MAX)
     }
 
-    /// To whom what is free is promised, where nothing else keeps a job from starting.
-    fn held_back(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<(JobId, Timestamp)> {
+    /// For whom what is free is kept, where nothing else keeps a job from starting.
+    fn held_back(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<Reason> {
         let (_, now) = self.basis?;
-        if state.reservations.is_empty() {
+        if state.reservations.is_empty() && state.bookings.is_empty() && state.maintenance.is_empty() {
             return None;
         }
         // A promise to the job itself does not hold it back; all others of its kind are held back by the same.
         let alike = state.reservations.of(id).is_none();
-        let known = self.kinds.get(key).and_then(|kind| kind.held_back.get().copied()).filter(|_| alike);
-        known.unwrap_or_else(|| {
-            let found = reserve::held_back(&mut self.draft(state, now), id);
-            if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
-                *kind.held_back.get_or_init(|| found)
-            } else {
-                found
-            }
-        })
-    }
-
-    /// The window that has what is free, where nothing else keeps a job from starting.
-    fn booked_away(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<(BookingId, Timestamp)> {
-        let (_, now) = self.basis?;
-        if state.bookings.is_empty() {
-            return None;
+        if let Some(known) = self.kinds.get(key).and_then(|kind| kind.held_back.get()).filter(|_| alike) {
+            return *known;
         }
-        let alike = state.reservations.of(id).is_none();
-        let known = self.kinds.get(key).and_then(|kind| kind.booked_away.get().copied()).filter(|_| alike);
-        known.unwrap_or_else(|| {
-            let found = booked::held_back(&mut self.draft(state, now), id);
-            if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
-                *kind.booked_away.get_or_init(|| found)
-            } else {
-                found
-            }
-        })
-    }
-
-    /// When the downtime begins that keeps a job from what is free, where nothing else does.
-    fn kept_by_downtime(&mut self, state: &State, id: JobId, key: &KindKey) -> Option<Timestamp> {
-        let (_, now) = self.basis?;
-        if state.maintenance.is_empty() {
-            return None;
+        let found = kept::held_back(&mut self.draft(state, now), id).map(|kept| match kept {
+            KeptPlaces::Start(of) => Reason::Reserved { job: of.job, start: of.start },
+            KeptPlaces::Window(booking, window) => Reason::Booked { booking, from: window.from },
+            KeptPlaces::Downtime(downtime) => Reason::Downtime { from: downtime.from },
+        });
+        if let Some(kind) = self.kinds.get(key).filter(|_| alike) {
+            kind.held_back.get_or_init(|| found);
         }
-        let known = self.kinds.get(key).and_then(|kind| kind.kept_by_downtime.get().copied());
-        known.unwrap_or_else(|| {
-            let found = downtimes::held_back(&mut self.draft(state, now), id);
-            if let Some(kind) = self.kinds.get(key) {
-                *kind.kept_by_downtime.get_or_init(|| found)
-            } else {
-                found
-            }
-        })
+        found
     }
 }
 
@@ -314,14 +277,7 @@ impl State {
         if let Some(kept) = rank::kept_for_newcomers(self, id, job, now) {
             return Reason::LandingRoom { kept };
         }
-        if let Some((job, start)) = answers.held_back(self, id, key) {
-            return Reason::Reserved { job, start };
-        }
-        if let Some((booking, from)) = answers.booked_away(self, id, key) {
-            return Reason::Booked { booking, from };
-        }
-        let kept = answers.kept_by_downtime(self, id, key);
-        kept.map_or(Reason::Startable, |from| Reason::Downtime { from })
+        answers.held_back(self, id, key).unwrap_or(Reason::Startable)
     }
 }
 

@@ -75,9 +75,9 @@ impl Cycle<'_> {
         plan.released = promised.into_iter().map(|leaving| leaving.unit.job).collect();
         plan.evictions = evicted(held);
         plan.refusals = self.refusals.into_iter().collect();
-        plan.dropped = self.reservations.reserved.dropped;
+        plan.dropped = self.reservations.review.dropped;
         plan.reserved = self.reservations.made;
-        plan.looked = self.reservations.looked;
+        plan.looked = self.reservations.searches;
         plan
     }
 }

@@ -6,13 +6,13 @@
 
 use alloc::vec::Vec;
 
-use super::reservations::Withheld;
 use super::{Cycle, Grant};
 use crate::model::policy::Within;
 use crate::plan::draft::Mark;
 use crate::plan::evict::moves::{enough_in_pieces, place_by_moving};
 use crate::plan::evict::search::{Claimant, gain, make_room, price_changes_at};
 use crate::plan::evict::victims::Unit;
+use crate::plan::later::kept::Withheld;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::order::ServiceTurn;
@@ -83,7 +83,7 @@ impl<'a> Cycle<'a> {
     /// From what is free, by moving others, or by making others leave; beside what is reserved for others.
     fn meet(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         let mark = self.draft.mark();
-        let grant = self.beside_reserved(at, open, Withheld::Free, Self::take_free);
+        let grant = self.beside_reserved(at, open, Withheld::Overstayed, Self::take_free);
         if grant.as_ref().is_some_and(|grant| self.fills_later(at, open, &grant.tasks)) {
             self.draft.roll_back(mark);
             return self.beside_reserved(at, open, Withheld::All, Self::take_free);
@@ -109,9 +109,9 @@ impl<'a> Cycle<'a> {
         which: Withheld,
         source: GrantSource<'a>,
     ) -> Option<Grant<'a>> {
-        let held = self.hold_reserved(at, open, which);
+        let withheld = self.withhold(at, open, which);
         let grant = source(self, at, open);
-        self.let_go_of(held);
+        self.give_back(withheld);
         grant
     }
 

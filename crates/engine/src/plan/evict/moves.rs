@@ -14,7 +14,7 @@ use crate::plan::cycle::Commitments;
 use crate::plan::draft::{Draft, Mark};
 use crate::plan::evict::search::{Claimant, evictable_at, is_evictable};
 use crate::plan::evict::victims::{Unit, whole_job};
-use crate::plan::later::{booked, reserve};
+use crate::plan::later::kept;
 use crate::plan::lines::{Pass, is_fixed, work_group};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, groups, place, tasks_that_fit};
@@ -146,15 +146,9 @@ fn place_again(draft: &mut Draft<'_>, unit: &Unit) -> Option<Vec<Placement>> {
 
 /// Places of promised starts and booked windows that are not on their way yet.
 fn kept_for_others(draft: &Draft<'_>, own: JobId, commitments: &Commitments) -> Vec<Step> {
-    let state = draft.state;
-    let waits =
-        |job: JobId| job != own && !commitments.given.contains(&job) && state.earmarks.of(job).is_none();
-    let promised = state.reservations.iter().filter(|&(job, _)| waits(job));
-    let steps = promised.flat_map(|(job, reservation)| {
-        let spec = &state.jobs.get(job).expect("a promised start belongs to a live job").spec;
-        reserve::blocks(state, spec, reservation)
-    });
-    steps.chain(booked::all_steps(draft)).collect()
+    let reserved = draft.state.reservations.iter();
+    let waiting = reserved.filter(|of| of.job != own && commitments.awaits(draft, of));
+    kept::all_steps(draft, waiting)
 }
 
 /// True when the pool has as much free as is asked for, in whatever pieces.

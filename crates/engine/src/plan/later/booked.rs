@@ -1,8 +1,4 @@
-//! Booked windows on a draft: who may come to booked places, and where the jobs of a window start.
-//!
-//! From the moment at which its places are chosen until it begins, a window lets in whoever is over or can be gone by then. Once
-//! it has begun it keeps its places clear for its own jobs; as soon as one of them has come, what they leave idle is lent
-//! to work that can be told to leave at any moment.
+//! Booked windows on a draft: where their jobs start, and what counts as used while those are not there.
 
 pub(crate) mod choose;
 
@@ -13,102 +9,21 @@ use alloc::vec::Vec;
 use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
-use crate::plan::later::{downtimes, reserve};
+use crate::plan::later::kept::{self, KeptPlaces, bar_any};
 use crate::plan::lines;
-use crate::plan::place::{Ask, Fit, groups, tasks_beside_gpus, ways_of};
+use crate::plan::place::{Ask, tasks_beside_gpus, ways_of};
 use crate::state::State;
 use crate::state::bookings::Booking;
 use crate::state::ends::latest_if_placed;
 use crate::state::holding::Holding;
 use crate::state::jobs::KindKey;
-use crate::state::ledger::{Step, WorkGroup};
+use crate::state::ledger::WorkGroup;
 use crate::state::rooms::Room;
-use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId};
-
-/// Booked GPUs that work of a kind may not have, as somebody would take them; or all that are not its own window's.
-pub(in crate::plan) fn kept_from(draft: &Draft<'_>, key: &KindKey, all: bool) -> Vec<Step> {
-    let bookings = draft.state.bookings.iter();
-    let closed = bookings.filter(|(id, booking)| {
-        key.booking != Some(*id) && !booking.places.is_empty() && (all || !lets_in(draft, booking, key))
-    });
-    let booked = closed.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places));
-    booked.chain(downtimes::kept_from(draft, key)).collect()
-}
-
-/// All booked places, and the nodes that will soon be out of service.
-pub(in crate::plan) fn all_steps(draft: &Draft<'_>) -> Vec<Step> {
-    let bookings = draft.state.bookings.iter();
-    let booked = bookings.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places));
-    booked.chain(downtimes::all_steps(draft)).collect()
-}
-
-/// True when a window lets work of a kind have its places for now.
-fn lets_in(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
-    if draft.now < booking.from {
-        return reserve::may_fill(draft, key, booking.from);
-    }
-    let leaves_at_once = key.preemptible
-        && key.class != Class::Inference
-        && !lines::is_fixed(&lines::work_group(key), draft.policy);
-    booking.used && draft.policy.windows.fill && leaves_at_once
-}
+use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, Resources, TenantId};
 
 /// True while a window has begun and a job of it that starts now could be gone by its end.
 pub(in crate::plan) fn is_open_to(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
-    let over = key
-        .ends_within
-        .is_some_and(|within| latest_if_placed(draft.policy, within, draft.now) <= booking.until);
-    let leave = Millis(key.grace.0.saturating_add(draft.policy.stop_grace.0));
-    booking.began && (over || draft.now + reserve::FILL_MIN + leave <= booking.until)
-}
-
-/// True when a window or a downtime keeps work of a kind from one of these places.
-pub(in crate::plan) fn bars(draft: &Draft<'_>, key: &KindKey, tasks: &[Placement]) -> bool {
-    let mut bookings = draft.state.bookings.iter();
-    downtimes::bars(draft, key, tasks)
-        || bookings.any(|(_, booking)| {
-            tasks.iter().any(|place| booking.meets(place)) && !lets_in(draft, booking, key)
-        })
-}
-
-/// Booked places as somebody would take them. What is held there is taken too, or it would be free for others when its
-/// holder leaves on the draft; such GPUs keep the trust domain of who is there.
-fn steps(draft: &Draft<'_>, spec: &crate::model::job::Spec, places: &[Placement]) -> Vec<Step> {
-    steps_at(draft, spec.shape.resources, spec.trust, places)
-}
-
-/// The same, each with so much beside GPUs and of that trust domain.
-pub(in crate::plan) fn steps_at(
-    draft: &Draft<'_>,
-    each: Resources,
-    own: TrustId,
-    places: &[Placement],
-) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for place in places {
-        let Some(room) = draft.room(place.node) else { continue };
-        let (mut free, mut resources) = (GpuMask::default(), each);
-        for at in place.gpus.indexes() {
-            let Some(gpu) = room.gpus.get(at) else { continue };
-            if gpu.holders == 0 {
-                free.insert(at);
-                continue;
-            }
-            let mut one = GpuMask::default();
-            one.insert(at);
-            let trust = gpu.trust.unwrap_or(own);
-            let place = Placement { gpus: one, ..*place };
-            steps.push(Step { place, resources: Resources::default(), trust });
-        }
-        // Who is in a part of the place has its own cores and memory.
-        if free != place.gpus {
-            resources = Resources::default();
-        }
-        if free.count() > 0 {
-            steps.push(Step { place: Placement { gpus: free, ..*place }, resources, trust: own });
-        }
-    }
-    steps
+    booking.began && kept::is_gone_by(draft, key, booking.until, true)
 }
 
 /// What is booked of one moment for a tenant and everyone below it, at most, from when work of a kind would not be over: work
@@ -243,12 +158,13 @@ fn place_all(
     let allowed = |place: &&Placement| {
         let in_set = ask.key.may_go_to(&draft.state.fleet, place.node);
         let open = draft.room(place.node).is_some_and(|room| room.open);
-        // Who could not be gone when its node goes out of service would be asked to leave as soon as it came.
-        let barred = downtimes::bars(draft, ask.key, core::slice::from_ref(place));
+        // A job that could not be gone when its node goes out of service would be asked to leave as soon as it came.
+        let barred =
+            bar_any(KeptPlaces::downtimes(draft.state), draft, ask.key, core::slice::from_ref(place));
         place.pool == ask.pool() && in_set && within(place) && open && !barred
     };
     let mut tasks = Vec::new();
-    let mut beside: BTreeMap<crate::units::NodeId, u32> = BTreeMap::new();
+    let mut beside: BTreeMap<NodeId, u32> = BTreeMap::new();
     for place in booking.places.iter().filter(allowed) {
         let Some(room) = draft.room(place.node) else { continue };
         let fitting = tasks_beside_gpus(room.free(), ask.key.shape.resources);
@@ -280,39 +196,6 @@ fn groups(room: &Room, place: &Placement, each: usize, on_island: bool) -> Vec<G
         mask
     };
     by_island.values().flat_map(|gpus| gpus.chunks_exact(each)).map(mask).collect()
-}
-
-/// The window that keeps a job from what is free, if one does, and when that begins. What is promised to others is not free.
-pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timestamp)> {
-    let state = draft.state;
-    let key = state.jobs.get(id)?.key();
-    count_idle(draft);
-    let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
-    let first = (first.0, first.1.from);
-    let below = lines::below(draft, &lines::work_group(&key));
-    for ask in groups::minimum(draft.desk(), &key) {
-        let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
-        for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
-            let spec = &state.jobs.get(job)?.spec;
-            let set_aside = state.earmarks.of(job).is_some();
-            if !set_aside
-                && reserve::is_bound(&key, pass, spec)
-                && !reserve::may_fill(draft, &key, reservation.start)
-            {
-                reserve::steps(state, spec, reservation).for_each(|step| draft.occupy(step));
-            }
-        }
-        for step in kept_from(draft, &key, false) {
-            draft.occupy(step);
-        }
-        let fits = Fit::of(draft, &ask).is_enough(draft, &ask);
-        let beyond = lines::limit_exceeded(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
-        draft.roll_back(mark);
-        if fits && beyond.is_none() {
-            return None;
-        }
-    }
-    Some(first)
 }
 
 /// True when a job of a window that has begun could start there now.
