@@ -86,6 +86,18 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Tries something on the state as it is.
+    pub(crate) fn trial<T>(
+        state: &State,
+        policy: &Policy,
+        now: Timestamp,
+        attempt: impl FnOnce(Draft<'_>) -> T,
+    ) -> T {
+        let tree = state.tree(policy);
+        let shares = state.fair_shares(&tree);
+        attempt(Draft::on(state, policy, &tree, &shares, now))
+    }
+
     /// The same, with what earlier plans worked out of the worth of places.
     #[must_use]
     pub(crate) fn with_worths(mut self, worths: &'a RefCell<Worths>) -> Self {

@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::model::job::Class;
+use crate::model::need::PoolOption;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
 use crate::plan::later::kept::{self, KeptPlaces, bar_any};
@@ -65,12 +66,18 @@ pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters 
     total
 }
 
-/// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
-fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
-    let key = KindKey::of(&booking.spec);
+/// The ways to meet a whole window: in the pool of its places, once it has some.
+pub(crate) fn ways_of_window(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> Vec<PoolOption> {
     let pool = booking.places.first().map(|place| place.pool);
-    let way = ways_of(draft.state, draft.policy, &key).find(|way| pool.is_none_or(|pool| pool == way.pool));
-    let ask = way.map(|way| Ask::new(draft.tree, &key, way, key.tasks));
+    let ways = ways_of(draft.state, draft.policy, key);
+    ways.filter(|way| pool.is_none_or(|pool| pool == way.pool)).collect()
+}
+
+/// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
+pub(crate) fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
+    let key = KindKey::of(&booking.spec);
+    let ways = ways_of_window(draft, booking, &key);
+    let ask = ways.first().map(|&way| Ask::new(draft.tree, &key, way, key.tasks));
     ask.map_or_else(|| draft.tree.zero(), |ask| ask.total())
 }
 

@@ -4,6 +4,7 @@
 //! an inference job within its guarantee. A window of two nodes gets the first two and disturbs nobody; one of three also
 //! gets the borrower's, who is asked in time; one of four is short of a node.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -71,7 +72,7 @@ fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
 pub(crate) fn choose(
     draft: &mut Draft<'_>,
     part: WindowPart<'_>,
-    others: &[(BookingId, Vec<Placement>)],
+    others: &BTreeMap<BookingId, Vec<Placement>>,
 ) -> Vec<Placement> {
     let mark = draft.mark();
     for step in chosen_steps(draft, part, others) {
@@ -97,14 +98,12 @@ pub(crate) fn choose(
 fn chosen_steps(
     draft: &Draft<'_>,
     part: WindowPart<'_>,
-    others: &[(BookingId, Vec<Placement>)],
+    others: &BTreeMap<BookingId, Vec<Placement>>,
 ) -> Vec<Step> {
     let mut steps = booked_steps(draft, part.booking, part.kept);
     let beside = draft.state.bookings.iter().filter(|(id, _)| *id != part.id);
     for (id, booking) in beside.filter(|(_, booking)| booking.overlaps(part.booking)) {
-        let chosen = others.iter().find(|(known, _)| *known == id);
-        let places = chosen.map_or(&booking.places, |(_, places)| places);
-        steps.extend(booked_steps(draft, booking, places));
+        steps.extend(booked_steps(draft, booking, others.get(&id).unwrap_or(&booking.places)));
     }
     steps
 }

@@ -220,10 +220,9 @@ impl State {
     /// Jobs that have to be gone before a job starts that was promised a start.
     pub fn in_the_way_of(&self, id: JobId, policy: &Policy, now: Timestamp) -> BTreeSet<JobId> {
         let Some(reservation) = self.reservations.of(id) else { return BTreeSet::new() };
-        let tree = self.tree(policy);
-        let shares = self.fair_shares(&tree);
-        let mut draft = Draft::on(self, policy, &tree, &shares, now);
-        let fillers = fillers(&mut draft, reservation);
-        holders(&draft, reservation, &fillers)
+        Draft::trial(self, policy, now, |mut draft| {
+            let fillers = fillers(&mut draft, reservation);
+            holders(&draft, reservation, &fillers)
+        })
     }
 }

@@ -39,15 +39,14 @@ impl State {
         if policy.reservations_max == 0 {
             return Some(Unreserved::Off);
         }
-        let tree = self.tree(policy);
-        let shares = self.fair_shares(&tree);
-        let mut draft = Draft::on(self, policy, &tree, &shares, now);
-        let mut horizon = Horizon::default();
-        let review = ReservationReview::of(&mut draft, &mut horizon);
-        let commitments = Commitments::default();
-        let mut promiser = StartPromiser::new(&mut draft, &mut horizon, &review.kept, &commitments);
-        promiser.withhold_all();
-        promiser.why_not(id, job)
+        Draft::trial(self, policy, now, |mut draft| {
+            let mut horizon = Horizon::default();
+            let review = ReservationReview::of(&mut draft, &mut horizon);
+            let commitments = Commitments::default();
+            let mut promiser = StartPromiser::new(&mut draft, &mut horizon, &review.kept, &commitments);
+            promiser.withhold_all();
+            promiser.why_not(id, job)
+        })
     }
 }
 
