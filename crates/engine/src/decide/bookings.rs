@@ -167,7 +167,6 @@ pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec
 fn over(state: &State, now: Timestamp) -> impl Iterator<Item = (BookingId, BookingEnd)> {
     let no_show = state.tenants.policy().windows.no_show;
     state.bookings.iter().filter_map(move |(booking, known)| {
-        let mut jobs = state.jobs_of_booking(booking);
         let gone = state.tenants.in_policy(state.tenants.path(known.spec.tenant)).is_none();
         let why = if now >= known.until {
             BookingEnd::TimeUp
@@ -176,7 +175,7 @@ fn over(state: &State, now: Timestamp) -> impl Iterator<Item = (BookingId, Booki
             && !state.jobs_of_booking(booking).any(|job| state.earmarks.of(job).is_some())
         {
             BookingEnd::NoShow
-        } else if gone && jobs.next().is_none() {
+        } else if gone && state.jobs_of_booking(booking).next().is_none() {
             BookingEnd::TenantGone
         } else {
             return None;

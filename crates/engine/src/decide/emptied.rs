@@ -124,7 +124,7 @@ pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> V
         if ends {
             continue;
         }
-        for id in state.staying_on(node).into_iter().filter(|id| !changed.contains(id)) {
+        for id in state.active_on(node).into_iter().filter(|id| !changed.contains(id)) {
             if state.has_to_go(node, id, now) {
                 leaving.entry(id).or_default().insert(node);
             }

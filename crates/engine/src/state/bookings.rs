@@ -17,7 +17,7 @@ use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::state::State;
 use crate::state::event::Event;
-use crate::units::{BookingId, JobId, Millis, NodeId, Timestamp};
+use crate::units::{BookingId, JobId, Millis, Timestamp};
 
 /// The booked windows that are to come or last.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +102,7 @@ pub enum BookingsEvent {
         tasks: Vec<Placement>,
         at: Timestamp,
     },
+    /// The places of these tasks are lost; others are chosen if there are any.
     PlacesLost {
         booking: BookingId,
         tasks: Vec<u32>,
@@ -112,6 +113,7 @@ pub enum BookingsEvent {
         booking: BookingId,
         at: Timestamp,
     },
+    /// It is over; its jobs go on as every other.
     Ended {
         booking: BookingId,
         why: BookingEnd,
@@ -170,14 +172,9 @@ impl Booking {
         if self.placed_at.is_some() { self.spec.tasks.saturating_sub(has) } else { 0 }
     }
 
-    /// True when one of its places has the GPU.
-    pub(crate) fn has_gpu(&self, node: NodeId, gpu: usize) -> bool {
-        self.places.iter().any(|place| place.node == node && place.gpus.contains(gpu))
-    }
-
     /// True when one of its places shares a GPU with another place.
     pub fn meets(&self, place: &Placement) -> bool {
-        place.gpus.indexes().any(|gpu| self.has_gpu(place.node, gpu))
+        self.places.iter().any(|own| own.meets(place))
     }
 }
 
@@ -219,11 +216,6 @@ impl Bookings {
         self.iter().find(|(_, booking)| booking.spec.name == name).map(|(id, _)| id)
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
     /// True when nothing is booked.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
@@ -250,22 +242,13 @@ impl Bookings {
     pub(crate) fn apply(&mut self, event: &BookingsEvent) {
         self.version += 1;
         match event {
-            BookingsEvent::Booked { booking, spec, by, from, until, at } => {
-                assert!(*booking >= self.next, "booking ids count up in journal order");
+            &BookingsEvent::Booked { booking, ref spec, by, from, until, at } => {
+                assert!(booking >= self.next, "booking ids count up in journal order");
                 self.next = BookingId(booking.0 + 1);
-                let made = Booking {
-                    spec: spec.clone(),
-                    by: *by,
-                    from: *from,
-                    until: *until,
-                    at: *at,
-                    places: Vec::new(),
-                    placed_at: None,
-                    began: false,
-                    used: false,
-                    lost: Vec::new(),
-                };
-                self.by_id.insert(*booking, made);
+                let (spec, places, placed_at, lost) = (spec.clone(), Vec::new(), None, Vec::new());
+                let (began, used) = (false, false);
+                let made = Booking { spec, by, from, until, at, places, placed_at, began, used, lost };
+                self.by_id.insert(booking, made);
             }
             BookingsEvent::Placed { booking, tasks, at } => {
                 let known = self.live(*booking);
@@ -286,9 +269,8 @@ impl Bookings {
             BookingsEvent::Carried { next } => self.next = *next,
             BookingsEvent::CarriedBooking { booking, places, placed_at, began, used, lost } => {
                 let known = self.live(*booking);
-                known.places.clone_from(places);
+                (known.places, known.lost) = (places.clone(), lost.clone());
                 (known.placed_at, known.began, known.used) = (*placed_at, *began, *used);
-                known.lost.clone_from(lost);
             }
         }
     }
@@ -319,19 +301,13 @@ impl State {
         self.jobs.booked().iter().copied().filter(of_it)
     }
 
-    /// Whoever stays in places of a booking and is not of it, in the order in which they came.
+    /// Jobs that stay in places of a booking and are not of it, in the order in which they came.
     pub fn strangers_in(&self, id: BookingId, places: &[Placement]) -> BTreeSet<JobId> {
-        let mut strangers = BTreeSet::new();
-        for place in places {
-            for (job, task) in self.ledger.tasks_on(place.node) {
-                let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
-                let there = held.is_some_and(|held| held.stays() && held.place.meets(place));
-                let own = self.jobs.get(job).is_some_and(|job| job.spec.booking == Some(id));
-                if there && !own {
-                    strangers.insert(job);
-                }
-            }
-        }
-        strangers
+        let own = |job| self.jobs.get(job).is_some_and(|job| job.spec.booking == Some(id));
+        let strangers = places.iter().flat_map(|place| {
+            let there = self.staying_on(place.node).filter(|(_, held)| held.place.meets(place));
+            there.map(|(job, _)| job).filter(|&job| !own(job))
+        });
+        strangers.collect()
     }
 }

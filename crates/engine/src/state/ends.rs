@@ -63,16 +63,11 @@ impl State {
         let rest = |millis: Millis| Millis(millis.0.saturating_sub(job.past.ran_ms));
         let window = job.spec.booking.and_then(|booking| self.bookings.get(booking));
         End {
-            latest: latest_if_begun(job, policy, began),
+            latest: job.time_left().map(|left| began + left + policy.stop_grace),
             expected: estimate.map(|estimate| began + rest(estimate)).filter(|&end| end > now),
             window: window.map(|window| window.until),
         }
     }
-}
-
-/// When a job that begins at that moment is gone at the latest.
-pub(crate) fn latest_if_begun(job: &Job, policy: &Policy, began: Timestamp) -> Option<Timestamp> {
-    job.time_left().map(|left| began + left + policy.stop_grace)
 }
 
 /// When a job that gets its places at that moment and may run for so long is gone at the latest.

@@ -10,6 +10,7 @@ use crate::model::job::Class;
 use crate::model::need::PoolOption;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
+use crate::plan::later::held_amount;
 use crate::plan::later::kept::{self, KeptPlaces, bar_any};
 use crate::plan::lines;
 use crate::plan::place::{Ask, tasks_beside_gpus, ways_of};
@@ -21,11 +22,6 @@ use crate::state::jobs::KindKey;
 use crate::state::ledger::WorkGroup;
 use crate::state::rooms::Room;
 use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, Resources, TenantId};
-
-/// True while a window has begun and a job of it that starts now could be gone by its end.
-pub(in crate::plan) fn is_open_to(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
-    booking.began && kept::is_gone_by(draft, key, booking.until, true)
-}
 
 /// What is booked of one moment for a tenant and everyone below it, at most, from when work of a kind would not be over: work
 /// that no guarantee could get back fits the guarantee beside it. By meter; a window's own jobs are what it is booked for.
@@ -51,16 +47,12 @@ pub(in crate::plan) fn to_come(draft: &Draft<'_>, tenant: TenantId, key: &KindKe
 
 /// What jobs of a tenant hold in their windows, by meter, beside inference and what no guarantee could get back anyway.
 pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters {
-    let state = draft.state;
     let mut total = draft.tree.zero();
-    for &id in state.jobs.booked() {
-        let (Some(charge), Some(holding)) = (state.ledger.charge(id), state.ledger.holding(id)) else {
-            continue;
-        };
-        let counted = charge.group.class == Class::Inference || lines::is_fixed(&charge.group, draft.policy);
-        if charge.group.tenant == tenant && !counted {
-            let held = holding.staying().map(|task| &task.place);
-            total.add(&draft.tree.charge_of(|task| charge.resources_of(task), held));
+    for &id in draft.state.jobs.booked() {
+        let Some(group) = draft.state.ledger.charge(id).map(|charge| charge.group) else { continue };
+        let counted = group.class == Class::Inference || lines::is_fixed(&group, draft.policy);
+        if group.tenant == tenant && !counted {
+            total.add(&held_amount(draft, id));
         }
     }
     total
@@ -83,7 +75,7 @@ pub(crate) fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
 
 /// How a booked GPU that nobody of its window uses counts: as work of its tenant that nobody of it takes, so that the rest of the
 /// tenant's work has the less of the guarantee.
-pub(in crate::plan) fn idle_group(tenant: TenantId) -> WorkGroup {
+fn idle_group(tenant: TenantId) -> WorkGroup {
     let (class, priority) = (Class::Inference, i32::MAX);
     WorkGroup { tenant, class, priority, preemptible: true, grace: Millis(0) }
 }
@@ -102,35 +94,45 @@ pub(in crate::plan) fn count_idle(draft: &mut Draft<'_>) -> BTreeMap<BookingId, 
     idle
 }
 
-/// What is asked for of a window is no longer kept for it; returns what still is.
-pub(in crate::plan) fn count_in_use(
+/// Lets an ask into its window, if that has begun, the job could be gone by its end, and no line is in the way: what it takes is no
+/// longer kept for it. Returns what still is.
+pub(in crate::plan) fn admit(
     draft: &mut Draft<'_>,
     booking: &Booking,
     ask: &Ask<'_>,
     idle: GpuUnits,
-) -> GpuUnits {
-    // What is kept was counted in the pool of the places.
-    if booking.places.first().is_none_or(|place| place.pool != ask.pool()) {
-        return idle;
+) -> Option<GpuUnits> {
+    if !booking.began || !kept::is_gone_by(draft, ask.key, booking.until, true) {
+        return None;
     }
-    let taken = GpuUnits::from_parts(idle.parts().min(ask.units().parts()));
-    let amount = draft.tree.charge(taken, Resources::default(), ask.pool());
-    draft.count(idle_group(booking.spec.tenant), amount, false);
-    GpuUnits::from_parts(idle.parts() - taken.parts())
+    let mark = draft.mark();
+    let mut left = idle;
+    // What is kept was counted in the pool of the places.
+    if booking.places.first().is_some_and(|place| place.pool == ask.pool()) {
+        let taken = GpuUnits::from_parts(idle.parts().min(ask.units().parts()));
+        let amount = draft.tree.charge(taken, Resources::default(), ask.pool());
+        draft.count(idle_group(booking.spec.tenant), amount, false);
+        left = GpuUnits::from_parts(idle.parts() - taken.parts());
+    }
+    if lines::limit_exceeded(draft, ask).or_else(|| lines::fixed_beyond(draft, ask)).is_some() {
+        draft.roll_back(mark);
+        return None;
+    }
+    Some(left)
 }
 
 /// What of a window's places its own jobs neither hold nor were promised.
-pub(crate) fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
+fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
     let mut own: Vec<Placement> = Vec::new();
     for job in state.jobs_of_booking(id) {
         let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
         own.extend(held.map(|task| task.place));
-        own.extend(state.earmarks.of(job).into_iter().flat_map(|earmark| earmark.tasks.iter().copied()));
+        own.extend(state.earmarks.of(job).into_iter().flat_map(|earmark| &earmark.tasks));
     }
-    let taken = |place: &Placement, gpu: usize| {
-        own.iter().any(|own| own.node == place.node && own.gpus.contains(gpu))
+    let idle = |place: &Placement| {
+        let taken = |gpu: &usize| own.iter().any(|own| own.node == place.node && own.gpus.contains(*gpu));
+        place.gpus.indexes().filter(|gpu| !taken(gpu)).count()
     };
-    let idle = |place: &Placement| place.gpus.indexes().filter(|&gpu| !taken(place, gpu)).count();
     let gpus: usize = booking.places.iter().map(idle).sum();
     GpuUnits::whole(u32::try_from(gpus).unwrap_or(u32::MAX))
 }
@@ -166,8 +168,8 @@ fn place_all(
         let in_set = ask.key.may_go_to(&draft.state.fleet, place.node);
         let open = draft.room(place.node).is_some_and(|room| room.open);
         // A job that could not be gone when its node goes out of service would be asked to leave as soon as it came.
-        let barred =
-            bar_any(KeptPlaces::downtimes(draft.state), draft, ask.key, core::slice::from_ref(place));
+        let downtimes = KeptPlaces::downtimes(draft.state);
+        let barred = bar_any(downtimes, draft, ask.key, core::slice::from_ref(place));
         place.pool == ask.pool() && in_set && within(place) && open && !barred
     };
     let mut tasks = Vec::new();
@@ -195,30 +197,23 @@ fn groups(room: &Room, place: &Placement, each: usize, on_island: bool) -> Vec<G
             by_island.entry(if on_island { gpu.island } else { 0 }).or_default().push(at);
         }
     }
-    let mask = |gpus: &[usize]| {
-        let mut mask = GpuMask::default();
-        for &gpu in gpus {
-            mask.insert(gpu);
-        }
-        mask
-    };
-    by_island.values().flat_map(|gpus| gpus.chunks_exact(each)).map(mask).collect()
+    by_island
+        .values()
+        .flat_map(|gpus| gpus.chunks_exact(each))
+        .map(|gpus| gpus.iter().copied().collect())
+        .collect()
 }
 
 /// True when a job of a window that has begun could start there now.
 pub(crate) fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) -> bool {
     let Some(job) = draft.state.jobs.get(id) else { return false };
-    let key = job.key();
-    let idle = count_idle(draft);
+    let (key, idle) = (job.key(), count_idle(draft));
     let idle = job.spec.booking.and_then(|id| idle.get(&id)).copied().unwrap_or_default();
     let ways: Vec<_> = ways_of(draft.state, draft.policy, &key).collect();
-    is_open_to(draft, booking, &key)
-        && ways.into_iter().any(|way| {
-            let ask = Ask::new(draft.tree, &key, way, key.min);
-            let mark = draft.mark();
-            count_in_use(draft, booking, &ask, idle);
-            let beyond = lines::limit_exceeded(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
-            draft.roll_back(mark);
-            beyond.is_none() && place_in(draft, &ask, booking).is_some()
-        })
+    ways.into_iter().any(|way| {
+        let (ask, mark) = (Ask::new(draft.tree, &key, way, key.min), draft.mark());
+        let fits = admit(draft, booking, &ask, idle).is_some() && place_in(draft, &ask, booking).is_some();
+        draft.roll_back(mark);
+        fits
+    })
 }

@@ -21,7 +21,7 @@ use crate::state::jobs::KindKey;
 use crate::state::ledger::Step;
 use crate::state::maintenance::Downtime;
 use crate::state::reservations::Reservation;
-use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, TrustId};
+use crate::units::{BookingId, GpuUnits, JobId, Millis, Resources, Timestamp, TrustId};
 
 /// A job that fills places has at least so long there: less is not worth a start.
 const FILL_MIN: Millis = Millis::from_secs(60);
@@ -149,10 +149,8 @@ impl<'a> KeptPlaces<'a> {
             Self::Downtime(downtime) => {
                 for &node in &downtime.nodes {
                     let Some(room) = draft.room(node) else { continue };
-                    let mut gpus = GpuMask::default();
-                    (0..room.gpus.len()).for_each(|gpu| gpus.insert(gpu));
-                    let (pool, units_each) = (room.pool, GpuUnits::WHOLE);
-                    let (task, slice, time_sliced, tax) = (0, None, false, 0);
+                    let (gpus, units_each) = ((0..room.gpus.len()).collect(), GpuUnits::WHOLE);
+                    let (task, pool, slice, time_sliced, tax) = (0, room.pool, None, false, 0);
                     let place = Placement { task, node, pool, gpus, units_each, slice, time_sliced, tax };
                     keep(draft, place, room.free(), TrustId::default(), &mut steps);
                 }
@@ -180,19 +178,15 @@ pub(crate) fn booked_steps(draft: &Draft<'_>, booking: &Booking, places: &[Place
 /// draft; they keep the trust domain of their holder.
 fn keep(draft: &Draft<'_>, place: Placement, resources: Resources, trust: TrustId, steps: &mut Vec<Step>) {
     let Some(room) = draft.room(place.node) else { return };
-    let mut free = GpuMask::default();
-    for at in place.gpus.indexes() {
-        let Some(gpu) = room.gpus.get(at) else { continue };
-        if gpu.holders == 0 {
-            free.insert(at);
-            continue;
-        }
-        let mut gpus = GpuMask::default();
-        gpus.insert(at);
-        let (place, trust) = (Placement { gpus, ..place }, gpu.trust.unwrap_or(trust));
-        steps.push(Step { place, resources: Resources::default(), trust });
-    }
-    steps.push(Step { place: Placement { gpus: free, ..place }, resources, trust });
+    let gpus = place.gpus.indexes().filter_map(|at| Some((at, room.gpus.get(at)?)));
+    let (held, free): (Vec<_>, Vec<_>) = gpus.partition(|(_, gpu)| gpu.holders > 0);
+    steps.extend(held.into_iter().map(|(at, gpu)| Step {
+        place: Placement { gpus: [at].into_iter().collect(), ..place },
+        resources: Resources::default(),
+        trust: gpu.trust.unwrap_or(trust),
+    }));
+    let gpus = free.into_iter().map(|(at, _)| at).collect();
+    steps.push(Step { place: Placement { gpus, ..place }, resources, trust });
 }
 
 /// All places that are kept: of these starts, of windows, and of downtimes that are near.

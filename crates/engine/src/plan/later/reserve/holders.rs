@@ -71,8 +71,8 @@ pub(super) fn holders(
     let mut rooms = rooms_of(state, &steps);
     let mut holders = BTreeSet::new();
     for step in steps.iter().filter(|step| is_whole(&step.place)) {
-        for (job, held) in staying_on(state, step.place.node) {
-            if held.gpus.overlaps(step.place.gpus) && holders.insert(job) {
+        for (job, held) in state.staying_on(step.place.node) {
+            if held.place.gpus.overlaps(step.place.gpus) && holders.insert(job) {
                 leave(state, job, &mut rooms);
             }
         }
@@ -84,7 +84,7 @@ pub(super) fn holders(
         let Some(room) = rooms.get(&place.node) else { continue };
         if !has_gpus(room) || !has_rest(room, step) {
             let apart = |held: &Placement| !held.gpus.overlaps(place.gpus);
-            let here = staying_on(state, place.node).map(|(job, held)| (order(job), apart(&held), job));
+            let here = state.staying_on(place.node).map(|(job, held)| (order(job), apart(&held.place), job));
             let here: BTreeSet<_> = here.collect();
             for (_, apart, job) in here {
                 let room = &rooms[&place.node];
@@ -123,14 +123,6 @@ fn has_what_lacks(state: &State, job: JobId, room: &Room, step: &Step) -> bool {
 
 fn is_whole(place: &Placement) -> bool {
     place.slice.is_none() && place.units_each == GpuUnits::WHOLE
-}
-
-/// Places on a node of tasks that stay.
-fn staying_on(state: &State, node: NodeId) -> impl Iterator<Item = (JobId, Placement)> + '_ {
-    state.ledger.tasks_on(node).filter_map(|(job, task)| {
-        let held = state.ledger.holding(job)?.task(task)?;
-        held.stays().then_some((job, held.place))
-    })
 }
 
 /// The nodes of these places without what is set aside there: with that a promise was reckoned when it was made.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::borrowed::{self, Askable};
 use super::holders::{fillers, on_gpus_of};
-use super::horizon::{HeldPlace, Horizon, Slot, by_itself, ends_if_started};
+use super::horizon::{HeldPlace, Horizon, Slot, by_itself};
 use super::places::is_near;
 use super::{EarlierStarts, ReservationReview, ask_of};
 use crate::model::placement::Placement;
@@ -19,8 +19,7 @@ use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::{Ask, groups};
 use crate::quota::meters::Amounts;
 use crate::state::State;
-use crate::state::jobs::{Job, KindKey, Phase};
-use crate::state::ledger::Charge;
+use crate::state::jobs::{Job, KindKey};
 use crate::state::reservations::Reservation;
 use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
 
@@ -414,16 +413,4 @@ fn asks<'k>(draft: &Draft<'_>, key: &'k KindKey, open: &dyn Fn(PoolId) -> bool) 
     let mut asks = groups::minimum(draft.desk(), key);
     asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
     asks
-}
-
-impl Horizon {
-    /// Places that are taken in this plan.
-    pub(in crate::plan) fn starts(&mut self, draft: &Draft<'_>, job: JobId, tasks: &[Placement]) {
-        let Some(known) = draft.state.jobs.get(job).filter(|job| job.phase == Phase::Waiting) else { return };
-        let charge = Charge::of(known);
-        let end = ends_if_started(draft, job);
-        for &place in tasks {
-            self.add(draft, HeldPlace { job, step: charge.step(place), end });
-        }
-    }
 }
