@@ -71,7 +71,7 @@ pub struct Plan {
     /// Kinds that were looked at and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
     /// For whom a start was looked for.
-    pub looked: StartSearches,
+    pub searches: StartSearches,
 }
 
 /// A job that gets places.
@@ -103,8 +103,8 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     }
     let tree = state.tree(policy);
     let shares = state.fair_shares(&tree);
-    let (worths, looked) = (&memory.worths, &memory.looked);
-    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, worths, looked, now };
+    let (worths, searches) = (&memory.worths, &memory.searches);
+    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, worths, searches, now };
     let mut kinds = memory.worth_trying(state, &shares, now);
     let mut restraint = Restraint::default();
     for _ in 0..CYCLES_MAX {

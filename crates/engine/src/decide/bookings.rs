@@ -1,7 +1,7 @@
 //! Booked windows: whether one may be booked, and what is due about those that are.
 //!
 //! Its places are chosen when its lead begins, together with those of every window that shares a moment with it, the largest
-//! tasks first; whoever is there and is not over in time is asked when the window is as far away as they need to leave. When
+//! tasks first; a job that is there and is not over in time is asked when the window is as far away as it needs to leave. When
 //! its end is that near, its own jobs are asked too, the newest first, until what its tenant holds is within its fair share or
 //! guarantee: what stays goes on as ordinary work. A job on places that the next window has leaves in any case.
 

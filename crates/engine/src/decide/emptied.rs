@@ -113,14 +113,14 @@ pub(super) fn about(event: &Event) -> Option<JobId> {
     }
 }
 
-/// What time made due: downtimes begin and end, and whoever is on a node that is to be empty is asked in time.
+/// What time made due: downtimes begin and end, and jobs on a node that is to be empty are asked in time.
 pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
     let mut events = edges(state, now);
     let over: BTreeSet<&str> = ended(&events).collect();
     let mut leaving: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
     for node in state.nodes_to_be_empty() {
         let ends = state.maintenance.of(node).any(|(name, _)| over.contains(name));
-        // Who is on a node whose downtime is just over is looked at again in the next decision.
+        // A node whose downtime is just over is judged anew in the next decision.
         if ends {
             continue;
         }

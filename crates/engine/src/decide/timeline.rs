@@ -254,9 +254,7 @@ impl<'a> Timeline<'a> {
     /// True when a window has its places, or finds some, which it takes. What it lost is chosen again when the day comes.
     fn fits(&mut self, booking: &Booking) -> bool {
         let draft = &mut self.draft;
-        for step in booked_steps(draft, booking, &booking.places) {
-            draft.occupy(step);
-        }
+        draft.occupy_all(&booked_steps(draft, booking, &booking.places));
         let key = KindKey::of(&booking.spec);
         let mut ways = booked::ways_of_window(draft, booking, &key).into_iter();
         !booking.places.is_empty()

@@ -47,7 +47,7 @@ pub(super) struct Inputs<'a> {
     /// What earlier plans worked out of the worth of places.
     pub(super) worths: &'a RefCell<Worths>,
     /// For whom earlier plans looked for a start.
-    pub(super) looked: &'a StartSearches,
+    pub(super) searches: &'a StartSearches,
     pub(super) now: Timestamp,
 }
 
@@ -231,7 +231,7 @@ impl<'a> Grant<'a> {
 impl<'a> Cycle<'a> {
     /// Nobody has had a turn yet. What windows keep for jobs that are not there counts as used.
     pub(super) fn on(inputs: Inputs<'a>, restraint: &'a Restraint) -> Self {
-        let Inputs { state, policy, tree, shares, worths, now, looked: _ } = inputs;
+        let Inputs { state, policy, tree, shares, worths, now, searches: _ } = inputs;
         let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(worths);
         let window_idle = booked::count_idle(&mut draft);
         Self {
@@ -312,7 +312,7 @@ impl<'a> Cycle<'a> {
                 self.allocations.move_to(job, tasks, chosen);
             }
         }
-        self.give_back(withheld);
+        self.draft.vacate_all(&withheld);
     }
 
     fn another_place(&mut self, id: JobId) -> Option<PlacedTasks> {
@@ -345,8 +345,8 @@ impl<'a> Cycle<'a> {
         for (job, tasks) in starts {
             self.reservations.horizon.starts(&self.draft, job, &tasks);
         }
-        let Inputs { shares, looked, .. } = self.inputs;
-        let others = PlanContext { commitments: &self.commitments, shares, searches: looked };
+        let Inputs { shares, searches, .. } = self.inputs;
+        let others = PlanContext { commitments: &self.commitments, shares, searches };
         let CycleReservations { horizon, review, .. } = &mut self.reservations;
         (self.reservations.made, self.reservations.searches) =
             reserve::make(&mut self.draft, horizon, review, others);

@@ -282,6 +282,20 @@ impl<'a> Draft<'a> {
         self.done.push(Op::Occupy(step));
     }
 
+    /// Tasks take their places.
+    pub(crate) fn occupy_all(&mut self, steps: &[Step]) {
+        for &step in steps {
+            self.occupy(step);
+        }
+    }
+
+    /// Places that were set aside no longer are.
+    pub(crate) fn vacate_all(&mut self, steps: &[Step]) {
+        for &step in steps {
+            self.vacate(step);
+        }
+    }
+
     /// A place that was set aside no longer is.
     pub(crate) fn vacate(&mut self, step: Step) {
         self.touch(step.place.node);

@@ -183,7 +183,7 @@ pub struct Memory {
     /// What places are worth; a plan reads the state alone, but what it works out here on its way is kept.
     pub(super) worths: RefCell<Worths>,
     /// For whom a start was looked for.
-    pub(super) looked: StartSearches,
+    pub(super) searches: StartSearches,
 }
 
 impl Memory {
@@ -201,7 +201,7 @@ impl Memory {
         if self.refusals.len() > 2 * kinds + 64 {
             self.refusals.retain(|kind, _| known(kind));
         }
-        self.looked.clone_from(&plan.looked);
+        self.searches.clone_from(&plan.searches);
         self.last = Some((plan.basis, now));
     }
 

@@ -1,7 +1,7 @@
 //! The bookings section: windows of time in which places belong to the jobs of one tenant.
 //!
 //! Worked example: a team books two nodes of 8 GPUs for Friday, 8 to 16 o'clock, with a lead of an hour. Until 7 nobody
-//! notices. At 7 the places are chosen: from then on whoever comes there is over by 8, or can be gone. Who is there
+//! notices. At 7 the places are chosen: from then on work that comes there is over by 8, or can be gone. What is there
 //! already is asked at 8 minus its grace. From 8 to 16 only jobs that name the booking start there, and what they leave
 //! idle is lent to work that can leave at once. If none has come by 8:15, the window is given up.
 //!
@@ -69,7 +69,7 @@ pub struct LostPlaces {
 pub enum PlaceLost {
     /// Its node or GPU failed, left or was cordoned.
     Gone,
-    /// Somebody is there who cannot be gone when it is needed.
+    /// A job is there that cannot be gone when it is needed.
     Held,
 }
 

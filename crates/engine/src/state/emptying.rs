@@ -8,7 +8,7 @@ use crate::state::maintenance::Maintenance;
 use crate::units::{JobId, Millis, NodeId, Timestamp};
 use alloc::collections::BTreeSet;
 
-/// When a node is to be empty, and who has to leave for that.
+/// When a node is to be empty, and which jobs have to leave for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToBeEmpty {
     pub at: Timestamp,
@@ -72,7 +72,7 @@ impl Maintenance {
             .into_iter()
             .flat_map(|node| state.active_on(node).into_iter().map(move |id| (node, id)));
         let asks = on.flat_map(|(node, id)| {
-            // Who could not be asked because its places were changing is asked as soon as they do not.
+            // A job that could not be asked because its places were changing is asked as soon as they do not.
             let late = state.has_to_go(node, id, now).then(|| now + Millis(1));
             let leave = state.jobs.get(id).map(|job| state.time_to_leave(&job.spec)).unwrap_or_default();
             let limits =

@@ -44,7 +44,7 @@ impl End {
 pub(crate) struct Departure {
     /// It is gone by then, if it leaves.
     pub(crate) gone_at: Timestamp,
-    /// It stays if whoever it leaves for finds another place.
+    /// It stays if the job it leaves for finds another place.
     pub(crate) may_stay: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn departure(
     Some(Departure { gone_at, may_stay })
 }
 
-/// True when it was asked to leave for somebody else, and stays if that one finds another place.
+/// True when it was asked to leave for another job, and stays if that finds another place.
 fn is_asked_for_others(holding: &Holding) -> bool {
     match holding.asked_by {
         Some(Asker::Rules { .. } | Asker::Booking { .. }) => true,
@@ -122,7 +122,7 @@ impl State {
         let (job, limit_at) = (self.jobs.get(id)?, self.limit_at(id)?);
         match job.phase {
             Phase::Active => Some(Timestamp(limit_at.0.saturating_sub(notice(job).0))),
-            // Who has to leave anyway saves its work for that, and has until the limit.
+            // A job that has to leave anyway saves its work for that, and has until the limit.
             Phase::Leaving(Next::Requeue(_)) => Some(limit_at),
             Phase::Waiting | Phase::Leaving(Next::End(_)) => None,
         }

@@ -1,4 +1,4 @@
-//! The maintenance section: downtimes, which are spans of time in which nodes are out of service because somebody planned it.
+//! The maintenance section: downtimes, which are spans of time in which nodes are out of service by plan.
 //!
 //! Worked example: `n1` is to be out from 8 to 12 o'clock. Until 8 it takes work that is over by then or can be gone: a job
 //! with a limit of an hour until shortly before 7, a job that saves its work until its grace before 8. What is there is asked at

@@ -1,11 +1,11 @@
 //! The reservations section: starts that were promised to jobs that wait (rule 5).
 //!
 //! Worked example: two nodes of 8 GPUs, each with a job that ends within an hour. A gang of both waits; it is within its
-//! tenant's fair share, so it is promised both nodes in an hour. When one job ends early, its node stands empty: whoever
-//! ends before the hour is over may fill it, and so may work that can be asked to leave in time. Nobody else may, or small
+//! tenant's fair share, so it is promised both nodes in an hour. When one job ends early, its node stands empty: work
+//! that ends before the hour is over may fill it, and so may work that can be asked to leave in time. No other may, or small
 //! jobs would hold the gang up for ever.
 //!
-//! A reservation is not use: it takes no room in the ledger and counts towards no quota. Who takes a place that is promised,
+//! A reservation is not use: it takes no room in the ledger and counts towards no quota. A job that takes a place that is promised,
 //! or something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.
 
 use crate::state::State;
@@ -19,14 +19,14 @@ use crate::model::placement::Placement;
 use crate::state::event::Event;
 use crate::units::{JobId, NodeId, Timestamp};
 
-/// Of what became of earlier promises to a job, so much is kept: whoever asks why looks at the last of them.
+/// So many of the earlier promises to a job are kept: a reader who asks why looks at the last of them.
 const HISTORY_MAX: usize = 16;
 
-/// Who was promised which start.
+/// The starts that are promised.
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
     by_job: BTreeMap<JobId, Reservation>,
-    /// To whom places of a node are promised.
+    /// Jobs to which places of a node are promised.
     by_node: BTreeMap<NodeId, BTreeSet<JobId>>,
     missed: BTreeMap<JobId, Vec<MissedStart>>,
     version: u64,
@@ -66,7 +66,7 @@ pub enum DropReason {
     Policy,
     /// Work within its tenant's guarantee has the place.
     Guarantee,
-    /// Somebody is still there who was to be gone by then.
+    /// A job is still there that was to be gone by then.
     Overrun,
     AboveShare,
     /// An older job that is just like it waits again and comes first. Only older versions gave a start up for that.
@@ -74,7 +74,7 @@ pub enum DropReason {
     Booked,
     /// Work of its own tenant with a higher class or priority has the place.
     Priority,
-    /// Who was to be asked to leave is within its tenant's line now.
+    /// A job that was to be asked to leave is within its tenant's line now.
     WithinShare,
     Extended,
     /// It was not given up: an earlier start is promised.
@@ -112,7 +112,7 @@ impl DropReason {
 }
 
 impl Reservations {
-    /// The earliest moment after `now` at which a promised start is due, or somebody who is in its places is asked.
+    /// The earliest moment after `now` at which a promised start is due, or a job in its places is asked.
     pub(crate) fn next_deadline(&self, state: &State, now: Timestamp) -> Option<Timestamp> {
         let moments = self.iter().flat_map(|Reservation { tasks, start, fillers, borrowers, .. }| {
             let live = fillers.iter().chain(borrowers).filter_map(|&job| state.jobs.get(job));
@@ -159,12 +159,12 @@ impl Reservations {
         self.missed.get(&job).map_or(&[], Vec::as_slice)
     }
 
-    /// Changes whenever somebody is promised a start or loses one.
+    /// Changes whenever a job is promised a start or loses one.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Changes whenever it becomes known that somebody is over earlier.
+    /// Changes whenever it becomes known that a job is over earlier.
     pub fn news(&self) -> u64 {
         self.news
     }
@@ -216,7 +216,7 @@ impl Reservations {
         true
     }
 
-    /// A job has places, or they are set aside for it: who was promised something of a node before has it filled. It need not
+    /// A job has places, or they are set aside for it: what was promised of a node before is filled. It need not
     /// be a GPU that both have: cores and memory run out too.
     pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement]) {
         for place in tasks {
@@ -238,7 +238,7 @@ impl Reservations {
         self.insert(Reservation { tasks: tasks.to_vec(), fillers, borrowers, ..of });
     }
 
-    /// Somebody is over, or is known to be over earlier.
+    /// A job is over, or is known to be over earlier.
     pub(crate) fn note_news(&mut self) {
         self.news += 1;
     }

@@ -77,7 +77,7 @@ impl Cycle<'_> {
         plan.refusals = self.refusals.into_iter().collect();
         plan.dropped = self.reservations.review.dropped;
         plan.reserved = self.reservations.made;
-        plan.looked = self.reservations.searches;
+        plan.searches = self.reservations.searches;
         plan
     }
 }

@@ -22,7 +22,7 @@ use crate::units::{JobId, Timestamp};
 pub(super) struct CycleReservations<'a> {
     pub(super) horizon: Horizon,
     pub(super) review: ReservationReview<'a>,
-    /// Reserved places on nodes that have room, until somebody has to leave.
+    /// Reserved places on nodes that have room, until a job has to leave.
     with_room: Option<Vec<(&'a Reservation, Vec<Step>)>>,
     /// Starts that are promised in this cycle.
     pub(super) made: Vec<Reservation>,
@@ -35,7 +35,7 @@ impl CycleReservations<'_> {
         self.review.kept.is_empty()
     }
 
-    /// Somebody has to leave: there may be more room on nodes with reserved places.
+    /// A job has to leave: there may be more room on nodes with reserved places.
     pub(super) fn room_changed(&mut self) {
         self.with_room = None;
     }
@@ -71,7 +71,8 @@ impl<'a> Cycle<'a> {
             let barred = self.reservations.review.kept.iter().filter(|of| bars(of, self));
             steps.extend(barred.flat_map(|of| KeptPlaces::Start(of).steps(&self.draft)));
         }
-        self.take_all(steps)
+        self.draft.occupy_all(&steps);
+        steps
     }
 
     /// Takes the places of all promises that are not kept yet.
@@ -79,16 +80,8 @@ impl<'a> Cycle<'a> {
         let kept = self.reservations.review.kept.iter().copied();
         let waiting = kept.filter(|of| self.commitments.awaits(&self.draft, of));
         let steps = kept::all_steps(&self.draft, waiting);
-        self.take_all(steps)
-    }
-
-    fn take_all(&mut self, steps: Vec<Step>) -> Vec<Step> {
-        steps.iter().for_each(|&step| self.draft.occupy(step));
+        self.draft.occupy_all(&steps);
         steps
-    }
-
-    pub(super) fn give_back(&mut self, withheld: Vec<Step>) {
-        withheld.into_iter().for_each(|step| self.draft.vacate(step));
     }
 
     fn filler(&self, at: usize, open: &[(Ask<'a>, Pass)]) -> Option<Filler<'a>> {
@@ -97,7 +90,7 @@ impl<'a> Cycle<'a> {
         Some(Filler { job: candidate.first.1, key: candidate.key, pass })
     }
 
-    /// True when a candidate would fill promised places, but not at once: what is only set aside for it could not be asked to
+    /// True when a candidate would fill promised places, but not at once: what is only earmarked for it could not be asked to
     /// leave.
     pub(super) fn fills_later(&self, at: usize, open: &[(Ask<'a>, Pass)], tasks: &[Placement]) -> bool {
         let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
@@ -113,7 +106,7 @@ impl<'a> Cycle<'a> {
         })
     }
 
-    /// Promised places on nodes that have a part of a GPU left. Who starts makes it less, who leaves makes it more.
+    /// Promised places on nodes that have a part of a GPU left. Starts make it less, departures make it more.
     fn reserved_with_room(&self) -> Vec<(&'a Reservation, Vec<Step>)> {
         let has_room = |step: &Step| {
             let room = self.draft.room(step.place.node);
@@ -170,7 +163,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Gives a job the places that it was promised, if they are free without those who fill them.
+    /// Gives a job the places that it was promised, if they are free without the jobs that fill them.
     fn claim(
         &mut self,
         (key, ask): (&'a KindKey, &Ask<'a>),
@@ -201,7 +194,7 @@ impl<'a> Cycle<'a> {
         }
         let Some(at) = self.queue.bring_first(&self.draft, key, job) else { return };
         self.ask_to_leave(job, fillers);
-        steps.into_iter().for_each(|step| self.draft.occupy(step));
+        self.draft.occupy_all(&steps);
         self.draft.count(lines::work_group(key), ask.total(), true);
         let tasks = reservation.tasks.clone();
         let grant = Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() };

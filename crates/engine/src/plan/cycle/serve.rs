@@ -111,7 +111,7 @@ impl<'a> Cycle<'a> {
     ) -> Option<Grant<'a>> {
         let withheld = self.withhold(at, open, which);
         let grant = source(self, at, open);
-        self.give_back(withheld);
+        self.draft.vacate_all(&withheld);
         grant
     }
 

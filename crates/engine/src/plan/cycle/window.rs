@@ -1,4 +1,4 @@
-//! Jobs of a booked window: they start in its places, and whoever fills those leaves for them.
+//! Jobs of a booked window: they start in its places, and work that fills those leaves for them.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -61,7 +61,7 @@ impl<'a> Cycle<'a> {
         Some(Grant { ask: ask.clone(), tasks, chosen: None, taken: Vec::new(), moved: Vec::new() })
     }
 
-    /// Where all that is asked for goes, and who has to leave for it. The draft stays as it is.
+    /// Where all that is asked for goes, and which jobs have to leave for it. The draft stays as it is.
     fn places_in(
         &mut self,
         id: BookingId,

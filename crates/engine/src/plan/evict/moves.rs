@@ -116,9 +116,7 @@ fn place_everybody(
 /// Another place for each, beside what is kept for others; or the draft as it was.
 fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Move>> {
     let before = draft.mark();
-    for &step in kept {
-        draft.occupy(step);
-    }
+    draft.occupy_all(kept);
     let mut moved = Vec::new();
     for unit in moving {
         let Some(tasks) = place_again(draft, unit) else {
@@ -127,9 +125,7 @@ fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option
         };
         moved.push(Move { unit: unit.clone(), tasks });
     }
-    for &step in kept {
-        draft.vacate(step);
-    }
+    draft.vacate_all(kept);
     Some(moved)
 }
 

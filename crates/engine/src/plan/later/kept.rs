@@ -1,6 +1,6 @@
 //! Places that are kept for somebody from a moment on: a reserved start, a booked window, the nodes of a planned downtime.
 //!
-//! Whoever serves a job, moves one or looks for a start asks the same of all three: whom the places are kept from, and what
+//! Serving a job, moving one and looking for a start ask the same of all three: from whom the places are kept, and what
 //! is held there meanwhile. Until the moment has come, the places may be filled by work that is over or can be gone by then.
 //! A window that has begun keeps its places clear for its own jobs; as soon as one of them has come, what they leave idle
 //! is lent to work that can be told to leave at any moment.
@@ -53,7 +53,7 @@ pub(in crate::plan) enum Withheld {
 }
 
 impl<'a> KeptPlaces<'a> {
-    /// Reserved starts whose places are not set aside yet.
+    /// Reserved starts whose places are not earmarked yet.
     pub(super) fn starts(state: &'a State) -> impl Iterator<Item = Self> {
         let reserved = state.reservations.iter().filter(|of| state.earmarks.of(of.job).is_none());
         reserved.map(Self::Start)
@@ -245,7 +245,7 @@ pub(crate) fn held_back<'a>(draft: &mut Draft<'a>, job: JobId) -> Option<KeptPla
             barring = barring.or(kind.iter().find(bars).copied());
             let held: Vec<Step> = kept.iter().filter(bars).flat_map(|kept| kept.steps(draft)).collect();
             let mark = draft.mark();
-            held.into_iter().for_each(|step| draft.occupy(step));
+            draft.occupy_all(&held);
             let fits = Fit::of(draft, ask).is_enough(draft, ask);
             let beyond = windows_count
                 && (lines::limit_exceeded(draft, ask).is_some() || lines::fixed_beyond(draft, ask).is_some());

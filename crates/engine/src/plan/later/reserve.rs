@@ -1,8 +1,8 @@
 //! Promised starts (rule 5): which still hold, whom they bind, and who is promised one.
 //!
-//! Jobs that wait within their fair share are promised the earliest start at which those who are in their way are over by
-//! their own time limits and estimates, or gone because they borrow and were asked. Until then their places may be filled
-//! by whoever is over, or can be gone, in time. No promise is made on places that are promised to somebody else, so a later
+//! Jobs that wait within their fair share are promised the earliest start at which the work in their way is over by
+//! its own time limits and estimates, or gone because it borrows and was asked. Until then their places may be filled by
+//! work that is over, or can be gone, in time. No promise is made on places that are promised to another job, so a later
 //! one never delays an earlier one.
 
 mod borrowed;
@@ -71,7 +71,7 @@ fn broken(
     if draft.policy.reservations_max == 0 {
         return Some(DropReason::Policy);
     }
-    // Its places are set aside already; who leaves them may be late all the same.
+    // Its places are earmarked already; the work that leaves them may be late all the same.
     if state.earmarks.of(reservation.job).is_some() {
         return (draft.now >= reservation.start).then_some(DropReason::Overrun);
     }
@@ -167,7 +167,7 @@ impl EarlierStarts {
     ) -> Self {
         let state = draft.state;
         let mut before = Self { beside: draft.tree.zero(), leaving: BTreeSet::new() };
-        // What is set aside counts already.
+        // What is earmarked counts already.
         for of in all.filter(|of| of.start <= start && state.earmarks.of(of.job).is_none()) {
             before.leaving.extend(holders::on_gpus_of(state, &of.fillers, &of.tasks));
             before.leaving.extend(&of.borrowers);

@@ -2,7 +2,7 @@
 //!
 //! Worked example: four nodes; one is free, one has a job whose time limit is up before the window begins, one a borrower, one
 //! an inference job within its guarantee. A window of two nodes gets the first two and disturbs nobody; one of three also
-//! gets the borrower's, who is asked in time; one of four is short of a node.
+//! gets the borrower's, which is asked in time; one of four is short of a node.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -75,13 +75,11 @@ pub(crate) fn choose(
     others: &BTreeMap<BookingId, Vec<Placement>>,
 ) -> Vec<Placement> {
     let mark = draft.mark();
-    for step in chosen_steps(draft, part, others) {
-        draft.occupy(step);
-    }
+    draft.occupy_all(&chosen_steps(draft, part, others));
     let chosen = draft.mark();
     // Starts that were promised to jobs are kept where that is possible.
     let reserved: Vec<Step> = KeptPlaces::starts(draft.state).flat_map(|kept| kept.steps(draft)).collect();
-    reserved.iter().for_each(|&step| draft.occupy(step));
+    draft.occupy_all(&reserved);
     let mut found = try_all(draft, part);
     if found.len() < part.missing() && !reserved.is_empty() {
         draft.roll_back(chosen);

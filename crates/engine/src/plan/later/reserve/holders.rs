@@ -79,7 +79,7 @@ pub(super) fn holders(
     }
     for step in &steps {
         let place = &step.place;
-        // Whoever had one of its GPUs, where all of it is promised, is gone by now.
+        // A job that had one of its GPUs, where all of it is promised, is gone by now.
         let has_gpus = |room: &Room| is_whole(place) || has_gpus(room, step);
         let Some(room) = rooms.get(&place.node) else { continue };
         if !has_gpus(room) || !has_rest(room, step) {
@@ -125,7 +125,7 @@ fn is_whole(place: &Placement) -> bool {
     place.slice.is_none() && place.units_each == GpuUnits::WHOLE
 }
 
-/// The nodes of these places without what is set aside there: with that a promise was reckoned when it was made.
+/// The nodes of these places without what is earmarked there: that was reckoned with when the promise was made.
 fn rooms_of(state: &State, steps: &[Step]) -> BTreeMap<NodeId, Room> {
     let room = |step: &Step| Some((step.place.node, state.ledger.rooms().get(step.place.node)?.clone()));
     let mut rooms: BTreeMap<NodeId, Room> = steps.iter().filter_map(room).collect();

@@ -36,12 +36,13 @@ pub(in crate::plan) struct Horizon {
     pools: Vec<(SlotKey, Vec<Slot>)>,
 }
 
-/// Who holds places of a node.
+/// What is held on a node.
 struct NodeHolds {
     staying: Vec<HeldPlace>,
-    /// When those who were told to leave are gone at the latest.
+    /// When the tasks that were told to leave are gone at the latest.
     clear_at: Timestamp,
-    /// The same even if those stay whose ask may be withdrawn, because nobody needs their place any more; `None` where nobody knows.
+    /// The same even if those stay whose ask may be withdrawn because their place is not needed any more; `None` where that is
+    /// unknown.
     surely_clear_at: Option<Timestamp>,
 }
 
@@ -82,7 +83,7 @@ struct SlotKey {
     task_on_island: bool,
 }
 
-/// When a place that is held is over, in the eyes of who asks; never where it is `None`.
+/// When a held place is taken to be free; never where it is `None`.
 pub(super) type Ends<'e> = &'e dyn Fn(&HeldPlace) -> Option<Timestamp>;
 
 /// When it is over by itself.
@@ -118,7 +119,7 @@ impl Horizon {
         self.pools.clear();
     }
 
-    /// Who holds places of a node and was not told to leave before this plan.
+    /// Places of a node that tasks hold which were not told to leave before this plan.
     pub(super) fn held_on(
         &mut self,
         draft: &Draft<'_>,
@@ -197,7 +198,7 @@ impl Horizon {
         total
     }
 
-    /// The slots of an ask when everybody is gone who ever is: what nobody holds without a known end.
+    /// The slots of an ask when every task is gone that has a known end.
     pub(super) fn slots_at_last(&mut self, draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Slot> {
         let state = draft.state;
         let mut slots = Vec::new();
@@ -271,7 +272,7 @@ impl Horizon {
             let mut at = clear_at.max(draft.now);
             let mut fits = tasks_that_fit(room, of.way.need, of.key);
             if fits > 0 {
-                // On the draft itself somebody may have been told to leave.
+                // Tasks may have been told to leave on the draft itself.
                 for held in on.staying.iter().filter(|held| gone.contains(&held.job)) {
                     at = at.max(draft.now + time_to_leave(draft.state, held.job));
                 }
@@ -352,7 +353,7 @@ fn time_to_leave(state: &State, job: JobId) -> Millis {
 }
 
 /// When each part of an ask fits these slots, which are in order, and on which nodes: in one domain where that is asked for, and
-/// as soon as whoever asks is content with it.
+/// as soon as the caller is content with it.
 pub(super) fn first_fit(
     state: &State,
     ask: &Ask<'_>,

@@ -42,7 +42,7 @@ impl StartPromiser<'_, '_> {
         })
     }
 
-    /// Where the tasks of an ask go on these nodes when everybody has left who has by then.
+    /// Where the tasks of an ask go on these nodes when every task has left that has by then.
     pub(super) fn places_at(
         &mut self,
         ask: &Ask<'_>,
@@ -64,7 +64,7 @@ impl StartPromiser<'_, '_> {
         placed.map(|placed| placed.tasks)
     }
 
-    /// True when an ask fits once everybody is gone who ever is, and nothing is promised to others.
+    /// True when an ask fits once every task with a known end is gone, and nothing is promised to others.
     pub(super) fn fits_at_last(&mut self, ask: &Ask<'_>) -> bool {
         let slots = self.horizon.slots_at_last(self.draft, ask);
         let alone = first_fit(self.draft.state, ask, &slots, |_, _| true).is_some();
@@ -74,7 +74,7 @@ impl StartPromiser<'_, '_> {
         let mark = self.draft.mark();
         let waiting = self.current().filter(|of| self.commitments.awaits(self.draft, of));
         let promised: Vec<Step> = waiting.flat_map(|of| KeptPlaces::Start(of).steps(self.draft)).collect();
-        promised.into_iter().for_each(|step| self.draft.vacate(step));
+        self.draft.vacate_all(&promised);
         let nodes = slots.iter().map(|slot| slot.node).collect();
         let fits = self.places_at(ask, Timestamp(u64::MAX), &nodes, &|held| held.end).is_some();
         self.draft.roll_back(mark);

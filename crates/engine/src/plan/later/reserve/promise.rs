@@ -1,4 +1,4 @@
-//! Who is promised a start, and who an earlier one.
+//! Which jobs are promised a start, and which an earlier one.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ const EARLIER_MIN: Millis = Millis::from_secs(60);
 const SOON: Millis = Millis::from_secs(1);
 /// So many ends of a tenant's own work are looked at until it is within its fair share.
 const ENDS_MAX: usize = 64;
-/// For so many jobs of a plan it is worked out whom they could ask to leave.
+/// For so many jobs of a plan it is worked out which others could be asked to leave.
 const BORROWED_MAX: usize = 8;
 
 /// What earlier plans found out about promised starts. Losing it costs time, never an answer.
@@ -94,7 +94,7 @@ fn is_open(state: &State, id: JobId) -> bool {
     waits && state.earmarks.of(id).is_none() && state.reservations.of(id).is_none()
 }
 
-/// What decides whether somebody can be promised a start, or an earlier one.
+/// What decides whether a job can be promised a start, or an earlier one.
 fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
     let state = draft.state;
     let (reservations, policy) = (&state.reservations, u64::from(state.tenants.version()));
@@ -104,8 +104,8 @@ fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
 }
 
 /// The first waiting jobs of every kind that were given nothing and promised nothing, where another promise may be made:
-/// one of each tenant before the next of any, gangs before single tasks, because it is they whom small jobs would hold up
-/// for ever, and the oldest first. Few are tried: who is not reached now is next when these have started.
+/// one of each tenant before the next of any, gangs before single tasks, because small jobs would hold those up for ever,
+/// and the oldest first. Few are tried: a job that is not reached now is next when these have started.
 fn next_in_line<'a>(
     draft: &Draft<'a>,
     kept: &[&Reservation],
@@ -170,15 +170,13 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     /// somebody has booked.
     pub(super) fn withhold_all(&mut self) {
         let waiting = self.kept.iter().copied().filter(|of| self.commitments.awaits(self.draft, of));
-        for step in kept::all_steps(self.draft, waiting) {
-            self.draft.occupy(step);
-        }
+        let steps = kept::all_steps(self.draft, waiting);
+        self.draft.occupy_all(&steps);
     }
 
-    fn withhold(&mut self, reservation: &Reservation, more: bool) {
-        for step in KeptPlaces::Start(reservation).steps(self.draft) {
-            if more { self.draft.occupy(step) } else { self.draft.vacate(step) }
-        }
+    fn withhold(&mut self, reservation: &Reservation) {
+        let steps = KeptPlaces::Start(reservation).steps(self.draft);
+        self.draft.occupy_all(&steps);
     }
 
     /// A promised start moves to where places are free earlier than was known; the first to start has the first choice.
@@ -193,9 +191,10 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             let Some(key) = self.draft.state.jobs.get(reservation.job).map(Job::key) else { continue };
             let Some(ask) = ask_of(self.draft, &key, reservation) else { continue };
             let beside = self.horizon.slots(self.draft, &ask, &self.commitments.leaving);
-            self.withhold(reservation, false);
+            let own = KeptPlaces::Start(reservation).steps(self.draft);
+            self.draft.vacate_all(&own);
             let better = self.earlier(&ask, reservation, &beside);
-            self.withhold(better.as_ref().unwrap_or(reservation), true);
+            self.withhold(better.as_ref().unwrap_or(reservation));
             if let Some(better) = better {
                 self.horizon.forget_slots();
                 self.made.push(better);
@@ -262,7 +261,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             for pool in pools(&found.tasks) {
                 *counts.entry(pool).or_default() += 1;
             }
-            self.withhold(&found, true);
+            self.withhold(&found);
             self.horizon.forget_slots();
             self.made.push(found);
         }

@@ -1,4 +1,4 @@
-//! Why no start is promised to a job: whoever asks is told who has no known end, or that others come first.
+//! Why no start is promised to a job: work without a known end is in its way, or others come first.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
