@@ -64,7 +64,7 @@ pub struct Plan {
     pub earmarks: Vec<Start>,
     /// Reservations that cannot be kept.
     pub dropped: Vec<(JobId, DropReason)>,
-    pub reserved: Vec<(JobId, Reservation)>,
+    pub reserved: Vec<Reservation>,
     /// Kinds that were tried and do not fit.
     pub refusals: Vec<(KindId, Refusal)>,
     pub start_searches: StartSearches,
@@ -174,7 +174,8 @@ impl Plan {
         events.extend(self.earmarks.iter().cloned().map(|Start { job, tasks, chosen }| {
             Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at, chosen })
         }));
-        events.extend(self.reserved.iter().map(|(job, of)| Event::Reservations(of.event(*job))));
+        let reserved = self.reserved.iter().cloned().map(ReservationsEvent::Reserved);
+        events.extend(reserved.map(Event::Reservations));
         events
     }
 }

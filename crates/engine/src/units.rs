@@ -266,6 +266,14 @@ impl GpuMask {
     }
 }
 
+impl FromIterator<usize> for GpuMask {
+    fn from_iter<I: IntoIterator<Item = usize>>(indexes: I) -> Self {
+        let mut mask = Self::default();
+        indexes.into_iter().for_each(|index| mask.insert(index));
+        mask
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use crate::view::placement;
 /// All of them, the earliest first.
 pub(crate) fn all(state: &State, now: Timestamp) -> Vec<ReservationView> {
     let mut views: Vec<ReservationView> =
-        state.reservations.iter().filter_map(|(job, _)| of(state, job, now)).collect();
+        state.reservations.iter().filter_map(|reserved| of(state, reserved.job, now)).collect();
     views.sort_by(|a, b| (a.start_ms, &a.job).cmp(&(b.start_ms, &b.job)));
     views
 }

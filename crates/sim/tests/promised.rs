@@ -20,7 +20,7 @@ use wharf_engine::state::event::Event;
 use wharf_engine::state::holding::Holding;
 use wharf_engine::state::jobs::Phase;
 use wharf_engine::state::ledger::event::LedgerEvent;
-use wharf_engine::state::reservations::{DropReason, ReservationsEvent};
+use wharf_engine::state::reservations::{DropReason, Reservation, ReservationsEvent};
 use wharf_engine::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
 /// Lives of each property in the normal run.
@@ -170,7 +170,8 @@ impl Life {
         }
         let (seed, now) = (self.seed, self.lean.now());
         assert_eq!(self.lean.state.check(), [], "seed {seed}");
-        for (job, of) in self.lean.state.reservations.iter() {
+        for of in self.lean.state.reservations.iter() {
+            let job = of.job;
             assert!(of.start > now, "seed {seed}: {job:?} was to start by now and its promise still stands");
             // On a shared GPU somebody may be beside what is promised.
             let whole = of.tasks.iter().all(|place| place.units_each == GpuUnits::WHOLE);
@@ -188,7 +189,7 @@ impl Life {
     fn judge(&mut self, event: &Event) {
         let seed = self.seed;
         match event {
-            Event::Reservations(ReservationsEvent::Reserved { job, start, .. }) => {
+            Event::Reservations(ReservationsEvent::Reserved(Reservation { job, start, .. })) => {
                 let before = self.promised.insert(*job, *start);
                 assert!(
                     before.is_none_or(|before| *start < before),
@@ -225,7 +226,7 @@ impl Life {
             return;
         }
         let mut without = state.clone();
-        let promised: Vec<JobId> = state.reservations.iter().map(|(job, _)| job).collect();
+        let promised: Vec<JobId> = state.reservations.iter().map(|of| of.job).collect();
         for &job in &promised {
             let event = ReservationsEvent::Dropped { job, why: DropReason::Policy, at: now };
             without.apply(&Event::Reservations(event));

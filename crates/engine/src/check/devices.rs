@@ -79,8 +79,8 @@ pub(super) fn check_earmarks(state: &State, findings: &mut Vec<Finding>) {
 /// What is reserved for a job is reserved for no other. A job with an earmark may have a reservation of before, which the next
 /// plan drops.
 pub(super) fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
-    let waiting = state.reservations.iter().filter(|&(job, _)| state.earmarks.of(job).is_none());
-    let places = waiting.flat_map(|(_, reservation)| &reservation.tasks);
+    let waiting = state.reservations.iter().filter(|of| state.earmarks.of(of.job).is_none());
+    let places = waiting.flat_map(|reservation| &reservation.tasks);
     let loads = loads(places.map(|&place| (place, TrustId::default())));
     for ((node, gpu), _) in loads.into_iter().filter(|(_, load)| load.units > GpuUnits::WHOLE.parts()) {
         findings.push(Finding::ReservedTwice { node: name_of(state, node), gpu });

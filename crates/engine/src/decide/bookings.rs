@@ -1,17 +1,18 @@
 //! Booked windows: whether one may be booked, and what is due about those that are.
 //!
 //! Its places are chosen when its lead begins, together with those of every window that shares a moment with it, the largest
-//! tasks first; whoever is there and is not over in time is asked when the window is as far away as they need to leave. When
+//! tasks first; a job that is there and is not over in time is asked when the window is as far away as it needs to leave. When
 //! its end is that near, its own jobs are asked too, the newest first, until what its tenant holds is within its fair share or
 //! guarantee: what stays goes on as ordinary work. A job on places that the next window has leaves in any case.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use strum::VariantArray;
 
+use super::emptied::{LeftFor, tell_to_leave};
 use super::{Decision, Names, submit, timeline};
 use crate::decide::input::BookingRequest;
 use crate::model::actor::{Actor, Role};
@@ -21,16 +22,14 @@ use crate::model::policy::Amount;
 use crate::model::rejection::{BookingFault, NotOfBooking, Rejection};
 use crate::model::submission::Submission;
 use crate::plan::draft::Draft;
-use crate::plan::evict::victims::cost_of;
 use crate::plan::later::booked::choose::{self, WindowPart};
+use crate::plan::later::held_amount;
 use crate::plan::lines;
 use crate::state::State;
 use crate::state::bookings::{Booker, Booking, BookingEnd, BookingsEvent, PlaceLost};
 use crate::state::event::Event;
-use crate::state::holding::{Holding, TaskPhase};
-use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
+use crate::state::holding::{HeldTask, Holding};
 use crate::state::jobs::{KindKey, Phase};
-use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::units::{BookingId, JobId, Timestamp};
 
 /// Books a window, if everything that is promised then can be kept.
@@ -137,60 +136,54 @@ pub(super) fn needs(state: &State, booking: BookingId, job: JobId, holding: &Hol
 }
 
 /// What time and the world made due about booked windows.
-pub(super) fn due(state: &State, told: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
-    let mut events = over(state, now);
-    let ended: BTreeSet<BookingId> = events.iter().filter_map(ended_by).collect();
-    let live = |id: &BookingId| !ended.contains(id);
-    let near: Vec<(BookingId, &Booking)> = near(state, now).into_iter().filter(|(id, _)| live(id)).collect();
+pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
+    let ended: BTreeMap<BookingId, BookingEnd> = over(state, now).collect();
+    let end = |(&booking, &why): (&BookingId, &BookingEnd)| {
+        Event::Bookings(BookingsEvent::Ended { booking, why, at: now })
+    };
+    let mut events: Vec<Event> = ended.iter().map(end).collect();
+    let mut near = near(state, now);
+    near.retain(|(id, _)| !ended.contains_key(id));
     if near.is_empty() {
         return events;
     }
-    let policy = state.tenants.policy();
-    let tree = state.tree(policy);
-    let shares = state.fair_shares(&tree);
-    let draft = Draft::on(state, policy, &tree, &shares, now);
-    let mut round =
-        WindowRound { state, draft, now, told: told.clone(), events: Vec::new(), chosen: Vec::new() };
-    for &(booking, known) in &near {
-        if now >= known.from && !known.began {
-            round.events.push(Event::Bookings(BookingsEvent::Began { booking, at: now }));
+    Draft::trial(state, state.tenants.policy(), now, |draft| {
+        let (asked, chosen) = (asked.clone(), BTreeMap::new());
+        let mut round = WindowRound { draft, asked, events: Vec::new(), chosen };
+        for &(booking, known) in &near {
+            if now >= known.from && !known.began {
+                round.events.push(Event::Bookings(BookingsEvent::Began { booking, at: now }));
+            }
+            round.choose(booking, known);
         }
-        round.choose(booking, known);
-    }
-    for &(booking, known) in &near {
-        round.ask_strangers(booking, known);
-        round.ask_own(booking, known);
-    }
-    events.append(&mut round.events);
+        for &(booking, known) in &near {
+            round.ask_strangers(booking, known);
+            round.ask_own(booking, known);
+        }
+        events.append(&mut round.events);
+    });
     events
 }
 
-fn ended_by(event: &Event) -> Option<BookingId> {
-    match event {
-        Event::Bookings(BookingsEvent::Ended { booking, .. }) => Some(*booking),
-        _ => None,
-    }
-}
-
 /// Windows whose time is up, or to which nobody came, or could come.
-fn over(state: &State, now: Timestamp) -> Vec<Event> {
+fn over(state: &State, now: Timestamp) -> impl Iterator<Item = (BookingId, BookingEnd)> {
     let no_show = state.tenants.policy().windows.no_show;
-    let over = |(booking, known): (BookingId, &Booking)| {
-        let comes = || state.jobs_of_booking(booking).any(|job| state.earmarks.of(job).is_some());
+    state.bookings.iter().filter_map(move |(booking, known)| {
+        let gone = state.tenants.in_policy(state.tenants.path(known.spec.tenant)).is_none();
         let why = if now >= known.until {
             BookingEnd::TimeUp
-        } else if !known.used && now >= known.from + no_show && !comes() {
-            BookingEnd::NoShow
-        } else if state.tenants.in_policy(state.tenants.path(known.spec.tenant)).is_none()
-            && state.jobs_of_booking(booking).next().is_none()
+        } else if !known.used
+            && now >= known.from + no_show
+            && !state.jobs_of_booking(booking).any(|job| state.earmarks.of(job).is_some())
         {
+            BookingEnd::NoShow
+        } else if gone && state.jobs_of_booking(booking).next().is_none() {
             BookingEnd::TenantGone
         } else {
             return None;
         };
-        Some(Event::Bookings(BookingsEvent::Ended { booking, why, at: now }))
-    };
-    state.bookings.iter().filter_map(over).collect()
+        Some((booking, why))
+    })
 }
 
 /// Windows whose lead has begun, and those that share a moment with one of them: the largest tasks first, because they
@@ -211,29 +204,26 @@ fn near(state: &State, now: Timestamp) -> Vec<(BookingId, &Booking)> {
 
 /// One decision about all windows that are near.
 struct WindowRound<'a> {
-    state: &'a State,
     draft: Draft<'a>,
-    now: Timestamp,
-    /// Who was told to leave in this decision.
-    told: BTreeSet<JobId>,
+    /// Jobs that were asked to leave in this decision.
+    asked: BTreeSet<JobId>,
     events: Vec<Event>,
-    chosen: Vec<(BookingId, Vec<Placement>)>,
+    chosen: BTreeMap<BookingId, Vec<Placement>>,
 }
 
-impl<'a> WindowRound<'a> {
+impl WindowRound<'_> {
     /// Places that cannot be kept are given up, and what is missing is chosen.
-    fn choose(&mut self, booking: BookingId, known: &'a Booking) {
-        let (mut kept, before) = (known.places.clone(), known.places.len());
+    fn choose(&mut self, booking: BookingId, known: &Booking) {
+        let (mut kept, before, at) = (known.places.clone(), known.places.len(), self.draft.now);
         for &why in PlaceLost::VARIANTS {
-            let lost: Vec<u32> = kept
-                .iter()
-                .filter(|place| self.is_lost(booking, known, place, why))
-                .map(|place| place.task)
-                .collect();
-            if !lost.is_empty() {
-                kept.retain(|place| !lost.contains(&place.task));
-                let event = BookingsEvent::PlacesLost { booking, tasks: lost, why, at: self.now };
-                self.events.push(Event::Bookings(event));
+            let is_lost = |place: &&Placement| match why {
+                PlaceLost::Gone => !self.is_there(booking, place),
+                PlaceLost::Held => self.is_held(booking, known, place),
+            };
+            let tasks: Vec<u32> = kept.iter().filter(is_lost).map(|place| place.task).collect();
+            if !tasks.is_empty() {
+                kept.retain(|place| !tasks.contains(&place.task));
+                self.events.push(Event::Bookings(BookingsEvent::PlacesLost { booking, tasks, why, at }));
             }
         }
         let mut more = Vec::new();
@@ -245,52 +235,39 @@ impl<'a> WindowRound<'a> {
         kept.append(&mut more);
         kept.sort_by_key(|place| place.task);
         if news {
-            let event = BookingsEvent::Placed { booking, tasks: kept.clone(), at: self.now };
-            self.events.push(Event::Bookings(event));
+            let tasks = kept.clone();
+            self.events.push(Event::Bookings(BookingsEvent::Placed { booking, tasks, at }));
         }
-        self.chosen.push((booking, kept));
-    }
-
-    fn is_lost(&mut self, booking: BookingId, known: &Booking, place: &Placement, why: PlaceLost) -> bool {
-        match why {
-            PlaceLost::Gone => !self.is_there(booking, place),
-            PlaceLost::Held => {
-                let needed_at = known.from.max(self.now);
-                let strangers = self.state.strangers_in(booking, core::slice::from_ref(place));
-                strangers.into_iter().any(|job| {
-                    let over = self
-                        .state
-                        .end_of(job, self.draft.policy, self.now)
-                        .before_window()
-                        .is_some_and(|end| end <= needed_at);
-                    let job = self.state.jobs.get(job);
-                    !over && !job.is_some_and(|job| choose::may_be_asked(&mut self.draft, job))
-                })
-            }
-        }
+        self.chosen.insert(booking, kept);
     }
 
     /// True while its GPUs work and new work may come, or the window's own is there already.
     fn is_there(&self, booking: BookingId, place: &Placement) -> bool {
-        let state = self.state;
-        let Some(room) = state.ledger.rooms().get(place.node) else { return false };
+        let state = self.draft.state;
+        let rooms = state.ledger.rooms();
         let mut own = state.jobs_of_booking(booking).filter_map(|job| state.ledger.holding(job));
-        let in_use = own.any(|holding| holding.staying().any(|task| task.place.meets(place)));
-        (room.open || in_use) && room.has_place(place)
+        let mut in_use = || own.any(|holding| holding.staying().any(|task| task.place.meets(place)));
+        rooms.is_open_at(place)
+            || (rooms.get(place.node).is_some_and(|room| room.has_place(place)) && in_use())
     }
 
-    fn places(&self, booking: BookingId) -> &[Placement] {
-        let chosen = self.chosen.iter().find(|(known, _)| *known == booking);
-        chosen.map_or(&[], |(_, places)| places)
+    /// True when a job is there that is neither over when the place is needed nor can be asked to leave.
+    fn is_held(&mut self, booking: BookingId, known: &Booking, place: &Placement) -> bool {
+        let (state, needed_at) = (self.draft.state, known.from.max(self.draft.now));
+        let strangers = state.strangers_in(booking, core::slice::from_ref(place));
+        strangers.into_iter().any(|id| {
+            !choose::is_over_before(&self.draft, id, needed_at)
+                && !state.jobs.get(id).is_some_and(|job| choose::may_be_asked(&mut self.draft, job))
+        })
     }
 
-    /// Who is in the way is asked in time; once the window is in use, who can leave at once may stay until it is needed.
+    /// A job that is in the way is asked in time; once the window is in use, one that can leave at once may stay until it is
+    /// needed.
     fn ask_strangers(&mut self, booking: BookingId, known: &Booking) {
-        let (state, now, policy) = (self.state, self.now, self.draft.policy);
-        for id in state.strangers_in(booking, self.places(booking)) {
+        let (state, now, policy) = (self.draft.state, self.draft.now, self.draft.policy);
+        for id in state.strangers_in(booking, &self.chosen[&booking]) {
             let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
-            let over =
-                state.end_of(id, policy, now).before_window().is_some_and(|end| end <= known.from.max(now));
+            let over = choose::is_over_before(&self.draft, id, known.from.max(now));
             let due = now + state.time_to_leave(&job.spec) >= known.from;
             let group = lines::work_group(&job.key());
             let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&group, policy);
@@ -303,11 +280,12 @@ impl<'a> WindowRound<'a> {
 
     /// Jobs of a window that is nearly over, the newest first.
     fn ask_own(&mut self, booking: BookingId, known: &Booking) {
-        let state = self.state;
+        let state = self.draft.state;
         let own: Vec<JobId> = state.jobs_of_booking(booking).collect();
         for id in own.into_iter().rev() {
             let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
-            if self.now + state.time_to_leave(&job.spec) >= known.until && !self.goes_on(booking, id) {
+            let due = self.draft.now + state.time_to_leave(&job.spec) >= known.until;
+            if due && !self.goes_on(booking, id) {
                 self.ask(booking, id);
             }
         }
@@ -316,73 +294,37 @@ impl<'a> WindowRound<'a> {
     /// True when a job of a window may stay as ordinary work: nobody has booked its places after it, and its tenant stays within
     /// its fair share or guarantee with it; within its guarantee, if no guarantee could get it back.
     fn goes_on(&mut self, booking: BookingId, id: JobId) -> bool {
-        let (state, draft) = (self.state, &mut self.draft);
+        let (state, draft) = (self.draft.state, &mut self.draft);
         let (Some(holding), Some(charge)) = (state.ledger.holding(id), state.ledger.charge(id)) else {
             return false;
         };
-        let mut others = self.chosen.iter().filter(|(other, _)| *other != booking);
-        let taken =
-            |place: &Placement| others.any(|(_, places)| places.iter().any(|other| place.meets(other)));
-        if holding.staying().map(|task| &task.place).any(taken) {
+        let mut others =
+            self.chosen.iter().filter(|&(&other, _)| other != booking).flat_map(|(_, places)| places);
+        if others.any(|other| holding.staying().any(|task| task.place.meets(other))) {
             return false;
         }
-        let (tenant, group) = (charge.group.tenant, charge.group);
-        let amount =
-            draft.tree.charge_of(|task| charge.resources_of(task), holding.staying().map(|task| &task.place));
+        let (tenant, group, amount) = (charge.group.tenant, charge.group, held_amount(draft, id));
         let meters: Vec<usize> = (0..amount.len()).filter(|&meter| amount[meter] > 0).collect();
         let within =
             meters.iter().all(|&meter| match lines::line(draft, tenant, meter, lines::Line::Entitled) {
                 Amount::Unlimited => true,
                 Amount::Of(line) => draft.used(tenant)[meter] <= line,
             });
-        let fixed = lines::is_fixed(&group, draft.policy);
-        let above: Vec<_> = draft.tree.lineage(tenant).collect();
-        let kept = !fixed || above.into_iter().all(|above| !lines::fixed_alone_beyond(draft, above, &meters));
-        if !within || !kept {
+        let (fixed, tree) = (lines::is_fixed(&group, draft.policy), draft.tree);
+        let mut lineage = tree.lineage(tenant);
+        let goes_on =
+            within && !(fixed && lineage.any(|above| lines::fixed_alone_beyond(draft, above, &meters)));
+        if !goes_on {
             draft.count(group, amount, false);
         }
-        within && kept
+        goes_on
     }
 
-    /// The receipt, then the ask; without a checkpoint contract, or before it runs, the stop.
     fn ask(&mut self, booking: BookingId, job: JobId) {
-        if !self.told.insert(job) {
+        let Some(holding) = self.draft.state.ledger.holding(job).filter(|_| self.asked.insert(job)) else {
             return;
-        }
-        let (state, now) = (self.state, self.now);
-        let Some(holding) = state.ledger.holding(job) else { return };
-        let spec = &state.jobs.get(job).expect("who holds something is a live job").spec;
-        let (lost, cost) = cost_of(&self.draft, job).unwrap_or_default();
-        let receipt = Eviction {
-            why: EvictionRule::Booking,
-            beneficiary: job,
-            whole: true,
-            lost,
-            cost,
-            gain: None,
-            straddles: None,
-            policy: state.tenants.version(),
-            booking: Some(booking),
-            node: None,
         };
-        let staying: Vec<_> = holding.staying().collect();
-        let tasks = staying.iter().map(|task| task.place.task).collect();
-        let (asked, stopped): (Vec<_>, Vec<_>) = staying
-            .into_iter()
-            .partition(|task| spec.checkpoint.is_some() && task.phase == TaskPhase::Running);
-        let numbers = |tasks: Vec<&crate::state::holding::HeldTask>| -> Vec<u32> {
-            tasks.into_iter().map(|task| task.place.task).collect()
-        };
-        let next = Next::Requeue(RequeueWhy::Evicted);
-        self.events.push(Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: now }));
-        self.events.push(Event::Jobs(JobsEvent::Leaving { job, next, at: now, by: None }));
-        if !asked.is_empty() {
-            let (by, deadline) = (Asker::Booking { booking }, now + spec.grace());
-            let tasks = numbers(asked);
-            self.events.push(Event::Ledger(LedgerEvent::Asked { job, tasks, by, deadline, at: now }));
-        }
-        if !stopped.is_empty() {
-            self.events.push(state.stop(job, numbers(stopped), now));
-        }
+        let staying: Vec<&HeldTask> = holding.staying().collect();
+        self.events.extend(tell_to_leave(&self.draft, job, (&staying, true), LeftFor::Window(booking)));
     }
 }

@@ -58,7 +58,7 @@ fn is_lost(live: LiveJob<'_>, earmark: &Earmark, tree: &Tree, planned: &Amounts)
     });
     beyond
         || repairs_too_little(live, earmark)
-        || !earmark.tasks.iter().all(|place| is_there(live.state, place))
+        || !earmark.tasks.iter().all(|place| live.state.ledger.rooms().is_open_at(place))
 }
 
 /// True when a gang lost more since its places were earmarked: with them it would still be below its minimum.
@@ -93,10 +93,4 @@ fn honoured(live: LiveJob<'_>, earmark: &Earmark, tree: &Tree, used: &mut Amount
         let (attempt, chosen) = (job.past.attempts + 1, earmark.chosen);
         LedgerEvent::Started { job: id, attempt, tasks, policy, at: now, chosen }
     }))
-}
-
-/// True while the place is on a node that takes work, on GPUs that work.
-fn is_there(state: &State, place: &Placement) -> bool {
-    let room = state.ledger.rooms().get(place.node);
-    room.is_some_and(|room| room.open && room.has_place(place))
 }

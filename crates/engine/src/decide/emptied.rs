@@ -24,7 +24,7 @@ use crate::state::holding::HeldTask;
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
 use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::maintenance::{Downtime, MaintenanceEvent};
-use crate::units::{JobId, NodeId, Timestamp};
+use crate::units::{BookingId, JobId, NodeId, Timestamp};
 
 /// Nodes are to be empty within a while; `None`: not any more. All of them close at once, so that nothing moves from one to
 /// the next.
@@ -114,18 +114,18 @@ pub(super) fn about(event: &Event) -> Option<JobId> {
     }
 }
 
-/// What time made due: downtimes begin and end, and whoever is on a node that is to be empty is asked in time.
+/// What time made due: downtimes begin and end, and jobs on a node that is to be empty are asked in time.
 pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
     let mut events = edges(state, now);
     let over: BTreeSet<&str> = ended(&events).collect();
     let mut leaving: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
     for node in state.nodes_to_be_empty() {
         let ends = state.maintenance.of(node).any(|(name, _)| over.contains(name));
-        // Who is on a node whose downtime is just over is looked at again in the next decision.
+        // A node whose downtime is just over is judged anew in the next decision.
         if ends {
             continue;
         }
-        for id in state.staying_on(node).into_iter().filter(|id| !changed.contains(id)) {
+        for id in state.active_on(node).into_iter().filter(|id| !changed.contains(id)) {
             if state.has_to_go(node, id, now) {
                 leaving.entry(id).or_default().insert(node);
             }
@@ -134,11 +134,9 @@ pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> V
     if leaving.is_empty() {
         return events;
     }
-    let policy = state.tenants.policy();
-    let tree = state.tree(policy);
-    let shares = state.fair_shares(&tree);
-    let draft = Draft::on(state, policy, &tree, &shares, now);
-    events.extend(leaving.iter().flat_map(|(&id, nodes)| leave(&draft, id, nodes)));
+    Draft::trial(state, state.tenants.policy(), now, |draft| {
+        events.extend(leaving.iter().flat_map(|(&id, nodes)| leave(&draft, id, nodes)));
+    });
     events
 }
 
@@ -173,12 +171,7 @@ fn leave(draft: &Draft<'_>, id: JobId, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
     let is_enough = !job.spec.has_groups() && job.spec.is_met_by(rest);
     let alone = !elsewhere.is_empty() && (job.spec.service.is_some() || is_enough);
     let tasks: Vec<&HeldTask> = if alone { there } else { holding.staying().collect() };
-    let mut events = alloc::vec![receipt(draft, id, (&tasks, node, !alone))];
-    if !alone {
-        let next = Next::Requeue(RequeueWhy::Evicted);
-        events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at: now, by: None }));
-    }
-    events.extend(LiveJob::of(state, id, now).lets_go_of(&tasks, Asker::Drain { node }));
+    let mut events = tell_to_leave(draft, id, (&tasks, !alone), LeftFor::Node(node));
     // The rest of a service runs on below its minimum, which is repaired like any other.
     if alone && !is_enough && holding.repair_by.is_none() {
         let deadline = repair_deadline(state, now);
@@ -187,22 +180,36 @@ fn leave(draft: &Draft<'_>, id: JobId, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
     events
 }
 
-/// Who has to leave, because of which node, and what it loses by that.
-fn receipt(draft: &Draft<'_>, job: JobId, (tasks, node, whole): (&[&HeldTask], NodeId, bool)) -> Event {
-    let tasks: Vec<u32> = tasks.iter().map(|task| task.place.task).collect();
-    let cost = if whole { cost_of(draft, job) } else { cost_of_tasks(draft, job, &tasks) };
+/// What tasks leave for when it is not for a job.
+#[derive(Clone, Copy)]
+pub(super) enum LeftFor {
+    Window(BookingId),
+    Node(NodeId),
+}
+
+/// Tasks of a job, perhaps all of it, have to leave: the receipt, then the ask or, for those that have nothing to save, the stop.
+pub(super) fn tell_to_leave(
+    draft: &Draft<'_>,
+    id: JobId,
+    (held, whole): (&[&HeldTask], bool),
+    left_for: LeftFor,
+) -> Vec<Event> {
+    let (state, at) = (draft.state, draft.now);
+    let tasks: Vec<u32> = held.iter().map(|task| task.place.task).collect();
+    let cost = if whole { cost_of(draft, id) } else { cost_of_tasks(draft, id, &tasks) };
     let (lost, cost) = cost.unwrap_or_default();
-    let receipt = Eviction {
-        why: EvictionRule::Drain,
-        beneficiary: job,
-        whole,
-        lost,
-        cost,
-        gain: None,
-        straddles: None,
-        policy: draft.state.tenants.version(),
-        booking: None,
-        node: Some(node),
+    let (why, by, booking, node) = match left_for {
+        LeftFor::Window(booking) => (EvictionRule::Booking, Asker::Booking { booking }, Some(booking), None),
+        LeftFor::Node(node) => (EvictionRule::Drain, Asker::Drain { node }, None, Some(node)),
     };
-    Event::Ledger(LedgerEvent::Evicted { job, tasks, receipt, at: draft.now })
+    let (gain, straddles, policy) = (None, None, state.tenants.version());
+    let receipt =
+        Eviction { why, beneficiary: id, whole, lost, cost, gain, straddles, policy, booking, node };
+    let mut events = alloc::vec![Event::Ledger(LedgerEvent::Evicted { job: id, tasks, receipt, at })];
+    if whole {
+        let next = Next::Requeue(RequeueWhy::Evicted);
+        events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at, by: None }));
+    }
+    events.extend(LiveJob::of(state, id, at).lets_go_of(held, by));
+    events
 }

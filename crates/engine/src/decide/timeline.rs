@@ -8,7 +8,6 @@
 //! and where others begin in it. It is judged against the declared fleet, every node healthy and empty: what is in its way
 //! when it comes is a matter of the day.
 
-use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -18,6 +17,8 @@ use crate::model::placement::Placement;
 use crate::model::policy::Amount;
 use crate::model::rejection::{BookingFault, Rejection};
 use crate::plan::draft::Draft;
+use crate::plan::later::booked;
+use crate::plan::later::kept::booked_steps;
 use crate::plan::lines;
 use crate::plan::place::{Ask, place};
 use crate::quota::meters::Amounts;
@@ -27,7 +28,6 @@ use crate::state::bookings::{Booker, Booking};
 use crate::state::event::Event;
 use crate::state::fleet::FleetEvent;
 use crate::state::jobs::KindKey;
-use crate::state::ledger::Step;
 use crate::state::ways::ways;
 use crate::units::{GpuMask, GpuUnits, Millis, Resources, TenantId, Timestamp};
 
@@ -41,11 +41,9 @@ const TRIES_MAX: usize = 256;
 pub(super) struct WantedWindow<'a> {
     /// As of a job that takes all of it.
     pub(super) spec: &'a Spec,
-    /// Its trust domain, by name.
+    /// Its trust domain, by name: that of a first job comes before its id.
     pub(super) domain: &'a str,
-    /// Who books.
     pub(super) by: Booker,
-    /// How long it lasts.
     pub(super) span: Millis,
 }
 
@@ -68,8 +66,10 @@ pub(super) fn check(
     if own.count() >= usize::try_from(windows.bookings_max).unwrap_or(usize::MAX) {
         return refused(BookingFault::TooMany { max: windows.bookings_max }, None);
     }
-    let bare = declared(state);
-    let timeline = Timeline { state, bare: &bare, wanted, now };
+    let (bare, policy) = (declared(state), state.tenants.policy());
+    let (tree, shares, key) = (bare.tree(policy), Amounts::new(), KindKey::of(wanted.spec));
+    let draft = Draft::on(&bare, policy, &tree, &shares, now);
+    let mut timeline = Timeline { state, draft, wanted, key: &key };
     match timeline.fault(from) {
         None => Ok(()),
         Some(fault) => refused(fault, timeline.nearest(from)),
@@ -99,23 +99,28 @@ fn declared(state: &State) -> State {
 
 struct Timeline<'a> {
     state: &'a State,
-    bare: &'a State,
+    /// On the declared fleet.
+    draft: Draft<'a>,
     wanted: WantedWindow<'a>,
-    now: Timestamp,
+    key: &'a KindKey,
 }
 
-impl Timeline<'_> {
+impl<'a> Timeline<'a> {
     fn first(&self) -> Timestamp {
-        self.now + self.state.tenants.policy().windows.lead
+        self.draft.now + self.draft.policy.windows.lead
     }
 
     fn last(&self) -> Timestamp {
-        self.now + self.state.tenants.policy().windows.ahead_max
+        self.draft.now + self.draft.policy.windows.ahead_max
+    }
+
+    fn bookings(&self) -> impl Iterator<Item = &'a Booking> + use<'a> {
+        self.state.bookings.iter().map(|(_, booking)| booking)
     }
 
     /// Why the window cannot begin then, if it cannot.
-    fn fault(&self, from: Timestamp) -> Option<BookingFault> {
-        let windows = self.state.tenants.policy().windows;
+    fn fault(&mut self, from: Timestamp) -> Option<BookingFault> {
+        let windows = self.draft.policy.windows;
         if from < self.first() {
             return Some(BookingFault::TooLate { lead: windows.lead });
         }
@@ -123,24 +128,23 @@ impl Timeline<'_> {
             return Some(BookingFault::TooFarAhead { max: windows.ahead_max });
         }
         let until = from + self.wanted.span;
-        let begins = self.state.bookings.iter().map(|(_, booking)| booking.from);
-        let mut moments: Vec<Timestamp> = begins.filter(|&at| from < at && at < until).collect();
-        moments.push(from);
+        let begins = self.bookings().map(|booking| booking.from).filter(|&at| from < at && at < until);
+        let mut moments: Vec<Timestamp> = begins.chain([from]).collect();
         moments.sort_unstable();
         moments.dedup();
         moments.into_iter().find_map(|at| self.fault_at(at))
     }
 
     /// The begin nearest to what was asked for that passes the same check.
-    fn nearest(&self, from: Timestamp) -> Option<Timestamp> {
+    fn nearest(&mut self, from: Timestamp) -> Option<Timestamp> {
         // In whole seconds, as people write it: what is printed can be booked.
         let after = |at: Timestamp| Timestamp(at.0.div_ceil(1000).saturating_mul(1000));
         let before = |at: u64| Timestamp(at / 1000 * 1000);
-        // Whoever reads it needs a moment to type it.
+        // A reader needs a moment to type it.
         let soonest = after(self.first() + READ_WITHIN);
         let mut tries = alloc::vec![soonest, before(self.last().0), after(from)];
         tries.extend(self.fixed().filter_map(|(_, _, over)| over).map(after));
-        for (_, booking) in self.state.bookings.iter() {
+        for booking in self.bookings() {
             tries.push(after(booking.until));
             tries.push(before(booking.from.0.saturating_sub(self.wanted.span.0)));
         }
@@ -150,54 +154,48 @@ impl Timeline<'_> {
     }
 
     /// Why the window does not fit beside all that is booked of one moment, if it does not.
-    fn fault_at(&self, at: Timestamp) -> Option<BookingFault> {
-        let bookings = self.state.bookings.iter().map(|(_, booking)| booking);
+    fn fault_at(&mut self, at: Timestamp) -> Option<BookingFault> {
         let beside: Vec<&Booking> =
-            bookings.filter(|booking| booking.from <= at && at < booking.until).collect();
-        let policy = self.state.tenants.policy();
-        let tree = self.bare.tree(policy);
+            self.bookings().filter(|booking| booking.from <= at && at < booking.until).collect();
+        let (fleet, policy) = (&self.draft.state.fleet, self.draft.policy);
         let WantedWindow { spec, domain, .. } = self.wanted;
         let mut first = None;
-        for way in ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok) {
-            let fault = self.beyond(&tree, at, way, &beside).or_else(|| self.no_room(&tree, way, &beside));
+        for way in ways(fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok) {
+            let fault = self.beyond(at, way, &beside).or_else(|| self.no_room(way, &beside));
             first.get_or_insert(fault?);
         }
         first.or(Some(BookingFault::NoRoom))
     }
 
     /// What work that no guarantee could get back holds or was promised: whose it is, where, and when it is over, where that
-    /// is known. Who was asked to leave may stay after all.
-    fn fixed(&self) -> impl Iterator<Item = (TenantId, Vec<Placement>, Option<Timestamp>)> {
-        let (state, policy) = (self.state, self.state.tenants.policy());
+    /// is known. A job that was asked to leave may stay after all.
+    fn fixed(&self) -> impl Iterator<Item = (TenantId, Vec<Placement>, Option<Timestamp>)> + use<'a> {
+        let (state, policy, now) = (self.state, self.draft.policy, self.draft.now);
         state.jobs.iter().filter_map(move |(id, job)| {
             let holding = state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks);
             let held = holding.filter(|task| task.holds()).map(|task| task.place);
-            let promised =
+            let earmarked =
                 state.earmarks.of(id).into_iter().flat_map(|earmark| earmark.tasks.iter().copied());
-            let places: Vec<Placement> = held.chain(promised).collect();
+            let places: Vec<Placement> = held.chain(earmarked).collect();
             let fixed = lines::is_fixed(&lines::work_group(&job.key()), policy);
             let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
-            counts.then(|| (job.spec.tenant, places, state.end_of(id, policy, self.now).before_window()))
+            counts.then(|| (job.spec.tenant, places, state.end_of(id, policy, now).before_window()))
         })
     }
 
     /// Whose guarantee or limit it would pass.
-    fn beyond(
-        &self,
-        tree: &Tree,
-        at: Timestamp,
-        way: PoolOption,
-        beside: &[&Booking],
-    ) -> Option<BookingFault> {
+    fn beyond(&self, at: Timestamp, way: PoolOption, beside: &[&Booking]) -> Option<BookingFault> {
         let WantedWindow { spec, by, .. } = self.wanted;
-        let charge = charge_of(tree, spec, way);
-        let none = || tree.zero_each();
-        let (mut all, mut by_tenants): (Amounts, Amounts) = (none(), none());
-        let booked = beside.iter().map(|booking| (&booking.spec, booking.by, self.charge(tree, booking)));
-        for (spec, by, amount) in booked.chain(core::iter::once((spec, by, charge.clone()))) {
-            all[spec.tenant.index()].add(&amount);
+        let tree = self.draft.tree;
+        let charge = Ask::new(tree, self.key, way, self.key.tasks).total();
+        let (mut all, mut by_tenants) = (tree.zero_each(), tree.zero_each());
+        let booked = beside
+            .iter()
+            .map(|booking| (booking.spec.tenant, booking.by, booked::charge(&self.draft, booking)));
+        for (tenant, by, amount) in booked.chain([(spec.tenant, by, charge.clone())]) {
+            all[tenant.index()].add(&amount);
             if by == Booker::Tenant {
-                by_tenants[spec.tenant.index()].add(&amount);
+                by_tenants[tenant.index()].add(&amount);
             }
         }
         let with_children = tree.subtree_use(&all);
@@ -206,8 +204,7 @@ impl Timeline<'_> {
             all[tenant.index()].add(&amount);
             by_tenants[tenant.index()].add(&amount);
         }
-        let asked = (0..charge.len()).filter(|&meter| charge[meter] > 0);
-        for meter in asked {
+        (0..charge.len()).filter(|&meter| charge[meter] > 0).find_map(|meter| {
             let line = |tenant: TenantId| tree.lines[tenant.index()].quotas[meter];
             let own = by_tenants[spec.tenant.index()][meter];
             if let Amount::Of(guaranteed) = line(spec.tenant).guaranteed
@@ -225,78 +222,44 @@ impl Timeline<'_> {
                 return Some(BookingFault::BeyondLimit { tenant });
             }
             let kept: u64 = tree.roots().iter().map(|&root| kept(tree, root, meter, &all)).sum();
-            let capacity = self.bare.capacity(tree)[meter];
-            if kept > capacity {
-                let without = kept.saturating_sub(charge[meter]);
-                let have = units(tree, meter, capacity.saturating_sub(without));
-                return Some(BookingFault::TakesFromGuarantees { need: spec.units(spec.tasks), have });
-            }
-        }
-        None
+            let capacity = self.draft.state.capacity(tree)[meter];
+            let without = kept.saturating_sub(charge[meter]);
+            let have = units(tree, meter, capacity.saturating_sub(without));
+            let need = spec.units(spec.tasks);
+            (kept > capacity).then_some(BookingFault::TakesFromGuarantees { need, have })
+        })
     }
 
-    fn charge(&self, tree: &Tree, booking: &Booking) -> Meters {
-        let way = self.ways_of(booking).into_iter().next();
-        way.map_or_else(|| tree.zero(), |way| charge_of(tree, &booking.spec, way))
-    }
-
-    /// How a booking can be met: in the pool of its places, once it has some.
-    fn ways_of(&self, booking: &Booking) -> Vec<PoolOption> {
-        let (policy, spec) = (self.state.tenants.policy(), &booking.spec);
-        let domain = self.state.tenants.trust(spec.trust);
-        let all = ways(&self.bare.fleet, policy, spec.class, domain, &spec.shape).filter_map(Result::ok);
-        let pool = booking.places.first().map(|place| place.pool);
-        all.filter(|way| pool.is_none_or(|pool| pool == way.pool)).collect()
-    }
-
-    /// True when the fleet has no such places beside the other windows.
-    fn no_room(&self, tree: &Tree, way: PoolOption, beside: &[&Booking]) -> Option<BookingFault> {
-        let (policy, shares) = (self.state.tenants.policy(), Amounts::new());
-        let mut draft = Draft::on(self.bare, policy, tree, &shares, self.now);
-        let mut beside = beside.to_vec();
+    /// A fault if the fleet has no such places beside the other windows.
+    fn no_room(&mut self, way: PoolOption, beside: &[&Booking]) -> Option<BookingFault> {
         let size = |spec: &Spec| Reverse((spec.shape.gpus.units(), spec.tasks));
+        let mut beside = beside.to_vec();
         beside.sort_by_key(|booking| (booking.places.is_empty(), size(&booking.spec), booking.from));
         // Those that have no places yet are placed the largest first, and so is this one among them.
         let later = beside.partition_point(|booking| {
             !booking.places.is_empty() || size(&booking.spec) <= size(self.wanted.spec)
         });
         let (before, after) = beside.split_at(later);
+        let mark = self.draft.mark();
         for booking in before {
-            self.put(&mut draft, tree, booking);
-        }
-        let key = KindKey::of(self.wanted.spec);
-        if place(&mut draft, &Ask::new(tree, &key, way, key.tasks)).is_none() {
-            return Some(BookingFault::NoRoom);
+            self.fits(booking);
         }
         // Whatever was booked before still has a place.
-        let all = after.iter().all(|booking| self.fits(&mut draft, tree, booking));
+        let ask = Ask::new(self.draft.tree, self.key, way, self.key.tasks);
+        let all = place(&mut self.draft, &ask).is_some() && after.iter().all(|booking| self.fits(booking));
+        self.draft.roll_back(mark);
         (!all).then_some(BookingFault::NoRoom)
     }
 
-    fn put(&self, draft: &mut Draft<'_>, tree: &Tree, booking: &Booking) {
-        if booking.places.is_empty() {
-            self.fits(draft, tree, booking);
-            return;
-        }
-        let (resources, trust) = (booking.spec.shape.resources, Some(booking.spec.trust));
-        for &place in &booking.places {
-            // What was lost meanwhile is chosen again when the day comes.
-            if draft.room(place.node).is_some() {
-                draft.occupy(Step { place, resources, trust });
-            }
-        }
-    }
-
-    fn fits(&self, draft: &mut Draft<'_>, tree: &Tree, booking: &Booking) -> bool {
+    /// True when a window has its places, or finds some, which it takes. What it lost is chosen again when the day comes.
+    fn fits(&mut self, booking: &Booking) -> bool {
+        let draft = &mut self.draft;
+        draft.occupy_all(&booked_steps(draft, booking, &booking.places));
         let key = KindKey::of(&booking.spec);
-        let mut ways = self.ways_of(booking).into_iter();
-        ways.any(|way| place(draft, &Ask::new(tree, &key, way, key.tasks)).is_some())
+        let mut ways = booked::ways_of_window(draft, booking, &key).into_iter();
+        !booking.places.is_empty()
+            || ways.any(|way| place(draft, &Ask::new(draft.tree, &key, way, key.tasks)).is_some())
     }
-}
-
-fn charge_of(tree: &Tree, spec: &Spec, way: PoolOption) -> Meters {
-    let each = tree.charge(way.need.units(), spec.shape.resources, way.pool);
-    each.iter().map(|each| each.saturating_mul(u64::from(spec.tasks))).collect()
 }
 
 /// What a branch of the tree must be able to have: its guarantee, or what is booked in it where that is more.

@@ -30,8 +30,9 @@ use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::{Eviction, EvictionRule};
+use crate::state::reservations::Reservation;
 use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, Timestamp};
-use reservations::HeldStarts;
+use reservations::CycleReservations;
 
 /// What a plan is made of.
 #[derive(Clone, Copy)]
@@ -85,7 +86,7 @@ pub(super) struct Cycle<'a> {
     refusals: BTreeMap<KindId, Refusal>,
     /// When time alone may let the candidate that is being served be met.
     retry_at: Option<Timestamp>,
-    reservations: HeldStarts<'a>,
+    reservations: CycleReservations<'a>,
     /// What windows that have begun keep for jobs that are not there.
     window_idle: BTreeMap<BookingId, GpuUnits>,
 }
@@ -173,6 +174,11 @@ impl Commitments {
         commitments
     }
 
+    /// True while a reserved start is neither kept on the draft nor on its way.
+    pub(super) fn awaits(&self, draft: &Draft<'_>, of: &Reservation) -> bool {
+        !self.given.contains(&of.job) && draft.state.earmarks.of(of.job).is_none()
+    }
+
     /// True when a job may be moved.
     pub(super) fn may_move(&self, job: JobId) -> bool {
         !self.given.contains(&job) && !self.leaving.contains(&job)
@@ -217,7 +223,7 @@ impl<'a> Cycle<'a> {
             commitments: Commitments::default(),
             refusals: BTreeMap::new(),
             retry_at: None,
-            reservations: HeldStarts::default(),
+            reservations: CycleReservations::default(),
             window_idle,
         }
     }
@@ -276,13 +282,13 @@ impl<'a> Cycle<'a> {
             return;
         }
         // Not in a place that is reserved: there it might have to leave again.
-        let reserved = self.hold_all_reserved();
+        let withheld = self.withhold_all();
         for job in jobs {
             if let Some(PlacedTasks { tasks, chosen, .. }) = self.relocate(job) {
                 self.allocations.add(job, tasks, Purpose::Move, chosen);
             }
         }
-        self.let_go_of(reserved);
+        self.draft.vacate_all(&withheld);
     }
 
     fn relocate(&mut self, id: JobId) -> Option<PlacedTasks> {
@@ -313,10 +319,10 @@ impl<'a> Cycle<'a> {
             self.reservations.horizon.starts(&self.draft, job, &self.allocations.by_job[&job].tasks);
         }
         let Inputs { shares, memory, .. } = self.inputs;
-        let others = PlanContext { commitments: &self.commitments, shares, looked: &memory.start_searches };
-        let HeldStarts { horizon, reserved, .. } = &mut self.reservations;
-        (self.reservations.made, self.reservations.looked) =
-            reserve::make(&mut self.draft, horizon, reserved, others);
+        let others = PlanContext { commitments: &self.commitments, shares, searches: &memory.start_searches };
+        let CycleReservations { horizon, review, .. } = &mut self.reservations;
+        (self.reservations.made, self.reservations.searches) =
+            reserve::make(&mut self.draft, horizon, review, others);
     }
 
     /// True when a job was given places on the draft that nobody has to leave.

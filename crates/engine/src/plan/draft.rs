@@ -97,6 +97,18 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Tries something on the state as it is.
+    pub(crate) fn trial<T>(
+        state: &State,
+        policy: &Policy,
+        now: Timestamp,
+        attempt: impl FnOnce(Draft<'_>) -> T,
+    ) -> T {
+        let tree = state.tree(policy);
+        let shares = state.fair_shares(&tree);
+        attempt(Draft::on(state, policy, &tree, &shares, now))
+    }
+
     /// The same, with what earlier plans worked out of the worth of places.
     #[must_use]
     pub(crate) fn with_worths(mut self, worths: &'a RefCell<Worths>) -> Self {
@@ -286,7 +298,21 @@ impl<'a> Draft<'a> {
         self.perform(Op::Occupy(step));
     }
 
-    /// A task, or an earmark, gives its place back.
+    /// Tasks take their places.
+    pub(crate) fn occupy_all(&mut self, steps: &[Step]) {
+        for &step in steps {
+            self.occupy(step);
+        }
+    }
+
+    /// Places that were set aside no longer are.
+    pub(crate) fn vacate_all(&mut self, steps: &[Step]) {
+        for &step in steps {
+            self.vacate(step);
+        }
+    }
+
+    /// A place that was set aside no longer is.
     pub(crate) fn vacate(&mut self, step: Step) {
         self.touch(step.place.node);
         self.perform(Op::Vacate(step));

@@ -215,11 +215,8 @@ impl Memory {
         let state = stamps.state;
         let refused =
             |kind: &KindId| self.refusals.get(kind).is_some_and(|refusal| refusal.holds(stamps, now));
-        let promised: BTreeSet<KindId> = state
-            .reservations
-            .iter()
-            .filter_map(|(job, _)| state.jobs.kind_of(state.jobs.get(job)?))
-            .collect();
+        let promised: BTreeSet<KindId> =
+            state.reservations.iter().filter_map(|of| state.jobs.kind_of(state.jobs.get(of.job)?)).collect();
         all_kinds(state).filter(|kind| promised.contains(kind) || !refused(kind)).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! The bookings section: windows of time in which places belong to the jobs of one tenant.
 //!
 //! Worked example: a team books two nodes of 8 GPUs for Friday, 8 to 16 o'clock, with a lead of an hour. Until 7 nobody
-//! notices. At 7 the places are chosen: from then on whoever comes there is over by 8, or can be gone. Who is there
+//! notices. At 7 the places are chosen: from then on work that comes there is over by 8, or can be gone. What is there
 //! already is asked at 8 minus its grace. From 8 to 16 only jobs that name the booking start there, and what they leave
 //! idle is lent to work that can leave at once. If none has come by 8:15, the window is given up.
 //!
@@ -18,7 +18,7 @@ use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::state::State;
 use crate::state::event::Event;
-use crate::units::{BookingId, JobId, Millis, NodeId, Timestamp};
+use crate::units::{BookingId, JobId, Millis, Timestamp};
 
 /// The booked windows that are to come or last.
 #[derive(Clone, Debug, Default)]
@@ -33,23 +33,15 @@ pub struct Bookings {
 pub struct Booking {
     /// Name, tenant, shape, tasks and topology, as of a job that takes all of it.
     pub spec: Spec,
-    /// Who booked it.
     pub by: Booker,
-    /// When it begins.
     pub from: Timestamp,
-    /// When it is over.
     pub until: Timestamp,
-    /// When it was booked.
     pub at: Timestamp,
     /// Its places, once they are chosen; fewer than its tasks while it is short.
     pub places: Vec<Placement>,
-    /// When they were last chosen.
     pub placed_at: Option<Timestamp>,
-    /// Whether its window has begun.
     pub began: bool,
-    /// Whether a job of it has started.
     pub used: bool,
-    /// Places that it lost, oldest first.
     pub lost: Vec<LostPlaces>,
 }
 
@@ -68,11 +60,8 @@ pub enum Booker {
 /// Places that a booking lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostPlaces {
-    /// So many.
     pub tasks: u32,
-    /// Why.
     pub why: PlaceLost,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -95,11 +84,8 @@ pub enum PlaceLost {
 #[serde(rename_all = "snake_case")]
 #[strum(const_into_str, serialize_all = "snake_case")]
 pub enum BookingEnd {
-    /// Its time is up.
     TimeUp,
-    /// It was cancelled.
     Cancelled,
-    /// Nobody came.
     NoShow,
     /// The policy no longer knows its tenant: nobody could come.
     TenantGone,
@@ -109,77 +95,50 @@ pub enum BookingEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum BookingsEvent {
-    /// A window was booked.
     Booked {
-        /// Its id.
         booking: BookingId,
-        /// What is booked, as of a job.
         spec: Spec,
-        /// By whom.
         by: Booker,
-        /// It begins.
         from: Timestamp,
-        /// It is over.
         until: Timestamp,
-        /// When it was booked.
         at: Timestamp,
     },
     /// These are its places from now on; fewer than its tasks where no more could be had.
     Placed {
-        /// Which booking.
         booking: BookingId,
-        /// All of them.
         tasks: Vec<Placement>,
-        /// When.
         at: Timestamp,
     },
-    /// Places are lost; others are chosen if there are any.
+    /// The places of these tasks are lost; others are chosen if there are any.
     PlacesLost {
-        /// Which booking.
         booking: BookingId,
-        /// The places of these tasks.
         tasks: Vec<u32>,
-        /// Why.
         why: PlaceLost,
-        /// When.
         at: Timestamp,
     },
-    /// The window begins.
     Began {
-        /// Which booking.
         booking: BookingId,
-        /// When.
         at: Timestamp,
     },
     /// It is over; its jobs go on as every other.
     Ended {
-        /// Which booking.
         booking: BookingId,
-        /// Why.
         why: BookingEnd,
-        /// When.
         at: Timestamp,
     },
     /// In a snapshot: the next id.
     Carried {
-        /// The id that the next booking gets.
         next: BookingId,
     },
     /// In a snapshot: how far a booking is.
     CarriedBooking {
-        /// Which booking.
         booking: BookingId,
-        /// Its places.
         places: Vec<Placement>,
-        /// When they were chosen.
         placed_at: Option<Timestamp>,
-        /// Whether its window has begun.
         #[serde(default, skip_serializing_if = "is_default")]
         began: bool,
-        /// Whether a job of it has started.
         #[serde(default, skip_serializing_if = "is_default")]
         used: bool,
-        /// Places that it lost.
         #[serde(default, skip_serializing_if = "is_default")]
         lost: Vec<LostPlaces>,
     },
@@ -197,14 +156,9 @@ impl Booking {
         if self.placed_at.is_some() { self.spec.tasks.saturating_sub(has) } else { 0 }
     }
 
-    /// True when one of its places has the GPU.
-    pub(crate) fn has_gpu(&self, node: NodeId, gpu: usize) -> bool {
-        self.places.iter().any(|place| place.node == node && place.gpus.contains(gpu))
-    }
-
     /// True when one of its places shares a GPU with another place.
     pub fn meets(&self, place: &Placement) -> bool {
-        place.gpus.indexes().any(|gpu| self.has_gpu(place.node, gpu))
+        self.places.iter().any(|own| own.meets(place))
     }
 }
 
@@ -246,11 +200,6 @@ impl Bookings {
         self.iter().find(|(_, booking)| booking.spec.name == name).map(|(id, _)| id)
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
     /// True when nothing is booked.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
@@ -277,22 +226,13 @@ impl Bookings {
     pub(crate) fn apply(&mut self, event: &BookingsEvent) {
         self.version += 1;
         match event {
-            BookingsEvent::Booked { booking, spec, by, from, until, at } => {
-                assert!(*booking >= self.next, "booking ids count up in journal order");
+            &BookingsEvent::Booked { booking, ref spec, by, from, until, at } => {
+                assert!(booking >= self.next, "booking ids count up in journal order");
                 self.next = BookingId(booking.0 + 1);
-                let made = Booking {
-                    spec: spec.clone(),
-                    by: *by,
-                    from: *from,
-                    until: *until,
-                    at: *at,
-                    places: Vec::new(),
-                    placed_at: None,
-                    began: false,
-                    used: false,
-                    lost: Vec::new(),
-                };
-                self.by_id.insert(*booking, made);
+                let (spec, places, placed_at, lost) = (spec.clone(), Vec::new(), None, Vec::new());
+                let (began, used) = (false, false);
+                let made = Booking { spec, by, from, until, at, places, placed_at, began, used, lost };
+                self.by_id.insert(booking, made);
             }
             BookingsEvent::Placed { booking, tasks, at } => {
                 let known = self.live(*booking);
@@ -313,9 +253,8 @@ impl Bookings {
             BookingsEvent::Carried { next } => self.next = *next,
             BookingsEvent::CarriedBooking { booking, places, placed_at, began, used, lost } => {
                 let known = self.live(*booking);
-                known.places.clone_from(places);
+                (known.places, known.lost) = (places.clone(), lost.clone());
                 (known.placed_at, known.began, known.used) = (*placed_at, *began, *used);
-                known.lost.clone_from(lost);
             }
         }
     }
@@ -346,19 +285,13 @@ impl State {
         self.jobs.booked().iter().copied().filter(of_it)
     }
 
-    /// Whoever stays in places of a booking and is not of it, in the order in which they came.
+    /// Jobs that stay in places of a booking and are not of it, in the order in which they came.
     pub fn strangers_in(&self, id: BookingId, places: &[Placement]) -> BTreeSet<JobId> {
-        let mut strangers = BTreeSet::new();
-        for place in places {
-            for (job, task) in self.ledger.tasks_on(place.node) {
-                let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
-                let there = held.is_some_and(|held| held.stays() && held.place.meets(place));
-                let own = self.jobs.get(job).is_some_and(|job| job.spec.booking == Some(id));
-                if there && !own {
-                    strangers.insert(job);
-                }
-            }
-        }
-        strangers
+        let own = |job| self.jobs.get(job).is_some_and(|job| job.spec.booking == Some(id));
+        let strangers = places.iter().flat_map(|place| {
+            let there = self.staying_on(place.node).filter(|(_, held)| held.place.meets(place));
+            there.map(|(job, _)| job).filter(|&job| !own(job))
+        });
+        strangers.collect()
     }
 }

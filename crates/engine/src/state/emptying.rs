@@ -8,12 +8,10 @@ use crate::state::maintenance::Maintenance;
 use crate::units::{JobId, Millis, NodeId, Timestamp};
 use alloc::collections::BTreeSet;
 
-/// When a node is to be empty, and who has to leave for that.
+/// When a node is to be empty, and which jobs have to leave for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToBeEmpty {
-    /// By then.
     pub at: Timestamp,
-    /// Who.
     pub whom: Whom,
 }
 
@@ -41,14 +39,16 @@ impl State {
         self.fleet.draining().iter().copied().chain(downtimes).collect()
     }
 
-    /// Active jobs with a task on the node that nobody told to leave.
-    pub(crate) fn staying_on(&self, node: NodeId) -> BTreeSet<JobId> {
-        let there = self.ledger.tasks_on(node).filter(|&(job, task)| {
-            let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
-            let active = self.jobs.get(job).is_some_and(|job| job.phase == Phase::Active);
-            active && held.is_some_and(HeldTask::stays)
-        });
-        there.map(|(job, _)| job).collect()
+    /// Tasks on a node that nobody told to leave.
+    pub(crate) fn staying_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, &HeldTask)> {
+        let held = |(job, task)| Some((job, self.ledger.holding(job)?.task(task)?));
+        self.ledger.tasks_on(node).filter_map(held).filter(|(_, held)| held.stays())
+    }
+
+    /// Active jobs with such a task.
+    pub(crate) fn active_on(&self, node: NodeId) -> BTreeSet<JobId> {
+        let active = |job: &JobId| self.jobs.get(*job).is_some_and(|job| job.phase == Phase::Active);
+        self.staying_on(node).map(|(job, _)| job).filter(active).collect()
     }
 
     /// True when a job on a node has to be told now: it is neither over in time nor waited for.
@@ -70,9 +70,9 @@ impl Maintenance {
         let on = state
             .nodes_to_be_empty()
             .into_iter()
-            .flat_map(|node| state.staying_on(node).into_iter().map(move |id| (node, id)));
+            .flat_map(|node| state.active_on(node).into_iter().map(move |id| (node, id)));
         let asks = on.flat_map(|(node, id)| {
-            // Who could not be asked because its places were changing is asked as soon as they do not.
+            // A job that could not be asked because its places were changing is asked as soon as they do not.
             let late = state.has_to_go(node, id, now).then(|| now + Millis(1));
             let leave = state.jobs.get(id).map(|job| state.time_to_leave(&job.spec)).unwrap_or_default();
             let limits =

@@ -24,7 +24,6 @@ pub struct End {
     pub latest: Option<Timestamp>,
     /// It is expected to be over by then; `None` once that has passed.
     pub expected: Option<Timestamp>,
-    /// When the booked window in which it runs is over.
     pub window: Option<Timestamp>,
 }
 
@@ -45,7 +44,7 @@ impl End {
 pub(crate) struct Departure {
     /// It is gone by then, if it leaves.
     pub(crate) gone_at: Timestamp,
-    /// It stays if whoever it leaves for finds another place.
+    /// It stays if the job it leaves for finds another place.
     pub(crate) may_stay: bool,
 }
 
@@ -64,16 +63,11 @@ impl State {
         let rest = |millis: Millis| Millis(millis.0.saturating_sub(job.past.ran_ms));
         let window = job.spec.booking.and_then(|booking| self.bookings.get(booking));
         End {
-            latest: latest_if_begun(job, policy, began),
+            latest: job.time_left().map(|left| began + left + policy.stop_grace),
             expected: estimate.map(|estimate| began + rest(estimate)).filter(|&end| end > now),
             window: window.map(|window| window.until),
         }
     }
-}
-
-/// When a job that begins at that moment is gone at the latest.
-pub(crate) fn latest_if_begun(job: &Job, policy: &Policy, began: Timestamp) -> Option<Timestamp> {
-    job.time_left().map(|left| began + left + policy.stop_grace)
 }
 
 /// When a job that gets its places at that moment and may run for so long is gone at the latest.
@@ -107,7 +101,7 @@ pub(crate) fn departure(
     Some(Departure { gone_at, may_stay })
 }
 
-/// True when it was asked to leave for somebody else, and stays if that one finds another place.
+/// True when it was asked to leave for another job, and stays if that finds another place.
 fn is_asked_for_others(holding: &Holding) -> bool {
     match holding.asked_by {
         Some(Asker::Rules { .. } | Asker::Booking { .. }) => true,
@@ -128,7 +122,7 @@ impl State {
         let (job, limit_at) = (self.jobs.get(id)?, self.limit_at(id)?);
         match job.phase {
             Phase::Active => Some(Timestamp(limit_at.0.saturating_sub(notice(job).0))),
-            // Who has to leave anyway saves its work for that, and has until the limit.
+            // A job that has to leave anyway saves its work for that, and has until the limit.
             Phase::Leaving(Next::Requeue(_)) => Some(limit_at),
             Phase::Waiting | Phase::Leaving(Next::End(_)) => None,
         }

@@ -1,4 +1,4 @@
-//! The maintenance section: downtimes, which are spans of time in which nodes are out of service because somebody planned it.
+//! The maintenance section: downtimes, which are spans of time in which nodes are out of service by plan.
 //!
 //! Worked example: `n1` is to be out from 8 to 12 o'clock. Until 8 it takes work that is over by then or can be gone: a job
 //! with a limit of an hour until shortly before 7, a job that saves its work until its grace before 8. What is there is asked at
@@ -27,52 +27,36 @@ pub struct Maintenance {
 /// A planned span of time in which nodes are out of service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Downtime {
-    /// Which nodes.
     pub nodes: Vec<NodeId>,
-    /// When it begins.
     pub from: Timestamp,
-    /// When it is over.
     pub until: Timestamp,
-    /// What for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reason: String,
-    /// Who planned it.
     pub by: String,
-    /// Whom it asks to leave.
     #[serde(default, skip_serializing_if = "is_default")]
     pub whom: Whom,
-    /// Whether it has begun.
     #[serde(default, skip_serializing_if = "is_default")]
     pub began: bool,
-    /// When it was planned.
     pub at: Timestamp,
 }
 
 /// What happens to downtimes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MaintenanceEvent {
-    /// One was planned; in a snapshot, as far as it is.
     Planned {
         /// Its name, unique among those that are to come or last.
         name: String,
-        /// The rest.
         downtime: Downtime,
     },
-    /// Its nodes are out of service.
     Began {
-        /// Which.
         name: String,
-        /// When.
         at: Timestamp,
     },
-    /// Its nodes are in service again.
     Ended {
-        /// Which.
         name: String,
         /// Whether somebody called it off before its time was up.
         #[serde(default, skip_serializing_if = "is_default")]
         cancelled: bool,
-        /// When.
         at: Timestamp,
     },
 }

@@ -304,6 +304,11 @@ impl Rooms {
         self.by_node.get(&node)
     }
 
+    /// True when new work may come to a place, and its GPUs work.
+    pub(crate) fn is_open_at(&self, place: &Placement) -> bool {
+        self.get(place.node).is_some_and(|room| room.open && room.has_place(place))
+    }
+
     /// Every room, in node order.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Room)> {
         self.by_node.iter().map(|(&node, room)| (node, room))

@@ -12,7 +12,8 @@ use core::cell::OnceCell;
 use super::{Funnel, Reason, Verdict};
 use crate::model::need::SharingRefusal;
 use crate::plan::draft::Draft;
-use crate::plan::later::{booked, downtimes, reserve};
+use crate::plan::later::booked;
+use crate::plan::later::kept::{self, KeptPlaces};
 use crate::plan::lines;
 use crate::plan::order::CandidateRank;
 use crate::plan::place::asks::Asks;
@@ -106,23 +107,14 @@ impl Answers {
 
     fn find_kept_away(&mut self, state: &State, id: JobId) -> Option<Reason> {
         let (_, now) = self.basis?;
-        if !state.reservations.is_empty() {
-            let reserved = reserve::held_back(&mut self.draft(state, now), id);
-            if let Some((job, start)) = reserved {
-                return Some(Reason::Reserved { job, start });
-            }
-        }
-        if !state.bookings.is_empty() {
-            let booked = booked::held_back(&mut self.draft(state, now), id);
-            if let Some((booking, from)) = booked {
-                return Some(Reason::Booked { booking, from });
-            }
-        }
-        if state.maintenance.is_empty() {
+        if state.reservations.is_empty() && state.bookings.is_empty() && state.maintenance.is_empty() {
             return None;
         }
-        let from = downtimes::held_back(&mut self.draft(state, now), id)?;
-        Some(Reason::Downtime { from })
+        kept::held_back(&mut self.draft(state, now), id).map(|kept| match kept {
+            KeptPlaces::Start(of) => Reason::Reserved { job: of.job, start: of.start },
+            KeptPlaces::Window(booking, window) => Reason::Booked { booking, from: window.from },
+            KeptPlaces::Downtime(downtime) => Reason::Downtime { from: downtime.from },
+        })
     }
 }
 

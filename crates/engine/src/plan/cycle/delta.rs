@@ -33,9 +33,9 @@ impl Cycle<'_> {
         plan.released = earmarked.into_iter().map(|leaving| leaving.unit.job).collect();
         plan.evictions = by_job(held);
         plan.refusals = self.refusals.into_iter().collect();
-        plan.dropped = self.reservations.reserved.dropped;
+        plan.dropped = self.reservations.review.dropped;
         plan.reserved = self.reservations.made;
-        plan.start_searches = self.reservations.looked;
+        plan.start_searches = self.reservations.searches;
         plan
     }
 

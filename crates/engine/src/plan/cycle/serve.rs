@@ -6,12 +6,12 @@
 
 use alloc::vec::Vec;
 
-use super::reservations::Withheld;
 use super::{Cycle, Grant};
 use crate::model::policy::Within;
 use crate::plan::evict::moves::{enough_in_pieces, place_by_moving};
 use crate::plan::evict::search::{Allowance, Claimant, check_worth, make_room};
 use crate::plan::evict::victims::Unit;
+use crate::plan::later::kept::Withheld;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::order::ServiceTurn;
@@ -77,7 +77,7 @@ impl<'a> Cycle<'a> {
     /// From what is free, by moving others, or by evicting them; beside what is reserved for others.
     fn grant(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         let mark = self.draft.mark();
-        let grant = self.beside_reserved(at, open, Withheld::Free, Self::grant_free);
+        let grant = self.beside_reserved(at, open, Withheld::Overstayed, Self::grant_free);
         if grant.as_ref().is_some_and(|grant| self.fills_later(at, open, &grant.tasks)) {
             self.draft.roll_back(mark);
             return self.beside_reserved(at, open, Withheld::All, Self::grant_free);
@@ -104,9 +104,9 @@ impl<'a> Cycle<'a> {
         which: Withheld,
         source: GrantSource<'a>,
     ) -> Option<Grant<'a>> {
-        let held = self.hold_reserved(at, open, which);
+        let withheld = self.withhold(at, open, which);
         let grant = source(self, at, open);
-        self.let_go_of(held);
+        self.draft.vacate_all(&withheld);
         grant
     }
 

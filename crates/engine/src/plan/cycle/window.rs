@@ -1,4 +1,4 @@
-//! Jobs of a booked window: they start in its places, and whoever fills those leaves for them.
+//! Jobs of a booked window: they start in its places, and work that fills those leaves for them.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -13,7 +13,7 @@ use crate::plan::place::Ask;
 use crate::state::bookings::Booking;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::EvictionRule;
-use crate::units::{BookingId, JobId, Timestamp};
+use crate::units::{BookingId, JobId};
 
 impl<'a> Cycle<'a> {
     /// Gives a job of a window places of it, or names the ways that will not do.
@@ -28,9 +28,7 @@ impl<'a> Cycle<'a> {
         let mut obstacles = Obstacles::default();
         let mut tried = Vec::new();
         for (ask, pass) in asks {
-            if booked::is_open_to(&self.draft, booking, ask.key)
-                && let Some(grant) = self.in_window(at, id, booking, &ask)
-            {
+            if let Some(grant) = self.in_window(at, id, booking, &ask) {
                 return Ok(grant);
             }
             obstacles.add(&ask, pass, lines::limit_exceeded(&self.draft, &ask));
@@ -42,13 +40,9 @@ impl<'a> Cycle<'a> {
 
     fn in_window(&mut self, at: usize, id: BookingId, booking: &Booking, ask: &Ask<'a>) -> Option<Grant<'a>> {
         let mark = self.draft.mark();
-        // What it takes of the window was counted as kept for it.
         let counted = self.window_idle.get(&id).copied().unwrap_or_default();
-        let left = booked::count_in_use(&mut self.draft, booking, ask, counted);
-        let beyond =
-            lines::limit_exceeded(&self.draft, ask).or_else(|| lines::fixed_beyond(&mut self.draft, ask));
-        let found = if beyond.is_none() { self.places_in(id, booking, ask) } else { None };
-        let Some((tasks, fillers)) = found else {
+        let left = booked::admit(&mut self.draft, booking, ask, counted)?;
+        let Some((tasks, fillers)) = self.places_in(id, booking, ask) else {
             self.draft.roll_back(mark);
             return None;
         };
@@ -67,7 +61,7 @@ impl<'a> Cycle<'a> {
         Some(Grant::new(ask, tasks))
     }
 
-    /// Where all that is asked for goes, and who has to leave for it. The draft stays as it is.
+    /// Where all that is asked for goes, and which jobs have to leave for it. The draft stays as it is.
     fn places_in(
         &mut self,
         id: BookingId,
@@ -99,16 +93,12 @@ impl<'a> Cycle<'a> {
         Some((tasks, fillers))
     }
 
-    /// Whoever fills places of a window, the newest first.
+    /// Jobs that fill places of a window, the newest first.
     fn fillers(&self, id: BookingId, booking: &Booking) -> Vec<JobId> {
         let state = self.draft.state;
-        let settled =
-            |job: &JobId| self.commitments.leaving.contains(job) || self.commitments.given.contains(job);
-        let there = state.strangers_in(id, &booking.places).into_iter().filter(|job| !settled(job));
-        let came = |job: JobId| state.ledger.holding(job).map(|holding| holding.at);
-        let mut there: Vec<(Reverse<Option<Timestamp>>, JobId)> =
-            there.map(|job| (Reverse(came(job)), job)).collect();
-        there.sort_unstable();
-        there.into_iter().map(|(_, job)| job).collect()
+        let mut there: Vec<JobId> = state.strangers_in(id, &booking.places).into_iter().collect();
+        there.retain(|&job| self.commitments.may_move(job));
+        there.sort_by_key(|&job| (Reverse(state.ledger.holding(job).map(|holding| holding.at)), job));
+        there
     }
 }

@@ -13,7 +13,7 @@ use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
 use crate::plan::evict::search::{Claimant, check_evictable};
 use crate::plan::evict::victims::{Unit, whole_job};
-use crate::plan::later::{booked, reserve};
+use crate::plan::later::kept;
 use crate::plan::lines::{Pass, is_fixed, work_group};
 use crate::plan::memory::earlier;
 use crate::plan::place::{Ask, Fit, place, tasks_that_fit};
@@ -165,32 +165,21 @@ impl MoveSearch<'_, '_, '_> {
 
     /// Places of reservations and booked windows that are not on their way yet.
     fn kept_for_others(&self) -> Vec<Step> {
-        let state = self.draft.state;
-        let waits = |job: JobId| {
-            let given = job == self.claimant.job || self.commitments.given.contains(&job);
-            !given && state.earmarks.of(job).is_none()
-        };
-        let reserved = state.reservations.iter().filter(|&(job, _)| waits(job));
-        let steps = reserved.flat_map(|(job, reservation)| {
-            let spec = &state.jobs.get(job).expect("a reservation belongs to a live job").spec;
-            reserve::blocks(state, spec, reservation)
-        });
-        steps.chain(booked::all_steps(self.draft)).collect()
+        let reserved = self.draft.state.reservations.iter();
+        let waiting =
+            reserved.filter(|of| of.job != self.claimant.job && self.commitments.awaits(self.draft, of));
+        kept::all_steps(self.draft, waiting)
     }
 }
 
 /// Another place for each, beside what is kept for others; or the draft as it was.
 fn place_movers(draft: &mut Draft<'_>, moving: &[Unit], kept: &[Step]) -> Option<Vec<Move>> {
     let before = draft.mark();
-    for &step in kept {
-        draft.occupy(step);
-    }
+    draft.occupy_all(kept);
     let move_away = |unit: &Unit| Some(Move { unit: unit.clone(), tasks: place_again(draft, unit)? });
     let moved: Option<Vec<Move>> = moving.iter().map(move_away).collect();
     if moved.is_some() {
-        for &step in kept {
-            draft.vacate(step);
-        }
+        draft.vacate_all(kept);
     } else {
         draft.roll_back(before);
     }

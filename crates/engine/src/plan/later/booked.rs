@@ -1,8 +1,4 @@
-//! Booked windows on a draft: who may come to booked places, and where the jobs of a window start.
-//!
-//! From the moment at which its places are chosen until it begins, a window lets in whoever is over or can be gone by then. Once
-//! it has begun it keeps its places clear for its own jobs; as soon as one of them has come, what they leave idle is lent
-//! to work that can be told to leave at any moment.
+//! Booked windows on a draft: where their jobs start, and what counts as used while those are not there.
 
 pub(crate) mod choose;
 
@@ -11,105 +7,21 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::model::job::Class;
+use crate::model::need::PoolOption;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
-use crate::plan::later::{downtimes, reserve};
+use crate::plan::later::held_amount;
+use crate::plan::later::kept::{self, KeptPlaces, bar_any};
 use crate::plan::lines;
-use crate::plan::place::{Ask, Fit, tasks_beside_gpus};
+use crate::plan::place::{Ask, tasks_beside_gpus};
 use crate::state::State;
 use crate::state::bookings::Booking;
 use crate::state::ends::latest_if_placed;
 use crate::state::holding::Holding;
 use crate::state::jobs::KindKey;
-use crate::state::ledger::{Step, WorkGroup};
+use crate::state::ledger::WorkGroup;
 use crate::state::rooms::Room;
-use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, TenantId, Timestamp, TrustId};
-
-/// Booked GPUs that work of a kind may not have, as somebody would take them; or all that are not its own window's.
-pub(in crate::plan) fn kept_from(draft: &Draft<'_>, key: &KindKey, all: bool) -> Vec<Step> {
-    let bookings = draft.state.bookings.iter();
-    let closed = bookings.filter(|(id, booking)| {
-        key.booking != Some(*id) && !booking.places.is_empty() && (all || !lets_in(draft, booking, key))
-    });
-    let booked = closed.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places));
-    booked.chain(downtimes::kept_from(draft, key)).collect()
-}
-
-/// All booked places, and the nodes that will soon be out of service.
-pub(in crate::plan) fn all_steps(draft: &Draft<'_>) -> Vec<Step> {
-    let bookings = draft.state.bookings.iter();
-    let booked = bookings.flat_map(|(_, booking)| steps(draft, &booking.spec, &booking.places));
-    booked.chain(downtimes::all_steps(draft)).collect()
-}
-
-/// True when a window lets work of a kind have its places for now.
-fn lets_in(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
-    if draft.now < booking.from {
-        return reserve::may_fill(draft, key, booking.from);
-    }
-    let leaves_at_once = key.preemptible
-        && key.class != Class::Inference
-        && !lines::is_fixed(&lines::work_group(key), draft.policy);
-    booking.used && draft.policy.windows.fill && leaves_at_once
-}
-
-/// True while a window has begun and a job of it that starts now could be gone by its end.
-pub(in crate::plan) fn is_open_to(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> bool {
-    let over = key
-        .ends_within
-        .is_some_and(|within| latest_if_placed(draft.policy, within, draft.now) <= booking.until);
-    let leave = Millis(key.grace.0.saturating_add(draft.policy.stop_grace.0));
-    booking.began && (over || draft.now + reserve::FILL_MIN + leave <= booking.until)
-}
-
-/// True when a window or a downtime keeps work of a kind from one of these places.
-pub(in crate::plan) fn bars(draft: &Draft<'_>, key: &KindKey, tasks: &[Placement]) -> bool {
-    let mut bookings = draft.state.bookings.iter();
-    downtimes::bars(draft, key, tasks)
-        || bookings.any(|(_, booking)| {
-            tasks.iter().any(|place| booking.meets(place)) && !lets_in(draft, booking, key)
-        })
-}
-
-/// Booked places as somebody would take them. What is held there is taken too, or it would be free for others when its
-/// holder leaves on the draft; such GPUs keep the trust domain of who is there.
-fn steps(draft: &Draft<'_>, spec: &crate::model::job::Spec, places: &[Placement]) -> Vec<Step> {
-    steps_at(draft, spec.shape.resources, spec.trust, places)
-}
-
-/// The same, each with so much beside GPUs and of that trust domain.
-pub(in crate::plan) fn steps_at(
-    draft: &Draft<'_>,
-    each: Resources,
-    own: TrustId,
-    places: &[Placement],
-) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for place in places {
-        let Some(room) = draft.room(place.node) else { continue };
-        let (mut free, mut resources) = (GpuMask::default(), each);
-        for at in place.gpus.indexes() {
-            let Some(gpu) = room.gpus.get(at) else { continue };
-            if gpu.holders == 0 {
-                free.insert(at);
-                continue;
-            }
-            let mut one = GpuMask::default();
-            one.insert(at);
-            let trust = gpu.trust.or(Some(own));
-            let place = Placement { gpus: one, ..*place };
-            steps.push(Step { place, resources: Resources::default(), trust });
-        }
-        // Who is in a part of the place has its own cores and memory.
-        if free != place.gpus {
-            resources = Resources::default();
-        }
-        if free.count() > 0 {
-            steps.push(Step { place: Placement { gpus: free, ..*place }, resources, trust: Some(own) });
-        }
-    }
-    steps
-}
+use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, Resources, TenantId};
 
 /// What is booked of one moment for a tenant and everyone below it, at most, from when work of a kind would not be over: work
 /// that no guarantee could get back fits the guarantee beside it. By meter; a window's own jobs are what it is booked for.
@@ -135,33 +47,35 @@ pub(in crate::plan) fn to_come(draft: &Draft<'_>, tenant: TenantId, key: &KindKe
 
 /// What jobs of a tenant hold in their windows, by meter, beside inference and what no guarantee could get back anyway.
 pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters {
-    let state = draft.state;
     let mut total = draft.tree.zero();
-    for &id in state.jobs.booked() {
-        let (Some(charge), Some(holding)) = (state.ledger.charge(id), state.ledger.holding(id)) else {
-            continue;
-        };
-        let counted = charge.group.class == Class::Inference || lines::is_fixed(&charge.group, draft.policy);
-        if charge.group.tenant == tenant && !counted {
-            let held = holding.staying().map(|task| &task.place);
-            total.add(&draft.tree.charge_of(|task| charge.resources_of(task), held));
+    for &id in draft.state.jobs.booked() {
+        let Some(group) = draft.state.ledger.charge(id).map(|charge| charge.group) else { continue };
+        let counted = group.class == Class::Inference || lines::is_fixed(&group, draft.policy);
+        if group.tenant == tenant && !counted {
+            total.add(&held_amount(draft, id));
         }
     }
     total
 }
 
-/// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
-fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
-    let key = KindKey::of(&booking.spec);
+/// The ways to meet a whole window: in the pool of its places, once it has some.
+pub(crate) fn ways_of_window(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> Vec<PoolOption> {
     let pool = booking.places.first().map(|place| place.pool);
-    let way = draft.asks().options(&key).find(|way| pool.is_none_or(|pool| pool == way.pool));
-    let ask = way.map(|way| Ask::new(draft.tree, &key, way, key.tasks));
+    let ways = draft.asks().options(key);
+    ways.filter(|way| pool.is_none_or(|pool| pool == way.pool)).collect()
+}
+
+/// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
+pub(crate) fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
+    let key = KindKey::of(&booking.spec);
+    let ways = ways_of_window(draft, booking, &key);
+    let ask = ways.first().map(|&way| Ask::new(draft.tree, &key, way, key.tasks));
     ask.map_or_else(|| draft.tree.zero(), |ask| ask.total())
 }
 
 /// How a booked GPU that nobody of its window uses counts: as work of its tenant that nobody of it takes, so that the rest of the
 /// tenant's work has the less of the guarantee.
-pub(in crate::plan) fn idle_group(tenant: TenantId) -> WorkGroup {
+fn idle_group(tenant: TenantId) -> WorkGroup {
     let (class, priority) = (Class::Inference, i32::MAX);
     WorkGroup { tenant, class, priority, preemptible: true, grace: Millis(0) }
 }
@@ -180,35 +94,45 @@ pub(in crate::plan) fn count_idle(draft: &mut Draft<'_>) -> BTreeMap<BookingId, 
     idle
 }
 
-/// What is asked for of a window is no longer kept for it; returns what still is.
-pub(in crate::plan) fn count_in_use(
+/// Lets an ask into its window, if that has begun, the job could be gone by its end, and no line is in the way: what it takes is no
+/// longer kept for it. Returns what still is.
+pub(in crate::plan) fn admit(
     draft: &mut Draft<'_>,
     booking: &Booking,
     ask: &Ask<'_>,
     idle: GpuUnits,
-) -> GpuUnits {
-    // What is kept was counted in the pool of the places.
-    if booking.places.first().is_none_or(|place| place.pool != ask.pool()) {
-        return idle;
+) -> Option<GpuUnits> {
+    if !booking.began || !kept::is_gone_by(draft, ask.key, booking.until, true) {
+        return None;
     }
-    let taken = GpuUnits::from_parts(idle.parts().min(ask.units().parts()));
-    let amount = draft.tree.charge(taken, Resources::default(), ask.pool());
-    draft.count(idle_group(booking.spec.tenant), amount, false);
-    GpuUnits::from_parts(idle.parts() - taken.parts())
+    let mark = draft.mark();
+    let mut left = idle;
+    // What is kept was counted in the pool of the places.
+    if booking.places.first().is_some_and(|place| place.pool == ask.pool()) {
+        let taken = GpuUnits::from_parts(idle.parts().min(ask.units().parts()));
+        let amount = draft.tree.charge(taken, Resources::default(), ask.pool());
+        draft.count(idle_group(booking.spec.tenant), amount, false);
+        left = GpuUnits::from_parts(idle.parts() - taken.parts());
+    }
+    if lines::limit_exceeded(draft, ask).or_else(|| lines::fixed_beyond(draft, ask)).is_some() {
+        draft.roll_back(mark);
+        return None;
+    }
+    Some(left)
 }
 
 /// What of a window's places its own jobs neither hold nor were promised.
-pub(crate) fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
+fn idle_units(state: &State, id: BookingId, booking: &Booking) -> GpuUnits {
     let mut own: Vec<Placement> = Vec::new();
     for job in state.jobs_of_booking(id) {
         let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
         own.extend(held.map(|task| task.place));
-        own.extend(state.earmarks.of(job).into_iter().flat_map(|earmark| earmark.tasks.iter().copied()));
+        own.extend(state.earmarks.of(job).into_iter().flat_map(|earmark| &earmark.tasks));
     }
-    let taken = |place: &Placement, gpu: usize| {
-        own.iter().any(|own| own.node == place.node && own.gpus.contains(gpu))
+    let idle = |place: &Placement| {
+        let taken = |gpu: &usize| own.iter().any(|own| own.node == place.node && own.gpus.contains(*gpu));
+        place.gpus.indexes().filter(|gpu| !taken(gpu)).count()
     };
-    let idle = |place: &Placement| place.gpus.indexes().filter(|&gpu| !taken(place, gpu)).count();
     let gpus: usize = booking.places.iter().map(idle).sum();
     GpuUnits::whole(u32::try_from(gpus).unwrap_or(u32::MAX))
 }
@@ -243,12 +167,13 @@ fn place_all(
     let allowed = |place: &&Placement| {
         let in_set = ask.key.may_go_to(&draft.state.fleet, place.node);
         let open = draft.room(place.node).is_some_and(|room| room.open);
-        // Who could not be gone when its node goes out of service would be asked to leave as soon as it came.
-        let barred = downtimes::bars(draft, ask.key, core::slice::from_ref(place));
+        // A job that could not be gone when its node goes out of service would be asked to leave as soon as it came.
+        let downtimes = KeptPlaces::downtimes(draft.state);
+        let barred = bar_any(downtimes, draft, ask.key, core::slice::from_ref(place));
         place.pool == ask.pool() && in_set && within(place) && open && !barred
     };
     let mut tasks = Vec::new();
-    let mut beside: BTreeMap<crate::units::NodeId, u32> = BTreeMap::new();
+    let mut beside: BTreeMap<NodeId, u32> = BTreeMap::new();
     for place in booking.places.iter().filter(allowed) {
         let Some(room) = draft.room(place.node) else { continue };
         let fitting = tasks_beside_gpus(room.free(), ask.key.shape.resources);
@@ -272,63 +197,23 @@ fn groups(room: &Room, place: &Placement, each: usize, on_island: bool) -> Vec<G
             by_island.entry(if on_island { gpu.island } else { 0 }).or_default().push(at);
         }
     }
-    let mask = |gpus: &[usize]| {
-        let mut mask = GpuMask::default();
-        for &gpu in gpus {
-            mask.insert(gpu);
-        }
-        mask
-    };
-    by_island.values().flat_map(|gpus| gpus.chunks_exact(each)).map(mask).collect()
-}
-
-/// The window that keeps a job from what is free, if one does, and when that begins. What is promised to others is not free.
-pub(crate) fn held_back(draft: &mut Draft<'_>, id: JobId) -> Option<(BookingId, Timestamp)> {
-    let state = draft.state;
-    let key = state.jobs.get(id)?.key();
-    count_idle(draft);
-    let first = state.bookings.iter().find(|(_, booking)| !booking.places.is_empty())?;
-    let first = (first.0, first.1.from);
-    let below = lines::lower_work(draft, &lines::work_group(&key));
-    for ask in draft.asks().minimum(&key) {
-        let (pass, mark) = (lines::pass(draft, &ask, &below), draft.mark());
-        for (job, reservation) in state.reservations.iter().filter(|&(job, _)| job != id) {
-            let spec = &state.jobs.get(job)?.spec;
-            let set_aside = state.earmarks.of(job).is_some();
-            if !set_aside
-                && reserve::is_bound(&key, pass, spec)
-                && !reserve::may_fill(draft, &key, reservation.start)
-            {
-                reserve::steps(state, spec, reservation).for_each(|step| draft.occupy(step));
-            }
-        }
-        for step in kept_from(draft, &key, false) {
-            draft.occupy(step);
-        }
-        let fits = Fit::of(draft, &ask).is_enough(draft, &ask);
-        let beyond = lines::limit_exceeded(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
-        draft.roll_back(mark);
-        if fits && beyond.is_none() {
-            return None;
-        }
-    }
-    Some(first)
+    by_island
+        .values()
+        .flat_map(|gpus| gpus.chunks_exact(each))
+        .map(|gpus| gpus.iter().copied().collect())
+        .collect()
 }
 
 /// True when a job of a window that has begun could start there now.
 pub(crate) fn may_start_in(draft: &mut Draft<'_>, id: JobId, booking: &Booking) -> bool {
     let Some(job) = draft.state.jobs.get(id) else { return false };
-    let key = job.key();
-    let idle = count_idle(draft);
+    let (key, idle) = (job.key(), count_idle(draft));
     let idle = job.spec.booking.and_then(|id| idle.get(&id)).copied().unwrap_or_default();
     let ways: Vec<_> = draft.asks().options(&key).collect();
-    is_open_to(draft, booking, &key)
-        && ways.into_iter().any(|way| {
-            let ask = Ask::new(draft.tree, &key, way, key.min);
-            let mark = draft.mark();
-            count_in_use(draft, booking, &ask, idle);
-            let beyond = lines::limit_exceeded(draft, &ask).or_else(|| lines::fixed_beyond(draft, &ask));
-            draft.roll_back(mark);
-            beyond.is_none() && place_in(draft, &ask, booking).is_some()
-        })
+    ways.into_iter().any(|way| {
+        let (ask, mark) = (Ask::new(draft.tree, &key, way, key.min), draft.mark());
+        let fits = admit(draft, booking, &ask, idle).is_some() && place_in(draft, &ask, booking).is_some();
+        draft.roll_back(mark);
+        fits
+    })
 }

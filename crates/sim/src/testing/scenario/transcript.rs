@@ -23,7 +23,7 @@ use wharf_engine::state::earmarks::EarmarksEvent;
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
 use wharf_engine::state::jobs::event::Next;
-use wharf_engine::state::reservations::ReservationsEvent;
+use wharf_engine::state::reservations::{Reservation, ReservationsEvent};
 use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{
     BookingId, GpuMask, GpuUnits, JobId, Millis, NodeId, PoolId, TenantId, Timestamp, Uid,
@@ -210,7 +210,7 @@ impl Transcript {
 
     fn reservation(&mut self, event: ReservationsEvent) -> Option<String> {
         match event {
-            ReservationsEvent::Reserved { job, tasks, start, at, .. } => {
+            ReservationsEvent::Reserved(Reservation { job, tasks, start, at, .. }) => {
                 let places = self.places(&tasks);
                 let name = &self.known(job).name;
                 Some(format!("{name} is to start within {} on {places}", span_text(start - at)))

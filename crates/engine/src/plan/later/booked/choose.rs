@@ -2,18 +2,18 @@
 //!
 //! Worked example: four nodes; one is free, one has a job whose time limit is up before the window begins, one a borrower, one
 //! an inference job within its guarantee. A window of two nodes gets the first two and disturbs nobody; one of three also
-//! gets the borrower's, who is asked in time; one of four is short of a node.
+//! gets the borrower's, which is asked in time; one of four is short of a node.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use strum::VariantArray;
 
-use super::steps;
 use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
 use crate::plan::evict::victims::all_of_job;
-use crate::plan::later::reserve;
+use crate::plan::later::kept::{KeptPlaces, booked_steps};
+use crate::plan::later::reserve::is_above_guarantee;
 use crate::plan::lines;
 use crate::plan::place::{Ask, Fit, place};
 use crate::state::bookings::Booking;
@@ -21,35 +21,37 @@ use crate::state::jobs::{Job, KindKey, Phase};
 use crate::state::ledger::Step;
 use crate::units::{BookingId, JobId, Timestamp};
 
-/// In which order places are taken from those who hold them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
-enum WindowSource {
-    /// They are over when the window begins.
-    Over,
-    /// Batch work of the own tenant, or of a tenant above its guarantee.
-    BorrowedBatch,
-    /// Interactive work of those.
-    BorrowedInteractive,
-    /// Batch work within its tenant's guarantee.
-    Batch,
-    /// Interactive work within it.
-    Interactive,
-    /// Inference, where its tenant's inference alone is above the guarantee.
-    Inference,
-}
+/// From which class places are taken when jobs that are over by then do not suffice, and whether only from work that borrows: of
+/// the window's own tenant, or of one above its guarantee; of inference, where that alone is above it.
+const SOURCES: [(Class, bool); 5] = [
+    (Class::Batch, true),
+    (Class::Interactive, true),
+    (Class::Batch, false),
+    (Class::Interactive, false),
+    (Class::Inference, true),
+];
 
 /// A booking and what is chosen of it so far.
 #[derive(Clone, Copy)]
 pub(crate) struct WindowPart<'a> {
-    /// Which.
     pub(crate) id: BookingId,
-    /// As it is in the state.
     pub(crate) booking: &'a Booking,
     /// Places that it keeps.
     pub(crate) kept: &'a [Placement],
 }
 
-/// True when somebody who is there can be told to leave for a window: not work that no guarantee could get back in time either.
+impl WindowPart<'_> {
+    fn missing(self) -> usize {
+        usize::try_from(self.booking.spec.tasks).unwrap_or(usize::MAX).saturating_sub(self.kept.len())
+    }
+}
+
+/// True when a job that holds places has given them back when a window begins.
+pub(crate) fn is_over_before(draft: &Draft<'_>, job: JobId, from: Timestamp) -> bool {
+    draft.state.end_of(job, draft.policy, draft.now).before_window().is_some_and(|end| end <= from)
+}
+
+/// True when a job can be told to leave for a window: not work that no guarantee could get back in time either.
 pub(crate) fn may_be_asked(draft: &mut Draft<'_>, job: &Job) -> bool {
     let inference = job.spec.class == Class::Inference;
     may_leave(draft, job) && (!inference || inference_is_beyond(draft, job))
@@ -70,62 +72,38 @@ fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
 pub(crate) fn choose(
     draft: &mut Draft<'_>,
     part: WindowPart<'_>,
-    others: &[(BookingId, Vec<Placement>)],
+    others: &BTreeMap<BookingId, Vec<Placement>>,
 ) -> Vec<Placement> {
     let mark = draft.mark();
-    hold_others(draft, part, others);
-    let held = draft.mark();
+    draft.occupy_all(&chosen_steps(draft, part, others));
+    let chosen = draft.mark();
     // Starts that were promised to jobs are kept where that is possible.
-    let promised: Vec<Step> = promised_steps(draft);
-    for &step in &promised {
-        draft.occupy(step);
-    }
+    let reserved: Vec<Step> = KeptPlaces::starts(draft.state).flat_map(|kept| kept.steps(draft)).collect();
+    draft.occupy_all(&reserved);
     let mut found = try_all(draft, part);
-    if found.len() < missing(part) && !promised.is_empty() {
-        draft.roll_back(held);
+    if found.len() < part.missing() && !reserved.is_empty() {
+        draft.roll_back(chosen);
         let without = try_all(draft, part);
         found = if without.len() > found.len() { without } else { found };
     }
     draft.roll_back(mark);
-    numbered(part, found)
-}
-
-fn missing(part: WindowPart<'_>) -> usize {
-    usize::try_from(part.booking.spec.tasks).unwrap_or(usize::MAX).saturating_sub(part.kept.len())
-}
-
-fn promised_steps(draft: &Draft<'_>) -> Vec<Step> {
-    let state = draft.state;
-    let promised = state.reservations.iter().filter(|(job, _)| state.earmarks.of(*job).is_none());
-    let steps = promised.filter_map(|(job, reservation)| {
-        let spec = &state.jobs.get(job)?.spec;
-        Some(reserve::steps(state, spec, reservation).collect::<Vec<_>>())
-    });
-    steps.flatten().collect()
-}
-
-/// Windows that share a moment with it keep their places, and it keeps its own.
-fn hold_others(draft: &mut Draft<'_>, part: WindowPart<'_>, others: &[(BookingId, Vec<Placement>)]) {
-    let own = steps(draft, &part.booking.spec, part.kept);
-    for step in own {
-        draft.occupy(step);
-    }
-    for (id, booking) in draft.state.bookings.iter().filter(|(id, _)| *id != part.id) {
-        if booking.overlaps(part.booking) {
-            let chosen = others.iter().find(|(known, _)| *known == id);
-            let places = chosen.map_or(&booking.places, |(_, places)| places);
-            let held = steps(draft, &booking.spec, places);
-            for step in held {
-                draft.occupy(step);
-            }
-        }
-    }
-}
-
-/// The tasks get the lowest numbers that are not taken.
-fn numbered(part: WindowPart<'_>, found: Vec<Placement>) -> Vec<Placement> {
+    // The tasks get the lowest numbers that are not taken.
     let free = (0..part.booking.spec.tasks).filter(|task| part.kept.iter().all(|kept| kept.task != *task));
     found.into_iter().zip(free).map(|(place, task)| Placement { task, ..place }).collect()
+}
+
+/// The places that a window keeps, and those of windows that share a moment with it.
+fn chosen_steps(
+    draft: &Draft<'_>,
+    part: WindowPart<'_>,
+    others: &BTreeMap<BookingId, Vec<Placement>>,
+) -> Vec<Step> {
+    let mut steps = booked_steps(draft, part.booking, part.kept);
+    let beside = draft.state.bookings.iter().filter(|(id, _)| *id != part.id);
+    for (id, booking) in beside.filter(|(_, booking)| booking.overlaps(part.booking)) {
+        steps.extend(booked_steps(draft, booking, others.get(&id).unwrap_or(&booking.places)));
+    }
+    steps
 }
 
 fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
@@ -134,7 +112,7 @@ fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
     let kept = part.kept.first();
     let mut best = Vec::new();
     for way in ways.into_iter().filter(|way| kept.is_none_or(|kept| kept.pool == way.pool)) {
-        let tasks = u32::try_from(missing(part)).unwrap_or(u32::MAX);
+        let tasks = u32::try_from(part.missing()).unwrap_or(u32::MAX);
         let mut ask = Ask::new(draft.tree, &key, way, tasks);
         let level = key.topology.gang_within;
         ask.domain = kept.zip(level).and_then(|(kept, level)| draft.state.fleet.domain_of(kept.node, level));
@@ -142,7 +120,7 @@ fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
         if found.len() > best.len() {
             best = found;
         }
-        if best.len() == missing(part) {
+        if best.len() == part.missing() {
             break;
         }
     }
@@ -152,10 +130,10 @@ fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
 fn make_room(draft: &mut Draft<'_>, ask: &mut Ask<'_>, part: WindowPart<'_>) -> Vec<Placement> {
     let mark = draft.mark();
     let mut fit = Fit::of(draft, ask);
-    let mut jobs = who_holds(draft, ask, part);
-    for &source in WindowSource::VARIANTS {
+    let mut jobs = holders(draft, ask, part);
+    for source in core::iter::once(None).chain(SOURCES.map(Some)) {
         jobs.retain(|&(_, id)| {
-            if fit.is_enough(draft, ask) || !gives(draft, id, source, part) {
+            if fit.is_enough(draft, ask) || !gives(draft, id, source, part.booking) {
                 return true;
             }
             if let Some(unit) = all_of_job(draft, id) {
@@ -171,8 +149,8 @@ fn make_room(draft: &mut Draft<'_>, ask: &mut Ask<'_>, part: WindowPart<'_>) -> 
     placed.map(|placed| placed.tasks).unwrap_or_default()
 }
 
-/// Whoever holds something in the pool, the newest first.
-fn who_holds(draft: &Draft<'_>, ask: &Ask<'_>, part: WindowPart<'_>) -> Vec<(Reverse<Timestamp>, JobId)> {
+/// Other jobs that hold something in the pool, the newest first.
+fn holders(draft: &Draft<'_>, ask: &Ask<'_>, part: WindowPart<'_>) -> Vec<(Reverse<Timestamp>, JobId)> {
     let state = draft.state;
     let here = state.ledger.holdings().filter(|(id, holding)| {
         let own = state.jobs.get(*id).is_none_or(|job| job.spec.booking == Some(part.id));
@@ -183,26 +161,18 @@ fn who_holds(draft: &Draft<'_>, ask: &Ask<'_>, part: WindowPart<'_>) -> Vec<(Rev
     jobs
 }
 
-/// True when a job makes room for a window as one of that source.
-fn gives(draft: &mut Draft<'_>, id: JobId, source: WindowSource, part: WindowPart<'_>) -> bool {
-    let (state, now) = (draft.state, draft.now);
-    let Some(job) = state.jobs.get(id) else { return false };
-    if source == WindowSource::Over {
-        return state
-            .end_of(id, draft.policy, now)
-            .before_window()
-            .is_some_and(|end| end <= part.booking.from);
-    }
-    if job.phase != Phase::Active || !may_leave(draft, job) {
+/// True when a job makes room for a window: because it is over when that begins, or as one of a source.
+fn gives(draft: &mut Draft<'_>, id: JobId, source: Option<(Class, bool)>, booking: &Booking) -> bool {
+    let Some(job) = draft.state.jobs.get(id) else { return false };
+    let Some((class, borrows)) = source else { return is_over_before(draft, id, booking.from) };
+    if job.spec.class != class || job.phase != Phase::Active || !may_leave(draft, job) {
         return false;
     }
-    let own = job.spec.tenant == part.booking.spec.tenant;
-    let borrowed = |draft: &mut Draft<'_>| own || reserve::is_above_guarantee(draft, id, job);
-    match (source, job.spec.class) {
-        (WindowSource::BorrowedBatch, Class::Batch)
-        | (WindowSource::BorrowedInteractive, Class::Interactive) => borrowed(draft),
-        (WindowSource::Batch, Class::Batch) | (WindowSource::Interactive, Class::Interactive) => true,
-        (WindowSource::Inference, Class::Inference) => inference_is_beyond(draft, job),
-        _ => false,
-    }
+    !borrows
+        || match class {
+            Class::Inference => inference_is_beyond(draft, job),
+            Class::Interactive | Class::Batch => {
+                job.spec.tenant == booking.spec.tenant || is_above_guarantee(draft, id)
+            }
+        }
 }

@@ -1,7 +1,7 @@
-//! Who may be asked to leave for a promised start: work of others above their line, and own work that gives way.
+//! Work that may be asked to leave for a promised start: work of others above their line, and own work that gives way.
 //!
 //! What rule 6 allows at once is taken at once, when the queue is served. This is about the rest of it: one node is free in
-//! an hour by a limit, on the other somebody borrows. Neither alone helps; together they are a start in an hour, for which
+//! an hour by a limit, on the other a job borrows. Neither alone helps; together they are a start in an hour, for which
 //! the borrower is asked in time.
 
 use crate::quota::meters::Meters;
@@ -28,7 +28,7 @@ pub(super) struct Askable {
     pub(super) gone_at: Timestamp,
 }
 
-/// Everybody who could be asked to leave for the ask, each by itself, in the order of rule 8.
+/// The jobs that could be asked to leave for the ask, each by itself, in the order of rule 8.
 pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
     let mut found: Vec<Askable> = Vec::new();
     for tenant in draft.state.tenants.ids() {
@@ -73,7 +73,7 @@ fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit, own: bool) -> Option<Askabl
     Some(Askable { unit, gone_at: evictable + leave })
 }
 
-/// Of these, taken in order, those who may be asked together: nobody ends below their line.
+/// Of these, taken in order, the jobs that may be asked together: no tenant ends below its line.
 pub(super) fn together<'u>(
     draft: &Draft<'_>,
     ask: &Ask<'_>,
@@ -102,7 +102,7 @@ pub(super) fn is_worth_it(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> 
     few && gain(draft, ask, units) > cost
 }
 
-/// Of those who were to be asked, who may no longer be.
+/// Of the jobs that were to be asked, those that may no longer be.
 pub(super) fn no_longer(draft: &Draft<'_>, ask: &Ask<'_>, borrowers: &BTreeSet<JobId>) -> Vec<JobId> {
     if borrowers.is_empty() {
         return Vec::new();
@@ -120,7 +120,7 @@ fn excess(draft: &Draft<'_>, ask: &Ask<'_>, tenant: TenantId) -> Option<Vec<(usi
     (!above.is_empty()).then_some(above)
 }
 
-/// True when its tenant, and everybody above it, keeps its line without the unit and without what is taken already, and
+/// True when its tenant, and every tenant above it, keeps its line without the unit and without what is taken already, and
 /// the unit holds something of what they have too much of.
 fn leaves_all_above(
     draft: &Draft<'_>,

@@ -1,23 +1,22 @@
-//! Who is in the way of a promised start: holders of its GPUs, and of the cores and memory that go with them.
+//! Jobs that are in the way of a promised start: holders of its GPUs, and of the cores and memory that go with them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{borrowed, is_above_guarantee, is_behind, steps};
-use crate::model::job::{Class, Spec};
+use super::{borrowed, is_above_guarantee, is_behind, is_over_by, steps};
+use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::place::Ask;
 use crate::state::State;
 use crate::state::holding::Holding;
-use crate::state::jobs::Job;
 use crate::state::ledger::Step;
 use crate::state::reservations::Reservation;
 use crate::state::rooms::{GpuRoom, Room};
 use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Resources, Timestamp};
 
-/// Who is in the way of a promised start.
+/// Jobs that hold places that were promised, and were not told to leave.
 #[derive(Default)]
 pub(in crate::plan) struct InTheWay {
     /// They came to its nodes, and may be asked to leave for it.
@@ -28,25 +27,25 @@ pub(in crate::plan) struct InTheWay {
     pub(in crate::plan) others: BTreeSet<JobId>,
 }
 
-/// Who holds places that were promised, and was not told to leave.
+/// The jobs in the way of a promised start.
 pub(in crate::plan) fn in_the_way(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
-    spec: &Spec,
     reservation: &Reservation,
 ) -> InTheWay {
     let mut way = InTheWay::default();
-    let fillers = fillers(draft, spec, reservation);
-    for id in holders(draft, spec, reservation, &fillers) {
-        if fillers.contains(&id) {
-            way.fillers.insert(id);
+    let fillers = fillers(draft, reservation);
+    for id in holders(draft, reservation, &fillers) {
+        let jobs = if fillers.contains(&id) {
+            &mut way.fillers
         } else if reservation.borrowers.contains(&id) {
-            way.borrowers.insert(id);
+            &mut way.borrowers
         } else {
-            way.others.insert(id);
-        }
+            &mut way.others
+        };
+        jobs.insert(id);
     }
-    // Who borrowed when the start was promised may no longer do so.
+    // A job that borrowed when the start was promised may no longer do so.
     for id in borrowed::no_longer(draft, ask, &way.borrowers) {
         way.borrowers.remove(&id);
         way.others.insert(id);
@@ -54,40 +53,38 @@ pub(in crate::plan) fn in_the_way(
     way
 }
 
-/// Who has to be gone before all of a job's places are free: whoever holds a GPU of which all is promised, and of the others
-/// on the node as many as it takes: first those who are over in time, then those who may be asked, then those who came
-/// later. Whoever else was there when the start was promised was reckoned with.
+/// Jobs that have to be gone before all reserved places are free: holders of a GPU of which all is promised, and of the others
+/// on the node as many as it takes: first those that are over in time, then those that may be asked, then those that came
+/// later. The rest was there when the start was promised, which was reckoned with them.
 pub(super) fn holders(
     draft: &Draft<'_>,
-    spec: &Spec,
     reservation: &Reservation,
     fillers: &BTreeSet<JobId>,
 ) -> BTreeSet<JobId> {
     let state = draft.state;
     let order = |job: JobId| {
-        let over =
-            state.end_of(job, draft.policy, draft.now).known().is_some_and(|end| end <= reservation.start);
+        let over = is_over_by(draft, job, reservation.start);
         let (asked, borrows) = (fillers.contains(&job), reservation.borrowers.contains(&job));
         (!over, !asked, !borrows, !reservation.fillers.contains(&job))
     };
-    let steps: Vec<Step> = steps(state, spec, reservation).collect();
+    let steps: Vec<Step> = steps(state, reservation).collect();
     let mut rooms = rooms_of(state, &steps);
     let mut holders = BTreeSet::new();
     for step in steps.iter().filter(|step| is_whole(&step.place)) {
-        for (job, held) in staying_on(state, step.place.node) {
-            if held.gpus.overlaps(step.place.gpus) && holders.insert(job) {
+        for (job, held) in state.staying_on(step.place.node) {
+            if held.place.gpus.overlaps(step.place.gpus) && holders.insert(job) {
                 leave(state, job, &mut rooms);
             }
         }
     }
     for step in &steps {
         let place = &step.place;
-        // Whoever had one of its GPUs, where all of it is promised, is gone by now.
+        // A job that had one of its GPUs, where all of it is promised, is gone by now.
         let has_gpus = |room: &Room| is_whole(place) || has_gpus(room, step);
         let Some(room) = rooms.get(&place.node) else { continue };
         if !has_gpus(room) || !has_rest(room, step) {
             let apart = |held: &Placement| !held.gpus.overlaps(place.gpus);
-            let here = staying_on(state, place.node).map(|(job, held)| (order(job), apart(&held), job));
+            let here = state.staying_on(place.node).map(|(job, held)| (order(job), apart(&held.place), job));
             let here: BTreeSet<_> = here.collect();
             for (_, apart, job) in here {
                 let room = &rooms[&place.node];
@@ -128,21 +125,13 @@ fn is_whole(place: &Placement) -> bool {
     place.slice.is_none() && place.units_each == GpuUnits::WHOLE
 }
 
-/// Who stays on a node, and where.
-fn staying_on(state: &State, node: NodeId) -> impl Iterator<Item = (JobId, Placement)> + '_ {
-    state.ledger.tasks_on(node).filter_map(|(job, task)| {
-        let held = state.ledger.holding(job)?.task(task)?;
-        held.stays().then_some((job, held.place))
-    })
-}
-
-/// The nodes of these places without what is set aside there: with that a promise was reckoned when it was made.
+/// The nodes of these places without what is earmarked there: that was reckoned with when the promise was made.
 fn rooms_of(state: &State, steps: &[Step]) -> BTreeMap<NodeId, Room> {
     let room = |step: &Step| Some((step.place.node, state.ledger.rooms().get(step.place.node)?.clone()));
     let mut rooms: BTreeMap<NodeId, Room> = steps.iter().filter_map(room).collect();
-    for (job, promise) in state.earmarks.iter() {
+    for (job, earmark) in state.earmarks.iter() {
         let Some(job) = state.jobs.get(job) else { continue };
-        for place in &promise.tasks {
+        for place in &earmark.tasks {
             if let Some(room) = rooms.get_mut(&place.node) {
                 let resources = job.spec.resources_of(place.task);
                 room.vacate(&Step { place: *place, resources, trust: Some(job.spec.trust) });
@@ -207,33 +196,29 @@ fn has_gpus(room: &Room, step: &Step) -> bool {
     place.gpus.indexes().all(has)
 }
 
-/// Who came to a node of which something was promised and may be asked to leave it again.
-pub(super) fn fillers(draft: &mut Draft<'_>, promised: &Spec, reservation: &Reservation) -> BTreeSet<JobId> {
-    let ids = reservation.fillers.iter().copied();
-    ids.filter(|&id| draft.state.jobs.get(id).is_some_and(|job| gives_way(draft, id, job, promised)))
-        .collect()
-}
-
-fn gives_way(draft: &mut Draft<'_>, id: JobId, job: &Job, promised: &Spec) -> bool {
-    if !job.spec.preemptible || job.spec.class == Class::Inference {
-        return false;
-    }
-    if job.spec.tenant == promised.tenant {
-        return is_behind(&job.key(), promised);
-    }
-    is_above_guarantee(draft, id, job)
+/// Jobs that came to a node of which something was promised and may be asked to leave it again.
+pub(super) fn fillers(draft: &mut Draft<'_>, reservation: &Reservation) -> BTreeSet<JobId> {
+    let promised = reservation.spec(draft.state);
+    let gives_way = |id: &JobId| {
+        let Some(job) = draft.state.jobs.get(*id) else { return false };
+        let interruptible = job.spec.preemptible && job.spec.class != Class::Inference;
+        interruptible
+            && if job.spec.tenant == promised.tenant {
+                is_behind(&job.key(), promised)
+            } else {
+                is_above_guarantee(draft, *id)
+            }
+    };
+    reservation.fillers.iter().copied().filter(gives_way).collect()
 }
 
 impl State {
-    /// Who has to be gone before a job starts that was promised a start.
+    /// Jobs that have to be gone before a job starts that was promised a start.
     pub fn in_the_way_of(&self, id: JobId, policy: &Policy, now: Timestamp) -> BTreeSet<JobId> {
-        let (Some(job), Some(reservation)) = (self.jobs.get(id), self.reservations.of(id)) else {
-            return BTreeSet::new();
-        };
-        let tree = self.tree(policy);
-        let shares = self.fair_shares(&tree);
-        let mut draft = Draft::on(self, policy, &tree, &shares, now);
-        let fillers = fillers(&mut draft, &job.spec, reservation);
-        holders(&draft, &job.spec, reservation, &fillers)
+        let Some(reservation) = self.reservations.of(id) else { return BTreeSet::new() };
+        Draft::trial(self, policy, now, |mut draft| {
+            let fillers = fillers(&mut draft, reservation);
+            holders(&draft, reservation, &fillers)
+        })
     }
 }

@@ -12,10 +12,12 @@ use alloc::vec::Vec;
 use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
+use crate::plan::later::held_amount;
 use crate::plan::lines;
 use crate::plan::place::{Ask, tasks_that_fit};
 use crate::state::State;
 use crate::state::ends::{Departure, departure, latest_if_placed};
+use crate::state::jobs::Phase;
 use crate::state::ledger::{Charge, Step, WorkGroup};
 use crate::state::rooms::Room;
 use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
@@ -27,19 +29,20 @@ const NOTICED_WITHIN: Millis = Millis::from_secs(60);
 #[derive(Default)]
 pub(in crate::plan) struct Horizon {
     nodes: BTreeMap<NodeId, Rc<NodeHolds>>,
-    /// Places that are set aside, by node, once somebody asked.
-    aside: Option<BTreeMap<NodeId, Vec<HeldPlace>>>,
+    /// Earmarked places, by node, once somebody asked.
+    earmarked: Option<BTreeMap<NodeId, Vec<HeldPlace>>>,
     tenants: BTreeMap<TenantId, Rc<Vec<TenantHold>>>,
     /// Slots of whole pools, as long as no promise changes.
-    pools: Vec<(SlotKey, Rc<Vec<Slot>>)>,
+    pools: Vec<(SlotKey, Vec<Slot>)>,
 }
 
-/// Who holds places of a node.
+/// What is held on a node.
 struct NodeHolds {
     staying: Vec<HeldPlace>,
-    /// When those who were told to leave are gone at the latest.
+    /// When the tasks that were told to leave are gone at the latest.
     clear_at: Timestamp,
-    /// The same even if those stay whose ask may be withdrawn, because nobody needs their place any more; `None` where nobody knows.
+    /// The same even if those stay whose ask may be withdrawn because their place is not needed any more; `None` where that is
+    /// unknown.
     surely_clear_at: Option<Timestamp>,
 }
 
@@ -80,7 +83,7 @@ struct SlotKey {
     task_on_island: bool,
 }
 
-/// When a place that is held is over, in the eyes of who asks; never where it is `None`.
+/// When a held place is taken to be free; never where it is `None`.
 pub(super) type Ends<'e> = &'e dyn Fn(&HeldPlace) -> Option<Timestamp>;
 
 /// When it is over by itself.
@@ -88,33 +91,26 @@ pub(super) fn by_itself(held: &HeldPlace) -> Option<Timestamp> {
     held.end
 }
 
-/// When a job that starts now is over at the latest.
-pub(super) fn ends_if_started(draft: &Draft<'_>, id: JobId) -> Option<Timestamp> {
-    let left = draft.state.jobs.get(id)?.time_left()?;
-    Some(latest_if_placed(draft.policy, left, draft.now))
-}
-
-/// When a job for which places are set aside is over at the latest: it gets them when those who leave them are gone, and
-/// somebody has noticed.
-fn ends_when_aside(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
+/// When a job with an earmark is over at the latest: it gets its places when those who leave them are gone, and somebody has
+/// noticed.
+fn ends_with_earmark(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
     let left = draft.state.jobs.get(id)?.time_left()?;
     let clear = tasks.iter().map(|place| NodeHolds::of(draft, place.node).clear_at).max()?.max(draft.now);
     Some(latest_if_placed(draft.policy, left, clear + NOTICED_WITHIN))
 }
 
-/// Everything that is set aside, by node.
-fn set_aside(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<HeldPlace>> {
-    let mut aside: BTreeMap<NodeId, Vec<HeldPlace>> = BTreeMap::new();
-    for (job, promise) in draft.state.earmarks.iter() {
+/// Everything that is earmarked, by node.
+fn earmarked(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<HeldPlace>> {
+    let mut earmarked: BTreeMap<NodeId, Vec<HeldPlace>> = BTreeMap::new();
+    for (job, earmark) in draft.state.earmarks.iter() {
         let Some(known) = draft.state.jobs.get(job) else { continue };
-        let charge = Charge::of(known);
-        let end = ends_when_aside(draft, job, &promise.tasks);
-        for &place in &promise.tasks {
+        let (charge, end) = (Charge::of(known), ends_with_earmark(draft, job, &earmark.tasks));
+        for &place in &earmark.tasks {
             let step = charge.step(place);
-            aside.entry(place.node).or_default().push(HeldPlace { job, step, end });
+            earmarked.entry(place.node).or_default().push(HeldPlace { job, step, end });
         }
     }
-    aside
+    earmarked
 }
 
 impl Horizon {
@@ -123,7 +119,7 @@ impl Horizon {
         self.pools.clear();
     }
 
-    /// Who holds places of a node and was not told to leave before this plan.
+    /// Places of a node that tasks hold which were not told to leave before this plan.
     pub(super) fn held_on(
         &mut self,
         draft: &Draft<'_>,
@@ -133,11 +129,17 @@ impl Horizon {
         (0..on.staying.len()).map(move |at| on.staying[at])
     }
 
-    /// Somebody takes a place in this plan.
-    pub(super) fn add(&mut self, draft: &Draft<'_>, held: HeldPlace) {
-        self.on(draft, held.step.place.node);
-        let on = self.nodes.get_mut(&held.step.place.node).and_then(Rc::get_mut);
-        on.expect("nobody looks at a node while it is added to").staying.push(held);
+    /// A job that waited starts in this plan.
+    pub(in crate::plan) fn starts(&mut self, draft: &Draft<'_>, job: JobId, tasks: &[Placement]) {
+        let Some(known) = draft.state.jobs.get(job).filter(|job| job.phase == Phase::Waiting) else { return };
+        let charge = Charge::of(known);
+        let end = known.time_left().map(|left| latest_if_placed(draft.policy, left, draft.now));
+        for &place in tasks {
+            self.on(draft, place.node);
+            let on = self.nodes.get_mut(&place.node).and_then(Rc::get_mut);
+            let on = on.expect("nobody looks at a node while it is added to");
+            on.staying.push(HeldPlace { job, step: charge.step(place), end });
+        }
     }
 
     fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<NodeHolds> {
@@ -145,8 +147,8 @@ impl Horizon {
             return Rc::clone(known);
         }
         let mut on = NodeHolds::of(draft, node);
-        let aside = self.aside.get_or_insert_with(|| set_aside(draft));
-        on.staying.extend(aside.get(&node).into_iter().flatten());
+        let earmarked = self.earmarked.get_or_insert_with(|| earmarked(draft));
+        on.staying.extend(earmarked.get(&node).into_iter().flatten());
         let on = Rc::new(on);
         self.nodes.insert(node, Rc::clone(&on));
         on
@@ -196,7 +198,7 @@ impl Horizon {
         total
     }
 
-    /// The slots of an ask when everybody is gone who ever is: what nobody holds without a known end.
+    /// The slots of an ask when every task is gone that has a known end.
     pub(super) fn slots_at_last(&mut self, draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Slot> {
         let state = draft.state;
         let mut slots = Vec::new();
@@ -217,39 +219,20 @@ impl Horizon {
     }
 
     /// The slots of an ask in its pools, the earliest first; `gone` leave in this plan.
-    pub(super) fn slots(
-        &mut self,
-        draft: &Draft<'_>,
-        ask: &Ask<'_>,
-        gone: &BTreeSet<JobId>,
-    ) -> Rc<Vec<Slot>> {
-        if ask.beside.is_none() {
-            return self.slots_alike(draft, ask, gone);
-        }
+    pub(super) fn slots(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, gone: &BTreeSet<JobId>) -> Vec<Slot> {
         let mut all = Vec::new();
         for (part, of) in ask.parts().enumerate() {
-            all.extend(self.slots_alike(draft, of, gone).iter().map(|slot| Slot { part, ..*slot }));
+            let key = SlotKey::of(of);
+            if !self.pools.iter().any(|(known, _)| *known == key) {
+                let alone = Ask { beside: None, ..of.clone() };
+                let slots = self.slots_if(draft, &alone, gone, &by_itself);
+                self.pools.push((key, slots));
+            }
+            let slots = self.pools.iter().filter(|(known, _)| *known == key).flat_map(|(_, slots)| slots);
+            all.extend(slots.map(|slot| Slot { part, ..*slot }));
         }
         all.sort_unstable();
-        Rc::new(all)
-    }
-
-    /// The slots of tasks that are alike, without what is asked for beside them.
-    fn slots_alike(&mut self, draft: &Draft<'_>, of: &Ask<'_>, gone: &BTreeSet<JobId>) -> Rc<Vec<Slot>> {
-        let sort = SlotKey::of(of);
-        if let Some((_, slots)) = self.pools.iter().find(|(known, _)| *known == sort) {
-            return Rc::clone(slots);
-        }
-        let mut slots = Vec::new();
-        for (node, room) in draft.state.ledger.rooms().iter() {
-            if room.open && room.pool == of.pool() {
-                self.slots_of_part(draft, (0, of), node, (gone, &by_itself), &mut slots);
-            }
-        }
-        slots.sort_unstable();
-        let slots = Rc::new(slots);
-        self.pools.push((sort, Rc::clone(&slots)));
-        slots
+        all
     }
 
     /// The same where some are over at another time.
@@ -276,49 +259,35 @@ impl Horizon {
         draft: &Draft<'_>,
         ask: &Ask<'_>,
         node: NodeId,
-        leaving: (&BTreeSet<JobId>, Ends<'_>),
-        into: &mut Vec<Slot>,
-    ) {
-        for part in ask.parts().enumerate() {
-            self.slots_of_part(draft, part, node, leaving, into);
-        }
-    }
-
-    fn slots_of_part(
-        &mut self,
-        draft: &Draft<'_>,
-        (part, of): (usize, &Ask<'_>),
-        node: NodeId,
         (gone, ends): (&BTreeSet<JobId>, Ends<'_>),
         into: &mut Vec<Slot>,
     ) {
-        let Some(room) = draft.room(node).filter(|room| room.pool == of.pool()) else { return };
+        let Some(room) = draft.room(node) else { return };
         let on = self.on(draft, node);
         let Some(clear_at) = on.surely_clear_at else { return };
-        let mut at = clear_at.max(draft.now);
-        let mut fits = tasks_that_fit(room, of.way.need, of.key);
-        if fits > 0 {
-            // On the draft itself somebody may have been told to leave.
-            for held in on.staying.iter().filter(|held| gone.contains(&held.job)) {
-                at = at.max(draft.now + time_to_leave(draft.state, held.job));
-            }
-            into.push(Slot { at, node, part, tasks: fits });
-        }
         let over = |held: &HeldPlace| Some((ends(held)?, held.step)).filter(|_| !gone.contains(&held.job));
         let mut over: Vec<(Timestamp, Step)> = on.staying.iter().filter_map(over).collect();
-        if over.is_empty() {
-            return;
-        }
         over.sort_by_key(|(end, step)| (*end, step.place.task));
-        let mut room = room.clone();
-        for (end, step) in over {
-            room.vacate(&step);
-            let now_fits = tasks_that_fit(&room, of.way.need, of.key).max(fits);
-            at = at.max(end);
-            if now_fits > fits {
-                into.push(Slot { at, node, part, tasks: now_fits - fits });
+        for (part, of) in ask.parts().enumerate().filter(|(_, of)| of.pool() == room.pool) {
+            let mut at = clear_at.max(draft.now);
+            let mut fits = tasks_that_fit(room, of.way.need, of.key);
+            if fits > 0 {
+                // Tasks may have been told to leave on the draft itself.
+                for held in on.staying.iter().filter(|held| gone.contains(&held.job)) {
+                    at = at.max(draft.now + time_to_leave(draft.state, held.job));
+                }
+                into.push(Slot { at, node, part, tasks: fits });
             }
-            fits = now_fits;
+            let mut room = if over.is_empty() { continue } else { room.clone() };
+            for (end, step) in &over {
+                room.vacate(step);
+                let now_fits = tasks_that_fit(&room, of.way.need, of.key).max(fits);
+                at = at.max(*end);
+                if now_fits > fits {
+                    into.push(Slot { at, node, part, tasks: now_fits - fits });
+                }
+                fits = now_fits;
+            }
         }
     }
 }
@@ -362,29 +331,21 @@ impl SlotKey {
 
 fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
     let state = draft.state;
-    let mut all = Vec::new();
-    for (group, jobs) in state.ledger.work_groups(tenant) {
-        for &(_, job) in jobs {
-            let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
-                continue;
-            };
-            let places = holding.staying().map(|task| &task.place);
-            let amount = draft.tree.charge_of(|task| charge.resources_of(task), places);
-            all.push(TenantHold {
-                job,
-                group,
-                end: state.end_of(job, draft.policy, draft.now).known(),
-                amount,
-            });
-        }
-    }
-    for (job, promise) in state.earmarks.iter() {
-        let Some(known) = state.jobs.get(job).filter(|job| job.spec.tenant == tenant) else { continue };
-        let amount = draft.tree.charge_of(|task| known.spec.resources_of(task), promise.tasks.iter());
-        let end = ends_when_aside(draft, job, &promise.tasks);
-        all.push(TenantHold { job, group: Charge::of(known).group, end, amount });
-    }
-    all
+    let jobs = state
+        .ledger
+        .work_groups(tenant)
+        .flat_map(|(group, jobs)| jobs.iter().map(move |&(_, job)| (group, job)));
+    let held = jobs.map(|(group, job)| {
+        let end = state.end_of(job, draft.policy, draft.now).known();
+        TenantHold { job, group, end, amount: held_amount(draft, job) }
+    });
+    let earmarked = state.earmarks.iter().filter_map(|(job, earmark)| {
+        let known = state.jobs.get(job).filter(|job| job.spec.tenant == tenant)?;
+        let amount = draft.tree.charge_of(|task| known.spec.resources_of(task), earmark.tasks.iter());
+        let end = ends_with_earmark(draft, job, &earmark.tasks);
+        Some(TenantHold { job, group: Charge::of(known).group, end, amount })
+    });
+    held.chain(earmarked).collect()
 }
 
 fn time_to_leave(state: &State, job: JobId) -> Millis {
@@ -392,7 +353,7 @@ fn time_to_leave(state: &State, job: JobId) -> Millis {
 }
 
 /// When each part of an ask fits these slots, which are in order, and on which nodes: in one domain where that is asked for, and
-/// as soon as whoever asks is content with it.
+/// as soon as the caller is content with it.
 pub(super) fn first_fit(
     state: &State,
     ask: &Ask<'_>,

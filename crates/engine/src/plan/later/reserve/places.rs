@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 
 use super::holders::holders;
 use super::horizon::{Ends, Slot, first_fit};
+use super::is_over_by;
 use super::promise::StartPromiser;
-use crate::model::job::Spec;
 use crate::model::placement::Placement;
+use crate::plan::later::kept::KeptPlaces;
 use crate::plan::place::{Ask, place_on};
 use crate::state::State;
 use crate::state::holding::Holding;
@@ -41,7 +42,7 @@ impl StartPromiser<'_, '_> {
         })
     }
 
-    /// Where the tasks of an ask go on these nodes when everybody has left who has by then.
+    /// Where the tasks of an ask go on these nodes when every task has left that has by then.
     pub(super) fn places_at(
         &mut self,
         ask: &Ask<'_>,
@@ -63,7 +64,7 @@ impl StartPromiser<'_, '_> {
         placed.map(|placed| placed.tasks)
     }
 
-    /// True when an ask fits once everybody is gone who ever is, and nothing is promised to others.
+    /// True when an ask fits once every task with a known end is gone, and nothing is promised to others.
     pub(super) fn fits_at_last(&mut self, ask: &Ask<'_>) -> bool {
         let slots = self.horizon.slots_at_last(self.draft, ask);
         let alone = first_fit(self.draft.state, ask, &slots, |_, _| true).is_some();
@@ -71,46 +72,20 @@ impl StartPromiser<'_, '_> {
             return alone;
         }
         let mark = self.draft.mark();
-        for step in self.promised() {
-            self.draft.vacate(step);
-        }
+        let waiting = self.current().filter(|of| self.commitments.awaits(self.draft, of));
+        let promised: Vec<Step> = waiting.flat_map(|of| KeptPlaces::Start(of).steps(self.draft)).collect();
+        self.draft.vacate_all(&promised);
         let nodes = slots.iter().map(|slot| slot.node).collect();
         let fits = self.places_at(ask, Timestamp(u64::MAX), &nodes, &|held| held.end).is_some();
         self.draft.roll_back(mark);
         fits
     }
 
-    /// Everything that is kept for promises.
-    fn promised(&self) -> Vec<Step> {
-        let state = self.draft.state;
-        let mut all = Vec::new();
-        for (job, reservation) in self.current() {
-            if let Some(job) = state.jobs.get(job).filter(|_| self.stands(job)) {
-                all.extend(super::blocks(state, &job.spec, reservation));
-            }
-        }
-        all
-    }
-
-    /// A promise that is not made yet, to places to which nobody came since.
-    pub(super) fn trial(
-        &self,
-        tasks: &[Placement],
-        start: Timestamp,
-        borrowers: impl Iterator<Item = JobId>,
-    ) -> Reservation {
-        let (tasks, at) = (tasks.to_vec(), self.draft.now);
-        let (fillers, borrowers) = (BTreeSet::new(), borrowers.collect());
-        Reservation { tasks, start, policy: self.draft.state.tenants.version(), at, fillers, borrowers }
-    }
-
-    /// Who is in the way of a promise and neither over by its start nor told to leave: they would have to be asked.
-    pub(super) fn late_for(&self, spec: &Spec, of: &Reservation) -> BTreeSet<JobId> {
-        let (state, now) = (self.draft.state, self.draft.now);
-        let mut late = holders(self.draft, spec, of, &of.fillers);
+    /// Jobs that are in the way of a promise and neither over by its start nor told to leave: they would have to be asked.
+    pub(super) fn late_for(&self, of: &Reservation) -> BTreeSet<JobId> {
+        let mut late = holders(self.draft, of, &of.fillers);
         late.retain(|&job| {
-            let over = state.end_of(job, self.draft.policy, now).known().is_some_and(|end| end <= of.start);
-            !over && !self.commitments.leaving.contains(&job)
+            !is_over_by(self.draft, job, of.start) && !self.commitments.leaving.contains(&job)
         });
         late
     }

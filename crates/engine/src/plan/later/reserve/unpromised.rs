@@ -1,11 +1,11 @@
-//! Why no start is promised to a job: whoever asks is told who has no known end, or that others come first.
+//! Why no start is promised to a job: work without a known end is in its way, or others come first.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::ReservationReview;
 use super::horizon::{HeldPlace, Horizon, by_itself};
 use super::promise::StartPromiser;
-use super::{before, is_entitled};
 use crate::model::policy::Policy;
 use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
@@ -16,11 +16,8 @@ use crate::units::{JobId, Timestamp};
 /// Why no start is promised to a job that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreserved {
-    /// No end is known of these, and they are in the way.
-    NoKnownEnd {
-        /// Who, in job order.
-        holders: Vec<JobId>,
-    },
+    /// No end is known of these, in job order, and they are in the way.
+    NoKnownEnd { holders: Vec<JobId> },
     /// Its tenant would be above its fair share.
     AboveShare,
     /// The policy promises no starts.
@@ -41,20 +38,19 @@ impl State {
         if policy.reservations_max == 0 {
             return Some(Unreserved::Off);
         }
-        let tree = self.tree(policy);
-        let shares = self.fair_shares(&tree);
-        let mut draft = Draft::on(self, policy, &tree, &shares, now);
-        let mut horizon = Horizon::default();
-        let reserved = super::review(&mut draft, &mut horizon);
-        let settled = Commitments::default();
-        let mut making = StartPromiser::new(&mut draft, &mut horizon, &reserved, &settled);
-        making.hold_all();
-        making.why_not(job)
+        Draft::trial(self, policy, now, |mut draft| {
+            let mut horizon = Horizon::default();
+            let review = ReservationReview::of(&mut draft, &mut horizon);
+            let commitments = Commitments::default();
+            let mut promiser = StartPromiser::new(&mut draft, &mut horizon, &review.kept, &commitments);
+            promiser.withhold_all();
+            promiser.why_not(id, job)
+        })
     }
 }
 
 impl StartPromiser<'_, '_> {
-    fn why_not(&mut self, job: &Job) -> Option<Unreserved> {
+    fn why_not(&mut self, id: JobId, job: &Job) -> Option<Unreserved> {
         let key = job.key();
         let nobody = BTreeSet::new();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
@@ -62,8 +58,7 @@ impl StartPromiser<'_, '_> {
         for ask in self.draft.asks().minimum(&key) {
             let slots = self.horizon.slots(self.draft, &ask, &nobody);
             if let Some((start, _)) = self.first_fit(&ask, &slots, &by_itself) {
-                let before = before(self.draft, &self.current(), &job.spec, start);
-                let entitled = is_entitled(self.draft, self.horizon, &ask, start, &before);
+                let entitled = self.is_entitled(&ask, id, start, []);
                 return Some(if entitled { Unreserved::OthersFirst } else { Unreserved::AboveShare });
             }
             let at_last = |held: &HeldPlace| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
@@ -76,7 +71,7 @@ impl StartPromiser<'_, '_> {
                     }
                 }
                 // What is left of the fleet may be too little for it; the verdict says so.
-                None if self.reserved.kept.is_empty() => {}
+                None if self.kept.is_empty() => {}
                 None if self.is_entitled_at_last(&ask) => why = Some(Unreserved::OthersFirst),
                 None => why = why.or(Some(Unreserved::AboveShare)),
             }
