@@ -368,7 +368,7 @@ impl<D: Disk, W: World> Work<D, W> {
             let happened = self.controller.happen(&what);
             deliveries.push(Box::new(move |_| after(happened)));
         }
-        let replies = self.controller.turn_of(&inputs)?;
+        let replies = self.controller.commit_turn(&inputs)?;
         for ((since, after), reply) in callers.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
@@ -381,10 +381,23 @@ impl<D: Disk, W: World> Work<D, W> {
                 let _ = ping.send(Arc::clone(replica));
             }));
         }
+        let vitals = self.hand_over(deliveries)?;
+        // Callers have their answers while the world is told. What is found out meanwhile is published, too.
+        self.controller.finish_turn()?;
+        if Vitals::of(&self.controller) != vitals {
+            self.hand_over(Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Lets the follower publish what is committed, and then make these deliveries.
+    fn hand_over(&mut self, deliveries: Vec<Delivery>) -> Result<Vitals, Fault> {
         let (events, strings) = self.controller.take_committed();
-        let turn = Turn::new(events, strings, Vitals::of(&self.controller), deliveries);
+        let vitals = Vitals::of(&self.controller);
+        let turn = Turn::new(events, strings, vitals.clone(), deliveries);
         // Without a follower nobody could see what is decided: as with any bug, a fresh start is better.
-        self.followed.hand_over(turn).map_err(|_| Fault::Panicked)
+        self.followed.hand_over(turn).map_err(|_| Fault::Panicked)?;
+        Ok(vitals)
     }
 }
 

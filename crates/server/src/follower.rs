@@ -16,7 +16,7 @@ mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -36,6 +36,9 @@ use crate::replica::{Progress, Replica, Vitals};
 const IN_PLACE_MAX: usize = 1000;
 /// A follower that lacks so many events is said to be behind: seconds of work of a busy desk.
 pub(crate) const BEHIND_MAX: u64 = 20_000;
+/// The most turns that wait for the follower: seconds of a busy desk. With more, the desk waits, too: decisions that
+/// nobody is told of would only fill the memory.
+const TURNS_MAX: usize = 1024;
 /// The most turns that nobody waits for that are published as one.
 const TOGETHER_MAX: usize = 64;
 
@@ -70,7 +73,7 @@ impl Latest {
 
 /// The desk's end.
 pub(crate) struct Followed {
-    turns: Sender<Turn>,
+    turns: SyncSender<Turn>,
     progress: Arc<Progress>,
     thread: JoinHandle<()>,
     is_behind: bool,
@@ -81,7 +84,7 @@ pub(crate) struct Followed {
 pub(crate) struct Lost;
 
 impl Followed {
-    /// Hands over a turn that is committed.
+    /// Hands over a turn that is committed. Waits only where more turns than [`TURNS_MAX`] are not published yet.
     pub(crate) fn hand_over(&mut self, turn: Turn) -> Result<(), Lost> {
         let count = u64::try_from(turn.events.len()).unwrap_or(u64::MAX);
         self.progress.committed.fetch_add(count, Ordering::Relaxed);
@@ -104,7 +107,11 @@ impl Followed {
 
 /// Starts a follower from a first replica.
 pub(crate) fn start(first: Replica, prices: Prices) -> (Followed, Latest, Feed) {
-    let (turns, handed_over) = channel();
+    start_with(first, prices, TURNS_MAX)
+}
+
+fn start_with(first: Replica, prices: Prices, turns_max: usize) -> (Followed, Latest, Feed) {
+    let (turns, handed_over) = sync_channel(turns_max);
     let progress = Arc::clone(&first.progress);
     let (teller, feed) = feed::begin(first.index());
     let latest = Latest(Arc::new(Mutex::new(Arc::new(first))));
@@ -154,7 +161,9 @@ impl Follower {
             // It only hands over. One that panics costs its caller an answer and nobody else anything.
             let _ = catch_unwind(AssertUnwindSafe(|| deliver(&published)));
         }
+        // Nobody waits for the rest.
         self.pricing.look(&published.state);
+        self.states.tidy(published.index());
     }
 
     /// Changes the published replica, unless somebody reads it.

@@ -5,7 +5,7 @@ use wharf_engine::state::ledger::event::EvictionRule;
 use crate::outage::WorldFaults;
 
 /// Figures of a controller's life, for `/metrics`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Turns taken.
     pub turns: u64,
@@ -24,7 +24,7 @@ pub struct Figures {
 }
 
 /// How often the rules evicted, by rule.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evictions {
     /// For a guarantee.
     pub guarantee: u64,

@@ -5,9 +5,11 @@ use std::sync::mpsc::{Sender, channel};
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle as Task;
+use wharf_api::file::job::parse_job;
 use wharf_controller::memory::MemoryDisk;
 use wharf_controller::turn::Settings;
 use wharf_engine::model::policy::{Policy, Tenant};
+use wharf_engine::units::Uid;
 
 use super::*;
 use crate::tests::nowhere::{Hold, Nowhere};
@@ -25,7 +27,10 @@ struct Stage {
 
 impl Stage {
     fn with(patience: Patience) -> Self {
-        let world = Nowhere::default();
+        Self::over(Nowhere::default(), patience)
+    }
+
+    fn over(world: Nowhere, patience: Patience) -> Self {
         let given = world.clone();
         let make = move || Controller::open(MemoryDisk::new(), given, Settings::default());
         let (desk, _) = Desk::open(patience, make).unwrap();
@@ -109,6 +114,24 @@ fn an_input_whose_caller_is_gone_does_not_take_effect() {
     assert!(gone.is_err(), "the caller has given up");
     drop(held);
     assert_eq!(stage.policies_in_force(), 0);
+}
+
+/// A submission waits for its commit. That the fleet is slow to take its start is nothing to whoever submitted.
+#[test]
+fn a_caller_has_its_answer_while_the_world_is_still_being_told() {
+    let stage = Stage::over(Nowhere::with_a_node(), Patience::default());
+    stage.apply("lab").unwrap().unwrap();
+    let told = stage.world.arrange_act();
+    let job = parse_job("a job", "{name: a, tenant: lab, gpus: 1}").unwrap().submission(Uid(7));
+    let submit = input::Request { actor: Actor::of(Source::Http), input: Input::Submit(Box::new(job)) };
+    let decided = stage.runtime.block_on(stage.desk.give(submit)).unwrap();
+    let job = decided.reply.unwrap().unwrap();
+    assert!(decided.replica.state.ledger.holding(job).is_some(), "it has its places");
+    told.entered.recv().unwrap();
+    let again = stage.runtime.block_on(async { timeout(SHORT, stage.desk.ping()).await });
+    assert!(again.is_err(), "the turn that answered has not ended");
+    drop(told);
+    stage.runtime.block_on(stage.desk.ping()).unwrap();
 }
 
 #[test]
