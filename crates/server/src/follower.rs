@@ -113,7 +113,9 @@ pub(crate) fn start(first: Replica, prices: Prices) -> (Followed, Latest, Feed) 
 fn start_with(first: Replica, prices: Prices, turns_max: usize) -> (Followed, Latest, Feed) {
     let (turns, handed_over) = sync_channel(turns_max);
     let progress = Arc::clone(&first.progress);
-    let (teller, feed) = feed::begin(first.index());
+    let Vitals { term, figures, .. } = &first.vitals;
+    let origin = feed::Origin { term: *term, restored: figures.restored };
+    let (teller, feed) = feed::begin(first.index(), origin);
     let latest = Latest(Arc::new(Mutex::new(Arc::new(first))));
     let (states, pricing) = (States::default(), Pricing::new(prices));
     let follower = Follower { latest: latest.clone(), states, pricing, teller };

@@ -152,6 +152,7 @@ fn say(
                 schema: schema_of::<NodeList>(),
                 nodes: nodes.to_vec(),
                 index: 0,
+                term: 0,
                 next: None,
             })?;
         }

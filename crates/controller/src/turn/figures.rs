@@ -7,6 +7,8 @@ use crate::outage::WorldFaults;
 /// Figures of a controller's life, for `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
+    /// Whether it began with a restore.
+    pub restored: bool,
     /// Turns taken.
     pub turns: u64,
     /// Plans that panicked and were skipped.

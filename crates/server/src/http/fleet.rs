@@ -37,7 +37,13 @@ pub(super) async fn nodes(State(shared): State<Shared>, params: Params) -> Answe
         let page = rest.by_ref().take(limit);
         let nodes = page.map(|(id, node)| view::node(state, id, node, &samples)).collect();
         let next = rest.next().map(|(id, _)| token([id.0.into()]));
-        NodeList { schema: schema_of::<NodeList>(), nodes, index: replica.index(), next }
+        NodeList {
+            schema: schema_of::<NodeList>(),
+            nodes,
+            index: replica.index(),
+            term: replica.vitals.term,
+            next,
+        }
     });
     Ok(Json(asked.await.map_err(closed)?))
 }
@@ -53,7 +59,13 @@ pub(super) async fn gpus(State(shared): State<Shared>, params: Params) -> Answer
         let page: Vec<(NodeId, usize)> = rest.by_ref().take(limit).collect();
         let gpus = view::gpu::each(&replica.state, &page, &replica.samples());
         let next = rest.next().map(|(node, gpu)| token(at(node, gpu)));
-        GpuList { schema: schema_of::<GpuList>(), gpus, index: replica.index(), next }
+        GpuList {
+            schema: schema_of::<GpuList>(),
+            gpus,
+            index: replica.index(),
+            term: replica.vitals.term,
+            next,
+        }
     });
     Ok(Json(asked.await.map_err(closed)?))
 }

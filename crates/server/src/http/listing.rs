@@ -47,7 +47,13 @@ pub(super) async fn list(State(shared): State<Shared>, params: Params) -> Result
     let asked = shared.desk.ask(move |replica| {
         let (jobs, next) = select(replica, &wanted)?;
         let next = next.map(|JobId(id)| token([id]));
-        Ok::<_, Problem>(JobList { schema: schema_of::<JobList>(), jobs, index: replica.index(), next })
+        Ok::<_, Problem>(JobList {
+            schema: schema_of::<JobList>(),
+            jobs,
+            index: replica.index(),
+            term: replica.vitals.term,
+            next,
+        })
     });
     Ok(Json(asked.await.map_err(closed)??))
 }

@@ -60,7 +60,13 @@ pub(super) async fn drain_all(
     let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
     reply.map_err(|rejection| problem(&replica.state, &rejection))?;
     let nodes: Result<Vec<NodeView>, Problem> = nodes.iter().map(|name| look_at(&replica, name)).collect();
-    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: nodes?, index: replica.index(), next: None }))
+    Ok(Json(NodeList {
+        schema: schema_of::<NodeList>(),
+        nodes: nodes?,
+        index: replica.index(),
+        term: replica.vitals.term,
+        next: None,
+    }))
 }
 
 pub(super) async fn undrain(
