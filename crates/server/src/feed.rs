@@ -46,7 +46,7 @@ pub(crate) struct Feed {
 }
 
 /// The follower's end.
-pub(crate) struct Teller {
+pub(crate) struct FeedWriter {
     ring: Arc<Mutex<Ring>>,
     head: watch::Sender<u64>,
 }
@@ -76,18 +76,18 @@ pub(crate) struct Forgotten {
 }
 
 /// A feed that begins at a journal index.
-pub(crate) fn begin(index: u64, origin: Origin) -> (Teller, Feed) {
+pub(crate) fn begin(index: u64, origin: Origin) -> (FeedWriter, Feed) {
     begin_with(index, origin, KEPT_MAX)
 }
 
-fn begin_with(index: u64, origin: Origin, kept_max: usize) -> (Teller, Feed) {
+fn begin_with(index: u64, origin: Origin, kept_max: usize) -> (FeedWriter, Feed) {
     let ring = Ring { changes: VecDeque::new(), first: index, head: index, kept_max };
     let ring = Arc::new(Mutex::new(ring));
     let (head, watched) = watch::channel(index);
-    (Teller { ring: Arc::clone(&ring), head }, Feed { origin, ring, head: watched })
+    (FeedWriter { ring: Arc::clone(&ring), head }, Feed { origin, ring, head: watched })
 }
 
-impl Teller {
+impl FeedWriter {
     /// Tells what changed up to an index.
     pub(crate) fn tell(&self, changes: Vec<Change>, head: u64) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);

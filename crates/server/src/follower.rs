@@ -28,7 +28,7 @@ use wharf_engine::state::event::Event;
 use wharf_engine::units::Timestamp;
 
 use self::states::States;
-use crate::feed::{self, Feed, Teller};
+use crate::feed::{self, Feed, FeedWriter};
 use crate::pricing::{Prices, Pricing};
 use crate::replica::{Progress, Replica, Vitals};
 
@@ -46,7 +46,7 @@ const TOGETHER_MAX: usize = 64;
 pub(crate) type Delivery = Box<dyn FnOnce(&Arc<Replica>) + Send>;
 
 /// What one turn left behind.
-pub(crate) struct Turn {
+pub(crate) struct CommittedTurn {
     events: Vec<Event>,
     /// How many of them were written at which time of the world, where turns were put together.
     times: Vec<(Timestamp, usize)>,
@@ -72,8 +72,8 @@ impl Latest {
 }
 
 /// The desk's end.
-pub(crate) struct Followed {
-    turns: SyncSender<Turn>,
+pub(crate) struct FollowerHandle {
+    turns: SyncSender<CommittedTurn>,
     progress: Arc<Progress>,
     thread: JoinHandle<()>,
     is_behind: bool,
@@ -83,9 +83,9 @@ pub(crate) struct Followed {
 #[derive(Debug)]
 pub(crate) struct Lost;
 
-impl Followed {
+impl FollowerHandle {
     /// Hands over a turn that is committed. Waits only where more turns than [`TURNS_MAX`] are not published yet.
-    pub(crate) fn hand_over(&mut self, turn: Turn) -> Result<(), Lost> {
+    pub(crate) fn hand_over(&mut self, turn: CommittedTurn) -> Result<(), Lost> {
         let count = u64::try_from(turn.events.len()).unwrap_or(u64::MAX);
         self.progress.committed.fetch_add(count, Ordering::Relaxed);
         self.turns.send(turn).map_err(|_| Lost)?;
@@ -106,11 +106,11 @@ impl Followed {
 }
 
 /// Starts a follower from a first replica.
-pub(crate) fn start(first: Replica, prices: Prices) -> (Followed, Latest, Feed) {
+pub(crate) fn start(first: Replica, prices: Prices) -> (FollowerHandle, Latest, Feed) {
     start_with(first, prices, TURNS_MAX)
 }
 
-fn start_with(first: Replica, prices: Prices, turns_max: usize) -> (Followed, Latest, Feed) {
+fn start_with(first: Replica, prices: Prices, turns_max: usize) -> (FollowerHandle, Latest, Feed) {
     let (turns, handed_over) = sync_channel(turns_max);
     let progress = Arc::clone(&first.progress);
     let Vitals { term, figures, .. } = &first.vitals;
@@ -121,18 +121,18 @@ fn start_with(first: Replica, prices: Prices, turns_max: usize) -> (Followed, La
     let follower = Follower { latest: latest.clone(), states, pricing, teller };
     let thread = std::thread::Builder::new().name("follower".to_owned());
     let thread = thread.spawn(move || follower.follow(&handed_over)).expect("a thread can be started");
-    (Followed { turns, progress, thread, is_behind: false }, latest, feed)
+    (FollowerHandle { turns, progress, thread, is_behind: false }, latest, feed)
 }
 
 struct Follower {
     latest: Latest,
     states: States,
     pricing: Pricing,
-    teller: Teller,
+    teller: FeedWriter,
 }
 
 impl Follower {
-    fn follow(mut self, turns: &Receiver<Turn>) {
+    fn follow(mut self, turns: &Receiver<CommittedTurn>) {
         while let Ok(mut turn) = turns.recv() {
             // Each caller gets the state of its own turn; turns without callers are published together.
             for _ in 1..TOGETHER_MAX {
@@ -146,8 +146,10 @@ impl Follower {
         }
     }
 
-    fn publish(&mut self, turn: Turn) {
-        let Turn { events, times, strings, vitals, deliveries } = turn;
+    /// Makes a turn readable and lets its replies go, back to the handlers that wait in
+    /// [`Desk::decide`](crate::desk::Desk::decide).
+    fn publish(&mut self, turn: CommittedTurn) {
+        let CommittedTurn { events, times, strings, vitals, deliveries } = turn;
         let strings = strings.map(Arc::new);
         let mut news = News { times, changes: Vec::new() };
         let short = events.len() <= IN_PLACE_MAX;
@@ -229,7 +231,7 @@ impl News {
     }
 }
 
-impl Turn {
+impl CommittedTurn {
     /// A turn that was just committed.
     pub(crate) fn new(
         events: Vec<Event>,

@@ -15,7 +15,7 @@ fn first() -> Replica {
 }
 
 /// A follower with nothing in it, from which the golden journals can be told.
-fn started() -> (Followed, Latest, Vitals) {
+fn started() -> (FollowerHandle, Latest, Vitals) {
     let first = first();
     let vitals = first.vitals.clone();
     let empty = first.next(Arc::default(), Arc::default(), vitals.clone());
@@ -34,10 +34,10 @@ fn dice() -> impl FnMut(usize) -> usize {
 }
 
 /// Hands over a turn and returns its replica.
-fn tell(followed: &mut Followed, events: Vec<Event>, vitals: &Vitals) -> Arc<Replica> {
+fn tell(followed: &mut FollowerHandle, events: Vec<Event>, vitals: &Vitals) -> Arc<Replica> {
     let (told, replica) = sync_channel(1);
     let deliver: Delivery = Box::new(move |replica| told.send(Arc::clone(replica)).unwrap());
-    let turn = Turn::new(events, None, vitals.clone(), vec![deliver]);
+    let turn = CommittedTurn::new(events, None, vitals.clone(), vec![deliver]);
     followed.hand_over(turn).unwrap();
     replica.recv().unwrap()
 }
@@ -94,7 +94,7 @@ fn nothing_is_copied_while_nobody_reads_or_while_nothing_happens() {
     let progress = Arc::clone(&latest.get().progress);
     let mut events = read("journal-v1-rules.jsonl").into_iter();
     for _ in 0..40 {
-        let turn = Turn::new(events.by_ref().take(3).collect(), None, vitals.clone(), Vec::new());
+        let turn = CommittedTurn::new(events.by_ref().take(3).collect(), None, vitals.clone(), Vec::new());
         followed.hand_over(turn).unwrap();
     }
     let reader = tell(&mut followed, Vec::new(), &vitals);
@@ -148,7 +148,7 @@ fn a_desk_waits_for_a_follower_that_is_too_far_behind() {
     let desk = std::thread::spawn(move || {
         for event in events.take(50) {
             let answer: Delivery = Box::new(|_| ());
-            followed.hand_over(Turn::new(vec![event], None, vitals.clone(), vec![answer])).unwrap();
+            followed.hand_over(CommittedTurn::new(vec![event], None, vitals.clone(), vec![answer])).unwrap();
             handed_over.send(()).unwrap();
         }
         followed.finish();
@@ -177,7 +177,7 @@ fn a_follower_that_cannot_go_on_says_how_far_it_is_behind_and_catches_up() {
         held.push(tell(&mut followed, next(), &vitals));
     }
     for _ in 0..5 {
-        let turn = Turn::new(next(), None, vitals.clone(), Vec::new());
+        let turn = CommittedTurn::new(next(), None, vitals.clone(), Vec::new());
         followed.hand_over(turn).unwrap();
     }
     let progress = Arc::clone(&held[0].progress);

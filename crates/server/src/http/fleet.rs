@@ -31,7 +31,7 @@ const QUEUE_ROWS_MAX: usize = 500;
 pub(super) async fn nodes(State(shared): State<Shared>, params: Params) -> Answer<NodeList> {
     let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
     let [from] = params.continued()?.unwrap_or([0]);
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let (state, samples) = (&replica.state, replica.samples());
         let mut rest = state.fleet.nodes().skip_while(|(id, _)| u64::from(id.0) < from);
         let page = rest.by_ref().take(limit);
@@ -51,7 +51,7 @@ pub(super) async fn nodes(State(shared): State<Shared>, params: Params) -> Answe
 pub(super) async fn gpus(State(shared): State<Shared>, params: Params) -> Answer<GpuList> {
     let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
     let from = params.continued()?.unwrap_or([0, 0]);
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let at = |node: NodeId, gpu: usize| [node.0.into(), u64::try_from(gpu).unwrap_or(u64::MAX)];
         let nodes = replica.state.fleet.nodes();
         let places = nodes.flat_map(|(id, node)| (0..node.facts.gpus.len()).map(move |gpu| (id, gpu)));
@@ -71,18 +71,18 @@ pub(super) async fn gpus(State(shared): State<Shared>, params: Params) -> Answer
 }
 
 pub(super) async fn stranded(State(shared): State<Shared>) -> Answer<StrandedList> {
-    let asked = shared.desk.ask(|replica| stranded::all(&replica.state));
+    let asked = shared.desk.read(|replica| stranded::all(&replica.state));
     Ok(Json(StrandedList { schema: schema_of::<StrandedList>(), pools: asked.await.map_err(closed)? }))
 }
 
 pub(super) async fn reservations(State(shared): State<Shared>) -> Answer<ReservationList> {
-    let asked = shared.desk.ask(|replica| reservation::all(&replica.state, replica.now()));
+    let asked = shared.desk.read(|replica| reservation::all(&replica.state, replica.now()));
     let reservations = asked.await.map_err(closed)?;
     Ok(Json(ReservationList { schema: schema_of::<ReservationList>(), reservations }))
 }
 
 pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantList> {
-    let asked = shared.desk.ask(|replica| {
+    let asked = shared.desk.read(|replica| {
         let half_life = replica.state.tenants.policy().half_life;
         (tenants::all(&replica.state), half_life.map(|half_life| half_life.0))
     });
@@ -92,7 +92,7 @@ pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantLi
 
 pub(super) async fn summary(State(shared): State<Shared>) -> Answer<Summary> {
     let decision_ms = decision_times(&shared.desk);
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let samples = replica.samples();
         summarise(replica, &samples, decision_ms)
     });
