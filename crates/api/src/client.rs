@@ -18,7 +18,7 @@ use crate::v1::{
     DowntimeList, DowntimeReply, DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply,
     Explanation, ExtendRequest, FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList,
     JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList,
-    ScaleRequest, StrandedList, Submitted, Summary, TenantList, UsageReport,
+    Resume, ScaleRequest, StrandedList, Submitted, Summary, TenantList, UsageReport,
 };
 
 /// Names the user that sends a request.
@@ -308,7 +308,8 @@ impl Client {
     pub fn jobs(&self, filter: &JobFilter) -> Result<JobList, ClientError> {
         let mut list = self.jobs_page(filter, None)?;
         while let Some(token) = list.next.take() {
-            let JobList { schema: _, jobs, index: _, next } = self.jobs_page(filter, Some(&token))?;
+            let JobList { schema: _, jobs, index: _, term: _, next } =
+                self.jobs_page(filter, Some(&token))?;
             list.next = self.onward(&token, next)?;
             list.jobs.extend(jobs);
         }
@@ -329,9 +330,12 @@ impl Client {
     }
 
     /// What changed from a journal index on, or from now on. Where nothing has, it waits for up to so many seconds.
-    pub fn changes(&self, since: Option<u64>, wait_seconds: u64) -> Result<ChangeList, ClientError> {
-        let (since, wait) = (since.map(|since| since.to_string()), wait_seconds.to_string());
-        self.get(&query("/v1/events", &[("since", since.as_deref()), ("wait", Some(&wait))]))
+    pub fn changes(&self, since: Option<Resume>, wait_seconds: u64) -> Result<ChangeList, ClientError> {
+        let [index, term] = [since.map(|since| since.index), since.map(|since| since.term)];
+        let [index, term] = [index, term].map(|number| number.map(|number| number.to_string()));
+        let wait = wait_seconds.to_string();
+        let pairs = [("since", index.as_deref()), ("term", term.as_deref()), ("wait", Some(wait.as_str()))];
+        self.get(&query("/v1/events", &pairs))
     }
 
     /// One job.
@@ -354,7 +358,7 @@ impl Client {
         let page = |token: Option<&str>| self.get(&query("/v1/nodes", &[("continue", token)]));
         let mut list: NodeList = page(None)?;
         while let Some(token) = list.next.take() {
-            let NodeList { schema: _, nodes, index: _, next } = page(Some(&token))?;
+            let NodeList { schema: _, nodes, index: _, term: _, next } = page(Some(&token))?;
             list.next = self.onward(&token, next)?;
             list.nodes.extend(nodes);
         }
@@ -366,7 +370,7 @@ impl Client {
         let page = |token: Option<&str>| self.get(&query("/v1/gpus", &[("continue", token)]));
         let mut list: GpuList = page(None)?;
         while let Some(token) = list.next.take() {
-            let GpuList { schema: _, gpus, index: _, next } = page(Some(&token))?;
+            let GpuList { schema: _, gpus, index: _, term: _, next } = page(Some(&token))?;
             list.next = self.onward(&token, next)?;
             list.gpus.extend(gpus);
         }

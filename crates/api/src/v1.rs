@@ -24,7 +24,7 @@ use wharf_engine::units::GpuUnits;
 
 pub use actor::ActorView;
 pub use booking::{Booked, BookingList, BookingReply, BookingState, BookingView, LostPlacesView};
-pub use change::{Change, ChangeKind, ChangeList};
+pub use change::{Change, ChangeKind, ChangeList, Resume};
 pub use ended::{EndedAs, EndedJobView, EndedList, EndedReply, EndedState, TimelineView};
 pub use eviction::{
     BelowLineView, BeneficiaryView, EvictionList, EvictionReply, EvictionView, Rule, VictimView,

@@ -203,30 +203,46 @@ impl<D: Disk, W: World> Controller<D, W> {
     /// One turn with inputs of this process itself: of a simulation, a benchmark or a test.
     pub fn turn(&mut self, inputs: &[Input]) -> Result<Vec<Reply>, Fault> {
         let actor = Actor::embedded();
-        self.turn_with(inputs.iter().map(|input| (&actor, input)))
+        let replies = self.decide_turn(inputs.iter().map(|input| (&actor, input)))?;
+        self.finish_turn()?;
+        Ok(replies)
     }
 
     /// One turn with requests, each of somebody.
     pub fn turn_of(&mut self, requests: &[Request]) -> Result<Vec<Reply>, Fault> {
-        self.turn_with(requests.iter().map(|Request { actor, input }| (actor, input)))
+        let replies = self.commit_turn(requests)?;
+        self.finish_turn()?;
+        Ok(replies)
     }
 
-    /// One turn. The replies are in the order of the inputs. A world that does not answer costs its own part of the
-    /// turn only: see [`Self::outage`].
-    fn turn_with<'a>(
+    /// The part of a turn that callers wait for, up to its commit. The replies are in the order of the requests and may
+    /// leave; [`Self::finish_turn`] has to follow before the next turn.
+    pub fn commit_turn(&mut self, requests: &[Request]) -> Result<Vec<Reply>, Fault> {
+        self.decide_turn(requests.iter().map(|Request { actor, input }| (actor, input)))
+    }
+
+    /// The rest of a turn, which no caller waits for: actions that are due go to the world, and a snapshot is written when
+    /// it is time for one.
+    pub fn finish_turn(&mut self) -> Result<(), Fault> {
+        // Closed also when the world did not answer at the beginning of this turn.
+        if self.reach.is_open(self.now) {
+            self.act();
+        }
+        self.snapshot_if_due()
+    }
+
+    /// Hears the world, decides and commits. A world that does not answer costs its own part of the turn only: see
+    /// [`Self::outage`].
+    fn decide_turn<'a>(
         &mut self,
         given: impl Iterator<Item = (&'a Actor, &'a Input)>,
     ) -> Result<Vec<Reply>, Fault> {
         self.now = self.now.max(self.world.now());
         self.figures.turns += 1;
         self.committed = Committed::default();
-        let heard = self.hear();
+        self.hear();
         let replies = given.map(|(actor, input)| self.define_and_decide(actor, input)).collect();
         self.decide_and_commit()?;
-        if heard {
-            self.act();
-        }
-        self.snapshot_if_due()?;
         Ok(replies)
     }
 

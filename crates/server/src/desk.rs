@@ -29,7 +29,7 @@ use wharf_engine::units::{JobId, Timestamp};
 
 use self::claim::Claim;
 use crate::feed::Feed;
-use crate::follower::{self, Delivery, Followed, Latest, Turn};
+use crate::follower::{self, CommittedTurn, Delivery, FollowerHandle, Latest};
 use crate::pricing::Prices;
 use crate::replica::{Replica, Vitals};
 use crate::text;
@@ -55,28 +55,27 @@ const SLEEP_MIN: Duration = Duration::from_millis(25);
 /// Longer decisions are counted as this long: a minute is far beyond anything worth telling apart.
 const DECISION_MICROS_MAX: u64 = 60_000_000;
 
-/// What is done with a decision once its turn is published. It hands over and computes nothing.
-type After = Box<dyn FnOnce(Decided) + Send>;
-/// The same with what came of a happening.
-type Witness = Box<dyn FnOnce(Result<Happened, Impossible>) + Send>;
+/// Where a reply goes once its turn is published. It hands over and computes nothing.
+type ReplyTo<T> = Box<dyn FnOnce(T) + Send>;
 
-enum Request {
-    Input(Box<Given>),
+/// What the desk is called for.
+enum Call {
+    Input(Box<PendingInput>),
     Happening {
         what: Happening,
-        after: Witness,
+        reply_to: ReplyTo<Result<Happened, Impossible>>,
     },
     /// Somebody wants to know whether the desk turns and is followed.
     Ping(oneshot::Sender<Arc<Replica>>),
     Stop,
 }
 
-/// An input as it waits.
-struct Given {
+/// An input that waits for its turn.
+struct PendingInput {
     request: input::Request,
     since: Instant,
     claim: Claim,
-    after: After,
+    reply_to: ReplyTo<Decided>,
 }
 
 /// How long callers wait.
@@ -116,7 +115,7 @@ pub type Decisions = Arc<Mutex<Histogram<u64>>>;
 /// A handle to the desk.
 #[derive(Clone)]
 pub struct Desk {
-    requests: SyncSender<Request>,
+    calls: SyncSender<Call>,
     latest: Latest,
     feed: Feed,
     readers: Arc<Semaphore>,
@@ -170,7 +169,7 @@ impl Desk {
         patience: Patience,
         make: impl FnOnce() -> Result<Controller<D, W>, Fault> + Send + 'static,
     ) -> Result<(Self, Running), Fault> {
-        let (requests, waiting) = sync_channel(QUEUE_MAX);
+        let (calls, waiting) = sync_channel(QUEUE_MAX);
         let histogram =
             Histogram::new_with_bounds(1, DECISION_MICROS_MAX, 3).expect("the bounds are in order");
         let decisions: Decisions = Arc::new(Mutex::new(histogram));
@@ -191,24 +190,24 @@ impl Desk {
             let _ = opened.send(Ok((latest, feed)));
             // However the desk ends, by a panic too, it is known to have ended.
             let _gone = Gone(gone);
-            Work { controller, followed, prices, decisions: times }.run(&waiting)
+            Worker { controller, followed, prices, decisions: times }.run(&waiting)
         });
         let running = Running(spawned.expect("a thread can be started"));
         let (latest, feed) = open.recv().map_err(|_| Fault::Panicked)??;
         let [readers, urgent] = [READERS_MAX, URGENT_MAX].map(|places| Arc::new(Semaphore::new(places)));
-        Ok((Self { requests, latest, feed, readers, urgent, patience, decisions, failed }, running))
+        Ok((Self { calls, latest, feed, readers, urgent, patience, decisions, failed }, running))
     }
 
-    /// Gives an input to the next turn and waits until that is committed and can be read.
+    /// Gives an input to the next turn (`Worker::turn`) and waits until that is committed and can be read.
     ///
     /// An input whose caller goes away, or has waited for too long, before a turn takes it does not take effect.
-    pub async fn give(&self, request: input::Request) -> Result<Decided, Closed> {
+    pub async fn decide(&self, request: input::Request) -> Result<Decided, Closed> {
         let (answer, mut answered) = oneshot::channel();
-        let after: After = Box::new(move |decided| {
+        let reply_to: ReplyTo<Decided> = Box::new(move |decided| {
             let _ = answer.send(decided);
         });
         let (caller, claim) = claim::open();
-        self.send(Request::Input(Box::new(Given { request, since: Instant::now(), claim, after })))?;
+        self.send(Call::Input(Box::new(PendingInput { request, since: Instant::now(), claim, reply_to })))?;
         match timeout(self.patience.turn, &mut answered).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(_)) if caller.withdraw() => return Err(Closed::Stopped),
@@ -222,7 +221,7 @@ impl Desk {
         }
     }
 
-    /// What is committed, as far as it can be read. For what takes no time; anything else is [asked](Self::ask).
+    /// What is committed, as far as it can be read. For what takes no time; anything else is [read](Self::read).
     pub fn latest(&self) -> Arc<Replica> {
         self.latest.get()
     }
@@ -232,23 +231,23 @@ impl Desk {
         self.feed.clone()
     }
 
-    /// Asks a question of the committed state. It is answered on a thread of its own, a few at a time.
-    pub async fn ask<T: Send + 'static>(
+    /// Reads the committed state, on a thread of its own, a few readers at a time.
+    pub async fn read<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Closed> {
-        self.ask_among(&self.readers, question).await
+        self.read_among(&self.readers, question).await
     }
 
-    /// Asks a question that goes before the line: something to be done depends on it, or somebody monitors us.
-    pub async fn ask_first<T: Send + 'static>(
+    /// Reads before the line: something to be done depends on it, or somebody monitors us.
+    pub async fn read_first<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Replica) -> T + Send + 'static,
     ) -> Result<T, Closed> {
-        self.ask_among(&self.urgent, question).await
+        self.read_among(&self.urgent, question).await
     }
 
-    async fn ask_among<T: Send + 'static>(
+    async fn read_among<T: Send + 'static>(
         &self,
         places: &Arc<Semaphore>,
         question: impl FnOnce(&Replica) -> T + Send + 'static,
@@ -276,7 +275,7 @@ impl Desk {
     /// Waits until the desk has taken another turn and that can be read.
     pub async fn ping(&self) -> Result<Arc<Replica>, Closed> {
         let (answer, answered) = oneshot::channel();
-        self.send(Request::Ping(answer))?;
+        self.send(Call::Ping(answer))?;
         answered.await.map_err(|_| Closed::Stopped)
     }
 
@@ -296,7 +295,7 @@ impl Desk {
         what: Happening,
         after: impl FnOnce(Result<Happened, Impossible>) + Send + 'static,
     ) -> Result<(), Closed> {
-        self.send(Request::Happening { what, after: Box::new(after) })
+        self.send(Call::Happening { what, reply_to: Box::new(after) })
     }
 
     /// Gives an input and does not wait for what comes of it. `after` computes nothing: others wait behind it.
@@ -305,14 +304,14 @@ impl Desk {
         request: input::Request,
         after: impl FnOnce(Reply) + Send + 'static,
     ) -> Result<(), Closed> {
-        let after: After = Box::new(move |decided| after(decided.reply));
+        let reply_to: ReplyTo<Decided> = Box::new(move |decided| after(decided.reply));
         let claim = Claim::unshared();
-        self.send(Request::Input(Box::new(Given { request, since: Instant::now(), claim, after })))
+        self.send(Call::Input(Box::new(PendingInput { request, since: Instant::now(), claim, reply_to })))
     }
 
     /// Lets the desk finish what it has, take a snapshot and end.
     pub fn stop(&self) {
-        let _ = self.requests.send(Request::Stop);
+        let _ = self.calls.send(Call::Stop);
     }
 
     /// True when the desk has ended, whatever the reason.
@@ -325,8 +324,8 @@ impl Desk {
         &self.decisions
     }
 
-    fn send(&self, request: Request) -> Result<(), Closed> {
-        self.requests.try_send(request).map_err(|refused| match refused {
+    fn send(&self, call: Call) -> Result<(), Closed> {
+        self.calls.try_send(call).map_err(|refused| match refused {
             TrySendError::Full(_) => Closed::Busy,
             TrySendError::Disconnected(_) => Closed::Stopped,
         })
@@ -334,47 +333,49 @@ impl Desk {
 }
 
 /// The desk's own side.
-struct Work<D, W> {
+struct Worker<D, W> {
     controller: Controller<D, W>,
-    followed: Followed,
+    followed: FollowerHandle,
     prices: Prices,
     decisions: Decisions,
 }
 
-impl<D: Disk, W: World> Work<D, W> {
-    fn run(mut self, waiting: &Receiver<Request>) -> Result<(), Fault> {
-        let mut told = Told::default();
-        told.look(&self.controller);
-        while let Some(gathered) = gather(waiting, self.controller.sleep()) {
-            let stop = gathered.stop;
-            self.turn(gathered)?;
-            told.look(&self.controller);
+impl<D: Disk, W: World> Worker<D, W> {
+    fn run(mut self, waiting: &Receiver<Call>) -> Result<(), Fault> {
+        let mut log = FaultLog::default();
+        log.look(&self.controller);
+        while let Some(batch) = gather(waiting, self.controller.sleep()) {
+            let stop = batch.stop;
+            self.turn(batch)?;
+            log.look(&self.controller);
             if stop {
                 break;
             }
         }
         self.controller.close()?;
-        told.look(&self.controller);
+        log.look(&self.controller);
         // Nobody is answered any more once the thread has ended.
         self.followed.finish();
         Ok(())
     }
 
-    fn turn(&mut self, gathered: Gathered) -> Result<(), Fault> {
-        let Gathered { mut inputs, callers, happenings, pings, stop: _ } = gathered;
+    /// One turn of everything that waited: decided, planned and committed by
+    /// [`commit_turn`](Controller::commit_turn), then handed over to the follower, which lets the replies go.
+    fn turn(&mut self, batch: Batch) -> Result<(), Fault> {
+        let Batch { mut inputs, callers, happenings, pings, stop: _ } = batch;
         let next_job_before = self.controller.state().jobs.next();
         inputs.extend(self.prices.ready(self.controller.state()).map(by_engine));
         let mut deliveries: Vec<Delivery> = Vec::new();
-        for (what, after) in happenings {
+        for (what, reply_to) in happenings {
             let happened = self.controller.happen(&what);
-            deliveries.push(Box::new(move |_| after(happened)));
+            deliveries.push(Box::new(move |_| reply_to(happened)));
         }
-        let replies = self.controller.turn_of(&inputs)?;
-        for ((since, after), reply) in callers.into_iter().zip(replies) {
+        let replies = self.controller.commit_turn(&inputs)?;
+        for ((since, reply_to), reply) in callers.into_iter().zip(replies) {
             let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.decisions.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
             deliveries.push(Box::new(move |replica| {
-                after(Decided { reply, replica: Arc::clone(replica), next_job_before });
+                reply_to(Decided { reply, replica: Arc::clone(replica), next_job_before });
             }));
         }
         for ping in pings {
@@ -382,10 +383,23 @@ impl<D: Disk, W: World> Work<D, W> {
                 let _ = ping.send(Arc::clone(replica));
             }));
         }
+        let vitals = self.hand_over(deliveries)?;
+        // Callers have their answers while the world is told. What is found out meanwhile is published, too.
+        self.controller.finish_turn()?;
+        if Vitals::of(&self.controller) != vitals {
+            self.hand_over(Vec::new())?;
+        }
+        Ok(())
+    }
+
+    /// Lets the follower publish what is committed, and then make these deliveries (`Follower::publish`).
+    fn hand_over(&mut self, deliveries: Vec<Delivery>) -> Result<Vitals, Fault> {
         let (events, strings) = self.controller.take_committed();
-        let turn = Turn::new(events, strings, Vitals::of(&self.controller), deliveries);
+        let vitals = Vitals::of(&self.controller);
+        let turn = CommittedTurn::new(events, strings, vitals.clone(), deliveries);
         // Without a follower nobody could see what is decided: as with any bug, a fresh start is better.
-        self.followed.hand_over(turn).map_err(|_| Fault::Panicked)
+        self.followed.hand_over(turn).map_err(|_| Fault::Panicked)?;
+        Ok(vitals)
     }
 }
 
@@ -396,13 +410,13 @@ fn by_engine(input: Input) -> input::Request {
 /// What the log tells: the beginning and the end of an outage, not every try; a clock that was set; a snapshot that could
 /// not be written, once for each try.
 #[derive(Default)]
-struct Told {
+struct FaultLog {
     since: Option<Timestamp>,
     clock_steps: u64,
     snapshot_faults: u64,
 }
 
-impl Told {
+impl FaultLog {
     fn look<D: Disk, W: World>(&mut self, controller: &Controller<D, W>) {
         let now = controller.now();
         let ClockSteps { count, last } = controller.clock_steps();
@@ -441,18 +455,18 @@ impl Drop for Gone {
 }
 
 #[derive(Default)]
-struct Gathered {
+struct Batch {
     inputs: Vec<input::Request>,
     /// Of the inputs, in their order.
-    callers: Vec<(Instant, After)>,
-    happenings: Vec<(Happening, Witness)>,
+    callers: Vec<(Instant, ReplyTo<Decided>)>,
+    happenings: Vec<(Happening, ReplyTo<Result<Happened, Impossible>>)>,
     pings: Vec<oneshot::Sender<Arc<Replica>>>,
     stop: bool,
 }
 
 /// What waits now, or after a sleep; `None` when nobody can ask any more.
-fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gathered> {
-    let mut gathered = Gathered::default();
+fn gather(waiting: &Receiver<Call>, sleep: Option<Duration>) -> Option<Batch> {
+    let mut batch = Batch::default();
     let mut next = match waiting.recv_timeout(sleep.unwrap_or(SLEEP_MAX).clamp(SLEEP_MIN, SLEEP_MAX)) {
         Ok(request) => Some(request),
         Err(RecvTimeoutError::Timeout) => None,
@@ -461,20 +475,20 @@ fn gather(waiting: &Receiver<Request>, sleep: Option<Duration>) -> Option<Gather
     while let Some(request) = next {
         match request {
             // Whoever gave it may have gone, or been told that it does not take effect.
-            Request::Input(given) if given.claim.take() => {
-                let Given { request, since, claim: _, after } = *given;
-                gathered.inputs.push(request);
-                gathered.callers.push((since, after));
+            Call::Input(pending) if pending.claim.take() => {
+                let PendingInput { request, since, claim: _, reply_to } = *pending;
+                batch.inputs.push(request);
+                batch.callers.push((since, reply_to));
             }
-            Request::Input(_) => {}
-            Request::Happening { what, after } => gathered.happenings.push((what, after)),
-            Request::Ping(ping) => gathered.pings.push(ping),
-            Request::Stop => gathered.stop = true,
+            Call::Input(_) => {}
+            Call::Happening { what, reply_to } => batch.happenings.push((what, reply_to)),
+            Call::Ping(ping) => batch.pings.push(ping),
+            Call::Stop => batch.stop = true,
         }
-        let full = gathered.inputs.len() >= INPUTS_PER_TURN_MAX
-            || gathered.happenings.len() >= HAPPENINGS_PER_TURN_MAX
-            || gathered.stop;
+        let full = batch.inputs.len() >= INPUTS_PER_TURN_MAX
+            || batch.happenings.len() >= HAPPENINGS_PER_TURN_MAX
+            || batch.stop;
         next = if full { None } else { waiting.try_recv().ok() };
     }
-    Some(gathered)
+    Some(batch)
 }

@@ -13,21 +13,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use wharf_api::v1::Change;
+use wharf_controller::disk::Term;
 
 pub(crate) use project::project;
 
 /// The most changes that are kept: minutes of a busy control plane, in some MiB.
 const KEPT_MAX: usize = 16_384;
 
+/// Whose indexes a feed has. A restore takes the journal back, and what is written then has the indexes again of what was
+/// lost: an index means something together with its term only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The reign of this process.
+    pub(crate) term: Term,
+    /// Whether it began with a restore.
+    pub(crate) restored: bool,
+}
+
+impl Origin {
+    /// Whether an index of that term, where one was named, is one of this feed.
+    pub(crate) fn has(self, term: Option<Term>) -> bool {
+        term.map_or(!self.restored, |term| term == self.term)
+    }
+}
+
 /// The watchers' end.
 #[derive(Clone)]
 pub(crate) struct Feed {
+    pub(crate) origin: Origin,
     ring: Arc<Mutex<Ring>>,
     head: watch::Receiver<u64>,
 }
 
 /// The follower's end.
-pub(crate) struct Teller {
+pub(crate) struct FeedWriter {
     ring: Arc<Mutex<Ring>>,
     head: watch::Sender<u64>,
 }
@@ -57,18 +76,18 @@ pub(crate) struct Forgotten {
 }
 
 /// A feed that begins at a journal index.
-pub(crate) fn begin(index: u64) -> (Teller, Feed) {
-    begin_with(index, KEPT_MAX)
+pub(crate) fn begin(index: u64, origin: Origin) -> (FeedWriter, Feed) {
+    begin_with(index, origin, KEPT_MAX)
 }
 
-fn begin_with(index: u64, kept_max: usize) -> (Teller, Feed) {
+fn begin_with(index: u64, origin: Origin, kept_max: usize) -> (FeedWriter, Feed) {
     let ring = Ring { changes: VecDeque::new(), first: index, head: index, kept_max };
     let ring = Arc::new(Mutex::new(ring));
     let (head, watched) = watch::channel(index);
-    (Teller { ring: Arc::clone(&ring), head }, Feed { ring, head: watched })
+    (FeedWriter { ring: Arc::clone(&ring), head }, Feed { origin, ring, head: watched })
 }
 
-impl Teller {
+impl FeedWriter {
     /// Tells what changed up to an index.
     pub(crate) fn tell(&self, changes: Vec<Change>, head: u64) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@ mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -28,7 +28,7 @@ use wharf_engine::state::event::Event;
 use wharf_engine::units::Timestamp;
 
 use self::states::States;
-use crate::feed::{self, Feed, Teller};
+use crate::feed::{self, Feed, FeedWriter};
 use crate::pricing::{Prices, Pricing};
 use crate::replica::{Progress, Replica, Vitals};
 
@@ -36,6 +36,9 @@ use crate::replica::{Progress, Replica, Vitals};
 const IN_PLACE_MAX: usize = 1000;
 /// A follower that lacks so many events is said to be behind: seconds of work of a busy desk.
 pub(crate) const BEHIND_MAX: u64 = 20_000;
+/// The most turns that wait for the follower: seconds of a busy desk. With more, the desk waits, too: decisions that
+/// nobody is told of would only fill the memory.
+const TURNS_MAX: usize = 1024;
 /// The most turns that nobody waits for that are published as one.
 const TOGETHER_MAX: usize = 64;
 
@@ -43,7 +46,7 @@ const TOGETHER_MAX: usize = 64;
 pub(crate) type Delivery = Box<dyn FnOnce(&Arc<Replica>) + Send>;
 
 /// What one turn left behind.
-pub(crate) struct Turn {
+pub(crate) struct CommittedTurn {
     events: Vec<Event>,
     /// How many of them were written at which time of the world, where turns were put together.
     times: Vec<(Timestamp, usize)>,
@@ -69,8 +72,8 @@ impl Latest {
 }
 
 /// The desk's end.
-pub(crate) struct Followed {
-    turns: Sender<Turn>,
+pub(crate) struct FollowerHandle {
+    turns: SyncSender<CommittedTurn>,
     progress: Arc<Progress>,
     thread: JoinHandle<()>,
     is_behind: bool,
@@ -80,9 +83,9 @@ pub(crate) struct Followed {
 #[derive(Debug)]
 pub(crate) struct Lost;
 
-impl Followed {
-    /// Hands over a turn that is committed.
-    pub(crate) fn hand_over(&mut self, turn: Turn) -> Result<(), Lost> {
+impl FollowerHandle {
+    /// Hands over a turn that is committed. Waits only where more turns than [`TURNS_MAX`] are not published yet.
+    pub(crate) fn hand_over(&mut self, turn: CommittedTurn) -> Result<(), Lost> {
         let count = u64::try_from(turn.events.len()).unwrap_or(u64::MAX);
         self.progress.committed.fetch_add(count, Ordering::Relaxed);
         self.turns.send(turn).map_err(|_| Lost)?;
@@ -103,27 +106,33 @@ impl Followed {
 }
 
 /// Starts a follower from a first replica.
-pub(crate) fn start(first: Replica, prices: Prices) -> (Followed, Latest, Feed) {
-    let (turns, handed_over) = channel();
+pub(crate) fn start(first: Replica, prices: Prices) -> (FollowerHandle, Latest, Feed) {
+    start_with(first, prices, TURNS_MAX)
+}
+
+fn start_with(first: Replica, prices: Prices, turns_max: usize) -> (FollowerHandle, Latest, Feed) {
+    let (turns, handed_over) = sync_channel(turns_max);
     let progress = Arc::clone(&first.progress);
-    let (teller, feed) = feed::begin(first.index());
+    let Vitals { term, figures, .. } = &first.vitals;
+    let origin = feed::Origin { term: *term, restored: figures.restored };
+    let (teller, feed) = feed::begin(first.index(), origin);
     let latest = Latest(Arc::new(Mutex::new(Arc::new(first))));
     let (states, pricing) = (States::default(), Pricing::new(prices));
     let follower = Follower { latest: latest.clone(), states, pricing, teller };
     let thread = std::thread::Builder::new().name("follower".to_owned());
     let thread = thread.spawn(move || follower.follow(&handed_over)).expect("a thread can be started");
-    (Followed { turns, progress, thread, is_behind: false }, latest, feed)
+    (FollowerHandle { turns, progress, thread, is_behind: false }, latest, feed)
 }
 
 struct Follower {
     latest: Latest,
     states: States,
     pricing: Pricing,
-    teller: Teller,
+    teller: FeedWriter,
 }
 
 impl Follower {
-    fn follow(mut self, turns: &Receiver<Turn>) {
+    fn follow(mut self, turns: &Receiver<CommittedTurn>) {
         while let Ok(mut turn) = turns.recv() {
             // Each caller gets the state of its own turn; turns without callers are published together.
             for _ in 1..TOGETHER_MAX {
@@ -137,8 +146,10 @@ impl Follower {
         }
     }
 
-    fn publish(&mut self, turn: Turn) {
-        let Turn { events, times, strings, vitals, deliveries } = turn;
+    /// Makes a turn readable and lets its replies go, back to the handlers that wait in
+    /// [`Desk::decide`](crate::desk::Desk::decide).
+    fn publish(&mut self, turn: CommittedTurn) {
+        let CommittedTurn { events, times, strings, vitals, deliveries } = turn;
         let strings = strings.map(Arc::new);
         let mut news = News { times, changes: Vec::new() };
         let short = events.len() <= IN_PLACE_MAX;
@@ -154,7 +165,9 @@ impl Follower {
             // It only hands over. One that panics costs its caller an answer and nobody else anything.
             let _ = catch_unwind(AssertUnwindSafe(|| deliver(&published)));
         }
+        // Nobody waits for the rest.
         self.pricing.look(&published.state);
+        self.states.tidy(published.index());
     }
 
     /// Changes the published replica, unless somebody reads it.
@@ -218,7 +231,7 @@ impl News {
     }
 }
 
-impl Turn {
+impl CommittedTurn {
     /// A turn that was just committed.
     pub(crate) fn new(
         events: Vec<Event>,

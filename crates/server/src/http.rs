@@ -110,6 +110,8 @@ fn reserve(shared: Shared, hosts: Hosts) -> Router {
         .with_state(shared)
 }
 
+/// Which handler answers which path. A handler that changes something goes on with [`Desk::decide`], one that reads with
+/// [`Desk::read`]. Layers are passed from the last to the first.
 fn router(shared: Shared, hosts: Hosts) -> Router {
     Router::new()
         .route("/v1/jobs", get(listing::list).post(jobs::submit))

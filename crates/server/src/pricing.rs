@@ -53,7 +53,7 @@ impl Pricing {
     }
 
     /// Starts a solve if one is due.
-    pub(crate) fn look(&mut self, state: &State) {
+    pub(crate) fn look(&mut self, state: &Arc<State>) {
         let rested = self.last.is_none_or(|last| last.elapsed() >= EVERY);
         if !rested || !state.demand.is_counting() {
             return;
@@ -71,8 +71,10 @@ impl Pricing {
             self.work = Work::Idle(pricer);
             return;
         }
-        let (summary, found) = (Summary::of(state), self.found.clone());
+        let (state, found) = (Arc::clone(state), self.found.clone());
         let solve = move || {
+            let summary = Summary::of(&state);
+            drop(state);
             found.put(pricer.solve(&summary));
             pricer
         };

@@ -34,7 +34,7 @@ pub struct Replica {
 }
 
 /// What a controller says of itself after a turn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vitals {
     /// The world's time.
     pub now: Timestamp,

@@ -17,7 +17,7 @@ pub struct Change {
     /// Name of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Identity of the job.
+    /// Identity of the job. Of an orphan that of the job which it says it is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// Name of the node.
@@ -75,6 +75,14 @@ pub enum ChangeKind {
     DowntimeChanged,
     /// A downtime is over.
     DowntimeEnded,
+    /// A start is promised to a job that waits, or another one than before.
+    ReservationChanged,
+    /// The start of a job is no longer promised.
+    ReservationDropped,
+    /// Something runs on a node that should not.
+    OrphanSeen,
+    /// It no longer runs.
+    OrphanGone,
     /// Something that this version does not know.
     #[serde(other)]
     Unknown,
@@ -89,4 +97,22 @@ pub struct ChangeList {
     pub changes: Vec<Change>,
     /// What to give as `since` for what comes next.
     pub index: u64,
+    /// What to give as `term` beside it.
+    pub term: u64,
+}
+
+/// Where to go on with the feed: an index, and the term without which it means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// Journal index.
+    pub index: u64,
+    /// The reign under which it was told.
+    pub term: u64,
+}
+
+impl ChangeList {
+    /// Where what comes next begins.
+    pub fn resume(&self) -> Resume {
+        Resume { index: self.index, term: self.term }
+    }
 }

@@ -270,6 +270,9 @@ pub struct NodeList {
     /// follow what changes from there.
     #[serde(default)]
     pub index: u64,
+    /// What to give as `term` beside it.
+    #[serde(default)]
+    pub term: u64,
     /// What to give as `continue` for the next page; absent where this is the last one.
     #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -304,6 +307,9 @@ pub struct GpuList {
     /// follow what changes from there.
     #[serde(default)]
     pub index: u64,
+    /// What to give as `term` beside it.
+    #[serde(default)]
+    pub term: u64,
     /// What to give as `continue` for the next page; absent where this is the last one.
     #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -7,7 +7,7 @@ use strum::{IntoStaticStr, VariantArray};
 use wharf_engine::model::job::Class;
 use wharf_engine::model::policy::Mode;
 
-use super::{ActorView, EndedAs, MissedView, ReservationView, UnpromisedView, VictimView};
+use super::{ActorView, EndedAs, MissedView, ReservationView, Resume, UnpromisedView, VictimView};
 
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -441,9 +441,19 @@ pub struct JobList {
     /// follow what changes from there.
     #[serde(default)]
     pub index: u64,
+    /// What to give as `term` beside it.
+    #[serde(default)]
+    pub term: u64,
     /// What to give as `continue` for the next page; absent where this is the last one.
     #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+impl JobList {
+    /// Where what changes after it begins.
+    pub fn resume(&self) -> Resume {
+        Resume { index: self.index, term: self.term }
+    }
 }
 
 /// Why a job is where it is.

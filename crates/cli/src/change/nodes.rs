@@ -10,6 +10,7 @@ use wharf_api::v1::{
     Code, CordonRequest, DowntimeBody, DowntimeView, DrainBody, NodeList, NodeReply, NodeView, Problem,
     schema_of,
 };
+use wharf_engine::model::actor::Source;
 
 use crate::args::names::{each_once, without_kind};
 use crate::args::{CordonArgs, DrainArgs, Format, MaintainArgs, NodeNames, NodesArgs};
@@ -147,6 +148,7 @@ fn say(
                 schema: schema_of::<NodeList>(),
                 nodes: nodes.to_vec(),
                 index: 0,
+                term: 0,
                 next: None,
             })?;
         }
@@ -159,12 +161,17 @@ fn lines(nodes: &[NodeView], undo: &str, text: impl Fn(&NodeView, Paint) -> Stri
     let mut lines: Vec<String> = nodes.iter().map(|node| text(node, paint)).collect();
     let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
     let by = first.drain.as_ref().map(|drain| &drain.by).or(first.cordoned_by.as_ref());
-    lines.extend(by.map(|by| next_line(paint, "by:", by)));
+    lines.extend(by.map(|by| next_line(paint, "by:", &claim(by))));
     lines.push(next_line(paint, "undo:", &format!("wharf {undo} {}", names.join(" "))));
     if first.drain.is_some() {
         lines.push(next_line(paint, "next:", &format!("wharf explain node/{}", first.name)));
     }
     output::lines(&lines)
+}
+
+/// A name that a lever came with: nobody has checked it. Whoever gave none is called by a word of ours.
+fn claim(by: &str) -> String {
+    if by == Source::Http.into_str() { by.to_owned() } else { format!("{by} (unverified)") }
 }
 
 fn title(node: &NodeView, paint: Paint) -> String {
@@ -274,6 +281,14 @@ mod tests {
         let open = told(&[node("n1")], "cordon", opened);
         assert_eq!(open, "node/n1 is open: new work may come\nundo: wharf cordon n1\n");
         assert_eq!(told(&[], "cordon", opened), "");
+    }
+
+    #[test]
+    fn who_pulled_a_lever_is_told_as_a_claim() {
+        let drains =
+            |by: &str| NodeView { drain: Some(DrainView { by: by.into(), ..drain() }), ..node("n1") };
+        assert!(told(&[drains("ada")], "undrain", opened).contains("\nby: ada (unverified)\nundo: "));
+        assert!(told(&[drains("anonymous")], "undrain", opened).contains("\nby: anonymous\nundo: "));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use wharf_api::client::{Client, ClientError};
 use wharf_api::file::parse_span;
-use wharf_api::v1::{ArrayReply, Code, EndedAs, EndedJobView, JobState};
+use wharf_api::v1::{ArrayReply, Code, EndedAs, EndedJobView, JobState, Resume};
 
 use crate::args::names::without_kind;
 use crate::args::{Format, WaitArgs, WaitFor};
@@ -147,7 +147,7 @@ fn wait(
     let (mut uid, mut pause) = (None::<String>, PAUSE_FIRST);
     loop {
         // From before the look, so that nothing is missed between the two.
-        let since = client.changes(None, 0).map(|list| list.index);
+        let since = client.changes(None, 0).map(|list| list.resume());
         match look(client, name, uid.as_deref(), what) {
             Ok(Look::Over(waited)) => return Ok(Some(waited)),
             Ok(Look::NotYet(known)) => uid = Some(known),
@@ -178,7 +178,7 @@ fn left(until: Option<Instant>) -> Option<Duration> {
 }
 
 /// Waits until the feed tells of a job, or the time is up; `None` where the feed cannot be followed any further.
-fn until_changed(client: &Client, uid: &str, mut since: u64, until: Option<Instant>) -> Option<()> {
+fn until_changed(client: &Client, uid: &str, mut since: Resume, until: Option<Instant>) -> Option<()> {
     loop {
         let left = left(until);
         // Time for less than a second is slept by whoever asks.
@@ -190,7 +190,7 @@ fn until_changed(client: &Client, uid: &str, mut since: u64, until: Option<Insta
         if seconds == 0 && list.changes.is_empty() {
             return None;
         }
-        since = list.index;
+        since = list.resume();
     }
 }
 

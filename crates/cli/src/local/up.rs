@@ -115,7 +115,7 @@ async fn tell_restored(desk: &Desk, args: &UpArgs, restores: bool) -> anyhow::Re
         return Ok(());
     }
     let (running, held) = desk
-        .ask(|replica| {
+        .read(|replica| {
             let held = replica.state.jobs.iter().filter(|(_, job)| job.held.is_some()).count();
             (replica.state.ledger.holdings().count(), held)
         })
@@ -217,7 +217,7 @@ fn write_examples(dir: &Path, fleet: &Inventory) -> anyhow::Result<()> {
 
 /// A policy in error, or that promises more than the fleet has, is fatal only when there is none in force.
 async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow::Result<()> {
-    let asked = desk.ask(|replica| {
+    let asked = desk.read(|replica| {
         let tenants = &replica.state.tenants;
         (tenants.version() > 0, inventory(&replica.state), tenants.policy().digest.clone())
     });
@@ -232,7 +232,7 @@ async fn first_policy(desk: &Desk, dir: &Path, writes_examples: bool) -> anyhow:
         Err(error) => return Err(error),
     };
     let request = Request { actor: Actor::of(Source::PolicyFile), input: Input::ApplyPolicy(policy) };
-    match desk.give(request).await?.reply {
+    match desk.decide(request).await?.reply {
         Ok(_) | Err(Rejection::NothingToDo) => Ok(()),
         Err(rejection) => bail!("the policy was refused: {rejection:?}"),
     }

@@ -22,7 +22,7 @@ fn who_pulled_a_lever_is_told_by_receipts_and_history_and_survives_a_crash() {
     text(&server, &["submit", "--name", "train", "--tenant", "lab/nlp", "--gpus", "8"]);
     eventually("it runs", || (server.json(&["get", "jobs"])["jobs"][0]["running_tasks"] == 1).then_some(()));
     let told = text(&server, &["cordon", "n2", "--reason", "fans"]);
-    assert!(told.contains("\nby: tester\nundo: wharf uncordon n2\n"), "{told}");
+    assert!(told.contains("\nby: tester (unverified)\nundo: wharf uncordon n2\n"), "{told}");
     let explained = text(&server, &["explain", "node/n2"]);
     assert!(explained.contains("cordon  by tester: fans"), "{explained}");
     let told = text(&server, &["cancel", "train"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wharf_api::client::{Client, ClientError, JobFilter};
 use wharf_api::file::job::JobFlags;
-use wharf_api::v1::{Change, ChangeKind, Code};
+use wharf_api::v1::{Change, ChangeKind, Code, Resume};
 
 use crate::abuse::get;
 use crate::server::Server;
@@ -21,7 +21,7 @@ fn whoever_writes_reads_what_it_wrote_and_the_feed_tells_of_it_once() {
     for uid in &uids {
         client.cancel(uid).unwrap();
     }
-    let changes = until_all_ended(&client, list.index);
+    let changes = until_all_ended(&client, list.resume());
     let mut by_job: BTreeMap<String, Vec<ChangeKind>> = BTreeMap::new();
     for change in &changes {
         by_job.entry(change.uid.clone().unwrap_or_default()).or_default().push(change.kind);
@@ -52,20 +52,22 @@ fn submit_and_look(client: &Client, number: usize) -> String {
 }
 
 /// Follows the feed until it has told the end of every job.
-fn until_all_ended(client: &Client, mut since: u64) -> Vec<Change> {
+fn until_all_ended(client: &Client, mut since: Resume) -> Vec<Change> {
     let mut all: Vec<Change> = Vec::new();
     while all.iter().filter(|change| change.kind == ChangeKind::JobEnded).count() < JOBS {
         let page = client.changes(Some(since), 20).unwrap();
-        assert!(page.index >= since);
-        since = page.index;
+        assert!(page.index >= since.index);
+        since = page.resume();
         all.extend(page.changes);
     }
     all
 }
 
 fn an_index_of_another_journal_is_gone(client: &Client, server: &Server) {
-    for since in [0, u64::MAX] {
-        let refused = client.changes(Some(since), 0).unwrap_err();
+    let Resume { index, term } = client.changes(None, 0).unwrap().resume();
+    for since in [(0, term), (u64::MAX, term), (index, term + 1), (index, 0)] {
+        let (index, term) = since;
+        let refused = client.changes(Some(Resume { index, term }), 0).unwrap_err();
         let ClientError::Problem(problem) = refused else { panic!("{refused:?}") };
         assert_eq!(problem.code, Code::Gone, "{problem}");
     }

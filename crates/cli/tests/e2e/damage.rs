@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 
+use wharf_api::client::{Client, ClientError, JobFilter};
+use wharf_api::v1::{Code, Resume};
+
 use crate::server::{Server, eventually, wharf};
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -147,6 +150,7 @@ fn an_older_copy_is_restored_on_request_and_stops_nothing() {
     submit(&server, "new", "2");
     eventually("the new one", || (jobs(&server).get("new")? == "running").then_some(()));
     let before = jobs(&server);
+    let seen = Client::new(&server.address).unwrap().changes(None, 0).unwrap().resume();
     server.signal("-TERM");
     let mut put_back = files(dir.path());
     put_back.insert("journal.sqlite".to_owned(), copy);
@@ -164,10 +168,23 @@ fn an_older_copy_is_restored_on_request_and_stops_nothing() {
     assert_eq!(jobs(&server)[&waiting], "waiting", "there is room, and it is held");
     server.json(&["release", &format!("job/{waiting}")]);
     eventually("its start", || (jobs(&server)[&waiting] == "running").then_some(()));
+    an_index_of_before_is_gone(&server, seen);
     server.kill();
     // From here on it is the journal.
     let server = Server::start(dir.path(), &["--speed", "60"]);
     assert_eq!(jobs(&server)[&waiting], "running");
+}
+
+/// The journal has given its index out again by now, and to follow it from there would leave out what was restored.
+fn an_index_of_before_is_gone(server: &Server, seen: Resume) {
+    let client = Client::new(&server.address).unwrap();
+    let now = client.jobs(&JobFilter::default()).unwrap().resume();
+    assert!(now.term > seen.term);
+    let refused = client.changes(Some(seen), 0).unwrap_err();
+    assert!(matches!(&refused, ClientError::Problem(problem) if problem.code == Code::Gone), "{refused}");
+    let bare = crate::abuse::get(server, &format!("/v1/events?since={}", now.index));
+    assert!(bare.starts_with("HTTP/1.1 410"), "it does not say of which term it is: {bare}");
+    client.changes(Some(now), 0).unwrap();
 }
 
 #[test]

@@ -5,8 +5,11 @@ use wharf_engine::state::ledger::event::EvictionRule;
 use crate::outage::WorldFaults;
 
 /// Figures of a controller's life, for `/metrics`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
+    /// Whether it began with a restore.
+    pub restored: bool,
+    /// Turns taken.
     pub turns: u64,
     /// Plans that panicked and were skipped.
     pub plan_panics: u64,
@@ -20,7 +23,7 @@ pub struct Figures {
 }
 
 /// How often the rules evicted, by rule.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evictions {
     pub guarantee: u64,
     pub fair_share: u64,

@@ -11,16 +11,15 @@ use crate::world::{World, WorldFault};
 type Heard = Result<(), (Operation, WorldFault)>;
 
 impl<D: Disk, W: World> Controller<D, W> {
-    /// Learns what is new; false when the world does not answer, or did not lately.
-    pub(super) fn hear(&mut self) -> bool {
+    /// Learns what is new, unless the world does not answer, or did not lately.
+    pub(super) fn hear(&mut self) {
         if !self.reach.is_open(self.now) {
-            return false;
+            return;
         }
         let heard = if self.reach.must_list() { self.list_again() } else { self.hear_changes() };
-        if let Err((operation, fault)) = &heard {
-            self.reach.failed(*operation, fault, self.now, &self.world);
+        if let Err((operation, fault)) = heard {
+            self.reach.failed(operation, &fault, self.now, &self.world);
         }
-        heard.is_ok()
     }
 
     fn hear_changes(&mut self) -> Heard {

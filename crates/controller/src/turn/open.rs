@@ -84,6 +84,7 @@ impl<D: Disk> Recovered<D> {
         self.disk.begin_restore()?;
         let mut controller = self.lead(world, settings)?;
         controller.carry_if_untold()?;
+        controller.figures.restored = true;
         controller.restore_from_world()?;
         // Without a plan: whoever has to leave by the rules is told so after the restore, by an ordinary turn.
         controller.commit()?;

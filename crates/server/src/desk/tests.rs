@@ -5,9 +5,11 @@ use std::sync::mpsc::{Sender, channel};
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle as Task;
+use wharf_api::file::job::parse_job;
 use wharf_controller::memory::{CrashPoint, MemoryDisk};
 use wharf_controller::turn::Settings;
 use wharf_engine::model::policy::{Policy, Tenant};
+use wharf_engine::units::Uid;
 
 use super::*;
 use crate::tests::nowhere::{Hold, Nowhere};
@@ -25,11 +27,10 @@ struct Stage {
 
 impl Stage {
     fn with(patience: Patience) -> Self {
-        Self::over(MemoryDisk::new(), patience)
+        Self::over(MemoryDisk::new(), Nowhere::default(), patience)
     }
 
-    fn over(disk: MemoryDisk, patience: Patience) -> Self {
-        let world = Nowhere::default();
+    fn over(disk: MemoryDisk, world: Nowhere, patience: Patience) -> Self {
         let given = world.clone();
         let make = move || Controller::open(disk, given, Settings::default());
         let (desk, _) = Desk::open(patience, make).unwrap();
@@ -62,7 +63,7 @@ impl Stage {
                 let _ = released.recv();
                 replica.state.tenants.version()
             };
-            let reader = self.runtime.spawn(async move { desk.ask(look).await });
+            let reader = self.runtime.spawn(async move { desk.read(look).await });
             entered.recv().unwrap();
             (release, reader)
         });
@@ -77,7 +78,7 @@ fn applied(policy: Policy) -> input::Request {
 fn another_policy(desk: &Desk, path: &str) -> impl Future<Output = Result<Reply, Closed>> + use<> {
     let (desk, tenant) = (desk.clone(), Tenant::without_lines(path));
     let policy = Policy { tenants: vec![tenant], digest: path.to_owned(), ..Policy::default() };
-    async move { desk.give(applied(policy)).await.map(|decided| decided.reply) }
+    async move { desk.decide(applied(policy)).await.map(|decided| decided.reply) }
 }
 
 /// Seen before: a submission that was answered 408 existed all the same.
@@ -119,7 +120,7 @@ fn an_input_whose_caller_is_gone_does_not_take_effect() {
 #[test]
 fn what_happens_while_the_desk_fails_may_have_taken_effect() {
     let disk = MemoryDisk::new();
-    let stage = Stage::over(disk.clone(), Patience::default());
+    let stage = Stage::over(disk.clone(), Nowhere::default(), Patience::default());
     let held = stage.hold();
     let desk = stage.desk.clone();
     let mut call = Box::pin(async move { desk.happen(Happening::NodeDown("n1".to_owned())).await });
@@ -131,6 +132,24 @@ fn what_happens_while_the_desk_fails_may_have_taken_effect() {
     drop(held);
     assert!(matches!(stage.runtime.block_on(call), Err(Closed::Unknown)));
     assert!(stage.runtime.block_on(policy).is_err(), "nothing could be written");
+}
+
+/// A submission waits for its commit. That the fleet is slow to take its start is nothing to whoever submitted.
+#[test]
+fn a_caller_has_its_answer_while_the_world_is_still_being_told() {
+    let stage = Stage::over(MemoryDisk::new(), Nowhere::with_a_node(), Patience::default());
+    stage.apply("lab").unwrap().unwrap();
+    let told = stage.world.arrange_act();
+    let job = parse_job("a job", "{name: a, tenant: lab, gpus: 1}").unwrap().submission(Uid(7));
+    let submit = input::Request { actor: Actor::of(Source::Http), input: Input::Submit(Box::new(job)) };
+    let decided = stage.runtime.block_on(stage.desk.decide(submit)).unwrap();
+    let job = decided.reply.unwrap().unwrap();
+    assert!(decided.replica.state.ledger.holding(job).is_some(), "it has its places");
+    told.entered.recv().unwrap();
+    let again = stage.runtime.block_on(async { timeout(SHORT, stage.desk.ping()).await });
+    assert!(again.is_err(), "the turn that answered has not ended");
+    drop(told);
+    stage.runtime.block_on(stage.desk.ping()).unwrap();
 }
 
 #[test]
@@ -164,7 +183,7 @@ fn a_desk_that_is_held_up_is_read_all_the_same_and_does_not_answer_a_ping() {
     let stage = Stage::with(Patience::default());
     stage.apply("lab").unwrap().unwrap();
     let held = stage.hold();
-    let seen = stage.runtime.block_on(stage.desk.ask(|replica| replica.state.tenants.version()));
+    let seen = stage.runtime.block_on(stage.desk.read(|replica| replica.state.tenants.version()));
     assert_eq!(seen, Ok(1));
     let ping = stage.runtime.block_on(async { timeout(SHORT, stage.desk.ping()).await });
     assert!(ping.is_err(), "it is stuck, and that can be told");
@@ -178,13 +197,13 @@ fn readers_are_bounded_and_what_is_urgent_does_not_wait_behind_them() {
     let computed = Arc::new(AtomicU32::new(0));
     let ask = |number| {
         let count = Arc::clone(&computed);
-        stage.desk.ask(move |_| {
+        stage.desk.read(move |_| {
             count.fetch_add(number, Ordering::SeqCst);
         })
     };
     let (stalled, readers) = stage.stalled_readers();
     assert_eq!(stage.runtime.block_on(ask(1)), Err(Closed::Busy));
-    assert_eq!(stage.runtime.block_on(stage.desk.ask_first(|_| ())), Ok(()));
+    assert_eq!(stage.runtime.block_on(stage.desk.read_first(|_| ())), Ok(()));
     drop(stalled);
     for reader in readers {
         stage.runtime.block_on(reader).unwrap().unwrap();
@@ -202,5 +221,5 @@ fn a_reader_that_takes_too_long_is_told_so_and_keeps_its_place_until_it_ends() {
     }
     assert_eq!(stage.desk.readers.available_permits(), 0);
     drop(stalled);
-    assert_eq!(stage.runtime.block_on(stage.desk.ask(|_| 7)), Ok(7));
+    assert_eq!(stage.runtime.block_on(stage.desk.read(|_| 7)), Ok(7));
 }

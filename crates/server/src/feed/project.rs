@@ -1,10 +1,11 @@
 //! What the feed tells of an event. One exhaustive match: a new event does not compile until somebody has decided what
 //! watchers learn of it.
 //!
-//! Promises, reservations, prices and what is counted for fair shares are not told: they change answers, which are worked
-//! out when somebody asks, and nothing that a watcher could list.
+//! Earmarks, prices and what is counted for fair shares are not told: they change answers, which are worked out when
+//! somebody asks, and nothing that a watcher could list.
 
 use wharf_api::v1::{Change, ChangeKind};
+use wharf_engine::model::observed::TaskRef;
 use wharf_engine::state::State;
 use wharf_engine::state::bookings::BookingsEvent;
 use wharf_engine::state::event::Event;
@@ -12,6 +13,7 @@ use wharf_engine::state::fleet::FleetEvent;
 use wharf_engine::state::jobs::event::JobsEvent;
 use wharf_engine::state::ledger::event::LedgerEvent;
 use wharf_engine::state::maintenance::MaintenanceEvent;
+use wharf_engine::state::reservations::ReservationsEvent;
 use wharf_engine::state::tenants::TenantsEvent;
 use wharf_engine::units::{BookingId, JobId, NodeId, TenantId, Timestamp, Uid};
 
@@ -36,12 +38,12 @@ pub(crate) fn project(state: &State, event: &Event, now: Timestamp) -> Option<Ch
             };
             Some(Change { downtime: Some(event.name().to_owned()), ..tell.bare(kind) })
         }
-        Event::Earmarks(_)
-        | Event::Demand(_)
-        | Event::Reservations(_)
-        | Event::Attained(_)
-        | Event::Past(_)
-        | Event::Owned(_) => None,
+        Event::Reservations(event) => match event {
+            ReservationsEvent::Reserved(of) => tell.job(of.job, ChangeKind::ReservationChanged),
+            ReservationsEvent::Dropped { job, .. } => tell.job(*job, ChangeKind::ReservationDropped),
+            ReservationsEvent::Carried { .. } => None,
+        },
+        Event::Earmarks(_) | Event::Demand(_) | Event::Attained(_) | Event::Past(_) | Event::Owned(_) => None,
     }
 }
 
@@ -107,9 +109,14 @@ impl Tell<'_> {
             | LedgerEvent::AskFailed { job, .. }
             | LedgerEvent::LeaveRefused { job, .. }
             | LedgerEvent::Stopping { job, .. } => (job, ChangeKind::JobChanged),
-            LedgerEvent::OrphanSeen { .. } | LedgerEvent::OrphanGone { .. } | LedgerEvent::Carried { .. } => {
-                return None;
+            LedgerEvent::OrphanSeen { task, place, .. } => {
+                return Some(self.orphan(*task, place.node, ChangeKind::OrphanSeen));
             }
+            LedgerEvent::OrphanGone { task } => {
+                let known = self.state.ledger.orphans().get(task)?;
+                return Some(self.orphan(*task, known.place.node, ChangeKind::OrphanGone));
+            }
+            LedgerEvent::Carried { .. } => return None,
         };
         self.job(*job, kind)
     }
@@ -149,7 +156,7 @@ impl Tell<'_> {
 
     fn named(&self, tenant: TenantId, name: &str, uid: Uid, kind: ChangeKind) -> Change {
         let tenant = Some(self.path(tenant));
-        Change { tenant, job: Some(name.to_owned()), uid: Some(format!("{:032x}", uid.0)), ..self.bare(kind) }
+        Change { tenant, job: Some(name.to_owned()), uid: Some(hexadecimal(uid)), ..self.bare(kind) }
     }
 
     fn path(&self, tenant: TenantId) -> String {
@@ -166,9 +173,17 @@ impl Tell<'_> {
         Change { node: name, ..self.bare(kind) }
     }
 
+    fn orphan(&self, task: TaskRef, node: NodeId, kind: ChangeKind) -> Change {
+        Change { uid: Some(hexadecimal(task.uid)), ..self.node(node, kind) }
+    }
+
     fn booking(&self, booking: BookingId, kind: ChangeKind) -> Option<Change> {
         let spec = &self.state.bookings.get(booking)?.spec;
         let (tenant, booking) = (Some(self.path(spec.tenant)), Some(spec.name.clone()));
         Some(Change { tenant, booking, ..self.bare(kind) })
     }
+}
+
+fn hexadecimal(uid: Uid) -> String {
+    format!("{:032x}", uid.0)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wharf_engine::state::State;
 use wharf_engine::state::event::Event;
@@ -17,6 +17,8 @@ use super::News;
 pub(super) const STATES_MAX: usize = 8;
 /// The most events that are kept for spare states. One that lacks more is given up: a copy is then as good.
 const KEPT_MAX: usize = 20_000;
+/// How long a state that nobody reads is kept for the next reader who holds the published one.
+const SPARE_FOR: Duration = Duration::from_mins(1);
 /// How often is looked whether a reader has finished, where all states are held.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -26,6 +28,8 @@ pub(super) struct States {
     spare: Vec<Arc<State>>,
     /// The last events, oldest first: what spare states may lack.
     kept: VecDeque<Event>,
+    /// When the published state was last held by a reader and another one had to take its place.
+    needed: Option<Instant>,
 }
 
 impl States {
@@ -44,6 +48,7 @@ impl States {
         events: Vec<Event>,
         news: &mut News,
     ) -> (Arc<State>, bool) {
+        self.needed = Some(Instant::now());
         let (mut next, copied) = self.free(current);
         let state = Arc::get_mut(&mut next).expect("nobody holds a state that is free");
         news.apply(state, &events);
@@ -68,12 +73,12 @@ impl States {
 
     /// The spare state that lacks the least, brought up to `index`. Those that lack too much are given up.
     fn take_spare(&mut self, index: u64) -> Option<Arc<State>> {
-        let lacks = |state: &State| usize::try_from(index - state.index()).unwrap_or(usize::MAX);
-        self.spare.retain_mut(|state| lacks(state) <= self.kept.len() || Arc::get_mut(state).is_none());
+        self.spare
+            .retain_mut(|state| lacks(state, index) <= self.kept.len() || Arc::get_mut(state).is_none());
         let free = (0..self.spare.len()).filter(|&at| Arc::get_mut(&mut self.spare[at]).is_some());
         let newest = free.collect::<Vec<_>>().into_iter().max_by_key(|&at| self.spare[at].index())?;
         let mut taken = self.spare.swap_remove(newest);
-        let missed = self.kept.len() - lacks(&taken);
+        let missed = self.kept.len() - lacks(&taken, index);
         let state = Arc::get_mut(&mut taken).expect("it was just found to be free");
         for event in self.kept.range(missed..) {
             state.apply(event);
@@ -81,9 +86,29 @@ impl States {
         Some(taken)
     }
 
+    /// When nobody waits for a turn: what nobody reads any more learns what it missed, so that it can be published at
+    /// once. One such state is enough, and none where it has not been needed for long.
+    pub(super) fn tidy(&mut self, index: u64) {
+        if self.spare.is_empty() {
+            return;
+        }
+        let free = self.take_spare(index);
+        self.spare.retain_mut(|state| Arc::get_mut(state).is_none());
+        let is_needed = self.needed.is_some_and(|last| last.elapsed() < SPARE_FOR);
+        self.spare.extend(free.filter(|_| is_needed));
+        let missed = self.spare.iter().map(|state| lacks(state, index));
+        let missed = missed.filter(|&missed| missed <= self.kept.len()).max().unwrap_or_default();
+        self.kept.drain(..self.kept.len() - missed);
+    }
+
     fn keep(&mut self, events: Vec<Event>) {
         self.kept.extend(events);
         let beyond = self.kept.len().saturating_sub(KEPT_MAX);
         self.kept.drain(..beyond);
     }
+}
+
+/// How many events a state lacks of those before an index.
+fn lacks(state: &State, index: u64) -> usize {
+    usize::try_from(index - state.index()).unwrap_or(usize::MAX)
 }

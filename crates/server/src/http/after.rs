@@ -51,7 +51,7 @@ async fn live(shared: &Shared, reference: &str, when: Condition) -> Result<Optio
         Array(Live),
     }
     let reference = reference.to_owned();
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         Ok::<_, Problem>(match meant(&replica.state, &reference)? {
             Some(Meant::Job(id)) => replica.state.jobs.get(id).map(|job| Found::Job(job.uid)),
             Some(Meant::Array(id)) => Live::of(replica, id).map(Found::Array),

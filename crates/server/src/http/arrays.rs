@@ -161,7 +161,7 @@ enum Found {
 
 async fn live(shared: &Shared, reference: &str) -> Result<Found, Refused> {
     let reference = reference.to_owned();
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let id = match meant(&replica.state, &reference)? {
             Some(Meant::Array(id)) => id,
             Some(Meant::Job(_)) => return Ok(Found::Job),

@@ -35,7 +35,8 @@ pub(super) async fn book(
     let request = file.request(uid, now);
     let name = request.job.spec.name.clone();
     let input = Input::Book(Box::new(request));
-    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let Decided { reply, replica, .. } =
+        shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     reply.map_err(|rejection| problem(&replica.state, &rejection))?;
     let id: Option<BookingId> = replica.state.bookings.named(&name);
     let booking = named(&replica, name)?;
@@ -45,7 +46,7 @@ pub(super) async fn book(
 }
 
 pub(super) async fn list(State(shared): State<Shared>) -> Answer<BookingList> {
-    let asked = shared.desk.ask(|replica| booking::all(&replica.state, replica.now()));
+    let asked = shared.desk.read(|replica| booking::all(&replica.state, replica.now()));
     let bookings = asked.await.map_err(closed)?;
     Ok(Json(BookingList { schema: schema_of::<BookingList>(), bookings }))
 }
@@ -62,13 +63,13 @@ pub(super) async fn cancel(
 ) -> Answer<BookingReply> {
     let before = look(&shared, name.clone()).await?;
     let input = Input::Unbook { name };
-    let decided = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let decided = shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     decided.reply.map_err(|rejection| problem(&decided.replica.state, &rejection))?;
     Ok(Json(reply(before)))
 }
 
 async fn look(shared: &Shared, name: String) -> Result<BookingView, Refused> {
-    Ok(shared.desk.ask_first(move |replica| named(replica, name)).await.map_err(closed)??)
+    Ok(shared.desk.read_first(move |replica| named(replica, name)).await.map_err(closed)??)
 }
 
 fn named(replica: &Replica, name: String) -> Result<BookingView, Problem> {

@@ -164,7 +164,7 @@ pub(super) async fn find(shared: &Shared, reference: &str) -> Result<Option<Hist
 
 pub(super) async fn read(shared: &Shared, query: HistoryQuery) -> Result<Vec<HistoryRow>, Refused> {
     let asked =
-        shared.desk.ask(move |replica| replica.history.find(&query).map_err(|fault| fault.to_string()));
+        shared.desk.read(move |replica| replica.history.find(&query).map_err(|fault| fault.to_string()));
     let rows = asked.await.map_err(closed)?;
     Ok(rows.map_err(|fault| Problem::new(Code::Internal, fault))?)
 }

@@ -18,6 +18,7 @@ use hyper::body::Frame;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, timeout, timeout_at};
 use wharf_api::v1::{Change, ChangeList, Code, Problem, schema_of};
+use wharf_controller::disk::Term;
 
 use super::params::{PAGE_DEFAULT, PAGE_MAX, Params};
 use super::{Refused, Shared};
@@ -46,10 +47,14 @@ pub(super) async fn changes(
         return Err(Problem::new(Code::BadRequest, what).hint("ask again when the time is up").into());
     }
     let since = match (last_read(&headers)?, params.number("since")?) {
-        (Some(last), _) => last.saturating_add(1),
-        (None, Some(since)) => since,
-        (None, None) => feed.head(),
+        (Some((term, last)), _) => Some((term, last.saturating_add(1))),
+        (None, Some(since)) => Some((params.number("term")?, since)),
+        (None, None) => None,
     };
+    if let Some((term, index)) = since.filter(|(term, _)| !feed.origin.has(*term)) {
+        return Err(of_another_term(index, term).into());
+    }
+    let since = since.map_or_else(|| feed.head(), |(_, index)| index);
     // What is committed and not told yet comes at once; what is further ahead is of another journal.
     let committed = shared.desk.latest().progress.committed();
     if since > committed {
@@ -60,9 +65,10 @@ pub(super) async fn changes(
         return Ok(stream(feed, since));
     }
     let until = Instant::now() + Duration::from_secs(wait);
-    let Page { changes, next } = page(feed, since, limit, until).await?;
+    let Page { changes, next } = page(feed.clone(), since, limit, until).await?;
     let changes = changes.iter().map(|change| Change::clone(change)).collect();
-    Ok(Json(ChangeList { schema: schema_of::<ChangeList>(), changes, index: next }).into_response())
+    let term = feed.origin.term;
+    Ok(Json(ChangeList { schema: schema_of::<ChangeList>(), changes, index: next, term }).into_response())
 }
 
 /// The first page that has something, or an empty one when the time is up.
@@ -88,15 +94,19 @@ fn is_stream(headers: &HeaderMap) -> bool {
     accepted.is_some_and(|accepted| accepted.split(',').any(|kind| kind.trim().starts_with(STREAM)))
 }
 
-/// What a client of a stream that was interrupted has read.
-fn last_read(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+/// The term and the index up to which a client of a stream that was interrupted has read.
+fn last_read(headers: &HeaderMap) -> Result<Option<(Option<Term>, u64)>, Problem> {
     let Some(given) = headers.get("last-event-id") else { return Ok(None) };
-    let index = given.to_str().ok().and_then(|given| given.parse().ok());
+    let read = |given: &str| match given.split_once('-') {
+        Some((term, index)) => Some((Some(term.parse().ok()?), index.parse().ok()?)),
+        None => Some((None, given.parse().ok()?)),
+    };
+    let last = given.to_str().ok().and_then(read);
     let wrong = || {
         Problem::new(Code::BadRequest, "Last-Event-ID is no index of this feed")
             .hint("give the id of the last event, or leave it out")
     };
-    index.map(Some).ok_or_else(wrong)
+    last.map(Some).ok_or_else(wrong)
 }
 
 fn gone(since: u64, forgotten: Forgotten) -> Problem {
@@ -111,6 +121,18 @@ fn gone(since: u64, forgotten: Forgotten) -> Problem {
 fn ahead(since: u64, committed: u64) -> Problem {
     Problem::new(Code::Gone, format!("the journal has come to index {committed} and not to {since}"))
         .hint("it is another journal than before: list again, then go on from the `index` of the list")
+}
+
+/// The index may be that of something else by now: a restore gives indexes out again.
+fn of_another_term(index: u64, term: Option<Term>) -> Problem {
+    let what = match term {
+        Some(term) => format!("index {index} is of term {term}, which is over"),
+        None => format!(
+            "the journal was restored, and index {index} without its term may be of what was before that"
+        ),
+    };
+    Problem::new(Code::Gone, what)
+        .hint("list again, then go on from the `index` of the list, with its `term`")
 }
 
 fn stream(feed: Feed, since: u64) -> Response {
@@ -128,7 +150,7 @@ async fn tell(feed: Feed, mut since: u64, pieces: Sender<Bytes>) {
         let piece = match page(feed.clone(), since, PAGE_DEFAULT, Instant::now() + PULSE_EVERY).await {
             Ok(Page { changes, next }) => {
                 since = next;
-                written(&changes)
+                written(&changes, feed.origin.term)
             }
             Err(problem) if problem.code != Code::Gone => return,
             Err(problem) => {
@@ -144,9 +166,10 @@ async fn tell(feed: Feed, mut since: u64, pieces: Sender<Bytes>) {
 }
 
 /// The changes as a stream has them; a comment where there are none.
-fn written(changes: &[Arc<Change>]) -> String {
-    let event =
-        |change: &Arc<Change>| format!("id: {}\nevent: change\ndata: {}\n\n", change.index, json(&**change));
+fn written(changes: &[Arc<Change>], term: Term) -> String {
+    let event = |change: &Arc<Change>| {
+        format!("id: {term}-{}\nevent: change\ndata: {}\n\n", change.index, json(&**change))
+    };
     if changes.is_empty() { ":\n\n".to_owned() } else { changes.iter().map(event).collect() }
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn list(State(shared): State<Shared>, params: Params) -> Answer
         Some(Err(name)) => (None, Some(name.to_owned())),
     };
     let query = evictions(HistoryQuery { tenant: tenant.or_else(|| owner.clone()), name, limit, ..all() });
-    let mut rows = shared.desk.ask(move |replica| read(replica, &query)).await.map_err(closed)??;
+    let mut rows = shared.desk.read(move |replica| read(replica, &query)).await.map_err(closed)??;
     rows.retain(|row| owner.as_ref().is_none_or(|owner| row.tenant == *owner));
     let evictions = rows.into_iter().filter_map(crate::eviction::view).collect();
     Ok(Json(EvictionList { schema: schema_of::<EvictionList>(), evictions }))
@@ -46,12 +46,12 @@ pub(super) async fn one(State(shared): State<Shared>, Path(id): Path<String>) ->
         .hint("list them with: wharf get evictions")
     })?;
     let query = evictions(HistoryQuery { index: Some(index), limit: 1, ..all() });
-    let rows = shared.desk.ask(move |replica| read(replica, &query)).await.map_err(closed)??;
+    let rows = shared.desk.read(move |replica| read(replica, &query)).await.map_err(closed)??;
     let eviction = rows.into_iter().find_map(crate::eviction::view).ok_or_else(|| missing(index))?;
     let (tenant, name) = (Some(eviction.victim.tenant.clone()), Some(eviction.victim.job.clone()));
     let (kind, since) = (Some(HistoryKind::Receipt), Some(eviction.at_ms));
     let query = HistoryQuery { kind, tenant, name, since, limit: LATER_ROWS_MAX, ..all() };
-    let later = shared.desk.ask(move |replica| read(replica, &query)).await.map_err(closed)??;
+    let later = shared.desk.read(move |replica| read(replica, &query)).await.map_err(closed)??;
     let withdrawn = crate::eviction::is_withdrawn(&eviction, &later);
     Ok(Json(EvictionReply { schema: schema_of::<EvictionReply>(), eviction, withdrawn }))
 }

@@ -31,13 +31,19 @@ const QUEUE_ROWS_MAX: usize = 500;
 pub(super) async fn nodes(State(shared): State<Shared>, params: Params) -> Answer<NodeList> {
     let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
     let [from] = params.continued()?.unwrap_or([0]);
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let (state, samples) = (&replica.state, replica.samples());
         let mut rest = state.fleet.nodes().skip_while(|(id, _)| u64::from(id.0) < from);
         let page = rest.by_ref().take(limit);
         let nodes = page.map(|(id, node)| view::node(state, id, node, &samples)).collect();
         let next = rest.next().map(|(id, _)| token([id.0.into()]));
-        NodeList { schema: schema_of::<NodeList>(), nodes, index: replica.index(), next }
+        NodeList {
+            schema: schema_of::<NodeList>(),
+            nodes,
+            index: replica.index(),
+            term: replica.vitals.term,
+            next,
+        }
     });
     Ok(Json(asked.await.map_err(closed)?))
 }
@@ -45,7 +51,7 @@ pub(super) async fn nodes(State(shared): State<Shared>, params: Params) -> Answe
 pub(super) async fn gpus(State(shared): State<Shared>, params: Params) -> Answer<GpuList> {
     let limit = params.limit(PAGE_DEFAULT, 1..=PAGE_MAX)?;
     let from = params.continued()?.unwrap_or([0, 0]);
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let at = |node: NodeId, gpu: usize| [node.0.into(), u64::try_from(gpu).unwrap_or(u64::MAX)];
         let nodes = replica.state.fleet.nodes();
         let places = nodes.flat_map(|(id, node)| (0..node.facts.gpus.len()).map(move |gpu| (id, gpu)));
@@ -53,24 +59,30 @@ pub(super) async fn gpus(State(shared): State<Shared>, params: Params) -> Answer
         let page: Vec<(NodeId, usize)> = rest.by_ref().take(limit).collect();
         let gpus = view::gpu::each(&replica.state, &page, &replica.samples());
         let next = rest.next().map(|(node, gpu)| token(at(node, gpu)));
-        GpuList { schema: schema_of::<GpuList>(), gpus, index: replica.index(), next }
+        GpuList {
+            schema: schema_of::<GpuList>(),
+            gpus,
+            index: replica.index(),
+            term: replica.vitals.term,
+            next,
+        }
     });
     Ok(Json(asked.await.map_err(closed)?))
 }
 
 pub(super) async fn stranded(State(shared): State<Shared>) -> Answer<StrandedList> {
-    let asked = shared.desk.ask(|replica| stranded::all(&replica.state));
+    let asked = shared.desk.read(|replica| stranded::all(&replica.state));
     Ok(Json(StrandedList { schema: schema_of::<StrandedList>(), pools: asked.await.map_err(closed)? }))
 }
 
 pub(super) async fn reservations(State(shared): State<Shared>) -> Answer<ReservationList> {
-    let asked = shared.desk.ask(|replica| reservation::all(&replica.state, replica.now()));
+    let asked = shared.desk.read(|replica| reservation::all(&replica.state, replica.now()));
     let reservations = asked.await.map_err(closed)?;
     Ok(Json(ReservationList { schema: schema_of::<ReservationList>(), reservations }))
 }
 
 pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantList> {
-    let asked = shared.desk.ask(|replica| {
+    let asked = shared.desk.read(|replica| {
         let half_life = replica.state.tenants.policy().half_life;
         (tenants::all(&replica.state), half_life.map(|half_life| half_life.0))
     });
@@ -80,7 +92,7 @@ pub(super) async fn tenant_list(State(shared): State<Shared>) -> Answer<TenantLi
 
 pub(super) async fn summary(State(shared): State<Shared>) -> Answer<Summary> {
     let decision_ms = decision_times(&shared.desk);
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let samples = replica.samples();
         summarise(replica, &samples, decision_ms)
     });

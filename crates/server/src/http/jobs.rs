@@ -37,6 +37,8 @@ const AFTER_TRIES_MAX: usize = 5;
 /// Longer than any identifier that somebody would choose for a key.
 const KEY_BYTES_MAX: usize = 256;
 
+/// The file becomes an input with its actor; [`Desk::decide`](crate::desk::Desk::decide) has it decided, and
+/// [`submitted`] shows what came of it.
 pub(super) async fn submit(
     State(shared): State<Shared>,
     Caller(actor): Caller,
@@ -50,7 +52,7 @@ pub(super) async fn submit(
         submission.after = after::resolve(&shared, &job).await?;
         submission.spec.submitted_by = actor.name().unwrap_or_default().to_owned();
         let request = Request { actor: actor.clone(), input: Input::Submit(Box::new(submission)) };
-        let decided = shared.desk.give(request).await.map_err(closed)?;
+        let decided = shared.desk.decide(request).await.map_err(closed)?;
         match submitted(decided, &job.devices.models) {
             Err(NotSubmitted::AfterEnded) => {}
             Err(NotSubmitted::Refused(problem)) => return Err((*problem).into()),
@@ -76,6 +78,7 @@ enum NotSubmitted {
     Refused(Box<Problem>),
 }
 
+/// The answer, from the state of the turn that decided the submission.
 fn submitted(decided: Decided, models: &[String]) -> Result<(JobView, bool, Option<u32>), NotSubmitted> {
     let Decided { reply, replica, next_job_before } = decided;
     let state = &*replica.state;
@@ -100,7 +103,7 @@ pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<Pl
     let mut submission = job.submission(fresh_uid()?);
     submission.after = after::resolve(&shared, &job).await?;
     let models = job.devices.models.clone();
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let tried = what_if(&replica.state, &replica.strings, &submission, replica.now());
         let tried = tried.map_err(|rejection| {
             unknown_model(&replica.state, &models, problem(&replica.state, &rejection))
@@ -149,7 +152,7 @@ pub(super) async fn one(State(shared): State<Shared>, Path(name): Path<String>) 
 }
 
 pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<String>) -> Answer<Explanation> {
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let id = find(replica, &name)?;
         let job = show(replica, id).expect("it was just found");
         evictions::explanation(replica, id, job)
@@ -158,7 +161,7 @@ pub(super) async fn explain(State(shared): State<Shared>, Path(name): Path<Strin
 }
 
 async fn look(shared: &Shared, name: String) -> Result<JobView, Refused> {
-    let looked = shared.desk.ask(move |replica| {
+    let looked = shared.desk.read(move |replica| {
         let id = find(replica, &name)?;
         Ok::<_, Problem>(show(replica, id).expect("it was just found"))
     });
@@ -170,7 +173,7 @@ pub(super) async fn cancel(
     Caller(actor): Caller,
     Path(name): Path<String>,
 ) -> Answer<JobReply> {
-    let asked = shared.desk.ask_first({
+    let asked = shared.desk.read_first({
         let name = name.clone();
         move |replica| match meant(&replica.state, &name)? {
             Some(Meant::Array(id)) => Ok(of_array(replica, id)),
@@ -198,7 +201,8 @@ async fn cancel_array(
     (array, first, members): (Uid, JobView, u32),
 ) -> Answer<JobReply> {
     let (by, input) = (actor.clone().into(), Input::CancelArray { array });
-    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let Decided { reply, replica, .. } =
+        shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     let id = reply.map_err(|rejection| problem(&replica.state, &rejection))?;
     let job = id.and_then(|id| show(&replica, id)).unwrap_or(first);
     Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: Some(members), actor: Some(by) }))
@@ -257,13 +261,14 @@ async fn act(
     name: String,
     input: impl FnOnce(JobId) -> Input,
 ) -> Answer<JobReply> {
-    let found = shared.desk.ask_first(move |replica| {
+    let found = shared.desk.read_first(move |replica| {
         let id = find(replica, &name)?;
         Ok::<_, Problem>((id, show(replica, id).expect("it was just found")))
     });
     let (id, before) = found.await.map_err(closed)??;
     let (by, input) = (actor.clone().into(), input(id));
-    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let Decided { reply, replica, .. } =
+        shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     reply.map_err(|rejection| problem(&replica.state, &rejection))?;
     let job = show(&replica, id).unwrap_or(before);
     Ok(Json(JobReply { schema: schema_of::<JobReply>(), job, members: None, actor: Some(by) }))

@@ -44,10 +44,16 @@ impl Wanted {
 
 pub(super) async fn list(State(shared): State<Shared>, params: Params) -> Result<Json<JobList>, Refused> {
     let wanted = Wanted::of(&params)?;
-    let asked = shared.desk.ask(move |replica| {
+    let asked = shared.desk.read(move |replica| {
         let (jobs, next) = select(replica, &wanted)?;
         let next = next.map(|JobId(id)| token([id]));
-        Ok::<_, Problem>(JobList { schema: schema_of::<JobList>(), jobs, index: replica.index(), next })
+        Ok::<_, Problem>(JobList {
+            schema: schema_of::<JobList>(),
+            jobs,
+            index: replica.index(),
+            term: replica.vitals.term,
+            next,
+        })
     });
     Ok(Json(asked.await.map_err(closed)??))
 }

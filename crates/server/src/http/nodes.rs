@@ -57,10 +57,17 @@ pub(super) async fn drain_all(
 ) -> Answer<NodeList> {
     let (nodes, how) = parse_drain_of("request body", utf8(&body)?).map_err(|error| bad_file(&error))?;
     let input = Input::Drain { nodes: nodes.clone(), how: Some(how) };
-    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let Decided { reply, replica, .. } =
+        shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     reply.map_err(|rejection| problem(&replica.state, &rejection))?;
     let nodes: Result<Vec<NodeView>, Problem> = nodes.iter().map(|name| look_at(&replica, name)).collect();
-    Ok(Json(NodeList { schema: schema_of::<NodeList>(), nodes: nodes?, index: replica.index(), next: None }))
+    Ok(Json(NodeList {
+        schema: schema_of::<NodeList>(),
+        nodes: nodes?,
+        index: replica.index(),
+        term: replica.vitals.term,
+        next: None,
+    }))
 }
 
 pub(super) async fn undrain(
@@ -73,7 +80,8 @@ pub(super) async fn undrain(
 
 /// A lever on a node, answered with the node as it is then.
 async fn pull(shared: &Shared, actor: Actor, name: String, input: Input) -> Answer<NodeReply> {
-    let Decided { reply, replica, .. } = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let Decided { reply, replica, .. } =
+        shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     reply.map_err(|rejection| problem(&replica.state, &rejection))?;
     let node = look_at(&replica, &name)?;
     Ok(Json(NodeReply { schema: schema_of::<NodeReply>(), node }))
@@ -88,7 +96,7 @@ fn look_at(replica: &Replica, name: &str) -> Result<NodeView, Problem> {
 }
 
 pub(super) async fn downtimes(State(shared): State<Shared>) -> Answer<DowntimeList> {
-    let asked = shared.desk.ask(|replica| maintenance::all(&replica.state));
+    let asked = shared.desk.read(|replica| maintenance::all(&replica.state));
     Ok(Json(DowntimeList { schema: schema_of::<DowntimeList>(), downtimes: asked.await.map_err(closed)? }))
 }
 
@@ -102,7 +110,7 @@ pub(super) async fn maintain(
     let request = file.request(shared.desk.latest().now());
     let name = request.name.clone();
     let input = Input::PlanDowntime(Box::new(request));
-    let decided = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let decided = shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     let state = &decided.replica.state;
     decided.reply.map_err(|rejection| problem(state, &rejection))?;
     Ok((StatusCode::CREATED, Json(reply(look(state, &name)?))))
@@ -116,7 +124,7 @@ pub(super) async fn call_off(
 ) -> Answer<DowntimeReply> {
     let before = look(&shared.desk.latest().state, &name)?;
     let input = Input::CallOff { name };
-    let decided = shared.desk.give(Request { actor, input }).await.map_err(closed)?;
+    let decided = shared.desk.decide(Request { actor, input }).await.map_err(closed)?;
     decided.reply.map_err(|rejection| problem(&decided.replica.state, &rejection))?;
     Ok(Json(reply(before)))
 }

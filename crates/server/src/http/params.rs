@@ -19,7 +19,7 @@ const TAKEN: [(&str, &[&str]); 8] = [
     ("/v1/jobs", &["tenant", "state", "submitted_by", "labels", "limit", "continue"]),
     ("/v1/nodes", &["limit", "continue"]),
     ("/v1/gpus", &["limit", "continue"]),
-    ("/v1/events", &["since", "limit", "wait"]),
+    ("/v1/events", &["since", "term", "limit", "wait"]),
     ("/v1/ended", &["tenant", "state", "name", "submitted_by", "labels", "since_ms", "limit", "before"]),
     ("/v1/usage", &["since", "until", "by", "tenant"]),
     ("/v1/evictions", &["tenant", "job", "limit"]),

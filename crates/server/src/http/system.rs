@@ -29,7 +29,7 @@ pub(super) async fn history(
     let [tenant, name] = ["tenant", "name"].map(|key| params.text(key).map(str::to_owned));
     let query = disk::HistoryQuery { kind, tenant, name, limit, ..disk::HistoryQuery::default() };
     let rows =
-        shared.desk.ask(move |replica| replica.history.find(&query).map_err(|fault| fault.to_string()));
+        shared.desk.read(move |replica| replica.history.find(&query).map_err(|fault| fault.to_string()));
     let rows = rows.await.map_err(closed)?.map_err(|fault| Problem::new(Code::Internal, fault))?;
     let shown = rows.into_iter().map(|row| HistoryView {
         at_ms: row.at,
@@ -55,7 +55,7 @@ pub(super) async fn metrics(State(shared): State<Shared>) -> Result<impl IntoRes
     let decisions = shared.desk.decisions().clone();
     let errors =
         FileErrors { policy: shared.policy.error().is_some(), fleet: shared.fleet.error().is_some() };
-    let asked = shared.desk.ask_first(move |replica| metrics::render(replica, &decisions, errors));
+    let asked = shared.desk.read_first(move |replica| metrics::render(replica, &decisions, errors));
     let text = asked.await.map_err(closed)?;
     Ok(([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
 }

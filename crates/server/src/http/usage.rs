@@ -39,7 +39,7 @@ pub(super) async fn report(
     let keys = keys(params.text("by").unwrap_or("tenant"))?;
     let tenant = params.text("tenant").map(str::to_owned);
     let filter = tenant.clone();
-    let asked = shared.desk.ask(move |replica| Basis::of(replica, filter.as_deref()));
+    let asked = shared.desk.read(move |replica| Basis::of(replica, filter.as_deref()));
     let basis = asked.await.map_err(closed)??;
     let window = window(params.text("since").unwrap_or(SINCE_DEFAULT), params.text("until"), basis.now)?;
     let mut statement = Statement::new(window, keys.iter().map(|(_, key)| key.clone()).collect());

@@ -56,6 +56,8 @@ pub(super) fn list_history(client: &Client, args: &GetArgs) -> anyhow::Result<()
     let empty = "nothing is over yet that is like that; live jobs: wharf get jobs".into();
     show(args, &List { answer: &answer, names, table, empty })
 }
+/// Of a digest so much is shown: enough to tell one from another. `wharf get policy` and `-o json` have all of it.
+const DIGEST_SIGNS: usize = 12;
 
 /// One row per fact.
 pub(in crate::show) fn history_table(rows: &[HistoryView], now: Option<u64>) -> Table {
@@ -119,6 +121,7 @@ fn value(key: &str, value: &Value) -> String {
     match (value, value.as_u64()) {
         (_, Some(millis)) if MOMENTS.contains(&key) => moment(millis),
         (_, Some(millis)) if key.ends_with("_ms") => span(millis),
+        (Value::String(text), _) if key == "digest" => text.chars().take(DIGEST_SIGNS).collect(),
         (Value::String(text), _) => text.clone(),
         (Value::Array(items), _) => {
             items.iter().map(|item| self::value(key, item)).collect::<Vec<_>>().join(",")
@@ -149,6 +152,8 @@ mod tests {
         assert_eq!(told(&held), "segments=from=2026-11-18 05:46:24Z to=2026-11-18 05:46:25Z");
         let drained = json!({"what": "drained", "deadline_ms": 1_794_980_784_000_u64, "reason": "fans"});
         assert_eq!(told(&drained), "drained deadline=2026-11-18 05:46:24Z reason=fans");
+        let applied = json!({"what": "policy_applied", "version": 2, "digest": "0123456789abcdef".repeat(4)});
+        assert_eq!(told(&applied), "policy_applied digest=0123456789ab version=2");
         let booked = json!({"what": "booking", "from_ms": 1_794_980_784_000_u64, "tasks": 1});
         let told = told(&booked);
         assert!(

@@ -36,15 +36,15 @@ pub(super) fn go_on(
     filter: &JobFilter,
     listed: &JobList,
 ) -> anyhow::Result<()> {
-    let mut since = listed.index;
+    let mut since = listed.resume();
     let mut shown: BTreeSet<String> = listed.jobs.iter().map(|job| job.uid.clone()).collect();
     loop {
         let (changed, next) = match client.changes(Some(since), WAIT_SECONDS) {
             Ok(list) if list.changes.is_empty() => {
-                since = list.index;
+                since = list.resume();
                 continue;
             }
-            Ok(list) => (Some(told(&list, &mut shown)?), list.index),
+            Ok(list) => (Some(told(&list, &mut shown)?), list.resume()),
             // It was away for too long, or is another one: everything is listed again.
             Err(ClientError::Problem(problem)) if problem.code == Code::Gone => (None, since),
             Err(ClientError::Unreachable { .. }) => {
@@ -59,7 +59,7 @@ pub(super) fn go_on(
             list.jobs.retain(|job| changed.as_ref().is_none_or(|changed| changed.contains(&job.uid)));
             shown.extend(list.jobs.iter().map(|job| job.uid.clone()));
             if changed.is_none() {
-                since = list.index;
+                since = list.resume();
             }
             let look = Look { wide: args.output == ListFormat::Wide, headers: false, paint: Paint::stdout() };
             if !list.jobs.is_empty() {
