@@ -29,7 +29,7 @@ fn text(job: &JobFile, plan: &PlanView, paint: Paint) -> String {
     lines.extend(place_lines(&plan.placements).into_iter().map(|line| format!("  {line}")));
     let named = job.groups.iter().find(|group| Some(&group.name) == plan.verdict.group.as_ref());
     let largest = job.groups.iter().map(|group| group.asks.gpus).max_by_key(|gpus| gpus.units());
-    let gpus = named.map(|group| group.asks.gpus).or(largest).unwrap_or(job.gpus);
+    let gpus = named.map(|group| group.asks.gpus).or(largest).unwrap_or(job.asks.gpus);
     let unit = if gpus == GpuAsk::Whole(0) { "tasks" } else { "GPUs" };
     lines.extend(verdict::details(&plan.verdict, Need { unit, amount: plan.verdict.need }, paint));
     lines.extend(eviction::would_leave(&plan.would_preempt, paint));

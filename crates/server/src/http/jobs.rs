@@ -53,7 +53,7 @@ pub(super) async fn submit(
         submission.spec.submitted_by = actor.name().unwrap_or_default().to_owned();
         let request = Request { actor: actor.clone(), input: Input::Submit(Box::new(submission)) };
         let decided = shared.desk.decide(request).await.map_err(closed)?;
-        match submitted(decided, &job.devices.models) {
+        match submitted(decided, &job.asks.devices.models) {
             Err(NotSubmitted::AfterEnded) => {}
             Err(NotSubmitted::Refused(problem)) => return Err((*problem).into()),
             Ok((job, created, members)) => {
@@ -102,7 +102,7 @@ pub(super) async fn plan(State(shared): State<Shared>, body: Bytes) -> Answer<Pl
     let job = read(&body)?;
     let mut submission = job.submission(fresh_uid()?);
     submission.after = after::resolve(&shared, &job).await?;
-    let models = job.devices.models.clone();
+    let models = job.asks.devices.models.clone();
     let asked = shared.desk.read(move |replica| {
         let tried = what_if(&replica.state, &replica.strings, &submission, replica.now());
         let tried = tried.map_err(|rejection| {

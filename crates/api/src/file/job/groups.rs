@@ -2,15 +2,13 @@
 
 use wharf_controller::selectors::NodeSelector;
 use wharf_engine::model::group::{GROUPS_MAX, Group};
-use wharf_engine::model::job::{GpuAsk, Shape, TASKS_MAX};
+use wharf_engine::model::job::TASKS_MAX;
 use wharf_engine::model::submission::GroupSelectors;
-use wharf_engine::units::Resources;
 
 use super::super::Fault;
 use super::super::field::{Field, Map, NAME_MAX};
-use super::{
-    CPU_MILLI_DEFAULT, Devices, NICS_MAX, Other, ask, devices, least, nodes, optional, others, time_slicing,
-};
+use super::asks::{TaskFile, gpus, nodes, task};
+use super::{least, optional};
 
 /// Every key of a group, in the order in which it is best written.
 const KEYS: &[&str] = &[
@@ -66,29 +64,6 @@ pub struct GroupFile {
     pub asks: TaskFile,
 }
 
-/// What one task asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskFile {
-    /// GPUs.
-    pub gpus: GpuAsk,
-    /// Devices it may run on.
-    pub devices: Devices,
-    /// What it takes where that does not fit, in order.
-    pub any_of: Vec<Other>,
-    /// Whether its share may be time-sliced.
-    pub time_slicing: bool,
-    /// Thousandths of a core.
-    pub cpu_milli: u64,
-    /// Bytes of memory.
-    pub memory: u64,
-    /// Bytes of node-local storage.
-    pub storage: u64,
-    /// Network interfaces.
-    pub nics: u32,
-    /// Nodes it may run on; those of the job where nothing is said.
-    pub nodes: Option<NodeSelector>,
-}
-
 /// The groups of a job, in order; none where its tasks are alike.
 pub(super) fn groups(keys: &Map<'_>) -> Result<Vec<GroupFile>, Fault> {
     let Some(field) = keys.get("groups")? else { return Ok(Vec::new()) };
@@ -125,59 +100,17 @@ fn group(field: &Field<'_>) -> Result<GroupFile, Fault> {
     let keys = field.map(KEYS)?;
     let name = keys.need("name", "- {name: worker, tasks: 4, gpus: 8}")?.name(NAME_MAX)?;
     let tasks = optional(&keys, "tasks", |field| field.whole(1..=TASKS_MAX))?.unwrap_or(1);
-    let min = optional(&keys, "min", |field| least(&field, tasks))?.unwrap_or(tasks);
+    let min = optional(&keys, "min", |field| least(&field, "tasks", tasks))?.unwrap_or(tasks);
     let copies = optional(&keys, "copies", |field| field.whole(1..=TASKS_MAX))?.unwrap_or(1);
-    let min_copies = optional(&keys, "min_copies", |field| least_copies(&field, copies))?.unwrap_or(copies);
-    let gpus = ask(&keys)?.unwrap_or(GpuAsk::Whole(1));
-    let asks = TaskFile {
-        gpus,
-        devices: devices(&keys, gpus)?,
-        any_of: optional(&keys, "any_of", |field| others(&field))?.unwrap_or_default(),
-        time_slicing: time_slicing(&keys, gpus)?,
-        cpu_milli: optional(&keys, "cpu", |field| field.cores())?.unwrap_or(CPU_MILLI_DEFAULT),
-        memory: optional(&keys, "memory", |field| field.bytes())?.unwrap_or(0),
-        storage: optional(&keys, "storage", |field| field.bytes())?.unwrap_or(0),
-        nics: optional(&keys, "nics", |field| field.whole(0..=NICS_MAX))?.unwrap_or(0),
-        nodes: optional(&keys, "nodes", |field| nodes(&field))?,
-    };
+    let min_copies =
+        optional(&keys, "min_copies", |field| least(&field, "copies", copies))?.unwrap_or(copies);
+    let asks = task(&keys, gpus(&keys)?)?;
+    let asks = TaskFile { nodes: optional(&keys, "nodes", |field| nodes(&field))?, ..asks };
     if asks.is_nothing() {
         let what = "asks for nothing: gpus, cpu, memory, storage and nics are all 0";
         return Err(field.fault(what).allowed("at least one of them above 0"));
     }
     Ok(GroupFile { name, tasks, min, copies, min_copies, asks })
-}
-
-fn least_copies(field: &Field<'_>, copies: u32) -> Result<u32, Fault> {
-    let min = field.whole(1..=TASKS_MAX)?;
-    if min > copies {
-        let what = format!("is {min}, more than copies, which is {copies}");
-        return Err(field.fault(&what).allowed(format!("a whole number from 1 to {copies}")));
-    }
-    Ok(min)
-}
-
-impl TaskFile {
-    fn is_nothing(&self) -> bool {
-        let beside = self.cpu_milli == 0 && self.memory == 0 && self.storage == 0 && self.nics == 0;
-        self.gpus == GpuAsk::Whole(0) && beside
-    }
-
-    /// Every ask of it, first and alternative.
-    pub(super) fn all_gpus(&self) -> impl Iterator<Item = GpuAsk> {
-        self.any_of.iter().map(|other| other.gpus).chain([self.gpus])
-    }
-
-    fn shape(&self) -> Shape {
-        let resources = Resources {
-            cpu_milli: self.cpu_milli,
-            memory: self.memory,
-            storage: self.storage,
-            pods: 1,
-            nics: u64::from(self.nics),
-        };
-        let any_of = self.any_of.iter().map(Other::alternative).collect();
-        Shape { time_slicing: self.time_slicing, any_of, ..Shape::of(self.gpus, resources) }
-    }
 }
 
 impl GroupFile {
@@ -201,7 +134,9 @@ mod tests {
     use wharf_engine::units::Uid;
 
     use super::super::{JobFile, parse_job};
-    use super::*;
+    use wharf_engine::model::job::GpuAsk;
+
+    use super::super::asks::CPU_MILLI_DEFAULT;
 
     const RL: &str = "\
 name: rl

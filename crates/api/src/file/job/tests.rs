@@ -1,7 +1,11 @@
 //! Job files, right and wrong.
 
-use super::*;
 use wharf_engine::device::catalogue::Media;
+use wharf_engine::device::catalogue::mig::ProfileName;
+use wharf_engine::model::job::Least;
+use wharf_engine::units::{GpuUnits, Uid};
+
+use super::*;
 
 /// As printed in the design.
 const SAMPLE: &str = "\
@@ -65,7 +69,7 @@ fn error(text: &str) -> String {
 #[test]
 fn the_sample_of_the_design_is_read_as_printed() {
     let job = parsed(SAMPLE);
-    assert_eq!((job.tasks, job.min, job.gpus), (32, 32, GpuAsk::Whole(8)));
+    assert_eq!((job.tasks, job.min, job.asks.gpus), (32, 32, GpuAsk::Whole(8)));
     assert_eq!(job.time_limit, Some(Millis::from_secs(48 * 3600)));
     let submission = job.submission(Uid(7));
     assert_eq!(submission.tenant, "lab/nlp/pretrain");
@@ -83,7 +87,7 @@ fn the_sample_of_the_design_is_read_as_printed() {
 #[test]
 fn two_lines_are_a_job_of_one_gpu() {
     let job = parsed("name: a\ntenant: lab");
-    assert_eq!((job.tasks, job.min, job.gpus, job.cpu_milli), (1, 1, GpuAsk::Whole(1), 1000));
+    assert_eq!((job.tasks, job.min, job.asks.gpus, job.asks.cpu_milli), (1, 1, GpuAsk::Whole(1), 1000));
     assert_eq!((job.class, job.priority, job.preemptible, job.retries), (Class::Batch, 0, true, 2));
     let submission = job.submission(Uid(1));
     assert_eq!((submission.devices.as_str(), submission.trust), ("", None));
@@ -93,8 +97,11 @@ fn two_lines_are_a_job_of_one_gpu() {
 #[test]
 fn every_key_arrives() {
     let job = parsed(FULL);
-    assert_eq!(job.gpus, GpuAsk::Share(GpuUnits::from_parts(750)));
-    assert_eq!((job.cpu_milli, job.memory, job.storage, job.nics), (500, 4 << 30, 100_000_000_000, 1));
+    assert_eq!(job.asks.gpus, GpuAsk::Share(GpuUnits::from_parts(750)));
+    assert_eq!(
+        (job.asks.cpu_milli, job.asks.memory, job.asks.storage, job.asks.nics),
+        (500, 4 << 30, 100_000_000_000, 1)
+    );
     assert_eq!(job.labels["on"], "no");
     assert_eq!(job.nodes.labels["version"], ["1.10"]);
     let submission = job.submission(Uid(1));
@@ -117,7 +124,7 @@ fn a_job_survives_the_wire() {
 
 #[test]
 fn gpus_are_whole_or_an_exact_part_of_one() {
-    let read = |text: &str| parsed(&with(&format!("gpus: {text}"))).gpus;
+    let read = |text: &str| parsed(&with(&format!("gpus: {text}"))).asks.gpus;
     assert_eq!(read("0"), GpuAsk::Whole(0));
     assert_eq!(read("16"), GpuAsk::Whole(16));
     assert_eq!(read("2.0"), GpuAsk::Whole(2));
@@ -194,13 +201,13 @@ fn a_value_in_the_wrong_shape_is_shown_in_the_right_one() {
 #[test]
 fn slices_and_alternatives_are_read_in_order() {
     let least = |memory_mib, compute, compute_of| GpuAsk::AtLeast(Least { memory_mib, compute, compute_of });
-    let ask = |text: &str| parsed(&with(text)).gpus;
+    let ask = |text: &str| parsed(&with(text)).asks.gpus;
     let name = ProfileName { compute: 1, gb: 10, media: Media::Usual };
     assert_eq!(ask("slice: 1g.10gb"), GpuAsk::Slice(name));
     assert_eq!(ask("slice: {memory: 20GiB, compute: 2/7}"), least(20 * 1024, 2, 7));
     assert_eq!(ask("gpu_memory: 20GiB"), least(20 * 1024, 0, 0));
     let job = parsed(&with("slice: 7g.80gb\nany_of:\n  - {gpus: 0.5, gpu: {model: l4}}\n  - {gpus: 1}"));
-    let asks: Vec<GpuAsk> = job.any_of.iter().map(|other| other.gpus).collect();
+    let asks: Vec<GpuAsk> = job.asks.any_of.iter().map(|other| other.gpus).collect();
     assert_eq!(asks, [GpuAsk::Share(GpuUnits::from_parts(1500)), GpuAsk::Whole(1)]);
     let submission = job.submission(Uid(1));
     assert_eq!(submission.any_of_devices, [r#"devices{"models":["l4"]}"#, ""]);

@@ -73,17 +73,7 @@ impl JobFile {
         let counts = [("tasks", plain(self.tasks)), ("min", plain(self.min)), ("service", service.clone())];
         let mut keys: Vec<(&'static str, Json)> =
             counts.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-        keys.extend(task_json(&TaskFile {
-            gpus: self.gpus,
-            devices: self.devices.clone(),
-            any_of: self.any_of.clone(),
-            time_slicing: self.time_slicing,
-            cpu_milli: self.cpu_milli,
-            memory: self.memory,
-            storage: self.storage,
-            nics: self.nics,
-            nodes: None,
-        }));
+        keys.extend(task_json(&self.asks));
         keys
     }
 
