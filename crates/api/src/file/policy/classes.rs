@@ -160,8 +160,8 @@ mod tests {
             ),
             (
                 "batch: {patience: 2d}\n",
-                "1: batch.patience is \"2d\"; allowed here: a duration from 0s to 1d (who waits for longer than a day \
-                 for a place has no use for patience)",
+                "1: batch.patience is \"2d\"; allowed here: a duration from 0s to 1d (a job that waits for longer \
+                 than a day gains nothing from patience)",
             ),
             (
                 "batch: {gang_over: 0}\n",
@@ -169,8 +169,8 @@ mod tests {
             ),
             (
                 "batch: {promote_after: 1s}\n",
-                "1: batch.promote_after is \"1s\"; allowed here: a duration from 1m to 365d (or never; who is first \
-                 after less than a minute makes an order by age of it)",
+                "1: batch.promote_after is \"1s\"; allowed here: a duration from 1m to 365d (or never; promotion \
+                 after less than a minute would make it an order by age)",
             ),
             (
                 "batches: {order: age}\n",
