@@ -108,7 +108,7 @@ impl<'a> Cycle<'a> {
         let receipt =
             Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking, node: None };
         self.commitments.leaving.insert(unit.job);
-        self.reservations.room_changed();
+        self.reservations.with_room = None;
         self.evictions.push(PlannedEviction { unit, receipt });
     }
 }

@@ -23,22 +23,10 @@ pub(super) struct CycleReservations<'a> {
     pub(super) horizon: Horizon,
     pub(super) review: ReservationReview<'a>,
     /// Reserved places on nodes that have room, until a job has to leave.
-    with_room: Option<Vec<(&'a Reservation, Vec<Step>)>>,
+    pub(super) with_room: Option<Vec<(&'a Reservation, Vec<Step>)>>,
     /// Starts that are promised in this cycle.
     pub(super) made: Vec<Reservation>,
     pub(super) searches: StartSearches,
-}
-
-impl CycleReservations<'_> {
-    /// True when nothing is reserved for anybody.
-    pub(super) fn is_empty(&self) -> bool {
-        self.review.kept.is_empty()
-    }
-
-    /// A job has to leave: there may be more room on nodes with reserved places.
-    pub(super) fn room_changed(&mut self) {
-        self.with_room = None;
-    }
 }
 
 impl<'a> Cycle<'a> {
@@ -93,17 +81,15 @@ impl<'a> Cycle<'a> {
     /// True when a candidate would fill promised places, but not at once: what is only earmarked for it could not be asked to
     /// leave.
     pub(super) fn fills_later(&self, at: usize, open: &[(Ask<'a>, Pass)], tasks: &[Placement]) -> bool {
-        let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
         let Some(filler) = self.filler(at, open) else { return false };
-        if self.reservations.is_empty() || tasks.iter().all(clear) {
-            return false;
-        }
-        self.reservations.review.kept.iter().any(|of| {
-            let kept = KeptPlaces::Start(of);
-            kept.binds(self.draft.state, filler)
-                && self.commitments.awaits(&self.draft, of)
-                && tasks.iter().any(|place| kept.meets(place))
-        })
+        let later = || tasks.iter().any(|place| !self.draft.is_clear(place));
+        later()
+            && self.reservations.review.kept.iter().any(|of| {
+                let kept = KeptPlaces::Start(of);
+                kept.binds(self.draft.state, filler)
+                    && self.commitments.awaits(&self.draft, of)
+                    && tasks.iter().any(|place| kept.meets(place))
+            })
     }
 
     /// Promised places on nodes that have a part of a GPU left. Starts make it less, departures make it more.
@@ -173,8 +159,7 @@ impl<'a> Cycle<'a> {
         let job = reservation.job;
         let units: Vec<Unit> =
             fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
-        let beyond = lines::limit_exceeded(&self.draft, ask).or(lines::fixed_beyond(&mut self.draft, ask));
-        if units.len() < fillers.len() || beyond.is_some() {
+        if units.len() < fillers.len() || lines::barred_by(&mut self.draft, ask).is_some() {
             return;
         }
         let mark = self.draft.mark();

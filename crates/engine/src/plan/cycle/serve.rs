@@ -113,7 +113,9 @@ impl<'a> Cycle<'a> {
     /// True when there are places that not every candidate may have.
     fn keeps_places(&self) -> bool {
         let state = self.draft.state;
-        !self.reservations.is_empty() || !state.bookings.is_empty() || !state.maintenance.is_empty()
+        !self.reservations.review.kept.is_empty()
+            || !state.bookings.is_empty()
+            || !state.maintenance.is_empty()
     }
 
     fn grant_from_others(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
@@ -233,7 +235,7 @@ impl<'a> Cycle<'a> {
         let retry_at = earlier(self.retry_at, candidate.changes_at);
         let known = self.refusals.remove(&kind);
         let refusal = if self.restraint.allowance(candidate.first.1) == Allowance::InOrder {
-            let refusal = Refusal::new(self.inputs, candidate, obstacles, retry_at);
+            let refusal = Refusal::new(self.stamps, self.draft.policy, candidate, obstacles, retry_at);
             Some(match known {
                 Some(known) => known.and(refusal),
                 None => refusal,

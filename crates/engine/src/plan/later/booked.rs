@@ -3,7 +3,7 @@
 pub(crate) mod choose;
 
 use crate::quota::meters::Meters;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::model::job::Class;
@@ -114,7 +114,7 @@ pub(in crate::plan) fn admit(
         draft.count(idle_group(booking.spec.tenant), amount, false);
         left = GpuUnits::from_parts(idle.parts() - taken.parts());
     }
-    if lines::limit_exceeded(draft, ask).or_else(|| lines::fixed_beyond(draft, ask)).is_some() {
+    if lines::barred_by(draft, ask).is_some() {
         draft.roll_back(mark);
         return None;
     }
@@ -143,24 +143,20 @@ pub(in crate::plan) fn place_in(
     ask: &Ask<'_>,
     booking: &Booking,
 ) -> Option<Vec<Placement>> {
-    let Some(level) = ask.key.topology.gang_within else {
-        return place_all(draft, ask, booking, &|_| true);
+    let domain = |place: &Placement| match ask.key.topology.gang_within {
+        None => Some(None),
+        Some(level) => draft.state.fleet.domain_of(place.node, level).map(Some),
     };
-    let domain = |place: &Placement| draft.state.fleet.domain_of(place.node, level);
-    let mut domains: Vec<u32> = booking.places.iter().filter_map(domain).collect();
-    domains.sort_unstable();
-    domains.dedup();
-    domains.retain(|&domain| ask.domain.is_none_or(|asked| asked == domain));
-    domains
-        .into_iter()
-        .find_map(|wanted| place_all(draft, ask, booking, &|place| domain(place) == Some(wanted)))
+    let mut domains: BTreeSet<Option<u32>> = booking.places.iter().filter_map(domain).collect();
+    domains.retain(|&domain| ask.domain.is_none() || ask.domain == domain);
+    domains.into_iter().find_map(|of| place_all(draft, ask, booking, |place| domain(place) == Some(of)))
 }
 
 fn place_all(
     draft: &Draft<'_>,
     ask: &Ask<'_>,
     booking: &Booking,
-    within: &dyn Fn(&Placement) -> bool,
+    within: impl Fn(&Placement) -> bool,
 ) -> Option<Vec<Placement>> {
     let each = ask.way.need.units().parts() / GpuUnits::WHOLE.parts();
     let each = usize::try_from(each).ok().filter(|&each| each > 0)?;

@@ -34,7 +34,7 @@ use crate::units::{GpuUnits, JobId, TenantId, Timestamp};
 pub(in crate::plan) use holders::{InTheWay, in_the_way, is_free};
 pub(in crate::plan) use horizon::Horizon;
 pub use promise::StartSearches;
-pub(in crate::plan) use promise::{PlanContext, make};
+pub(in crate::plan) use promise::make;
 pub use unpromised::Unreserved;
 
 /// Which reservations still hold.

@@ -6,9 +6,9 @@
 
 use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::rc::Rc;
 use alloc::vec::Vec;
 
+use super::promise::StartPromiser;
 use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
@@ -28,10 +28,10 @@ const NOTICED_WITHIN: Millis = Millis::from_secs(60);
 /// What is free when, as far as a plan has asked.
 #[derive(Default)]
 pub(in crate::plan) struct Horizon {
-    nodes: BTreeMap<NodeId, Rc<NodeHolds>>,
+    nodes: BTreeMap<NodeId, NodeHolds>,
     /// Earmarked places, by node, once somebody asked.
     earmarked: Option<BTreeMap<NodeId, Vec<HeldPlace>>>,
-    tenants: BTreeMap<TenantId, Rc<Vec<TenantHold>>>,
+    tenants: BTreeMap<TenantId, Vec<TenantHold>>,
     /// Slots of whole pools, as long as no promise changes.
     pools: Vec<(SlotKey, Vec<Slot>)>,
 }
@@ -120,13 +120,8 @@ impl Horizon {
     }
 
     /// Places of a node that tasks hold which were not told to leave before this plan.
-    pub(super) fn held_on(
-        &mut self,
-        draft: &Draft<'_>,
-        node: NodeId,
-    ) -> impl Iterator<Item = HeldPlace> + use<> {
-        let on = self.on(draft, node);
-        (0..on.staying.len()).map(move |at| on.staying[at])
+    pub(super) fn held_on(&mut self, draft: &Draft<'_>, node: NodeId) -> &[HeldPlace] {
+        &self.on(draft, node).staying
     }
 
     /// A job that waited starts in this plan.
@@ -135,23 +130,18 @@ impl Horizon {
         let charge = Charge::of(known);
         let end = known.time_left().map(|left| latest_if_placed(draft.policy, left, draft.now));
         for &place in tasks {
-            self.on(draft, place.node);
-            let on = self.nodes.get_mut(&place.node).and_then(Rc::get_mut);
-            let on = on.expect("nobody looks at a node while it is added to");
-            on.staying.push(HeldPlace { job, step: charge.step(place), end });
+            let step = charge.step(place);
+            self.on(draft, place.node).staying.push(HeldPlace { job, step, end });
         }
     }
 
-    fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> Rc<NodeHolds> {
-        if let Some(known) = self.nodes.get(&node) {
-            return Rc::clone(known);
-        }
-        let mut on = NodeHolds::of(draft, node);
-        let earmarked = self.earmarked.get_or_insert_with(|| earmarked(draft));
-        on.staying.extend(earmarked.get(&node).into_iter().flatten());
-        let on = Rc::new(on);
-        self.nodes.insert(node, Rc::clone(&on));
-        on
+    fn on(&mut self, draft: &Draft<'_>, node: NodeId) -> &mut NodeHolds {
+        self.nodes.entry(node).or_insert_with(|| {
+            let mut on = NodeHolds::of(draft, node);
+            let earmarked = self.earmarked.get_or_insert_with(|| earmarked(draft));
+            on.staying.extend(earmarked.get(&node).into_iter().flatten());
+            on
+        })
     }
 
     /// What a tenant holds that is over by then, by meter; without what would give way to work that stands so anyway.
@@ -162,91 +152,85 @@ impl Horizon {
         start: Timestamp,
         leaving: &BTreeSet<JobId>,
     ) -> Meters {
-        let known = self.of_tenant(draft, own.tenant);
-        let mut over = draft.tree.zero();
-        let gone = |of: &&TenantHold| {
+        self.total(draft, own.tenant, |of| {
             let gives_way = lines::gives_way(draft.policy, &of.group, own);
             !gives_way && (of.end.is_some_and(|end| end <= start) || leaving.contains(&of.job))
-        };
-        for of in known.iter().filter(gone) {
-            over.add(&of.amount);
-        }
-        over
+        })
     }
 
-    fn of_tenant(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Rc<Vec<TenantHold>> {
-        let known = self.tenants.entry(tenant).or_insert_with(|| Rc::new(all_of(draft, tenant)));
-        Rc::clone(known)
+    /// What a tenant holds without a known end, by meter.
+    pub(super) fn endless(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Meters {
+        self.total(draft, tenant, |of| of.end.is_none())
+    }
+
+    fn total(
+        &mut self,
+        draft: &Draft<'_>,
+        tenant: TenantId,
+        is_counted: impl Fn(&TenantHold) -> bool,
+    ) -> Meters {
+        let mut total = draft.tree.zero();
+        let held = self.of_tenant(draft, tenant).iter();
+        held.filter(|of| is_counted(of)).for_each(|of| total.add(&of.amount));
+        total
+    }
+
+    fn of_tenant(&mut self, draft: &Draft<'_>, tenant: TenantId) -> &[TenantHold] {
+        self.tenants.entry(tenant).or_insert_with(|| all_of(draft, tenant))
     }
 
     /// When what a tenant holds is over, as far as that is known, in order.
     pub(super) fn ends_of(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Vec<Timestamp> {
-        let all = self.of_tenant(draft, tenant);
-        let mut ends: Vec<Timestamp> = all.iter().filter_map(|of| of.end).collect();
+        let mut ends: Vec<Timestamp> = self.of_tenant(draft, tenant).iter().filter_map(|of| of.end).collect();
         ends.sort_unstable();
         // A few seconds more or less are not worth a second look.
         ends.dedup_by_key(|end| end.0 / 10_000);
         ends
     }
+}
 
-    /// What a tenant holds without a known end, by meter.
-    pub(super) fn endless(&mut self, draft: &Draft<'_>, tenant: TenantId) -> Meters {
-        let mut total = draft.tree.zero();
-        for of in self.of_tenant(draft, tenant).iter().filter(|of| of.end.is_none()) {
-            total.add(&of.amount);
-        }
-        total
-    }
-
+impl StartPromiser<'_, '_> {
     /// The slots of an ask when every task is gone that has a known end.
-    pub(super) fn slots_at_last(&mut self, draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Slot> {
-        let state = draft.state;
+    pub(super) fn slots_at_last(&mut self, ask: &Ask<'_>) -> Vec<Slot> {
+        let (state, at) = (self.draft.state, self.draft.now);
         let mut slots = Vec::new();
         for (node, known) in state.fleet.nodes() {
             let mut room = Room::of(known, state.fleet.mig(known.facts.pool));
             if !room.open || !ask.goes_to(room.pool) {
                 continue;
             }
-            for held in self.on(draft, node).staying.iter().filter(|held| held.end.is_none()) {
-                room.occupy(&held.step);
-            }
-            for (part, of) in ask.parts().enumerate().filter(|(_, of)| of.pool() == room.pool) {
-                let tasks = tasks_that_fit(&room, of.way.need, of.key);
-                slots.push(Slot { at: draft.now, node, part, tasks });
+            let held = self.horizon.held_on(self.draft, node).iter();
+            held.filter(|held| held.end.is_none()).for_each(|held| room.occupy(&held.step));
+            for (part, of) in parts_in(ask, room.pool) {
+                slots.push(Slot { at, node, part, tasks: tasks_that_fit(&room, of.way.need, of.key) });
             }
         }
         slots
     }
 
-    /// The slots of an ask in its pools, the earliest first; `gone` leave in this plan.
-    pub(super) fn slots(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, gone: &BTreeSet<JobId>) -> Vec<Slot> {
+    /// The slots of an ask in its pools, the earliest first.
+    pub(super) fn slots(&mut self, ask: &Ask<'_>) -> Vec<Slot> {
         let mut all = Vec::new();
         for (part, of) in ask.parts().enumerate() {
             let key = SlotKey::of(of);
-            if !self.pools.iter().any(|(known, _)| *known == key) {
+            if !self.horizon.pools.iter().any(|(known, _)| *known == key) {
                 let alone = Ask { beside: None, ..of.clone() };
-                let slots = self.slots_if(draft, &alone, gone, &by_itself);
-                self.pools.push((key, slots));
+                let slots = self.slots_if(&alone, &by_itself);
+                self.horizon.pools.push((key, slots));
             }
-            let slots = self.pools.iter().filter(|(known, _)| *known == key).flat_map(|(_, slots)| slots);
-            all.extend(slots.map(|slot| Slot { part, ..*slot }));
+            let known = self.horizon.pools.iter().filter(|(known, _)| *known == key);
+            all.extend(known.flat_map(|(_, slots)| slots).map(|slot| Slot { part, ..*slot }));
         }
         all.sort_unstable();
         all
     }
 
     /// The same where some are over at another time.
-    pub(super) fn slots_if(
-        &mut self,
-        draft: &Draft<'_>,
-        ask: &Ask<'_>,
-        gone: &BTreeSet<JobId>,
-        ends: Ends<'_>,
-    ) -> Vec<Slot> {
+    pub(super) fn slots_if(&mut self, ask: &Ask<'_>, ends: Ends<'_>) -> Vec<Slot> {
         let mut slots = Vec::new();
-        for (node, room) in draft.state.ledger.rooms().iter() {
+        for (node, room) in self.draft.state.ledger.rooms().iter() {
             if room.open && ask.goes_to(room.pool) {
-                self.slots_on(draft, ask, node, (gone, ends), &mut slots);
+                self.slots_on(ask, node, ends, &mut slots);
             }
         }
         slots.sort_unstable();
@@ -254,28 +238,24 @@ impl Horizon {
     }
 
     /// The slots of one node, as it is on the draft.
-    pub(super) fn slots_on(
-        &mut self,
-        draft: &Draft<'_>,
-        ask: &Ask<'_>,
-        node: NodeId,
-        (gone, ends): (&BTreeSet<JobId>, Ends<'_>),
-        into: &mut Vec<Slot>,
-    ) {
+    pub(super) fn slots_on(&mut self, ask: &Ask<'_>, node: NodeId, ends: Ends<'_>, into: &mut Vec<Slot>) {
+        let (draft, gone) = (&*self.draft, &self.commitments.leaving);
         let Some(room) = draft.room(node) else { return };
-        let on = self.on(draft, node);
+        let on = self.horizon.on(draft, node);
         let Some(clear_at) = on.surely_clear_at else { return };
-        let over = |held: &HeldPlace| Some((ends(held)?, held.step)).filter(|_| !gone.contains(&held.job));
-        let mut over: Vec<(Timestamp, Step)> = on.staying.iter().filter_map(over).collect();
+        let leaving = || on.staying.iter().filter(|held| gone.contains(&held.job));
+        let staying = on.staying.iter().filter(|held| !gone.contains(&held.job));
+        let mut over: Vec<(Timestamp, Step)> =
+            staying.filter_map(|held| Some((ends(held)?, held.step))).collect();
         over.sort_by_key(|(end, step)| (*end, step.place.task));
-        for (part, of) in ask.parts().enumerate().filter(|(_, of)| of.pool() == room.pool) {
+        for (part, of) in parts_in(ask, room.pool) {
             let mut at = clear_at.max(draft.now);
             let mut fits = tasks_that_fit(room, of.way.need, of.key);
             if fits > 0 {
                 // Tasks may have been told to leave on the draft itself.
-                for held in on.staying.iter().filter(|held| gone.contains(&held.job)) {
-                    at = at.max(draft.now + time_to_leave(draft.state, held.job));
-                }
+                let jobs = leaving().filter_map(|held| draft.state.jobs.get(held.job));
+                let gone_at = jobs.map(|job| draft.now + draft.state.time_to_leave(&job.spec)).max();
+                at = gone_at.map_or(at, |gone_at| at.max(gone_at));
                 into.push(Slot { at, node, part, tasks: fits });
             }
             let mut room = if over.is_empty() { continue } else { room.clone() };
@@ -290,6 +270,11 @@ impl Horizon {
             }
         }
     }
+}
+
+/// The parts of an ask in a pool, numbered as in the ask.
+fn parts_in<'s, 'k>(ask: &'s Ask<'k>, pool: PoolId) -> impl Iterator<Item = (usize, &'s Ask<'k>)> {
+    ask.parts().enumerate().filter(move |(_, of)| of.pool() == pool)
 }
 
 impl NodeHolds {
@@ -346,10 +331,6 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
         Some(TenantHold { job, group: Charge::of(known).group, end, amount })
     });
     held.chain(earmarked).collect()
-}
-
-fn time_to_leave(state: &State, job: JobId) -> Millis {
-    state.jobs.get(job).map_or(Millis(0), |job| state.time_to_leave(&job.spec))
 }
 
 /// When each part of an ask fits these slots, which are in order, and on which nodes: in one domain where that is asked for, and

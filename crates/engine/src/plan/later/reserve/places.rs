@@ -54,7 +54,7 @@ impl StartPromiser<'_, '_> {
         for &node in nodes {
             for held in self.horizon.held_on(self.draft, node) {
                 let leaves = self.commitments.leaving.contains(&held.job);
-                if !leaves && ends(&held).is_some_and(|end| end <= start) {
+                if !leaves && ends(held).is_some_and(|end| end <= start) {
                     self.draft.drain(held.step);
                 }
             }
@@ -66,7 +66,7 @@ impl StartPromiser<'_, '_> {
 
     /// True when an ask fits once every task with a known end is gone, and nothing is promised to others.
     pub(super) fn fits_at_last(&mut self, ask: &Ask<'_>) -> bool {
-        let slots = self.horizon.slots_at_last(self.draft, ask);
+        let slots = self.slots_at_last(ask);
         let alone = first_fit(self.draft.state, ask, &slots, |_, _| true).is_some();
         if ask.beside.is_none() || !alone {
             return alone;

@@ -17,7 +17,6 @@ use crate::plan::later::kept::{self, KeptPlaces};
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::Ask;
-use crate::quota::meters::Amounts;
 use crate::state::State;
 use crate::state::jobs::{Job, KindKey};
 use crate::state::reservations::Reservation;
@@ -43,14 +42,6 @@ pub struct StartSearches {
     next: BTreeMap<PoolId, JobId>,
 }
 
-/// What else a plan has decided.
-#[derive(Clone, Copy)]
-pub(in crate::plan) struct PlanContext<'s> {
-    pub(in crate::plan) commitments: &'s Commitments,
-    pub(in crate::plan) shares: &'s Amounts,
-    pub(in crate::plan) searches: &'s StartSearches,
-}
-
 /// Promises while they are made: places of all of them are taken on the draft.
 pub(super) struct StartPromiser<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
@@ -66,16 +57,17 @@ pub(in crate::plan) fn make<'a>(
     draft: &mut Draft<'a>,
     horizon: &mut Horizon,
     review: &ReservationReview<'a>,
-    others: PlanContext<'_>,
+    commitments: &Commitments,
+    earlier: &StartSearches,
 ) -> (Vec<Reservation>, StartSearches) {
-    let stamp = stamp(draft, others.shares);
-    let known = others.searches.stamp == stamp;
+    let stamp = stamp(draft);
+    let known = earlier.stamp == stamp;
     let mut searches =
-        if known { others.searches.clone() } else { StartSearches { stamp, ..StartSearches::default() } };
-    searches.next.retain(|_, job| is_open(draft.state, *job) && !others.commitments.given.contains(job));
-    let next = next_in_line(draft, &review.kept, others.commitments, &searches);
+        if known { earlier.clone() } else { StartSearches { stamp, ..StartSearches::default() } };
+    searches.next.retain(|_, job| is_open(draft.state, *job) && !commitments.given.contains(job));
+    let next = next_in_line(draft, &review.kept, commitments, &searches);
     let mark = draft.mark();
-    let mut promiser = StartPromiser::new(draft, horizon, &review.kept, others.commitments);
+    let mut promiser = StartPromiser::new(draft, horizon, &review.kept, commitments);
     if !next.is_empty() || (!known && !review.kept.is_empty()) {
         promiser.withhold_all();
         if !known {
@@ -95,10 +87,10 @@ fn is_open(state: &State, id: JobId) -> bool {
 }
 
 /// What decides whether a job can be promised a start, or an earlier one.
-fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
+fn stamp(draft: &Draft<'_>) -> u64 {
     let state = draft.state;
     let (reservations, policy) = (&state.reservations, u64::from(state.tenants.version()));
-    let mut parts = alloc::vec![reservations.version(), reservations.news(), policy, of_all(shares)];
+    let mut parts = alloc::vec![reservations.version(), reservations.news(), policy, of_all(draft.shares)];
     parts.extend(state.fleet.pool_ids().map(|pool| state.ledger.freed(pool)));
     fingerprint(&parts)
 }
@@ -190,7 +182,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             }
             let Some(key) = self.draft.state.jobs.get(reservation.job).map(Job::key) else { continue };
             let Some(ask) = ask_of(self.draft, &key, reservation) else { continue };
-            let beside = self.horizon.slots(self.draft, &ask, &self.commitments.leaving);
+            let beside = self.slots(&ask);
             let own = KeptPlaces::Start(reservation).steps(self.draft);
             self.draft.vacate_all(&own);
             let better = self.earlier(&ask, reservation, &beside);
@@ -214,11 +206,10 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             }
             held.end.or(known.borrowers.contains(&held.job).then_some(known.start))
         };
-        let gone = &self.commitments.leaving;
         let own: BTreeSet<NodeId> = known.tasks.iter().map(|place| place.node).collect();
         let mut slots = Vec::new();
         for &node in &own {
-            self.horizon.slots_on(self.draft, ask, node, (gone, &ends), &mut slots);
+            self.slots_on(ask, node, &ends, &mut slots);
         }
         let useful = |slot: &Slot| slot.at + EARLIER_MIN <= known.start;
         slots.retain(useful);
@@ -274,7 +265,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             if lines::fixed_beyond(self.draft, ask).is_some() {
                 continue;
             }
-            let slots = self.horizon.slots(self.draft, ask, &self.commitments.leaving);
+            let slots = self.slots(ask);
             let known = self.first_fit(ask, &slots, &by_itself);
             if known.as_ref().is_some_and(|(start, _)| *start <= self.draft.now) {
                 return None;
@@ -377,7 +368,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             .map(|one| (one.unit.job, one.gone_at))
             .collect();
         let ends = |held: &HeldPlace| held.end.into_iter().chain(gone_at.get(&held.job).copied()).min();
-        let slots = self.horizon.slots_if(self.draft, ask, &self.commitments.leaving, &ends);
+        let slots = self.slots_if(ask, &ends);
         let (start, nodes) = self.first_fit(ask, &slots, &ends)?;
         let start = start.max(self.draft.now + SOON);
         if bar.is_some_and(|bar| start + EARLIER_MIN > bar) {

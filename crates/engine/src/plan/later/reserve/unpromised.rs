@@ -31,8 +31,7 @@ impl State {
     pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unreserved> {
         let open = |job: &&Job| job.waits_for_places() && job.spec.booking.is_none();
         let job = self.jobs.get(id).filter(open)?;
-        let has = self.reservations.of(id).is_some() || self.earmarks.of(id).is_some();
-        if has {
+        if self.reservations.of(id).is_some() || self.earmarks.of(id).is_some() {
             return None;
         }
         if policy.reservations_max == 0 {
@@ -52,21 +51,20 @@ impl State {
 impl StartPromiser<'_, '_> {
     fn why_not(&mut self, id: JobId, job: &Job) -> Option<Unreserved> {
         let key = job.key();
-        let nobody = BTreeSet::new();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
         let mut why = None;
         for ask in self.draft.asks().minimum(&key) {
-            let slots = self.horizon.slots(self.draft, &ask, &nobody);
+            let slots = self.slots(&ask);
             if let Some((start, _)) = self.first_fit(&ask, &slots, &by_itself) {
                 let entitled = self.is_entitled(&ask, id, start, []);
                 return Some(if entitled { Unreserved::OthersFirst } else { Unreserved::AboveShare });
             }
             let at_last = |held: &HeldPlace| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
-            let slots = self.horizon.slots_if(self.draft, &ask, &nobody, &at_last);
+            let slots = self.slots_if(&ask, &at_last);
             match self.first_fit(&ask, &slots, &at_last) {
                 Some((_, nodes)) => {
                     for node in nodes {
-                        let held = self.horizon.held_on(self.draft, node);
+                        let held = self.horizon.held_on(self.draft, node).iter();
                         unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
                     }
                 }
