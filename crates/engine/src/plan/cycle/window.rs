@@ -49,9 +49,7 @@ impl<'a> Cycle<'a> {
         self.window_idle.insert(id, left);
         let job = self.queue.get(at).first.1;
         for filler in fillers {
-            if let Some(unit) = whole_job(&self.draft, filler) {
-                self.evict_job(unit, EvictionRule::Booking, job);
-            }
+            self.evict_job(filler, EvictionRule::Booking, job);
         }
         let (resources, trust) = (ask.key.shape.resources, Some(ask.key.trust));
         for &place in &tasks {
@@ -67,30 +65,24 @@ impl<'a> Cycle<'a> {
         id: BookingId,
         booking: &Booking,
         ask: &Ask<'a>,
-    ) -> Option<(Vec<Placement>, Vec<JobId>)> {
+    ) -> Option<(Vec<Placement>, Vec<Unit>)> {
         if let Some(tasks) = booked::place_in(&self.draft, ask, booking) {
             return Some((tasks, Vec::new()));
         }
         let mark = self.draft.mark();
         let mut drained: Vec<Unit> = Vec::new();
-        let mut found = None;
-        for filler in self.fillers(id, booking) {
-            let Some(unit) = whole_job(&self.draft, filler) else { continue };
+        let tasks = self.fillers(id, booking).into_iter().find_map(|filler| {
+            let unit = whole_job(&self.draft, filler)?;
             self.draft.evict(&unit);
             drained.push(unit);
-            found = booked::place_in(&self.draft, ask, booking);
-            if found.is_some() {
-                break;
-            }
-        }
+            booked::place_in(&self.draft, ask, booking)
+        });
         self.draft.roll_back(mark);
-        let tasks = found?;
-        let meets = |unit: &Unit| {
-            let mut places = unit.steps.iter().map(|step| step.place);
-            places.any(|place| tasks.iter().any(|task| task.meets(&place)))
-        };
-        let fillers = drained.iter().filter(|unit| meets(unit)).map(|unit| unit.job).collect();
-        Some((tasks, fillers))
+        let tasks = tasks?;
+        let meets =
+            |unit: &Unit| unit.steps.iter().any(|step| tasks.iter().any(|task| task.meets(&step.place)));
+        drained.retain(meets);
+        Some((tasks, drained))
     }
 
     /// Jobs that fill places of a window, the newest first.

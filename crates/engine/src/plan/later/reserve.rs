@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::kept::{KeptPlaces, bar_any};
-use super::{held_amount, is_over_by};
+use super::{held_amount, held_steps, is_over_by};
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::model::policy::Amount;
@@ -193,10 +193,8 @@ impl EarlierStarts {
         let over = horizon.over_by(draft, &own, start, &self.leaving);
         lines::meters_of(ask).all(|meter| {
             let used = draft.used(own.tenant)[meter] + self.beside[meter] + ask.amount(meter);
-            match lines::line(draft, own.tenant, meter, Line::Entitled) {
-                Amount::Unlimited => true,
-                Amount::Of(line) => used.saturating_sub(below[meter] + over[meter]) <= line,
-            }
+            let left = used.saturating_sub(below[meter] + over[meter]);
+            Amount::Of(left) <= lines::line(draft, own.tenant, meter, Line::Entitled)
         })
     }
 }
@@ -212,9 +210,9 @@ pub(in crate::plan) fn is_above_guarantee(draft: &mut Draft<'_>, id: JobId) -> b
     let Some(charge) = draft.state.ledger.charge(id) else { return false };
     let (amount, below) = (held_amount(draft, id), lines::lower_work(draft, &charge.group));
     let tenant = charge.group.tenant;
-    let is_beyond = |meter: usize| match lines::line(draft, tenant, meter, Line::Guarantee) {
-        Amount::Unlimited => false,
-        Amount::Of(guaranteed) => draft.used(tenant)[meter].saturating_sub(below[meter]) > guaranteed,
+    let is_beyond = |meter: usize| {
+        let used = draft.used(tenant)[meter].saturating_sub(below[meter]);
+        Amount::Of(used) > lines::line(draft, tenant, meter, Line::Guarantee)
     };
     (0..amount.len()).filter(|&meter| amount[meter] > 0).any(is_beyond)
 }

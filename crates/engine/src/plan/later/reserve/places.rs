@@ -5,13 +5,12 @@ use alloc::vec::Vec;
 
 use super::holders::holders;
 use super::horizon::{Ends, Slot, first_fit};
-use super::is_over_by;
 use super::promise::StartPromiser;
+use super::{held_steps, is_over_by};
 use crate::model::placement::Placement;
 use crate::plan::later::kept::KeptPlaces;
 use crate::plan::place::{Ask, place_on};
 use crate::state::State;
-use crate::state::holding::Holding;
 use crate::state::ledger::Step;
 use crate::state::reservations::Reservation;
 use crate::units::{JobId, NodeId, Timestamp};
@@ -21,8 +20,7 @@ const TOGETHER_MAX: u32 = 16;
 
 /// True when a job holds something of one of these nodes.
 pub(super) fn is_near(state: &State, job: JobId, places: &[Placement]) -> bool {
-    let held = state.ledger.holding(job).into_iter().flat_map(Holding::staying);
-    held.map(|task| task.place.node).any(|node| places.iter().any(|place| place.node == node))
+    held_steps(state, job).any(|step| places.iter().any(|place| place.node == step.place.node))
 }
 
 impl StartPromiser<'_, '_> {

@@ -18,7 +18,7 @@ use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::Ask;
 use crate::state::State;
-use crate::state::jobs::{Job, KindKey};
+use crate::state::jobs::Job;
 use crate::state::reservations::Reservation;
 use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
 
@@ -241,11 +241,13 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
                 !searches.next.contains_key(&pool) && counts.get(&pool).is_none_or(|&count| count < most)
             };
             let key = job.key();
-            let asks = asks(self.draft, &key, &open);
+            let mut asks = self.draft.asks().minimum(&key);
+            asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
             let Some(found) = self.earliest(id, &asks) else {
                 // A later job is not promised what an older one waits for, or that would wait for ever.
-                let pools = self.held_up_in(&asks);
-                searches.next.extend(pools.into_iter().map(|pool| (pool, id)));
+                for ask in asks.iter().filter(|ask| self.is_held_up(ask)) {
+                    searches.next.extend(ask.parts().map(|part| (part.pool(), id)));
+                }
                 searches.in_vain.insert(id);
                 continue;
             };
@@ -280,25 +282,19 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         best
     }
 
-    /// Pools in which a job could be promised a start but for what is promised to others, set aside for them or given to them
-    /// in this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
-    fn held_up_in(&mut self, asks: &[Ask<'_>]) -> Vec<PoolId> {
-        let mut pools = Vec::new();
-        for ask in asks {
-            if self.is_entitled_at_last(ask) && self.fits_at_last(ask) {
-                pools.extend(ask.parts().map(Ask::pool));
-            }
-        }
-        pools
+    /// True when an ask could be promised a start but for what is promised to others, set aside for them or given to them in
+    /// this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
+    fn is_held_up(&mut self, ask: &Ask<'_>) -> bool {
+        self.is_entitled_at_last(ask) && self.fits_at_last(ask)
     }
 
     /// True when the share of its tenant is large enough for an ask beside work without a known end.
     pub(super) fn is_entitled_at_last(&mut self, ask: &Ask<'_>) -> bool {
         let tenant = ask.key.tenant;
         let endless = self.horizon.endless(self.draft, tenant);
-        lines::meters_of(ask).all(|meter| match lines::line(self.draft, tenant, meter, Line::Entitled) {
-            Amount::Unlimited => true,
-            Amount::Of(line) => endless[meter] + ask.amount(meter) <= line,
+        lines::meters_of(ask).all(|meter| {
+            let used = Amount::Of(endless[meter] + ask.amount(meter));
+            used <= lines::line(self.draft, tenant, meter, Line::Entitled)
         })
     }
 
@@ -347,11 +343,13 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             return None;
         }
         self.borrowed_tries += 1;
-        let everybody = askable.iter().map(|one| one.unit.job).collect();
+        let given = &self.commitments.given;
+        let mut some: Vec<&Askable> = askable.iter().filter(|one| !given.contains(&one.unit.job)).collect();
         // What they hold above their line may be used up by some who are in nobody's way, so first it is not counted.
-        self.asking(ask, job, bar, (&askable, &everybody)).or_else(|| {
+        self.asking(ask, job, bar, &some).or_else(|| {
             let together = borrowed::together(self.draft, ask, askable.iter().map(|one| &one.unit));
-            self.asking(ask, job, bar, (&askable, &together))
+            some.retain(|one| together.contains(&one.unit.job));
+            self.asking(ask, job, bar, &some)
         })
     }
 
@@ -360,13 +358,10 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         ask: &Ask<'_>,
         job: JobId,
         bar: Option<Timestamp>,
-        (askable, of): (&[Askable], &BTreeSet<JobId>),
+        askable: &[&Askable],
     ) -> Option<Reservation> {
-        let gone_at: BTreeMap<JobId, Timestamp> = askable
-            .iter()
-            .filter(|one| of.contains(&one.unit.job) && !self.commitments.given.contains(&one.unit.job))
-            .map(|one| (one.unit.job, one.gone_at))
-            .collect();
+        let gone_at: BTreeMap<JobId, Timestamp> =
+            askable.iter().map(|one| (one.unit.job, one.gone_at)).collect();
         let ends = |held: &HeldPlace| held.end.into_iter().chain(gone_at.get(&held.job).copied()).min();
         let slots = self.slots_if(ask, &ends);
         let (start, nodes) = self.first_fit(ask, &slots, &ends)?;
@@ -377,8 +372,8 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         let tasks = self.places_at(ask, start, &nodes, &ends)?;
         let mut found = self.promise(job, tasks, start, gone_at.keys().copied().collect());
         let late = self.late_for(&found);
-        let is_needed = |one: &&Askable| gone_at.contains_key(&one.unit.job) && late.contains(&one.unit.job);
-        let units: Vec<&Unit> = askable.iter().filter(is_needed).map(|one| &one.unit).collect();
+        let units = askable.iter().map(|one| &one.unit).filter(|unit| late.contains(&unit.job));
+        let units: Vec<&Unit> = units.collect();
         found.borrowers = units.iter().map(|unit| unit.job).collect();
         let allowed = borrowed::together(self.draft, ask, units.iter().copied()) == found.borrowers;
         let accepted = late == found.borrowers && allowed && borrowed::is_worth_it(self.draft, ask, &units);
@@ -396,11 +391,4 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         let (policy, at) = (self.draft.state.tenants.version(), self.draft.now);
         Reservation { job, tasks, start, policy, at, fillers: BTreeSet::new(), borrowers }
     }
-}
-
-/// The minimum of a kind, in each way in which it could be met in these pools.
-fn asks<'k>(draft: &Draft<'_>, key: &'k KindKey, open: &dyn Fn(PoolId) -> bool) -> Vec<Ask<'k>> {
-    let mut asks = draft.asks().minimum(key);
-    asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
-    asks
 }
