@@ -165,7 +165,6 @@ impl Commitments {
         !self.given.contains(&of.job) && draft.state.earmarks.of(of.job).is_none()
     }
 
-    /// True when a job may be moved.
     pub(super) fn may_move(&self, job: JobId) -> bool {
         !self.given.contains(&job) && !self.leaving.contains(&job)
     }

@@ -26,7 +26,6 @@ use crate::state::ledger::{Step, WorkGroup};
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
 
-/// The state with some starts and evictions tried on it.
 pub(crate) struct Draft<'a> {
     pub state: &'a State,
     pub policy: &'a Policy,
@@ -45,7 +44,6 @@ pub(crate) struct Draft<'a> {
     weights: RefCell<BTreeMap<PoolId, Weights>>,
 }
 
-/// Something that was tried.
 enum Op {
     Shift { step: Step, before: Presence, after: Presence },
     Count { group: WorkGroup, amount: Meters, more: bool },
@@ -65,7 +63,6 @@ impl Op {
 pub(crate) struct Mark(usize);
 
 impl<'a> Draft<'a> {
-    /// A draft with nothing tried yet.
     pub(crate) fn on(
         state: &'a State,
         policy: &'a Policy,
@@ -258,7 +255,6 @@ impl<'a> Draft<'a> {
         self.layouts(pool).flat_map(move |layout| self.with_layout(pool, layout)).map(|(node, _)| node)
     }
 
-    /// A point to roll back to.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.done.len())
     }
@@ -272,12 +268,10 @@ impl<'a> Draft<'a> {
         self.perform(Op::Shift { step, before, after });
     }
 
-    /// A task takes a place.
     pub(crate) fn occupy(&mut self, step: Step) {
         self.shift(step, Presence::Gone, Presence::Stays);
     }
 
-    /// Tasks take their places.
     pub(crate) fn occupy_all(&mut self, steps: &[Step]) {
         steps.iter().for_each(|&step| self.occupy(step));
     }
@@ -311,7 +305,6 @@ impl<'a> Draft<'a> {
         self.perform(Op::Count { group, amount, more });
     }
 
-    /// As it was at the mark.
     pub(crate) fn roll_back(&mut self, mark: Mark) {
         assert!(mark.0 <= self.done.len(), "a mark lies behind");
         for op in self.done.split_off(mark.0).into_iter().rev() {
@@ -339,7 +332,6 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Two sorted streams as one.
 fn merge<T: Ord + Copy>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let (mut a, mut b) = (a.peekable(), b.peekable());
     core::iter::from_fn(move || match (a.peek(), b.peek()) {

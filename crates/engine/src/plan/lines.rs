@@ -15,9 +15,7 @@ use crate::units::TenantId;
 /// What a job may take, by how entitled its tenant is to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pass {
-    /// The tenant stays within its guarantee.
     WithinGuarantee,
-    /// The tenant stays within its fair share.
     WithinFairShare,
     /// Whatever is free.
     Surplus,
@@ -137,7 +135,6 @@ pub(crate) fn barred_by(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId
     limit_exceeded(draft, ask).or_else(|| fixed_beyond(draft, ask))
 }
 
-/// The tenant whose limit an ask would pass.
 pub(crate) fn limit_exceeded(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let passes = |tenant: &TenantId| {
         let quotas = &draft.tree.lines[tenant.index()].quotas;

@@ -11,7 +11,6 @@ use crate::state::ledger::event::Eviction;
 use crate::units::JobId;
 
 impl Cycle<'_> {
-    /// The difference between the state and the end of the draft.
     pub(in crate::plan) fn into_plan(self) -> Plan {
         let (state, tree) = (self.draft.state, self.draft.tree);
         let mut plan = Plan { basis: state.index(), ..Plan::default() };

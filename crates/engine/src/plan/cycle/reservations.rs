@@ -11,20 +11,18 @@ use crate::plan::later::kept::{self, Filler, KeptPlaces, Withheld};
 use crate::plan::later::reserve::{self, Horizon, InTheWay, ReservationReview, StartSearches};
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
-use crate::state::jobs::{Job, KindKey};
+use crate::state::jobs::Job;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::EvictionRule;
 use crate::state::reservations::{DropReason, Reservation};
 use crate::units::{JobId, Timestamp};
 
-/// The reservations of a cycle.
 #[derive(Default)]
 pub(super) struct CycleReservations<'a> {
     pub(super) horizon: Horizon,
     pub(super) review: ReservationReview<'a>,
     /// Reserved places on nodes that have room, until a job has to leave.
     pub(super) with_room: Option<Vec<(&'a Reservation, Vec<Step>)>>,
-    /// Starts that are promised in this cycle.
     pub(super) made: Vec<Reservation>,
     pub(super) searches: StartSearches,
 }
@@ -82,8 +80,7 @@ impl<'a> Cycle<'a> {
     /// leave.
     pub(super) fn fills_later(&self, at: usize, open: &[(Ask<'a>, Pass)], tasks: &[Placement]) -> bool {
         let Some(filler) = self.filler(at, open) else { return false };
-        let later = || tasks.iter().any(|place| !self.draft.is_clear(place));
-        later()
+        tasks.iter().any(|place| !self.draft.is_clear(place))
             && self.reservations.review.kept.iter().any(|of| {
                 let kept = KeptPlaces::Start(of);
                 kept.binds(self.draft.state, filler)
@@ -124,12 +121,13 @@ impl<'a> Cycle<'a> {
                 jobs.retain(|other| !self.commitments.leaving.contains(other));
             }
             if others.is_empty() && borrowers.is_empty() {
-                self.claim((&kind.key, &ask), reservation, &fillers);
+                self.claim(&ask, reservation, &fillers);
                 continue;
             }
-            let in_time = fillers.iter().chain(&borrowers).copied();
-            let due: BTreeSet<JobId> = in_time.filter(|&id| self.is_due(id, reservation.start)).collect();
-            self.ask_to_leave(job, &due);
+            let in_time =
+                (&fillers | &borrowers).into_iter().filter(|&id| self.is_due(id, reservation.start));
+            let due: Vec<Unit> = in_time.filter_map(|id| rest_of_job(&self.draft, id)).collect();
+            self.ask_to_leave(job, due);
         }
     }
 
@@ -140,23 +138,17 @@ impl<'a> Cycle<'a> {
         !is_over_by(&self.draft, id, start) && leave.is_some_and(|leave| now + leave >= start)
     }
 
-    fn ask_to_leave(&mut self, beneficiary: JobId, jobs: &BTreeSet<JobId>) {
-        for &job in jobs {
-            let Some(unit) = rest_of_job(&self.draft, job) else { continue };
-            self.evict_job(unit, EvictionRule::Reservation, beneficiary);
+    fn ask_to_leave(&mut self, beneficiary: JobId, units: Vec<Unit>) {
+        for unit in units {
             // Nobody takes it a second time.
-            self.commitments.given.insert(job);
+            self.commitments.given.insert(unit.job);
+            self.evict_job(unit, EvictionRule::Reservation, beneficiary);
         }
     }
 
     /// Gives a job the places that it was promised, if they are free without the jobs that fill them.
-    fn claim(
-        &mut self,
-        (key, ask): (&'a KindKey, &Ask<'a>),
-        reservation: &Reservation,
-        fillers: &BTreeSet<JobId>,
-    ) {
-        let job = reservation.job;
+    fn claim(&mut self, ask: &Ask<'a>, reservation: &Reservation, fillers: &BTreeSet<JobId>) {
+        let (key, job) = (ask.key, reservation.job);
         let units: Vec<Unit> =
             fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
         if units.len() < fillers.len() || lines::barred_by(&mut self.draft, ask).is_some() {
@@ -178,7 +170,7 @@ impl<'a> Cycle<'a> {
             return;
         }
         let Some(at) = self.queue.bring_first(&self.draft, key, job) else { return };
-        self.ask_to_leave(job, fillers);
+        self.ask_to_leave(job, units);
         self.draft.occupy_all(&steps);
         self.draft.count(lines::work_group(key), ask.total(), true);
         self.record(at, Grant::new(ask, reservation.tasks.clone()));

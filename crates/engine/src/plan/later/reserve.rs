@@ -8,7 +8,6 @@
 mod borrowed;
 mod holders;
 mod horizon;
-mod places;
 mod promise;
 mod unpromised;
 

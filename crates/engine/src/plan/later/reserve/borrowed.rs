@@ -21,7 +21,6 @@ use crate::units::{JobId, Millis, TenantId, Timestamp};
 /// The most jobs that are looked at for one start: each costs some microseconds.
 const LOOKED_AT_MAX: usize = 512;
 
-/// A job that may be asked to leave.
 pub(super) struct Askable {
     pub(super) unit: Unit,
     /// When it is gone if it is asked as soon as it may be.

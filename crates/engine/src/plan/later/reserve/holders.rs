@@ -25,7 +25,6 @@ pub(in crate::plan) struct InTheWay {
     pub(in crate::plan) others: BTreeSet<JobId>,
 }
 
-/// The jobs in the way of a promised start.
 pub(in crate::plan) fn in_the_way(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
@@ -139,7 +138,6 @@ pub(super) fn on_gpus_of<'a>(
     jobs.iter().copied().filter(move |&job| held_steps(state, job).any(&is_promised))
 }
 
-/// True when all that a task takes of a node is free.
 pub(in crate::plan) fn is_free(room: &Room, step: &Step) -> bool {
     has_gpus(room, step) && has_rest(room, step)
 }

@@ -1,4 +1,4 @@
-//! What is free when: until when each place is held, and how many tasks of an ask would fit as one after the other is over.
+//! What is free when: until when each place is held, and where an ask would fit as one task after the other is over.
 //!
 //! Worked example: a node of 8 GPUs has a job of 4 that ends in an hour, and one of 4 that ends in two. For a task of 4 it
 //! has one *slot* in an hour and another in two; for a task of 8 it has one, in two hours. A gang of so many tasks starts
@@ -8,22 +8,28 @@ use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use super::holders::holders;
 use super::promise::StartPromiser;
+use super::{held_amount, held_steps, is_over_by};
 use crate::model::need::Need;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
-use crate::plan::later::held_amount;
+use crate::plan::later::kept::KeptPlaces;
 use crate::plan::lines;
-use crate::plan::place::{Ask, tasks_that_fit};
+use crate::plan::place::{Ask, place_on, tasks_that_fit};
 use crate::state::State;
 use crate::state::ends::{Departure, departure, latest_if_placed};
 use crate::state::jobs::Phase;
 use crate::state::ledger::{Charge, Step, WorkGroup};
+use crate::state::reservations::Reservation;
 use crate::state::rooms::Room;
 use crate::units::{JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
 /// That a task is gone, and that another may begin, is noticed within so long, or it is an overrun.
 const NOTICED_WITHIN: Millis = Millis::from_secs(60);
+
+/// So many moments are tried at which each group of a job would fit by itself.
+const TOGETHER_MAX: u32 = 16;
 
 /// What is free when, as far as a plan has asked.
 #[derive(Default)]
@@ -36,7 +42,6 @@ pub(in crate::plan) struct Horizon {
     pools: Vec<(SlotKey, Vec<Slot>)>,
 }
 
-/// What is held on a node.
 struct NodeHolds {
     staying: Vec<HeldPlace>,
     /// When the tasks that were told to leave are gone at the latest.
@@ -55,7 +60,6 @@ pub(super) struct HeldPlace {
     pub(super) end: Option<Timestamp>,
 }
 
-/// Something that a tenant holds.
 struct TenantHold {
     job: JobId,
     group: WorkGroup,
@@ -86,11 +90,6 @@ struct SlotKey {
 /// When a held place is taken to be free; never where it is `None`.
 pub(super) type Ends<'e> = &'e dyn Fn(&HeldPlace) -> Option<Timestamp>;
 
-/// When it is over by itself.
-pub(super) fn by_itself(held: &HeldPlace) -> Option<Timestamp> {
-    held.end
-}
-
 /// When a job with an earmark is over at the latest: it gets its places when those who leave them are gone, and somebody has
 /// noticed.
 fn ends_with_earmark(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Option<Timestamp> {
@@ -99,7 +98,6 @@ fn ends_with_earmark(draft: &Draft<'_>, id: JobId, tasks: &[Placement]) -> Optio
     Some(latest_if_placed(draft.policy, left, clear + NOTICED_WITHIN))
 }
 
-/// Everything that is earmarked, by node.
 fn earmarked(draft: &Draft<'_>) -> BTreeMap<NodeId, Vec<HeldPlace>> {
     let mut earmarked: BTreeMap<NodeId, Vec<HeldPlace>> = BTreeMap::new();
     for (job, earmark) in draft.state.earmarks.iter() {
@@ -215,7 +213,7 @@ impl StartPromiser<'_, '_> {
             let key = SlotKey::of(of);
             if !self.horizon.pools.iter().any(|(known, _)| *known == key) {
                 let alone = Ask { beside: None, ..of.clone() };
-                let slots = self.slots_if(&alone, &by_itself);
+                let slots = self.slots_if(&alone, &|held| held.end);
                 self.horizon.pools.push((key, slots));
             }
             let known = self.horizon.pools.iter().filter(|(known, _)| *known == key);
@@ -270,6 +268,75 @@ impl StartPromiser<'_, '_> {
             }
         }
     }
+
+    /// When an ask fits these slots, and on which nodes. Groups that fit each by itself may be in each other's way, and only a
+    /// try tells.
+    pub(super) fn first_fit(
+        &mut self,
+        ask: &Ask<'_>,
+        slots: &[Slot],
+        ends: Ends<'_>,
+    ) -> Option<(Timestamp, BTreeSet<NodeId>)> {
+        let (state, mut tries) = (self.draft.state, 0);
+        first_fit(state, ask, slots, |at, nodes| {
+            tries += 1;
+            let alike = ask.beside.is_none();
+            alike || (tries <= TOGETHER_MAX && self.places_at(ask, at, nodes, ends).is_some())
+        })
+    }
+
+    /// Where the tasks of an ask go on these nodes when every task has left that has by then.
+    pub(super) fn places_at(
+        &mut self,
+        ask: &Ask<'_>,
+        start: Timestamp,
+        nodes: &BTreeSet<NodeId>,
+        ends: Ends<'_>,
+    ) -> Option<Vec<Placement>> {
+        let mark = self.draft.mark();
+        for &node in nodes {
+            for held in self.horizon.held_on(self.draft, node) {
+                let leaves = self.commitments.leaving.contains(&held.job);
+                if !leaves && ends(held).is_some_and(|end| end <= start) {
+                    self.draft.drain(held.step);
+                }
+            }
+        }
+        let placed = place_on(self.draft, ask, nodes);
+        self.draft.roll_back(mark);
+        placed.map(|placed| placed.tasks)
+    }
+
+    /// True when an ask fits once every task with a known end is gone, and nothing is promised to others.
+    pub(super) fn fits_at_last(&mut self, ask: &Ask<'_>) -> bool {
+        let slots = self.slots_at_last(ask);
+        let alone = first_fit(self.draft.state, ask, &slots, |_, _| true).is_some();
+        if ask.beside.is_none() || !alone {
+            return alone;
+        }
+        let mark = self.draft.mark();
+        let waiting = self.current().filter(|of| self.commitments.awaits(self.draft, of));
+        let promised: Vec<Step> = waiting.flat_map(|of| KeptPlaces::Start(of).steps(self.draft)).collect();
+        self.draft.vacate_all(&promised);
+        let nodes = slots.iter().map(|slot| slot.node).collect();
+        let fits = self.places_at(ask, Timestamp(u64::MAX), &nodes, &|held| held.end).is_some();
+        self.draft.roll_back(mark);
+        fits
+    }
+
+    /// Jobs that are in the way of a promise and neither over by its start nor told to leave: they would have to be asked.
+    pub(super) fn late_for(&self, of: &Reservation) -> BTreeSet<JobId> {
+        let mut late = holders(self.draft, of, &of.fillers);
+        late.retain(|&job| {
+            !is_over_by(self.draft, job, of.start) && !self.commitments.leaving.contains(&job)
+        });
+        late
+    }
+}
+
+/// True when a job holds something of one of these nodes.
+pub(super) fn is_near(state: &State, job: JobId, places: &[Placement]) -> bool {
+    held_steps(state, job).any(|step| places.iter().any(|place| place.node == step.place.node))
 }
 
 /// The parts of an ask in a pool, numbered as in the ask.

@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 
 use super::borrowed::{self, Askable};
 use super::holders::{fillers, on_gpus_of};
-use super::horizon::{HeldPlace, Horizon, Slot, by_itself};
-use super::places::is_near;
+use super::horizon::{HeldPlace, Horizon, Slot, is_near};
 use super::{EarlierStarts, ReservationReview, ask_of};
 use crate::model::placement::Placement;
 use crate::model::policy::Amount;
@@ -65,9 +64,8 @@ pub(in crate::plan) fn make<'a>(
     let mut searches =
         if known { earlier.clone() } else { StartSearches { stamp, ..StartSearches::default() } };
     searches.next.retain(|_, job| is_open(draft.state, *job) && !commitments.given.contains(job));
-    let next = next_in_line(draft, &review.kept, commitments, &searches);
-    let mark = draft.mark();
     let mut promiser = StartPromiser::new(draft, horizon, &review.kept, commitments);
+    let (next, mark) = (promiser.next_in_line(&searches), promiser.draft.mark());
     if !next.is_empty() || (!known && !review.kept.is_empty()) {
         promiser.withhold_all();
         if !known {
@@ -75,9 +73,8 @@ pub(in crate::plan) fn make<'a>(
         }
         promiser.promise_more(next, &mut searches);
     }
-    let made = promiser.made;
-    draft.roll_back(mark);
-    (made, searches)
+    promiser.draft.roll_back(mark);
+    (promiser.made, searches)
 }
 
 /// True while a job waits and nothing is promised to it.
@@ -95,54 +92,7 @@ fn stamp(draft: &Draft<'_>) -> u64 {
     fingerprint(&parts)
 }
 
-/// The first waiting jobs of every kind that were given nothing and promised nothing, where another promise may be made:
-/// one of each tenant before the next of any, gangs before single tasks, because small jobs would hold those up for ever,
-/// and the oldest first. Few are tried: a job that is not reached now is next when these have started.
-fn next_in_line<'a>(
-    draft: &Draft<'a>,
-    kept: &[&Reservation],
-    commitments: &Commitments,
-    searches: &StartSearches,
-) -> Vec<(JobId, &'a Job)> {
-    let state = draft.state;
-    let most = usize::try_from(draft.policy.reservations_max).unwrap_or(usize::MAX);
-    let counts = counts(kept);
-    let full = |pool: PoolId| counts.get(&pool).is_some_and(|&count| count >= most);
-    if state.fleet.pool_ids().all(|pool| full(pool) || searches.next.contains_key(&pool)) {
-        return Vec::new();
-    }
-    let promised: BTreeSet<JobId> = kept.iter().map(|of| of.job).collect();
-    let open = |job: &JobId| !promised.contains(job) && !commitments.given.contains(job);
-    // A window has its own time.
-    let kinds = state.jobs.waiting().values().filter(|kind| kind.key.booking.is_none());
-    let first = kinds.filter_map(|kind| {
-        let &(at, job) = kind.jobs.iter().find(|(_, job)| open(job))?;
-        Some((kind.key.min <= 1, at, job)).filter(|_| !searches.in_vain.contains(&job))
-    });
-    let mut jobs: Vec<(bool, Timestamp, JobId)> = first.collect();
-    jobs.sort_unstable();
-    let live = |(_, _, id): (bool, Timestamp, JobId)| state.jobs.get(id).map(|job| (id, job));
-    let ready = jobs.into_iter().filter_map(live).filter(|(_, job)| job.not_before <= draft.now);
-    let mut tenants: BTreeSet<TenantId> = kept.iter().map(|of| of.spec(state).tenant).collect();
-    let (first, rest): (Vec<_>, Vec<_>) = ready.partition(|(_, job)| tenants.insert(job.spec.tenant));
-    first.into_iter().chain(rest).take(most.saturating_mul(2)).collect()
-}
-
-/// How many starts are promised in each pool.
-fn counts(all: &[&Reservation]) -> BTreeMap<PoolId, usize> {
-    let mut counts = BTreeMap::new();
-    for pool in all.iter().flat_map(|of| pools(&of.tasks)) {
-        *counts.entry(pool).or_default() += 1;
-    }
-    counts
-}
-
-fn pools(tasks: &[Placement]) -> BTreeSet<PoolId> {
-    tasks.iter().map(|place| place.pool).collect()
-}
-
 impl<'m, 'a> StartPromiser<'m, 'a> {
-    /// Nothing is made yet, and nothing taken.
     pub(super) fn new(
         draft: &'m mut Draft<'a>,
         horizon: &'m mut Horizon,
@@ -150,6 +100,47 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         commitments: &'m Commitments,
     ) -> Self {
         Self { draft, horizon, kept, commitments, made: Vec::new(), borrowed_tries: 0 }
+    }
+
+    /// The first waiting jobs of every kind that were given nothing and promised nothing, where another promise may be made:
+    /// one of each tenant before the next of any, gangs before single tasks, because small jobs would hold those up for
+    /// ever, and the oldest first. Few are tried: a job that is not reached now is next when these have started.
+    fn next_in_line(&self, searches: &StartSearches) -> Vec<(JobId, &'a Job)> {
+        let (state, now, given) = (self.draft.state, self.draft.now, &self.commitments.given);
+        let full = self.full_pools();
+        if state.fleet.pool_ids().all(|pool| full.contains(&pool) || searches.next.contains_key(&pool)) {
+            return Vec::new();
+        }
+        let promised: BTreeSet<JobId> = self.kept.iter().map(|of| of.job).collect();
+        // A window has its own time.
+        let kinds = state.jobs.waiting().values().filter(|kind| kind.key.booking.is_none());
+        let first = kinds.filter_map(|kind| {
+            let open = |&&(_, job): &&(Timestamp, JobId)| !promised.contains(&job) && !given.contains(&job);
+            let &(at, job) = kind.jobs.iter().find(open)?;
+            (!searches.in_vain.contains(&job)).then_some((kind.key.min <= 1, at, job))
+        });
+        let mut jobs: Vec<(bool, Timestamp, JobId)> = first.collect();
+        jobs.sort_unstable();
+        let live = jobs.into_iter().filter_map(|(_, _, id)| Some((id, state.jobs.get(id)?)));
+        let ready = live.filter(|(_, job)| job.not_before <= now);
+        let mut tenants: BTreeSet<TenantId> = self.kept.iter().map(|of| of.spec(state).tenant).collect();
+        let (first, rest): (Vec<_>, Vec<_>) = ready.partition(|(_, job)| tenants.insert(job.spec.tenant));
+        first.into_iter().chain(rest).take(self.per_pool_max().saturating_mul(2)).collect()
+    }
+
+    fn per_pool_max(&self) -> usize {
+        usize::try_from(self.draft.policy.reservations_max).unwrap_or(usize::MAX)
+    }
+
+    /// Pools in which as many starts are promised as the policy allows.
+    fn full_pools(&self) -> BTreeSet<PoolId> {
+        let mut starts: BTreeMap<PoolId, usize> = BTreeMap::new();
+        for of in self.current() {
+            let pools: BTreeSet<PoolId> = of.tasks.iter().map(|place| place.pool).collect();
+            pools.into_iter().for_each(|pool| *starts.entry(pool).or_default() += 1);
+        }
+        starts.retain(|_, count| *count >= self.per_pool_max());
+        starts.into_keys().collect()
     }
 
     /// Promises as they stand, the improved ones improved.
@@ -234,13 +225,9 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     }
 
     fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, searches: &mut StartSearches) {
-        let most = usize::try_from(self.draft.policy.reservations_max).unwrap_or(usize::MAX);
-        let mut counts = counts(self.kept);
         for (id, job) in next {
-            let open = |pool: PoolId| {
-                !searches.next.contains_key(&pool) && counts.get(&pool).is_none_or(|&count| count < most)
-            };
-            let key = job.key();
+            let (key, full) = (job.key(), self.full_pools());
+            let open = |pool| !searches.next.contains_key(&pool) && !full.contains(&pool);
             let mut asks = self.draft.asks().minimum(&key);
             asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
             let Some(found) = self.earliest(id, &asks) else {
@@ -251,9 +238,6 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
                 searches.in_vain.insert(id);
                 continue;
             };
-            for pool in pools(&found.tasks) {
-                *counts.entry(pool).or_default() += 1;
-            }
             self.withhold(&found);
             self.horizon.forget_slots();
             self.made.push(found);
@@ -268,7 +252,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
                 continue;
             }
             let slots = self.slots(ask);
-            let known = self.first_fit(ask, &slots, &by_itself);
+            let known = self.first_fit(ask, &slots, &|held| held.end);
             if known.as_ref().is_some_and(|(start, _)| *start <= self.draft.now) {
                 return None;
             }
@@ -319,18 +303,14 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         start: Timestamp,
         nodes: &BTreeSet<NodeId>,
     ) -> Option<Reservation> {
-        let start = self.entitled_from(ask, job, start.max(self.draft.now + SOON))?;
-        let tasks = self.places_at(ask, start, nodes, &by_itself)?;
+        let start = start.max(self.draft.now + SOON);
+        let later = self.horizon.ends_of(self.draft, ask.key.tenant).into_iter().filter(|end| *end > start);
+        // Its tenant is within its fair share with it then, or when more of its own work is over.
+        let mut moments = core::iter::once(start).chain(later).take(ENDS_MAX);
+        let start = moments.find(|&start| self.is_entitled(ask, job, start, []))?;
+        let tasks = self.places_at(ask, start, nodes, &|held| held.end)?;
         let found = self.promise(job, tasks, start, BTreeSet::new());
         self.late_for(&found).is_empty().then_some(found)
-    }
-
-    /// The first moment from `start` on at which the tenant is within its fair share with the ask: then, or when more of its
-    /// own work is over.
-    fn entitled_from(&mut self, ask: &Ask<'_>, job: JobId, start: Timestamp) -> Option<Timestamp> {
-        let later = self.horizon.ends_of(self.draft, ask.key.tenant).into_iter().filter(|end| *end > start);
-        let mut moments = core::iter::once(start).chain(later).take(ENDS_MAX);
-        moments.find(|&start| self.is_entitled(ask, job, start, []))
     }
 
     /// A start before `bar` for which others are asked to leave in time, where they may be.

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::ReservationReview;
-use super::horizon::{HeldPlace, Horizon, by_itself};
+use super::horizon::{HeldPlace, Horizon};
 use super::promise::StartPromiser;
 use crate::model::policy::Policy;
 use crate::plan::cycle::Commitments;
@@ -55,7 +55,7 @@ impl StartPromiser<'_, '_> {
         let mut why = None;
         for ask in self.draft.asks().minimum(&key) {
             let slots = self.slots(&ask);
-            if let Some((start, _)) = self.first_fit(&ask, &slots, &by_itself) {
+            if let Some((start, _)) = self.first_fit(&ask, &slots, &|held| held.end) {
                 let entitled = self.is_entitled(&ask, id, start, []);
                 return Some(if entitled { Unreserved::OthersFirst } else { Unreserved::AboveShare });
             }
