@@ -7,7 +7,6 @@ mod delta;
 mod grant;
 mod reservations;
 mod serve;
-mod window;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

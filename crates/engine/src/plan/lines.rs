@@ -119,14 +119,10 @@ pub(crate) fn lower_work_in(draft: &mut Draft<'_>, group: &WorkGroup, meter: usi
 }
 
 /// What a tenant's own work of some groups holds, by meter.
-fn held_by_groups(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    is_counted: impl Fn(&WorkGroup) -> bool,
-) -> Meters {
+fn held_by_groups(draft: &mut Draft<'_>, tenant: TenantId, counts: impl Fn(&WorkGroup) -> bool) -> Meters {
     let mut total = draft.tree.zero();
     let groups = draft.work_groups(tenant).iter();
-    groups.filter(|(group, _)| is_counted(group)).for_each(|(_, held)| total.add(held));
+    groups.filter(|(group, _)| counts(group)).for_each(|(_, held)| total.add(held));
     total
 }
 
@@ -187,12 +183,13 @@ pub(crate) fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: 
     protected_beyond(draft, tenant, meters, &sheltered)
 }
 
-/// The same without what the tenant's booked windows have: for those, inference within its guarantee never leaves.
-pub(crate) fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
-    protected_beyond(draft, tenant, meters, &[])
-}
-
-fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], beside: &[u64]) -> bool {
+/// The same beside so much that is protected, too.
+pub(crate) fn protected_beyond(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    meters: &[usize],
+    beside: &[u64],
+) -> bool {
     let policy = draft.policy;
     let is_protected = |group: &WorkGroup| group.class == Class::Inference || is_fixed(group, policy);
     let mut total = held_by_groups(draft, tenant, is_protected);

@@ -36,25 +36,22 @@ impl<'a> Cycle<'a> {
     /// Takes the places that are kept for others and that a candidate may not have.
     pub(super) fn withhold(&mut self, at: usize, open: &[(Ask<'a>, Pass)], withheld: Withheld) -> Vec<Step> {
         let Some(filler) = self.filler(at, open) else { return Vec::new() };
-        let ordered =
-            KeptPlaces::ordered(self.draft.state).filter(|kept| kept.bars(&self.draft, filler, withheld));
-        let mut steps: Vec<Step> = ordered.flat_map(|kept| kept.steps(&self.draft)).collect();
         // Where no GPU is free, nothing has to be kept from a candidate that asks for one.
         let with_gpus =
             |(ask, _): &(Ask<'a>, Pass)| ask.parts().all(|part| part.way.need.units().parts() > 0);
         let only_free = withheld == Withheld::Overstayed && open.iter().all(with_gpus);
-        let bars = |of: &Reservation, cycle: &Self| {
-            cycle.commitments.awaits(&cycle.draft, of)
-                && KeptPlaces::Start(of).bars(&cycle.draft, filler, withheld)
-        };
+        if only_free && self.reservations.with_room.is_none() {
+            self.reservations.with_room = Some(self.reserved_with_room());
+        }
+        let bars = |kept: KeptPlaces<'_>| kept.bars(&self.draft, filler, withheld);
+        let ordered = KeptPlaces::ordered(self.draft.state).filter(|kept| bars(*kept));
+        let mut steps: Vec<Step> = ordered.flat_map(|kept| kept.steps(&self.draft)).collect();
+        let start_bars = |of| self.commitments.awaits(&self.draft, of) && bars(KeptPlaces::Start(of));
         if only_free {
-            let known = self.reservations.with_room.take();
-            let with_room = known.unwrap_or_else(|| self.reserved_with_room());
-            let barred = with_room.iter().filter(|(of, _)| bars(of, self));
+            let barred = self.reservations.with_room.iter().flatten().filter(|(of, _)| start_bars(of));
             steps.extend(barred.flat_map(|(_, steps)| steps));
-            self.reservations.with_room = Some(with_room);
         } else {
-            let barred = self.reservations.review.kept.iter().filter(|of| bars(of, self));
+            let barred = self.reservations.review.kept.iter().filter(|of| start_bars(of));
             steps.extend(barred.flat_map(|of| KeptPlaces::Start(of).steps(&self.draft)));
         }
         self.draft.occupy_all(&steps);

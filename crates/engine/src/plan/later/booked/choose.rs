@@ -65,7 +65,8 @@ fn may_leave(draft: &Draft<'_>, job: &Job) -> bool {
 fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
     let meters: Vec<usize> =
         (0..draft.tree.meters.len()).filter(|&meter| draft.tree.meters[meter].per_gpu().is_some()).collect();
-    lines::inference_alone_beyond(draft, job.spec.tenant, &meters)
+    // What windows have does not count: for those, inference within its guarantee never leaves.
+    lines::protected_beyond(draft, job.spec.tenant, &meters, &[])
 }
 
 /// Places for as many of the missing tasks as can have one. The draft stays as it is.

@@ -92,9 +92,6 @@ pub(super) fn is_worth_it(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> 
 
 /// Of the jobs that were to be asked, those that may no longer be.
 pub(super) fn no_longer(draft: &Draft<'_>, ask: &Ask<'_>, borrowers: &BTreeSet<JobId>) -> Vec<JobId> {
-    if borrowers.is_empty() {
-        return Vec::new();
-    }
     let units: Vec<Unit> = borrowers.iter().filter_map(|&job| rest_of_job(draft, job)).collect();
     let still = together(draft, ask, units.iter());
     borrowers.difference(&still).copied().collect()
