@@ -17,6 +17,7 @@ use crate::plan::evict::moves::Move;
 use crate::plan::evict::search::{Allowance, EvictedUnit};
 use crate::plan::evict::victims::{Unit, Victims};
 use crate::plan::later::booked;
+use crate::plan::later::kept;
 use crate::plan::later::reserve;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Memory, Refusal, Stamps};
@@ -271,7 +272,8 @@ impl<'a> Cycle<'a> {
             return;
         }
         // Not in a place that is reserved: there it might have to leave again.
-        let withheld = self.withhold_all();
+        let (draft, starts) = (&mut self.draft, &self.reservations.review.kept);
+        let withheld = kept::withhold_all(draft, starts, &self.commitments);
         for job in jobs {
             if let Some(PlacedTasks { tasks, chosen, .. }) = self.relocate(job) {
                 self.allocations.add(job, tasks, Purpose::Move, chosen);

@@ -7,7 +7,7 @@ use super::{Allocation, Cycle, Grant, Purpose};
 use crate::model::placement::Placement;
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::later::is_over_by;
-use crate::plan::later::kept::{self, Filler, KeptPlaces, Withheld};
+use crate::plan::later::kept::{Filler, KeptPlaces, Withheld};
 use crate::plan::later::reserve::{self, Horizon, InTheWay, ReservationReview, StartSearches};
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
@@ -54,15 +54,6 @@ impl<'a> Cycle<'a> {
             let barred = self.reservations.review.kept.iter().filter(|of| start_bars(of));
             steps.extend(barred.flat_map(|of| KeptPlaces::Start(of).steps(&self.draft)));
         }
-        self.draft.occupy_all(&steps);
-        steps
-    }
-
-    /// Takes the places of all promises that are not kept yet.
-    pub(super) fn withhold_all(&mut self) -> Vec<Step> {
-        let kept = self.reservations.review.kept.iter().copied();
-        let waiting = kept.filter(|of| self.commitments.awaits(&self.draft, of));
-        let steps = kept::all_steps(&self.draft, waiting);
         self.draft.occupy_all(&steps);
         steps
     }

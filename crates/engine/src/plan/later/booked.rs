@@ -59,8 +59,8 @@ pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters 
 }
 
 /// The ways to meet a whole window: in the pool of its places, once it has some.
-pub(crate) fn ways_of_window(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> Vec<PoolOption> {
-    let pool = booking.places.first().map(|place| place.pool);
+pub(crate) fn ways_of_window(draft: &Draft<'_>, places: &[Placement], key: &KindKey) -> Vec<PoolOption> {
+    let pool = places.first().map(|place| place.pool);
     let ways = draft.asks().options(key);
     ways.filter(|way| pool.is_none_or(|pool| pool == way.pool)).collect()
 }
@@ -68,7 +68,7 @@ pub(crate) fn ways_of_window(draft: &Draft<'_>, booking: &Booking, key: &KindKey
 /// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
 pub(crate) fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
     let key = KindKey::of(&booking.spec);
-    let ways = ways_of_window(draft, booking, &key);
+    let ways = ways_of_window(draft, &booking.places, &key);
     let ask = ways.first().map(|&way| Ask::new(draft.tree, &key, way, key.tasks));
     ask.map_or_else(|| draft.tree.zero(), |ask| ask.total())
 }

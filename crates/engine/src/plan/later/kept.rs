@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use super::{booked, reserve};
 use crate::model::job::Class;
 use crate::model::placement::Placement;
+use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Fit;
@@ -198,6 +199,18 @@ pub(in crate::plan) fn all_steps<'a>(
     let near = |kept: &KeptPlaces<'_>| !matches!(kept, KeptPlaces::Downtime(_)) || kept.from() <= soon;
     let ordered = KeptPlaces::ordered(draft.state).filter(near);
     starts.map(KeptPlaces::Start).chain(ordered).flat_map(|kept| kept.steps(draft)).collect()
+}
+
+/// Takes them, of starts that are neither kept on this draft nor on their way.
+pub(in crate::plan) fn withhold_all<'a>(
+    draft: &mut Draft<'a>,
+    starts: &[&'a Reservation],
+    commitments: &Commitments,
+) -> Vec<Step> {
+    let waiting = starts.iter().copied().filter(|of| commitments.awaits(draft, of));
+    let steps = all_steps(draft, waiting);
+    draft.occupy_all(&steps);
+    steps
 }
 
 /// True when one of these keeps work of a kind from one of the places.

@@ -9,7 +9,6 @@ mod borrowed;
 mod holders;
 mod horizon;
 mod promise;
-mod unpromised;
 
 use crate::quota::meters::Meters;
 use alloc::collections::BTreeSet;
@@ -32,9 +31,8 @@ use crate::units::{GpuUnits, JobId, TenantId, Timestamp};
 
 pub(in crate::plan) use holders::{InTheWay, in_the_way, is_free};
 pub(in crate::plan) use horizon::Horizon;
-pub use promise::StartSearches;
 pub(in crate::plan) use promise::make;
-pub use unpromised::Unreserved;
+pub use promise::{StartSearches, Unreserved};
 
 /// Which reservations still hold.
 #[derive(Default)]

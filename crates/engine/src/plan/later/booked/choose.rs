@@ -8,6 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use super::ways_of_window;
 use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
@@ -109,10 +110,9 @@ fn chosen_steps(
 
 fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
     let key = KindKey::of(&part.booking.spec);
-    let ways: Vec<_> = draft.asks().options(&key).collect();
     let kept = part.kept.first();
     let mut best = Vec::new();
-    for way in ways.into_iter().filter(|way| kept.is_none_or(|kept| kept.pool == way.pool)) {
+    for way in ways_of_window(draft, part.kept, &key) {
         let tasks = u32::try_from(part.missing()).unwrap_or(u32::MAX);
         let mut ask = Ask::new(draft.tree, &key, way, tasks);
         let level = key.topology.gang_within;

@@ -77,15 +77,8 @@ pub(super) struct Slot {
     pub(super) tasks: u32,
 }
 
-/// What slots depend on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct SlotKey {
-    pool: PoolId,
-    need: Need,
-    resources: Resources,
-    trust: TrustId,
-    task_on_island: bool,
-}
+/// What slots depend on: beside the pool what a task needs, and whether on one island.
+type SlotKey = (PoolId, Need, Resources, TrustId, bool);
 
 /// When a held place is taken to be free; never where it is `None`.
 pub(super) type Ends<'e> = &'e dyn Fn(&HeldPlace) -> Option<Timestamp>;
@@ -210,7 +203,8 @@ impl StartPromiser<'_, '_> {
     pub(super) fn slots(&mut self, ask: &Ask<'_>) -> Vec<Slot> {
         let mut all = Vec::new();
         for (part, of) in ask.parts().enumerate() {
-            let key = SlotKey::of(of);
+            let on_island = of.key.topology.task_on_island;
+            let key = (of.pool(), of.way.need, of.key.shape.resources, of.key.trust, on_island);
             if !self.horizon.pools.iter().any(|(known, _)| *known == key) {
                 let alone = Ask { beside: None, ..of.clone() };
                 let slots = self.slots_if(&alone, &|held| held.end);
@@ -354,30 +348,17 @@ impl NodeHolds {
                 continue;
             };
             let Some(held) = holding.task(task) else { continue };
+            let end = state.end_of(job, draft.policy, draft.now).known();
             if held.stays() {
-                let end = state.end_of(job, draft.policy, draft.now).known();
                 on.staying.push(HeldPlace { job, step: charge.step(held.place), end });
             }
             let leaves = departure(holding, held.phase, draft.policy, draft.now);
             let Some(Departure { gone_at, may_stay }) = leaves else { continue };
             on.clear_at = on.clear_at.max(gone_at);
-            let surely =
-                if may_stay { state.end_of(job, draft.policy, draft.now).known() } else { Some(gone_at) };
+            let surely = if may_stay { end } else { Some(gone_at) };
             on.surely_clear_at = on.surely_clear_at.zip(surely).map(|(all, own)| all.max(own).max(gone_at));
         }
         on
-    }
-}
-
-impl SlotKey {
-    fn of(ask: &Ask<'_>) -> Self {
-        Self {
-            pool: ask.pool(),
-            need: ask.way.need,
-            resources: ask.key.shape.resources,
-            trust: ask.key.trust,
-            task_on_island: ask.key.topology.task_on_island,
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which jobs are promised a start, and which an earlier one.
+//! Which jobs are promised a start, which an earlier one, and why one is promised none.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use super::holders::{fillers, on_gpus_of};
 use super::horizon::{HeldPlace, Horizon, Slot, is_near};
 use super::{EarlierStarts, ReservationReview, ask_of};
 use crate::model::placement::Placement;
-use crate::model::policy::Amount;
+use crate::model::policy::{Amount, Policy};
 use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
 use crate::plan::evict::victims::Unit;
@@ -41,14 +41,48 @@ pub struct StartSearches {
     next: BTreeMap<PoolId, JobId>,
 }
 
+/// Why no start is promised to a job that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreserved {
+    /// No end is known of these, in job order, and they are in the way.
+    NoKnownEnd { holders: Vec<JobId> },
+    /// Its tenant would be above its fair share.
+    AboveShare,
+    /// The policy promises no starts.
+    Off,
+    /// As many starts are promised in its pools as the policy allows, or on the places that it needs.
+    OthersFirst,
+}
+
 /// Promises while they are made: places of all of them are taken on the draft.
 pub(super) struct StartPromiser<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
     pub(super) horizon: &'m mut Horizon,
-    pub(super) kept: &'m [&'a Reservation],
+    kept: &'m [&'a Reservation],
     pub(super) commitments: &'m Commitments,
     made: Vec<Reservation>,
     borrowed_tries: usize,
+}
+
+impl State {
+    /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
+    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unreserved> {
+        let open = |job: &&Job| job.waits_for_places() && job.spec.booking.is_none();
+        let job = self.jobs.get(id).filter(open)?;
+        if self.reservations.of(id).is_some() || self.earmarks.of(id).is_some() {
+            return None;
+        }
+        if policy.reservations_max == 0 {
+            return Some(Unreserved::Off);
+        }
+        Draft::trial(self, policy, now, |mut draft| {
+            let mut horizon = Horizon::default();
+            let review = ReservationReview::of(&mut draft, &mut horizon);
+            let commitments = Commitments::default();
+            kept::withhold_all(&mut draft, &review.kept, &commitments);
+            StartPromiser::new(&mut draft, &mut horizon, &review.kept, &commitments).why_not(id, job)
+        })
+    }
 }
 
 /// The starts that are promised now, some of them earlier than before. The draft stays as it is.
@@ -67,7 +101,7 @@ pub(in crate::plan) fn make<'a>(
     let mut promiser = StartPromiser::new(draft, horizon, &review.kept, commitments);
     let (next, mark) = (promiser.next_in_line(&searches), promiser.draft.mark());
     if !next.is_empty() || (!known && !review.kept.is_empty()) {
-        promiser.withhold_all();
+        kept::withhold_all(promiser.draft, promiser.kept, commitments);
         if !known {
             promiser.promise_earlier();
         }
@@ -147,14 +181,6 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     pub(super) fn current(&self) -> impl Iterator<Item = &Reservation> {
         let improved = |job: JobId| self.made.iter().any(|made| made.job == job);
         self.kept.iter().copied().filter(move |of| !improved(of.job)).chain(&self.made)
-    }
-
-    /// Takes the places of promises that are neither kept on this draft nor on their way; nor is anything promised where
-    /// somebody has booked.
-    pub(super) fn withhold_all(&mut self) {
-        let waiting = self.kept.iter().copied().filter(|of| self.commitments.awaits(self.draft, of));
-        let steps = kept::all_steps(self.draft, waiting);
-        self.draft.occupy_all(&steps);
     }
 
     fn withhold(&mut self, reservation: &Reservation) {
@@ -370,5 +396,35 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     ) -> Reservation {
         let (policy, at) = (self.draft.state.tenants.version(), self.draft.now);
         Reservation { job, tasks, start, policy, at, fillers: BTreeSet::new(), borrowers }
+    }
+    fn why_not(&mut self, id: JobId, job: &Job) -> Option<Unreserved> {
+        let key = job.key();
+        let mut unknown: BTreeSet<JobId> = BTreeSet::new();
+        let mut why = None;
+        for ask in self.draft.asks().minimum(&key) {
+            let slots = self.slots(&ask);
+            if let Some((start, _)) = self.first_fit(&ask, &slots, &|held| held.end) {
+                let entitled = self.is_entitled(&ask, id, start, []);
+                return Some(if entitled { Unreserved::OthersFirst } else { Unreserved::AboveShare });
+            }
+            let at_last = |held: &HeldPlace| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
+            let slots = self.slots_if(&ask, &at_last);
+            match self.first_fit(&ask, &slots, &at_last) {
+                Some((_, nodes)) => {
+                    for node in nodes {
+                        let held = self.horizon.held_on(self.draft, node).iter();
+                        unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
+                    }
+                }
+                // What is left of the fleet may be too little for it; the verdict says so.
+                None if self.kept.is_empty() => {}
+                None if self.is_entitled_at_last(&ask) => why = Some(Unreserved::OthersFirst),
+                None => why = why.or(Some(Unreserved::AboveShare)),
+            }
+        }
+        if unknown.is_empty() {
+            return why;
+        }
+        Some(Unreserved::NoKnownEnd { holders: unknown.into_iter().collect() })
     }
 }
