@@ -182,7 +182,7 @@ impl Horizon {
 
 impl StartPromiser<'_, '_> {
     /// The slots of an ask when every task is gone that has a known end.
-    pub(super) fn slots_at_last(&mut self, ask: &Ask<'_>) -> Vec<Slot> {
+    fn slots_at_last(&mut self, ask: &Ask<'_>) -> Vec<Slot> {
         let (state, at) = (self.draft.state, self.draft.now);
         let mut slots = Vec::new();
         for (node, known) in state.fleet.nodes() {
@@ -383,7 +383,7 @@ fn all_of(draft: &Draft<'_>, tenant: TenantId) -> Vec<TenantHold> {
 
 /// When each part of an ask fits these slots, which are in order, and on which nodes: in one domain where that is asked for, and
 /// as soon as the caller is content with it.
-pub(super) fn first_fit(
+fn first_fit(
     state: &State,
     ask: &Ask<'_>,
     slots: &[Slot],

@@ -67,11 +67,7 @@ pub(super) struct StartPromiser<'m, 'a> {
 impl State {
     /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
     pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unreserved> {
-        let open = |job: &&Job| job.waits_for_places() && job.spec.booking.is_none();
-        let job = self.jobs.get(id).filter(open)?;
-        if self.reservations.of(id).is_some() || self.earmarks.of(id).is_some() {
-            return None;
-        }
+        let job = self.jobs.get(id).filter(|job| job.spec.booking.is_none() && is_open(self, id))?;
         if policy.reservations_max == 0 {
             return Some(Unreserved::Off);
         }
@@ -127,7 +123,7 @@ fn stamp(draft: &Draft<'_>) -> u64 {
 }
 
 impl<'m, 'a> StartPromiser<'m, 'a> {
-    pub(super) fn new(
+    fn new(
         draft: &'m mut Draft<'a>,
         horizon: &'m mut Horizon,
         kept: &'m [&'a Reservation],
@@ -299,7 +295,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     }
 
     /// True when the share of its tenant is large enough for an ask beside work without a known end.
-    pub(super) fn is_entitled_at_last(&mut self, ask: &Ask<'_>) -> bool {
+    fn is_entitled_at_last(&mut self, ask: &Ask<'_>) -> bool {
         let tenant = ask.key.tenant;
         let endless = self.horizon.endless(self.draft, tenant);
         lines::meters_of(ask).all(|meter| {
@@ -309,7 +305,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     }
 
     /// True when the tenant of a job is within its fair share with the ask from a moment on, when these have left.
-    pub(super) fn is_entitled(
+    fn is_entitled(
         &mut self,
         ask: &Ask<'_>,
         job: JobId,
