@@ -95,8 +95,9 @@ struct Allocation {
 }
 
 impl Allocation {
-    fn first_grant(&self) -> &[Placement] {
-        &self.tasks[..self.grants[0]]
+    /// True when nobody has to leave the places of its first grant.
+    fn starts_at_once(&self, draft: &Draft<'_>) -> bool {
+        self.tasks[..self.grants[0]].iter().all(|place| draft.is_clear(place))
     }
 }
 
@@ -223,9 +224,8 @@ impl<'a> Cycle<'a> {
         let state = self.draft.state;
         for &kind in kinds {
             let known = state.jobs.waiting().get(&kind).or_else(|| state.jobs.growing().get(&kind));
-            for candidate in
-                known.into_iter().flat_map(|known| Candidate::all_of_kind(&self.draft, kind, known))
-            {
+            let candidates = known.map(|known| Candidate::all_of_kind(&self.draft, kind, known));
+            for candidate in candidates.into_iter().flatten() {
                 self.queue.add(state, candidate);
             }
         }
@@ -262,12 +262,10 @@ impl<'a> Cycle<'a> {
 
     /// A job that has to leave and finds room elsewhere is moved there.
     pub(super) fn relocate_evicted(&mut self) {
-        let leaves = |eviction: &&PlannedEviction| {
-            let PlannedEviction { unit, receipt } = eviction;
+        let leaving = self.evictions.iter().filter(|PlannedEviction { unit, receipt }| {
             receipt.whole && receipt.why != EvictionRule::Move && !unit.earmarked
-        };
-        let jobs: Vec<JobId> =
-            self.evictions.iter().filter(leaves).map(|eviction| eviction.unit.job).collect();
+        });
+        let jobs: Vec<JobId> = leaving.map(|eviction| eviction.unit.job).collect();
         if jobs.is_empty() {
             return;
         }
@@ -304,21 +302,14 @@ impl<'a> Cycle<'a> {
             return;
         }
         // Nobody knows yet when a job begins that only gets an earmark.
-        let starts: Vec<JobId> =
-            self.allocations.order.iter().copied().filter(|&job| self.starts_at_once(job)).collect();
-        for job in starts {
-            self.reservations.horizon.starts(&self.draft, job, &self.allocations.by_job[&job].tasks);
+        let starts = self.allocations.iter().filter(|(_, given)| given.starts_at_once(&self.draft));
+        for (job, given) in starts {
+            self.reservations.horizon.starts(&self.draft, job, &given.tasks);
         }
         let CycleReservations { horizon, review, .. } = &mut self.reservations;
         let (commitments, earlier) = (&self.commitments, &self.memory.start_searches);
         (self.reservations.made, self.reservations.searches) =
             reserve::make(&mut self.draft, horizon, review, commitments, earlier);
-    }
-
-    /// True when a job was given places on the draft that nobody has to leave.
-    fn starts_at_once(&self, job: JobId) -> bool {
-        let allocation = self.allocations.get(job);
-        allocation.is_some_and(|given| given.first_grant().iter().all(|place| self.draft.is_clear(place)))
     }
 
     /// A job whose reclaim for a fair share or by order left more of what it freed idle than it started.

@@ -183,7 +183,8 @@ impl<'a> Cycle<'a> {
     /// Places that others have to leave (rules 6 to 8), others moved into the gaps where that is needed.
     fn grant_by_evicting(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         // Growth of a job that starts at once is no part of its earmark: nobody leaves for it before the next plan.
-        if self.starts_at_once(self.queue.get(at).first.1) {
+        let given = self.allocations.get(self.queue.get(at).first.1);
+        if given.is_some_and(|given| given.starts_at_once(&self.draft)) {
             return None;
         }
         open.iter().find_map(|(ask, pass)| {
@@ -291,9 +292,7 @@ impl<'a> Cycle<'a> {
             self.evict_job(filler, EvictionRule::Booking, job);
         }
         let (resources, trust) = (ask.key.shape.resources, Some(ask.key.trust));
-        for &place in &tasks {
-            self.draft.occupy(Step { place, resources, trust });
-        }
+        tasks.iter().for_each(|&place| self.draft.occupy(Step { place, resources, trust }));
         self.draft.count(lines::work_group(ask.key), ask.total(), true);
         Some(Grant::new(ask, tasks))
     }
