@@ -259,44 +259,46 @@ impl<'a> Draft<'a> {
         Mark(self.done.len())
     }
 
-    fn shift(&mut self, step: Step, before: Presence, after: Presence) {
-        let node = step.place.node;
-        if self.touched.get(node).is_none() {
-            let room = self.state.ledger.rooms().get(node).expect("a place is on a node that is there");
-            self.touched.put(node, room.clone());
+    fn shift(&mut self, steps: &[Step], before: Presence, after: Presence) {
+        for &step in steps {
+            let node = step.place.node;
+            if self.touched.get(node).is_none() {
+                let room = self.state.ledger.rooms().get(node).expect("a place is on a node that is there");
+                self.touched.put(node, room.clone());
+            }
+            self.perform(Op::Shift { step, before, after });
         }
-        self.perform(Op::Shift { step, before, after });
     }
 
     pub(crate) fn occupy(&mut self, step: Step) {
-        self.shift(step, Presence::Gone, Presence::Stays);
+        self.shift(&[step], Presence::Gone, Presence::Stays);
     }
 
     pub(crate) fn occupy_all(&mut self, steps: &[Step]) {
-        steps.iter().for_each(|&step| self.occupy(step));
+        self.shift(steps, Presence::Gone, Presence::Stays);
     }
 
     /// Places that were set aside no longer are.
     pub(crate) fn vacate_all(&mut self, steps: &[Step]) {
-        steps.iter().for_each(|&step| self.shift(step, Presence::Stays, Presence::Gone));
+        self.shift(steps, Presence::Stays, Presence::Gone);
     }
 
     /// A task that holds a place is told to leave.
     pub(crate) fn drain(&mut self, step: Step) {
-        self.shift(step, Presence::Stays, Presence::Leaves);
+        self.shift(&[step], Presence::Stays, Presence::Leaves);
     }
 
     /// A unit leaves: its tasks are told to, or its earmark is given back, and its tenant uses so much less.
     pub(super) fn evict(&mut self, unit: &Unit) {
         let left = if unit.earmarked { Presence::Gone } else { Presence::Leaves };
-        unit.steps.iter().for_each(|&step| self.shift(step, Presence::Stays, left));
+        self.shift(&unit.steps, Presence::Stays, left);
         self.count(unit.group, unit.amount.clone(), false);
     }
 
     /// A unit that was evicted on this draft stays after all.
     pub(super) fn spare(&mut self, unit: &Unit) {
         let left = if unit.earmarked { Presence::Gone } else { Presence::Leaves };
-        unit.steps.iter().for_each(|&step| self.shift(step, left, Presence::Stays));
+        self.shift(&unit.steps, left, Presence::Stays);
         self.count(unit.group, unit.amount.clone(), true);
     }
 

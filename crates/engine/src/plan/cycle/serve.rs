@@ -292,7 +292,9 @@ impl<'a> Cycle<'a> {
             self.evict_job(filler, EvictionRule::Booking, job);
         }
         let (resources, trust) = (ask.key.shape.resources, Some(ask.key.trust));
-        tasks.iter().for_each(|&place| self.draft.occupy(Step { place, resources, trust }));
+        for &place in &tasks {
+            self.draft.occupy(Step { place, resources, trust });
+        }
         self.draft.count(lines::work_group(ask.key), ask.total(), true);
         Some(Grant::new(ask, tasks))
     }

@@ -90,13 +90,6 @@ pub(super) fn is_worth_it(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> 
     few && gain(draft, ask, units) > cost
 }
 
-/// Of the jobs that were to be asked, those that may no longer be.
-pub(super) fn no_longer(draft: &Draft<'_>, ask: &Ask<'_>, borrowers: &BTreeSet<JobId>) -> Vec<JobId> {
-    let units: Vec<Unit> = borrowers.iter().filter_map(|&job| rest_of_job(draft, job)).collect();
-    let still = together(draft, ask, units.iter());
-    borrowers.difference(&still).copied().collect()
-}
-
 /// What a tenant holds above its fair share of what is asked for, by meter, where that is something.
 fn excess(draft: &Draft<'_>, ask: &Ask<'_>, tenant: TenantId) -> Vec<(usize, u64)> {
     let above = |meter: usize| Some((meter, lines::excess(draft, tenant, meter, Line::Entitled)?));

@@ -8,6 +8,7 @@ use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
+use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::place::Ask;
 use crate::state::State;
 use crate::state::ledger::{Charge, Step};
@@ -32,15 +33,12 @@ pub(in crate::plan) fn in_the_way(
 ) -> InTheWay {
     let may_be_asked = fillers(draft, reservation);
     let all = holders(draft, reservation, &may_be_asked);
-    let (fillers, rest): (_, BTreeSet<JobId>) = all.into_iter().partition(|id| may_be_asked.contains(id));
-    let (mut borrowers, mut others): (BTreeSet<JobId>, BTreeSet<JobId>) =
-        rest.into_iter().partition(|id| reservation.borrowers.contains(id));
+    let (fillers, rest) = (&all & &may_be_asked, &all - &may_be_asked);
     // A job that borrowed when the start was promised may no longer do so.
-    for id in borrowed::no_longer(draft, ask, &borrowers) {
-        borrowers.remove(&id);
-        others.insert(id);
-    }
-    InTheWay { fillers, borrowers, others }
+    let borrowed_then = rest.intersection(&reservation.borrowers);
+    let units: Vec<Unit> = borrowed_then.filter_map(|&job| rest_of_job(draft, job)).collect();
+    let borrowers = borrowed::together(draft, ask, units.iter());
+    InTheWay { fillers, others: &rest - &borrowers, borrowers }
 }
 
 /// Jobs that have to be gone before all reserved places are free: holders of a GPU of which all is promised, and of the others

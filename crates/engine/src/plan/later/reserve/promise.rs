@@ -165,9 +165,9 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     /// Pools in which as many starts are promised as the policy allows.
     fn full_pools(&self) -> BTreeSet<PoolId> {
         let mut starts: BTreeMap<PoolId, usize> = BTreeMap::new();
-        for of in self.current() {
-            let pools: BTreeSet<PoolId> = of.tasks.iter().map(|place| place.pool).collect();
-            pools.into_iter().for_each(|pool| *starts.entry(pool).or_default() += 1);
+        let pools = |of: &Reservation| of.tasks.iter().map(|place| place.pool).collect::<BTreeSet<PoolId>>();
+        for pool in self.current().flat_map(pools) {
+            *starts.entry(pool).or_default() += 1;
         }
         starts.retain(|_, count| *count >= self.per_pool_max());
         starts.into_keys().collect()
