@@ -238,17 +238,14 @@ impl<'a> Cycle<'a> {
     }
 
     /// Remembers of a candidate's kind what stood in its way, and what would lift that.
-    pub(super) fn refuse(&mut self, at: usize, obstacles: Obstacles) {
+    fn refuse(&mut self, at: usize, obstacles: Obstacles) {
         let candidate = self.queue.get(at);
         let Some(kind) = candidate.kind else { return };
         let retry_at = earlier(self.retry_at, candidate.changes_at);
         let known = self.refusals.remove(&kind);
         let refusal = if self.restraint.allowance(candidate.first.1) == Allowance::InOrder {
             let refusal = Refusal::new(self.stamps, self.draft.policy, candidate, obstacles, retry_at);
-            Some(match known {
-                Some(known) => known.and(refusal),
-                None => refusal,
-            })
+            known.into_iter().chain([refusal]).reduce(Refusal::and)
         } else {
             // Whether its reclaim is wasteful depends on all that waits: whatever comes could lift that.
             let ordered = self.draft.policy.orders.beyond_age(candidate.key.class).is_some();
@@ -256,6 +253,7 @@ impl<'a> Cycle<'a> {
         };
         self.refusals.extend(refusal.map(|refusal| (kind, refusal)));
     }
+
     /// Gives a job of a window places of it, or names the ways that will not do.
     fn serve_in_window(
         &mut self,

@@ -88,12 +88,9 @@ impl<'a> KeptPlaces<'a> {
 
     /// True when they are withheld from a job.
     pub(in crate::plan) fn bars(self, draft: &Draft<'_>, filler: Filler<'_>, withheld: Withheld) -> bool {
-        let lets_in = || self.lets_in(draft, filler.key);
-        let all = withheld == Withheld::All;
-        match self {
-            Self::Start(_) | Self::Window(..) => self.binds(draft.state, filler) && (all || !lets_in()),
-            Self::Downtime(_) => !lets_in(),
-        }
+        // A downtime lets in all work that is gone in time.
+        let all = withheld == Withheld::All && !matches!(self, Self::Downtime(_));
+        self.binds(draft.state, filler) && (all || !self.lets_in(draft, filler.key))
     }
 
     /// True when they are kept from a job at all, however soon it leaves.

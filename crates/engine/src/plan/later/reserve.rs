@@ -216,11 +216,8 @@ pub(in crate::plan) fn is_above_guarantee(draft: &mut Draft<'_>, id: JobId) -> b
 
 /// True when work in that pass may not have what was promised to a job.
 pub(super) fn is_bound(key: &KindKey, pass: Pass, promised: &Spec) -> bool {
-    if key.tenant == promised.tenant {
-        return is_behind(key, promised);
-    }
-    // A reservation never delays work within a guarantee.
-    pass != Pass::WithinGuarantee
+    // A reservation never delays work of others within a guarantee.
+    if key.tenant == promised.tenant { is_behind(key, promised) } else { pass != Pass::WithinGuarantee }
 }
 
 /// The places of a promised start as its job takes them. An answer that is given between two plans may find one of them gone.

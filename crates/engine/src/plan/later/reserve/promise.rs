@@ -393,6 +393,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         let (policy, at) = (self.draft.state.tenants.version(), self.draft.now);
         Reservation { job, tasks, start, policy, at, fillers: BTreeSet::new(), borrowers }
     }
+
     fn why_not(&mut self, id: JobId, job: &Job) -> Option<Unreserved> {
         let key = job.key();
         let mut unknown: BTreeSet<JobId> = BTreeSet::new();
