@@ -38,7 +38,8 @@ use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::reservations::{DropReason, Reservation, ReservationsEvent};
 use crate::units::{JobId, KindId, Timestamp};
 
-use cycle::{Cycle, Inputs, Restraint};
+use cycle::{Cycle, Restraint};
+use draft::Draft;
 pub use later::reserve::StartSearches;
 pub use later::reserve::Unreserved;
 pub use lines::Pass;
@@ -95,33 +96,32 @@ pub fn plan(state: &State, policy: &Policy, memory: &Memory, now: Timestamp) -> 
     let tree = state.tree(policy);
     let shares = state.fair_shares(&tree);
     let stamps = Stamps::new(state, &shares);
-    let inputs = Inputs { state, policy, tree: &tree, shares: &shares, stamps: &stamps, memory, now };
+    let run = |kinds: &[KindId], restraint: &Restraint| {
+        let draft = Draft::on(state, policy, &tree, &shares, now);
+        run_cycle(Cycle::on(draft, &stamps, memory, restraint.clone()), kinds)
+    };
     let mut kinds = memory.worth_trying(&stamps, now);
     let mut restraint = Restraint::default();
     for _ in 0..CYCLES_MAX {
-        let cycle = run_cycle(inputs, &kinds, &restraint);
+        let cycle = run(&kinds, &restraint);
         // A departure may lift any refusal: then nothing that is remembered counts.
-        if cycle.evictions_len() > 0 && kinds.len() < all_kinds(state).count() {
+        if !cycle.evictions.is_empty() && kinds.len() < all_kinds(state).count() {
             kinds = all_kinds(state).collect();
             continue;
         }
         match cycle.wasteful() {
             None => return cycle.into_plan(),
-            Some(job) => {
-                drop(cycle);
-                restraint.tighten(job);
-            }
+            Some(job) => restraint.tighten(job),
         }
     }
     // So many reclaims would waste what they free that nobody reclaims for a fair share; the rest goes on.
     kinds = all_kinds(state).collect();
-    run_cycle(inputs, &kinds, &Restraint::of_everybody(state)).into_plan()
+    run(&kinds, &Restraint::of_everybody(state)).into_plan()
 }
 
 /// One cycle over the queue, on a draft of the state.
-fn run_cycle<'a>(inputs: Inputs<'a>, kinds: &[KindId], restraint: &'a Restraint) -> Cycle<'a> {
-    // 1. Draft the state, with what booked windows keep.
-    let mut cycle = Cycle::on(inputs, restraint);
+fn run_cycle<'a>(mut cycle: Cycle<'a>, kinds: &[KindId]) -> Cycle<'a> {
+    // 1. `Cycle::on` has drafted the state, with what booked windows keep.
     // 2. Review the reservations: those that cannot be kept are dropped.
     cycle.review_reservations();
     // 3. Gather the candidates; the queue keeps them in the order of rule 3.
@@ -129,13 +129,13 @@ fn run_cycle<'a>(inputs: Inputs<'a>, kinds: &[KindId], restraint: &'a Restraint)
     // 4. Serve them pass by pass, each from what is free, by moves, or by reclaim and preemption.
     let mut turns = ServiceTurn::ALL.iter();
     while let Some(turn) = turns.next() {
-        let evictions = cycle.evictions_len();
+        let evictions = cycle.evictions.len();
         // 5. Guarantees are served first; everybody else after the jobs whose reserved start has come.
         if turn.pass == Pass::WithinFairShare {
             cycle.keep_reservations();
         }
         cycle.serve_candidates(*turn);
-        if cycle.evictions_len() > evictions {
+        if cycle.evictions.len() > evictions {
             cycle.reopen_refused();
             turns = ServiceTurn::ALL.iter();
         }
@@ -154,16 +154,13 @@ impl Plan {
     pub fn events(&self, state: &State, now: Timestamp) -> Vec<Event> {
         assert!(self.basis == state.index(), "a plan is committed on the state it was made on");
         let mut events = Vec::new();
-        let released = |&job: &JobId| Event::Earmarks(EarmarksEvent::Released { job, at: now });
-        events.extend(self.released.iter().map(released));
-        let dropped = |&(job, why): &(JobId, DropReason)| {
-            Event::Reservations(ReservationsEvent::Dropped { job, why, at: now })
-        };
-        events.extend(self.dropped.iter().map(dropped));
+        let (at, policy) = (now, state.tenants.version());
+        events.extend(self.released.iter().map(|&job| Event::Earmarks(EarmarksEvent::Released { job, at })));
+        let dropped = self.dropped.iter().map(|&(job, why)| ReservationsEvent::Dropped { job, why, at });
+        events.extend(dropped.map(Event::Reservations));
         for evicted in &self.evictions {
             evicted.add_events(state, now, &mut events);
         }
-        let (at, policy) = (now, state.tenants.version());
         events.extend(self.starts.iter().cloned().map(|Start { job, tasks, chosen }| {
             let attempt = state.jobs.get(job).expect("a plan starts live jobs").past.attempts + 1;
             Event::Ledger(LedgerEvent::Started { job, attempt, tasks, policy, at, chosen })

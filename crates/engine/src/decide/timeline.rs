@@ -256,7 +256,7 @@ impl<'a> Timeline<'a> {
         let draft = &mut self.draft;
         draft.occupy_all(&booked_steps(draft, booking, &booking.places));
         let key = KindKey::of(&booking.spec);
-        let mut ways = booked::ways_of_window(draft, booking, &key).into_iter();
+        let mut ways = booked::ways_of_window(draft, &booking.places, &key).into_iter();
         !booking.places.is_empty()
             || ways.any(|way| place(draft, &Ask::new(draft.tree, &key, way, key.tasks)).is_some())
     }

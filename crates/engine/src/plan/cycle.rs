@@ -7,26 +7,23 @@ mod delta;
 mod grant;
 mod reservations;
 mod serve;
-mod window;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::model::placement::{ChosenPlace, Placement};
-use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
 use crate::plan::evict::moves::Move;
 use crate::plan::evict::search::{Allowance, EvictedUnit};
 use crate::plan::evict::victims::{Unit, Victims};
 use crate::plan::later::booked;
-use crate::plan::later::reserve::{self, PlanContext};
+use crate::plan::later::kept;
+use crate::plan::later::reserve;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Memory, Refusal, Stamps};
 use crate::plan::order::{Candidate, Queue, ServiceTurn};
 use crate::plan::place::{Ask, PlacedTasks, place};
 use crate::plan::rank::{just_evicted, takes_landing_room};
-use crate::quota::meters::Amounts;
-use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::{Eviction, EvictionRule};
@@ -34,21 +31,9 @@ use crate::state::reservations::Reservation;
 use crate::units::{BookingId, GpuUnits, JobId, KindId, NodeId, Timestamp};
 use reservations::CycleReservations;
 
-/// What a plan is made of.
-#[derive(Clone, Copy)]
-pub(super) struct Inputs<'a> {
-    pub(super) state: &'a State,
-    pub(super) policy: &'a Policy,
-    pub(super) tree: &'a Tree,
-    pub(super) shares: &'a Amounts,
-    pub(super) stamps: &'a Stamps<'a>,
-    pub(super) memory: &'a Memory,
-    pub(super) now: Timestamp,
-}
-
 /// How far jobs may go in the next cycle whose reclaim for a fair share, or by the order of their class, would leave more
 /// idle than it starts (rule 7).
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Restraint(BTreeMap<JobId, Allowance>);
 
 impl Restraint {
@@ -73,13 +58,14 @@ impl Restraint {
 
 /// A draft on which every candidate has its turn.
 pub(super) struct Cycle<'a> {
-    inputs: Inputs<'a>,
-    restraint: &'a Restraint,
     draft: Draft<'a>,
+    stamps: &'a Stamps<'a>,
+    memory: &'a Memory,
+    restraint: Restraint,
     queue: Queue<'a>,
     victims: Victims,
     allocations: Allocations,
-    evictions: Vec<PlannedEviction>,
+    pub(super) evictions: Vec<PlannedEviction>,
     /// Reclaims for a fair share or by order, to be judged when every candidate had its turn.
     reclaims: Vec<Reclaim>,
     commitments: Commitments,
@@ -109,8 +95,9 @@ struct Allocation {
 }
 
 impl Allocation {
-    fn first_grant(&self) -> &[Placement] {
-        &self.tasks[..self.grants[0]]
+    /// True when nobody has to leave the places of its first grant.
+    fn starts_at_once(&self, draft: &Draft<'_>) -> bool {
+        self.tasks[..self.grants[0]].iter().all(|place| draft.is_clear(place))
     }
 }
 
@@ -145,7 +132,7 @@ impl Allocations {
 }
 
 /// What has to leave, and for whom.
-struct PlannedEviction {
+pub(super) struct PlannedEviction {
     unit: Unit,
     receipt: Eviction,
 }
@@ -179,7 +166,6 @@ impl Commitments {
         !self.given.contains(&of.job) && draft.state.earmarks.of(of.job).is_none()
     }
 
-    /// True when a job may be moved.
     pub(super) fn may_move(&self, job: JobId) -> bool {
         !self.given.contains(&job) && !self.leaving.contains(&job)
     }
@@ -207,15 +193,20 @@ impl<'a> Grant<'a> {
 
 impl<'a> Cycle<'a> {
     /// Nobody has had a turn yet. What windows keep for jobs that are not there counts as used.
-    pub(super) fn on(inputs: Inputs<'a>, restraint: &'a Restraint) -> Self {
-        let Inputs { state, policy, tree, shares, memory, now, stamps: _ } = inputs;
-        let mut draft = Draft::on(state, policy, tree, shares, now).with_worths(&memory.worths);
+    pub(super) fn on(
+        mut draft: Draft<'a>,
+        stamps: &'a Stamps<'a>,
+        memory: &'a Memory,
+        restraint: Restraint,
+    ) -> Self {
+        draft.worths = Some(&memory.worths);
         let window_idle = booked::count_idle(&mut draft);
         Self {
-            inputs,
-            restraint,
+            queue: Queue::new(draft.state),
             draft,
-            queue: Queue::new(state),
+            stamps,
+            memory,
+            restraint,
             victims: Victims::default(),
             allocations: Allocations::default(),
             evictions: Vec::new(),
@@ -230,13 +221,12 @@ impl<'a> Cycle<'a> {
 
     /// Every job of these kinds that may start or grow now is a candidate.
     pub(super) fn gather_candidates(&mut self, kinds: &[KindId]) {
-        let jobs = &self.inputs.state.jobs;
+        let state = self.draft.state;
         for &kind in kinds {
-            let Some(known) = jobs.waiting().get(&kind).or_else(|| jobs.growing().get(&kind)) else {
-                continue;
-            };
-            for candidate in Candidate::all_of_kind(&self.draft, kind, known) {
-                self.queue.add(self.inputs.state, candidate);
+            let known = state.jobs.waiting().get(&kind).or_else(|| state.jobs.growing().get(&kind));
+            let candidates = known.map(|known| Candidate::all_of_kind(&self.draft, kind, known));
+            for candidate in candidates.into_iter().flatten() {
+                self.queue.add(state, candidate);
             }
         }
     }
@@ -272,17 +262,16 @@ impl<'a> Cycle<'a> {
 
     /// A job that has to leave and finds room elsewhere is moved there.
     pub(super) fn relocate_evicted(&mut self) {
-        let leaves = |eviction: &&PlannedEviction| {
-            let PlannedEviction { unit, receipt } = eviction;
+        let leaving = self.evictions.iter().filter(|PlannedEviction { unit, receipt }| {
             receipt.whole && receipt.why != EvictionRule::Move && !unit.earmarked
-        };
-        let jobs: Vec<JobId> =
-            self.evictions.iter().filter(leaves).map(|eviction| eviction.unit.job).collect();
+        });
+        let jobs: Vec<JobId> = leaving.map(|eviction| eviction.unit.job).collect();
         if jobs.is_empty() {
             return;
         }
         // Not in a place that is reserved: there it might have to leave again.
-        let withheld = self.withhold_all();
+        let (draft, starts) = (&mut self.draft, &self.reservations.review.kept);
+        let withheld = kept::withhold_all(draft, starts, &self.commitments);
         for job in jobs {
             if let Some(PlacedTasks { tasks, chosen, .. }) = self.relocate(job) {
                 self.allocations.add(job, tasks, Purpose::Move, chosen);
@@ -313,27 +302,14 @@ impl<'a> Cycle<'a> {
             return;
         }
         // Nobody knows yet when a job begins that only gets an earmark.
-        let starts: Vec<JobId> =
-            self.allocations.order.iter().copied().filter(|&job| self.starts_at_once(job)).collect();
-        for job in starts {
-            self.reservations.horizon.starts(&self.draft, job, &self.allocations.by_job[&job].tasks);
+        let starts = self.allocations.iter().filter(|(_, given)| given.starts_at_once(&self.draft));
+        for (job, given) in starts {
+            self.reservations.horizon.starts(&self.draft, job, &given.tasks);
         }
-        let Inputs { shares, memory, .. } = self.inputs;
-        let others = PlanContext { commitments: &self.commitments, shares, searches: &memory.start_searches };
         let CycleReservations { horizon, review, .. } = &mut self.reservations;
+        let (commitments, earlier) = (&self.commitments, &self.memory.start_searches);
         (self.reservations.made, self.reservations.searches) =
-            reserve::make(&mut self.draft, horizon, review, others);
-    }
-
-    /// True when a job was given places on the draft that nobody has to leave.
-    fn starts_at_once(&self, job: JobId) -> bool {
-        let allocation = self.allocations.get(job);
-        allocation.is_some_and(|given| given.first_grant().iter().all(|place| self.draft.is_clear(place)))
-    }
-
-    /// How many units have to leave or are moved, so far.
-    pub(super) fn evictions_len(&self) -> usize {
-        self.evictions.len()
+            reserve::make(&mut self.draft, horizon, review, commitments, earlier);
     }
 
     /// A job whose reclaim for a fair share or by order left more of what it freed idle than it started.

@@ -4,9 +4,7 @@
 //! that is tried is an operation with an inverse: one undo list, one kind of mark.
 
 use crate::plan::evict::victims::Unit;
-use crate::quota::meters::Meters;
-use crate::state::ledger::Step;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -20,15 +18,14 @@ use crate::model::policy::Policy;
 use crate::plan::place::asks::Asks;
 use crate::plan::place::best::Worths;
 use crate::price::node_classes::{Drains, NodeClasses};
-use crate::quota::meters::Amounts;
+use crate::quota::meters::{Amounts, Meters};
 use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::holding::Presence;
-use crate::state::ledger::WorkGroup;
+use crate::state::ledger::{Step, WorkGroup};
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, NodeId, PoolId, TenantId, Timestamp};
 
-/// The state with some starts and evictions tried on it.
 pub(crate) struct Draft<'a> {
     pub state: &'a State,
     pub policy: &'a Policy,
@@ -36,31 +33,26 @@ pub(crate) struct Draft<'a> {
     pub now: Timestamp,
     touched: Rooms,
     used: Amounts,
-    shares: &'a Amounts,
+    pub shares: &'a Amounts,
     work_groups: BTreeMap<TenantId, BTreeMap<WorkGroup, Meters>>,
     done: Vec<Op>,
-    worths: Option<&'a RefCell<Worths>>,
-    touched_worths: RefCell<Worths>,
+    /// What earlier plans worked out of the worth of places.
+    pub worths: Option<&'a RefCell<Worths>>,
+    /// The same of the nodes that are not as in the state.
+    pub touched_worths: RefCell<Worths>,
     passed: RefCell<BTreeMap<(PoolId, usize), NodeId>>,
     weights: RefCell<BTreeMap<PoolId, Weights>>,
 }
 
-/// Something that was tried.
 enum Op {
-    Occupy(Step),
-    Vacate(Step),
-    Drain(Step),
-    Undrain(Step),
+    Shift { step: Step, before: Presence, after: Presence },
     Count { group: WorkGroup, amount: Meters, more: bool },
 }
 
 impl Op {
     fn inverse(self) -> Self {
         match self {
-            Self::Occupy(step) => Self::Vacate(step),
-            Self::Vacate(step) => Self::Occupy(step),
-            Self::Drain(step) => Self::Undrain(step),
-            Self::Undrain(step) => Self::Drain(step),
+            Self::Shift { step, before, after } => Self::Shift { step, before: after, after: before },
             Self::Count { group, amount, more } => Self::Count { group, amount, more: !more },
         }
     }
@@ -71,7 +63,6 @@ impl Op {
 pub(crate) struct Mark(usize);
 
 impl<'a> Draft<'a> {
-    /// A draft with nothing tried yet.
     pub(crate) fn on(
         state: &'a State,
         policy: &'a Policy,
@@ -109,21 +100,9 @@ impl<'a> Draft<'a> {
         attempt(Draft::on(state, policy, &tree, &shares, now))
     }
 
-    /// The same, with what earlier plans worked out of the worth of places.
-    #[must_use]
-    pub(crate) fn with_worths(mut self, worths: &'a RefCell<Worths>) -> Self {
-        self.worths = Some(worths);
-        self
-    }
-
     /// The asks by which kinds can be met.
     pub(crate) fn asks(&self) -> Asks<'a> {
         Asks::new(self.state, self.policy, self.tree)
-    }
-
-    /// What earlier plans worked out of the worth of places.
-    pub(crate) fn worths(&self) -> Option<&'a RefCell<Worths>> {
-        self.worths
     }
 
     /// From now on the nodes that are not as in the state are kept by profile. A plan that looks for one place never needs it.
@@ -136,11 +115,6 @@ impl<'a> Draft<'a> {
     /// The nodes that are not as in the state, by profile, if there are any and they are kept.
     pub(crate) fn touched_profiles(&self) -> Option<&NodeClasses> {
         self.touched.profiles()
-    }
-
-    /// What was worked out of the worth of those.
-    pub(crate) fn touched_worths(&self) -> &RefCell<Worths> {
-        &self.touched_worths
     }
 
     /// The first node of a profile of the state that may be as it is there: all before it are touched.
@@ -212,10 +186,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn layouts(&self, pool: PoolId) -> impl Iterator<Item = Layout> {
         let rooms = [&self.touched, self.state.ledger.rooms()];
         let layouts = rooms.into_iter().flat_map(|rooms| rooms.by_layout(pool)).map(|(layout, _)| layout);
-        let mut layouts: Vec<Layout> = layouts.collect();
-        layouts.sort_unstable();
-        layouts.dedup();
-        layouts.into_iter()
+        layouts.collect::<BTreeSet<Layout>>().into_iter()
     }
 
     /// GPUs with exactly these slices that more can be cut out of, in node order.
@@ -235,20 +206,18 @@ impl<'a> Draft<'a> {
 
     /// What each profile of a pool is worth keeping possible, as things were before anything was tried.
     pub(crate) fn slice_weights(&self, pool: PoolId, mig: &Mig) -> Weights {
-        *self.weights.borrow_mut().entry(pool).or_insert_with(|| self.work_out_weights(pool, mig))
-    }
-
-    fn work_out_weights(&self, pool: PoolId, mig: &Mig) -> Weights {
-        let mut left = [0u64; PROFILES_MAX];
-        let mut gpus = 0;
-        for (layout, with_it) in self.state.ledger.rooms().by_layout(pool) {
-            let count = u64::try_from(with_it.len()).expect("a count of GPUs fits");
-            gpus += count;
-            for (total, copies) in left.iter_mut().zip(layout.copies_left_of_each(mig)) {
-                *total += u64::from(copies) * count;
+        *self.weights.borrow_mut().entry(pool).or_insert_with(|| {
+            let mut left = [0u64; PROFILES_MAX];
+            let mut gpus = 0;
+            for (layout, with_it) in self.state.ledger.rooms().by_layout(pool) {
+                let count = u64::try_from(with_it.len()).expect("a count of GPUs fits");
+                gpus += count;
+                for (total, copies) in left.iter_mut().zip(layout.copies_left_of_each(mig)) {
+                    *total += u64::from(copies) * count;
+                }
             }
-        }
-        Weights::new(mig, &self.slice_demand(pool, mig), &left, gpus)
+            Weights::new(mig, &self.slice_demand(pool, mig), &left, gpus)
+        })
     }
 
     /// How many tasks asked of late for each profile of a pool; a whole GPU is the profile that takes all of it.
@@ -275,8 +244,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn nodes_partly_cut(&self, pool: PoolId) -> impl Iterator<Item = NodeId> {
         let mig = self.state.fleet.mig(pool);
         let in_part = move |layout: &Layout| {
-            let taken = mig.map_or(0, |mig| layout.taken(mig).count_ones());
-            taken > 0 && mig.is_some_and(|mig| taken < u32::from(mig.axis))
+            mig.is_some_and(|mig| (1..u32::from(mig.axis)).contains(&layout.taken(mig).count_ones()))
         };
         let cut = self.layouts(pool).filter(in_part);
         cut.flat_map(move |layout| self.with_layout(pool, layout)).map(|(node, _)| node)
@@ -287,56 +255,50 @@ impl<'a> Draft<'a> {
         self.layouts(pool).flat_map(move |layout| self.with_layout(pool, layout)).map(|(node, _)| node)
     }
 
-    /// A point to roll back to.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.done.len())
     }
 
-    /// A task takes a place.
-    pub(crate) fn occupy(&mut self, step: Step) {
-        self.touch(step.place.node);
-        self.perform(Op::Occupy(step));
+    fn shift(&mut self, steps: &[Step], before: Presence, after: Presence) {
+        for &step in steps {
+            let node = step.place.node;
+            if self.touched.get(node).is_none() {
+                let room = self.state.ledger.rooms().get(node).expect("a place is on a node that is there");
+                self.touched.put(node, room.clone());
+            }
+            self.perform(Op::Shift { step, before, after });
+        }
     }
 
-    /// Tasks take their places.
+    pub(crate) fn occupy(&mut self, step: Step) {
+        self.shift(&[step], Presence::Gone, Presence::Stays);
+    }
+
     pub(crate) fn occupy_all(&mut self, steps: &[Step]) {
-        for &step in steps {
-            self.occupy(step);
-        }
+        self.shift(steps, Presence::Gone, Presence::Stays);
     }
 
     /// Places that were set aside no longer are.
     pub(crate) fn vacate_all(&mut self, steps: &[Step]) {
-        for &step in steps {
-            self.vacate(step);
-        }
-    }
-
-    /// A place that was set aside no longer is.
-    pub(crate) fn vacate(&mut self, step: Step) {
-        self.touch(step.place.node);
-        self.perform(Op::Vacate(step));
+        self.shift(steps, Presence::Stays, Presence::Gone);
     }
 
     /// A task that holds a place is told to leave.
     pub(crate) fn drain(&mut self, step: Step) {
-        self.touch(step.place.node);
-        self.perform(Op::Drain(step));
+        self.shift(&[step], Presence::Stays, Presence::Leaves);
     }
 
     /// A unit leaves: its tasks are told to, or its earmark is given back, and its tenant uses so much less.
     pub(super) fn evict(&mut self, unit: &Unit) {
-        for &step in &unit.steps {
-            if unit.earmarked { self.vacate(step) } else { self.drain(step) }
-        }
+        let left = if unit.earmarked { Presence::Gone } else { Presence::Leaves };
+        self.shift(&unit.steps, Presence::Stays, left);
         self.count(unit.group, unit.amount.clone(), false);
     }
 
     /// A unit that was evicted on this draft stays after all.
     pub(super) fn spare(&mut self, unit: &Unit) {
-        for &step in &unit.steps {
-            self.perform(if unit.earmarked { Op::Occupy(step) } else { Op::Undrain(step) });
-        }
+        let left = if unit.earmarked { Presence::Gone } else { Presence::Leaves };
+        self.shift(&unit.steps, left, Presence::Stays);
         self.count(unit.group, unit.amount.clone(), true);
     }
 
@@ -345,7 +307,6 @@ impl<'a> Draft<'a> {
         self.perform(Op::Count { group, amount, more });
     }
 
-    /// As it was at the mark.
     pub(crate) fn roll_back(&mut self, mark: Mark) {
         assert!(mark.0 <= self.done.len(), "a mark lies behind");
         for op in self.done.split_off(mark.0).into_iter().rev() {
@@ -360,31 +321,19 @@ impl<'a> Draft<'a> {
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Occupy(step) => self.touched.shift(step, Presence::Gone, Presence::Stays),
-            Op::Vacate(step) => self.touched.shift(step, Presence::Stays, Presence::Gone),
-            Op::Drain(step) => self.touched.shift(step, Presence::Stays, Presence::Leaves),
-            Op::Undrain(step) => self.touched.shift(step, Presence::Leaves, Presence::Stays),
-            Op::Count { group, amount, more } => self.change_use(*group, amount, *more),
+            Op::Shift { step, before, after } => self.touched.shift(step, *before, *after),
+            Op::Count { group, amount, more } => {
+                let tree = self.tree;
+                for tenant in tree.lineage(group.tenant) {
+                    self.used[tenant.index()].count(amount, *more);
+                }
+                let groups = self.work_groups(group.tenant);
+                groups.entry(*group).or_insert_with(|| tree.zero()).count(amount, *more);
+            }
         }
-    }
-
-    fn touch(&mut self, node: NodeId) {
-        if self.touched.get(node).is_none() {
-            let room = self.state.ledger.rooms().get(node).expect("a place is on a node that is there");
-            self.touched.put(node, room.clone());
-        }
-    }
-
-    fn change_use(&mut self, group: WorkGroup, amount: &[u64], more: bool) {
-        let tree = self.tree;
-        for tenant in tree.lineage(group.tenant) {
-            self.used[tenant.index()].count(amount, more);
-        }
-        self.work_groups(group.tenant).entry(group).or_insert_with(|| tree.zero()).count(amount, more);
     }
 }
 
-/// Two sorted streams as one.
 fn merge<T: Ord + Copy>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let (mut a, mut b) = (a.peekable(), b.peekable());
     core::iter::from_fn(move || match (a.peek(), b.peek()) {

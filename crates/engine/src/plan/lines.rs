@@ -15,9 +15,7 @@ use crate::units::TenantId;
 /// What a job may take, by how entitled its tenant is to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pass {
-    /// The tenant stays within its guarantee.
     WithinGuarantee,
-    /// The tenant stays within its fair share.
     WithinFairShare,
     /// Whatever is free.
     Surplus,
@@ -121,14 +119,10 @@ pub(crate) fn lower_work_in(draft: &mut Draft<'_>, group: &WorkGroup, meter: usi
 }
 
 /// What a tenant's own work of some groups holds, by meter.
-fn held_by_groups(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    is_counted: impl Fn(&WorkGroup) -> bool,
-) -> Meters {
+fn held_by_groups(draft: &mut Draft<'_>, tenant: TenantId, counts: impl Fn(&WorkGroup) -> bool) -> Meters {
     let mut total = draft.tree.zero();
     let groups = draft.work_groups(tenant).iter();
-    groups.filter(|(group, _)| is_counted(group)).for_each(|(_, held)| total.add(held));
+    groups.filter(|(group, _)| counts(group)).for_each(|(_, held)| total.add(held));
     total
 }
 
@@ -137,7 +131,6 @@ pub(crate) fn barred_by(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<TenantId
     limit_exceeded(draft, ask).or_else(|| fixed_beyond(draft, ask))
 }
 
-/// The tenant whose limit an ask would pass.
 pub(crate) fn limit_exceeded(draft: &Draft<'_>, ask: &Ask<'_>) -> Option<TenantId> {
     let passes = |tenant: &TenantId| {
         let quotas = &draft.tree.lines[tenant.index()].quotas;
@@ -190,12 +183,13 @@ pub(crate) fn inference_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: 
     protected_beyond(draft, tenant, meters, &sheltered)
 }
 
-/// The same without what the tenant's booked windows have: for those, inference within its guarantee never leaves.
-pub(crate) fn inference_alone_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize]) -> bool {
-    protected_beyond(draft, tenant, meters, &[])
-}
-
-fn protected_beyond(draft: &mut Draft<'_>, tenant: TenantId, meters: &[usize], beside: &[u64]) -> bool {
+/// The same beside so much that is protected, too.
+pub(crate) fn protected_beyond(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    meters: &[usize],
+    beside: &[u64],
+) -> bool {
     let policy = draft.policy;
     let is_protected = |group: &WorkGroup| group.class == Class::Inference || is_fixed(group, policy);
     let mut total = held_by_groups(draft, tenant, is_protected);

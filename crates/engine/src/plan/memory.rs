@@ -7,9 +7,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::model::policy::Order;
+use crate::model::policy::{Order, Policy};
 use crate::plan::Plan;
-use crate::plan::cycle::Inputs;
 use crate::plan::later::reserve::StartSearches;
 use crate::plan::lines::Pass;
 use crate::plan::order::Candidate;
@@ -17,7 +16,7 @@ use crate::plan::place::Ask;
 use crate::plan::place::best::Worths;
 use crate::quota::meters::Amounts;
 use crate::state::State;
-use crate::units::{JobId, KindId, PoolId, TenantId, Timestamp};
+use crate::units::{KindId, PoolId, TenantId, Timestamp};
 
 /// What stood in the way of a candidate, over all its asks.
 #[derive(Default)]
@@ -98,7 +97,10 @@ impl<'a> Stamps<'a> {
             Watch::Use(tenant) => state.ledger.changed_of(tenant),
             Watch::Share(tenant) => shares.get(tenant.index()).map_or(0, |share| fingerprint(share)),
             Watch::AllShares => *all_shares,
-            Watch::Newest(kind) => newest(state, kind).map_or(u64::MAX, |job| job.0),
+            Watch::Newest(kind) => {
+                let jobs = state.jobs.waiting().get(&kind).into_iter().flat_map(|kind| &kind.jobs);
+                jobs.map(|&(_, job)| job.0).max().unwrap_or(u64::MAX)
+            }
             Watch::Learned(tenant) => state.attained.learned(tenant),
         }
     }
@@ -107,13 +109,13 @@ impl<'a> Stamps<'a> {
 impl Refusal {
     /// A candidate is refused until something changes that could lift it, or until then.
     pub(super) fn new(
-        inputs: Inputs<'_>,
+        stamps: &Stamps<'_>,
+        policy: &Policy,
         candidate: &Candidate<'_>,
         obstacles: Obstacles,
         retry_at: Option<Timestamp>,
     ) -> Self {
-        let Inputs { state, policy, stamps, .. } = inputs;
-        let (tenant, class) = (candidate.key.tenant, candidate.key.class);
+        let (state, tenant, class) = (stamps.state, candidate.key.tenant, candidate.key.class);
         let top = state.tenants.lineage(tenant).last().unwrap_or(tenant);
         let mut watches = alloc::vec![Watch::Policy, Watch::Models, Watch::Reservations, Watch::Windows];
         watches.push(Watch::Share(tenant));
@@ -176,15 +178,10 @@ impl Memory {
     pub fn remember(&mut self, plan: &Plan, state: &State, now: Timestamp) {
         // A kind whose time had come was tried again.
         self.refusals.retain(|_, refusal| refusal.retry_at.is_none_or(|at| at > now));
-        for (kind, refusal) in &plan.refusals {
-            self.refusals.insert(*kind, refusal.clone());
-        }
-        let known = |kind: &KindId| {
-            state.jobs.waiting().contains_key(kind) || state.jobs.growing().contains_key(kind)
-        };
-        let kinds = state.jobs.waiting().len() + state.jobs.growing().len();
-        if self.refusals.len() > 2 * kinds + 64 {
-            self.refusals.retain(|kind, _| known(kind));
+        self.refusals.extend(plan.refusals.iter().cloned());
+        let (waiting, growing) = (state.jobs.waiting(), state.jobs.growing());
+        if self.refusals.len() > 2 * (waiting.len() + growing.len()) + 64 {
+            self.refusals.retain(|kind, _| waiting.contains_key(kind) || growing.contains_key(kind));
         }
         self.start_searches.clone_from(&plan.start_searches);
         self.last = Some((plan.basis, now));
@@ -221,10 +218,6 @@ impl Memory {
     }
 }
 
-fn newest(state: &State, kind: KindId) -> Option<JobId> {
-    state.jobs.waiting().get(&kind)?.jobs.iter().map(|&(_, job)| job).max()
-}
-
 /// Every kind with jobs that wait or grow.
 pub(super) fn all_kinds(state: &State) -> impl Iterator<Item = KindId> {
     state.jobs.waiting().keys().chain(state.jobs.growing().keys()).copied()
@@ -242,6 +235,5 @@ pub(super) fn fingerprint(amounts: &[u64]) -> u64 {
 }
 
 pub(super) fn of_all(shares: &Amounts) -> u64 {
-    let all: Vec<u64> = shares.iter().map(|share| fingerprint(share)).collect();
-    fingerprint(&all)
+    fingerprint(&shares.iter().map(|share| fingerprint(share)).collect::<Vec<u64>>())
 }

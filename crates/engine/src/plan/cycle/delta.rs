@@ -11,7 +11,6 @@ use crate::state::ledger::event::Eviction;
 use crate::units::JobId;
 
 impl Cycle<'_> {
-    /// The difference between the state and the end of the draft.
     pub(in crate::plan) fn into_plan(self) -> Plan {
         let (state, tree) = (self.draft.state, self.draft.tree);
         let mut plan = Plan { basis: state.index(), ..Plan::default() };
@@ -70,14 +69,13 @@ fn by_job(leaving: Vec<PlannedEviction>) -> Vec<EvictedJob> {
     let mut listed: BTreeMap<JobId, usize> = BTreeMap::new();
     for PlannedEviction { unit, receipt } in leaving {
         let tasks = unit.steps.iter().map(|step| step.place.task);
-        if let Some(&at) = listed.get(&unit.job) {
-            let known = &mut evicted[at];
+        let at = *listed.entry(unit.job).or_insert(evicted.len());
+        if let Some(known) = evicted.get_mut(at) {
             known.tasks.extend(tasks);
             let cost = known.receipt.cost.saturating_add(receipt.cost);
             let whole = known.receipt.whole || receipt.whole;
             known.receipt = Eviction { whole, cost, ..receipt };
         } else {
-            listed.insert(unit.job, evicted.len());
             evicted.push(EvictedJob { job: unit.job, tasks: tasks.collect(), receipt });
         }
     }

@@ -50,16 +50,16 @@ impl<'a> Cycle<'a> {
     fn record_leaving(&mut self, job: JobId, grant: &Grant<'_>) -> Vec<TenantId> {
         let units: Vec<Unit> =
             grant.evicted.iter().map(|evicted| self.victims.get(evicted.unit).clone()).collect();
-        let with_units = || grant.evicted.iter().zip(&units);
-        let freed: Vec<Step> = with_units()
-            .filter(|(evicted, _)| evicted.why().is_judged_by_idle())
-            .flat_map(|(_, unit)| unit.steps.iter().copied())
-            .collect();
+        let evicted_by = |counts: fn(EvictionRule) -> bool| {
+            let evicted = grant.evicted.iter().zip(&units).filter(move |(evicted, _)| counts(evicted.why()));
+            evicted.map(|(_, unit)| unit)
+        };
+        let reclaimed = evicted_by(EvictionRule::is_judged_by_idle);
+        let freed: Vec<Step> = reclaimed.flat_map(|unit| unit.steps.iter().copied()).collect();
         if !freed.is_empty() {
             self.reclaims.push(Reclaim { job, started: grant.ask.units().parts(), freed });
         }
-        let bound = with_units().filter(|(evicted, _)| evicted.why() != EvictionRule::Guarantee);
-        let bound: Vec<&Unit> = bound.map(|(_, unit)| unit).collect();
+        let bound: Vec<&Unit> = evicted_by(|why| why != EvictionRule::Guarantee).collect();
         let gain_of_evicting = gain(&self.draft, &grant.ask, &bound);
         let moving: Vec<&Unit> = grant.moved.iter().map(|moved| &moved.unit).collect();
         let gain_of_moving = gain(&self.draft, &grant.ask, &moving);
@@ -108,7 +108,7 @@ impl<'a> Cycle<'a> {
         let receipt =
             Eviction { why, beneficiary, whole, lost, cost, gain, straddles, policy, booking, node: None };
         self.commitments.leaving.insert(unit.job);
-        self.reservations.room_changed();
+        self.reservations.with_room = None;
         self.evictions.push(PlannedEviction { unit, receipt });
     }
 }

@@ -7,38 +7,24 @@ use super::{Allocation, Cycle, Grant, Purpose};
 use crate::model::placement::Placement;
 use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::later::is_over_by;
-use crate::plan::later::kept::{self, Filler, KeptPlaces, Withheld};
+use crate::plan::later::kept::{Filler, KeptPlaces, Withheld};
 use crate::plan::later::reserve::{self, Horizon, InTheWay, ReservationReview, StartSearches};
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Ask;
-use crate::state::jobs::{Job, KindKey};
+use crate::state::jobs::Job;
 use crate::state::ledger::Step;
 use crate::state::ledger::event::EvictionRule;
 use crate::state::reservations::{DropReason, Reservation};
 use crate::units::{JobId, Timestamp};
 
-/// The reservations of a cycle.
 #[derive(Default)]
 pub(super) struct CycleReservations<'a> {
     pub(super) horizon: Horizon,
     pub(super) review: ReservationReview<'a>,
     /// Reserved places on nodes that have room, until a job has to leave.
-    with_room: Option<Vec<(&'a Reservation, Vec<Step>)>>,
-    /// Starts that are promised in this cycle.
+    pub(super) with_room: Option<Vec<(&'a Reservation, Vec<Step>)>>,
     pub(super) made: Vec<Reservation>,
     pub(super) searches: StartSearches,
-}
-
-impl CycleReservations<'_> {
-    /// True when nothing is reserved for anybody.
-    pub(super) fn is_empty(&self) -> bool {
-        self.review.kept.is_empty()
-    }
-
-    /// A job has to leave: there may be more room on nodes with reserved places.
-    pub(super) fn room_changed(&mut self) {
-        self.with_room = None;
-    }
 }
 
 impl<'a> Cycle<'a> {
@@ -50,36 +36,24 @@ impl<'a> Cycle<'a> {
     /// Takes the places that are kept for others and that a candidate may not have.
     pub(super) fn withhold(&mut self, at: usize, open: &[(Ask<'a>, Pass)], withheld: Withheld) -> Vec<Step> {
         let Some(filler) = self.filler(at, open) else { return Vec::new() };
-        let ordered =
-            KeptPlaces::ordered(self.draft.state).filter(|kept| kept.bars(&self.draft, filler, withheld));
-        let mut steps: Vec<Step> = ordered.flat_map(|kept| kept.steps(&self.draft)).collect();
         // Where no GPU is free, nothing has to be kept from a candidate that asks for one.
         let with_gpus =
             |(ask, _): &(Ask<'a>, Pass)| ask.parts().all(|part| part.way.need.units().parts() > 0);
         let only_free = withheld == Withheld::Overstayed && open.iter().all(with_gpus);
-        let bars = |of: &Reservation, cycle: &Self| {
-            cycle.commitments.awaits(&cycle.draft, of)
-                && KeptPlaces::Start(of).bars(&cycle.draft, filler, withheld)
-        };
+        if only_free && self.reservations.with_room.is_none() {
+            self.reservations.with_room = Some(self.reserved_with_room());
+        }
+        let bars = |kept: KeptPlaces<'_>| kept.bars(&self.draft, filler, withheld);
+        let ordered = KeptPlaces::ordered(self.draft.state).filter(|kept| bars(*kept));
+        let mut steps: Vec<Step> = ordered.flat_map(|kept| kept.steps(&self.draft)).collect();
+        let start_bars = |of| self.commitments.awaits(&self.draft, of) && bars(KeptPlaces::Start(of));
         if only_free {
-            let known = self.reservations.with_room.take();
-            let with_room = known.unwrap_or_else(|| self.reserved_with_room());
-            let barred = with_room.iter().filter(|(of, _)| bars(of, self));
+            let barred = self.reservations.with_room.iter().flatten().filter(|(of, _)| start_bars(of));
             steps.extend(barred.flat_map(|(_, steps)| steps));
-            self.reservations.with_room = Some(with_room);
         } else {
-            let barred = self.reservations.review.kept.iter().filter(|of| bars(of, self));
+            let barred = self.reservations.review.kept.iter().filter(|of| start_bars(of));
             steps.extend(barred.flat_map(|of| KeptPlaces::Start(of).steps(&self.draft)));
         }
-        self.draft.occupy_all(&steps);
-        steps
-    }
-
-    /// Takes the places of all promises that are not kept yet.
-    pub(super) fn withhold_all(&mut self) -> Vec<Step> {
-        let kept = self.reservations.review.kept.iter().copied();
-        let waiting = kept.filter(|of| self.commitments.awaits(&self.draft, of));
-        let steps = kept::all_steps(&self.draft, waiting);
         self.draft.occupy_all(&steps);
         steps
     }
@@ -93,17 +67,14 @@ impl<'a> Cycle<'a> {
     /// True when a candidate would fill promised places, but not at once: what is only earmarked for it could not be asked to
     /// leave.
     pub(super) fn fills_later(&self, at: usize, open: &[(Ask<'a>, Pass)], tasks: &[Placement]) -> bool {
-        let clear = |place: &Placement| self.draft.room(place.node).is_some_and(|room| room.is_clear(place));
         let Some(filler) = self.filler(at, open) else { return false };
-        if self.reservations.is_empty() || tasks.iter().all(clear) {
-            return false;
-        }
-        self.reservations.review.kept.iter().any(|of| {
-            let kept = KeptPlaces::Start(of);
-            kept.binds(self.draft.state, filler)
-                && self.commitments.awaits(&self.draft, of)
-                && tasks.iter().any(|place| kept.meets(place))
-        })
+        tasks.iter().any(|place| !self.draft.is_clear(place))
+            && self.reservations.review.kept.iter().any(|of| {
+                let kept = KeptPlaces::Start(of);
+                kept.binds(self.draft.state, filler)
+                    && self.commitments.awaits(&self.draft, of)
+                    && tasks.iter().any(|place| kept.meets(place))
+            })
     }
 
     /// Promised places on nodes that have a part of a GPU left. Starts make it less, departures make it more.
@@ -138,12 +109,13 @@ impl<'a> Cycle<'a> {
                 jobs.retain(|other| !self.commitments.leaving.contains(other));
             }
             if others.is_empty() && borrowers.is_empty() {
-                self.claim((&kind.key, &ask), reservation, &fillers);
+                self.claim(&ask, reservation, &fillers);
                 continue;
             }
-            let in_time = fillers.iter().chain(&borrowers).copied();
-            let due: BTreeSet<JobId> = in_time.filter(|&id| self.is_due(id, reservation.start)).collect();
-            self.ask_to_leave(job, &due);
+            let in_time =
+                (&fillers | &borrowers).into_iter().filter(|&id| self.is_due(id, reservation.start));
+            let due: Vec<Unit> = in_time.filter_map(|id| rest_of_job(&self.draft, id)).collect();
+            self.ask_to_leave(job, due);
         }
     }
 
@@ -154,27 +126,20 @@ impl<'a> Cycle<'a> {
         !is_over_by(&self.draft, id, start) && leave.is_some_and(|leave| now + leave >= start)
     }
 
-    fn ask_to_leave(&mut self, beneficiary: JobId, jobs: &BTreeSet<JobId>) {
-        for &job in jobs {
-            let Some(unit) = rest_of_job(&self.draft, job) else { continue };
-            self.evict_job(unit, EvictionRule::Reservation, beneficiary);
+    fn ask_to_leave(&mut self, beneficiary: JobId, units: Vec<Unit>) {
+        for unit in units {
             // Nobody takes it a second time.
-            self.commitments.given.insert(job);
+            self.commitments.given.insert(unit.job);
+            self.evict_job(unit, EvictionRule::Reservation, beneficiary);
         }
     }
 
     /// Gives a job the places that it was promised, if they are free without the jobs that fill them.
-    fn claim(
-        &mut self,
-        (key, ask): (&'a KindKey, &Ask<'a>),
-        reservation: &Reservation,
-        fillers: &BTreeSet<JobId>,
-    ) {
-        let job = reservation.job;
+    fn claim(&mut self, ask: &Ask<'a>, reservation: &Reservation, fillers: &BTreeSet<JobId>) {
+        let (key, job) = (ask.key, reservation.job);
         let units: Vec<Unit> =
             fillers.iter().filter_map(|&filler| rest_of_job(&self.draft, filler)).collect();
-        let beyond = lines::limit_exceeded(&self.draft, ask).or(lines::fixed_beyond(&mut self.draft, ask));
-        if units.len() < fillers.len() || beyond.is_some() {
+        if units.len() < fillers.len() || lines::barred_by(&mut self.draft, ask).is_some() {
             return;
         }
         let mark = self.draft.mark();
@@ -193,7 +158,7 @@ impl<'a> Cycle<'a> {
             return;
         }
         let Some(at) = self.queue.bring_first(&self.draft, key, job) else { return };
-        self.ask_to_leave(job, fillers);
+        self.ask_to_leave(job, units);
         self.draft.occupy_all(&steps);
         self.draft.count(lines::work_group(key), ask.total(), true);
         self.record(at, Grant::new(ask, reservation.tasks.clone()));

@@ -2,22 +2,30 @@
 //!
 //! Free places come first, then places that others are moved away from, then places that others have to leave. Each source is a
 //! function from the same inputs to a grant, and leaves the draft as it found it where it grants nothing. Meanwhile places that
-//! are reserved for others are held on the draft, as far as they bind the candidate.
+//! are reserved for others are held on the draft, as far as they bind the candidate. Jobs of a booked window start in its
+//! places alone, and work that fills those leaves for them.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::{Cycle, Grant};
+use crate::model::placement::Placement;
 use crate::model::policy::Within;
 use crate::plan::evict::moves::{enough_in_pieces, place_by_moving};
 use crate::plan::evict::search::{Allowance, Claimant, check_worth, make_room};
-use crate::plan::evict::victims::Unit;
+use crate::plan::evict::victims::{Unit, whole_job};
+use crate::plan::later::booked;
 use crate::plan::later::kept::Withheld;
 use crate::plan::lines::{self, Pass};
 use crate::plan::memory::{Obstacles, Refusal, earlier};
 use crate::plan::order::ServiceTurn;
 use crate::plan::place::{Ask, place, place_where_best};
 use crate::plan::rank::{order_claim, takes_landing_room};
+use crate::state::bookings::Booking;
 use crate::state::holding::Holding;
+use crate::state::ledger::Step;
+use crate::state::ledger::event::EvictionRule;
+use crate::units::{BookingId, JobId};
 
 /// What a candidate asks for in one pool, and the pass it is in there.
 type OpenAsk<'a> = (Ask<'a>, Pass);
@@ -113,7 +121,9 @@ impl<'a> Cycle<'a> {
     /// True when there are places that not every candidate may have.
     fn keeps_places(&self) -> bool {
         let state = self.draft.state;
-        !self.reservations.is_empty() || !state.bookings.is_empty() || !state.maintenance.is_empty()
+        !self.reservations.review.kept.is_empty()
+            || !state.bookings.is_empty()
+            || !state.maintenance.is_empty()
     }
 
     fn grant_from_others(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
@@ -173,7 +183,8 @@ impl<'a> Cycle<'a> {
     /// Places that others have to leave (rules 6 to 8), others moved into the gaps where that is needed.
     fn grant_by_evicting(&mut self, at: usize, open: &[OpenAsk<'a>]) -> Option<Grant<'a>> {
         // Growth of a job that starts at once is no part of its earmark: nobody leaves for it before the next plan.
-        if self.starts_at_once(self.queue.get(at).first.1) {
+        let given = self.allocations.get(self.queue.get(at).first.1);
+        if given.is_some_and(|given| given.starts_at_once(&self.draft)) {
             return None;
         }
         open.iter().find_map(|(ask, pass)| {
@@ -227,22 +238,97 @@ impl<'a> Cycle<'a> {
     }
 
     /// Remembers of a candidate's kind what stood in its way, and what would lift that.
-    pub(super) fn refuse(&mut self, at: usize, obstacles: Obstacles) {
+    fn refuse(&mut self, at: usize, obstacles: Obstacles) {
         let candidate = self.queue.get(at);
         let Some(kind) = candidate.kind else { return };
         let retry_at = earlier(self.retry_at, candidate.changes_at);
         let known = self.refusals.remove(&kind);
         let refusal = if self.restraint.allowance(candidate.first.1) == Allowance::InOrder {
-            let refusal = Refusal::new(self.inputs, candidate, obstacles, retry_at);
-            Some(match known {
-                Some(known) => known.and(refusal),
-                None => refusal,
-            })
+            let refusal = Refusal::new(self.stamps, self.draft.policy, candidate, obstacles, retry_at);
+            known.into_iter().chain([refusal]).reduce(Refusal::and)
         } else {
             // Whether its reclaim is wasteful depends on all that waits: whatever comes could lift that.
             let ordered = self.draft.policy.orders.beyond_age(candidate.key.class).is_some();
             ordered.then(|| Refusal::waking_at(retry_at, known))
         };
         self.refusals.extend(refusal.map(|refusal| (kind, refusal)));
+    }
+
+    /// Gives a job of a window places of it, or names the ways that will not do.
+    fn serve_in_window(
+        &mut self,
+        at: usize,
+        id: BookingId,
+        asks: Vec<OpenAsk<'a>>,
+    ) -> Result<Grant<'a>, Vec<Ask<'a>>> {
+        let state = self.draft.state;
+        let booking = state.bookings.get(id).expect("a job names a window that is to come or lasts");
+        let mut obstacles = Obstacles::default();
+        let mut tried = Vec::new();
+        for (ask, pass) in asks {
+            if let Some(grant) = self.in_window(at, id, booking, &ask) {
+                return Ok(grant);
+            }
+            obstacles.add(&ask, pass, lines::limit_exceeded(&self.draft, &ask));
+            tried.push(ask);
+        }
+        self.refuse(at, obstacles);
+        Err(tried)
+    }
+
+    fn in_window(&mut self, at: usize, id: BookingId, booking: &Booking, ask: &Ask<'a>) -> Option<Grant<'a>> {
+        let mark = self.draft.mark();
+        let counted = self.window_idle.get(&id).copied().unwrap_or_default();
+        let left = booked::admit(&mut self.draft, booking, ask, counted)?;
+        let Some((tasks, fillers)) = self.places_in(id, booking, ask) else {
+            self.draft.roll_back(mark);
+            return None;
+        };
+        self.window_idle.insert(id, left);
+        let job = self.queue.get(at).first.1;
+        for filler in fillers {
+            self.evict_job(filler, EvictionRule::Booking, job);
+        }
+        let (resources, trust) = (ask.key.shape.resources, Some(ask.key.trust));
+        for &place in &tasks {
+            self.draft.occupy(Step { place, resources, trust });
+        }
+        self.draft.count(lines::work_group(ask.key), ask.total(), true);
+        Some(Grant::new(ask, tasks))
+    }
+
+    /// Where all that is asked for goes, and which jobs have to leave for it. The draft stays as it is.
+    fn places_in(
+        &mut self,
+        id: BookingId,
+        booking: &Booking,
+        ask: &Ask<'a>,
+    ) -> Option<(Vec<Placement>, Vec<Unit>)> {
+        if let Some(tasks) = booked::place_in(&self.draft, ask, booking) {
+            return Some((tasks, Vec::new()));
+        }
+        let mark = self.draft.mark();
+        let mut drained: Vec<Unit> = Vec::new();
+        let tasks = self.fillers(id, booking).into_iter().find_map(|filler| {
+            let unit = whole_job(&self.draft, filler)?;
+            self.draft.evict(&unit);
+            drained.push(unit);
+            booked::place_in(&self.draft, ask, booking)
+        });
+        self.draft.roll_back(mark);
+        let tasks = tasks?;
+        let meets =
+            |unit: &Unit| unit.steps.iter().any(|step| tasks.iter().any(|task| task.meets(&step.place)));
+        drained.retain(meets);
+        Some((tasks, drained))
+    }
+
+    /// Jobs that fill places of a window, the newest first.
+    fn fillers(&self, id: BookingId, booking: &Booking) -> Vec<JobId> {
+        let state = self.draft.state;
+        let mut there: Vec<JobId> = state.strangers_in(id, &booking.places).into_iter().collect();
+        there.retain(|&job| self.commitments.may_move(job));
+        there.sort_by_key(|&job| (Reverse(state.ledger.holding(job).map(|holding| holding.at)), job));
+        there
     }
 }

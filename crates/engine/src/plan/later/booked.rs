@@ -3,7 +3,7 @@
 pub(crate) mod choose;
 
 use crate::quota::meters::Meters;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::model::job::Class;
@@ -59,8 +59,8 @@ pub(in crate::plan) fn sheltered(draft: &Draft<'_>, tenant: TenantId) -> Meters 
 }
 
 /// The ways to meet a whole window: in the pool of its places, once it has some.
-pub(crate) fn ways_of_window(draft: &Draft<'_>, booking: &Booking, key: &KindKey) -> Vec<PoolOption> {
-    let pool = booking.places.first().map(|place| place.pool);
+pub(crate) fn ways_of_window(draft: &Draft<'_>, places: &[Placement], key: &KindKey) -> Vec<PoolOption> {
+    let pool = places.first().map(|place| place.pool);
     let ways = draft.asks().options(key);
     ways.filter(|way| pool.is_none_or(|pool| pool == way.pool)).collect()
 }
@@ -68,7 +68,7 @@ pub(crate) fn ways_of_window(draft: &Draft<'_>, booking: &Booking, key: &KindKey
 /// What a whole window is charged, by meter: where its places are, or in the first pool that has such.
 pub(crate) fn charge(draft: &Draft<'_>, booking: &Booking) -> Meters {
     let key = KindKey::of(&booking.spec);
-    let ways = ways_of_window(draft, booking, &key);
+    let ways = ways_of_window(draft, &booking.places, &key);
     let ask = ways.first().map(|&way| Ask::new(draft.tree, &key, way, key.tasks));
     ask.map_or_else(|| draft.tree.zero(), |ask| ask.total())
 }
@@ -114,7 +114,7 @@ pub(in crate::plan) fn admit(
         draft.count(idle_group(booking.spec.tenant), amount, false);
         left = GpuUnits::from_parts(idle.parts() - taken.parts());
     }
-    if lines::limit_exceeded(draft, ask).or_else(|| lines::fixed_beyond(draft, ask)).is_some() {
+    if lines::barred_by(draft, ask).is_some() {
         draft.roll_back(mark);
         return None;
     }
@@ -143,24 +143,20 @@ pub(in crate::plan) fn place_in(
     ask: &Ask<'_>,
     booking: &Booking,
 ) -> Option<Vec<Placement>> {
-    let Some(level) = ask.key.topology.gang_within else {
-        return place_all(draft, ask, booking, &|_| true);
+    let domain = |place: &Placement| match ask.key.topology.gang_within {
+        None => Some(None),
+        Some(level) => draft.state.fleet.domain_of(place.node, level).map(Some),
     };
-    let domain = |place: &Placement| draft.state.fleet.domain_of(place.node, level);
-    let mut domains: Vec<u32> = booking.places.iter().filter_map(domain).collect();
-    domains.sort_unstable();
-    domains.dedup();
-    domains.retain(|&domain| ask.domain.is_none_or(|asked| asked == domain));
-    domains
-        .into_iter()
-        .find_map(|wanted| place_all(draft, ask, booking, &|place| domain(place) == Some(wanted)))
+    let mut domains: BTreeSet<Option<u32>> = booking.places.iter().filter_map(domain).collect();
+    domains.retain(|&domain| ask.domain.is_none() || ask.domain == domain);
+    domains.into_iter().find_map(|of| place_all(draft, ask, booking, |place| domain(place) == Some(of)))
 }
 
 fn place_all(
     draft: &Draft<'_>,
     ask: &Ask<'_>,
     booking: &Booking,
-    within: &dyn Fn(&Placement) -> bool,
+    within: impl Fn(&Placement) -> bool,
 ) -> Option<Vec<Placement>> {
     let each = ask.way.need.units().parts() / GpuUnits::WHOLE.parts();
     let each = usize::try_from(each).ok().filter(|&each| each > 0)?;

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use super::{booked, reserve};
 use crate::model::job::Class;
 use crate::model::placement::Placement;
+use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
 use crate::plan::lines::{self, Pass};
 use crate::plan::place::Fit;
@@ -87,12 +88,9 @@ impl<'a> KeptPlaces<'a> {
 
     /// True when they are withheld from a job.
     pub(in crate::plan) fn bars(self, draft: &Draft<'_>, filler: Filler<'_>, withheld: Withheld) -> bool {
-        let lets_in = || self.lets_in(draft, filler.key);
-        let all = withheld == Withheld::All;
-        match self {
-            Self::Start(_) | Self::Window(..) => self.binds(draft.state, filler) && (all || !lets_in()),
-            Self::Downtime(_) => !lets_in(),
-        }
+        // A downtime lets in all work that is gone in time.
+        let all = withheld == Withheld::All && !matches!(self, Self::Downtime(_));
+        self.binds(draft.state, filler) && (all || !self.lets_in(draft, filler.key))
     }
 
     /// True when they are kept from a job at all, however soon it leaves.
@@ -198,6 +196,18 @@ pub(in crate::plan) fn all_steps<'a>(
     let near = |kept: &KeptPlaces<'_>| !matches!(kept, KeptPlaces::Downtime(_)) || kept.from() <= soon;
     let ordered = KeptPlaces::ordered(draft.state).filter(near);
     starts.map(KeptPlaces::Start).chain(ordered).flat_map(|kept| kept.steps(draft)).collect()
+}
+
+/// Takes them, of starts that are neither kept on this draft nor on their way.
+pub(in crate::plan) fn withhold_all<'a>(
+    draft: &mut Draft<'a>,
+    starts: &[&'a Reservation],
+    commitments: &Commitments,
+) -> Vec<Step> {
+    let waiting = starts.iter().copied().filter(|of| commitments.awaits(draft, of));
+    let steps = all_steps(draft, waiting);
+    draft.occupy_all(&steps);
+    steps
 }
 
 /// True when one of these keeps work of a kind from one of the places.

@@ -8,9 +8,7 @@
 mod borrowed;
 mod holders;
 mod horizon;
-mod places;
 mod promise;
-mod unpromised;
 
 use crate::quota::meters::Meters;
 use alloc::collections::BTreeSet;
@@ -18,7 +16,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::kept::{KeptPlaces, bar_any};
-use super::{held_amount, is_over_by};
+use super::{held_amount, held_steps, is_over_by};
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
 use crate::model::policy::Amount;
@@ -33,9 +31,8 @@ use crate::units::{GpuUnits, JobId, TenantId, Timestamp};
 
 pub(in crate::plan) use holders::{InTheWay, in_the_way, is_free};
 pub(in crate::plan) use horizon::Horizon;
-pub use promise::StartSearches;
-pub(in crate::plan) use promise::{PlanContext, make};
-pub use unpromised::Unreserved;
+pub(in crate::plan) use promise::make;
+pub use promise::{StartSearches, Unreserved};
 
 /// Which reservations still hold.
 #[derive(Default)]
@@ -193,10 +190,8 @@ impl EarlierStarts {
         let over = horizon.over_by(draft, &own, start, &self.leaving);
         lines::meters_of(ask).all(|meter| {
             let used = draft.used(own.tenant)[meter] + self.beside[meter] + ask.amount(meter);
-            match lines::line(draft, own.tenant, meter, Line::Entitled) {
-                Amount::Unlimited => true,
-                Amount::Of(line) => used.saturating_sub(below[meter] + over[meter]) <= line,
-            }
+            let left = used.saturating_sub(below[meter] + over[meter]);
+            Amount::Of(left) <= lines::line(draft, own.tenant, meter, Line::Entitled)
         })
     }
 }
@@ -212,20 +207,17 @@ pub(in crate::plan) fn is_above_guarantee(draft: &mut Draft<'_>, id: JobId) -> b
     let Some(charge) = draft.state.ledger.charge(id) else { return false };
     let (amount, below) = (held_amount(draft, id), lines::lower_work(draft, &charge.group));
     let tenant = charge.group.tenant;
-    let is_beyond = |meter: usize| match lines::line(draft, tenant, meter, Line::Guarantee) {
-        Amount::Unlimited => false,
-        Amount::Of(guaranteed) => draft.used(tenant)[meter].saturating_sub(below[meter]) > guaranteed,
+    let is_beyond = |meter: usize| {
+        let used = draft.used(tenant)[meter].saturating_sub(below[meter]);
+        Amount::Of(used) > lines::line(draft, tenant, meter, Line::Guarantee)
     };
     (0..amount.len()).filter(|&meter| amount[meter] > 0).any(is_beyond)
 }
 
 /// True when work in that pass may not have what was promised to a job.
 pub(super) fn is_bound(key: &KindKey, pass: Pass, promised: &Spec) -> bool {
-    if key.tenant == promised.tenant {
-        return is_behind(key, promised);
-    }
-    // A reservation never delays work within a guarantee.
-    pass != Pass::WithinGuarantee
+    // A reservation never delays work of others within a guarantee.
+    if key.tenant == promised.tenant { is_behind(key, promised) } else { pass != Pass::WithinGuarantee }
 }
 
 /// The places of a promised start as its job takes them. An answer that is given between two plans may find one of them gone.

@@ -152,8 +152,8 @@ impl PlaceSearch<'_, '_> {
     fn compare(&self, pool: PoolId, slots: &ClassSlots, side: RoomSide, top: &mut BestTwo) {
         let nothing = RefCell::default();
         let worths = match side {
-            RoomSide::Touched => self.draft.touched_worths(),
-            RoomSide::Untouched => self.draft.worths().unwrap_or(&nothing),
+            RoomSide::Touched => &self.draft.touched_worths,
+            RoomSide::Untouched => self.draft.worths.unwrap_or(&nothing),
         };
         let worths = &mut *worths.borrow_mut();
         worths.keep_for(self.draft.state.demand.version());

@@ -8,6 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use super::ways_of_window;
 use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::plan::draft::Draft;
@@ -65,7 +66,8 @@ fn may_leave(draft: &Draft<'_>, job: &Job) -> bool {
 fn inference_is_beyond(draft: &mut Draft<'_>, job: &Job) -> bool {
     let meters: Vec<usize> =
         (0..draft.tree.meters.len()).filter(|&meter| draft.tree.meters[meter].per_gpu().is_some()).collect();
-    lines::inference_alone_beyond(draft, job.spec.tenant, &meters)
+    // What windows have does not count: for those, inference within its guarantee never leaves.
+    lines::protected_beyond(draft, job.spec.tenant, &meters, &[])
 }
 
 /// Places for as many of the missing tasks as can have one. The draft stays as it is.
@@ -108,10 +110,9 @@ fn chosen_steps(
 
 fn try_all(draft: &mut Draft<'_>, part: WindowPart<'_>) -> Vec<Placement> {
     let key = KindKey::of(&part.booking.spec);
-    let ways: Vec<_> = draft.asks().options(&key).collect();
     let kept = part.kept.first();
     let mut best = Vec::new();
-    for way in ways.into_iter().filter(|way| kept.is_none_or(|kept| kept.pool == way.pool)) {
+    for way in ways_of_window(draft, part.kept, &key) {
         let tasks = u32::try_from(part.missing()).unwrap_or(u32::MAX);
         let mut ask = Ask::new(draft.tree, &key, way, tasks);
         let level = key.topology.gang_within;

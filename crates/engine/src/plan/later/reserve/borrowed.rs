@@ -21,7 +21,6 @@ use crate::units::{JobId, Millis, TenantId, Timestamp};
 /// The most jobs that are looked at for one start: each costs some microseconds.
 const LOOKED_AT_MAX: usize = 512;
 
-/// A job that may be asked to leave.
 pub(super) struct Askable {
     pub(super) unit: Unit,
     /// When it is gone if it is asked as soon as it may be.
@@ -30,29 +29,20 @@ pub(super) struct Askable {
 
 /// The jobs that could be asked to leave for the ask, each by itself, in the order of rule 8.
 pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
+    let (policy, own) = (draft.policy, lines::work_group(ask.key));
     let mut found: Vec<Askable> = Vec::new();
     for tenant in draft.state.tenants.ids() {
-        let own = tenant == ask.key.tenant;
-        if !own
-            && !draft
-                .tree
-                .lineage_apart_from(tenant, ask.key.tenant)
-                .all(|above| excess(draft, ask, above).is_some())
-        {
+        let mut branch = draft.tree.lineage_apart_from(tenant, own.tenant);
+        if branch.any(|above| excess(draft, ask, above).is_empty()) {
             continue;
         }
         for (group, jobs) in draft.state.ledger.work_groups(tenant) {
-            let fixed = lines::is_fixed(&group, draft.policy) || group.class == Class::Inference;
-            let lower = lines::gives_way(draft.policy, &group, &lines::work_group(ask.key));
-            if fixed || (own && !lower) {
+            let fixed = lines::is_fixed(&group, policy) || group.class == Class::Inference;
+            if fixed || (tenant == own.tenant && !lines::gives_way(policy, &group, &own)) {
                 continue;
             }
-            for &(_, job) in jobs.iter().rev() {
-                if found.len() == LOOKED_AT_MAX {
-                    break;
-                }
-                found.extend(rest_of_job(draft, job).and_then(|unit| one(draft, ask, unit, own)));
-            }
+            let askable = jobs.iter().rev().filter_map(|&(_, job)| one(draft, ask, rest_of_job(draft, job)?));
+            found.extend(askable.take(LOOKED_AT_MAX - found.len()));
         }
     }
     found.sort_by_cached_key(|askable| {
@@ -62,11 +52,12 @@ pub(super) fn askable(draft: &Draft<'_>, ask: &Ask<'_>) -> Vec<Askable> {
     found
 }
 
-fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit, own: bool) -> Option<Askable> {
+fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit) -> Option<Askable> {
     let here = unit.steps.iter().any(|step| ask.goes_to(step.place.pool));
-    if !here || unit.spent || (!own && !leaves_all_above(draft, ask, &unit, &BTreeMap::new())) {
+    if !here || unit.spent || !leaves_all_above(draft, ask, &unit, &BTreeMap::new()) {
         return None;
     }
+    let own = unit.group.tenant == ask.key.tenant;
     let why = if own { EvictionRule::Preempt } else { EvictionRule::FairShare };
     let evictable = evictable_at(draft, &unit, None, why).unwrap_or(draft.now);
     let leave = Millis(unit.grace.0.saturating_add(draft.policy.stop_grace.0));
@@ -82,15 +73,12 @@ pub(super) fn together<'u>(
     let mut taken: BTreeMap<TenantId, Meters> = BTreeMap::new();
     let mut jobs = BTreeSet::new();
     for unit in units {
-        let own = unit.group.tenant == ask.key.tenant;
-        if !own && !leaves_all_above(draft, ask, unit, &taken) {
-            continue;
+        if leaves_all_above(draft, ask, unit, &taken) {
+            for tenant in draft.tree.lineage_apart_from(unit.group.tenant, ask.key.tenant) {
+                taken.entry(tenant).or_insert_with(|| draft.tree.zero()).add(&unit.amount);
+            }
+            jobs.insert(unit.job);
         }
-        for tenant in draft.tree.lineage_apart_from(unit.group.tenant, ask.key.tenant) {
-            let total = taken.entry(tenant).or_insert_with(|| Meters::zero(unit.amount.len()));
-            total.add(&unit.amount);
-        }
-        jobs.insert(unit.job);
     }
     jobs
 }
@@ -102,22 +90,10 @@ pub(super) fn is_worth_it(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> 
     few && gain(draft, ask, units) > cost
 }
 
-/// Of the jobs that were to be asked, those that may no longer be.
-pub(super) fn no_longer(draft: &Draft<'_>, ask: &Ask<'_>, borrowers: &BTreeSet<JobId>) -> Vec<JobId> {
-    if borrowers.is_empty() {
-        return Vec::new();
-    }
-    let units: Vec<Unit> = borrowers.iter().filter_map(|&job| rest_of_job(draft, job)).collect();
-    let still = together(draft, ask, units.iter());
-    borrowers.difference(&still).copied().collect()
-}
-
-/// What a tenant holds above its fair share of what is asked for, by meter; `None` where that is nothing.
-fn excess(draft: &Draft<'_>, ask: &Ask<'_>, tenant: TenantId) -> Option<Vec<(usize, u64)>> {
+/// What a tenant holds above its fair share of what is asked for, by meter, where that is something.
+fn excess(draft: &Draft<'_>, ask: &Ask<'_>, tenant: TenantId) -> Vec<(usize, u64)> {
     let above = |meter: usize| Some((meter, lines::excess(draft, tenant, meter, Line::Entitled)?));
-    let above = lines::meters_of(ask).filter_map(above).filter(|&(_, excess)| excess > 0);
-    let above: Vec<(usize, u64)> = above.collect();
-    (!above.is_empty()).then_some(above)
+    lines::meters_of(ask).filter_map(above).filter(|&(_, excess)| excess > 0).collect()
 }
 
 /// True when its tenant, and every tenant above it, keeps its line without the unit and without what is taken already, and
@@ -129,7 +105,7 @@ fn leaves_all_above(
     taken: &BTreeMap<TenantId, Meters>,
 ) -> bool {
     draft.tree.lineage_apart_from(unit.group.tenant, ask.key.tenant).all(|tenant| {
-        let Some(excess) = excess(draft, ask, tenant) else { return false };
+        let excess = excess(draft, ask, tenant);
         let gone = |meter: usize| taken.get(&tenant).map_or(0, |taken| taken[meter]);
         let holds = excess.iter().any(|&(meter, _)| unit.amount[meter] > 0);
         holds && excess.iter().all(|&(meter, excess)| gone(meter) + unit.amount[meter] <= excess)

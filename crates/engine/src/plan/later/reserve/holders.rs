@@ -3,21 +3,20 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{borrowed, is_above_guarantee, is_behind, is_over_by, steps};
+use super::{borrowed, held_steps, is_above_guarantee, is_behind, is_over_by, steps};
 use crate::model::job::Class;
 use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::plan::draft::Draft;
+use crate::plan::evict::victims::{Unit, rest_of_job};
 use crate::plan::place::Ask;
 use crate::state::State;
-use crate::state::holding::Holding;
-use crate::state::ledger::Step;
+use crate::state::ledger::{Charge, Step};
 use crate::state::reservations::Reservation;
 use crate::state::rooms::{GpuRoom, Room};
 use crate::units::{GpuMask, GpuUnits, JobId, NodeId, Resources, Timestamp};
 
 /// Jobs that hold places that were promised, and were not told to leave.
-#[derive(Default)]
 pub(in crate::plan) struct InTheWay {
     /// They came to its nodes, and may be asked to leave for it.
     pub(in crate::plan) fillers: BTreeSet<JobId>,
@@ -27,30 +26,19 @@ pub(in crate::plan) struct InTheWay {
     pub(in crate::plan) others: BTreeSet<JobId>,
 }
 
-/// The jobs in the way of a promised start.
 pub(in crate::plan) fn in_the_way(
     draft: &mut Draft<'_>,
     ask: &Ask<'_>,
     reservation: &Reservation,
 ) -> InTheWay {
-    let mut way = InTheWay::default();
-    let fillers = fillers(draft, reservation);
-    for id in holders(draft, reservation, &fillers) {
-        let jobs = if fillers.contains(&id) {
-            &mut way.fillers
-        } else if reservation.borrowers.contains(&id) {
-            &mut way.borrowers
-        } else {
-            &mut way.others
-        };
-        jobs.insert(id);
-    }
+    let may_be_asked = fillers(draft, reservation);
+    let all = holders(draft, reservation, &may_be_asked);
+    let (fillers, rest) = (&all & &may_be_asked, &all - &may_be_asked);
     // A job that borrowed when the start was promised may no longer do so.
-    for id in borrowed::no_longer(draft, ask, &way.borrowers) {
-        way.borrowers.remove(&id);
-        way.others.insert(id);
-    }
-    way
+    let borrowed_then = rest.intersection(&reservation.borrowers);
+    let units: Vec<Unit> = borrowed_then.filter_map(|&job| rest_of_job(draft, job)).collect();
+    let borrowers = borrowed::together(draft, ask, units.iter());
+    InTheWay { fillers, others: &rest - &borrowers, borrowers }
 }
 
 /// Jobs that have to be gone before all reserved places are free: holders of a GPU of which all is promised, and of the others
@@ -73,7 +61,7 @@ pub(super) fn holders(
     for step in steps.iter().filter(|step| is_whole(&step.place)) {
         for (job, held) in state.staying_on(step.place.node) {
             if held.place.gpus.overlaps(step.place.gpus) && holders.insert(job) {
-                leave(state, job, &mut rooms);
+                give_back(&mut rooms, held_steps(state, job));
             }
         }
     }
@@ -90,7 +78,7 @@ pub(super) fn holders(
                 let room = &rooms[&place.node];
                 let in_the_way = has_what_lacks(state, job, room, step) || (!apart && !has_gpus(room));
                 if in_the_way && holders.insert(job) {
-                    leave(state, job, &mut rooms);
+                    give_back(&mut rooms, held_steps(state, job));
                 }
             }
         }
@@ -103,22 +91,10 @@ pub(super) fn holders(
 
 /// True when a job holds something of a node beside GPUs of which too little is free.
 fn has_what_lacks(state: &State, job: JobId, room: &Room, step: &Step) -> bool {
-    let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else {
-        return false;
-    };
-    let here = holding.staying().filter(|task| task.place.node == step.place.node);
-    let held = here.map(|task| charge.resources_of(task.place.task));
-    let held = held.fold(Resources::default(), |sum, each| sum + each);
-    let (free, asked) = (room.free(), step.resources);
-    [
-        (free.cpu_milli, asked.cpu_milli, held.cpu_milli),
-        (free.memory, asked.memory, held.memory),
-        (free.storage, asked.storage, held.storage),
-        (free.pods, asked.pods, held.pods),
-        (free.nics, asked.nics, held.nics),
-    ]
-    .into_iter()
-    .any(|(free, asked, held)| free < asked && held > 0)
+    let here = held_steps(state, job).filter(|held| held.place.node == step.place.node);
+    let held = here.fold(Resources::default(), |sum, held| sum + held.resources);
+    let lacks = |free: Resources| step.resources.saturating_sub(free);
+    lacks(room.free() + held) != lacks(room.free())
 }
 
 fn is_whole(place: &Placement) -> bool {
@@ -130,15 +106,19 @@ fn rooms_of(state: &State, steps: &[Step]) -> BTreeMap<NodeId, Room> {
     let room = |step: &Step| Some((step.place.node, state.ledger.rooms().get(step.place.node)?.clone()));
     let mut rooms: BTreeMap<NodeId, Room> = steps.iter().filter_map(room).collect();
     for (job, earmark) in state.earmarks.iter() {
-        let Some(job) = state.jobs.get(job) else { continue };
-        for place in &earmark.tasks {
-            if let Some(room) = rooms.get_mut(&place.node) {
-                let resources = job.spec.resources_of(place.task);
-                room.vacate(&Step { place: *place, resources, trust: Some(job.spec.trust) });
-            }
-        }
+        let Some(charge) = state.jobs.get(job).map(Charge::of) else { continue };
+        give_back(&mut rooms, earmark.tasks.iter().map(|&place| charge.step(place)));
     }
     rooms
+}
+
+/// Of these places, those on these nodes are no longer held.
+fn give_back(rooms: &mut BTreeMap<NodeId, Room>, steps: impl Iterator<Item = Step>) {
+    for step in steps {
+        if let Some(room) = rooms.get_mut(&step.place.node) {
+            room.vacate(&step);
+        }
+    }
 }
 
 /// Of these jobs, those that hold one of these GPUs.
@@ -151,25 +131,11 @@ pub(super) fn on_gpus_of<'a>(
     for place in places {
         place.gpus.indexes().for_each(|gpu| gpus.entry(place.node).or_default().insert(gpu));
     }
-    let is_on = move |job: &JobId| {
-        let held = state.ledger.holding(*job).into_iter().flat_map(Holding::staying);
-        held.map(|task| task.place)
-            .any(|held| gpus.get(&held.node).is_some_and(|gpus| gpus.overlaps(held.gpus)))
-    };
-    jobs.iter().copied().filter(is_on)
+    let is_promised =
+        move |Step { place, .. }| gpus.get(&place.node).is_some_and(|gpus| gpus.overlaps(place.gpus));
+    jobs.iter().copied().filter(move |&job| held_steps(state, job).any(&is_promised))
 }
 
-/// A job gives back all that it holds of these nodes.
-fn leave(state: &State, job: JobId, rooms: &mut BTreeMap<NodeId, Room>) {
-    let (Some(holding), Some(charge)) = (state.ledger.holding(job), state.ledger.charge(job)) else { return };
-    for task in holding.staying() {
-        if let Some(room) = rooms.get_mut(&task.place.node) {
-            room.vacate(&charge.step(task.place));
-        }
-    }
-}
-
-/// True when all that a task takes of a node is free.
 pub(in crate::plan) fn is_free(room: &Room, step: &Step) -> bool {
     has_gpus(room, step) && has_rest(room, step)
 }
@@ -180,20 +146,11 @@ fn has_rest(room: &Room, step: &Step) -> bool {
 
 fn has_gpus(room: &Room, step: &Step) -> bool {
     let place = &step.place;
-    let free = |gpu: &GpuRoom| {
-        step.trust.map_or(GpuUnits::ZERO, |trust| gpu.free_for_share(trust, place.time_sliced))
+    let has = |gpu: &GpuRoom| match place.slice {
+        Some(slice) => room.mig.zip(gpu.open_layout()).is_some_and(|(mig, layout)| layout.allows(mig, slice)),
+        None => step.trust.is_some_and(|own| gpu.free_for_share(own, place.time_sliced) >= place.units_each),
     };
-    let has = |at: usize| {
-        let gpu = room.gpus.get(at);
-        gpu.is_some_and(|gpu| match place.slice {
-            Some(slice) => {
-                let layout = gpu.open_layout();
-                room.mig.is_some_and(|mig| layout.is_some_and(|layout| layout.allows(mig, slice)))
-            }
-            None => free(gpu) >= place.units_each,
-        })
-    };
-    place.gpus.indexes().all(has)
+    place.gpus.indexes().all(|at| room.gpus.get(at).is_some_and(has))
 }
 
 /// Jobs that came to a node of which something was promised and may be asked to leave it again.
@@ -201,13 +158,9 @@ pub(super) fn fillers(draft: &mut Draft<'_>, reservation: &Reservation) -> BTree
     let promised = reservation.spec(draft.state);
     let gives_way = |id: &JobId| {
         let Some(job) = draft.state.jobs.get(*id) else { return false };
+        let own = job.spec.tenant == promised.tenant;
         let interruptible = job.spec.preemptible && job.spec.class != Class::Inference;
-        interruptible
-            && if job.spec.tenant == promised.tenant {
-                is_behind(&job.key(), promised)
-            } else {
-                is_above_guarantee(draft, *id)
-            }
+        interruptible && (if own { is_behind(&job.key(), promised) } else { is_above_guarantee(draft, *id) })
     };
     reservation.fillers.iter().copied().filter(gives_way).collect()
 }

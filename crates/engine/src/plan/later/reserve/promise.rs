@@ -1,15 +1,14 @@
-//! Which jobs are promised a start, and which an earlier one.
+//! Which jobs are promised a start, which an earlier one, and why one is promised none.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::borrowed::{self, Askable};
 use super::holders::{fillers, on_gpus_of};
-use super::horizon::{HeldPlace, Horizon, Slot, by_itself};
-use super::places::is_near;
+use super::horizon::{HeldPlace, Horizon, Slot, is_near};
 use super::{EarlierStarts, ReservationReview, ask_of};
 use crate::model::placement::Placement;
-use crate::model::policy::Amount;
+use crate::model::policy::{Amount, Policy};
 use crate::plan::cycle::Commitments;
 use crate::plan::draft::Draft;
 use crate::plan::evict::victims::Unit;
@@ -17,9 +16,8 @@ use crate::plan::later::kept::{self, KeptPlaces};
 use crate::plan::lines::{self, Line};
 use crate::plan::memory::{fingerprint, of_all};
 use crate::plan::place::Ask;
-use crate::quota::meters::Amounts;
 use crate::state::State;
-use crate::state::jobs::{Job, KindKey};
+use crate::state::jobs::Job;
 use crate::state::reservations::Reservation;
 use crate::units::{JobId, Millis, NodeId, PoolId, TenantId, Timestamp};
 
@@ -43,22 +41,44 @@ pub struct StartSearches {
     next: BTreeMap<PoolId, JobId>,
 }
 
-/// What else a plan has decided.
-#[derive(Clone, Copy)]
-pub(in crate::plan) struct PlanContext<'s> {
-    pub(in crate::plan) commitments: &'s Commitments,
-    pub(in crate::plan) shares: &'s Amounts,
-    pub(in crate::plan) searches: &'s StartSearches,
+/// Why no start is promised to a job that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreserved {
+    /// No end is known of these, in job order, and they are in the way.
+    NoKnownEnd { holders: Vec<JobId> },
+    /// Its tenant would be above its fair share.
+    AboveShare,
+    /// The policy promises no starts.
+    Off,
+    /// As many starts are promised in its pools as the policy allows, or on the places that it needs.
+    OthersFirst,
 }
 
 /// Promises while they are made: places of all of them are taken on the draft.
 pub(super) struct StartPromiser<'m, 'a> {
     pub(super) draft: &'m mut Draft<'a>,
     pub(super) horizon: &'m mut Horizon,
-    pub(super) kept: &'m [&'a Reservation],
+    kept: &'m [&'a Reservation],
     pub(super) commitments: &'m Commitments,
     made: Vec<Reservation>,
     borrowed_tries: usize,
+}
+
+impl State {
+    /// Why no start is promised to a job that waits; `None` where one is, or none ever is.
+    pub fn unpromised(&self, id: JobId, policy: &Policy, now: Timestamp) -> Option<Unreserved> {
+        let job = self.jobs.get(id).filter(|job| job.spec.booking.is_none() && is_open(self, id))?;
+        if policy.reservations_max == 0 {
+            return Some(Unreserved::Off);
+        }
+        Draft::trial(self, policy, now, |mut draft| {
+            let mut horizon = Horizon::default();
+            let review = ReservationReview::of(&mut draft, &mut horizon);
+            let commitments = Commitments::default();
+            kept::withhold_all(&mut draft, &review.kept, &commitments);
+            StartPromiser::new(&mut draft, &mut horizon, &review.kept, &commitments).why_not(id, job)
+        })
+    }
 }
 
 /// The starts that are promised now, some of them earlier than before. The draft stays as it is.
@@ -66,26 +86,25 @@ pub(in crate::plan) fn make<'a>(
     draft: &mut Draft<'a>,
     horizon: &mut Horizon,
     review: &ReservationReview<'a>,
-    others: PlanContext<'_>,
+    commitments: &Commitments,
+    earlier: &StartSearches,
 ) -> (Vec<Reservation>, StartSearches) {
-    let stamp = stamp(draft, others.shares);
-    let known = others.searches.stamp == stamp;
+    let stamp = stamp(draft);
+    let known = earlier.stamp == stamp;
     let mut searches =
-        if known { others.searches.clone() } else { StartSearches { stamp, ..StartSearches::default() } };
-    searches.next.retain(|_, job| is_open(draft.state, *job) && !others.commitments.given.contains(job));
-    let next = next_in_line(draft, &review.kept, others.commitments, &searches);
-    let mark = draft.mark();
-    let mut promiser = StartPromiser::new(draft, horizon, &review.kept, others.commitments);
+        if known { earlier.clone() } else { StartSearches { stamp, ..StartSearches::default() } };
+    searches.next.retain(|_, job| is_open(draft.state, *job) && !commitments.given.contains(job));
+    let mut promiser = StartPromiser::new(draft, horizon, &review.kept, commitments);
+    let (next, mark) = (promiser.next_in_line(&searches), promiser.draft.mark());
     if !next.is_empty() || (!known && !review.kept.is_empty()) {
-        promiser.withhold_all();
+        kept::withhold_all(promiser.draft, promiser.kept, commitments);
         if !known {
             promiser.promise_earlier();
         }
         promiser.promise_more(next, &mut searches);
     }
-    let made = promiser.made;
-    draft.roll_back(mark);
-    (made, searches)
+    promiser.draft.roll_back(mark);
+    (promiser.made, searches)
 }
 
 /// True while a job waits and nothing is promised to it.
@@ -95,63 +114,16 @@ fn is_open(state: &State, id: JobId) -> bool {
 }
 
 /// What decides whether a job can be promised a start, or an earlier one.
-fn stamp(draft: &Draft<'_>, shares: &Amounts) -> u64 {
+fn stamp(draft: &Draft<'_>) -> u64 {
     let state = draft.state;
     let (reservations, policy) = (&state.reservations, u64::from(state.tenants.version()));
-    let mut parts = alloc::vec![reservations.version(), reservations.news(), policy, of_all(shares)];
+    let mut parts = alloc::vec![reservations.version(), reservations.news(), policy, of_all(draft.shares)];
     parts.extend(state.fleet.pool_ids().map(|pool| state.ledger.freed(pool)));
     fingerprint(&parts)
 }
 
-/// The first waiting jobs of every kind that were given nothing and promised nothing, where another promise may be made:
-/// one of each tenant before the next of any, gangs before single tasks, because small jobs would hold those up for ever,
-/// and the oldest first. Few are tried: a job that is not reached now is next when these have started.
-fn next_in_line<'a>(
-    draft: &Draft<'a>,
-    kept: &[&Reservation],
-    commitments: &Commitments,
-    searches: &StartSearches,
-) -> Vec<(JobId, &'a Job)> {
-    let state = draft.state;
-    let most = usize::try_from(draft.policy.reservations_max).unwrap_or(usize::MAX);
-    let counts = counts(kept);
-    let full = |pool: PoolId| counts.get(&pool).is_some_and(|&count| count >= most);
-    if state.fleet.pool_ids().all(|pool| full(pool) || searches.next.contains_key(&pool)) {
-        return Vec::new();
-    }
-    let promised: BTreeSet<JobId> = kept.iter().map(|of| of.job).collect();
-    let open = |job: &JobId| !promised.contains(job) && !commitments.given.contains(job);
-    // A window has its own time.
-    let kinds = state.jobs.waiting().values().filter(|kind| kind.key.booking.is_none());
-    let first = kinds.filter_map(|kind| {
-        let &(at, job) = kind.jobs.iter().find(|(_, job)| open(job))?;
-        Some((kind.key.min <= 1, at, job)).filter(|_| !searches.in_vain.contains(&job))
-    });
-    let mut jobs: Vec<(bool, Timestamp, JobId)> = first.collect();
-    jobs.sort_unstable();
-    let live = |(_, _, id): (bool, Timestamp, JobId)| state.jobs.get(id).map(|job| (id, job));
-    let ready = jobs.into_iter().filter_map(live).filter(|(_, job)| job.not_before <= draft.now);
-    let mut tenants: BTreeSet<TenantId> = kept.iter().map(|of| of.spec(state).tenant).collect();
-    let (first, rest): (Vec<_>, Vec<_>) = ready.partition(|(_, job)| tenants.insert(job.spec.tenant));
-    first.into_iter().chain(rest).take(most.saturating_mul(2)).collect()
-}
-
-/// How many starts are promised in each pool.
-fn counts(all: &[&Reservation]) -> BTreeMap<PoolId, usize> {
-    let mut counts = BTreeMap::new();
-    for pool in all.iter().flat_map(|of| pools(&of.tasks)) {
-        *counts.entry(pool).or_default() += 1;
-    }
-    counts
-}
-
-fn pools(tasks: &[Placement]) -> BTreeSet<PoolId> {
-    tasks.iter().map(|place| place.pool).collect()
-}
-
 impl<'m, 'a> StartPromiser<'m, 'a> {
-    /// Nothing is made yet, and nothing taken.
-    pub(super) fn new(
+    fn new(
         draft: &'m mut Draft<'a>,
         horizon: &'m mut Horizon,
         kept: &'m [&'a Reservation],
@@ -160,18 +132,51 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         Self { draft, horizon, kept, commitments, made: Vec::new(), borrowed_tries: 0 }
     }
 
+    /// The first waiting jobs of every kind that were given nothing and promised nothing, where another promise may be made:
+    /// one of each tenant before the next of any, gangs before single tasks, because small jobs would hold those up for
+    /// ever, and the oldest first. Few are tried: a job that is not reached now is next when these have started.
+    fn next_in_line(&self, searches: &StartSearches) -> Vec<(JobId, &'a Job)> {
+        let (state, now, given) = (self.draft.state, self.draft.now, &self.commitments.given);
+        let full = self.full_pools();
+        if state.fleet.pool_ids().all(|pool| full.contains(&pool) || searches.next.contains_key(&pool)) {
+            return Vec::new();
+        }
+        let promised: BTreeSet<JobId> = self.kept.iter().map(|of| of.job).collect();
+        // A window has its own time.
+        let kinds = state.jobs.waiting().values().filter(|kind| kind.key.booking.is_none());
+        let first = kinds.filter_map(|kind| {
+            let open = |&&(_, job): &&(Timestamp, JobId)| !promised.contains(&job) && !given.contains(&job);
+            let &(at, job) = kind.jobs.iter().find(open)?;
+            (!searches.in_vain.contains(&job)).then_some((kind.key.min <= 1, at, job))
+        });
+        let mut jobs: Vec<(bool, Timestamp, JobId)> = first.collect();
+        jobs.sort_unstable();
+        let live = jobs.into_iter().filter_map(|(_, _, id)| Some((id, state.jobs.get(id)?)));
+        let ready = live.filter(|(_, job)| job.not_before <= now);
+        let mut tenants: BTreeSet<TenantId> = self.kept.iter().map(|of| of.spec(state).tenant).collect();
+        let (first, rest): (Vec<_>, Vec<_>) = ready.partition(|(_, job)| tenants.insert(job.spec.tenant));
+        first.into_iter().chain(rest).take(self.per_pool_max().saturating_mul(2)).collect()
+    }
+
+    fn per_pool_max(&self) -> usize {
+        usize::try_from(self.draft.policy.reservations_max).unwrap_or(usize::MAX)
+    }
+
+    /// Pools in which as many starts are promised as the policy allows.
+    fn full_pools(&self) -> BTreeSet<PoolId> {
+        let mut starts: BTreeMap<PoolId, usize> = BTreeMap::new();
+        let pools = |of: &Reservation| of.tasks.iter().map(|place| place.pool).collect::<BTreeSet<PoolId>>();
+        for pool in self.current().flat_map(pools) {
+            *starts.entry(pool).or_default() += 1;
+        }
+        starts.retain(|_, count| *count >= self.per_pool_max());
+        starts.into_keys().collect()
+    }
+
     /// Promises as they stand, the improved ones improved.
     pub(super) fn current(&self) -> impl Iterator<Item = &Reservation> {
         let improved = |job: JobId| self.made.iter().any(|made| made.job == job);
         self.kept.iter().copied().filter(move |of| !improved(of.job)).chain(&self.made)
-    }
-
-    /// Takes the places of promises that are neither kept on this draft nor on their way; nor is anything promised where
-    /// somebody has booked.
-    pub(super) fn withhold_all(&mut self) {
-        let waiting = self.kept.iter().copied().filter(|of| self.commitments.awaits(self.draft, of));
-        let steps = kept::all_steps(self.draft, waiting);
-        self.draft.occupy_all(&steps);
     }
 
     fn withhold(&mut self, reservation: &Reservation) {
@@ -190,7 +195,7 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             }
             let Some(key) = self.draft.state.jobs.get(reservation.job).map(Job::key) else { continue };
             let Some(ask) = ask_of(self.draft, &key, reservation) else { continue };
-            let beside = self.horizon.slots(self.draft, &ask, &self.commitments.leaving);
+            let beside = self.slots(&ask);
             let own = KeptPlaces::Start(reservation).steps(self.draft);
             self.draft.vacate_all(&own);
             let better = self.earlier(&ask, reservation, &beside);
@@ -214,11 +219,10 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             }
             held.end.or(known.borrowers.contains(&held.job).then_some(known.start))
         };
-        let gone = &self.commitments.leaving;
         let own: BTreeSet<NodeId> = known.tasks.iter().map(|place| place.node).collect();
         let mut slots = Vec::new();
         for &node in &own {
-            self.horizon.slots_on(self.draft, ask, node, (gone, &ends), &mut slots);
+            self.slots_on(ask, node, &ends, &mut slots);
         }
         let useful = |slot: &Slot| slot.at + EARLIER_MIN <= known.start;
         slots.retain(useful);
@@ -243,24 +247,19 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
     }
 
     fn promise_more(&mut self, next: Vec<(JobId, &'a Job)>, searches: &mut StartSearches) {
-        let most = usize::try_from(self.draft.policy.reservations_max).unwrap_or(usize::MAX);
-        let mut counts = counts(self.kept);
         for (id, job) in next {
-            let open = |pool: PoolId| {
-                !searches.next.contains_key(&pool) && counts.get(&pool).is_none_or(|&count| count < most)
-            };
-            let key = job.key();
-            let asks = asks(self.draft, &key, &open);
+            let (key, full) = (job.key(), self.full_pools());
+            let open = |pool| !searches.next.contains_key(&pool) && !full.contains(&pool);
+            let mut asks = self.draft.asks().minimum(&key);
+            asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
             let Some(found) = self.earliest(id, &asks) else {
                 // A later job is not promised what an older one waits for, or that would wait for ever.
-                let pools = self.held_up_in(&asks);
-                searches.next.extend(pools.into_iter().map(|pool| (pool, id)));
+                for ask in asks.iter().filter(|ask| self.is_held_up(ask)) {
+                    searches.next.extend(ask.parts().map(|part| (part.pool(), id)));
+                }
                 searches.in_vain.insert(id);
                 continue;
             };
-            for pool in pools(&found.tasks) {
-                *counts.entry(pool).or_default() += 1;
-            }
             self.withhold(&found);
             self.horizon.forget_slots();
             self.made.push(found);
@@ -274,8 +273,8 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             if lines::fixed_beyond(self.draft, ask).is_some() {
                 continue;
             }
-            let slots = self.horizon.slots(self.draft, ask, &self.commitments.leaving);
-            let known = self.first_fit(ask, &slots, &by_itself);
+            let slots = self.slots(ask);
+            let known = self.first_fit(ask, &slots, &|held| held.end);
             if known.as_ref().is_some_and(|(start, _)| *start <= self.draft.now) {
                 return None;
             }
@@ -289,30 +288,24 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         best
     }
 
-    /// Pools in which a job could be promised a start but for what is promised to others, set aside for them or given to them
-    /// in this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
-    fn held_up_in(&mut self, asks: &[Ask<'_>]) -> Vec<PoolId> {
-        let mut pools = Vec::new();
-        for ask in asks {
-            if self.is_entitled_at_last(ask) && self.fits_at_last(ask) {
-                pools.extend(ask.parts().map(Ask::pool));
-            }
-        }
-        pools
+    /// True when an ask could be promised a start but for what is promised to others, set aside for them or given to them in
+    /// this plan: it fits when everybody whose end is known is gone, and its tenant's share is large enough for it.
+    fn is_held_up(&mut self, ask: &Ask<'_>) -> bool {
+        self.is_entitled_at_last(ask) && self.fits_at_last(ask)
     }
 
     /// True when the share of its tenant is large enough for an ask beside work without a known end.
-    pub(super) fn is_entitled_at_last(&mut self, ask: &Ask<'_>) -> bool {
+    fn is_entitled_at_last(&mut self, ask: &Ask<'_>) -> bool {
         let tenant = ask.key.tenant;
         let endless = self.horizon.endless(self.draft, tenant);
-        lines::meters_of(ask).all(|meter| match lines::line(self.draft, tenant, meter, Line::Entitled) {
-            Amount::Unlimited => true,
-            Amount::Of(line) => endless[meter] + ask.amount(meter) <= line,
+        lines::meters_of(ask).all(|meter| {
+            let used = Amount::Of(endless[meter] + ask.amount(meter));
+            used <= lines::line(self.draft, tenant, meter, Line::Entitled)
         })
     }
 
     /// True when the tenant of a job is within its fair share with the ask from a moment on, when these have left.
-    pub(super) fn is_entitled(
+    fn is_entitled(
         &mut self,
         ask: &Ask<'_>,
         job: JobId,
@@ -332,18 +325,14 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         start: Timestamp,
         nodes: &BTreeSet<NodeId>,
     ) -> Option<Reservation> {
-        let start = self.entitled_from(ask, job, start.max(self.draft.now + SOON))?;
-        let tasks = self.places_at(ask, start, nodes, &by_itself)?;
+        let start = start.max(self.draft.now + SOON);
+        let later = self.horizon.ends_of(self.draft, ask.key.tenant).into_iter().filter(|end| *end > start);
+        // Its tenant is within its fair share with it then, or when more of its own work is over.
+        let mut moments = core::iter::once(start).chain(later).take(ENDS_MAX);
+        let start = moments.find(|&start| self.is_entitled(ask, job, start, []))?;
+        let tasks = self.places_at(ask, start, nodes, &|held| held.end)?;
         let found = self.promise(job, tasks, start, BTreeSet::new());
         self.late_for(&found).is_empty().then_some(found)
-    }
-
-    /// The first moment from `start` on at which the tenant is within its fair share with the ask: then, or when more of its
-    /// own work is over.
-    fn entitled_from(&mut self, ask: &Ask<'_>, job: JobId, start: Timestamp) -> Option<Timestamp> {
-        let later = self.horizon.ends_of(self.draft, ask.key.tenant).into_iter().filter(|end| *end > start);
-        let mut moments = core::iter::once(start).chain(later).take(ENDS_MAX);
-        moments.find(|&start| self.is_entitled(ask, job, start, []))
     }
 
     /// A start before `bar` for which others are asked to leave in time, where they may be.
@@ -356,11 +345,13 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
             return None;
         }
         self.borrowed_tries += 1;
-        let everybody = askable.iter().map(|one| one.unit.job).collect();
+        let given = &self.commitments.given;
+        let mut some: Vec<&Askable> = askable.iter().filter(|one| !given.contains(&one.unit.job)).collect();
         // What they hold above their line may be used up by some who are in nobody's way, so first it is not counted.
-        self.asking(ask, job, bar, (&askable, &everybody)).or_else(|| {
+        self.asking(ask, job, bar, &some).or_else(|| {
             let together = borrowed::together(self.draft, ask, askable.iter().map(|one| &one.unit));
-            self.asking(ask, job, bar, (&askable, &together))
+            some.retain(|one| together.contains(&one.unit.job));
+            self.asking(ask, job, bar, &some)
         })
     }
 
@@ -369,15 +360,12 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         ask: &Ask<'_>,
         job: JobId,
         bar: Option<Timestamp>,
-        (askable, of): (&[Askable], &BTreeSet<JobId>),
+        askable: &[&Askable],
     ) -> Option<Reservation> {
-        let gone_at: BTreeMap<JobId, Timestamp> = askable
-            .iter()
-            .filter(|one| of.contains(&one.unit.job) && !self.commitments.given.contains(&one.unit.job))
-            .map(|one| (one.unit.job, one.gone_at))
-            .collect();
+        let gone_at: BTreeMap<JobId, Timestamp> =
+            askable.iter().map(|one| (one.unit.job, one.gone_at)).collect();
         let ends = |held: &HeldPlace| held.end.into_iter().chain(gone_at.get(&held.job).copied()).min();
-        let slots = self.horizon.slots_if(self.draft, ask, &self.commitments.leaving, &ends);
+        let slots = self.slots_if(ask, &ends);
         let (start, nodes) = self.first_fit(ask, &slots, &ends)?;
         let start = start.max(self.draft.now + SOON);
         if bar.is_some_and(|bar| start + EARLIER_MIN > bar) {
@@ -386,8 +374,8 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         let tasks = self.places_at(ask, start, &nodes, &ends)?;
         let mut found = self.promise(job, tasks, start, gone_at.keys().copied().collect());
         let late = self.late_for(&found);
-        let is_needed = |one: &&Askable| gone_at.contains_key(&one.unit.job) && late.contains(&one.unit.job);
-        let units: Vec<&Unit> = askable.iter().filter(is_needed).map(|one| &one.unit).collect();
+        let units = askable.iter().map(|one| &one.unit).filter(|unit| late.contains(&unit.job));
+        let units: Vec<&Unit> = units.collect();
         found.borrowers = units.iter().map(|unit| unit.job).collect();
         let allowed = borrowed::together(self.draft, ask, units.iter().copied()) == found.borrowers;
         let accepted = late == found.borrowers && allowed && borrowed::is_worth_it(self.draft, ask, &units);
@@ -405,11 +393,35 @@ impl<'m, 'a> StartPromiser<'m, 'a> {
         let (policy, at) = (self.draft.state.tenants.version(), self.draft.now);
         Reservation { job, tasks, start, policy, at, fillers: BTreeSet::new(), borrowers }
     }
-}
 
-/// The minimum of a kind, in each way in which it could be met in these pools.
-fn asks<'k>(draft: &Draft<'_>, key: &'k KindKey, open: &dyn Fn(PoolId) -> bool) -> Vec<Ask<'k>> {
-    let mut asks = draft.asks().minimum(key);
-    asks.retain(|ask| ask.parts().all(|part| open(part.pool())));
-    asks
+    fn why_not(&mut self, id: JobId, job: &Job) -> Option<Unreserved> {
+        let key = job.key();
+        let mut unknown: BTreeSet<JobId> = BTreeSet::new();
+        let mut why = None;
+        for ask in self.draft.asks().minimum(&key) {
+            let slots = self.slots(&ask);
+            if let Some((start, _)) = self.first_fit(&ask, &slots, &|held| held.end) {
+                let entitled = self.is_entitled(&ask, id, start, []);
+                return Some(if entitled { Unreserved::OthersFirst } else { Unreserved::AboveShare });
+            }
+            let at_last = |held: &HeldPlace| Some(held.end.unwrap_or(Timestamp(u64::MAX)));
+            let slots = self.slots_if(&ask, &at_last);
+            match self.first_fit(&ask, &slots, &at_last) {
+                Some((_, nodes)) => {
+                    for node in nodes {
+                        let held = self.horizon.held_on(self.draft, node).iter();
+                        unknown.extend(held.filter(|held| held.end.is_none()).map(|held| held.job));
+                    }
+                }
+                // What is left of the fleet may be too little for it; the verdict says so.
+                None if self.kept.is_empty() => {}
+                None if self.is_entitled_at_last(&ask) => why = Some(Unreserved::OthersFirst),
+                None => why = why.or(Some(Unreserved::AboveShare)),
+            }
+        }
+        if unknown.is_empty() {
+            return why;
+        }
+        Some(Unreserved::NoKnownEnd { holders: unknown.into_iter().collect() })
+    }
 }
