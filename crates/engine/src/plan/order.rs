@@ -55,7 +55,6 @@ pub(crate) struct Candidate<'a> {
     pub changes_at: Option<Timestamp>,
     rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
     choices: Vec<Choice<'a>>,
-    /// None of its jobs wants anything any more.
     exhausted: bool,
 }
 
@@ -66,18 +65,17 @@ struct Choice<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// The jobs of a kind, as far as they may start now.
     fn of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Option<Self> {
         let (state, now) = (draft.state, draft.now);
-        let may_start = move |&(_, job): &(Timestamp, JobId)| {
-            state.jobs.get(job).is_some_and(|job| job.not_before <= now)
-        };
-        let jobs = known.jobs.iter().copied().filter(may_start);
-        if let Some(more) = known.more.filter(|more| more.of.is_some()) {
-            let first = known.jobs.first().copied().filter(may_start)?;
-            return Self::of_groups(draft, Some(kind), &known.key, more, first, &[]);
+        let mut jobs = known
+            .jobs
+            .iter()
+            .copied()
+            .filter(move |&(_, job)| state.jobs.get(job).is_some_and(|job| job.not_before <= now));
+        match known.more.filter(|more| more.of.is_some()) {
+            Some(more) => Self::of_groups(draft, Some(kind), &known.key, more, jobs.next()?, &[]),
+            None => Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs)),
         }
-        Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs))
     }
 
     /// The jobs of a kind, as far as they may start now: one candidate for all who stand alike.
@@ -157,25 +155,15 @@ impl<'a> Candidate<'a> {
     }
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
-    pub(crate) fn asks(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> Vec<(Ask<'a>, Pass)> {
-        let below = lines::lower_work(draft, &lines::work_group(self.key));
-        self.judged(draft, turn, &below).collect()
-    }
-
-    /// True when it asks for something in this pass.
-    fn asks_any(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> bool {
-        let below = lines::lower_work(draft, &lines::work_group(self.key));
-        self.judged(draft, turn, &below).next().is_some()
-    }
-
-    fn judged(
+    pub(crate) fn asks(
         &self,
-        draft: &Draft<'_>,
+        draft: &mut Draft<'_>,
         turn: ServiceTurn,
-        below: &[u64],
-    ) -> impl Iterator<Item = (Ask<'a>, Pass)> {
-        let open = self.choices.iter().filter(|choice| !choice.refused);
-        let judged = open.map(move |choice| (choice.ask.clone(), lines::pass(draft, &choice.ask, below)));
+    ) -> impl Iterator<Item = (&Ask<'a>, Pass)> {
+        let below = lines::lower_work(draft, &lines::work_group(self.key));
+        let draft = &*draft;
+        let open = self.choices.iter().filter(|choice| !choice.refused).map(|choice| &choice.ask);
+        let judged = open.map(move |ask| (ask, lines::pass(draft, ask, &below)));
         judged.filter(move |&(_, pass)| pass <= turn.pass)
     }
 
@@ -201,7 +189,6 @@ pub(crate) struct CandidateRank {
 }
 
 impl CandidateRank {
-    /// Where a waiting job stands.
     pub(crate) fn of_job(state: &State, id: JobId, job: &Job, now: Timestamp) -> Self {
         let order = rank::rank(state, state.tenants.policy(), id, job, now);
         let (class, priority) = (job.spec.class, Reverse(job.spec.priority));
@@ -264,7 +251,6 @@ pub(crate) struct Queue<'a> {
     oldest: BTreeMap<TenantId, (Timestamp, JobId)>,
     best: BTreeMap<TenantId, usize>,
     turn: ServiceTurn,
-    /// Jobs that have to leave: they want nothing more.
     removed: BTreeSet<JobId>,
 }
 
@@ -294,7 +280,6 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// One more candidate.
     pub(crate) fn add(&mut self, state: &State, candidate: Candidate<'a>) {
         let tenant = candidate.key.tenant;
         if !self.oldest.contains_key(&tenant) {
@@ -339,7 +324,6 @@ impl<'a> Queue<'a> {
         Some(self.candidates.len() - 1)
     }
 
-    /// Begins a turn.
     pub(crate) fn begin(&mut self, draft: &mut Draft<'_>, turn: ServiceTurn) {
         self.turn = turn;
         self.best.clear();
@@ -382,7 +366,7 @@ impl<'a> Queue<'a> {
         let turn = self.turn;
         let open = self.open.get(&tenant)?.iter();
         let mut of_class = open.filter(|(inside, _)| turn.class.is_none_or(|class| inside.class == class));
-        of_class.find(|&&(_, at)| self.candidates[at].asks_any(draft, turn)).map(|&(_, at)| at)
+        of_class.find(|&&(_, at)| self.candidates[at].asks(draft, turn).next().is_some()).map(|&(_, at)| at)
     }
 
     fn best_of(&self, draft: &Draft<'_>, siblings: &[TenantId]) -> Option<usize> {
@@ -390,7 +374,6 @@ impl<'a> Queue<'a> {
         with_best.min_by_key(|&(tenant, at)| self.among(draft, tenant, at)).map(|(_, at)| at)
     }
 
-    /// The candidate that is served next.
     pub(crate) fn next(&self, draft: &Draft<'_>) -> Option<usize> {
         self.best_of(draft, draft.tree.roots())
     }

@@ -36,12 +36,10 @@ use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources};
 pub(crate) struct Ask<'a> {
     pub key: &'a KindKey,
     pub tasks: u32,
-    /// The number of the first.
     pub first_task: u32,
     pub way: PoolOption,
     /// The domain that the rest of the gang is in.
     pub domain: Option<u32>,
-    /// What one task is charged.
     pub charge: Rc<Meters>,
     /// The numbers of the tasks, where they do not just count up.
     pub numbers: Option<Rc<[u32]>>,
@@ -70,7 +68,6 @@ impl<'a> Ask<'a> {
         self.beside.as_deref().unwrap_or_default()
     }
 
-    /// True when some of it goes to that pool.
     pub(crate) fn goes_to(&self, pool: PoolId) -> bool {
         self.parts().any(|part| part.way.pool == pool)
     }
@@ -89,7 +86,6 @@ impl<'a> Ask<'a> {
         self.way.rank == other.way.rank && same_key && same_tasks
     }
 
-    /// The number of one of its tasks.
     fn number(&self, at: u32) -> u32 {
         let listed = usize::try_from(at).ok().and_then(|at| self.numbers.as_ref()?.get(at).copied());
         listed.unwrap_or(self.first_task + at)
@@ -107,7 +103,6 @@ impl<'a> Ask<'a> {
         each.fold(0, u64::saturating_add)
     }
 
-    /// What all of it is charged.
     pub(crate) fn total(&self) -> Meters {
         (0..self.charge.len()).map(|meter| self.amount(meter)).collect()
     }
@@ -124,7 +119,6 @@ pub(crate) struct PlacedTasks {
 }
 
 impl PlacedTasks {
-    /// A task takes a place on the draft.
     fn put(&mut self, draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &FoundPlace) {
         let (PoolOption { pool, need, tax, .. }, key) = (ask.way, ask.key);
         let &FoundPlace { node, gpus, slice, .. } = found;
@@ -163,7 +157,7 @@ impl FoundPlace {
 /// Places everything that is asked for on the draft, or leaves the draft as it was.
 pub(crate) fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks> {
     let Some(level) = ask.key.topology.gang_within else {
-        return place_all(draft, ask, &|_| true);
+        return place_on(draft, ask, &|_| true);
     };
     let fleet = &draft.state.fleet;
     let fit = Fit::of(draft, ask);
@@ -172,16 +166,7 @@ pub(crate) fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks>
     domains.sort_unstable();
     domains
         .into_iter()
-        .find_map(|(_, domain)| place_all(draft, ask, &|node| fleet.domain_of(node, level) == Some(domain)))
-}
-
-/// Places everything that is asked for on these nodes, or leaves the draft as it was.
-pub(super) fn place_on(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    nodes: &BTreeSet<NodeId>,
-) -> Option<PlacedTasks> {
-    place_all(draft, ask, &|node| nodes.contains(&node))
+        .find_map(|(_, domain)| place_on(draft, ask, &|node| fleet.domain_of(node, level) == Some(domain)))
 }
 
 /// Places everything that one of the asks, alike but for the pool, asks for, where it is missed least.
@@ -354,8 +339,12 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
     }
 }
 
-/// All that is asked for, or the draft as it was.
-fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<PlacedTasks> {
+/// Places everything that is asked for on these nodes, or leaves the draft as it was.
+pub(super) fn place_on(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    within: &dyn Fn(NodeId) -> bool,
+) -> Option<PlacedTasks> {
     let mark = draft.mark();
     let mut placed = PlacedTasks::default();
     for part in ask.parts() {

@@ -54,7 +54,6 @@ pub(crate) struct OrderGroup {
 pub(crate) struct OrderClaim {
     /// The step from which on others give way to it.
     pub above: u32,
-    /// It takes more than one node.
     pub gang: bool,
 }
 
@@ -79,7 +78,6 @@ pub(super) struct RankGroup {
     pub(super) group: OrderGroup,
     /// Oldest first.
     pub(super) jobs: Vec<(Timestamp, JobId)>,
-    /// When the first of them stands elsewhere.
     pub(super) changes_at: Option<Timestamp>,
 }
 
@@ -92,15 +90,14 @@ pub(super) fn alike(draft: &Draft<'_>, known: &Kind) -> Option<Vec<RankGroup>> {
         let Some(job) = state.jobs.get(id).filter(|job| job.not_before <= now) else { continue };
         let job = WaitingJob { state, rules, id, job, now };
         let group = job.group();
-        let alike =
-            groups.entry(group).or_insert_with(|| RankGroup { group, jobs: Vec::new(), changes_at: None });
+        let nobody = RankGroup { group, jobs: Vec::new(), changes_at: None };
+        let alike = groups.entry(group).or_insert(nobody);
         alike.jobs.push((at, id));
         alike.changes_at = earlier(alike.changes_at, job.changes_at());
     }
     Some(groups.into_values().collect())
 }
 
-/// A waiting job under the rules of its class.
 #[derive(Clone, Copy)]
 struct WaitingJob<'a> {
     state: &'a State,
@@ -170,10 +167,7 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
     let rules = draft.policy.orders.beyond_age(job.spec.class)?;
     let served = state.attained.gpu_ms(id, Some(holding), now);
     let every = job.spec.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.every);
-    let parts = holding
-        .staying()
-        .map(|task| task.place.units_each.times(task.place.gpus.count()).parts())
-        .sum::<u64>();
+    let parts: u64 = holding.staying().map(|task| task.place.units().parts()).sum();
     let in_gpu_ms = next_step(state, rules, &job.spec, served).map(|at| at.saturating_sub(served));
     let in_ms = in_gpu_ms.and_then(|left| {
         let floor = run_time(left, parts)?;
@@ -190,7 +184,6 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
     })
 }
 
-/// The level of so much service.
 fn level(rules: &OrderRules, served: u64) -> usize {
     rules.levels.iter().take_while(|bound| bound.0 <= served).count()
 }
@@ -221,11 +214,8 @@ fn expected(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> Opti
 
 /// What is left of what its owner thinks. Who goes on beyond that is taken to be half done.
 fn left_of(estimate: Millis, ran_ms: u64) -> u64 {
-    estimate
-        .0
-        .checked_sub(ran_ms)
-        .filter(|&left| left > 0)
-        .unwrap_or_else(|| age_floor(ran_ms).max(estimate.0))
+    let left = estimate.0.saturating_sub(ran_ms);
+    if left > 0 { left } else { age_floor(ran_ms).max(estimate.0) }
 }
 
 /// With how much service a job stands elsewhere.
@@ -336,13 +326,7 @@ mod tests {
 
     #[test]
     fn by_age_all_stand_alike() {
-        assert_eq!(
-            order_claim(
-                &Policy::default(),
-                Class::Batch,
-                &OrderGroup { patient: true, ..OrderGroup::default() }
-            ),
-            None
-        );
+        let group = OrderGroup { patient: true, ..OrderGroup::default() };
+        assert_eq!(order_claim(&Policy::default(), Class::Batch, &group), None);
     }
 }

@@ -48,7 +48,7 @@ pub struct Cost {
 /// What a task takes out of a node of one pool, at each price of a core.
 pub(crate) struct Fee<'a> {
     tables: &'a Tables,
-    pool: PoolId,
+    pub pool: PoolId,
     taker: &'a Taker,
     /// It takes so many GPUs that nobody holds.
     idle_min: u32,
@@ -71,11 +71,6 @@ impl<'a> Fee<'a> {
         };
         (0..idle_min).for_each(|_| add(&mut whole, tables.left(pool, GpuUnits::WHOLE)));
         Self { tables, pool, taker, idle_min, units_min, cores, whole }
-    }
-
-    /// Where.
-    pub(crate) fn pool(&self) -> PoolId {
-        self.pool
     }
 
     /// False where cores or GPUs are too few.

@@ -45,7 +45,6 @@ pub struct TreeTenant {
     pub path_rank: u32,
     /// In path order.
     pub children: Vec<TenantId>,
-    /// Claim on what is left.
     pub weight: u32,
     /// Higher is served first from what is left.
     pub priority: i32,
@@ -69,7 +68,6 @@ pub struct Tree {
     roots: Vec<TenantId>,
     normal_milli: Vec<u64>,
     quantum: u64,
-    /// Whether what was borrowed in the past counts.
     past_counts: bool,
 }
 
@@ -177,7 +175,7 @@ impl Tree {
         while let Some(pool) = tasks.peek().map(|place| place.pool) {
             let mut total = (GpuUnits::ZERO, Resources::default());
             while let Some(place) = tasks.next_if(|place| place.pool == pool) {
-                total.0 += place.units_each.times(place.gpus.count());
+                total.0 += place.units();
                 total.1 = total.1 + resources(place.task);
             }
             let part = self.charge(total.0, total.1, pool);

@@ -8,9 +8,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
-/// The longest axis of any model.
 pub const AXIS_MAX: usize = 12;
-/// The most profiles of any model.
 pub const PROFILES_MAX: usize = 11;
 
 /// How GPUs of a model can be cut.
@@ -41,9 +39,7 @@ pub struct Profile {
     pub compute: u8,
     /// Slots on the memory axis, and what it is charged.
     pub slots: u8,
-    /// Where it may begin.
     pub starts: &'static [u8],
-    /// At most so many on one device.
     pub max: u8,
     /// Usable memory in MiB: what the driver reports, which is less than the name says.
     pub memory_mib: u32,

@@ -28,11 +28,9 @@ type GrantSource<'a> = fn(&mut Cycle<'a>, usize, &[OpenAsk<'a>]) -> Option<Grant
 impl<'a> Cycle<'a> {
     /// Gives a candidate what it asks for, from the first source that has it; or names the asks that cannot be met.
     pub(super) fn serve(&mut self, at: usize, turn: ServiceTurn) -> Result<Grant<'a>, Vec<Ask<'a>>> {
-        let mut asks = self.queue.get(at).asks(&mut self.draft, turn);
         let first_task = self.first_task(at);
-        for (ask, _) in &mut asks {
-            ask.first_task = first_task;
-        }
+        let asks = self.queue.get(at).asks(&mut self.draft, turn);
+        let asks = asks.map(|(ask, pass)| (Ask { first_task, ..ask.clone() }, pass)).collect();
         self.retry_at = None;
         if let Some(booking) = self.queue.get(at).key.booking {
             return self.serve_in_window(at, booking, asks);

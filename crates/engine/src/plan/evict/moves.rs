@@ -31,7 +31,6 @@ const TRIES_MAX: usize = 8;
 /// A job that gets another place.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
-    /// What it gives up.
     pub unit: Unit,
     pub tasks: Vec<Placement>,
 }
@@ -63,7 +62,6 @@ pub(in crate::plan) fn place_by_moving(
     })
 }
 
-/// A search for jobs that make room for one ask by moving.
 struct MoveSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     ask: &'s Ask<'k>,
@@ -112,7 +110,6 @@ impl MoveSearch<'_, '_, '_> {
         Some(units)
     }
 
-    /// The jobs on a node that may be moved.
     fn movable_on(&mut self, node: NodeId) -> Vec<Unit> {
         let (draft, policy) = (&*self.draft, self.draft.policy);
         let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();

@@ -181,7 +181,6 @@ struct VictimSearch<'s, 'd, 'k> {
     rights: &'s [Right],
     /// Whether the claimant waits, in a class that has an order beyond age.
     ordered: bool,
-    /// Meters that the ask is charged in.
     meters: &'s [usize],
     fit: Fit,
     evicted: VecDeque<EvictedUnit>,

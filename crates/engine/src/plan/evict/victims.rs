@@ -41,7 +41,6 @@ pub(crate) struct Unit {
     pub started_at: Timestamp,
     /// When it would be over by itself at the latest, where that is known.
     pub ends_at: Option<Timestamp>,
-    pub grace: Millis,
     /// Evicted too often of late.
     pub spent: bool,
     /// Jobs that it was evicted for of late.
@@ -56,8 +55,7 @@ pub(crate) struct Unit {
 impl Unit {
     /// The GPUs it holds, in 1/3000.
     pub(crate) fn parts(&self) -> u64 {
-        let held = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
-        self.steps.iter().map(held).sum()
+        self.steps.iter().map(|step| step.place.units().parts()).sum()
     }
 
     /// Evicts or spares it on a draft, and counts how much of an ask fits then.
@@ -115,10 +113,8 @@ impl Victims {
             let state = draft.state;
             let holds =
                 |tenant: &TenantId| state.ledger.work_groups(*tenant).any(|(group, _)| group.preemptible);
-            let earmarked = state
-                .earmarks
-                .iter()
-                .map(|(job, _)| state.jobs.get(job).expect("an earmark belongs to a live job").spec.tenant);
+            let live = |job| state.jobs.get(job).expect("an earmark belongs to a live job");
+            let earmarked = state.earmarks.iter().map(|(job, _)| live(job).spec.tenant);
             let mut any = alloc::vec![false; draft.tree.lines.len()];
             for tenant in state.tenants.ids().filter(holds).chain(earmarked) {
                 draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
@@ -128,7 +124,6 @@ impl Victims {
         any[tenant.index()]
     }
 
-    /// A unit that is listed.
     pub(crate) fn get(&self, unit: UnitRef) -> &Unit {
         &self.lists[&unit.tenant].units[unit.at]
     }
@@ -169,12 +164,10 @@ impl Victims {
         Rc::clone(&self.list(draft, tenant).by_service)
     }
 
-    /// True when it has to leave.
     pub(crate) fn is_evicted(&self, unit: UnitRef) -> bool {
         self.lists[&unit.tenant].evicted[unit.at]
     }
 
-    /// A unit has to leave.
     pub(crate) fn evict(&mut self, unit: UnitRef) {
         let list = self.listed(unit);
         list.evicted[unit.at] = true;
@@ -190,7 +183,6 @@ impl Victims {
         list.skip_evicted();
     }
 
-    /// A unit stays after all.
     pub(crate) fn spare(&mut self, unit: UnitRef) {
         let list = self.listed(unit);
         list.evicted[unit.at] = false;
@@ -276,12 +268,8 @@ pub(crate) fn all_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     Some(HeldJob::of(draft.state, id)?.rest(draft))
 }
 
-/// What it costs that a job leaves now, by whatever right: work since the last checkpoint, and GPU-milliseconds.
-pub(crate) fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
-    all_of_job(draft, id).map(|unit| (unit.lost, unit.cost))
-}
-
-/// The same of some of its tasks alone, each by its own age; the work that is lost is their mean.
+/// What it costs that some tasks of a job leave now, each by its own age: GPU-milliseconds, and the mean of the work since
+/// the last checkpoint.
 pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
     let held = HeldJob::of(draft.state, id)?;
     let whole = held.whole(draft);
@@ -319,7 +307,6 @@ fn earmarked_unit(
         cost: 0,
         started_at: earmark.at,
         ends_at: None,
-        grace: Millis(0),
         spent: false,
         evicted_for: Vec::new(),
         window_ends: None,
@@ -409,7 +396,6 @@ impl<'s> HeldJob<'s> {
             cost: 0,
             started_at: holding.at,
             ends_at: draft.state.end_of(id, draft.policy, now).known(),
-            grace: charge.group.grace,
             spent: often >= rules.evictions_max,
             evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),
             window_ends: lately.map(|&(at, _)| at + rules.eviction_window).min(),

@@ -30,7 +30,6 @@ const SCARCE: u64 = 10;
 pub(crate) struct Score {
     /// Work without GPUs on a node that has some.
     pub among_gpus: bool,
-    /// Whether tasks have to leave first.
     pub drains: Drains,
     /// What is lost, in buckets.
     pub lost: i32,
@@ -187,7 +186,7 @@ impl PlaceSearch<'_, '_> {
         bounds: &mut Vec<(Score, usize)>,
     ) {
         bounds.clear();
-        let (among_gpus, scarce) = (self.among_gpus(fee.pool()), self.is_scarce(fee.pool()));
+        let (among_gpus, scarce) = (self.among_gpus(fee.pool), self.is_scarce(fee.pool));
         for (slot, head) in slots.heads().iter().enumerate() {
             // Of an empty slot the cores and GPUs are still known: most slots are too small, so that is asked first.
             if !fee.could_fit(head) || head.stamp == 0 {

@@ -46,8 +46,7 @@ impl VictimSearch<'_, '_, '_> {
     /// False when nothing of the tenant or of any below it may be evicted.
     fn is_open(&self, tenant: TenantId, right: Right) -> bool {
         let Right::Above(line) = right else { return true };
-        self.draft.tree.is_in_branch(self.ask.key.tenant, tenant)
-            || (!self.is_straddled(tenant) && self.is_above(tenant, line, None))
+        self.draft.tree.is_in_branch(self.ask.key.tenant, tenant) || self.is_above(tenant, line, None)
     }
 
     /// Those of some tenants with work that might leave, there or below, in the order of rule 8.
@@ -115,8 +114,8 @@ impl VictimSearch<'_, '_, '_> {
     fn might_have_victims_by(&mut self, tenant: TenantId, right: Right) -> bool {
         match right {
             Right::Above(line) => {
-                let closed = |tenant| self.is_straddled(tenant) || !self.is_above(tenant, line, None);
-                if tenant == self.ask.key.tenant || self.path(tenant).any(closed) {
+                let above = |tenant| self.is_above(tenant, line, None);
+                if tenant == self.ask.key.tenant || !self.path(tenant).all(above) {
                     return false;
                 }
                 line != Line::FairShare
@@ -150,19 +149,16 @@ impl VictimSearch<'_, '_, '_> {
         self.path(tenant).last()
     }
 
-    /// True when a tenant is above its line in something that the claimant asks for and the victim holds.
+    /// True when a tenant is above its line in something that the claimant asks for and the victim holds, and no victim was
+    /// allowed to carry it below.
     fn is_above(&self, tenant: TenantId, line: Line, unit: Option<&Unit>) -> bool {
-        self.meters.iter().any(|&meter| {
-            let held = unit.is_none_or(|unit| unit.amount[meter] > 0);
-            held && lines::excess(self.draft, tenant, meter, line).is_some_and(|excess| excess > 0)
-        })
+        self.straddled.iter().all(|&(branch, _)| branch != tenant)
+            && self.meters.iter().any(|&meter| {
+                let held = unit.is_none_or(|unit| unit.amount[meter] > 0);
+                held && lines::excess(self.draft, tenant, meter, line).is_some_and(|excess| excess > 0)
+            })
     }
 
-    fn is_straddled(&self, tenant: TenantId) -> bool {
-        self.straddled.iter().any(|&(branch, _)| branch == tenant)
-    }
-
-    /// What leaves with a unit, by meter.
     pub(super) fn amount_leaving_with(&self, unit: UnitRef) -> Meters {
         (0..self.draft.tree.meters.len()).map(|meter| self.amount_leaving_in(unit, meter)).collect()
     }
@@ -265,11 +261,8 @@ impl VictimSearch<'_, '_, '_> {
             return false;
         }
         let unit = self.victims.get(at);
-        let open = |tenant| !self.is_straddled(tenant) && self.is_above(tenant, line, Some(unit));
-        if !self.path(at.tenant).all(open) {
-            return false;
-        }
-        line != Line::FairShare || !self.comes_back(at, Line::Guarantee)
+        self.path(at.tenant).all(|tenant| self.is_above(tenant, line, Some(unit)))
+            && (line != Line::FairShare || !self.comes_back(at, Line::Guarantee))
     }
 
     /// Work that needs longer to save than a guarantee waits is its tenant's own, as work that may not be evicted is;

@@ -11,15 +11,13 @@ use crate::units::{Millis, Timestamp};
 
 fn runtime_min(draft: &Draft<'_>, unit: &Unit, claimant: Option<Claimant>, why: EvictionRule) -> Millis {
     let rules = &draft.policy.preemption;
+    let guarantee = claimant.is_some_and(|claimant| claimant.pass == Pass::WithinGuarantee);
     match why {
-        EvictionRule::Guarantee | EvictionRule::Reservation | EvictionRule::Booking | EvictionRule::Drain => {
-            Millis(0)
-        }
-        EvictionRule::FairShare => rules.min_runtime_reclaim,
+        EvictionRule::Guarantee | EvictionRule::Reservation => Millis(0),
+        EvictionRule::Booking | EvictionRule::Drain => Millis(0),
         // A guarantee does not wait for somebody to have run for long enough to be moved.
-        EvictionRule::Move if claimant.is_some_and(|claimant| claimant.pass == Pass::WithinGuarantee) => {
-            Millis(0)
-        }
+        EvictionRule::Move if guarantee => Millis(0),
+        EvictionRule::FairShare => rules.min_runtime_reclaim,
         EvictionRule::Preempt | EvictionRule::Move => rules.min_runtime_preempt,
         EvictionRule::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),
     }
@@ -80,7 +78,7 @@ pub(crate) fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let units = units.iter().filter(|unit| !unit.earmarked);
     // They would be gone by then without being told.
     let without = units.clone().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
-    let with = units.map(|unit| unit.grace.0.saturating_add(stop.0)).max().unwrap_or_default();
+    let with = units.map(|unit| unit.group.grace.0.saturating_add(stop.0)).max().unwrap_or_default();
     let saved = (without.min(horizon) - draft.now).0.saturating_sub(with);
     let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
     let parts = ask.units().parts().max(1);
