@@ -197,8 +197,7 @@ pub(crate) fn place_where_best<'b, 'a>(
     Some((ask, place(draft, ask).expect("it was placed a moment ago")))
 }
 
-/// How many tasks fit together, by domain of the level that a gang stays within. A gang that names no level has the whole
-/// fleet for its one domain, with the number 0.
+/// How many tasks fit together, by domain of the level that a gang stays within: without one, the fleet is domain 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FitByDomain(BTreeMap<u32, u64>);
 

@@ -25,8 +25,7 @@ use crate::units::{GpuMask, GpuUnits, JobId, Millis, PoolId, Timestamp};
 
 /// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
 const CLEARLY: u32 = 3;
-/// Because of the landing room at most one in so many GPUs of a pool stands idle: on a small fleet it must not keep out work that
-/// would leave a little less than the room, or for good.
+/// Because of the landing room at most one in so many GPUs of a pool stands idle: on a small fleet it would keep work out.
 const LANDING_PART: u64 = 10;
 /// Where a job stands inside its class and priority, the smaller the earlier, fields in the order in which they decide.
 /// All alike where the class is served by age.
@@ -148,8 +147,7 @@ fn is_gang(spec: &Spec, rules: &OrderRules) -> bool {
     attained::minimum_gpus(spec) > u64::from(rules.gang_over)
 }
 
-/// What a job of a group may ask of longer-served ones, once its patience is over. A job that is first this once asks like
-/// one that was never served.
+/// What a patient job may ask of longer-served ones. One that is first this once asks as if it was never served.
 pub(super) fn order_claim(policy: &Policy, class: Class, group: &OrderGroup) -> Option<OrderClaim> {
     let rules = policy.orders.beyond_age(class).filter(|_| group.patient)?;
     let step = if group.rank.in_line { group.rank.step } else { 0 };

@@ -1,5 +1,4 @@
-//! Open nodes grouped by what their worth depends on: nodes of one profile are equally good, so a search looks at
-//! profiles instead of nodes.
+//! Open nodes grouped by what their worth depends on: a search looks at profiles, whose nodes are equally good.
 //!
 //! Each profile has a slot in its pool, dense, with a stamp: what a planner remembers of a slot holds while the stamp is
 //! the same. A stamp comes again after 2^32 changes, long after prices changed and everything was forgotten. Slots

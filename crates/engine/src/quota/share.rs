@@ -201,11 +201,8 @@ mod tests {
     #[test]
     fn a_piece_goes_to_the_largest_remainder() {
         assert_eq!(divide(10, &[claim(20, 0, 1, 0), claim(20, 0, 2, 0)], 1), [3, 7]);
-        assert_eq!(
-            divide(3, &[claim(9, 0, 1, 0), claim(9, 0, 1, 0)], 1),
-            [2, 1],
-            "then the first in path order"
-        );
+        let alike = [claim(9, 0, 1, 0); 2];
+        assert_eq!(divide(3, &alike, 1), [2, 1], "then the first in path order");
     }
 
     #[test]

@@ -239,8 +239,7 @@ impl Tree {
         total[tenant.index()] = sums;
     }
 
-    /// Fair shares of every tenant, from demand summed up the tree, what was borrowed in the past and what the fleet has, by
-    /// meter.
+    /// Fair shares of every tenant by meter: from demand summed up the tree, what was borrowed before, and the capacity.
     pub fn fair_shares(
         &self,
         demand: &Amounts,

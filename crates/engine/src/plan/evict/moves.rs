@@ -75,9 +75,7 @@ impl MoveSearch<'_, '_, '_> {
     fn targets(&mut self) -> Vec<Vec<Unit>> {
         let mut targets = Vec::new();
         for part in self.ask.parts() {
-            let nodes: Vec<NodeId> =
-                nodes_with_room(self.draft, part).into_iter().take(TARGETS_MAX).collect();
-            for node in nodes {
+            for node in nodes_with_room(self.draft, part).into_iter().take(TARGETS_MAX) {
                 if !part.key.may_go_to(&self.draft.state.fleet, node) {
                     continue;
                 }
@@ -153,19 +151,14 @@ impl MoveSearch<'_, '_, '_> {
     fn place_all(&mut self, mut moving: Vec<Unit>) -> Option<PlacedByMoving> {
         let own = place(self.draft, self.ask)?.tasks;
         moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
-        let kept = self.kept_for_others();
+        let reserved = self.draft.state.reservations.iter();
+        let waiting =
+            reserved.filter(|of| of.job != self.claimant.job && self.commitments.awaits(self.draft, of));
+        let kept = kept::all_steps(self.draft, waiting);
         let anywhere = !kept.is_empty() && self.claimant.pass == Pass::WithinGuarantee;
         let moved = place_movers(self.draft, &moving, &kept)
             .or_else(|| if anywhere { place_movers(self.draft, &moving, &[]) } else { None });
         Some((own, moved?))
-    }
-
-    /// Places of reservations and booked windows that are not on their way yet.
-    fn kept_for_others(&self) -> Vec<Step> {
-        let reserved = self.draft.state.reservations.iter();
-        let waiting =
-            reserved.filter(|of| of.job != self.claimant.job && self.commitments.awaits(self.draft, of));
-        kept::all_steps(self.draft, waiting)
     }
 }
 

@@ -268,8 +268,7 @@ pub(crate) fn all_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     Some(HeldJob::of(draft.state, id)?.rest(draft))
 }
 
-/// What it costs that some tasks of a job leave now, each by its own age: GPU-milliseconds, and the mean of the work since
-/// the last checkpoint.
+/// The mean of the work that some tasks of a job lose when they leave now, each by its own age, and their cost together.
 pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
     let held = HeldJob::of(draft.state, id)?;
     let whole = held.whole(draft);

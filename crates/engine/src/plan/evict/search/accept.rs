@@ -1,5 +1,4 @@
-//! Whether a set of victims is accepted: nobody leaves in vain, nobody comes back at once, and the gain is worth the cost
-//! (rules 6 to 8).
+//! Whether victims are accepted: nobody leaves in vain or comes back at once, and the gain is worth the cost (rules 6 to 8).
 
 use super::{Allowance, EvictedUnit, Right, Terms, VictimSearch};
 use crate::model::policy::Amount;
@@ -62,8 +61,7 @@ impl VictimSearch<'_, '_, '_> {
         })
     }
 
-    /// True unless the claimant evicts sparingly, and more of what was evicted for its fair share or by order would stand idle
-    /// than starts. Candidates that come after it can only use more of it.
+    /// True unless it evicts sparingly, and more of that would stand idle than starts. Later candidates only use more of it.
     fn leaves_little_idle(&mut self) -> bool {
         if self.claimant.allowance != Allowance::Sparingly {
             return true;

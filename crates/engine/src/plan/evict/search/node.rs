@@ -26,8 +26,7 @@ struct EvictableNode {
 }
 
 impl VictimSearch<'_, '_, '_> {
-    /// Evicts what may be evicted on as few nodes as it needs, the cheapest first, and moves the rest elsewhere where that
-    /// is needed.
+    /// Evicts what may be evicted on as few nodes as it needs, the cheapest first, and moves the rest elsewhere.
     pub(super) fn evict_node_by_node(&mut self, terms: Terms) -> bool {
         let Need::Whole(count @ 1..) = self.ask.way.need else { return false };
         if self.ask.beside.is_some() {

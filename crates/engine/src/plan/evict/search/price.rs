@@ -23,8 +23,7 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, claimant: Option<Claimant>, why: 
     }
 }
 
-/// What binds everything but guarantees: minimum runtime, budget, and not twice for the same job. An error says when time
-/// alone may lift that.
+/// Minimum runtime, budget, and not twice for the same job. An error says when time alone may lift that.
 pub(crate) fn check_evictable(
     draft: &Draft<'_>,
     unit: &Unit,

@@ -1,5 +1,4 @@
-//! Strategies that find victims: in the order of rule 8, in that order with others moved into the gaps, with one unit or two
-//! evicted first, and on small fleets every set.
+//! Strategies that find victims: in the order of rule 8, then moving others, with seeds, and on small fleets every set.
 
 use super::{EXHAUSTIVE_MAX, MOVE_INTO_MAX, SEEDS_MAX, SETS_MAX, Terms, VictimSearch};
 use crate::plan::evict::victims::UnitRef;
