@@ -72,6 +72,12 @@ impl<'a> Ask<'a> {
         self.parts().any(|part| part.way.pool == pool)
     }
 
+    /// The room of a node that its tasks may go to.
+    pub(crate) fn room_on<'d>(&self, draft: &'d Draft<'_>, node: NodeId) -> Option<&'d Room> {
+        let allowed = |room: &&Room| room.open && room.pool == self.pool();
+        draft.room(node).filter(allowed).filter(|_| self.key.may_go_to(&draft.state.fleet, node))
+    }
+
     /// True when it is for the same tasks, to be met in the same way.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         let what = |part: &Self| (part.way, part.numbers.clone());
@@ -219,19 +225,11 @@ impl FitByDomain {
         Some(*total)
     }
 
-    /// Takes away what was counted before.
-    fn remove(&mut self, fleet: &Fleet, within: Option<LevelId>, node: NodeId, fits: u32) {
-        if let Some(domain) = Self::domain(fleet, within, node) {
-            *self.0.entry(domain).or_default() -= u64::from(fits);
-        }
-    }
-
     /// How many tasks fit the domain of a node, if it is in any.
     pub(crate) fn around(&self, fleet: &Fleet, within: Option<LevelId>, node: NodeId) -> Option<u64> {
         self.0.get(&Self::domain(fleet, within, node)?).copied()
     }
 
-    /// The most tasks that fit one domain.
     pub(crate) fn most(&self) -> u64 {
         self.0.values().copied().max().unwrap_or(0)
     }
@@ -265,17 +263,13 @@ impl Fit {
     }
 
     fn add_own(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
-        let Some(room) = draft.room(node) else { return };
-        let allowed = room.open && room.pool == ask.pool() && ask.key.may_go_to(&draft.state.fleet, node);
-        if !allowed {
-            return;
-        }
+        let Some(room) = ask.room_on(draft, node) else { return };
         let (fleet, within) = (&draft.state.fleet, ask.key.topology.gang_within);
         let fits = tasks_that_fit(room, ask.way.need, ask.key);
         if more {
             self.own.add(fleet, within, node, fits);
-        } else {
-            self.own.remove(fleet, within, node, fits);
+        } else if let Some(domain) = FitByDomain::domain(fleet, within, node) {
+            *self.own.0.entry(domain).or_default() -= u64::from(fits);
         }
     }
 
@@ -399,9 +393,7 @@ impl TightestSearch<'_, '_> {
     }
 
     fn on_gpu(&self, node: NodeId, at: u8) -> FoundPlace {
-        let mut gpus = GpuMask::default();
-        gpus.insert(usize::from(at));
-        FoundPlace::on(self.ask.pool(), node, gpus)
+        FoundPlace::on(self.ask.pool(), node, GpuMask::from_iter([usize::from(at)]))
     }
 
     /// The node with the fewest free GPUs that are enough.
@@ -444,7 +436,6 @@ impl TightestSearch<'_, '_> {
     }
 }
 
-/// Why a slice is cut where it is.
 fn chosen(lost: u64, second: Option<(u64, NodeId)>) -> ChosenPlace {
     let by = match second {
         None => Field::Only,

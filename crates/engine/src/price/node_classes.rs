@@ -139,7 +139,6 @@ impl NodeClasses {
         self.pools.get(pool.index())
     }
 
-    /// A node has this profile now.
     pub(crate) fn insert(&mut self, profile: &NodeClass, node: NodeId) {
         if self.pools.len() <= profile.pool.index() {
             self.pools.resize_with(profile.pool.index() + 1, ClassSlots::default);
@@ -172,7 +171,6 @@ impl NodeClasses {
         self.slot_of.insert(*profile, slot);
     }
 
-    /// A node no longer has this profile.
     pub(crate) fn remove(&mut self, profile: &NodeClass, node: NodeId) {
         let slot = *self.slot_of.get(profile).expect("an open node has a profile");
         let slots = &mut self.pools[profile.pool.index()];

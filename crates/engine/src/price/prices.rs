@@ -113,7 +113,6 @@ impl Prices {
             && self.blocks.iter().all(block)
     }
 
-    /// The tables for so many pools.
     pub(crate) fn tables(&self, pools: usize) -> Tables {
         if self.is_empty() {
             return Tables::default();
@@ -179,7 +178,6 @@ fn worth_at(piece: &Piece, core_prices: &Lane) -> Lane {
 }
 
 impl Tables {
-    /// True when there are prices.
     pub(crate) fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }

@@ -168,7 +168,6 @@ impl Terms {
 /// A way to find victims: with nothing evicted before, and with what it found evicted after it.
 type Strategy<'s, 'd, 'k> = fn(&mut VictimSearch<'s, 'd, 'k>, Terms) -> bool;
 
-/// A search for units that have to leave for one ask.
 struct VictimSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     victims: &'s mut Victims,
@@ -208,7 +207,7 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
             let terms = Terms { straddle, ..Terms::STRICT };
             self.spare_all();
             // On a small fleet every set is tried; on a large one too few would be.
-            let small = self.seeds(terms).len() <= EXHAUSTIVE_MAX;
+            let small = self.evictable_units(terms, SEEDS_MAX).len() <= EXHAUSTIVE_MAX;
             let strategies: [(bool, Strategy<'s, 'd, 'k>); 3] = [
                 (!small, Self::evict_node_by_node),
                 (few, Self::evict_with_seed),

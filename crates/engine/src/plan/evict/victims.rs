@@ -371,7 +371,6 @@ impl<'s> HeldJob<'s> {
         (pieces.iter().map(|piece| of(piece)).collect(), of(&rest))
     }
 
-    /// All that is left of the job, in one piece.
     fn rest(&self, draft: &Draft<'_>) -> Unit {
         self.priced(draft, self.whole(draft), self.steps())
     }

@@ -69,7 +69,6 @@ enum RoomSide {
     Untouched,
 }
 
-/// The best two so far.
 #[derive(Default)]
 struct BestTwo {
     best: Option<ScoredPlace>,
@@ -251,9 +250,7 @@ impl PlaceSearch<'_, '_> {
         }
         let left = |gpu: &GpuRoom| gpu.free_for_share(self.taker.trust, time_sliced);
         let at = room.gpus.iter().position(|gpu| left(gpu) == cost.left && cost.left >= units)?;
-        let mut mask = GpuMask::default();
-        mask.insert(at);
-        Some(mask)
+        Some(GpuMask::from_iter([at]))
     }
 }
 

@@ -190,10 +190,9 @@ impl VictimSearch<'_, '_, '_> {
 
     /// True when a unit may be evicted by some right; where the terms do not let it straddle, without that.
     pub(super) fn might_evict(&mut self, terms: Terms, unit: UnitRef) -> bool {
-        if terms.straddle {
-            return self.rights.iter().any(|&right| self.may_evict(unit, right));
-        }
-        self.right_to_evict(unit).is_some()
+        self.rights.iter().any(|&right| {
+            self.may_evict(unit, right) && (terms.straddle || !self.would_straddle(unit, right))
+        })
     }
 
     /// By what right the unit may be evicted so that no tenant ends below its line.

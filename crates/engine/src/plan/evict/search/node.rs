@@ -67,12 +67,8 @@ impl VictimSearch<'_, '_, '_> {
     fn evictable_nodes(&mut self, terms: Terms, count: usize) -> Vec<EvictableNode> {
         let mut nodes = Vec::new();
         for (node, mut units) in self.evictable_by_node(terms) {
-            let Some(room) = self.draft.room(node) else { continue };
-            let usable = room.gpus.iter().filter(|gpu| gpu.usable).count();
-            let allowed = room.open
-                && room.pool == self.ask.pool()
-                && self.ask.key.may_go_to(&self.draft.state.fleet, node);
-            if !allowed || usable < count {
+            let Some(room) = self.ask.room_on(self.draft, node) else { continue };
+            if room.gpus.iter().filter(|gpu| gpu.usable).count() < count {
                 continue;
             }
             units.sort_unstable();

@@ -23,7 +23,7 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, claimant: Option<Claimant>, why: 
     }
 }
 
-/// Minimum runtime, budget, and not twice for the same job. An error says when time alone may lift that.
+/// What binds all but guarantees: minimum runtime, budget, not twice for one job. An error says when time may lift that.
 pub(crate) fn check_evictable(
     draft: &Draft<'_>,
     unit: &Unit,
@@ -56,15 +56,13 @@ pub(crate) fn check_worth(
     units: &[&Unit],
 ) -> Result<(), Option<Timestamp>> {
     let cost = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
-    let worth_it = units.is_empty() || gain(draft, ask, units) > cost;
-    if worth_it { Ok(()) } else { Err(price_changes_at(draft, units)) }
-}
-
-/// When time alone next changes what it costs or brings that these leave: one of them saves its work, and less is lost
-/// just after that; or the estimate of one has passed, and nobody knows any more when it would leave by itself.
-fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
+    if units.is_empty() || gain(draft, ask, units) > cost {
+        return Ok(());
+    }
+    // One of them saves its work, and less is lost just after that; or the estimate of one has passed, and nobody knows any
+    // more when it would leave by itself.
     let next = units.iter().flat_map(|unit| [unit.next_checkpoint_at, unit.ends_at]).flatten();
-    next.filter(|&at| at > draft.now).min()
+    Err(next.filter(|&at| at > draft.now).min())
 }
 
 /// What the claimant gains by starting when its victims have left, in GPU-milliseconds.

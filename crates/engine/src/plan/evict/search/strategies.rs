@@ -30,7 +30,7 @@ impl VictimSearch<'_, '_, '_> {
     /// Small victims may use up what a tenant has above its line before the useful one comes: each is tried first, at
     /// last two of different branches that straddle.
     pub(super) fn evict_with_seed(&mut self, terms: Terms) -> bool {
-        let mut seeds = self.seeds(terms);
+        let mut seeds = self.evictable_units(terms, SEEDS_MAX);
         if terms.straddle {
             seeds.retain(|&unit| self.right_to_evict(unit).is_none());
         }
@@ -54,7 +54,7 @@ impl VictimSearch<'_, '_, '_> {
 
     /// On a small fleet nothing that is allowed is missed.
     pub(super) fn evict_any_set(&mut self, terms: Terms) -> bool {
-        let units = self.seeds(terms);
+        let units = self.evictable_units(terms, SEEDS_MAX);
         if units.len() > EXHAUSTIVE_MAX {
             return false;
         }
@@ -108,11 +108,6 @@ impl VictimSearch<'_, '_, '_> {
             }
         }
         units.is_empty()
-    }
-
-    /// The first units that might be evicted as things are.
-    pub(super) fn seeds(&mut self, terms: Terms) -> Vec<UnitRef> {
-        self.evictable_units(terms, SEEDS_MAX)
     }
 
     /// Units that might be evicted as things are, each by itself, in the order of rule 8.
