@@ -40,6 +40,8 @@ impl ServiceTurn {
     ];
 }
 
+type Jobs<'a> = Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>;
+
 /// Jobs of one kind that want something.
 pub(crate) struct Candidate<'a> {
     /// None for more tasks of a job that starts in this plan.
@@ -53,7 +55,7 @@ pub(crate) struct Candidate<'a> {
     pub group: rank::OrderGroup,
     /// When the first of them stands elsewhere, by time alone.
     pub changes_at: Option<Timestamp>,
-    rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
+    rest: Jobs<'a>,
     choices: Vec<Choice<'a>>,
     exhausted: bool,
 }
@@ -65,28 +67,25 @@ struct Choice<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Option<Self> {
+    fn of_kind(draft: &Draft<'a>, known: &'a Kind) -> Option<Self> {
         let (state, now) = (draft.state, draft.now);
-        let mut jobs = known
-            .jobs
-            .iter()
-            .copied()
-            .filter(move |&(_, job)| state.jobs.get(job).is_some_and(|job| job.not_before <= now));
+        let may_start = move |job| state.jobs.get(job).is_some_and(|job| job.not_before <= now);
+        let mut jobs = known.jobs.iter().copied().filter(move |&(_, job)| may_start(job));
         match known.more.filter(|more| more.of.is_some()) {
-            Some(more) => Self::of_groups(draft, Some(kind), &known.key, more, jobs.next()?, &[]),
-            None => Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs)),
+            Some(more) => Self::of_groups(draft, &known.key, more, jobs.next()?, &[]),
+            None => Self::new(draft, &known.key, known.more, Box::new(jobs)),
         }
     }
 
     /// The jobs of a kind, as far as they may start now: one candidate for all who stand alike.
     pub(crate) fn all_of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Vec<Self> {
+        let kind = Some(kind);
         let Some(groups) = rank::alike(draft, known) else {
-            return Self::of_kind(draft, kind, known).into_iter().collect();
+            return Self::of_kind(draft, known).map(|alone| Self { kind, ..alone }).into_iter().collect();
         };
         let candidate = |RankGroup { group, jobs, changes_at }| {
-            let jobs = Box::new(jobs.into_iter());
-            let candidate = Self::new(draft, Some(kind), &known.key, known.more, jobs)?;
-            Some(Self { group, changes_at, ..candidate })
+            let alike = Self::new(draft, &known.key, known.more, Box::new(jobs.into_iter()))?;
+            Some(Self { kind, group, changes_at, ..alike })
         };
         groups.into_iter().filter_map(candidate).collect()
     }
@@ -98,13 +97,12 @@ impl<'a> Candidate<'a> {
         more: Option<More>,
         job: (Timestamp, JobId),
     ) -> Option<Self> {
-        Self::new(draft, None, key, more, Box::new(core::iter::once(job)))
+        Self::new(draft, key, more, Box::new(core::iter::once(job)))
     }
 
     /// What a job with groups that runs, or starts in this plan, lacks beside what it was given on the draft.
     pub(crate) fn of_groups(
         draft: &Draft<'a>,
-        kind: Option<KindId>,
         key: &'a KindKey,
         more: More,
         job: (Timestamp, JobId),
@@ -122,31 +120,19 @@ impl<'a> Candidate<'a> {
         // All groups are to be in the domain where the rest of the job is.
         let asks = asks.into_iter().map(|ask| Ask { domain: more.domain, ..ask }).collect();
         let more = Some(More { repair, ..more });
-        Self::with(kind, key, more, Box::new(core::iter::once(job)), asks)
+        Self::with(key, more, Box::new(core::iter::once(job)), asks)
     }
 
-    fn new(
-        draft: &Draft<'a>,
-        kind: Option<KindId>,
-        key: &'a KindKey,
-        more: Option<More>,
-        rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
-    ) -> Option<Self> {
+    fn new(draft: &Draft<'a>, key: &'a KindKey, more: Option<More>, rest: Jobs<'a>) -> Option<Self> {
         let asks = draft.asks();
-        Self::with(kind, key, more, rest, more.map_or_else(|| asks.minimum(key), |more| asks.more(key, more)))
+        Self::with(key, more, rest, more.map_or_else(|| asks.minimum(key), |more| asks.more(key, more)))
     }
 
-    fn with(
-        kind: Option<KindId>,
-        key: &'a KindKey,
-        more: Option<More>,
-        mut rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
-        asks: Vec<Ask<'a>>,
-    ) -> Option<Self> {
+    fn with(key: &'a KindKey, more: Option<More>, mut rest: Jobs<'a>, asks: Vec<Ask<'a>>) -> Option<Self> {
         let choices: Vec<Choice<'a>> = asks.into_iter().map(|ask| Choice { ask, refused: false }).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
         let (group, changes_at) = (rank::OrderGroup::default(), None);
-        Some(Self { kind, key, more, first, group, changes_at, rest, choices, exhausted: false })
+        Some(Self { kind: None, key, more, first, group, changes_at, rest, choices, exhausted: false })
     }
 
     /// True when it asks for more than a minimum.
@@ -257,13 +243,12 @@ pub(crate) struct Queue<'a> {
 impl<'a> Queue<'a> {
     /// An empty queue that knows the oldest job of each tenant.
     pub(crate) fn new(state: &State) -> Self {
-        let turn = ServiceTurn::ALL[0];
         let mut queue = Self {
             candidates: Vec::new(),
             open: BTreeMap::new(),
             oldest: BTreeMap::new(),
             best: BTreeMap::new(),
-            turn,
+            turn: ServiceTurn::ALL[0],
             removed: BTreeSet::new(),
         };
         for kind in state.jobs.waiting().values().chain(state.jobs.growing().values()) {
@@ -386,8 +371,7 @@ impl<'a> Queue<'a> {
 
     fn advance(&mut self, at: usize) {
         let candidate = &mut self.candidates[at];
-        let removed = &self.removed;
-        match candidate.rest.find(|(_, job)| !removed.contains(job)) {
+        match candidate.rest.find(|(_, job)| !self.removed.contains(job)) {
             Some(next) => {
                 candidate.first = next;
                 self.reopen(at);
