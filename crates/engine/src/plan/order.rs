@@ -312,8 +312,7 @@ impl<'a> Queue<'a> {
     pub(crate) fn begin(&mut self, draft: &mut Draft<'_>, turn: ServiceTurn) {
         self.turn = turn;
         self.best.clear();
-        let tree = draft.tree;
-        for &root in tree.roots() {
+        for &root in draft.tree.roots() {
             self.rank_below(draft, root);
         }
     }
@@ -322,8 +321,7 @@ impl<'a> Queue<'a> {
         if !self.oldest.contains_key(&tenant) {
             return;
         }
-        let tree = draft.tree;
-        for &child in &tree.lines[tenant.index()].children {
+        for &child in &draft.tree.lines[tenant.index()].children {
             self.rank_below(draft, child);
         }
         self.rank_tenant(draft, tenant);
@@ -331,16 +329,14 @@ impl<'a> Queue<'a> {
 
     /// The use of a tenant changed, or its candidates did.
     pub(crate) fn touch(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
-        let tree = draft.tree;
-        for tenant in tree.lineage(tenant) {
+        for tenant in draft.tree.lineage(tenant) {
             self.rank_tenant(draft, tenant);
         }
     }
 
     fn rank_tenant(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
         let own = self.own_best(draft, tenant);
-        let tree = draft.tree;
-        let best = own.or_else(|| self.best_of(draft, &tree.lines[tenant.index()].children));
+        let best = own.or_else(|| self.best_of(draft, &draft.tree.lines[tenant.index()].children));
         match best {
             Some(best) => self.best.insert(tenant, best),
             None => self.best.remove(&tenant),

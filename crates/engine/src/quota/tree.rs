@@ -292,12 +292,10 @@ fn line(policy: &Policy, tenant: &Named<'_>, models: &[String], meters: &[Meter]
     let known = policy.tenants.iter().find(|known| known.path == path);
     // A tenant that the policy no longer names starts nothing new; what it runs goes on. A path that is only the
     // beginning of others has no line of its own.
-    let above_others = policy
-        .tenants
-        .iter()
-        .any(|other| other.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')));
-    let nothing = Quota { guaranteed: Amount::Of(0), limit: Amount::Of(0) };
-    let unknown = if above_others { Quota::NONE } else { nothing };
+    let is_below = |other: &str| other.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+    let above_others = policy.tenants.iter().any(|other| is_below(&other.path));
+    let limit = if above_others { Amount::Unlimited } else { Amount::Of(0) };
+    let unknown = Quota { guaranteed: Amount::Of(0), limit };
     let quota = |meter: &Meter| {
         let Some(known) = known else { return unknown };
         match (meter, &known.gpus) {

@@ -35,7 +35,6 @@ pub struct Mig {
 pub struct Profile {
     /// As the vendor's tools print it.
     pub name: &'static str,
-    /// Compute slices.
     pub compute: u8,
     /// Slots on the memory axis, and what it is charged.
     pub slots: u8,
@@ -45,7 +44,6 @@ pub struct Profile {
     pub memory_mib: u32,
     /// Whether somebody saw that figure; otherwise it is 15/16 of what the name says.
     pub memory_seen: bool,
-    /// Multiprocessors, where they are known.
     pub sm: Option<u16>,
     pub media: Media,
 }

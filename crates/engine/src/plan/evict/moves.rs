@@ -113,11 +113,10 @@ impl MoveSearch<'_, '_, '_> {
         let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
         let movable =
             jobs.into_iter().filter(|&job| self.commitments.may_move(job) && job != self.claimant.job);
-        let units = movable.filter_map(|job| whole_job(draft, job));
-        // A move stops a job for a while: no latency is spent on tidying up. Nor is a job moved that needs longer to save
-        // than a guarantee waits for.
-        let units =
-            units.filter(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
+        // A move stops a job for a while: latency is not spent on that, nor a longer time to save than a guarantee waits.
+        let units = movable
+            .filter_map(|job| whole_job(draft, job))
+            .filter(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
         let evictable = |unit: &Unit| {
             let checked = check_evictable(draft, unit, self.claimant, EvictionRule::Move);
             *self.retry_at = earlier(*self.retry_at, checked.err().flatten());

@@ -32,7 +32,6 @@ pub(crate) struct Unit {
     /// It is an earmark: nothing of the job runs there.
     pub earmarked: bool,
     pub group: WorkGroup,
-    /// What it holds, by meter.
     pub amount: Meters,
     /// Work since the last checkpoint.
     pub lost: Millis,

@@ -39,8 +39,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     /// True when no unit that was evicted for a fair share, or from another tenant by class or priority, could at once be
-    /// reclaimed back, now that it is known what else leaves. Tasks beyond the minimum of a gang that leaves do not come
-    /// back without it.
+    /// reclaimed back, now that it is known what else leaves. The surplus of a gang does not come back without it.
     fn all_stay_away(&mut self, gangs: &BTreeSet<JobId>) -> bool {
         (0..self.evicted.len()).all(|number| {
             let EvictedUnit { unit: at, right, .. } = self.evicted[number];

@@ -112,8 +112,7 @@ impl VictimSearch<'_, '_, '_> {
         self.rights.iter().any(|&right| self.might_have_victims_by(tenant, right))
     }
 
-    /// False when no unit of the tenant's own may be evicted by that right, whichever it is. On a full fleet that is most
-    /// tenants, each with hundreds of units that then need not be looked at one by one.
+    /// False when no unit of the tenant's own may be evicted by that right: then hundreds need not be looked at one by one.
     fn might_have_victims_by(&mut self, tenant: TenantId, right: Right) -> bool {
         match right {
             Right::Above(line) => {
@@ -200,8 +199,7 @@ impl VictimSearch<'_, '_, '_> {
         self.rights.iter().copied().find(|&right| self.may_evict_without_straddling(unit, right))
     }
 
-    /// By what right the unit may be evicted if its branch may be carried below its line. Nothing falls below
-    /// [`Line::Entitled`]: that only says which work a guarantee evicts first.
+    /// By what right the unit may carry its branch below its line; never [`Line::Entitled`], which only gives an order.
     pub(super) fn right_to_straddle(&mut self, unit: UnitRef, branch: TenantId) -> Option<Right> {
         self.rights.iter().copied().find(|&right| {
             right != Right::Above(Line::Entitled)
@@ -293,8 +291,7 @@ impl VictimSearch<'_, '_, '_> {
         match right {
             Right::LongerServed => true,
             Right::Above(Line::FairShare) => {
-                let waits = !self.claimant.grows;
-                waits && unit.order.is_some() && unit.group.class == self.ask.key.class
+                !self.claimant.grows && unit.order.is_some() && unit.group.class == self.ask.key.class
             }
             Right::Above(Line::Entitled | Line::Guarantee) | Right::Lower => false,
         }

@@ -27,8 +27,7 @@ impl VictimSearch<'_, '_, '_> {
         self.is_met(terms) && self.spare_and_accept(terms)
     }
 
-    /// Small victims may use up what a tenant has above its line before the useful one comes: each is tried first, at
-    /// last two of different branches that straddle.
+    /// Small victims may use up what a tenant has above its line: each is tried first, at last two of different branches.
     pub(super) fn evict_with_seed(&mut self, terms: Terms) -> bool {
         let mut seeds = self.evictable_units(terms, SEEDS_MAX);
         if terms.straddle {
@@ -76,8 +75,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     /// Adds the sets that make room, whether they may be evicted or not: those of the first `open` units, which are all
-    /// evicted, beside what is in `set` already. Counting up, a unit comes into play when all sets of those before it
-    /// were added.
+    /// evicted, beside what is in `set`. Counting up, a unit comes into play after all sets of those before it.
     fn add_sets(&mut self, units: &[UnitRef], open: usize, set: u32, sets: &mut Vec<u32>) {
         if sets.len() == SETS_MAX || !self.fit.is_enough(self.draft, self.ask) {
             return;
