@@ -312,7 +312,7 @@ impl<'a> Queue<'a> {
     pub(crate) fn begin(&mut self, draft: &mut Draft<'_>, turn: ServiceTurn) {
         self.turn = turn;
         self.best.clear();
-        for &root in draft.tree.roots() {
+        for &root in &draft.tree.roots {
             self.rank_below(draft, root);
         }
     }
@@ -356,7 +356,7 @@ impl<'a> Queue<'a> {
     }
 
     pub(crate) fn next(&self, draft: &Draft<'_>) -> Option<usize> {
-        self.best_of(draft, draft.tree.roots())
+        self.best_of(draft, &draft.tree.roots)
     }
 
     /// Its first job has what it asked for.

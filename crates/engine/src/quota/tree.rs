@@ -65,7 +65,8 @@ pub struct Tree {
     pub meters: Vec<Meter>,
     /// By tenant id.
     pub lines: Vec<TreeTenant>,
-    roots: Vec<TenantId>,
+    /// In path order.
+    pub roots: Vec<TenantId>,
     normal_milli: Vec<u64>,
     quantum: u64,
     past_counts: bool,
@@ -187,11 +188,6 @@ impl Tree {
         charged.unwrap_or_else(|| self.zero())
     }
 
-    /// The tenants at the top, in path order.
-    pub fn roots(&self) -> &[TenantId] {
-        &self.roots
-    }
-
     /// Counts more use of a tenant in, if it passes nobody's limit.
     pub(crate) fn count_within_limits(&self, used: &mut Amounts, tenant: TenantId, amount: &[u64]) -> bool {
         let after =
@@ -275,11 +271,7 @@ impl Tree {
             }
         };
         let claims: Vec<ShareClaim> = siblings.iter().map(claim).collect();
-        let quantum = match self.meters[meter] {
-            Meter::AnyGpu => self.quantum * 1000,
-            Meter::Gpu(_) => self.quantum,
-            Meter::Cpu | Meter::Memory => 1,
-        };
+        let quantum = self.meters[meter].per_gpu().map_or(1, |per_gpu| self.quantum * (per_gpu / 3000));
         for (tenant, share) in siblings.iter().zip(divide(amount, &claims, quantum)) {
             shares[tenant.index()][meter] = share;
             self.share_out(meter, share, &self.lines[tenant.index()].children, claimed, shares);

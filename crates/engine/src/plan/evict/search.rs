@@ -82,7 +82,7 @@ pub(in crate::plan) fn make_room(
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
 ) -> Option<Vec<EvictedUnit>> {
-    if !draft.tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
+    if !draft.tree.roots.iter().any(|&root| victims.any_below(draft, root)) {
         return None;
     }
     let (rights, meters) = (rights(draft, ask, claimant), lines::meters_of(ask).collect::<Vec<_>>());
@@ -191,8 +191,8 @@ impl VictimSearch<'_, '_, '_> {
         }
         // With more victims than that, no single small one was in the way of a useful one.
         let few = self.evicted.len() <= SEEDS_MAX;
-        // All that may leave did, or it is for the order of a class, by which the widest job leaves or nobody: then another
-        // choice helps only where the wrong units used up what a tenant has above its line.
+        // All that may leave does not do, or it is for the order of a class, by which the widest job leaves or nobody: then
+        // another choice helps only where the wrong units used up what a tenant has above its line.
         let exhausted = self.claimant.order_claim.is_some() || !self.is_met(Terms::STRICT);
         self.spare_all();
         if exhausted && !self.any_tenant_is_above() {

@@ -21,7 +21,7 @@ impl VictimSearch<'_, '_, '_> {
     /// The next unit in the order of rule 8; one that would straddle is passed over.
     pub(super) fn next_victim(&mut self, right: Right) -> Option<UnitRef> {
         match right {
-            Right::Above(_) => self.next_among(self.draft.tree.roots(), right),
+            Right::Above(_) => self.next_among(&self.draft.tree.roots, right),
             Right::Lower => self.next_among(&[self.scope()], right),
             Right::LongerServed => self.next_of(self.ask.key.tenant, right),
         }

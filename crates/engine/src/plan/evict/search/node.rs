@@ -66,14 +66,13 @@ impl VictimSearch<'_, '_, '_> {
     /// Nodes on which a task of the ask, of so many GPUs, would have room.
     fn evictable_nodes(&mut self, terms: Terms, count: usize) -> Vec<EvictableNode> {
         let mut nodes = Vec::new();
-        for (node, mut units) in self.evictable_by_node(terms) {
+        for (node, units) in self.evictable_by_node(terms) {
             let Some(room) = self.ask.room_on(self.draft, node) else { continue };
             if room.gpus.iter().filter(|gpu| gpu.usable).count() < count {
                 continue;
             }
-            units.sort_unstable();
             let (mut freed, mut cost, mut chosen) = (room.whole_free(), 0u64, Vec::new());
-            for (unit_cost, unit, gpus) in units {
+            for ((unit_cost, unit), gpus) in units {
                 if freed >= count {
                     break;
                 }
@@ -86,18 +85,15 @@ impl VictimSearch<'_, '_, '_> {
         nodes
     }
 
-    /// What might be evicted on each node: what it costs, and how many GPUs of the node it holds.
-    fn evictable_by_node(&mut self, terms: Terms) -> BTreeMap<NodeId, Vec<(u64, UnitRef, usize)>> {
-        let mut by_node: BTreeMap<NodeId, Vec<(u64, UnitRef, usize)>> = BTreeMap::new();
+    /// What might be evicted on each node, the cheapest first, with how many GPUs of the node it holds.
+    fn evictable_by_node(&mut self, terms: Terms) -> BTreeMap<NodeId, BTreeMap<(u64, UnitRef), usize>> {
+        let mut by_node: BTreeMap<NodeId, BTreeMap<(u64, UnitRef), usize>> = BTreeMap::new();
         for at in self.evictable_units(terms, usize::MAX) {
             let unit = self.victims.get(at);
-            let mut held: BTreeMap<NodeId, usize> = BTreeMap::new();
             // Evicting a unit that shares a GPU frees no more than a part of it.
             for step in unit.steps.iter().filter(|step| step.place.units_each == GpuUnits::WHOLE) {
-                *held.entry(step.place.node).or_default() += step.place.gpus.indexes().count();
-            }
-            for (node, gpus) in held {
-                by_node.entry(node).or_default().push((unit.cost, at, gpus));
+                let held = by_node.entry(step.place.node).or_default().entry((unit.cost, at)).or_default();
+                *held += step.place.gpus.indexes().count();
             }
         }
         by_node

@@ -111,7 +111,7 @@ impl VictimSearch<'_, '_, '_> {
     /// Units that might be evicted as things are, each by itself, in the order of rule 8.
     pub(super) fn evictable_units(&mut self, terms: Terms, most: usize) -> Vec<UnitRef> {
         let mut units = Vec::new();
-        for tenant in self.by_rank(self.draft.tree.roots()) {
+        for tenant in self.by_rank(&self.draft.tree.roots) {
             if !self.might_have_victims(tenant) {
                 continue;
             }
