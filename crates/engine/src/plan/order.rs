@@ -141,16 +141,12 @@ impl<'a> Candidate<'a> {
     }
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
-    pub(crate) fn asks(
-        &self,
-        draft: &mut Draft<'_>,
-        turn: ServiceTurn,
-    ) -> impl Iterator<Item = (&Ask<'a>, Pass)> {
+    pub(crate) fn asks(&self, draft: &mut Draft<'_>, pass: Pass) -> impl Iterator<Item = (&Ask<'a>, Pass)> {
         let below = lines::lower_work(draft, &lines::work_group(self.key));
         let draft = &*draft;
         let open = self.choices.iter().filter(|choice| !choice.refused).map(|choice| &choice.ask);
         let judged = open.map(move |ask| (ask, lines::pass(draft, ask, &below)));
-        judged.filter(move |&(_, pass)| pass <= turn.pass)
+        judged.filter(move |&(_, own)| own <= pass)
     }
 
     fn rank(&self) -> CandidateRank {
@@ -347,7 +343,9 @@ impl<'a> Queue<'a> {
         let turn = self.turn;
         let open = self.open.get(&tenant)?.iter();
         let mut of_class = open.filter(|(inside, _)| turn.class.is_none_or(|class| inside.class == class));
-        of_class.find(|&&(_, at)| self.candidates[at].asks(draft, turn).next().is_some()).map(|&(_, at)| at)
+        of_class
+            .find(|&&(_, at)| self.candidates[at].asks(draft, turn.pass).next().is_some())
+            .map(|&(_, at)| at)
     }
 
     fn best_of(&self, draft: &Draft<'_>, siblings: &[TenantId]) -> Option<usize> {

@@ -29,7 +29,7 @@ impl<'a> Cycle<'a> {
     /// Gives a candidate what it asks for, from the first source that has it; or names the asks that cannot be met.
     pub(super) fn serve(&mut self, at: usize, turn: ServiceTurn) -> Result<Grant<'a>, Vec<Ask<'a>>> {
         let first_task = self.first_task(at);
-        let asks = self.queue.get(at).asks(&mut self.draft, turn);
+        let asks = self.queue.get(at).asks(&mut self.draft, turn.pass);
         let asks = asks.map(|(ask, pass)| (Ask { first_task, ..ask.clone() }, pass)).collect();
         self.retry_at = None;
         if let Some(booking) = self.queue.get(at).key.booking {

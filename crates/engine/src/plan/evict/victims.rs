@@ -37,6 +37,7 @@ pub(crate) struct Unit {
     pub lost: Millis,
     /// Lost work and restart, in GPU-milliseconds.
     pub cost: u64,
+    submitted_at: Timestamp,
     pub started_at: Timestamp,
     /// When it would be over by itself at the latest, where that is known.
     pub ends_at: Option<Timestamp>,
@@ -209,15 +210,14 @@ impl VictimList {
         for (job, earmark) in draft.state.earmarks.iter() {
             units.extend(earmarked_unit(draft, tenant, job, earmark));
         }
-        units.sort_by_cached_key(|(submitted_at, unit)| {
+        units.sort_by_cached_key(|unit: &Unit| {
             let task = unit.steps.first().map(|step| step.place.task);
-            let (group, newest) = (unit.group, Reverse((*submitted_at, unit.job)));
+            let (group, newest) = (unit.group, Reverse((unit.submitted_at, unit.job)));
             // Of those that cost the same, the longest served; by age alone that is known of nobody.
             let longest_served = Reverse(unit.order.map_or(0, |order| order.served));
             let small = (!unit.surplus, unit.cost, longest_served);
             (Reverse(group.class), group.priority, small, newest, Reverse(task))
         });
-        let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
         let mut surplus: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
         for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.surplus) {
             surplus.entry(unit.job).or_default().push(at);
@@ -282,19 +282,14 @@ pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Opti
 }
 
 /// An earmark of a job of the tenant: nobody runs there, so letting go of it costs nothing.
-fn earmarked_unit(
-    draft: &Draft<'_>,
-    tenant: TenantId,
-    id: JobId,
-    earmark: &Earmark,
-) -> Option<(Timestamp, Unit)> {
+fn earmarked_unit(draft: &Draft<'_>, tenant: TenantId, id: JobId, earmark: &Earmark) -> Option<Unit> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
     // A job that is being moved runs, and was told that it has a place to go.
     if job.spec.booking.is_some() || matches!(job.phase, Phase::Leaving(_)) {
         return None;
     }
     let charge = Charge::of(job);
-    let unit = Unit {
+    Some(Unit {
         job: id,
         steps: earmark.tasks.iter().map(|&place| charge.step(place)).collect(),
         surplus: job.phase == Phase::Active,
@@ -303,6 +298,7 @@ fn earmarked_unit(
         amount: draft.tree.charge_of(|task| charge.resources_of(task), earmark.tasks.iter()),
         lost: Millis(0),
         cost: 0,
+        submitted_at: job.submitted_at,
         started_at: earmark.at,
         ends_at: None,
         spent: false,
@@ -310,8 +306,7 @@ fn earmarked_unit(
         window_ends: None,
         next_checkpoint_at: None,
         order: None,
-    };
-    Some((job.submitted_at, unit))
+    })
 }
 
 /// A job that holds something, of which units are made.
@@ -338,16 +333,15 @@ impl<'s> HeldJob<'s> {
     }
 
     /// The units of the job: what is beyond its minimum, the last tasks first, and the rest in one piece.
-    fn add_units(&self, draft: &Draft<'_>, units: &mut Vec<(Timestamp, Unit)>) {
+    fn add_units(&self, draft: &Draft<'_>, units: &mut Vec<Unit>) {
         if !self.may_be_evicted() {
             return;
         }
         let (pieces, rest) = self.surplus_and_rest();
         let whole = self.whole(draft);
-        let surplus = pieces.into_iter().map(|piece| self.surplus(draft, &whole, piece));
-        units.extend(surplus.map(|unit| (self.job.submitted_at, unit)));
+        units.extend(pieces.into_iter().map(|piece| self.surplus(draft, &whole, piece)));
         if !rest.is_empty() {
-            units.push((self.job.submitted_at, self.priced(draft, whole, rest)));
+            units.push(self.priced(draft, whole, rest));
         }
     }
 
@@ -391,6 +385,7 @@ impl<'s> HeldJob<'s> {
             amount: Meters::default(),
             lost,
             cost: 0,
+            submitted_at: job.submitted_at,
             started_at: holding.at,
             ends_at: draft.state.end_of(id, draft.policy, now).known(),
             spent: often >= rules.evictions_max,

@@ -13,8 +13,9 @@ fn runtime_min(draft: &Draft<'_>, unit: &Unit, claimant: Option<Claimant>, why: 
     let rules = &draft.policy.preemption;
     let guarantee = claimant.is_some_and(|claimant| claimant.pass == Pass::WithinGuarantee);
     match why {
-        EvictionRule::Guarantee | EvictionRule::Reservation => Millis(0),
-        EvictionRule::Booking | EvictionRule::Drain => Millis(0),
+        EvictionRule::Guarantee | EvictionRule::Reservation | EvictionRule::Booking | EvictionRule::Drain => {
+            Millis(0)
+        }
         // A guarantee does not wait for somebody to have run for long enough to be moved.
         EvictionRule::Move if guarantee => Millis(0),
         EvictionRule::FairShare => rules.min_runtime_reclaim,
