@@ -121,7 +121,6 @@ impl Taken {
         taken
     }
 
-    /// Where one more slice of a profile could begin.
     fn starts(self, number: u8, profile: &Profile) -> impl Iterator<Item = u8> + use<> {
         let Profile { starts, slots, .. } = *profile;
         let starts = if self.allowed(number, profile) > 0 { starts } else { &[] };

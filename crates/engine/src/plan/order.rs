@@ -60,7 +60,6 @@ pub(crate) struct Candidate<'a> {
     exhausted: bool,
 }
 
-/// A way to meet a candidate.
 struct Choice<'a> {
     ask: Ask<'a>,
     refused: bool,

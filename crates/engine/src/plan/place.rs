@@ -114,7 +114,6 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Where everything that was asked for goes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlacedTasks {
     pub tasks: Vec<Placement>,
@@ -142,7 +141,6 @@ impl PlacedTasks {
     }
 }
 
-/// A place for one task.
 #[derive(Clone, Copy)]
 struct FoundPlace {
     pool: PoolId,
@@ -235,7 +233,6 @@ impl FitByDomain {
     }
 }
 
-/// How many tasks of an ask fit.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
     own: FitByDomain,
@@ -294,7 +291,6 @@ impl Fit {
         own && self.beside.iter().zip(ask.beside()).all(|(fit, part)| fit.holds(part, domain))
     }
 
-    /// The most tasks that fit together.
     pub(crate) fn most(&self, ask: &Ask<'_>) -> u64 {
         self.allowed(ask).map(|(_, fits)| fits).max().unwrap_or(0)
     }
@@ -318,7 +314,6 @@ fn with_free(draft: &Draft<'_>, ask: &Ask<'_>, drains: Drains, least: u32) -> im
     counts.flat_map(move |free| draft.with_whole_free(ask.pool(), drains, free))
 }
 
-/// Nodes on which a task might fit.
 fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
     let with_free =
         |least| with_free(draft, ask, Drains::No, least).chain(with_free(draft, ask, Drains::Yes, least));

@@ -72,7 +72,6 @@ pub(crate) struct OrderRank {
     pub gang: bool,
 }
 
-/// The jobs of a kind that stand alike.
 pub(super) struct RankGroup {
     pub(super) group: OrderGroup,
     /// Oldest first.
@@ -254,30 +253,29 @@ pub(crate) fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Times
     let below = lines::lower_work(&mut draft, &lines::work_group(&key));
     let mut kept = None;
     for ask in draft.asks().minimum(&key) {
-        if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
-            return None;
-        }
-        let last =
-            asked_by_pool(&ask).into_iter().find(|&(pool, asked)| takes_last(&draft, rules, pool, asked));
-        kept = kept.or(last.map(|(pool, _)| landing_room(state, rules, pool)));
+        let pool = takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below))?;
+        kept.get_or_insert(landing_room(state, rules, pool));
     }
     kept
 }
 
-/// True when an ask of a job that was evicted would take the last free GPUs of a pool, which are left to newcomers. It
+/// The pool of which an ask of a job that was evicted would take the last free GPUs, which are left to newcomers. It
 /// holds up neither a guarantee, nor a job of more than one node, nor a job that has waited so long that it is first.
-pub(super) fn takes_landing_room(draft: &Draft<'_>, group: &OrderGroup, ask: &Ask<'_>, pass: Pass) -> bool {
-    let free = !group.evicted || !group.rank.in_line || !group.rank.small;
-    let Some(rules) = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free) else { return false };
-    pass != Pass::WithinGuarantee
-        && asked_by_pool(ask).into_iter().any(|(pool, asked)| takes_last(draft, rules, pool, asked))
-}
-
-/// True when so many GPUs more would leave less than the landing room, and no more than a part of the pool is idle.
-fn takes_last(draft: &Draft<'_>, rules: &OrderRules, pool: PoolId, asked: u64) -> bool {
-    let (free, room) = (free_gpus(draft, pool), landing_room(draft.state, rules, pool));
-    let all = draft.state.ledger.rooms().capacity_of(pool).gpus;
-    asked > 0 && free <= all / LANDING_PART && free.saturating_sub(asked) < room
+pub(super) fn takes_landing_room(
+    draft: &Draft<'_>,
+    group: &OrderGroup,
+    ask: &Ask<'_>,
+    pass: Pass,
+) -> Option<PoolId> {
+    let free = !group.evicted || !group.rank.in_line || !group.rank.small || pass == Pass::WithinGuarantee;
+    let rules = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free)?;
+    // So many GPUs more would leave less than the landing room, and no more than a part of the pool is idle.
+    let takes_last = |&(pool, asked): &(PoolId, u64)| {
+        let (free, room) = (free_gpus(draft, pool), landing_room(draft.state, rules, pool));
+        let all = draft.state.ledger.rooms().capacity_of(pool).gpus;
+        asked > 0 && free <= all / LANDING_PART && free.saturating_sub(asked) < room
+    };
+    asked_by_pool(ask).into_iter().find(takes_last).map(|(pool, _)| pool)
 }
 
 /// How many GPUs of a pool are kept from jobs that were evicted.

@@ -160,14 +160,12 @@ impl NodeClasses {
             cpu_milli: profile.cpu_milli,
         };
         let members = Some((*profile, BTreeSet::from([node])));
-        let slot = slots.empty.pop().unwrap_or(slots.heads.len());
-        if slot == slots.heads.len() {
+        let slot = slots.empty.pop().unwrap_or_else(|| {
             slots.heads.push(head);
-            slots.members.push(members);
-        } else {
-            slots.heads[slot] = head;
-            slots.members[slot] = members;
-        }
+            slots.members.push(None);
+            slots.heads.len() - 1
+        });
+        (slots.heads[slot], slots.members[slot]) = (head, members);
         self.slot_of.insert(*profile, slot);
     }
 

@@ -46,13 +46,11 @@ pub struct TreeTenant {
     /// In path order.
     pub children: Vec<TenantId>,
     pub weight: u32,
-    /// Higher is served first from what is left.
     pub priority: i32,
     /// By meter.
     pub quotas: Vec<Quota>,
 }
 
-/// A tenant as the tree is told of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named<'a> {
     pub(crate) path: &'a str,

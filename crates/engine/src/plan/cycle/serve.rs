@@ -59,7 +59,7 @@ impl<'a> Cycle<'a> {
         let group = self.queue.get(at).group;
         let (mut open, mut barred) = (Vec::new(), Vec::new());
         for (ask, pass) in asks {
-            if takes_landing_room(&self.draft, &group, &ask, pass) {
+            if takes_landing_room(&self.draft, &group, &ask, pass).is_some() {
                 obstacles.add(&ask, pass, None);
                 barred.push(ask);
             } else if let Some(tenant) = lines::fixed_beyond(&mut self.draft, &ask) {

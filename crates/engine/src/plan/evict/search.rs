@@ -8,7 +8,6 @@
 
 mod accept;
 mod allowed;
-mod node;
 mod price;
 mod strategies;
 

@@ -120,9 +120,12 @@ impl VictimSearch<'_, '_, '_> {
                 if tenant == self.ask.key.tenant || !self.path(tenant).all(above) {
                     return false;
                 }
+                // The order of the claimant's class says nothing of work of other classes.
+                let class = self.ask.key.class;
+                let mut groups = self.draft.state.ledger.work_groups(tenant);
                 line != Line::FairShare
                     || !self.ordered
-                    || self.has_work_of_other_classes(tenant)
+                    || groups.any(|(group, _)| group.class != class)
                     || self.any_behind(tenant)
             }
             Right::LongerServed => tenant == self.ask.key.tenant && self.any_behind(tenant),
@@ -133,12 +136,6 @@ impl VictimSearch<'_, '_, '_> {
                 groups.any(|(group, _)| lines::gives_way(self.draft.policy, &group, &claimant))
             }
         }
-    }
-
-    /// Of those the order of the claimant's class says nothing.
-    fn has_work_of_other_classes(&self, tenant: TenantId) -> bool {
-        let class = self.ask.key.class;
-        self.draft.state.ledger.work_groups(tenant).any(|(group, _)| group.class != class)
     }
 
     /// Tenants from the victim's up to, and without, the first that it shares with the claimant.
@@ -169,7 +166,6 @@ impl VictimSearch<'_, '_, '_> {
         self.victims.leaving_with(unit).map(|unit| self.victims.get(unit).amount[meter]).sum()
     }
 
-    /// True when evicting the unit would carry a tenant below its line.
     fn would_straddle(&self, unit: UnitRef, right: Right) -> bool {
         let Right::Above(line) = right else { return false };
         self.path(unit.tenant).any(|tenant| {
@@ -219,7 +215,6 @@ impl VictimSearch<'_, '_, '_> {
         self.may_evict(unit, right) && !self.would_straddle(unit, right)
     }
 
-    /// True when the unit may be evicted by that right as things are on the draft.
     fn may_evict(&mut self, at: UnitRef, right: Right) -> bool {
         let (unit, why) = (self.victims.get(at), right.why());
         let given = unit.job == self.claimant.job || self.commitments.given.contains(&unit.job);
