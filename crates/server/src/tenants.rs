@@ -115,9 +115,9 @@ fn idle(guaranteed: Amount, used: u64) -> u64 {
 
 /// What each tenant has lent, in one meter.
 fn lent(tree: &Tree, used: &Amounts, meter: usize, capacity: u64) -> Vec<u64> {
-    let in_use: u64 = tree.roots().iter().map(|root| used[root.index()][meter]).sum();
+    let in_use: u64 = tree.roots.iter().map(|root| used[root.index()][meter]).sum();
     let mut lending = Lending { tree, used, meter, lent: vec![0; tree.lines.len()] };
-    lending.divide(tree.roots(), capacity.saturating_sub(in_use), 0);
+    lending.divide(&tree.roots, capacity.saturating_sub(in_use), 0);
     lending.lent
 }
 

@@ -16,7 +16,7 @@ use crate::decide::input::{DowntimeRequest, DrainRequest};
 use crate::model::actor::Actor;
 use crate::model::rejection::{DowntimeFault, Rejection};
 use crate::plan::draft::Draft;
-use crate::plan::evict::victims::{cost_of, cost_of_tasks};
+use crate::plan::evict::victims::{all_of_job, cost_of_tasks};
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::fleet::{Drain, FleetEvent};
@@ -196,7 +196,8 @@ pub(super) fn tell_to_leave(
 ) -> Vec<Event> {
     let (state, at) = (draft.state, draft.now);
     let tasks: Vec<u32> = held.iter().map(|task| task.place.task).collect();
-    let cost = if whole { cost_of(draft, id) } else { cost_of_tasks(draft, id, &tasks) };
+    let all = || all_of_job(draft, id).map(|unit| (unit.lost, unit.cost));
+    let cost = if whole { all() } else { cost_of_tasks(draft, id, &tasks) };
     let (lost, cost) = cost.unwrap_or_default();
     let (why, by, booking, node) = match left_for {
         LeftFor::Window(booking) => (EvictionRule::Booking, Asker::Booking { booking }, Some(booking), None),

@@ -221,7 +221,7 @@ impl<'a> Timeline<'a> {
             if let Some(tenant) = tree.lineage(spec.tenant).find(over) {
                 return Some(BookingFault::BeyondLimit { tenant });
             }
-            let kept: u64 = tree.roots().iter().map(|&root| kept(tree, root, meter, &all)).sum();
+            let kept: u64 = tree.roots.iter().map(|&root| kept(tree, root, meter, &all)).sum();
             let capacity = self.draft.state.capacity(tree)[meter];
             let without = kept.saturating_sub(charge[meter]);
             let have = units(tree, meter, capacity.saturating_sub(without));

@@ -19,11 +19,9 @@ pub struct Model {
     /// As the vendor counts it.
     pub memory_gb: u32,
     pub bandwidth_gbps: Option<u32>,
-    /// Streaming multiprocessors.
     pub sm: Option<u16>,
     /// Whether GPUs of this model in one node are joined by NVLink in their usual form factor.
     pub nvlink: bool,
-    /// How it can be cut, if it can.
     pub mig: Option<&'static Mig>,
 }
 

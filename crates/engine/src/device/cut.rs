@@ -12,15 +12,13 @@
 //! more slices, which would be the last to become empty: both keep others on their way to a whole GPU. The square and
 //! the root were measured against other exponents, as `docs/devices.md` says.
 //!
-//! A whole GPU is a profile like any other, the one that takes the whole axis. Nothing is refused that fits, and equal
-//! arguments give equal answers.
+//! A whole GPU is a profile like any other, the one that takes the whole axis. Nothing is refused that fits.
 
 use crate::device::catalogue::mig::PROFILES_MAX;
 use crate::device::catalogue::{Media, Mig, Profile};
 use crate::device::geometry::{Layout, ProfilesLeft, Slice};
 
-/// How much one arrival in the demand counts over the slot of a profile that nobody has asked for yet. It is a prior:
-/// a hundred arrivals outweigh it, and without any demand a profile is worth its size.
+/// How much one arrival counts over the slot of a profile that nobody asked for yet: a hundred arrivals outweigh that prior.
 const ARRIVAL: u128 = 64;
 
 /// Binary digits of a share: a millionth of the demand counts.

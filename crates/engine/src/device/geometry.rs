@@ -121,7 +121,6 @@ impl Taken {
         taken
     }
 
-    /// Where one more slice of a profile could begin.
     fn starts(self, number: u8, profile: &Profile) -> impl Iterator<Item = u8> + use<> {
         let Profile { starts, slots, .. } = *profile;
         let starts = if self.allowed(number, profile) > 0 { starts } else { &[] };
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eight_slot_family_has_298_layouts_of_which_19_are_maximal() {
+    fn every_family_has_as_many_layouts_and_maximal_ones_as_were_counted_elsewhere() {
         for model in MODELS.iter().filter_map(|model| model.mig).filter(|mig| mig.axis == 8) {
             assert_eq!(counts(model, &base(model, false)), (298, 19), "{}", model.row);
             assert_eq!(counts(model, &base(model, true)), (723, 78), "{} with double memory", model.row);
@@ -208,10 +207,6 @@ mod tests {
             all.push(1);
             assert_eq!(counts(model, &all), (2319, 239), "{} with media extension", model.row);
         }
-    }
-
-    #[test]
-    fn four_slots_and_twelve_slots_have_26_layouts_of_which_5_are_maximal() {
         for model in [&mig::A30, &mig::RTX_PRO_6000] {
             assert_eq!(counts(model, &base(model, false)), (26, 5), "{}", model.row);
         }
@@ -249,27 +244,5 @@ mod tests {
                 assert!(compute <= u32::from(model.compute), "{}: {layout:?}", model.row);
             }
         }
-    }
-
-    #[test]
-    fn all_media_engines_leave_only_profiles_without() {
-        let pro = &mig::RTX_PRO_6000;
-        let named = |name| pro.profile_named(name).expect("it is in the table");
-        let all = Layout::default().with(Slice { profile: named("1g.24gb+me.all"), start: 0 });
-        assert_eq!(all.starts_for(pro, named("1g.24gb")).count(), 0);
-        assert_eq!(all.starts_for(pro, named("1g.24gb-me")).collect::<Vec<_>>(), [3, 6, 9]);
-        let usual = Layout::default().with(Slice { profile: named("1g.24gb"), start: 3 });
-        assert_eq!(usual.starts_for(pro, named("2g.48gb+me.all")).count(), 0);
-    }
-
-    #[test]
-    fn a_freed_slot_merges_with_its_neighbours() {
-        let h100 = &mig::H100_SXM;
-        let one = h100.profile_named("1g.10gb").expect("it is in the table");
-        let four = h100.profile_named("4g.40gb").expect("it is in the table");
-        let slice = Slice { profile: one, start: 2 };
-        let cut = Layout::default().with(slice);
-        assert_eq!(cut.starts_for(h100, four).count(), 0);
-        assert_eq!(cut.without(slice).starts_for(h100, four).count(), 1);
     }
 }

@@ -285,7 +285,7 @@ impl<'a> Cycle<'a> {
         let key = job.key();
         let group = just_evicted(self.draft.policy, &job.spec);
         self.draft.asks().minimum(&key).into_iter().find_map(|ask| {
-            if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus)
+            if takes_landing_room(&self.draft, &group, &ask, Pass::Surplus).is_some()
                 || lines::barred_by(&mut self.draft, &ask).is_some()
             {
                 return None;

@@ -40,6 +40,8 @@ impl ServiceTurn {
     ];
 }
 
+type Jobs<'a> = Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>;
+
 /// Jobs of one kind that want something.
 pub(crate) struct Candidate<'a> {
     /// None for more tasks of a job that starts in this plan.
@@ -53,42 +55,36 @@ pub(crate) struct Candidate<'a> {
     pub group: rank::OrderGroup,
     /// When the first of them stands elsewhere, by time alone.
     pub changes_at: Option<Timestamp>,
-    rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
+    rest: Jobs<'a>,
     choices: Vec<Choice<'a>>,
-    /// None of its jobs wants anything any more.
     exhausted: bool,
 }
 
-/// A way to meet a candidate.
 struct Choice<'a> {
     ask: Ask<'a>,
     refused: bool,
 }
 
 impl<'a> Candidate<'a> {
-    /// The jobs of a kind, as far as they may start now.
-    fn of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Option<Self> {
+    fn of_kind(draft: &Draft<'a>, known: &'a Kind) -> Option<Self> {
         let (state, now) = (draft.state, draft.now);
-        let may_start = move |&(_, job): &(Timestamp, JobId)| {
-            state.jobs.get(job).is_some_and(|job| job.not_before <= now)
-        };
-        let jobs = known.jobs.iter().copied().filter(may_start);
-        if let Some(more) = known.more.filter(|more| more.of.is_some()) {
-            let first = known.jobs.first().copied().filter(may_start)?;
-            return Self::of_groups(draft, Some(kind), &known.key, more, first, &[]);
+        let may_start = move |job| state.jobs.get(job).is_some_and(|job| job.not_before <= now);
+        let mut jobs = known.jobs.iter().copied().filter(move |&(_, job)| may_start(job));
+        match known.more.filter(|more| more.of.is_some()) {
+            Some(more) => Self::of_groups(draft, &known.key, more, jobs.next()?, &[]),
+            None => Self::new(draft, &known.key, known.more, Box::new(jobs)),
         }
-        Self::new(draft, Some(kind), &known.key, known.more, Box::new(jobs))
     }
 
     /// The jobs of a kind, as far as they may start now: one candidate for all who stand alike.
     pub(crate) fn all_of_kind(draft: &Draft<'a>, kind: KindId, known: &'a Kind) -> Vec<Self> {
+        let kind = Some(kind);
         let Some(groups) = rank::alike(draft, known) else {
-            return Self::of_kind(draft, kind, known).into_iter().collect();
+            return Self::of_kind(draft, known).map(|alone| Self { kind, ..alone }).into_iter().collect();
         };
         let candidate = |RankGroup { group, jobs, changes_at }| {
-            let jobs = Box::new(jobs.into_iter());
-            let candidate = Self::new(draft, Some(kind), &known.key, known.more, jobs)?;
-            Some(Self { group, changes_at, ..candidate })
+            let alike = Self::new(draft, &known.key, known.more, Box::new(jobs.into_iter()))?;
+            Some(Self { kind, group, changes_at, ..alike })
         };
         groups.into_iter().filter_map(candidate).collect()
     }
@@ -100,13 +96,12 @@ impl<'a> Candidate<'a> {
         more: Option<More>,
         job: (Timestamp, JobId),
     ) -> Option<Self> {
-        Self::new(draft, None, key, more, Box::new(core::iter::once(job)))
+        Self::new(draft, key, more, Box::new(core::iter::once(job)))
     }
 
     /// What a job with groups that runs, or starts in this plan, lacks beside what it was given on the draft.
     pub(crate) fn of_groups(
         draft: &Draft<'a>,
-        kind: Option<KindId>,
         key: &'a KindKey,
         more: More,
         job: (Timestamp, JobId),
@@ -124,31 +119,19 @@ impl<'a> Candidate<'a> {
         // All groups are to be in the domain where the rest of the job is.
         let asks = asks.into_iter().map(|ask| Ask { domain: more.domain, ..ask }).collect();
         let more = Some(More { repair, ..more });
-        Self::with(kind, key, more, Box::new(core::iter::once(job)), asks)
+        Self::with(key, more, Box::new(core::iter::once(job)), asks)
     }
 
-    fn new(
-        draft: &Draft<'a>,
-        kind: Option<KindId>,
-        key: &'a KindKey,
-        more: Option<More>,
-        rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
-    ) -> Option<Self> {
+    fn new(draft: &Draft<'a>, key: &'a KindKey, more: Option<More>, rest: Jobs<'a>) -> Option<Self> {
         let asks = draft.asks();
-        Self::with(kind, key, more, rest, more.map_or_else(|| asks.minimum(key), |more| asks.more(key, more)))
+        Self::with(key, more, rest, more.map_or_else(|| asks.minimum(key), |more| asks.more(key, more)))
     }
 
-    fn with(
-        kind: Option<KindId>,
-        key: &'a KindKey,
-        more: Option<More>,
-        mut rest: Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>,
-        asks: Vec<Ask<'a>>,
-    ) -> Option<Self> {
+    fn with(key: &'a KindKey, more: Option<More>, mut rest: Jobs<'a>, asks: Vec<Ask<'a>>) -> Option<Self> {
         let choices: Vec<Choice<'a>> = asks.into_iter().map(|ask| Choice { ask, refused: false }).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
         let (group, changes_at) = (rank::OrderGroup::default(), None);
-        Some(Self { kind, key, more, first, group, changes_at, rest, choices, exhausted: false })
+        Some(Self { kind: None, key, more, first, group, changes_at, rest, choices, exhausted: false })
     }
 
     /// True when it asks for more than a minimum.
@@ -157,26 +140,12 @@ impl<'a> Candidate<'a> {
     }
 
     /// What it asks for in each pool that is still worth a try in this pass, with the pass it is in there.
-    pub(crate) fn asks(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> Vec<(Ask<'a>, Pass)> {
+    pub(crate) fn asks(&self, draft: &mut Draft<'_>, pass: Pass) -> impl Iterator<Item = (&Ask<'a>, Pass)> {
         let below = lines::lower_work(draft, &lines::work_group(self.key));
-        self.judged(draft, turn, &below).collect()
-    }
-
-    /// True when it asks for something in this pass.
-    fn asks_any(&self, draft: &mut Draft<'_>, turn: ServiceTurn) -> bool {
-        let below = lines::lower_work(draft, &lines::work_group(self.key));
-        self.judged(draft, turn, &below).next().is_some()
-    }
-
-    fn judged(
-        &self,
-        draft: &Draft<'_>,
-        turn: ServiceTurn,
-        below: &[u64],
-    ) -> impl Iterator<Item = (Ask<'a>, Pass)> {
-        let open = self.choices.iter().filter(|choice| !choice.refused);
-        let judged = open.map(move |choice| (choice.ask.clone(), lines::pass(draft, &choice.ask, below)));
-        judged.filter(move |&(_, pass)| pass <= turn.pass)
+        let draft = &*draft;
+        let open = self.choices.iter().filter(|choice| !choice.refused).map(|choice| &choice.ask);
+        let judged = open.map(move |ask| (ask, lines::pass(draft, ask, &below)));
+        judged.filter(move |&(_, own)| own <= pass)
     }
 
     fn rank(&self) -> CandidateRank {
@@ -201,7 +170,6 @@ pub(crate) struct CandidateRank {
 }
 
 impl CandidateRank {
-    /// Where a waiting job stands.
     pub(crate) fn of_job(state: &State, id: JobId, job: &Job, now: Timestamp) -> Self {
         let order = rank::rank(state, state.tenants.policy(), id, job, now);
         let (class, priority) = (job.spec.class, Reverse(job.spec.priority));
@@ -264,20 +232,18 @@ pub(crate) struct Queue<'a> {
     oldest: BTreeMap<TenantId, (Timestamp, JobId)>,
     best: BTreeMap<TenantId, usize>,
     turn: ServiceTurn,
-    /// Jobs that have to leave: they want nothing more.
     removed: BTreeSet<JobId>,
 }
 
 impl<'a> Queue<'a> {
     /// An empty queue that knows the oldest job of each tenant.
     pub(crate) fn new(state: &State) -> Self {
-        let turn = ServiceTurn::ALL[0];
         let mut queue = Self {
             candidates: Vec::new(),
             open: BTreeMap::new(),
             oldest: BTreeMap::new(),
             best: BTreeMap::new(),
-            turn,
+            turn: ServiceTurn::ALL[0],
             removed: BTreeSet::new(),
         };
         for kind in state.jobs.waiting().values().chain(state.jobs.growing().values()) {
@@ -294,7 +260,6 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// One more candidate.
     pub(crate) fn add(&mut self, state: &State, candidate: Candidate<'a>) {
         let tenant = candidate.key.tenant;
         if !self.oldest.contains_key(&tenant) {
@@ -339,12 +304,10 @@ impl<'a> Queue<'a> {
         Some(self.candidates.len() - 1)
     }
 
-    /// Begins a turn.
     pub(crate) fn begin(&mut self, draft: &mut Draft<'_>, turn: ServiceTurn) {
         self.turn = turn;
         self.best.clear();
-        let tree = draft.tree;
-        for &root in tree.roots() {
+        for &root in &draft.tree.roots {
             self.rank_below(draft, root);
         }
     }
@@ -353,8 +316,7 @@ impl<'a> Queue<'a> {
         if !self.oldest.contains_key(&tenant) {
             return;
         }
-        let tree = draft.tree;
-        for &child in &tree.lines[tenant.index()].children {
+        for &child in &draft.tree.lines[tenant.index()].children {
             self.rank_below(draft, child);
         }
         self.rank_tenant(draft, tenant);
@@ -362,16 +324,14 @@ impl<'a> Queue<'a> {
 
     /// The use of a tenant changed, or its candidates did.
     pub(crate) fn touch(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
-        let tree = draft.tree;
-        for tenant in tree.lineage(tenant) {
+        for tenant in draft.tree.lineage(tenant) {
             self.rank_tenant(draft, tenant);
         }
     }
 
     fn rank_tenant(&mut self, draft: &mut Draft<'_>, tenant: TenantId) {
         let own = self.own_best(draft, tenant);
-        let tree = draft.tree;
-        let best = own.or_else(|| self.best_of(draft, &tree.lines[tenant.index()].children));
+        let best = own.or_else(|| self.best_of(draft, &draft.tree.lines[tenant.index()].children));
         match best {
             Some(best) => self.best.insert(tenant, best),
             None => self.best.remove(&tenant),
@@ -382,7 +342,9 @@ impl<'a> Queue<'a> {
         let turn = self.turn;
         let open = self.open.get(&tenant)?.iter();
         let mut of_class = open.filter(|(inside, _)| turn.class.is_none_or(|class| inside.class == class));
-        of_class.find(|&&(_, at)| self.candidates[at].asks_any(draft, turn)).map(|&(_, at)| at)
+        of_class
+            .find(|&&(_, at)| self.candidates[at].asks(draft, turn.pass).next().is_some())
+            .map(|&(_, at)| at)
     }
 
     fn best_of(&self, draft: &Draft<'_>, siblings: &[TenantId]) -> Option<usize> {
@@ -390,9 +352,8 @@ impl<'a> Queue<'a> {
         with_best.min_by_key(|&(tenant, at)| self.among(draft, tenant, at)).map(|(_, at)| at)
     }
 
-    /// The candidate that is served next.
     pub(crate) fn next(&self, draft: &Draft<'_>) -> Option<usize> {
-        self.best_of(draft, draft.tree.roots())
+        self.best_of(draft, &draft.tree.roots)
     }
 
     /// Its first job has what it asked for.
@@ -403,8 +364,7 @@ impl<'a> Queue<'a> {
 
     fn advance(&mut self, at: usize) {
         let candidate = &mut self.candidates[at];
-        let removed = &self.removed;
-        match candidate.rest.find(|(_, job)| !removed.contains(job)) {
+        match candidate.rest.find(|(_, job)| !self.removed.contains(job)) {
             Some(next) => {
                 candidate.first = next;
                 self.reopen(at);

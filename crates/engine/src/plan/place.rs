@@ -36,12 +36,10 @@ use crate::units::{GpuMask, GpuUnits, LevelId, NodeId, PoolId, Resources};
 pub(crate) struct Ask<'a> {
     pub key: &'a KindKey,
     pub tasks: u32,
-    /// The number of the first.
     pub first_task: u32,
     pub way: PoolOption,
     /// The domain that the rest of the gang is in.
     pub domain: Option<u32>,
-    /// What one task is charged.
     pub charge: Rc<Meters>,
     /// The numbers of the tasks, where they do not just count up.
     pub numbers: Option<Rc<[u32]>>,
@@ -70,9 +68,14 @@ impl<'a> Ask<'a> {
         self.beside.as_deref().unwrap_or_default()
     }
 
-    /// True when some of it goes to that pool.
     pub(crate) fn goes_to(&self, pool: PoolId) -> bool {
         self.parts().any(|part| part.way.pool == pool)
+    }
+
+    /// The room of a node that its tasks may go to.
+    pub(crate) fn room_on<'d>(&self, draft: &'d Draft<'_>, node: NodeId) -> Option<&'d Room> {
+        let allowed = |room: &&Room| room.open && room.pool == self.pool();
+        draft.room(node).filter(allowed).filter(|_| self.key.may_go_to(&draft.state.fleet, node))
     }
 
     /// True when it is for the same tasks, to be met in the same way.
@@ -89,7 +92,6 @@ impl<'a> Ask<'a> {
         self.way.rank == other.way.rank && same_key && same_tasks
     }
 
-    /// The number of one of its tasks.
     fn number(&self, at: u32) -> u32 {
         let listed = usize::try_from(at).ok().and_then(|at| self.numbers.as_ref()?.get(at).copied());
         listed.unwrap_or(self.first_task + at)
@@ -107,13 +109,11 @@ impl<'a> Ask<'a> {
         each.fold(0, u64::saturating_add)
     }
 
-    /// What all of it is charged.
     pub(crate) fn total(&self) -> Meters {
         (0..self.charge.len()).map(|meter| self.amount(meter)).collect()
     }
 }
 
-/// Where everything that was asked for goes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlacedTasks {
     pub tasks: Vec<Placement>,
@@ -124,7 +124,6 @@ pub(crate) struct PlacedTasks {
 }
 
 impl PlacedTasks {
-    /// A task takes a place on the draft.
     fn put(&mut self, draft: &mut Draft<'_>, ask: &Ask<'_>, task: u32, found: &FoundPlace) {
         let (PoolOption { pool, need, tax, .. }, key) = (ask.way, ask.key);
         let &FoundPlace { node, gpus, slice, .. } = found;
@@ -142,7 +141,6 @@ impl PlacedTasks {
     }
 }
 
-/// A place for one task.
 #[derive(Clone, Copy)]
 struct FoundPlace {
     pool: PoolId,
@@ -163,7 +161,7 @@ impl FoundPlace {
 /// Places everything that is asked for on the draft, or leaves the draft as it was.
 pub(crate) fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks> {
     let Some(level) = ask.key.topology.gang_within else {
-        return place_all(draft, ask, &|_| true);
+        return place_on(draft, ask, &|_| true);
     };
     let fleet = &draft.state.fleet;
     let fit = Fit::of(draft, ask);
@@ -172,16 +170,7 @@ pub(crate) fn place(draft: &mut Draft<'_>, ask: &Ask<'_>) -> Option<PlacedTasks>
     domains.sort_unstable();
     domains
         .into_iter()
-        .find_map(|(_, domain)| place_all(draft, ask, &|node| fleet.domain_of(node, level) == Some(domain)))
-}
-
-/// Places everything that is asked for on these nodes, or leaves the draft as it was.
-pub(super) fn place_on(
-    draft: &mut Draft<'_>,
-    ask: &Ask<'_>,
-    nodes: &BTreeSet<NodeId>,
-) -> Option<PlacedTasks> {
-    place_all(draft, ask, &|node| nodes.contains(&node))
+        .find_map(|(_, domain)| place_on(draft, ask, &|node| fleet.domain_of(node, level) == Some(domain)))
 }
 
 /// Places everything that one of the asks, alike but for the pool, asks for, where it is missed least.
@@ -212,8 +201,7 @@ pub(crate) fn place_where_best<'b, 'a>(
     Some((ask, place(draft, ask).expect("it was placed a moment ago")))
 }
 
-/// How many tasks fit together, by domain of the level that a gang stays within. A gang that names no level has the whole
-/// fleet for its one domain, with the number 0.
+/// How many tasks fit together, by domain of the level that a gang stays within: without one, the fleet is domain 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FitByDomain(BTreeMap<u32, u64>);
 
@@ -235,25 +223,16 @@ impl FitByDomain {
         Some(*total)
     }
 
-    /// Takes away what was counted before.
-    fn remove(&mut self, fleet: &Fleet, within: Option<LevelId>, node: NodeId, fits: u32) {
-        if let Some(domain) = Self::domain(fleet, within, node) {
-            *self.0.entry(domain).or_default() -= u64::from(fits);
-        }
-    }
-
     /// How many tasks fit the domain of a node, if it is in any.
     pub(crate) fn around(&self, fleet: &Fleet, within: Option<LevelId>, node: NodeId) -> Option<u64> {
         self.0.get(&Self::domain(fleet, within, node)?).copied()
     }
 
-    /// The most tasks that fit one domain.
     pub(crate) fn most(&self) -> u64 {
         self.0.values().copied().max().unwrap_or(0)
     }
 }
 
-/// How many tasks of an ask fit.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
     own: FitByDomain,
@@ -281,17 +260,13 @@ impl Fit {
     }
 
     fn add_own(&mut self, draft: &Draft<'_>, ask: &Ask<'_>, node: NodeId, more: bool) {
-        let Some(room) = draft.room(node) else { return };
-        let allowed = room.open && room.pool == ask.pool() && ask.key.may_go_to(&draft.state.fleet, node);
-        if !allowed {
-            return;
-        }
+        let Some(room) = ask.room_on(draft, node) else { return };
         let (fleet, within) = (&draft.state.fleet, ask.key.topology.gang_within);
         let fits = tasks_that_fit(room, ask.way.need, ask.key);
         if more {
             self.own.add(fleet, within, node, fits);
-        } else {
-            self.own.remove(fleet, within, node, fits);
+        } else if let Some(domain) = FitByDomain::domain(fleet, within, node) {
+            *self.own.0.entry(domain).or_default() -= u64::from(fits);
         }
     }
 
@@ -316,7 +291,6 @@ impl Fit {
         own && self.beside.iter().zip(ask.beside()).all(|(fit, part)| fit.holds(part, domain))
     }
 
-    /// The most tasks that fit together.
     pub(crate) fn most(&self, ask: &Ask<'_>) -> u64 {
         self.allowed(ask).map(|(_, fits)| fits).max().unwrap_or(0)
     }
@@ -340,7 +314,6 @@ fn with_free(draft: &Draft<'_>, ask: &Ask<'_>, drains: Drains, least: u32) -> im
     counts.flat_map(move |free| draft.with_whole_free(ask.pool(), drains, free))
 }
 
-/// Nodes on which a task might fit.
 fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
     let with_free =
         |least| with_free(draft, ask, Drains::No, least).chain(with_free(draft, ask, Drains::Yes, least));
@@ -354,8 +327,12 @@ fn nodes_with_room(draft: &Draft<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
     }
 }
 
-/// All that is asked for, or the draft as it was.
-fn place_all(draft: &mut Draft<'_>, ask: &Ask<'_>, within: &dyn Fn(NodeId) -> bool) -> Option<PlacedTasks> {
+/// Places everything that is asked for on these nodes, or leaves the draft as it was.
+pub(super) fn place_on(
+    draft: &mut Draft<'_>,
+    ask: &Ask<'_>,
+    within: &dyn Fn(NodeId) -> bool,
+) -> Option<PlacedTasks> {
     let mark = draft.mark();
     let mut placed = PlacedTasks::default();
     for part in ask.parts() {
@@ -411,9 +388,7 @@ impl TightestSearch<'_, '_> {
     }
 
     fn on_gpu(&self, node: NodeId, at: u8) -> FoundPlace {
-        let mut gpus = GpuMask::default();
-        gpus.insert(usize::from(at));
-        FoundPlace::on(self.ask.pool(), node, gpus)
+        FoundPlace::on(self.ask.pool(), node, GpuMask::from_iter([usize::from(at)]))
     }
 
     /// The node with the fewest free GPUs that are enough.
@@ -456,7 +431,6 @@ impl TightestSearch<'_, '_> {
     }
 }
 
-/// Why a slice is cut where it is.
 fn chosen(lost: u64, second: Option<(u64, NodeId)>) -> ChosenPlace {
     let by = match second {
         None => Field::Only,

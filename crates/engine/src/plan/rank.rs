@@ -25,8 +25,7 @@ use crate::units::{GpuMask, GpuUnits, JobId, Millis, PoolId, Timestamp};
 
 /// By so many steps of half an octave the expected work of a victim is larger: at least by twice.
 const CLEARLY: u32 = 3;
-/// Because of the landing room at most one in so many GPUs of a pool stands idle: on a small fleet it must not keep out work that
-/// would leave a little less than the room, or for good.
+/// Because of the landing room at most one in so many GPUs of a pool stands idle: on a small fleet it would keep work out.
 const LANDING_PART: u64 = 10;
 /// Where a job stands inside its class and priority, the smaller the earlier, fields in the order in which they decide.
 /// All alike where the class is served by age.
@@ -54,7 +53,6 @@ pub(crate) struct OrderGroup {
 pub(crate) struct OrderClaim {
     /// The step from which on others give way to it.
     pub above: u32,
-    /// It takes more than one node.
     pub gang: bool,
 }
 
@@ -74,12 +72,10 @@ pub(crate) struct OrderRank {
     pub gang: bool,
 }
 
-/// The jobs of a kind that stand alike.
 pub(super) struct RankGroup {
     pub(super) group: OrderGroup,
     /// Oldest first.
     pub(super) jobs: Vec<(Timestamp, JobId)>,
-    /// When the first of them stands elsewhere.
     pub(super) changes_at: Option<Timestamp>,
 }
 
@@ -92,15 +88,14 @@ pub(super) fn alike(draft: &Draft<'_>, known: &Kind) -> Option<Vec<RankGroup>> {
         let Some(job) = state.jobs.get(id).filter(|job| job.not_before <= now) else { continue };
         let job = WaitingJob { state, rules, id, job, now };
         let group = job.group();
-        let alike =
-            groups.entry(group).or_insert_with(|| RankGroup { group, jobs: Vec::new(), changes_at: None });
+        let nobody = RankGroup { group, jobs: Vec::new(), changes_at: None };
+        let alike = groups.entry(group).or_insert(nobody);
         alike.jobs.push((at, id));
         alike.changes_at = earlier(alike.changes_at, job.changes_at());
     }
     Some(groups.into_values().collect())
 }
 
-/// A waiting job under the rules of its class.
 #[derive(Clone, Copy)]
 struct WaitingJob<'a> {
     state: &'a State,
@@ -151,8 +146,7 @@ fn is_gang(spec: &Spec, rules: &OrderRules) -> bool {
     attained::minimum_gpus(spec) > u64::from(rules.gang_over)
 }
 
-/// What a job of a group may ask of longer-served ones, once its patience is over. A job that is first this once asks like
-/// one that was never served.
+/// What a patient job may ask of longer-served ones. One that is first this once asks as if it was never served.
 pub(super) fn order_claim(policy: &Policy, class: Class, group: &OrderGroup) -> Option<OrderClaim> {
     let rules = policy.orders.beyond_age(class).filter(|_| group.patient)?;
     let step = if group.rank.in_line { group.rank.step } else { 0 };
@@ -170,10 +164,7 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
     let rules = draft.policy.orders.beyond_age(job.spec.class)?;
     let served = state.attained.gpu_ms(id, Some(holding), now);
     let every = job.spec.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.every);
-    let parts = holding
-        .staying()
-        .map(|task| task.place.units_each.times(task.place.gpus.count()).parts())
-        .sum::<u64>();
+    let parts: u64 = holding.staying().map(|task| task.place.units().parts()).sum();
     let in_gpu_ms = next_step(state, rules, &job.spec, served).map(|at| at.saturating_sub(served));
     let in_ms = in_gpu_ms.and_then(|left| {
         let floor = run_time(left, parts)?;
@@ -190,7 +181,6 @@ pub(super) fn ranked(draft: &Draft<'_>, id: JobId, job: &Job, holding: &Holding)
     })
 }
 
-/// The level of so much service.
 fn level(rules: &OrderRules, served: u64) -> usize {
     rules.levels.iter().take_while(|bound| bound.0 <= served).count()
 }
@@ -221,11 +211,8 @@ fn expected(state: &State, rules: &OrderRules, spec: &Spec, served: u64) -> Opti
 
 /// What is left of what its owner thinks. Who goes on beyond that is taken to be half done.
 fn left_of(estimate: Millis, ran_ms: u64) -> u64 {
-    estimate
-        .0
-        .checked_sub(ran_ms)
-        .filter(|&left| left > 0)
-        .unwrap_or_else(|| age_floor(ran_ms).max(estimate.0))
+    let left = estimate.0.saturating_sub(ran_ms);
+    if left > 0 { left } else { age_floor(ran_ms).max(estimate.0) }
 }
 
 /// With how much service a job stands elsewhere.
@@ -266,30 +253,29 @@ pub(crate) fn kept_for_newcomers(state: &State, id: JobId, job: &Job, now: Times
     let below = lines::lower_work(&mut draft, &lines::work_group(&key));
     let mut kept = None;
     for ask in draft.asks().minimum(&key) {
-        if !takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below)) {
-            return None;
-        }
-        let last =
-            asked_by_pool(&ask).into_iter().find(|&(pool, asked)| takes_last(&draft, rules, pool, asked));
-        kept = kept.or(last.map(|(pool, _)| landing_room(state, rules, pool)));
+        let pool = takes_landing_room(&draft, &group, &ask, lines::pass(&draft, &ask, &below))?;
+        kept.get_or_insert(landing_room(state, rules, pool));
     }
     kept
 }
 
-/// True when an ask of a job that was evicted would take the last free GPUs of a pool, which are left to newcomers. It
+/// The pool of which an ask of a job that was evicted would take the last free GPUs, which are left to newcomers. It
 /// holds up neither a guarantee, nor a job of more than one node, nor a job that has waited so long that it is first.
-pub(super) fn takes_landing_room(draft: &Draft<'_>, group: &OrderGroup, ask: &Ask<'_>, pass: Pass) -> bool {
-    let free = !group.evicted || !group.rank.in_line || !group.rank.small;
-    let Some(rules) = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free) else { return false };
-    pass != Pass::WithinGuarantee
-        && asked_by_pool(ask).into_iter().any(|(pool, asked)| takes_last(draft, rules, pool, asked))
-}
-
-/// True when so many GPUs more would leave less than the landing room, and no more than a part of the pool is idle.
-fn takes_last(draft: &Draft<'_>, rules: &OrderRules, pool: PoolId, asked: u64) -> bool {
-    let (free, room) = (free_gpus(draft, pool), landing_room(draft.state, rules, pool));
-    let all = draft.state.ledger.rooms().capacity_of(pool).gpus;
-    asked > 0 && free <= all / LANDING_PART && free.saturating_sub(asked) < room
+pub(super) fn takes_landing_room(
+    draft: &Draft<'_>,
+    group: &OrderGroup,
+    ask: &Ask<'_>,
+    pass: Pass,
+) -> Option<PoolId> {
+    let free = !group.evicted || !group.rank.in_line || !group.rank.small || pass == Pass::WithinGuarantee;
+    let rules = draft.policy.orders.beyond_age(ask.key.class).filter(|_| !free)?;
+    // So many GPUs more would leave less than the landing room, and no more than a part of the pool is idle.
+    let takes_last = |&(pool, asked): &(PoolId, u64)| {
+        let (free, room) = (free_gpus(draft, pool), landing_room(draft.state, rules, pool));
+        let all = draft.state.ledger.rooms().capacity_of(pool).gpus;
+        asked > 0 && free <= all / LANDING_PART && free.saturating_sub(asked) < room
+    };
+    asked_by_pool(ask).into_iter().find(takes_last).map(|(pool, _)| pool)
 }
 
 /// How many GPUs of a pool are kept from jobs that were evicted.
@@ -336,13 +322,7 @@ mod tests {
 
     #[test]
     fn by_age_all_stand_alike() {
-        assert_eq!(
-            order_claim(
-                &Policy::default(),
-                Class::Batch,
-                &OrderGroup { patient: true, ..OrderGroup::default() }
-            ),
-            None
-        );
+        let group = OrderGroup { patient: true, ..OrderGroup::default() };
+        assert_eq!(order_claim(&Policy::default(), Class::Batch, &group), None);
     }
 }

@@ -1,5 +1,4 @@
-//! Open nodes grouped by what their worth depends on: nodes of one profile are equally good, so a search looks at
-//! profiles instead of nodes.
+//! Open nodes grouped by what their worth depends on: a search looks at profiles, whose nodes are equally good.
 //!
 //! Each profile has a slot in its pool, dense, with a stamp: what a planner remembers of a slot holds while the stamp is
 //! the same. A stamp comes again after 2^32 changes, long after prices changed and everything was forgotten. Slots
@@ -140,7 +139,6 @@ impl NodeClasses {
         self.pools.get(pool.index())
     }
 
-    /// A node has this profile now.
     pub(crate) fn insert(&mut self, profile: &NodeClass, node: NodeId) {
         if self.pools.len() <= profile.pool.index() {
             self.pools.resize_with(profile.pool.index() + 1, ClassSlots::default);
@@ -162,18 +160,15 @@ impl NodeClasses {
             cpu_milli: profile.cpu_milli,
         };
         let members = Some((*profile, BTreeSet::from([node])));
-        let slot = slots.empty.pop().unwrap_or(slots.heads.len());
-        if slot == slots.heads.len() {
+        let slot = slots.empty.pop().unwrap_or_else(|| {
             slots.heads.push(head);
-            slots.members.push(members);
-        } else {
-            slots.heads[slot] = head;
-            slots.members[slot] = members;
-        }
+            slots.members.push(None);
+            slots.heads.len() - 1
+        });
+        (slots.heads[slot], slots.members[slot]) = (head, members);
         self.slot_of.insert(*profile, slot);
     }
 
-    /// A node no longer has this profile.
     pub(crate) fn remove(&mut self, profile: &NodeClass, node: NodeId) {
         let slot = *self.slot_of.get(profile).expect("an open node has a profile");
         let slots = &mut self.pools[profile.pool.index()];

@@ -49,7 +49,6 @@ pub struct Prices {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     pub size: GpuUnits,
-    /// Where tasks that ask for it may go.
     pub pools: Vec<PoolId>,
     /// In millionths of a GPU: the mean over the tasks that ask for it.
     pub worth: u32,
@@ -113,22 +112,16 @@ impl Prices {
             && self.blocks.iter().all(block)
     }
 
-    /// The tables for so many pools.
     pub(crate) fn tables(&self, pools: usize) -> Tables {
         if self.is_empty() {
             return Tables::default();
         }
-        let mut core_prices = [0; LANES];
-        for (lane, price) in core_prices.iter_mut().enumerate() {
-            let known = self.core_prices.get(lane).or(self.core_prices.last());
-            *price = known.copied().map_or(0, i32::from);
-        }
+        let price = |lane| self.core_prices.get(lane).or(self.core_prices.last());
+        let core_prices = core::array::from_fn(|lane| price(lane).copied().map_or(0, i32::from));
         let grid = self.grid();
         let cpu_milli_per_gib = (1024 * 1000u64).checked_div(u64::from(self.memory_mib_per_core));
         let mut tables = Tables { grid, core_prices, cpu_milli_per_gib, pools: Vec::new() };
-        for pool in 0..pools {
-            tables.pools.push(self.of_pool(PoolId(u16::try_from(pool).expect("pools are few")), &tables));
-        }
+        tables.pools = (0..).map(PoolId).take(pools).map(|pool| self.of_pool(pool, &tables)).collect();
         tables
     }
 
@@ -179,7 +172,6 @@ fn worth_at(piece: &Piece, core_prices: &Lane) -> Lane {
 }
 
 impl Tables {
-    /// True when there are prices.
     pub(crate) fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }

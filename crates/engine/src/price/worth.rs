@@ -48,39 +48,29 @@ pub struct Cost {
 /// What a task takes out of a node of one pool, at each price of a core.
 pub(crate) struct Fee<'a> {
     tables: &'a Tables,
-    pool: PoolId,
+    pub pool: PoolId,
     taker: &'a Taker,
-    /// It takes so many GPUs that nobody holds.
-    idle_min: u32,
-    /// It takes so much of one GPU.
-    units_min: GpuUnits,
     cores: Lane,
     /// Whole GPUs; a part of a GPU costs what it leaves less than it found.
     whole: Lane,
 }
 
 impl<'a> Fee<'a> {
-    /// What a task takes out of a node of this pool.
     pub(crate) fn new(tables: &'a Tables, pool: PoolId, taker: &'a Taker) -> Self {
-        let cores = tables.cores(taker.cpu_milli);
         let mut whole = [0; LANES];
-        let (idle_min, units_min) = match taker.need {
-            Need::Whole(count) => (count, GpuUnits::ZERO),
-            Need::Share { units, .. } => (0, units),
-            Need::Slice { .. } => (0, GpuUnits::ZERO),
-        };
-        (0..idle_min).for_each(|_| add(&mut whole, tables.left(pool, GpuUnits::WHOLE)));
-        Self { tables, pool, taker, idle_min, units_min, cores, whole }
-    }
-
-    /// Where.
-    pub(crate) fn pool(&self) -> PoolId {
-        self.pool
+        if let Need::Whole(count) = taker.need {
+            (0..count).for_each(|_| add(&mut whole, tables.left(pool, GpuUnits::WHOLE)));
+        }
+        Self { tables, pool, taker, cores: tables.cores(taker.cpu_milli), whole }
     }
 
     /// False where cores or GPUs are too few.
     pub(crate) fn could_fit(&self, head: &ClassHead) -> bool {
-        let gpus = self.idle_min <= head.idle && self.units_min <= head.left_most;
+        let gpus = match self.taker.need {
+            Need::Whole(count) => count <= head.idle,
+            Need::Share { units, .. } => units <= head.left_most,
+            Need::Slice { .. } => true,
+        };
         gpus && self.taker.cpu_milli <= head.cpu_milli
     }
 
@@ -119,7 +109,6 @@ impl<'a> Fee<'a> {
     }
 }
 
-/// A GPU that could be shared with a task.
 struct SharedGpu {
     found: GpuUnits,
     rest: GpuUnits,

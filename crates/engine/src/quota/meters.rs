@@ -23,14 +23,12 @@ impl Meters {
         }
     }
 
-    /// Takes away an amount that was added before.
     pub(crate) fn subtract(&mut self, less: &[u64]) {
         for (total, &part) in self.0.iter_mut().zip(less) {
             *total -= part;
         }
     }
 
-    /// Adds or takes away.
     pub(crate) fn count(&mut self, part: &[u64], more: bool) {
         if more {
             self.add(part);

@@ -19,7 +19,6 @@ pub(super) struct ShareClaim {
     /// What runs plus what waits, cut at the limit.
     pub demand: u64,
     pub guaranteed: Amount,
-    /// Claim on what is left.
     pub weight: u64,
     /// Higher is served first from what is left.
     pub priority: i32,
@@ -93,7 +92,6 @@ fn fill(left: u64, mut members: Vec<usize>, claims: &[ShareClaim], quantum: u64,
 struct WaterLevel {
     /// Members that have all they want below that.
     full: Vec<usize>,
-    /// The others.
     open: Vec<usize>,
     /// What is left for those, with what they had.
     has: u128,
@@ -201,11 +199,8 @@ mod tests {
     #[test]
     fn a_piece_goes_to_the_largest_remainder() {
         assert_eq!(divide(10, &[claim(20, 0, 1, 0), claim(20, 0, 2, 0)], 1), [3, 7]);
-        assert_eq!(
-            divide(3, &[claim(9, 0, 1, 0), claim(9, 0, 1, 0)], 1),
-            [2, 1],
-            "then the first in path order"
-        );
+        let alike = [claim(9, 0, 1, 0); 2];
+        assert_eq!(divide(3, &alike, 1), [2, 1], "then the first in path order");
     }
 
     #[test]

@@ -45,15 +45,12 @@ pub struct TreeTenant {
     pub path_rank: u32,
     /// In path order.
     pub children: Vec<TenantId>,
-    /// Claim on what is left.
     pub weight: u32,
-    /// Higher is served first from what is left.
     pub priority: i32,
     /// By meter.
     pub quotas: Vec<Quota>,
 }
 
-/// A tenant as the tree is told of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named<'a> {
     pub(crate) path: &'a str,
@@ -66,10 +63,10 @@ pub struct Tree {
     pub meters: Vec<Meter>,
     /// By tenant id.
     pub lines: Vec<TreeTenant>,
-    roots: Vec<TenantId>,
+    /// In path order.
+    pub roots: Vec<TenantId>,
     normal_milli: Vec<u64>,
     quantum: u64,
-    /// Whether what was borrowed in the past counts.
     past_counts: bool,
 }
 
@@ -177,7 +174,7 @@ impl Tree {
         while let Some(pool) = tasks.peek().map(|place| place.pool) {
             let mut total = (GpuUnits::ZERO, Resources::default());
             while let Some(place) = tasks.next_if(|place| place.pool == pool) {
-                total.0 += place.units_each.times(place.gpus.count());
+                total.0 += place.units();
                 total.1 = total.1 + resources(place.task);
             }
             let part = self.charge(total.0, total.1, pool);
@@ -187,11 +184,6 @@ impl Tree {
             }
         }
         charged.unwrap_or_else(|| self.zero())
-    }
-
-    /// The tenants at the top, in path order.
-    pub fn roots(&self) -> &[TenantId] {
-        &self.roots
     }
 
     /// Counts more use of a tenant in, if it passes nobody's limit.
@@ -241,8 +233,7 @@ impl Tree {
         total[tenant.index()] = sums;
     }
 
-    /// Fair shares of every tenant, from demand summed up the tree, what was borrowed in the past and what the fleet has, by
-    /// meter.
+    /// Fair shares of every tenant by meter: from demand summed up the tree, what was borrowed before, and the capacity.
     pub fn fair_shares(
         &self,
         demand: &Amounts,
@@ -278,11 +269,7 @@ impl Tree {
             }
         };
         let claims: Vec<ShareClaim> = siblings.iter().map(claim).collect();
-        let quantum = match self.meters[meter] {
-            Meter::AnyGpu => self.quantum * 1000,
-            Meter::Gpu(_) => self.quantum,
-            Meter::Cpu | Meter::Memory => 1,
-        };
+        let quantum = self.meters[meter].per_gpu().map_or(1, |per_gpu| self.quantum * (per_gpu / 3000));
         for (tenant, share) in siblings.iter().zip(divide(amount, &claims, quantum)) {
             shares[tenant.index()][meter] = share;
             self.share_out(meter, share, &self.lines[tenant.index()].children, claimed, shares);
@@ -295,12 +282,10 @@ fn line(policy: &Policy, tenant: &Named<'_>, models: &[String], meters: &[Meter]
     let known = policy.tenants.iter().find(|known| known.path == path);
     // A tenant that the policy no longer names starts nothing new; what it runs goes on. A path that is only the
     // beginning of others has no line of its own.
-    let above_others = policy
-        .tenants
-        .iter()
-        .any(|other| other.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')));
-    let nothing = Quota { guaranteed: Amount::Of(0), limit: Amount::Of(0) };
-    let unknown = if above_others { Quota::NONE } else { nothing };
+    let is_below = |other: &str| other.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+    let above_others = policy.tenants.iter().any(|other| is_below(&other.path));
+    let limit = if above_others { Amount::Unlimited } else { Amount::Of(0) };
+    let unknown = Quota { guaranteed: Amount::Of(0), limit };
     let quota = |meter: &Meter| {
         let Some(known) = known else { return unknown };
         match (meter, &known.gpus) {

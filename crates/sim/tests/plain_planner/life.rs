@@ -327,7 +327,7 @@ fn adds_up(state: &State, tree: &Tree, shares: &Amounts) -> Result<(), String> {
     let demand = tree.subtree_demand(&state.own_demand(tree));
     let capacity = state.capacity(tree);
     let parents = state.tenants.ids().map(|tenant| (Some(tenant), &tree.lines[tenant.index()].children[..]));
-    for (parent, siblings) in parents.chain([(None, tree.roots())]) {
+    for (parent, siblings) in parents.chain([(None, &tree.roots[..])]) {
         for meter in 0..tree.meters.len() {
             let there = parent.map_or(capacity[meter], |parent| shares[parent.index()][meter]);
             let of = |amounts: &Amounts, tenant: &TenantId| amounts[tenant.index()][meter];

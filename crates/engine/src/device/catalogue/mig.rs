@@ -8,9 +8,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
-/// The longest axis of any model.
 pub const AXIS_MAX: usize = 12;
-/// The most profiles of any model.
 pub const PROFILES_MAX: usize = 11;
 
 /// How GPUs of a model can be cut.
@@ -37,19 +35,15 @@ pub struct Mig {
 pub struct Profile {
     /// As the vendor's tools print it.
     pub name: &'static str,
-    /// Compute slices.
     pub compute: u8,
     /// Slots on the memory axis, and what it is charged.
     pub slots: u8,
-    /// Where it may begin.
     pub starts: &'static [u8],
-    /// At most so many on one device.
     pub max: u8,
     /// Usable memory in MiB: what the driver reports, which is less than the name says.
     pub memory_mib: u32,
     /// Whether somebody saw that figure; otherwise it is 15/16 of what the name says.
     pub memory_seen: bool,
-    /// Multiprocessors, where they are known.
     pub sm: Option<u16>,
     pub media: Media,
 }
@@ -142,8 +136,12 @@ const fn profile(
     sm: u16,
 ) -> Profile {
     let (max, memory_mib, memory_seen) = (count(starts), mib.unsigned_abs(), mib > 0);
-    let sm = if sm == 0 { None } else { Some(sm) };
-    Profile { name, compute, slots, starts, max, memory_mib, memory_seen, sm, media: Media::Usual }
+    let (sm, media) = (known(sm), Media::Usual);
+    Profile { name, compute, slots, starts, max, memory_mib, memory_seen, sm, media }
+}
+
+const fn known(sm: u16) -> Option<u16> {
+    if sm == 0 { None } else { Some(sm) }
 }
 
 const fn with_media(mut profile: Profile, name: &'static str, media: Media) -> Profile {
@@ -155,9 +153,8 @@ const fn with_media(mut profile: Profile, name: &'static str, media: Media) -> P
     profile
 }
 
-/// The seven profiles of a device with eight slots and seven compute slices: names, then memory in MiB and
-/// multiprocessors of 1g, 1g with twice the memory, 2g, 3g, 4g and 7g.
-const fn eight_slots(names: [&'static str; 7], mib: [i32; 6], sm: [u16; 6]) -> [Profile; 7] {
+/// Names, then memory in MiB and multiprocessors of 1g, 1g with twice the memory, 2g, 3g, 4g and 7g.
+const fn seven_profiles(names: [&'static str; 7], mib: [i32; 6], sm: [u16; 7]) -> [Profile; 7] {
     let one = profile(names[0], (1, 1), SEVEN, mib[0], sm[0]);
     [
         one,
@@ -170,8 +167,19 @@ const fn eight_slots(names: [&'static str; 7], mib: [i32; 6], sm: [u16; 6]) -> [
     ]
 }
 
-const fn seven_of_eight(row: &'static str, sm: Option<u16>, profiles: &'static [Profile]) -> Mig {
-    Mig { row, axis: 8, compute: 7, sm, mode_resets: false, starts_seen: false, profiles }
+/// A device with eight slots and seven compute slices.
+macro_rules! eight_slots {
+    ($row:literal, $names:expr, $mib:expr, $sm:expr) => {
+        Mig {
+            row: $row,
+            axis: 8,
+            compute: 7,
+            sm: known($sm[6]),
+            mode_resets: false,
+            starts_seen: false,
+            profiles: &seven_profiles($names, $mib, $sm),
+        }
+    };
 }
 
 const fn seen(mut mig: Mig) -> Mig {
@@ -195,72 +203,38 @@ const GB_186: [&str; 7] = ["1g.23gb", "1g.23gb+me", "1g.47gb", "2g.47gb", "3g.93
 const GB_269: [&str; 7] = ["1g.34gb", "1g.34gb+me", "1g.67gb", "2g.67gb", "3g.135gb", "4g.135gb", "7g.269gb"];
 const GB_278: [&str; 7] = ["1g.35gb", "1g.35gb+me", "1g.70gb", "2g.70gb", "3g.139gb", "4g.139gb", "7g.278gb"];
 
-// Multiprocessors of profiles, by those of the whole device.
-const SM_UNKNOWN: [u16; 6] = [0; 6];
-const SM_108: [u16; 6] = [14, 14, 28, 42, 56, 98];
-const SM_114: [u16; 6] = [14, 14, 30, 46, 62, 114];
-const SM_132: [u16; 6] = [16, 26, 32, 60, 64, 132];
+// Multiprocessors of profiles, and of the whole device, uncut; 0 where they are not known.
+const SM_UNKNOWN: [u16; 7] = [0; 7];
+const SM_108: [u16; 7] = [14, 14, 28, 42, 56, 98, 108];
+const SM_114: [u16; 7] = [14, 14, 30, 46, 62, 114, 114];
+const SM_132: [u16; 7] = [16, 26, 32, 60, 64, 132, 132];
+const SM_B200: [u16; 7] = [18, 30, 36, 0, 0, 0, 0];
+const SM_GB200: [u16; 7] = [18, 32, 38, 0, 0, 0, 0];
 
-pub(crate) const A100_40: Mig = ampere(seen(seven_of_eight(
-    "A100-40GB",
-    Some(108),
-    &eight_slots(GB_40, [4864, 9851, 9851, 19968, 19968, 40192], SM_108),
-)));
-pub const A100_80: Mig = ampere(seen(seven_of_eight(
-    "A100-80GB",
-    Some(108),
-    &eight_slots(GB_80, [9728, 19968, 19968, 40192, 40192, 80640], SM_108),
-)));
-pub const H100_SXM: Mig = seen(seven_of_eight(
-    "H100-SXM5-80GB",
-    Some(132),
-    &eight_slots(GB_80, [9984, 20091, 20091, 40448, 40448, 81152], SM_132),
-));
-pub(crate) const H100_PCIE: Mig = seen(seven_of_eight(
-    "H100-PCIe-80GB",
-    Some(114),
-    &eight_slots(GB_80, [9984, 20091, 20091, 40448, 40448, 81152], SM_114),
-));
-pub(crate) const H100_NVL: Mig = seen(seven_of_eight(
-    "H100-NVL-94GB",
-    Some(132),
-    &eight_slots(GB_94, [11008, 22139, 22139, 47493, 47493, 95355], SM_132),
-));
-pub(crate) const GH200_96: Mig = seven_of_eight(
-    "GH200-96GB",
-    Some(132),
-    &eight_slots(GB_96, [-11520, 23552, 23552, 47616, 47616, 95232], SM_132),
-);
-pub(crate) const H200: Mig = seven_of_eight(
-    "H200-141GB",
-    Some(132),
-    &eight_slots(GB_141, [16384, 33024, 33024, 71168, 71168, 143_104], SM_132),
-);
-pub(crate) const H20: Mig = seven_of_eight(
-    "H20-96GB",
-    None,
-    &eight_slots(GB_96, [-11520, -23040, -23040, -46080, -46080, -92160], SM_UNKNOWN),
-);
-pub(crate) const B200: Mig = seven_of_eight(
-    "B200-180GB",
-    None,
-    &eight_slots(GB_180, [22528, 45312, 45312, -86400, -86400, -172_800], [18, 30, 36, 0, 0, 0]),
-);
-pub(crate) const GB200: Mig = seven_of_eight(
-    "GB200-186GB",
-    None,
-    &eight_slots(GB_186, [22528, 46592, 46592, -89280, -89280, -178_560], [18, 32, 38, 0, 0, 0]),
-);
-pub(crate) const B300: Mig = seven_of_eight(
-    "B300-288GB",
-    None,
-    &eight_slots(GB_269, [-32640, -64320, -64320, -129_600, -129_600, -258_240], SM_UNKNOWN),
-);
-pub(crate) const GB300: Mig = seven_of_eight(
-    "GB300-288GB",
-    None,
-    &eight_slots(GB_278, [-33600, -67200, -67200, -133_440, -133_440, -266_880], SM_UNKNOWN),
-);
+pub(crate) const A100_40: Mig =
+    ampere(seen(eight_slots!("A100-40GB", GB_40, [4864, 9851, 9851, 19968, 19968, 40192], SM_108)));
+pub const A100_80: Mig =
+    ampere(seen(eight_slots!("A100-80GB", GB_80, [9728, 19968, 19968, 40192, 40192, 80640], SM_108)));
+pub const H100_SXM: Mig =
+    seen(eight_slots!("H100-SXM5-80GB", GB_80, [9984, 20091, 20091, 40448, 40448, 81152], SM_132));
+pub(crate) const H100_PCIE: Mig =
+    seen(eight_slots!("H100-PCIe-80GB", GB_80, [9984, 20091, 20091, 40448, 40448, 81152], SM_114));
+pub(crate) const H100_NVL: Mig =
+    seen(eight_slots!("H100-NVL-94GB", GB_94, [11008, 22139, 22139, 47493, 47493, 95355], SM_132));
+pub(crate) const GH200_96: Mig =
+    eight_slots!("GH200-96GB", GB_96, [-11520, 23552, 23552, 47616, 47616, 95232], SM_132);
+pub(crate) const H200: Mig =
+    eight_slots!("H200-141GB", GB_141, [16384, 33024, 33024, 71168, 71168, 143_104], SM_132);
+pub(crate) const H20: Mig =
+    eight_slots!("H20-96GB", GB_96, [-11520, -23040, -23040, -46080, -46080, -92160], SM_UNKNOWN);
+pub(crate) const B200: Mig =
+    eight_slots!("B200-180GB", GB_180, [22528, 45312, 45312, -86400, -86400, -172_800], SM_B200);
+pub(crate) const GB200: Mig =
+    eight_slots!("GB200-186GB", GB_186, [22528, 46592, 46592, -89280, -89280, -178_560], SM_GB200);
+pub(crate) const B300: Mig =
+    eight_slots!("B300-288GB", GB_269, [-32640, -64320, -64320, -129_600, -129_600, -258_240], SM_UNKNOWN);
+pub(crate) const GB300: Mig =
+    eight_slots!("GB300-288GB", GB_278, [-33600, -67200, -67200, -133_440, -133_440, -266_880], SM_UNKNOWN);
 
 const A30_ONE: Profile = profile("1g.6gb", (1, 1), &[0, 1, 2, 3], 5836, 14);
 const A30_TWO: Profile = profile("2g.12gb", (2, 2), &[0, 2], 11971, 28);

@@ -38,7 +38,7 @@ impl<'a> Cycle<'a> {
             if lacks { Candidate::of_job(&self.draft, key, Some(more), (age, job)) } else { None }
         } else {
             let more = More { of: Some(job), ..more };
-            Candidate::of_groups(&self.draft, None, key, more, (age, job), given)
+            Candidate::of_groups(&self.draft, key, more, (age, job), given)
         };
         if let Some(rest) = rest {
             self.queue.add(self.draft.state, rest);

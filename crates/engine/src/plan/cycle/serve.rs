@@ -36,11 +36,9 @@ type GrantSource<'a> = fn(&mut Cycle<'a>, usize, &[OpenAsk<'a>]) -> Option<Grant
 impl<'a> Cycle<'a> {
     /// Gives a candidate what it asks for, from the first source that has it; or names the asks that cannot be met.
     pub(super) fn serve(&mut self, at: usize, turn: ServiceTurn) -> Result<Grant<'a>, Vec<Ask<'a>>> {
-        let mut asks = self.queue.get(at).asks(&mut self.draft, turn);
         let first_task = self.first_task(at);
-        for (ask, _) in &mut asks {
-            ask.first_task = first_task;
-        }
+        let asks = self.queue.get(at).asks(&mut self.draft, turn.pass);
+        let asks = asks.map(|(ask, pass)| (Ask { first_task, ..ask.clone() }, pass)).collect();
         self.retry_at = None;
         if let Some(booking) = self.queue.get(at).key.booking {
             return self.serve_in_window(at, booking, asks);
@@ -69,7 +67,7 @@ impl<'a> Cycle<'a> {
         let group = self.queue.get(at).group;
         let (mut open, mut barred) = (Vec::new(), Vec::new());
         for (ask, pass) in asks {
-            if takes_landing_room(&self.draft, &group, &ask, pass) {
+            if takes_landing_room(&self.draft, &group, &ask, pass).is_some() {
                 obstacles.add(&ask, pass, None);
                 barred.push(ask);
             } else if let Some(tenant) = lines::fixed_beyond(&mut self.draft, &ask) {

@@ -31,7 +31,6 @@ const TRIES_MAX: usize = 8;
 /// A job that gets another place.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
-    /// What it gives up.
     pub unit: Unit,
     pub tasks: Vec<Placement>,
 }
@@ -63,7 +62,6 @@ pub(in crate::plan) fn place_by_moving(
     })
 }
 
-/// A search for jobs that make room for one ask by moving.
 struct MoveSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     ask: &'s Ask<'k>,
@@ -77,9 +75,7 @@ impl MoveSearch<'_, '_, '_> {
     fn targets(&mut self) -> Vec<Vec<Unit>> {
         let mut targets = Vec::new();
         for part in self.ask.parts() {
-            let nodes: Vec<NodeId> =
-                nodes_with_room(self.draft, part).into_iter().take(TARGETS_MAX).collect();
-            for node in nodes {
+            for node in nodes_with_room(self.draft, part).into_iter().take(TARGETS_MAX) {
                 if !part.key.may_go_to(&self.draft.state.fleet, node) {
                     continue;
                 }
@@ -112,17 +108,15 @@ impl MoveSearch<'_, '_, '_> {
         Some(units)
     }
 
-    /// The jobs on a node that may be moved.
     fn movable_on(&mut self, node: NodeId) -> Vec<Unit> {
         let (draft, policy) = (&*self.draft, self.draft.policy);
         let jobs: BTreeSet<JobId> = draft.state.ledger.tasks_on(node).map(|(job, _)| job).collect();
         let movable =
             jobs.into_iter().filter(|&job| self.commitments.may_move(job) && job != self.claimant.job);
-        let units = movable.filter_map(|job| whole_job(draft, job));
-        // A move stops a job for a while: no latency is spent on tidying up. Nor is a job moved that needs longer to save
-        // than a guarantee waits for.
-        let units =
-            units.filter(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
+        // A move stops a job for a while: latency is not spent on that, nor a longer time to save than a guarantee waits.
+        let units = movable
+            .filter_map(|job| whole_job(draft, job))
+            .filter(|unit| unit.group.class != Class::Inference && !is_fixed(&unit.group, policy));
         let evictable = |unit: &Unit| {
             let checked = check_evictable(draft, unit, self.claimant, EvictionRule::Move);
             *self.retry_at = earlier(*self.retry_at, checked.err().flatten());
@@ -156,19 +150,14 @@ impl MoveSearch<'_, '_, '_> {
     fn place_all(&mut self, mut moving: Vec<Unit>) -> Option<PlacedByMoving> {
         let own = place(self.draft, self.ask)?.tasks;
         moving.sort_by_key(|unit| core::cmp::Reverse(unit.amount.clone()));
-        let kept = self.kept_for_others();
+        let reserved = self.draft.state.reservations.iter();
+        let waiting =
+            reserved.filter(|of| of.job != self.claimant.job && self.commitments.awaits(self.draft, of));
+        let kept = kept::all_steps(self.draft, waiting);
         let anywhere = !kept.is_empty() && self.claimant.pass == Pass::WithinGuarantee;
         let moved = place_movers(self.draft, &moving, &kept)
             .or_else(|| if anywhere { place_movers(self.draft, &moving, &[]) } else { None });
         Some((own, moved?))
-    }
-
-    /// Places of reservations and booked windows that are not on their way yet.
-    fn kept_for_others(&self) -> Vec<Step> {
-        let reserved = self.draft.state.reservations.iter();
-        let waiting =
-            reserved.filter(|of| of.job != self.claimant.job && self.commitments.awaits(self.draft, of));
-        kept::all_steps(self.draft, waiting)
     }
 }
 

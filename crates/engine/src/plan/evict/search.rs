@@ -8,8 +8,6 @@
 
 mod accept;
 mod allowed;
-mod in_order;
-mod node;
 mod price;
 mod strategies;
 
@@ -83,8 +81,7 @@ pub(in crate::plan) fn make_room(
     commitments: &Commitments,
     retry_at: &mut Option<Timestamp>,
 ) -> Option<Vec<EvictedUnit>> {
-    let tree = draft.tree;
-    if !tree.roots().iter().any(|&root| victims.any_below(draft, root)) {
+    if !draft.tree.roots.iter().any(|&root| victims.any_below(draft, root)) {
         return None;
     }
     let (rights, meters) = (rights(draft, ask, claimant), lines::meters_of(ask).collect::<Vec<_>>());
@@ -166,10 +163,6 @@ impl Terms {
     const STRICT: Self = Self { straddle: false, moves: false };
 }
 
-/// A way to find victims: with nothing evicted before, and with what it found evicted after it.
-type Strategy<'s, 'd, 'k> = fn(&mut VictimSearch<'s, 'd, 'k>, Terms) -> bool;
-
-/// A search for units that have to leave for one ask.
 struct VictimSearch<'s, 'd, 'k> {
     draft: &'s mut Draft<'d>,
     victims: &'s mut Victims,
@@ -181,7 +174,6 @@ struct VictimSearch<'s, 'd, 'k> {
     rights: &'s [Right],
     /// Whether the claimant waits, in a class that has an order beyond age.
     ordered: bool,
-    /// Meters that the ask is charged in.
     meters: &'s [usize],
     fit: Fit,
     evicted: VecDeque<EvictedUnit>,
@@ -190,7 +182,7 @@ struct VictimSearch<'s, 'd, 'k> {
     start: Mark,
 }
 
-impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
+impl VictimSearch<'_, '_, '_> {
     /// Tries one strategy after the other; where none finds victims, nothing is evicted.
     fn run(&mut self) -> bool {
         if self.evict_in_order() || self.evict_in_order_and_move() {
@@ -198,8 +190,8 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         }
         // With more victims than that, no single small one was in the way of a useful one.
         let few = self.evicted.len() <= SEEDS_MAX;
-        // All that may leave was evicted, and the ask is not met; or it is for the order of a class, by which the widest job
-        // leaves or nobody. Then another choice helps only where the wrong units used up what a tenant has above its line.
+        // All that may leave does not do, or it is for the order of a class, by which the widest job leaves or nobody: then
+        // another choice helps only where the wrong units used up what a tenant has above its line.
         let exhausted = self.claimant.order_claim.is_some() || !self.is_met(Terms::STRICT);
         self.spare_all();
         if exhausted && !self.any_tenant_is_above() {
@@ -210,16 +202,13 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
             let terms = Terms { straddle, ..Terms::STRICT };
             self.spare_all();
             // On a small fleet every set is tried; on a large one too few would be.
-            let small = self.seeds(terms).len() <= EXHAUSTIVE_MAX;
-            let strategies: [(bool, Strategy<'s, 'd, 'k>); 3] = [
-                (!small, Self::evict_node_by_node),
-                (few, Self::evict_with_seed),
-                (few, Self::evict_any_set),
-            ];
-            strategies.into_iter().filter(|&(worth_a_try, _)| worth_a_try).any(|(_, find)| {
+            let small = self.evictable_units(terms, SEEDS_MAX).len() <= EXHAUSTIVE_MAX;
+            let mut finds = |strategy: fn(&mut Self, Terms) -> bool| {
                 self.spare_all();
-                find(self, terms)
-            })
+                strategy(self, terms)
+            };
+            (!small && finds(Self::evict_node_by_node))
+                || (few && (finds(Self::evict_with_seed) || finds(Self::evict_any_set)))
         });
         if !found {
             self.spare_all();
@@ -233,7 +222,9 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
 
     /// True when the ask fits, passes no limit, and its tenant stays within the line for which others have to leave.
     fn is_met(&mut self, terms: Terms) -> bool {
-        lines::limit_exceeded(self.draft, self.ask).is_none() && self.is_entitled() && self.fits(terms)
+        lines::limit_exceeded(self.draft, self.ask).is_none()
+            && self.is_entitled()
+            && (self.fit.is_enough(self.draft, self.ask) || (terms.moves && self.would_move().is_some()))
     }
 
     fn is_entitled(&self) -> bool {
@@ -243,10 +234,6 @@ impl<'s, 'd, 'k> VictimSearch<'s, 'd, 'k> {
         (within(Line::Guarantee) || !evicts(EvictionRule::Guarantee))
             && (within(Line::FairShare) || !evicts(EvictionRule::FairShare))
             && self.straddled.iter().all(may_straddle)
-    }
-
-    fn fits(&mut self, terms: Terms) -> bool {
-        self.fit.is_enough(self.draft, self.ask) || (terms.moves && self.would_move().is_some())
     }
 
     /// Units that would be moved into what was evicted so that the ask fits.

@@ -32,16 +32,15 @@ pub(crate) struct Unit {
     /// It is an earmark: nothing of the job runs there.
     pub earmarked: bool,
     pub group: WorkGroup,
-    /// What it holds, by meter.
     pub amount: Meters,
     /// Work since the last checkpoint.
     pub lost: Millis,
     /// Lost work and restart, in GPU-milliseconds.
     pub cost: u64,
+    submitted_at: Timestamp,
     pub started_at: Timestamp,
     /// When it would be over by itself at the latest, where that is known.
     pub ends_at: Option<Timestamp>,
-    pub grace: Millis,
     /// Evicted too often of late.
     pub spent: bool,
     /// Jobs that it was evicted for of late.
@@ -56,8 +55,7 @@ pub(crate) struct Unit {
 impl Unit {
     /// The GPUs it holds, in 1/3000.
     pub(crate) fn parts(&self) -> u64 {
-        let held = |step: &Step| step.place.units_each.times(step.place.gpus.count()).parts();
-        self.steps.iter().map(held).sum()
+        self.steps.iter().map(|step| step.place.units().parts()).sum()
     }
 
     /// Evicts or spares it on a draft, and counts how much of an ask fits then.
@@ -115,10 +113,8 @@ impl Victims {
             let state = draft.state;
             let holds =
                 |tenant: &TenantId| state.ledger.work_groups(*tenant).any(|(group, _)| group.preemptible);
-            let earmarked = state
-                .earmarks
-                .iter()
-                .map(|(job, _)| state.jobs.get(job).expect("an earmark belongs to a live job").spec.tenant);
+            let live = |job| state.jobs.get(job).expect("an earmark belongs to a live job");
+            let earmarked = state.earmarks.iter().map(|(job, _)| live(job).spec.tenant);
             let mut any = alloc::vec![false; draft.tree.lines.len()];
             for tenant in state.tenants.ids().filter(holds).chain(earmarked) {
                 draft.tree.lineage(tenant).for_each(|above| any[above.index()] = true);
@@ -128,7 +124,6 @@ impl Victims {
         any[tenant.index()]
     }
 
-    /// A unit that is listed.
     pub(crate) fn get(&self, unit: UnitRef) -> &Unit {
         &self.lists[&unit.tenant].units[unit.at]
     }
@@ -169,12 +164,10 @@ impl Victims {
         Rc::clone(&self.list(draft, tenant).by_service)
     }
 
-    /// True when it has to leave.
     pub(crate) fn is_evicted(&self, unit: UnitRef) -> bool {
         self.lists[&unit.tenant].evicted[unit.at]
     }
 
-    /// A unit has to leave.
     pub(crate) fn evict(&mut self, unit: UnitRef) {
         let list = self.listed(unit);
         list.evicted[unit.at] = true;
@@ -190,7 +183,6 @@ impl Victims {
         list.skip_evicted();
     }
 
-    /// A unit stays after all.
     pub(crate) fn spare(&mut self, unit: UnitRef) {
         let list = self.listed(unit);
         list.evicted[unit.at] = false;
@@ -218,15 +210,14 @@ impl VictimList {
         for (job, earmark) in draft.state.earmarks.iter() {
             units.extend(earmarked_unit(draft, tenant, job, earmark));
         }
-        units.sort_by_cached_key(|(submitted_at, unit)| {
+        units.sort_by_cached_key(|unit: &Unit| {
             let task = unit.steps.first().map(|step| step.place.task);
-            let (group, newest) = (unit.group, Reverse((*submitted_at, unit.job)));
+            let (group, newest) = (unit.group, Reverse((unit.submitted_at, unit.job)));
             // Of those that cost the same, the longest served; by age alone that is known of nobody.
             let longest_served = Reverse(unit.order.map_or(0, |order| order.served));
             let small = (!unit.surplus, unit.cost, longest_served);
             (Reverse(group.class), group.priority, small, newest, Reverse(task))
         });
-        let units: Vec<Unit> = units.into_iter().map(|(_, unit)| unit).collect();
         let mut surplus: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
         for (at, unit) in units.iter().enumerate().filter(|(_, unit)| unit.surplus) {
             surplus.entry(unit.job).or_default().push(at);
@@ -276,12 +267,7 @@ pub(crate) fn all_of_job(draft: &Draft<'_>, id: JobId) -> Option<Unit> {
     Some(HeldJob::of(draft.state, id)?.rest(draft))
 }
 
-/// What it costs that a job leaves now, by whatever right: work since the last checkpoint, and GPU-milliseconds.
-pub(crate) fn cost_of(draft: &Draft<'_>, id: JobId) -> Option<(Millis, u64)> {
-    all_of_job(draft, id).map(|unit| (unit.lost, unit.cost))
-}
-
-/// The same of some of its tasks alone, each by its own age; the work that is lost is their mean.
+/// The mean of the work that some tasks of a job lose when they leave now, each by its own age, and their cost together.
 pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Option<(Millis, u64)> {
     let held = HeldJob::of(draft.state, id)?;
     let whole = held.whole(draft);
@@ -296,19 +282,14 @@ pub(crate) fn cost_of_tasks(draft: &Draft<'_>, id: JobId, tasks: &[u32]) -> Opti
 }
 
 /// An earmark of a job of the tenant: nobody runs there, so letting go of it costs nothing.
-fn earmarked_unit(
-    draft: &Draft<'_>,
-    tenant: TenantId,
-    id: JobId,
-    earmark: &Earmark,
-) -> Option<(Timestamp, Unit)> {
+fn earmarked_unit(draft: &Draft<'_>, tenant: TenantId, id: JobId, earmark: &Earmark) -> Option<Unit> {
     let job = draft.state.jobs.get(id).filter(|job| job.spec.tenant == tenant && job.spec.preemptible)?;
     // A job that is being moved runs, and was told that it has a place to go.
     if job.spec.booking.is_some() || matches!(job.phase, Phase::Leaving(_)) {
         return None;
     }
     let charge = Charge::of(job);
-    let unit = Unit {
+    Some(Unit {
         job: id,
         steps: earmark.tasks.iter().map(|&place| charge.step(place)).collect(),
         surplus: job.phase == Phase::Active,
@@ -317,16 +298,15 @@ fn earmarked_unit(
         amount: draft.tree.charge_of(|task| charge.resources_of(task), earmark.tasks.iter()),
         lost: Millis(0),
         cost: 0,
+        submitted_at: job.submitted_at,
         started_at: earmark.at,
         ends_at: None,
-        grace: Millis(0),
         spent: false,
         evicted_for: Vec::new(),
         window_ends: None,
         next_checkpoint_at: None,
         order: None,
-    };
-    Some((job.submitted_at, unit))
+    })
 }
 
 /// A job that holds something, of which units are made.
@@ -353,16 +333,15 @@ impl<'s> HeldJob<'s> {
     }
 
     /// The units of the job: what is beyond its minimum, the last tasks first, and the rest in one piece.
-    fn add_units(&self, draft: &Draft<'_>, units: &mut Vec<(Timestamp, Unit)>) {
+    fn add_units(&self, draft: &Draft<'_>, units: &mut Vec<Unit>) {
         if !self.may_be_evicted() {
             return;
         }
         let (pieces, rest) = self.surplus_and_rest();
         let whole = self.whole(draft);
-        let surplus = pieces.into_iter().map(|piece| self.surplus(draft, &whole, piece));
-        units.extend(surplus.map(|unit| (self.job.submitted_at, unit)));
+        units.extend(pieces.into_iter().map(|piece| self.surplus(draft, &whole, piece)));
         if !rest.is_empty() {
-            units.push((self.job.submitted_at, self.priced(draft, whole, rest)));
+            units.push(self.priced(draft, whole, rest));
         }
     }
 
@@ -385,7 +364,6 @@ impl<'s> HeldJob<'s> {
         (pieces.iter().map(|piece| of(piece)).collect(), of(&rest))
     }
 
-    /// All that is left of the job, in one piece.
     fn rest(&self, draft: &Draft<'_>) -> Unit {
         self.priced(draft, self.whole(draft), self.steps())
     }
@@ -407,9 +385,9 @@ impl<'s> HeldJob<'s> {
             amount: Meters::default(),
             lost,
             cost: 0,
+            submitted_at: job.submitted_at,
             started_at: holding.at,
             ends_at: draft.state.end_of(id, draft.policy, now).known(),
-            grace: charge.group.grace,
             spent: often >= rules.evictions_max,
             evicted_for: lately.clone().map(|&(_, beneficiary)| beneficiary).collect(),
             window_ends: lately.map(|&(at, _)| at + rules.eviction_window).min(),

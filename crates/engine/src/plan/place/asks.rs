@@ -33,7 +33,6 @@ pub(crate) struct Asks<'d> {
     pub domain: Option<&'d str>,
 }
 
-/// Tasks of one group.
 struct GroupPiece {
     group: usize,
     numbers: Rc<[u32]>,

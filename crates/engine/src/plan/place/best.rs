@@ -30,7 +30,6 @@ const SCARCE: u64 = 10;
 pub(crate) struct Score {
     /// Work without GPUs on a node that has some.
     pub among_gpus: bool,
-    /// Whether tasks have to leave first.
     pub drains: Drains,
     /// What is lost, in buckets.
     pub lost: i32,
@@ -63,14 +62,6 @@ struct ScoredPlace {
     pool: PoolId,
 }
 
-/// Nodes as they are in the state, or as the draft changed them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RoomSide {
-    Touched,
-    Untouched,
-}
-
-/// The best two so far.
 #[derive(Default)]
 struct BestTwo {
     best: Option<ScoredPlace>,
@@ -114,10 +105,10 @@ pub(super) fn find(
     let search = PlaceSearch { draft, key, tables, taker, fits: &fits };
     let mut top = BestTwo::default();
     for &pool in pools {
-        for side in [RoomSide::Touched, RoomSide::Untouched] {
-            let profiles = if side == RoomSide::Touched { draft.touched_profiles() } else { Some(profiles) };
+        // Nodes as the draft changed them, then those that are as in the state.
+        for (touched, profiles) in [(true, draft.touched_profiles()), (false, Some(profiles))] {
             if let Some(slots) = profiles.and_then(|profiles| profiles.pool(pool)) {
-                search.compare(pool, slots, side, &mut top);
+                search.compare(pool, slots, touched, &mut top);
             }
         }
     }
@@ -149,12 +140,10 @@ impl PlaceSearch<'_, '_> {
     }
 
     /// Offers the nodes of a pool, class by class.
-    fn compare(&self, pool: PoolId, slots: &ClassSlots, side: RoomSide, top: &mut BestTwo) {
+    fn compare(&self, pool: PoolId, slots: &ClassSlots, touched: bool, top: &mut BestTwo) {
         let nothing = RefCell::default();
-        let worths = match side {
-            RoomSide::Touched => &self.draft.touched_worths,
-            RoomSide::Untouched => self.draft.worths.unwrap_or(&nothing),
-        };
+        let known = if touched { Some(&self.draft.touched_worths) } else { self.draft.worths };
+        let worths = known.unwrap_or(&nothing);
         let worths = &mut *worths.borrow_mut();
         worths.keep_for(self.draft.state.demand.version());
         let (known, bounds) = worths.of_pool(pool, slots);
@@ -173,7 +162,7 @@ impl PlaceSearch<'_, '_> {
             let cost = i32::try_from(cost.worth).unwrap_or(i32::MAX);
             let score = Score { lost: cost.div_euclid(BUCKET), ..bound };
             if top.wants(&score) {
-                self.nodes(ScoredPlace { score, cost, pool }, slots, slot, side, top);
+                self.nodes(ScoredPlace { score, cost, pool }, slots, slot, touched, top);
             }
         }
     }
@@ -187,7 +176,7 @@ impl PlaceSearch<'_, '_> {
         bounds: &mut Vec<(Score, usize)>,
     ) {
         bounds.clear();
-        let (among_gpus, scarce) = (self.among_gpus(fee.pool()), self.is_scarce(fee.pool()));
+        let (among_gpus, scarce) = (self.among_gpus(fee.pool), self.is_scarce(fee.pool));
         for (slot, head) in slots.heads().iter().enumerate() {
             // Of an empty slot the cores and GPUs are still known: most slots are too small, so that is asked first.
             if !fee.could_fit(head) || head.stamp == 0 {
@@ -209,23 +198,17 @@ impl PlaceSearch<'_, '_> {
         mut place: ScoredPlace,
         slots: &ClassSlots,
         slot: usize,
-        side: RoomSide,
+        touched: bool,
         top: &mut BestTwo,
     ) {
-        let first = match side {
-            RoomSide::Touched => NodeId(0),
-            RoomSide::Untouched => self.draft.first_untouched(place.pool, slot),
-        };
+        let first = if touched { NodeId(0) } else { self.draft.first_untouched(place.pool, slot) };
         let mut all_touched = true;
         for node in slots.nodes(slot, first) {
             place.score.node = node;
             if !top.wants(&place.score) {
                 return;
             }
-            let room = match side {
-                RoomSide::Touched => self.draft.room(node),
-                RoomSide::Untouched => self.draft.untouched_room(node),
-            };
+            let room = if touched { self.draft.room(node) } else { self.draft.untouched_room(node) };
             let Some(room) = room else {
                 if all_touched {
                     self.draft.pass_touched(place.pool, slot, node);
@@ -252,9 +235,7 @@ impl PlaceSearch<'_, '_> {
         }
         let left = |gpu: &GpuRoom| gpu.free_for_share(self.taker.trust, time_sliced);
         let at = room.gpus.iter().position(|gpu| left(gpu) == cost.left && cost.left >= units)?;
-        let mut mask = GpuMask::default();
-        mask.insert(at);
-        Some(mask)
+        Some(GpuMask::from_iter([at]))
     }
 }
 

@@ -1,5 +1,4 @@
-//! Whether a set of victims is accepted: nobody leaves in vain, nobody comes back at once, and the gain is worth the cost
-//! (rules 6 to 8).
+//! Whether victims are accepted: nobody leaves in vain or comes back at once, and the gain is worth the cost (rules 6 to 8).
 
 use super::{Allowance, EvictedUnit, Right, Terms, VictimSearch};
 use crate::model::policy::Amount;
@@ -40,8 +39,7 @@ impl VictimSearch<'_, '_, '_> {
     }
 
     /// True when no unit that was evicted for a fair share, or from another tenant by class or priority, could at once be
-    /// reclaimed back, now that it is known what else leaves. Tasks beyond the minimum of a gang that leaves do not come
-    /// back without it.
+    /// reclaimed back, now that it is known what else leaves. The surplus of a gang does not come back without it.
     fn all_stay_away(&mut self, gangs: &BTreeSet<JobId>) -> bool {
         (0..self.evicted.len()).all(|number| {
             let EvictedUnit { unit: at, right, .. } = self.evicted[number];
@@ -62,8 +60,7 @@ impl VictimSearch<'_, '_, '_> {
         })
     }
 
-    /// True unless the claimant evicts sparingly, and more of what was evicted for its fair share or by order would stand idle
-    /// than starts. Candidates that come after it can only use more of it.
+    /// True unless it evicts sparingly, and more of that would stand idle than starts. Later candidates only use more of it.
     fn leaves_little_idle(&mut self) -> bool {
         if self.claimant.allowance != Allowance::Sparingly {
             return true;

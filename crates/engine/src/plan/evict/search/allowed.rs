@@ -1,24 +1,27 @@
-//! Which units may be evicted by which right, and which of them is next (rules 6 and 8).
+//! Which units may be evicted by which right, and which of them is next (rules 3, 6 and 8).
 
 use crate::quota::meters::Meters;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::price::check_evictable;
-use super::{Right, Terms, VictimSearch};
+use super::{Claimant, Right, Terms, VictimSearch};
 use crate::model::job::Class;
 use crate::model::policy::Within;
+use crate::plan::draft::Draft;
 use crate::plan::evict::victims::{Unit, UnitRef};
 use crate::plan::lines::{self, Line};
+use crate::plan::memory::earlier;
 use crate::plan::order::{Ratio, neediness};
+use crate::plan::place::Ask;
 use crate::state::ledger::event::EvictionRule;
-use crate::units::TenantId;
+use crate::units::{TenantId, Timestamp};
 
 impl VictimSearch<'_, '_, '_> {
     /// The next unit in the order of rule 8; one that would straddle is passed over.
     pub(super) fn next_victim(&mut self, right: Right) -> Option<UnitRef> {
         match right {
-            Right::Above(_) => self.next_among(self.draft.tree.roots(), right),
+            Right::Above(_) => self.next_among(&self.draft.tree.roots, right),
             Right::Lower => self.next_among(&[self.scope()], right),
             Right::LongerServed => self.next_of(self.ask.key.tenant, right),
         }
@@ -46,8 +49,7 @@ impl VictimSearch<'_, '_, '_> {
     /// False when nothing of the tenant or of any below it may be evicted.
     fn is_open(&self, tenant: TenantId, right: Right) -> bool {
         let Right::Above(line) = right else { return true };
-        self.draft.tree.is_in_branch(self.ask.key.tenant, tenant)
-            || (!self.is_straddled(tenant) && self.is_above(tenant, line, None))
+        self.draft.tree.is_in_branch(self.ask.key.tenant, tenant) || self.is_above(tenant, line, None)
     }
 
     /// Those of some tenants with work that might leave, there or below, in the order of rule 8.
@@ -110,18 +112,20 @@ impl VictimSearch<'_, '_, '_> {
         self.rights.iter().any(|&right| self.might_have_victims_by(tenant, right))
     }
 
-    /// False when no unit of the tenant's own may be evicted by that right, whichever it is. On a full fleet that is most
-    /// tenants, each with hundreds of units that then need not be looked at one by one.
+    /// False when no unit of the tenant's own may be evicted by that right: then hundreds need not be looked at one by one.
     fn might_have_victims_by(&mut self, tenant: TenantId, right: Right) -> bool {
         match right {
             Right::Above(line) => {
-                let closed = |tenant| self.is_straddled(tenant) || !self.is_above(tenant, line, None);
-                if tenant == self.ask.key.tenant || self.path(tenant).any(closed) {
+                let above = |tenant| self.is_above(tenant, line, None);
+                if tenant == self.ask.key.tenant || !self.path(tenant).all(above) {
                     return false;
                 }
+                // The order of the claimant's class says nothing of work of other classes.
+                let class = self.ask.key.class;
+                let mut groups = self.draft.state.ledger.work_groups(tenant);
                 line != Line::FairShare
                     || !self.ordered
-                    || self.has_work_of_other_classes(tenant)
+                    || groups.any(|(group, _)| group.class != class)
                     || self.any_behind(tenant)
             }
             Right::LongerServed => tenant == self.ask.key.tenant && self.any_behind(tenant),
@@ -134,12 +138,6 @@ impl VictimSearch<'_, '_, '_> {
         }
     }
 
-    /// Of those the order of the claimant's class says nothing.
-    fn has_work_of_other_classes(&self, tenant: TenantId) -> bool {
-        let class = self.ask.key.class;
-        self.draft.state.ledger.work_groups(tenant).any(|(group, _)| group.class != class)
-    }
-
     /// Tenants from the victim's up to, and without, the first that it shares with the claimant.
     pub(super) fn path(&self, tenant: TenantId) -> impl Iterator<Item = TenantId> {
         self.draft.tree.lineage_apart_from(tenant, self.ask.key.tenant)
@@ -150,19 +148,16 @@ impl VictimSearch<'_, '_, '_> {
         self.path(tenant).last()
     }
 
-    /// True when a tenant is above its line in something that the claimant asks for and the victim holds.
+    /// True when a tenant is above its line in something that the claimant asks for and the victim holds, and no victim was
+    /// allowed to carry it below.
     fn is_above(&self, tenant: TenantId, line: Line, unit: Option<&Unit>) -> bool {
-        self.meters.iter().any(|&meter| {
-            let held = unit.is_none_or(|unit| unit.amount[meter] > 0);
-            held && lines::excess(self.draft, tenant, meter, line).is_some_and(|excess| excess > 0)
-        })
+        self.straddled.iter().all(|&(branch, _)| branch != tenant)
+            && self.meters.iter().any(|&meter| {
+                let held = unit.is_none_or(|unit| unit.amount[meter] > 0);
+                held && lines::excess(self.draft, tenant, meter, line).is_some_and(|excess| excess > 0)
+            })
     }
 
-    fn is_straddled(&self, tenant: TenantId) -> bool {
-        self.straddled.iter().any(|&(branch, _)| branch == tenant)
-    }
-
-    /// What leaves with a unit, by meter.
     pub(super) fn amount_leaving_with(&self, unit: UnitRef) -> Meters {
         (0..self.draft.tree.meters.len()).map(|meter| self.amount_leaving_in(unit, meter)).collect()
     }
@@ -171,7 +166,6 @@ impl VictimSearch<'_, '_, '_> {
         self.victims.leaving_with(unit).map(|unit| self.victims.get(unit).amount[meter]).sum()
     }
 
-    /// True when evicting the unit would carry a tenant below its line.
     fn would_straddle(&self, unit: UnitRef, right: Right) -> bool {
         let Right::Above(line) = right else { return false };
         self.path(unit.tenant).any(|tenant| {
@@ -191,10 +185,9 @@ impl VictimSearch<'_, '_, '_> {
 
     /// True when a unit may be evicted by some right; where the terms do not let it straddle, without that.
     pub(super) fn might_evict(&mut self, terms: Terms, unit: UnitRef) -> bool {
-        if terms.straddle {
-            return self.rights.iter().any(|&right| self.may_evict(unit, right));
-        }
-        self.right_to_evict(unit).is_some()
+        self.rights.iter().any(|&right| {
+            self.may_evict(unit, right) && (terms.straddle || !self.would_straddle(unit, right))
+        })
     }
 
     /// By what right the unit may be evicted so that no tenant ends below its line.
@@ -202,8 +195,7 @@ impl VictimSearch<'_, '_, '_> {
         self.rights.iter().copied().find(|&right| self.may_evict_without_straddling(unit, right))
     }
 
-    /// By what right the unit may be evicted if its branch may be carried below its line. Nothing falls below
-    /// [`Line::Entitled`]: that only says which work a guarantee evicts first.
+    /// By what right the unit may carry its branch below its line; never [`Line::Entitled`], which only gives an order.
     pub(super) fn right_to_straddle(&mut self, unit: UnitRef, branch: TenantId) -> Option<Right> {
         self.rights.iter().copied().find(|&right| {
             right != Right::Above(Line::Entitled)
@@ -223,7 +215,6 @@ impl VictimSearch<'_, '_, '_> {
         self.may_evict(unit, right) && !self.would_straddle(unit, right)
     }
 
-    /// True when the unit may be evicted by that right as things are on the draft.
     fn may_evict(&mut self, at: UnitRef, right: Right) -> bool {
         let (unit, why) = (self.victims.get(at), right.why());
         let given = unit.job == self.claimant.job || self.commitments.given.contains(&unit.job);
@@ -250,8 +241,7 @@ impl VictimSearch<'_, '_, '_> {
             && (class != Class::Inference || lines::inference_beyond(self.draft, at.tenant, self.meters))
     }
 
-    /// True when the unit gives way by class or priority, and does not come back at once: by those alone it would go to and
-    /// fro between two tenants for ever.
+    /// True when the unit gives way by class or priority, and does not come back at once, to and fro for ever.
     fn is_lower(&mut self, at: UnitRef) -> bool {
         let (group, claimant) = (self.victims.get(at).group, lines::work_group(self.ask.key));
         self.draft.tree.is_in_branch(at.tenant, self.scope())
@@ -265,11 +255,8 @@ impl VictimSearch<'_, '_, '_> {
             return false;
         }
         let unit = self.victims.get(at);
-        let open = |tenant| !self.is_straddled(tenant) && self.is_above(tenant, line, Some(unit));
-        if !self.path(at.tenant).all(open) {
-            return false;
-        }
-        line != Line::FairShare || !self.comes_back(at, Line::Guarantee)
+        self.path(at.tenant).all(|tenant| self.is_above(tenant, line, Some(unit)))
+            && (line != Line::FairShare || !self.comes_back(at, Line::Guarantee))
     }
 
     /// Work that needs longer to save than a guarantee waits is its tenant's own, as work that may not be evicted is;
@@ -292,5 +279,65 @@ impl VictimSearch<'_, '_, '_> {
             let excess = lines::excess(draft, at.tenant, meter, line).unwrap_or(0);
             excess == 0 || lines::lower_work_in(draft, &unit.group, meter) >= excess
         })
+    }
+
+    /// True when only longer-served units are evicted by that right. For a fair share they are where both are of one class.
+    fn goes_by_order(&self, unit: &Unit, right: Right) -> bool {
+        match right {
+            Right::LongerServed => true,
+            Right::Above(Line::FairShare) => {
+                !self.claimant.grows && unit.order.is_some() && unit.group.class == self.ask.key.class
+            }
+            Right::Above(Line::Entitled | Line::Guarantee) | Right::Lower => false,
+        }
+    }
+
+    /// True when the claimant may evict a unit by the order of the class.
+    fn is_behind(&mut self, at: UnitRef, right: Right) -> bool {
+        let checked = check_behind(self.draft, self.ask, self.claimant, self.victims.get(at), right.why());
+        self.note_retry(checked.err().flatten());
+        checked.is_ok()
+    }
+
+    /// True when some unit of the tenant might have to leave by the order of the class: a fraction of listing all it runs.
+    fn any_behind(&mut self, tenant: TenantId) -> bool {
+        if self.claimant.order_claim.is_none() {
+            return false;
+        }
+        let why = if tenant == self.ask.key.tenant { EvictionRule::Order } else { EvictionRule::FairShare };
+        let mut units = self.victims.in_order(self.draft, tenant, self.ask.key.class).iter();
+        units.any(|unit| {
+            let checked = check_behind(self.draft, self.ask, self.claimant, unit, why);
+            *self.retry_at = earlier(*self.retry_at, checked.err().flatten());
+            checked.is_ok()
+        })
+    }
+}
+
+/// Whether a unit stands behind the claimant in the order of the class. An error says when time alone may change that.
+fn check_behind(
+    draft: &Draft<'_>,
+    ask: &Ask<'_>,
+    claimant: Claimant,
+    unit: &Unit,
+    why: EvictionRule,
+) -> Result<(), Option<Timestamp>> {
+    let (Some(claim), Some(order)) = (claimant.order_claim, unit.order) else { return Err(None) };
+    let (own, its) = (lines::work_group(ask.key), unit.group);
+    // Inside a tenant priorities come first.
+    let peers = its.class == own.class && (its.tenant != own.tenant || its.priority == own.priority);
+    // A job of many nodes is not broken for one that fits a corner of one.
+    let broken = order.gang && !claim.gang;
+    if !peers || broken || unit.job == claimant.job || lines::is_fixed(&its, draft.policy) {
+        return Err(None);
+    }
+    if order.step < claim.above {
+        return Err(order.next_step_at);
+    }
+    check_evictable(draft, unit, claimant, EvictionRule::Order)?;
+    check_evictable(draft, unit, claimant, why)?;
+    match order.safe_until {
+        Some(until) if until > draft.now => Err(Some(until)),
+        _ => Ok(()),
     }
 }

@@ -11,22 +11,20 @@ use crate::units::{Millis, Timestamp};
 
 fn runtime_min(draft: &Draft<'_>, unit: &Unit, claimant: Option<Claimant>, why: EvictionRule) -> Millis {
     let rules = &draft.policy.preemption;
+    let guarantee = claimant.is_some_and(|claimant| claimant.pass == Pass::WithinGuarantee);
     match why {
         EvictionRule::Guarantee | EvictionRule::Reservation | EvictionRule::Booking | EvictionRule::Drain => {
             Millis(0)
         }
-        EvictionRule::FairShare => rules.min_runtime_reclaim,
         // A guarantee does not wait for somebody to have run for long enough to be moved.
-        EvictionRule::Move if claimant.is_some_and(|claimant| claimant.pass == Pass::WithinGuarantee) => {
-            Millis(0)
-        }
+        EvictionRule::Move if guarantee => Millis(0),
+        EvictionRule::FairShare => rules.min_runtime_reclaim,
         EvictionRule::Preempt | EvictionRule::Move => rules.min_runtime_preempt,
         EvictionRule::Order => unit.order.map_or(rules.min_runtime_preempt, |order| order.min_run),
     }
 }
 
-/// What binds everything but guarantees: minimum runtime, budget, and not twice for the same job. An error says when time
-/// alone may lift that.
+/// What binds all but guarantees: minimum runtime, budget, not twice for one job. An error says when time may lift that.
 pub(crate) fn check_evictable(
     draft: &Draft<'_>,
     unit: &Unit,
@@ -59,15 +57,13 @@ pub(crate) fn check_worth(
     units: &[&Unit],
 ) -> Result<(), Option<Timestamp>> {
     let cost = units.iter().map(|unit| unit.cost).fold(0, u64::saturating_add);
-    let worth_it = units.is_empty() || gain(draft, ask, units) > cost;
-    if worth_it { Ok(()) } else { Err(price_changes_at(draft, units)) }
-}
-
-/// When time alone next changes what it costs or brings that these leave: one of them saves its work, and less is lost
-/// just after that; or the estimate of one has passed, and nobody knows any more when it would leave by itself.
-fn price_changes_at(draft: &Draft<'_>, units: &[&Unit]) -> Option<Timestamp> {
+    if units.is_empty() || gain(draft, ask, units) > cost {
+        return Ok(());
+    }
+    // One of them saves its work, and less is lost just after that; or the estimate of one has passed, and nobody knows any
+    // more when it would leave by itself.
     let next = units.iter().flat_map(|unit| [unit.next_checkpoint_at, unit.ends_at]).flatten();
-    next.filter(|&at| at > draft.now).min()
+    Err(next.filter(|&at| at > draft.now).min())
 }
 
 /// What the claimant gains by starting when its victims have left, in GPU-milliseconds.
@@ -80,7 +76,7 @@ pub(crate) fn gain(draft: &Draft<'_>, ask: &Ask<'_>, units: &[&Unit]) -> u64 {
     let units = units.iter().filter(|unit| !unit.earmarked);
     // They would be gone by then without being told.
     let without = units.clone().map(|unit| unit.ends_at.unwrap_or(horizon)).max().unwrap_or(draft.now);
-    let with = units.map(|unit| unit.grace.0.saturating_add(stop.0)).max().unwrap_or_default();
+    let with = units.map(|unit| unit.group.grace.0.saturating_add(stop.0)).max().unwrap_or_default();
     let saved = (without.min(horizon) - draft.now).0.saturating_sub(with);
     let class = Class::ALL.iter().position(|&class| class == ask.key.class).expect("every class is listed");
     let parts = ask.units().parts().max(1);

@@ -60,7 +60,7 @@ fn one(draft: &Draft<'_>, ask: &Ask<'_>, unit: Unit) -> Option<Askable> {
     let own = unit.group.tenant == ask.key.tenant;
     let why = if own { EvictionRule::Preempt } else { EvictionRule::FairShare };
     let evictable = evictable_at(draft, &unit, None, why).unwrap_or(draft.now);
-    let leave = Millis(unit.grace.0.saturating_add(draft.policy.stop_grace.0));
+    let leave = Millis(unit.group.grace.0.saturating_add(draft.policy.stop_grace.0));
     Some(Askable { unit, gone_at: evictable + leave })
 }
 

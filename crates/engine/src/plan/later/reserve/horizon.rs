@@ -296,7 +296,7 @@ impl StartPromiser<'_, '_> {
                 }
             }
         }
-        let placed = place_on(self.draft, ask, nodes);
+        let placed = place_on(self.draft, ask, &|node| nodes.contains(&node));
         self.draft.roll_back(mark);
         placed.map(|placed| placed.tasks)
     }
