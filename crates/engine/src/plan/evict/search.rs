@@ -11,7 +11,7 @@ mod allowed;
 mod price;
 mod strategies;
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::plan::cycle::Commitments;
@@ -91,6 +91,7 @@ pub(in crate::plan) fn make_room(
         meters: &meters,
         fit: Fit::of(draft, ask),
         evicted: VecDeque::new(),
+        rules: BTreeMap::new(),
         straddled: Vec::new(),
         start: draft.mark(),
         draft,
@@ -177,6 +178,8 @@ struct VictimSearch<'s, 'd, 'k> {
     meters: &'s [usize],
     fit: Fit,
     evicted: VecDeque<EvictedUnit>,
+    /// By which rules, and how many: asked after each of thousands.
+    rules: BTreeMap<EvictionRule, usize>,
     /// Branches that a victim was allowed to carry below their line, and by which right.
     straddled: Vec<(TenantId, Right)>,
     start: Mark,
@@ -229,7 +232,7 @@ impl VictimSearch<'_, '_, '_> {
 
     fn is_entitled(&self) -> bool {
         let within = |line| lines::stays_within(self.draft, self.ask.key.tenant, self.ask, line);
-        let evicts = |rule| self.evicted.iter().any(|evicted| evicted.why() == rule);
+        let evicts = |rule| self.rules.get(&rule).is_some_and(|&count| count > 0);
         let may_straddle = |&(branch, right): &_| self.own_branch_stays_within(branch, right);
         (within(Line::Guarantee) || !evicts(EvictionRule::Guarantee))
             && (within(Line::FairShare) || !evicts(EvictionRule::FairShare))
@@ -267,6 +270,7 @@ impl VictimSearch<'_, '_, '_> {
         let leaving: Vec<UnitRef> = self.victims.leaving_with(unit).collect();
         for unit in leaving {
             self.evict_unit(unit);
+            *self.rules.entry(right.why()).or_default() += 1;
             self.evicted.push_back(EvictedUnit { unit, straddles: None, right });
         }
     }
@@ -285,6 +289,7 @@ impl VictimSearch<'_, '_, '_> {
         for evicted in self.evicted.drain(..) {
             self.victims.spare(evicted.unit);
         }
+        self.rules.clear();
         self.straddled.clear();
         self.draft.roll_back(self.start);
         self.fit = Fit::of(self.draft, self.ask);

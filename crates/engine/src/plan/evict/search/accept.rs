@@ -20,6 +20,7 @@ impl VictimSearch<'_, '_, '_> {
         let mut gangs: BTreeSet<JobId> = BTreeSet::new();
         for _ in 0..self.evicted.len() {
             let Some(evicted) = self.evicted.pop_back() else { break };
+            *self.rules.entry(evicted.why()).or_default() -= 1;
             let Unit { job, surplus, .. } = *self.victims.get(evicted.unit);
             if !surplus || !gangs.contains(&job) {
                 self.spare_unit(evicted.unit);
@@ -32,6 +33,7 @@ impl VictimSearch<'_, '_, '_> {
                 gangs.insert(job);
             }
             // Once all had their turn, those that are needed stand in the list as they did before.
+            *self.rules.entry(evicted.why()).or_default() += 1;
             self.evicted.push_front(evicted);
         }
         self.note_straddles();
