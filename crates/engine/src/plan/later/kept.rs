@@ -5,6 +5,7 @@
 //! A window that has begun keeps its places clear for its own jobs; as soon as one of them has come, what they leave idle
 //! is lent to work that can be told to leave at any moment.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::{booked, reserve};
@@ -22,7 +23,7 @@ use crate::state::jobs::KindKey;
 use crate::state::ledger::Step;
 use crate::state::maintenance::Downtime;
 use crate::state::reservations::Reservation;
-use crate::units::{BookingId, GpuUnits, JobId, Millis, Resources, Timestamp, TrustId};
+use crate::units::{BookingId, GpuMask, GpuUnits, JobId, Millis, Resources, Timestamp, TrustId};
 
 /// A job that fills places has at least so long there: less is not worth a start.
 const FILL_MIN: Millis = Millis::from_secs(60);
@@ -173,18 +174,19 @@ pub(crate) fn booked_steps(draft: &Draft<'_>, booking: &Booking, places: &[Place
 }
 
 /// A place as a task would take it. GPUs that are held are taken too, or they would be free for others when their holder leaves on the
-/// draft; they keep the trust domain of their holder.
+/// draft; they keep the trust domain of their holder. GPUs of one domain are one step: each costs the index of rooms an entry.
 fn keep(draft: &Draft<'_>, place: Placement, resources: Resources, trust: TrustId, steps: &mut Vec<Step>) {
     let Some(room) = draft.room(place.node) else { return };
-    let gpus = place.gpus.indexes().filter_map(|at| Some((at, room.gpus.get(at)?)));
-    let (held, free): (Vec<_>, Vec<_>) = gpus.partition(|(_, gpu)| gpu.holders > 0);
-    steps.extend(held.into_iter().map(|(at, gpu)| Step {
-        place: Placement { gpus: [at].into_iter().collect(), ..place },
-        resources: Resources::default(),
-        trust: gpu.trust.or(Some(trust)),
+    let mut gpus_of: BTreeMap<TrustId, GpuMask> = BTreeMap::from([(trust, GpuMask::default())]);
+    for at in place.gpus.indexes() {
+        let Some(gpu) = room.gpus.get(at) else { continue };
+        let holder = gpu.trust.filter(|_| gpu.holders > 0);
+        gpus_of.entry(holder.unwrap_or(trust)).or_default().insert(at);
+    }
+    steps.extend(gpus_of.into_iter().map(|(domain, gpus)| {
+        let resources = if domain == trust { resources } else { Resources::default() };
+        Step { place: Placement { gpus, ..place }, resources, trust: Some(domain) }
     }));
-    let gpus = free.into_iter().map(|(at, _)| at).collect();
-    steps.push(Step { place: Placement { gpus, ..place }, resources, trust: Some(trust) });
 }
 
 /// All places that are kept: of these starts, of windows, and of downtimes that are near.
