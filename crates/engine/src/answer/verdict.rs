@@ -68,6 +68,7 @@ impl Funnel {
 /// Why a job is where it is: a closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
+    /// All of its tasks run.
     Running,
     /// It has its places and the world has not said that it runs.
     Starting,
@@ -78,57 +79,31 @@ pub enum Reason {
     /// Its places are set aside; it starts when its victims are gone.
     Earmarked,
     /// It may not be evicted in time, so it may not borrow: it waits for this tenant's guarantee.
-    Fixed {
-        tenant: TenantId,
-    },
+    Fixed { tenant: TenantId },
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     Sharing(SharingRefusal),
     /// What is free is reserved for another job, and it could not be gone by then.
-    Reserved {
-        job: JobId,
-        start: Timestamp,
-    },
+    Reserved { job: JobId, start: Timestamp },
     /// It waits for the booked window whose places it uses: for its begin, or for room in it.
-    Window {
-        booking: BookingId,
-        from: Timestamp,
-    },
+    Window { booking: BookingId, from: Timestamp },
     /// What is free is booked, and it could not be gone in time.
-    Booked {
-        booking: BookingId,
-        from: Timestamp,
-    },
+    Booked { booking: BookingId, from: Timestamp },
     /// What is free is on nodes that will be out of service, and it could not be gone in time.
-    Downtime {
-        from: Timestamp,
-    },
+    Downtime { from: Timestamp },
     /// It was evicted, and the last free GPUs, so many of them, are left to newcomers.
-    LandingRoom {
-        kept: u64,
-    },
+    LandingRoom { kept: u64 },
     /// It is not to be started until a person says so.
-    Held {
-        why: HeldWhy,
-        since: Timestamp,
-    },
+    Held { why: HeldWhy, since: Timestamp },
     /// It waits for the end of other jobs.
     Dependency,
     /// Its array runs as many members as it may.
-    ArrayTurn {
-        at_most: u32,
-    },
+    ArrayTurn { at_most: u32 },
     /// It may start with the next turn.
     Startable,
     /// Nodes refused to start it, so often in a row, this one last; it is tried again, elsewhere if it can be.
-    StartRefused {
-        tries: u32,
-        node: NodeId,
-        retry_at: Timestamp,
-    },
+    StartRefused { tries: u32, node: NodeId, retry_at: Timestamp },
     /// A task of it failed; it waits a little before the next try.
-    BackingOff {
-        until: Timestamp,
-    },
+    BackingOff { until: Timestamp },
     /// A stage of the funnel leaves too little.
     Short(Shortfall),
 }
@@ -189,14 +164,9 @@ impl State {
         if !key.groups.is_empty() {
             return key.groups.iter().find_map(|group| self.sharing_refused(&group.key, domain));
         }
-        let mut refused = None;
-        for option in ways(&self.fleet, self.tenants.policy(), key.class, domain, &key.shape) {
-            match option {
-                Ok(_) => return None,
-                Err(why) => refused = refused.or(Some(why)),
-            }
-        }
-        refused
+        let ways = ways(&self.fleet, self.tenants.policy(), key.class, domain, &key.shape);
+        let refused: Option<Vec<SharingRefusal>> = ways.map(Result::err).collect();
+        refused?.first().copied()
     }
 
     /// Whose guarantee an ask for work that may not borrow would pass.
@@ -211,6 +181,14 @@ impl State {
         lines::fixed_beyond(&mut draft, ask)
     }
 
+    /// The asks for a minimum that no guarantee stands against, or all of them where one stands against each.
+    fn open_asks<'k>(&self, tree: &Tree, key: &'k KindKey) -> Vec<Ask<'k>> {
+        let asks = Asks::new(self, self.tenants.policy(), tree).minimum(key);
+        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(tree, ask).is_none();
+        let open: Vec<Ask<'k>> = asks.iter().filter(is_open).cloned().collect();
+        if open.is_empty() { asks } else { open }
+    }
+
     /// What is left of the fleet for a kind, question by question, as things are.
     pub fn funnel(&self, key: &KindKey) -> Funnel {
         if !key.groups.is_empty() {
@@ -219,10 +197,7 @@ impl State {
         let policy = self.tenants.policy();
         let tree = self.tree(policy);
         let used = tree.subtree_use(&self.own_use_after_leaving(&tree));
-        let asks = Asks::new(self, policy, &tree).minimum(key);
-        let open = asks.iter().filter(|ask| self.fixed_beyond(&tree, ask).is_none());
-        let open: Vec<PoolOption> = open.map(|ask| ask.way).collect();
-        let usable = if open.is_empty() { asks.iter().map(|ask| ask.way).collect() } else { open };
+        let usable: Vec<PoolOption> = self.open_asks(&tree, key).iter().map(|ask| ask.way).collect();
         self.best_funnel(key, &usable, &tree, &used, FleetScope::AsItIs)
     }
 
@@ -288,8 +263,7 @@ impl State {
 
     /// One walk over the nodes for all options: every submission asks this of every node.
     fn count(&self, key: &KindKey, needs: &[(Option<PoolId>, Need)], fleet: FleetScope) -> Vec<FunnelCount> {
-        let mut counts: Vec<FunnelCount> = Vec::new();
-        counts.resize_with(needs.len(), FunnelCount::default);
+        let mut counts: Vec<FunnelCount> = needs.iter().map(|_| FunnelCount::default()).collect();
         for (id, node) in self.fleet.nodes() {
             for (&(pool, need), count) in needs.iter().zip(&mut counts) {
                 let declared = declared_amount(key, need, node);

@@ -95,41 +95,18 @@ pub enum BookingEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum BookingsEvent {
-    Booked {
-        booking: BookingId,
-        spec: Spec,
-        by: Booker,
-        from: Timestamp,
-        until: Timestamp,
-        at: Timestamp,
-    },
+    /// Somebody ordered it.
+    Booked { booking: BookingId, spec: Spec, by: Booker, from: Timestamp, until: Timestamp, at: Timestamp },
     /// These are its places from now on; fewer than its tasks where no more could be had.
-    Placed {
-        booking: BookingId,
-        tasks: Vec<Placement>,
-        at: Timestamp,
-    },
+    Placed { booking: BookingId, tasks: Vec<Placement>, at: Timestamp },
     /// The places of these tasks are lost; others are chosen if there are any.
-    PlacesLost {
-        booking: BookingId,
-        tasks: Vec<u32>,
-        why: PlaceLost,
-        at: Timestamp,
-    },
-    Began {
-        booking: BookingId,
-        at: Timestamp,
-    },
+    PlacesLost { booking: BookingId, tasks: Vec<u32>, why: PlaceLost, at: Timestamp },
+    /// Its time has come.
+    Began { booking: BookingId, at: Timestamp },
     /// It is over; its jobs go on as every other.
-    Ended {
-        booking: BookingId,
-        why: BookingEnd,
-        at: Timestamp,
-    },
+    Ended { booking: BookingId, why: BookingEnd, at: Timestamp },
     /// In a snapshot: the next id.
-    Carried {
-        next: BookingId,
-    },
+    Carried { next: BookingId },
     /// In a snapshot: how far a booking is.
     CarriedBooking {
         booking: BookingId,

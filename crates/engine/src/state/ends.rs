@@ -68,6 +68,23 @@ impl State {
             window: window.map(|window| window.until),
         }
     }
+
+    /// When the time limit of a job is up, while it runs.
+    pub fn limit_at(&self, id: JobId) -> Option<Timestamp> {
+        let since = self.ledger.holding(id)?.since()?;
+        Some(since + self.jobs.get(id)?.time_left()?)
+    }
+
+    /// When its time limit asks something of a job: to save its work, or to stop.
+    pub(crate) fn wrap_up_at(&self, id: JobId) -> Option<Timestamp> {
+        let (job, limit_at) = (self.jobs.get(id)?, self.limit_at(id)?);
+        match job.phase {
+            Phase::Active => Some(Timestamp(limit_at.0.saturating_sub(notice(job).0))),
+            // A job that has to leave anyway saves its work for that, and has until the limit.
+            Phase::Leaving(Next::Requeue(_)) => Some(limit_at),
+            Phase::Waiting | Phase::Leaving(Next::End(_)) => None,
+        }
+    }
 }
 
 /// When a job that gets its places at that moment and may run for so long is gone at the latest.
@@ -92,41 +109,15 @@ pub(crate) fn departure(
     policy: &Policy,
     now: Timestamp,
 ) -> Option<Departure> {
+    // A job that was asked to leave for another one stays if that finds another place.
+    let for_others = matches!(holding.asked_by, Some(Asker::Rules { .. } | Asker::Booking { .. }));
     let (gone_at, may_stay) = match phase {
         TaskPhase::Bound | TaskPhase::Running | TaskPhase::Gone { .. } => return None,
-        TaskPhase::Asked { deadline, .. } => (deadline + policy.stop_grace, is_asked_for_others(holding)),
+        TaskPhase::Asked { deadline, .. } => (deadline + policy.stop_grace, for_others),
         TaskPhase::Acked { .. } => (now + policy.stop_grace, false),
         TaskPhase::Stopping { deadline } => (deadline, false),
     };
     Some(Departure { gone_at, may_stay })
-}
-
-/// True when it was asked to leave for another job, and stays if that finds another place.
-fn is_asked_for_others(holding: &Holding) -> bool {
-    match holding.asked_by {
-        Some(Asker::Rules { .. } | Asker::Booking { .. }) => true,
-        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace | Asker::Drain { .. })
-        | None => false,
-    }
-}
-
-impl State {
-    /// When the time limit of a job is up, while it runs.
-    pub fn limit_at(&self, id: JobId) -> Option<Timestamp> {
-        let since = self.ledger.holding(id)?.since()?;
-        Some(since + self.jobs.get(id)?.time_left()?)
-    }
-
-    /// When its time limit asks something of a job: to save its work, or to stop.
-    pub(crate) fn wrap_up_at(&self, id: JobId) -> Option<Timestamp> {
-        let (job, limit_at) = (self.jobs.get(id)?, self.limit_at(id)?);
-        match job.phase {
-            Phase::Active => Some(Timestamp(limit_at.0.saturating_sub(notice(job).0))),
-            // A job that has to leave anyway saves its work for that, and has until the limit.
-            Phase::Leaving(Next::Requeue(_)) => Some(limit_at),
-            Phase::Waiting | Phase::Leaving(Next::End(_)) => None,
-        }
-    }
 }
 
 /// How long before its limit a job is asked to save its work: its grace, but never more than half of what it has left,

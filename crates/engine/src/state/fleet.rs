@@ -1,7 +1,5 @@
 //! The fleet section: nodes, pools, levels and interned sets. What is placed on them is the ledger's business.
 
-use crate::model::observed::ObservedGpu;
-use crate::units::{GpuMask, Resources};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::catalogue::{self, Mig};
 use crate::model::is_default;
+use crate::model::observed::ObservedGpu;
 use crate::state::event::Event;
 use crate::state::recount;
-use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId, Timestamp};
+use crate::units::{DeviceSetId, GpuMask, LevelId, NodeId, NodeSetId, PoolId, Resources, Timestamp};
 
 /// The nodes there are and what is known of them.
 #[derive(Clone, Debug, Default)]
@@ -97,14 +96,8 @@ impl<T> Set<T> {
 }
 
 /// Sets by their ids, which start at 1: set 0 is everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Sets<T>(Vec<Set<T>>);
-
-impl<T> Default for Sets<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
 
 impl<T> Sets<T> {
     fn iter(&self) -> impl Iterator<Item = (u32, &Set<T>)> {

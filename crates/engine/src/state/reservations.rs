@@ -8,7 +8,6 @@
 //! A reservation is not use: it takes no room in the ledger and counts towards no quota. A job that takes a place that is promised,
 //! or something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.
 
-use crate::state::State;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -17,7 +16,10 @@ use strum::IntoStaticStr;
 
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
+use crate::state::State;
 use crate::state::event::Event;
+use crate::state::index::{list, unlist};
+use crate::state::recount::grouped;
 use crate::units::{JobId, NodeId, Timestamp};
 
 /// So many of the earlier promises to a job are kept: a reader who asks why looks at the last of them.
@@ -113,13 +115,8 @@ impl Reservations {
 
     /// The index that does not say what the promised starts do.
     pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
-        let mut by_node: BTreeMap<NodeId, BTreeSet<JobId>> = BTreeMap::new();
-        for (&job, reservation) in &self.by_job {
-            for place in &reservation.tasks {
-                by_node.entry(place.node).or_default().insert(job);
-            }
-        }
-        (by_node != self.by_node).then_some("promised starts by node")
+        let places = self.iter().flat_map(|of| of.tasks.iter().map(|place| (place.node, of.job)));
+        (grouped(places) != self.by_node).then_some("promised starts by node")
     }
 
     /// What a job was promised.
@@ -170,21 +167,15 @@ impl Reservations {
 
     fn insert(&mut self, reservation: Reservation) {
         for place in &reservation.tasks {
-            self.by_node.entry(place.node).or_default().insert(reservation.job);
+            list(&mut self.by_node, place.node, reservation.job);
         }
         self.by_job.insert(reservation.job, reservation);
     }
 
     fn remove(&mut self, job: JobId) -> Option<Reservation> {
         let removed = self.by_job.remove(&job)?;
-        for place in &removed.tasks {
-            if let Some(jobs) = self.by_node.get_mut(&place.node) {
-                jobs.remove(&job);
-                if jobs.is_empty() {
-                    self.by_node.remove(&place.node);
-                }
-            }
-        }
+        let nodes: BTreeSet<NodeId> = removed.tasks.iter().map(|place| place.node).collect();
+        nodes.iter().for_each(|node| unlist(&mut self.by_node, node, &job));
         Some(removed)
     }
 

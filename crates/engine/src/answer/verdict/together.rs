@@ -32,7 +32,7 @@ impl State {
         let mut draft = Draft::on(self, policy, &tree, &none, Timestamp(0));
         let used = tree.subtree_use(&self.own_use_after_leaving(&tree));
         let mut short = None;
-        for ask in self.open_asks(&draft, key) {
+        for ask in self.open_asks(&tree, key) {
             let limited = lines::limit_exceeded(&draft, &ask).and_then(|_| over_limit(&tree, &ask, &used));
             let found = limited.or_else(|| apart(&mut draft, key, &ask));
             match found {
@@ -45,14 +45,6 @@ impl State {
             }
         }
         short.unwrap_or_else(|| all.swap_remove(0))
-    }
-
-    /// The asks for all groups that no guarantee stands against, or all of them where one stands against each.
-    fn open_asks<'k>(&self, draft: &Draft<'_>, key: &'k KindKey) -> Vec<Ask<'k>> {
-        let asks = draft.asks().minimum(key);
-        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(draft.tree, ask).is_none();
-        let open: Vec<Ask<'k>> = asks.iter().filter(is_open).cloned().collect();
-        if open.is_empty() { asks } else { open }
     }
 
     /// What keeps the groups of a kind from ever running, each alone or all together, if anything does. A job whose groups
