@@ -236,7 +236,6 @@ fn held_below<'a>(
     under_it.collect()
 }
 
-/// No start passes a limit.
 fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     for tenant in &policy.tenants {
         let Some(held) = held_below(state, &tenant.path, |_, _| true) else { continue };
@@ -288,7 +287,6 @@ fn check_fixed(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Counts the text of live jobs anew, letter by letter.
 fn check_bytes(state: &State, findings: &mut Vec<Finding>) {
     for tenant in state.tenants.ids() {
         let mut bytes = 0;
@@ -304,7 +302,6 @@ fn check_bytes(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Every index, counted again section by section.
 fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     let mut wrong = state.jobs.wrong_indexes(state);
     wrong.extend(state.ledger.wrong_indexes(state));

@@ -74,7 +74,6 @@ pub struct State {
     pub bookings: Bookings,
     pub past: PastUse,
     pub maintenance: Maintenance,
-    /// What owners of jobs in the world are to be told.
     pub owned: Owned,
     index: u64,
 }
@@ -400,7 +399,6 @@ impl State {
         }
     }
 
-    /// The world no longer refuses a job of which all tasks run.
     fn note_whole(&mut self, job: JobId) {
         let holding = self.ledger.holding(job).expect("what runs is held");
         let runs = |task: &HeldTask| {
@@ -411,7 +409,6 @@ impl State {
         }
     }
 
-    /// The job remembers how its task ended.
     fn note_exit(&mut self, job: JobId, task: u32, exit: Option<Exit>, detail: ExitDetail, at: Timestamp) {
         let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
         // Journals from before causes were recorded must rebuild the same state.

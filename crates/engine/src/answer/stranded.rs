@@ -18,7 +18,6 @@ use crate::state::rooms::{GpuRoom, Room};
 use crate::state::ways::{slice, ways};
 use crate::units::{DeviceSetId, GpuUnits, LevelId, NodeId, NodeSetId, PoolId, Resources, TrustId};
 
-/// The most usual shapes that are looked at.
 const TYPICAL_MAX: usize = 16;
 /// The most shapes that wait and are looked at, those with most tasks first.
 const PENDING_MAX: usize = 64;
@@ -65,7 +64,6 @@ pub struct StrandedAsk {
     pub nodes: NodeSetId,
     /// Set for a shape that usually comes.
     pub devices: DeviceSetId,
-    /// The GPUs of one task share an island.
     pub on_island: bool,
     /// So many tasks start together or not at all…
     pub together: u32,
@@ -76,7 +74,6 @@ pub struct StrandedAsk {
 /// How many tasks ask for a shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StrandedSource {
-    /// Tasks that wait.
     pub pending: u64,
     /// Of a thousand tasks that came of late.
     pub typical_milli: u32,
@@ -87,19 +84,14 @@ pub struct StrandedSource {
 pub struct StrandedShape {
     pub asked: StrandedAsk,
     pub source: StrandedSource,
-    /// How many tasks would fit.
     pub fits: u64,
-    /// What they would take.
     pub usable: GpuUnits,
-    /// Why the rest of what is free is of no use to it.
     pub why: BTreeMap<StrandedWhy, GpuUnits>,
 }
 
-impl StrandedShape {
-    fn add(&mut self, why: StrandedWhy, units: GpuUnits) {
-        if units > GpuUnits::ZERO {
-            *self.why.entry(why).or_default() += units;
-        }
+fn add(counted: &mut BTreeMap<StrandedWhy, GpuUnits>, why: StrandedWhy, units: GpuUnits) {
+    if units > GpuUnits::ZERO {
+        *counted.entry(why).or_default() += units;
     }
 }
 
@@ -130,13 +122,8 @@ pub fn stranded(state: &State) -> Vec<StrandedPool> {
 }
 
 fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
-    let mut found = StrandedPool {
-        pool,
-        gpus: 0,
-        free: GpuUnits::ZERO,
-        stranded: BTreeMap::new(),
-        shapes: shapes(state, pool),
-    };
+    let (stranded, shapes) = (BTreeMap::new(), shapes(state, pool));
+    let mut found = StrandedPool { pool, gpus: 0, free: GpuUnits::ZERO, stranded, shapes };
     let rooms = || state.ledger.rooms().iter().filter(|(_, room)| room.open && room.pool == pool);
     let fit = |shape: &StrandedShape| {
         let mut fit = FitByDomain::default();
@@ -149,11 +136,11 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
     let fits: Vec<FitByDomain> = found.shapes.iter().map(fit).collect();
     for (node, room) in rooms() {
         found.gpus += room.usable_gpus();
-        let parts: GpuUnits = room.gpus.iter().map(left).sum();
-        if parts == GpuUnits::ZERO {
+        let free: GpuUnits = room.gpus.iter().map(GpuRoom::not_held).sum();
+        if free == GpuUnits::ZERO {
             continue;
         }
-        found.free += parts;
+        found.free += free;
         let mut nearest = alloc::vec![Some(StrandedWhy::NotAllowed); room.gpus.len()];
         for (shape, fit) in found.shapes.iter_mut().zip(&fits) {
             let asked = &shape.asked;
@@ -165,17 +152,12 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
             }
         }
         for (gpu, why) in room.gpus.iter().zip(nearest) {
-            if let Some(why) = why.filter(|_| left(gpu) > GpuUnits::ZERO) {
-                *found.stranded.entry(why).or_default() += left(gpu);
+            if let Some(why) = why {
+                add(&mut found.stranded, why, gpu.not_held());
             }
         }
     }
     found
-}
-
-/// What is free of a GPU, whoever could have it.
-fn left(gpu: &GpuRoom) -> GpuUnits {
-    GpuUnits::WHOLE.checked_sub(gpu.held).filter(|_| gpu.usable).unwrap_or_default()
 }
 
 /// Shapes that the pool could meet if it were empty.
@@ -220,13 +202,8 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
     shapes.sort_by_key(|(_, source)| {
         (source.pending == 0, Reverse(source.typical_milli), Reverse(source.pending))
     });
-    let uncounted = |(asked, source)| StrandedShape {
-        asked,
-        source,
-        fits: 0,
-        usable: GpuUnits::ZERO,
-        why: BTreeMap::new(),
-    };
+    let (fits, usable) = (0, GpuUnits::ZERO);
+    let uncounted = |(asked, source)| StrandedShape { asked, source, fits, usable, why: BTreeMap::new() };
     shapes.into_iter().map(uncounted).collect()
 }
 
@@ -258,7 +235,6 @@ fn could_use(state: &State, asked: &StrandedAsk, pool: PoolId) -> bool {
     state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
 }
 
-/// What a shape can use of one node.
 struct NodeUse<'a> {
     state: &'a State,
     node: NodeId,
@@ -278,17 +254,17 @@ impl NodeUse<'_> {
             shape.fits += u64::from(tasks);
             shape.usable += need.units().times(tasks);
         } else {
-            shape.add(StrandedWhy::NotTogether, need.units().times(tasks));
+            add(&mut shape.why, StrandedWhy::NotTogether, need.units().times(tasks));
         }
-        shape.add(short, need.units().times(by_gpus - tasks));
+        add(&mut shape.why, short, need.units().times(by_gpus - tasks));
         let mut kept_by = |(gpu, copies): (&GpuRoom, Result<u32, StrandedWhy>)| match copies {
             Ok(count) => {
-                let rest = left(gpu).checked_sub(need.units_each().times(count));
-                shape.add(StrandedWhy::LeftOver, rest.unwrap_or_default());
+                let rest = gpu.not_held().checked_sub(need.units_each().times(count));
+                add(&mut shape.why, StrandedWhy::LeftOver, rest.unwrap_or_default());
                 if tasks == 0 { Some(short) } else { (!enough).then_some(StrandedWhy::NotTogether) }
             }
             Err(why) => {
-                shape.add(why, left(gpu));
+                add(&mut shape.why, why, gpu.not_held());
                 Some(why)
             }
         };
@@ -355,7 +331,6 @@ impl NodeUse<'_> {
         if copies == 0 { Err(StrandedWhy::NoLegalStart) } else { Ok(copies) }
     }
 
-    /// How many tasks would fit the node.
     fn tasks(&self) -> u32 {
         self.tasks_by_gpus(&self.copies()).min(tasks_beside_gpus(self.room.free(), self.asked.resources))
     }

@@ -34,9 +34,7 @@ pub use answers::Answers;
 /// What is left after each stage, in the pool in which the job comes furthest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Funnel {
-    /// What the minimum of the job takes.
     pub need: Quantity,
-    /// In order.
     pub stages: Vec<(Stage, Quantity)>,
     /// Whose limit is the tightest, where one binds.
     pub tenant: Option<TenantId>,
@@ -152,9 +150,7 @@ pub struct Verdict {
     pub funnel: Option<Funnel>,
     /// Waiting jobs of its tenant that are served before it.
     pub ahead: u32,
-    /// The version of the policy it was judged by.
     pub policy: u32,
-    /// The journal index it was judged on.
     pub basis: u64,
 }
 
@@ -314,9 +310,7 @@ struct FunnelCount {
 struct UnderLimits {
     /// So much, counted as the job counts.
     amount: u64,
-    /// Whose limit is the tightest.
     tenant: Option<TenantId>,
-    /// What that is a limit of, where it is not GPUs.
     beside: Option<Beside>,
 }
 
@@ -404,7 +398,7 @@ fn healthy_amount(key: &KindKey, need: Need, node: &Node) -> u64 {
 }
 
 fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
-    let left = |gpu: &GpuRoom| GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts();
+    let left = |gpu: &GpuRoom| gpu.not_held().parts();
     match need {
         Need::Whole(0) => u64::from(tasks_that_fit(room, need, key)),
         Need::Whole(_) => parts(room.whole_free()),

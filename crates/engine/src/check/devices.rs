@@ -12,7 +12,6 @@ use crate::state::State;
 use crate::state::recount::{held, present, shape_of};
 use crate::units::{DeviceSetId, GpuUnits, NodeId, Resources, TrustId};
 
-/// What a GPU carries.
 #[derive(Default)]
 struct GpuLoad {
     units: u64,
@@ -22,7 +21,6 @@ struct GpuLoad {
     slices: Vec<(u8, u8)>,
 }
 
-/// What each GPU carries of these places.
 fn loads(places: impl Iterator<Item = (Placement, TrustId)>) -> BTreeMap<(NodeId, usize), GpuLoad> {
     let mut loads: BTreeMap<(NodeId, usize), GpuLoad> = BTreeMap::new();
     for (place, trust) in places {

@@ -192,7 +192,6 @@ impl Bookings {
         self.version
     }
 
-    /// A job of it started.
     pub(crate) fn use_it(&mut self, booking: BookingId) {
         if let Some(known) = self.by_id.get_mut(&booking) {
             self.version += u64::from(!known.used);

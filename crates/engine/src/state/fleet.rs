@@ -35,7 +35,6 @@ pub struct Node {
     pub cordon_reason: String,
     pub cordoned_by: String,
     pub drain: Option<Drain>,
-    /// A downtime keeps it out of service.
     pub out_of_service: bool,
 }
 
@@ -138,7 +137,6 @@ impl Fleet {
         domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
     }
 
-    /// The indexes that do not say what the nodes do.
     pub(crate) fn wrong_indexes(&self) -> Vec<&'static str> {
         let by_name = self.nodes().map(|(id, node)| (node.facts.name.clone(), id)).collect();
         let draining = self.nodes().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| id).collect();
@@ -291,7 +289,6 @@ impl Fleet {
         self.nodes[node.index()].as_mut().expect("a lever names a node that is there")
     }
 
-    /// A downtime of a node begins or ends.
     pub(crate) fn set_out_of_service(&mut self, node: NodeId, out: bool) {
         if let Some(Some(known)) = self.nodes.get_mut(node.index()) {
             known.out_of_service = out;

@@ -46,7 +46,6 @@ impl LedgerEvent {
 }
 
 impl Holding {
-    /// A gang that just got its places.
     pub(crate) fn started(
         attempt: u32,
         policy: u32,
@@ -76,7 +75,6 @@ impl Holding {
         self.next_task.max(last)
     }
 
-    /// What an event of this job changes in it.
     pub(crate) fn apply(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Running { task, since, .. } => {
@@ -219,7 +217,6 @@ impl Holding {
         self.tasks.iter().map(|task| task.until(now).min(now)).max().unwrap_or(now)
     }
 
-    /// Until when it was asked to save its work, if it was.
     pub(crate) fn asked_until(&self) -> Option<Timestamp> {
         let until = self.tasks.iter().filter_map(|task| match task.phase {
             TaskPhase::Asked { deadline, .. } => Some(deadline),
@@ -308,7 +305,6 @@ impl HeldTask {
         self.presence() == Presence::Stays
     }
 
-    /// When it ended; `now` while it has not.
     fn until(&self, now: Timestamp) -> Timestamp {
         if let TaskPhase::Gone { at, .. } = self.phase { at } else { now }
     }
@@ -324,7 +320,6 @@ pub enum TaskPhase {
     /// It was asked to save its work, and is stopped at the deadline.
     Asked {
         deadline: Timestamp,
-        /// It said that it cannot.
         failed: bool,
         #[serde(default, skip_serializing_if = "is_default")]
         at: Timestamp,

@@ -15,3 +15,13 @@ pub(super) fn unlist<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: 
         index.remove(key);
     }
 }
+
+/// Adds a value, or takes it out.
+pub(super) fn set_listed<K: Ord, V: Ord>(
+    index: &mut BTreeMap<K, BTreeSet<V>>,
+    key: K,
+    value: V,
+    listed: bool,
+) {
+    if listed { list(index, key, value) } else { unlist(index, &key, &value) }
+}

@@ -59,7 +59,6 @@ struct JobHold {
     deadline: Option<Timestamp>,
     /// Its entry in `bound`.
     bound: Option<Timestamp>,
-    /// How many of its tasks stay.
     staying: usize,
 }
 
@@ -89,13 +88,6 @@ pub struct WorkGroup {
     pub grace: Millis,
 }
 
-impl WorkGroup {
-    fn first_of(tenant: TenantId) -> Self {
-        let (class, priority) = (Class::Inference, i32::MIN);
-        Self { tenant, class, priority, preemptible: false, grace: Millis(0) }
-    }
-}
-
 impl Charge {
     /// What the ledger needs to know of a job.
     pub fn of(job: &Job) -> Self {
@@ -121,7 +113,6 @@ impl Charge {
         Step { place, resources: self.resources_of(place.task), trust: Some(self.trust) }
     }
 
-    /// What a task takes beside GPUs.
     pub(crate) fn resources_of(&self, task: u32) -> Resources {
         let Some(groups) = &self.by_group else { return self.resources };
         let slots = groups.last().map_or(1, |&(end, _)| end.max(1));
@@ -131,12 +122,11 @@ impl Charge {
 }
 
 fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
-    let mut end = 0;
-    let of_group = |group: &Group| {
-        end += group.tasks_in_all();
-        (end, group.shape.resources)
+    let of_group = |end: &mut u32, group: &Group| {
+        *end += group.tasks_in_all();
+        Some((*end, group.shape.resources))
     };
-    groups.iter().map(of_group).collect()
+    groups.iter().scan(0, of_group).collect()
 }
 
 /// What a job that holds places or has an earmark would hold if it had all it wants.
@@ -187,7 +177,9 @@ fn count_in<K: Ord + Copy>(
 
 /// The entries of a tenant, in an index by work group.
 fn of_tenant<V>(index: &BTreeMap<WorkGroup, V>, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &V)> {
-    let from = index.range(WorkGroup::first_of(tenant)..);
+    let (class, priority) = (Class::Inference, i32::MIN);
+    let first = WorkGroup { tenant, class, priority, preemptible: false, grace: Millis(0) };
+    let from = index.range(first..);
     from.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, value)| (group, value))
 }
 
@@ -195,8 +187,8 @@ impl Ledger {
     /// The earliest moment after `now` at which a task that was asked or told to leave is stopped, or an attempt that
     /// does not run is given up.
     pub(super) fn next_deadline(&self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
-        let asked = self.deadlines().first().map(|&(at, _)| at);
-        let stuck = self.bound().first().map(|&(at, _)| at + policy.gangs.start_within);
+        let asked = self.deadlines.first().map(|&(at, _)| at);
+        let stuck = self.bound.first().map(|&(at, _)| at + policy.gangs.start_within);
         [asked, stuck].into_iter().flatten().filter(|&at| at > now).min()
     }
 
@@ -310,14 +302,6 @@ impl Ledger {
         })
     }
 
-    /// Orphans on a node.
-    pub(crate) fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
-        self.occupants(node).filter_map(|occupant| match occupant {
-            Occupant::Task(..) | Occupant::Earmark(..) => None,
-            Occupant::Orphan(task) => Some(task),
-        })
-    }
-
     /// A node appeared, changed or left: its room is worked out again from what is held there.
     pub(crate) fn node_changed(&mut self, node: NodeId, fleet: &Fleet, earmarks: &Earmarks) {
         let pool_before = self.rooms.get(node).map(|room| room.pool);
@@ -353,7 +337,6 @@ impl Ledger {
         }
     }
 
-    /// Something changed that may lift any refusal.
     pub(crate) fn anything_may_fit(&mut self, pools: impl Iterator<Item = PoolId>) {
         pools.for_each(|pool| self.note_freed(pool));
     }
@@ -363,7 +346,6 @@ impl Ledger {
         *self.changed.entry(pool).or_default() += 1;
     }
 
-    /// The use of the tenant and of everyone above it changed.
     pub(crate) fn note_changed_of(&mut self, lineage: impl Iterator<Item = TenantId>) {
         for tenant in lineage {
             *self.changed_of.entry(tenant).or_default() += 1;
@@ -391,7 +373,6 @@ impl Ledger {
         self.unsettled.remove(&job);
     }
 
-    /// Places are earmarked for a job, or no longer are.
     pub(crate) fn shift_earmark(
         &mut self,
         job: JobId,
@@ -419,7 +400,6 @@ impl Ledger {
         }
     }
 
-    /// Until when a job with groups may be repaired.
     pub(crate) fn set_repair_by(&mut self, job: JobId, deadline: Option<Timestamp>) {
         let held = self.held.get_mut(&job).expect("a job that is repaired holds something");
         if held.holding.repair_by != deadline {
@@ -464,17 +444,16 @@ impl Ledger {
     fn change(&mut self, job: JobId, tasks: &[u32], event: &LedgerEvent) {
         let held = self.held.get_mut(&job).expect("an event names a job that holds something");
         let charge = held.charge.clone();
-        let there = |holding: &Holding| -> Vec<(Option<Placement>, Presence)> {
+        let there = |holding: &Holding| -> Vec<Option<(Placement, Presence)>> {
             let tasks = tasks.iter().map(|&task| holding.task(task));
-            tasks
-                .map(|task| task.map_or((None, Presence::Gone), |task| (Some(task.place), task.presence())))
-                .collect()
+            tasks.map(|task| task.map(|task| (task.place, task.presence()))).collect()
         };
         let before = there(&held.holding);
         held.holding.apply(event);
         let after = there(&held.holding);
-        for ((old, before), (new, after)) in before.into_iter().zip(after) {
-            if let Some(place) = old.or(new) {
+        for (old, new) in before.into_iter().zip(after) {
+            if let Some((place, _)) = old.or(new) {
+                let [before, after] = [old, new].map(|there| there.map_or(Presence::Gone, |(_, how)| how));
                 let occupant = Occupant::Task(job, place.task);
                 self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
             }
@@ -524,11 +503,10 @@ impl Ledger {
         let held = self.held.get_mut(&job).expect("a job that holds something settles");
         let holding = &held.holding;
         let settled = |task: &HeldTask| matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { .. });
-        let due = !holding.tasks.iter().all(settled);
-        if due {
-            self.unsettled.insert(job);
-        } else {
+        if holding.tasks.iter().all(settled) {
             self.unsettled.remove(&job);
+        } else {
+            self.unsettled.insert(job);
         }
         let deadline = [holding.asked_until(), holding.repair_by].into_iter().flatten().min();
         let bound = holding.bound_since();
@@ -556,7 +534,6 @@ impl Ledger {
     }
 }
 
-/// Keeps a job's entry in a list by time.
 fn keep(
     list: &mut BTreeSet<(Timestamp, JobId)>,
     job: JobId,

@@ -113,7 +113,6 @@ impl Maintenance {
         self.version
     }
 
-    /// True while a downtime that has begun keeps a node out of service.
     pub(crate) fn is_out(&self, node: NodeId) -> bool {
         self.of(node).any(|(_, downtime)| downtime.began)
     }
@@ -174,7 +173,6 @@ impl State {
         drain.chain(downtimes.map(|(_, downtime)| ToBeEmpty { at: downtime.from, whom: downtime.whom }))
     }
 
-    /// Nodes that are to be empty, now or later.
     pub(crate) fn nodes_to_be_empty(&self) -> BTreeSet<NodeId> {
         let downtimes = self.maintenance.iter().flat_map(|(_, downtime)| downtime.nodes.iter().copied());
         self.fleet.draining().iter().copied().chain(downtimes).collect()

@@ -21,7 +21,6 @@ impl State {
         self.tenants.ids().map(|tenant| self.own_use_of(tenant, tree)).collect()
     }
 
-    /// What a tenant's own jobs hold, by meter.
     pub(super) fn own_use_of(&self, tenant: TenantId, tree: &Tree) -> Meters {
         self.ledger.used(tenant).map_or_else(|| tree.zero(), |used| tree.metered(used))
     }

@@ -29,7 +29,6 @@ const HISTORY_MAX: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
     by_job: BTreeMap<JobId, Reservation>,
-    /// Jobs to which places of a node are promised.
     by_node: BTreeMap<NodeId, BTreeSet<JobId>>,
     missed: BTreeMap<JobId, Vec<MissedStart>>,
     version: u64,
@@ -113,7 +112,6 @@ impl Reservations {
         moments.filter(|&at| at > now).min()
     }
 
-    /// The index that does not say what the promised starts do.
     pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
         let places = self.iter().flat_map(|of| of.tasks.iter().map(|place| (place.node, of.job)));
         (grouped(places) != self.by_node).then_some("promised starts by node")
@@ -212,7 +210,6 @@ impl Reservations {
         self.insert(Reservation { tasks: tasks.to_vec(), fillers, borrowers, ..of });
     }
 
-    /// A job is over, or is known to be over earlier.
     pub(crate) fn note_news(&mut self) {
         self.news += 1;
     }
@@ -246,7 +243,6 @@ impl Reservations {
 }
 
 impl Reservation {
-    /// What its job asks for.
     pub(crate) fn spec<'s>(&self, state: &'s State) -> &'s Spec {
         &state.jobs.get(self.job).expect("a start is promised to a live job").spec
     }

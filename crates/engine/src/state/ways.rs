@@ -10,7 +10,6 @@ use crate::state::fleet::Fleet;
 use crate::units::{GpuUnits, PoolId};
 use alloc::vec::Vec;
 
-/// How many modes there are.
 const MODES: u8 = 4;
 
 /// Every way that geometry allows, in order, as the policy allows it or with why it does not.
@@ -83,7 +82,6 @@ fn need(fleet: &Fleet, gpus: GpuAsk, mode: Mode, pool: PoolId) -> Option<Need> {
     }
 }
 
-/// The slice that an ask comes to on a model.
 pub(crate) fn slice(mig: &Mig, gpus: GpuAsk) -> Option<Need> {
     let profile = gpus.profile_on(mig)?;
     Some(Need::Slice { profile, units: units_of(mig, mig.profile(profile)?) })

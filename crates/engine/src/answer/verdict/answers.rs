@@ -32,7 +32,6 @@ pub struct Answers {
     /// The journal index and the moment that the rest is about.
     basis: Option<(u64, Timestamp)>,
     kinds: BTreeMap<KindKey, OfKind>,
-    /// The waiting jobs of a tenant in the order in which they are served.
     queues: BTreeMap<TenantId, Vec<CandidateRank>>,
     lines: Option<(Tree, Amounts)>,
 }
@@ -43,14 +42,12 @@ struct OfKind {
     funnel: Funnel,
     /// Whose guarantee keeps it waiting.
     fixed: Option<TenantId>,
-    /// Why it may share no GPU.
     refused: Option<SharingRefusal>,
     /// What keeps it from what is free, once that was asked.
     kept_away: OnceCell<Option<Reason>>,
 }
 
 impl Answers {
-    /// Forgets what is of another state or moment.
     fn turn_to(&mut self, state: &State, now: Timestamp) {
         let basis = Some((state.index(), now));
         if self.basis != basis {
@@ -73,7 +70,6 @@ impl Answers {
         self.kinds.get_mut(key).expect("it was just worked out")
     }
 
-    /// A draft on the state, to try things on.
     fn draft<'a>(&'a mut self, state: &'a State, now: Timestamp) -> Draft<'a> {
         let policy = state.tenants.policy();
         let (tree, shares) = self.lines.get_or_insert_with(|| {
@@ -84,7 +80,6 @@ impl Answers {
         Draft::on(state, policy, tree, shares, now)
     }
 
-    /// Waiting jobs of its tenant that are served before a job.
     fn ahead(&mut self, state: &State, id: JobId, job: &Job, now: Timestamp) -> u32 {
         let queue = self.queues.entry(job.spec.tenant).or_insert_with(|| queue(state, job.spec.tenant, now));
         let own = CandidateRank::of_job(state, id, job, now);

@@ -40,11 +40,9 @@ fn work_group(job: &Job) -> WorkGroup {
     WorkGroup { tenant, class, priority, preemptible, grace }
 }
 
-/// Jobs by a moment of theirs.
 type Moments = BTreeSet<(Timestamp, JobId)>;
 
 impl Ledger {
-    /// The indexes that do not say what holdings, earmarks and orphans do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
         let present = || recount::present(state);
         let held = present().filter(|it| matches!(it.occupant, Occupant::Task(..)));
@@ -159,7 +157,6 @@ impl Ledger {
     }
 }
 
-/// An index and what would be wrong with it.
 #[cfg(test)]
 pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Ledger>> {
     alloc::vec![
