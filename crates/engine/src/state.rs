@@ -320,8 +320,7 @@ impl State {
         }
     }
 
-    /// A job with groups waits to be repaired for as long as a copy of it is below its minimum, whatever else of it
-    /// grew or left meanwhile.
+    /// A job with groups waits to be repaired as long as a copy of it is below its minimum, whatever else grew or left.
     fn keep_repairing(&mut self, id: JobId, before: Option<Timestamp>) {
         let Some(holding) = self.ledger.holding(id) else { return };
         let active = self.jobs.get(id).filter(|job| job.phase == Phase::Active);
@@ -336,7 +335,9 @@ impl State {
     fn apply_to_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
-                let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
+                let (attempt, policy, at, chosen) = (*attempt, *policy, *at, *chosen);
+                let held = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
+                let holding = Holding { attempt, policy, at, chosen, tasks: held, ..Holding::default() };
                 self.start(*job, holding, tasks);
             }
             LedgerEvent::Carried { job, holding } => {
@@ -441,11 +442,10 @@ impl State {
 
     fn apply_earmarks(&mut self, event: &EarmarksEvent) {
         match event {
-            EarmarksEvent::Earmarked { job, tasks, policy, at, chosen } => {
-                let charge = self.charge(*job);
-                self.ledger.shift_earmark(*job, tasks, &charge, Presence::Gone, Presence::Stays);
-                let earmark = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
-                self.earmarks.insert(*job, earmark, charge);
+            EarmarksEvent::Earmarked(earmark) => {
+                let (charge, Earmark { job, tasks, .. }) = (self.charge(earmark.job), earmark);
+                self.ledger.shift_earmark(earmark, &charge, Presence::Gone, Presence::Stays);
+                self.earmarks.insert(earmark.clone(), charge);
                 self.reservations.earmarked(*job, tasks);
                 self.reservations.filled(*job, tasks);
                 self.jobs.leave_kind(*job);
@@ -534,7 +534,7 @@ impl State {
     /// A job starts at the places that are earmarked for it, or gets none of them.
     fn release_earmark(&mut self, job: JobId) {
         if let Some((earmark, charge)) = self.earmarks.remove(job) {
-            self.ledger.shift_earmark(job, &earmark.tasks, &charge, Presence::Stays, Presence::Gone);
+            self.ledger.shift_earmark(&earmark, &charge, Presence::Stays, Presence::Gone);
             self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
             self.jobs.join_kind(job);
         }

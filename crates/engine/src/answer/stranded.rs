@@ -1,8 +1,7 @@
 //! Free but unschedulable: what is free of GPUs and fits nobody who waits or usually comes, and why.
 //!
-//! Every free part of a GPU is counted once: a shape can use it, or there is one reason why it cannot. So for each
-//! shape what is usable and what is not add up to what is free, and what no shape can use is stranded. A gang uses what is free
-//! only where all of its minimum fits; the groups of a job are looked at one by one.
+//! Every free part of a GPU is counted once: a shape can use it, or there is one reason why it cannot. What no shape can use
+//! is stranded. A gang uses what is free only where all of its minimum fits; groups are looked at one by one.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -38,8 +37,7 @@ pub enum StrandedWhy {
     NoLegalStart,
     /// Less is left than is asked for.
     TooSmall,
-    /// Too few whole GPUs are free on the node, or on one island of it; or too few tasks of a gang would fit the pool, or one
-    /// domain of the level that it stays within.
+    /// Too few whole GPUs are free on the node or island; or too few tasks of a gang would fit the pool or domain.
     NotTogether,
     /// The node has too few cores left.
     Cpu,

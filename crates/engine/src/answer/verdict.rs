@@ -1,8 +1,7 @@
 //! The one typed answer that every job has, as a function of state, policy and time.
 //!
-//! The *funnel* counts what is left of the fleet after each question a job puts to it; the reason is the first
-//! stage that leaves less than the job's minimum. The same funnel on the declared fleet, healthy and empty,
-//! tells what can never run (rule 16).
+//! The *funnel* counts what is left of the fleet after each question a job puts to it; the reason is the first stage that
+//! leaves less than the job's minimum. On the declared fleet, healthy and empty, it tells what can never run (rule 16).
 
 mod answers;
 mod beside;
@@ -197,9 +196,8 @@ impl State {
         self.best_funnel(key, &usable, &tree, &used, FleetScope::AsItIs)
     }
 
-    /// What keeps a kind from ever running, if anything does (rule 16): it is judged on the declared fleet, with every node
-    /// healthy, uncordoned and empty, and nothing used. Most often the first nodes tell that nothing does. The trust domain
-    /// is given by name, because the first job of a domain is judged before the domain has an id.
+    /// What keeps a kind from ever running on the declared fleet, if anything does (rule 16). The trust domain is given by name,
+    /// because the first job of a domain is judged before the domain has an id.
     pub fn never(&self, key: &KindKey, domain: &str) -> Option<Shortfall> {
         if !key.groups.is_empty() {
             return self.never_in_groups(key, domain);
@@ -209,6 +207,7 @@ impl State {
         let used = tree.zero_each();
         let asks = Asks { domain: Some(domain), ..Asks::new(self, policy, &tree) };
         let options: Vec<PoolOption> = asks.options(key).collect();
+        // Most often the first nodes tell that nothing does.
         if options.iter().any(|&option| self.could_run(key, option, &tree, &used)) {
             return None;
         }

@@ -74,8 +74,7 @@ pub(super) fn check_earmarks(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What is reserved for a job is reserved for no other. A job with an earmark may have a reservation of before, which the next
-/// plan drops.
+/// What is reserved for a job is reserved for no other. A reservation beside an earmark is dropped by the next plan.
 pub(super) fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
     let waiting = state.reservations.iter().filter(|of| state.earmarks.of(of.job).is_none());
     let places = waiting.flat_map(|reservation| &reservation.tasks);

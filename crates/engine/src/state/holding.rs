@@ -46,17 +46,6 @@ impl LedgerEvent {
 }
 
 impl Holding {
-    pub(crate) fn started(
-        attempt: u32,
-        policy: u32,
-        tasks: &[Placement],
-        at: Timestamp,
-        chosen: Option<ChosenPlace>,
-    ) -> Self {
-        let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
-        Self { attempt, policy, at, chosen, tasks, ..Self::default() }
-    }
-
     /// A task by its number.
     pub fn task(&self, task: u32) -> Option<&HeldTask> {
         let at = self.tasks.binary_search_by_key(&task, |held| held.place.task).ok()?;
@@ -141,9 +130,8 @@ impl Holding {
     fn grow(&mut self, tasks: &[Placement], at: Timestamp) {
         self.next_task = self.next_task();
         self.repair_by = None;
-        self.drop_tasks(|task| {
-            matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. })
-        });
+        let is_lost = |phase| matches!(phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. });
+        self.drop_tasks(|task| is_lost(task.phase));
         self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, at)));
     }
 
@@ -279,7 +267,7 @@ pub struct HeldTask {
 
 impl HeldTask {
     /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
-    fn bound(place: Placement, bound_at: Timestamp) -> Self {
+    pub(crate) fn bound(place: Placement, bound_at: Timestamp) -> Self {
         let phase = TaskPhase::Bound;
         Self { place, since: None, phase, bound_at, sm_active_milli: None, leave_refused: None }
     }

@@ -1,10 +1,9 @@
 //! The ledger section: who holds what, task by task, and what is therefore free.
 //!
-//! A gang gets its places in one event. A task gives its place back in one event. Everything else in here is
-//! an index over those two facts, recomputed the slow way by `check`.
+//! A gang gets its places in one event, and a task gives its place back in one. All else is an index over those two facts.
 //!
-//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out tasks that were told to leave and
-//! counts in earmarks. The planner goes by the second.
+//! Use is counted twice: what is *used* now, and what is *planned*, without tasks that were told to leave and with earmarks.
+//! The planner goes by the second.
 
 pub(crate) mod check;
 pub mod event;
@@ -20,7 +19,7 @@ use crate::model::observed::TaskRef;
 use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::quota::amount::Use;
-use crate::state::earmarks::Earmarks;
+use crate::state::earmarks::{Earmark, Earmarks};
 use crate::state::event::Event;
 use crate::state::fleet::Fleet;
 use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
@@ -184,8 +183,7 @@ fn of_tenant<V>(index: &BTreeMap<WorkGroup, V>, tenant: TenantId) -> impl Iterat
 }
 
 impl Ledger {
-    /// The earliest moment after `now` at which a task that was asked or told to leave is stopped, or an attempt that
-    /// does not run is given up.
+    /// The earliest moment after `now` at which a task that was asked to leave is stopped, or a stuck attempt is given up.
     pub(super) fn next_deadline(&self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
         let asked = self.deadlines.first().map(|&(at, _)| at);
         let stuck = self.bound.first().map(|&(at, _)| at + policy.gangs.start_within);
@@ -274,8 +272,7 @@ impl Ledger {
         self.changed_of.get(&tenant).copied().unwrap_or_default()
     }
 
-    /// What is taken of each GPU of a node now, also by tasks that were told to leave and are still there.
-    /// Room is counted as it will be; this is what an observer sees.
+    /// What is taken of each GPU of a node, as an observer sees it: also by tasks that were told to leave and are still there.
     pub fn occupied(&self, node: NodeId) -> Vec<GpuUnits> {
         let Some(room) = self.rooms.get(node) else { return Vec::new() };
         let tasks = self.tasks_on(node).filter(|_| room.leaving > 0);
@@ -375,14 +372,13 @@ impl Ledger {
 
     pub(crate) fn shift_earmark(
         &mut self,
-        job: JobId,
-        tasks: &[Placement],
+        earmark: &Earmark,
         charge: &Charge,
         before: Presence,
         after: Presence,
     ) {
-        for &place in tasks {
-            let occupant = Occupant::Earmark(job, place.task);
+        for &place in &earmark.tasks {
+            let occupant = Occupant::Earmark(earmark.job, place.task);
             self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
         }
     }

@@ -3,8 +3,6 @@
 //! Worked example: `n1` is to be out from 8 to 12 o'clock. Until 8 it takes work that is over by then or can be gone: a job
 //! with a limit of an hour until shortly before 7, a job that saves its work until its grace before 8. What is there is asked at
 //! 8 minus its time to leave. From 8 on nothing is placed there; at 12 the node takes work again by itself.
-//!
-//! What is on the nodes when a downtime begins is the business of `decide`: see the module about nodes that are to be empty.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;

@@ -35,8 +35,7 @@ impl State {
         self.tenants.ids().map(own).collect()
     }
 
-    /// What each tenant's own jobs want, by meter: those that run, have an earmark, or wait. A shape with several pools to choose
-    /// from is demand in the first.
+    /// What each tenant's own jobs want, by meter, also those that wait. A shape with several pools is demand in the first.
     pub fn own_demand(&self, tree: &Tree) -> Amounts {
         let own = |tenant| {
             let mut demand =

@@ -5,8 +5,8 @@
 //! that ends before the hour is over may fill it, and so may work that can be asked to leave in time. No other may, or small
 //! jobs would hold the gang up for ever.
 //!
-//! A reservation is not use: it takes no room in the ledger and counts towards no quota. A job that takes a place that is promised,
-//! or something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.
+//! A reservation is not use: it takes no room in the ledger and counts towards no quota. A job that takes a promised place, or
+//! something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -181,9 +181,7 @@ impl Reservations {
     fn miss(&mut self, job: JobId, why: DropReason, at: Timestamp) -> bool {
         let Some(Reservation { start, .. }) = self.remove(job) else { return false };
         let history = self.missed.entry(job).or_default();
-        if history.len() == HISTORY_MAX {
-            history.remove(0);
-        }
+        history.drain(..(history.len() + 1).saturating_sub(HISTORY_MAX));
         history.push(MissedStart { start, why, at });
         true
     }
@@ -191,23 +189,28 @@ impl Reservations {
     /// A job has places, or they are set aside for it: what was promised of a node before is filled. It need not
     /// be a GPU that both have: cores and memory run out too.
     pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement]) {
-        for place in tasks {
-            for &job in self.by_node.get(&place.node).into_iter().flatten().filter(|&&job| job != by) {
-                let reservation = self.by_job.get_mut(&job).expect("the index names promises that stand");
+        self.change_on(tasks.iter().map(|place| place.node), |reservation| {
+            if reservation.job != by {
                 reservation.fillers.insert(by);
             }
+        });
+    }
+
+    fn change_on(&mut self, nodes: impl Iterator<Item = NodeId>, change: impl Fn(&mut Reservation)) {
+        for job in nodes.filter_map(|node| self.by_node.get(&node)).flatten() {
+            change(self.by_job.get_mut(job).expect("the index names promises that stand"));
         }
     }
 
     /// Places are earmarked for a job, perhaps others than those that are reserved for it, which it no longer needs.
     pub(crate) fn earmarked(&mut self, job: JobId, tasks: &[Placement]) {
-        if self.by_job.get(&job).is_none_or(|of| of.tasks == tasks) {
-            return;
+        if self.of(job).is_some_and(|of| of.tasks != tasks)
+            && let Some(of) = self.remove(job)
+        {
+            self.version += 1;
+            let (fillers, borrowers) = (BTreeSet::new(), BTreeSet::new());
+            self.insert(Reservation { tasks: tasks.to_vec(), fillers, borrowers, ..of });
         }
-        let Some(of) = self.remove(job) else { return };
-        self.version += 1;
-        let (fillers, borrowers) = (BTreeSet::new(), BTreeSet::new());
-        self.insert(Reservation { tasks: tasks.to_vec(), fillers, borrowers, ..of });
     }
 
     pub(crate) fn note_news(&mut self) {
@@ -215,15 +218,12 @@ impl Reservations {
     }
 
     /// A job no longer holds anything: it fills nothing.
-    pub(crate) fn left(&mut self, job: JobId, tasks: impl Iterator<Item = NodeId>) {
+    pub(crate) fn left(&mut self, job: JobId, nodes: impl Iterator<Item = NodeId>) {
         self.note_news();
-        for node in tasks {
-            for of in self.by_node.get(&node).into_iter().flatten() {
-                let reservation = self.by_job.get_mut(of).expect("the index names promises that stand");
-                reservation.fillers.remove(&job);
-                reservation.borrowers.remove(&job);
-            }
-        }
+        self.change_on(nodes, |reservation| {
+            reservation.fillers.remove(&job);
+            reservation.borrowers.remove(&job);
+        });
     }
 
     /// It starts, or is over: nothing is promised any more.

@@ -1,11 +1,9 @@
 //! Free room on nodes, with the index that finds the tightest fit without looking at every node.
 //!
-//! A room is counted as it will be: a task that was told to leave no longer *holds* its place, it is *leaving*. A place that
-//! is earmarked is held already. So no plan uses what is spoken for, and a task that is given a place which another one is
-//! still leaving starts when that is gone.
+//! A room is counted as it will be: a task that was told to leave no longer *holds* its place, it is *leaving*; a place that is
+//! earmarked is held already. A task that is given a place which another is still leaving starts when that is gone.
 //!
-//! The ledger keeps one [`Rooms`] for the fleet; a draft keeps a second, small one for the nodes it has
-//! touched, so that trying something costs what it touches and not what the fleet has.
+//! The ledger keeps one [`Rooms`] for the fleet, a draft a second, small one for the nodes that it has touched.
 
 pub(crate) mod check;
 

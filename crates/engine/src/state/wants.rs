@@ -37,8 +37,7 @@ impl State {
         self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }
 
-    /// What a job, or each of its groups, wants where its first place is. A group without a place wants it in the first pool
-    /// that it may use.
+    /// What a job, or each of its groups, wants where its first place is or, without a place, in the first pool it may use.
     fn wants(&self, id: JobId, job: &Job) -> Vec<WantedTotal> {
         let spec = &job.spec;
         let holding = self.ledger.holding(id);

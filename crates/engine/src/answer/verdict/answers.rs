@@ -1,9 +1,6 @@
 //! The answer about each of many jobs. What jobs have in common is worked out once: the funnel of their kind, the lines
-//! of the tenants, and the order in which a tenant's jobs are served.
-//!
-//! Worked example: 10,000 jobs of one tenant and kind wait. The first answer counts the fleet for the kind and sorts the
-//! tenant's queue; each of the other 9,999 looks up its place in that queue. To count for each job which of the others
-//! are served before it would be 10,000 × 10,000 comparisons.
+//! of the tenants, and the order in which a tenant's jobs are served. Of 10,000 jobs of one kind the first counts the fleet and
+//! sorts the queue, and the others look up their places in it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,8 +22,7 @@ use crate::state::holding::TaskPhase;
 use crate::state::jobs::{Job, KindKey, Phase};
 use crate::units::{BookingId, JobId, TenantId, Timestamp};
 
-/// What answers about one state at one moment have in common. It is a memory and no fact: without it an answer takes
-/// longer and is the same.
+/// What answers about one state at one moment have in common: a memory, without which an answer takes longer and is the same.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// The journal index and the moment that the rest is about.
