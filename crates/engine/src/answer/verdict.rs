@@ -245,13 +245,12 @@ impl State {
         }
         let counts = self.count(key, &needs, fleet);
         let limits = options.iter().map(|&option| under_limits(key, option, tree, used));
-        let limits = limits.chain(core::iter::repeat_with(UnderLimits::default));
+        let limits = limits.chain(core::iter::once(UnderLimits::NONE));
         let funnels = needs.iter().zip(&counts).zip(limits);
         let funnels = funnels.map(|((&(_, need), count), limit)| funnel(key, need, count, &limit));
         // Furthest first, then with the most left; the first option where all is equal.
-        let furthest =
-            |best: Funnel, next: Funnel| if next.progress() > best.progress() { next } else { best };
-        let best = funnels.reduce(furthest).expect("there is at least one need");
+        let best = funnels.reduce(|best, next| if next.progress() > best.progress() { next } else { best });
+        let best = best.expect("there is at least one need");
         let beside = best.beside.or_else(|| self.short_beside(key, &needs, fleet, &best));
         Funnel { beside, ..best }
     }
@@ -277,16 +276,14 @@ impl State {
                     continue;
                 }
                 count.allowed += healthy;
-                let (free, fits) = match fleet {
-                    FleetScope::AsItIs => {
-                        let Some(room) = self.ledger.rooms().get(id) else { continue };
-                        (free_amount(key, need, room), tasks_that_fit(room, need, key))
-                    }
-                    FleetScope::Declared => {
-                        (declared, tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node))
-                    }
+                let fits = if fleet == FleetScope::Declared {
+                    count.free += declared;
+                    tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node)
+                } else {
+                    let Some(room) = self.ledger.rooms().get(id) else { continue };
+                    count.free += free_amount(key, need, room);
+                    tasks_that_fit(room, need, key)
                 };
-                count.free += free;
                 count.together.add(&self.fleet, key.topology.gang_within, id, fits);
             }
         }
@@ -313,10 +310,8 @@ struct UnderLimits {
     beside: Option<Beside>,
 }
 
-impl Default for UnderLimits {
-    fn default() -> Self {
-        Self { amount: u64::MAX, tenant: None, beside: None }
-    }
+impl UnderLimits {
+    const NONE: Self = Self { amount: u64::MAX, tenant: None, beside: None };
 }
 
 fn funnel(key: &KindKey, need: Need, count: &FunnelCount, limit: &UnderLimits) -> Funnel {
@@ -409,7 +404,7 @@ fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
 /// How much the limits leave room for, and whose limit is the tightest.
 fn under_limits(key: &KindKey, option: PoolOption, tree: &Tree, used: &Amounts) -> UnderLimits {
     let charge = tree.charge(option.need.units(), key.shape.resources, option.pool);
-    let mut tightest = UnderLimits::default();
+    let mut tightest = UnderLimits::NONE;
     for tenant in tree.lineage(key.tenant) {
         let quotas = &tree.lines[tenant.index()].quotas;
         for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {
