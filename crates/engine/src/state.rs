@@ -164,7 +164,8 @@ impl State {
         let before = nodes(&self.maintenance);
         self.maintenance.apply(event);
         for node in before.into_iter().chain(nodes(&self.maintenance)) {
-            self.fleet.set_out_of_service(node, self.maintenance.is_out(node));
+            let out = self.maintenance.of(node).any(|(_, downtime)| downtime.began);
+            self.fleet.set_out_of_service(node, out);
             self.node_changed(node);
         }
     }
@@ -215,6 +216,7 @@ impl State {
             JobsEvent::Scaled { job, .. }
             | JobsEvent::Rolled { job, .. }
             | JobsEvent::CarriedJob { job, .. }
+            | JobsEvent::Extended { job, .. }
             | JobsEvent::RefusalsForgotten { job, .. } => {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
@@ -235,10 +237,6 @@ impl State {
             JobsEvent::Released { job, .. } => {
                 self.jobs.apply(event);
                 self.refresh(*job);
-            }
-            JobsEvent::Extended { job, .. } => {
-                self.becomes_another_kind(*job, |jobs| jobs.apply(event));
-                self.refresh_limit(*job);
             }
             JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
                 // A job that is moved gets another earmark afterwards.
@@ -443,9 +441,10 @@ impl State {
     fn apply_earmarks(&mut self, event: &EarmarksEvent) {
         match event {
             EarmarksEvent::Earmarked(earmark) => {
-                let (charge, Earmark { job, tasks, .. }) = (self.charge(earmark.job), earmark);
-                self.ledger.shift_earmark(earmark, &charge, Presence::Gone, Presence::Stays);
-                self.earmarks.insert(earmark.clone(), charge);
+                let Earmark { job, tasks, .. } = earmark;
+                let charged = (earmark.clone(), self.charge(*job));
+                self.ledger.shift_earmark(&charged, Presence::Gone, Presence::Stays);
+                self.earmarks.insert(charged);
                 self.reservations.earmarked(*job, tasks);
                 self.reservations.filled(*job, tasks);
                 self.jobs.leave_kind(*job);
@@ -533,9 +532,9 @@ impl State {
 
     /// A job starts at the places that are earmarked for it, or gets none of them.
     fn release_earmark(&mut self, job: JobId) {
-        if let Some((earmark, charge)) = self.earmarks.remove(job) {
-            self.ledger.shift_earmark(&earmark, &charge, Presence::Stays, Presence::Gone);
-            self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
+        if let Some(charged) = self.earmarks.remove(job) {
+            self.ledger.shift_earmark(&charged, Presence::Stays, Presence::Gone);
+            self.ledger.note_changed_of(self.tenants.lineage(charged.1.group.tenant));
             self.jobs.join_kind(job);
         }
     }

@@ -180,6 +180,8 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
         let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
         // Whatever the policy says of sharing.
         let slice = state.fleet.mig(pool).and_then(|mig| slice(mig, typical.gpus));
+        let could_be_cut = slice.is_some() || !typical.gpus.is_slice();
+        let could_use = could_be_cut && state.fleet.set_has_pool(typical.devices, pool);
         let asked = StrandedAsk {
             gpus: typical.gpus,
             need: slice.unwrap_or_else(|| Need::nominal(typical.gpus)),
@@ -192,7 +194,7 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
             within: None,
         };
         let milli = u64::from(tasks) * 1000 / total.max(1);
-        if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
+        if typical.gpus != GpuAsk::Whole(0) && could_use {
             sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
         }
     }
@@ -226,11 +228,6 @@ fn asked_by(key: &KindKey, need: Need) -> StrandedAsk {
         together: key.min,
         within: key.topology.gang_within,
     }
-}
-
-fn could_use(state: &State, asked: &StrandedAsk, pool: PoolId) -> bool {
-    let can_be_cut = || state.fleet.mig(pool).is_some_and(|mig| asked.gpus.profile_on(mig).is_some());
-    state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
 }
 
 struct NodeUse<'a> {

@@ -1,7 +1,6 @@
 //! The check bites: each index of a state in which everything happens is corrupted, and found by its name.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -65,8 +65,8 @@ impl Earmarks {
         self.by_job.get(&job)
     }
 
-    pub(crate) fn insert(&mut self, earmark: Earmark, charge: Charge) {
-        let replaced = self.by_job.insert(earmark.job, (earmark, charge));
+    pub(crate) fn insert(&mut self, charged: (Earmark, Charge)) {
+        let replaced = self.by_job.insert(charged.0.job, charged);
         assert!(replaced.is_none(), "a job has one earmark at a time");
     }
 

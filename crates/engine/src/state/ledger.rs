@@ -29,6 +29,9 @@ use crate::state::ledger::event::LedgerEvent;
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
 
+/// Jobs by a moment of theirs.
+type Moments = BTreeSet<(Timestamp, JobId)>;
+
 /// Who holds what.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -38,13 +41,13 @@ pub struct Ledger {
     by_node: BTreeMap<NodeId, BTreeSet<Occupant>>,
     used: BTreeMap<TenantId, Use>,
     planned: BTreeMap<WorkGroup, Use>,
-    work_groups: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>>,
+    work_groups: BTreeMap<WorkGroup, Moments>,
     wanted: BTreeMap<TenantId, Use>,
     /// One for each group of a job that has any.
     wants: BTreeMap<JobId, Vec<WantedTotal>>,
     unsettled: BTreeSet<JobId>,
-    deadlines: BTreeSet<(Timestamp, JobId)>,
-    bound: BTreeSet<(Timestamp, JobId)>,
+    deadlines: Moments,
+    bound: Moments,
     freed: BTreeMap<PoolId, u64>,
     changed: BTreeMap<PoolId, u64>,
     changed_of: BTreeMap<TenantId, u64>,
@@ -54,9 +57,8 @@ pub struct Ledger {
 struct JobHold {
     holding: Holding,
     charge: Charge,
-    /// Its entry in `deadlines`.
+    /// Its entries in `deadlines` and `bound`.
     deadline: Option<Timestamp>,
-    /// Its entry in `bound`.
     bound: Option<Timestamp>,
     staying: usize,
 }
@@ -225,10 +227,7 @@ impl Ledger {
     }
 
     /// Jobs that hold something and were not told to leave, by the work groups of a tenant; oldest first.
-    pub(crate) fn work_groups(
-        &self,
-        tenant: TenantId,
-    ) -> impl Iterator<Item = (WorkGroup, &BTreeSet<(Timestamp, JobId)>)> {
+    pub(crate) fn work_groups(&self, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &Moments)> {
         of_tenant(&self.work_groups, tenant)
     }
 
@@ -243,7 +242,7 @@ impl Ledger {
     }
 
     /// Jobs with tasks that do not run yet, by when those were given their places.
-    pub fn bound(&self) -> &BTreeSet<(Timestamp, JobId)> {
+    pub fn bound(&self) -> &Moments {
         &self.bound
     }
 
@@ -258,7 +257,7 @@ impl Ledger {
     }
 
     /// Jobs that were asked to leave or wait to be repaired, by the moment at which that is over.
-    pub(crate) fn deadlines(&self) -> &BTreeSet<(Timestamp, JobId)> {
+    pub(crate) fn deadlines(&self) -> &Moments {
         &self.deadlines
     }
 
@@ -372,8 +371,7 @@ impl Ledger {
 
     pub(crate) fn shift_earmark(
         &mut self,
-        earmark: &Earmark,
-        charge: &Charge,
+        (earmark, charge): &(Earmark, Charge),
         before: Presence,
         after: Presence,
     ) {
@@ -388,20 +386,19 @@ impl Ledger {
         if self.wants.get(&job).map_or(wants.is_empty(), |known| *known == wants) {
             return;
         }
-        let before =
-            if wants.is_empty() { self.wants.remove(&job) } else { self.wants.insert(job, wants.clone()) };
-        let before = before.into_iter().flatten().map(|want| (want, false));
-        for (want, more) in before.chain(wants.into_iter().map(|want| (want, true))) {
+        let before = self.wants.remove(&job).into_iter().flatten().map(|want| (want, false));
+        for (want, more) in before.chain(wants.iter().map(|&want| (want, true))) {
             count_in(&mut self.wanted, want.tenant, (want.pool, want.units, want.resources), more);
+        }
+        if !wants.is_empty() {
+            self.wants.insert(job, wants);
         }
     }
 
     pub(crate) fn set_repair_by(&mut self, job: JobId, deadline: Option<Timestamp>) {
         let held = self.held.get_mut(&job).expect("a job that is repaired holds something");
-        if held.holding.repair_by != deadline {
-            held.holding.repair_by = deadline;
-            self.settle(job);
-        }
+        held.holding.repair_by = deadline;
+        self.settle(job);
     }
 
     pub(crate) fn apply(&mut self, event: &LedgerEvent) {
@@ -530,12 +527,7 @@ impl Ledger {
     }
 }
 
-fn keep(
-    list: &mut BTreeSet<(Timestamp, JobId)>,
-    job: JobId,
-    before: Option<Timestamp>,
-    now: Option<Timestamp>,
-) {
+fn keep(list: &mut Moments, job: JobId, before: Option<Timestamp>, now: Option<Timestamp>) {
     if before != now {
         before.map(|at| list.remove(&(at, job)));
         now.map(|at| list.insert((at, job)));

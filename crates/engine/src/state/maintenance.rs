@@ -111,10 +111,6 @@ impl Maintenance {
         self.version
     }
 
-    pub(crate) fn is_out(&self, node: NodeId) -> bool {
-        self.of(node).any(|(_, downtime)| downtime.began)
-    }
-
     pub(crate) fn apply(&mut self, event: &MaintenanceEvent) {
         self.version += 1;
         match event {

@@ -103,8 +103,9 @@ impl GpuRoom {
         (self.usable && !undivided).then_some(self.layout)
     }
 
-    /// True when no task that leaves is in the way of a slice in those slots.
-    fn is_clear_at(&self, slots: Slots) -> bool {
+    /// True when no task that leaves is in the way of a slice in those slots; without slots, of anything.
+    fn is_clear_at(&self, slots: Option<Slots>) -> bool {
+        let Some(slots) = slots else { return self.leaving == 0 };
         let taken = |(slot, &leaving): (usize, &u8)| leaving > 0 && slots & (1 << slot) != 0;
         self.leaving_undivided == 0 && !self.leaving_slots.iter().enumerate().any(taken)
     }
@@ -175,11 +176,8 @@ impl Room {
     /// True when a task could run at a place it was given: no task that leaves is in the way.
     pub fn is_clear(&self, place: &Placement) -> bool {
         let slots = self.only_slots(place);
-        let is_clear = |gpu: &GpuRoom| match slots {
-            Some(slots) => gpu.is_clear_at(slots),
-            None => gpu.leaving == 0,
-        };
-        let gpus_clear = place.gpus.indexes().all(|at| self.gpus.get(at).is_some_and(is_clear));
+        let is_clear = |at: usize| self.gpus.get(at).is_some_and(|gpu| gpu.is_clear_at(slots));
+        let gpus_clear = place.gpus.indexes().all(is_clear);
         gpus_clear && (self.leaving == 0 || self.capacity.covers(&(self.held + self.held_by_leaving)))
     }
 

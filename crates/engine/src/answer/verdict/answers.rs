@@ -162,13 +162,10 @@ impl State {
     fn window_reason(&self, id: JobId, job: &Job, booking: BookingId, answers: &mut Answers) -> Reason {
         let window = self.bookings.get(booking).expect("a job names a window that is to come or lasts");
         let (_, now) = answers.basis.expect("answers are about a moment");
-        if let Some(reason) = pauses(job, now) {
-            return reason;
-        }
-        if booked::may_start_in(&mut answers.draft(self, now), id, window) {
-            return Reason::Startable;
-        }
-        Reason::Window { booking, from: window.from }
+        pauses(job, now).unwrap_or_else(|| {
+            let may_start = booked::may_start_in(&mut answers.draft(self, now), id, window);
+            if may_start { Reason::Startable } else { Reason::Window { booking, from: window.from } }
+        })
     }
 
     fn active_reason(&self, job: JobId) -> Reason {
@@ -225,26 +222,15 @@ impl State {
         kind: &OfKind,
         answers: &mut Answers,
     ) -> Reason {
-        if let Some(refused) = kind.refused {
-            return Reason::Sharing(refused);
-        }
-        if let Some(tenant) = kind.fixed {
-            return Reason::Fixed { tenant };
-        }
         let (_, now) = answers.basis.expect("answers are about a moment");
-        if let Some(refused) = self.refused_reason(job, key, kind, answers) {
-            return refused;
-        }
-        if let Some(shortfall) = kind.funnel.shortfall() {
-            return Reason::Short(shortfall);
-        }
-        if let Some(reason) = pauses(job, now) {
-            return reason;
-        }
-        if let Some(kept) = rank::kept_for_newcomers(self, id, job, now) {
-            return Reason::LandingRoom { kept };
-        }
-        answers.kept_away(self, id, key).unwrap_or(Reason::Startable)
+        let sharing = kind.refused.map(Reason::Sharing);
+        let fixed = || kind.fixed.map(|tenant| Reason::Fixed { tenant });
+        let short = || kind.funnel.shortfall().map(Reason::Short);
+        let landing =
+            || rank::kept_for_newcomers(self, id, job, now).map(|kept| Reason::LandingRoom { kept });
+        let reason = sharing.or_else(fixed).or_else(|| self.refused_reason(job, key, kind, answers));
+        let reason = reason.or_else(short).or_else(|| pauses(job, now)).or_else(landing);
+        reason.or_else(|| answers.kept_away(self, id, key)).unwrap_or(Reason::Startable)
     }
 }
 

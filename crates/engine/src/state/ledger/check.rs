@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{Ledger, Occupant, Use, WorkGroup};
+use super::{Ledger, Moments, Occupant, Use, WorkGroup};
 use crate::model::exit::Exit;
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
@@ -39,8 +39,6 @@ fn work_group(job: &Job) -> WorkGroup {
     let grace = checkpoint.map(|checkpoint| checkpoint.grace).unwrap_or_default();
     WorkGroup { tenant, class, priority, preemptible, grace }
 }
-
-type Moments = BTreeSet<(Timestamp, JobId)>;
 
 impl Ledger {
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
