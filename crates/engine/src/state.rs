@@ -172,29 +172,23 @@ impl State {
 
     fn apply_tenants(&mut self, event: &TenantsEvent) {
         self.tenants.apply(event);
-        match event {
-            TenantsEvent::PolicyApplied { policy, .. } => {
-                self.ledger.anything_may_fit(self.fleet.pool_ids());
-                let counts = !policy.orders.all_by_age() || policy.estimates.learned;
-                self.attained.count(counts, self.jobs.iter());
-                if policy.half_life.is_none() {
-                    self.past.forget();
-                }
-                self.reline_past();
+        if let TenantsEvent::PolicyApplied { policy, .. } = event {
+            self.ledger.anything_may_fit(self.fleet.pool_ids());
+            let counts = !policy.orders.all_by_age() || policy.estimates.learned;
+            self.attained.count(counts, self.jobs.iter());
+            if policy.half_life.is_none() {
+                self.past.forget();
             }
-            TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => {}
+            self.reline_past();
         }
     }
 
     fn apply_owned(&mut self, event: &OwnedEvent) {
         self.owned.apply(event);
-        match event {
-            OwnedEvent::Claimed { uid, .. } | OwnedEvent::Gone { uid, .. } => {
-                if let Some(job) = self.jobs.with_uid(*uid) {
-                    self.jobs.set_owned(job, matches!(event, OwnedEvent::Claimed { .. }));
-                }
-            }
-            OwnedEvent::Noted { .. } | OwnedEvent::Withdrawn { .. } => {}
+        if let OwnedEvent::Claimed { uid, .. } | OwnedEvent::Gone { uid, .. } = event
+            && let Some(job) = self.jobs.with_uid(*uid)
+        {
+            self.jobs.set_owned(job, matches!(event, OwnedEvent::Claimed { .. }));
         }
     }
 

@@ -172,7 +172,12 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
             sources.entry(asked_by(key, option.need)).or_default().pending += tasks;
         }
     }
-    keep_most(&mut sources);
+    // Where too many shapes are waited for, those with fewest tasks are left out.
+    let mut pending: Vec<u64> = sources.values().map(|source| source.pending).collect();
+    pending.sort_unstable_by_key(|&tasks| Reverse(tasks));
+    if let Some(&least) = pending.get(PENDING_MAX) {
+        sources.retain(|_, source| source.pending > least);
+    }
     let total: u64 = state.demand.shapes().map(|(_, tasks)| u64::from(tasks)).sum();
     let mut usual: Vec<_> = state.demand.shapes().collect();
     usual.sort_by_key(|&(typical, tasks)| (Reverse(tasks), *typical));
@@ -205,15 +210,6 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
     let (fits, usable) = (0, GpuUnits::ZERO);
     let uncounted = |(asked, source)| StrandedShape { asked, source, fits, usable, why: BTreeMap::new() };
     shapes.into_iter().map(uncounted).collect()
-}
-
-/// Leaves out the shapes that fewest tasks wait for, where there are too many.
-fn keep_most(sources: &mut BTreeMap<StrandedAsk, StrandedSource>) {
-    let mut pending: Vec<u64> = sources.values().map(|source| source.pending).collect();
-    pending.sort_unstable_by(|a, b| b.cmp(a));
-    if let Some(&least) = pending.get(PENDING_MAX) {
-        sources.retain(|_, source| source.pending > least);
-    }
 }
 
 fn asked_by(key: &KindKey, need: Need) -> StrandedAsk {

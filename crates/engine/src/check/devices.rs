@@ -140,13 +140,9 @@ fn may_be_so(state: &State, spec: &Spec, place: &Placement) -> bool {
     let right_pool = allowed(shape.devices) || shape.any_of.iter().any(|other| allowed(other.devices));
     let turns = !place.time_sliced || (shape.time_slicing && spec.class == Class::Interactive);
     let charged = place.slice.is_none_or(|slice| {
-        let mig = catalogue::mig(state.fleet.model(place.pool));
-        let profile =
-            mig.and_then(|mig| mig.profiles.get(usize::from(slice.profile)).map(|known| (mig, known)));
-        profile.is_some_and(|(mig, profile)| {
-            place.units_each.parts() * u64::from(mig.axis)
-                == u64::from(profile.slots) * GpuUnits::WHOLE.parts()
-        })
+        let Some(mig) = catalogue::mig(state.fleet.model(place.pool)) else { return false };
+        let Some(profile) = mig.profiles.get(usize::from(slice.profile)) else { return false };
+        place.units_each.parts() * u64::from(mig.axis) == u64::from(profile.slots) * GpuUnits::WHOLE.parts()
     });
     right_pool && turns && charged
 }

@@ -1,11 +1,9 @@
 //! The bookings section: windows of time in which places belong to the jobs of one tenant.
 //!
-//! Worked example: a team books two nodes of 8 GPUs for Friday, 8 to 16 o'clock, with a lead of an hour. Until 7 nobody
-//! notices. At 7 the places are chosen: from then on work that comes there is over by 8, or can be gone. What is there
-//! already is asked at 8 minus its grace. From 8 to 16 only jobs that name the booking start there, and what they leave
-//! idle is lent to work that can leave at once. If none has come by 8:15, the window is given up.
-//!
-//! A booking is not use: it takes no room in the ledger. What its jobs hold is charged to their tenant as always.
+//! Worked example: a team books two nodes for Friday, 8 to 16 o'clock, with a lead of an hour. At 7 the places are chosen: from
+//! then on work that comes there is over by 8, or can be gone. What is there already is asked at 8 minus its grace. From 8 to
+//! 16 only jobs that name the booking start there, and what they leave idle is lent to work that can leave at once. If none has
+//! come by 8:15, the window is given up. A booking takes no room in the ledger; what its jobs hold is charged as always.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

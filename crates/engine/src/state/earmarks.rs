@@ -51,16 +51,6 @@ impl Earmarks {
         self.by_job.iter().map(|(&job, (earmark, _))| (job, earmark))
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_job.len()
-    }
-
-    /// True when no job has an earmark.
-    pub fn is_empty(&self) -> bool {
-        self.by_job.is_empty()
-    }
-
     pub(crate) fn get(&self, job: JobId) -> Option<&(Earmark, Charge)> {
         self.by_job.get(&job)
     }

@@ -112,7 +112,15 @@ impl Holding {
                 self.next_task = self.next_task();
                 self.drop_tasks(|held| held.place.task == *task);
             }
-            LedgerEvent::Grown { tasks, at, .. } => self.grow(tasks, *at),
+            LedgerEvent::Grown { tasks, at, .. } => {
+                self.next_task = self.next_task();
+                self.repair_by = None;
+                // New tasks take the place of those that were lost.
+                let is_lost =
+                    |phase| matches!(phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. });
+                self.drop_tasks(|task| is_lost(task.phase));
+                self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, *at)));
+            }
             LedgerEvent::Broken { deadline, .. } => self.repair_by = Some(*deadline),
             LedgerEvent::Evicted { .. } => {}
             LedgerEvent::Started { .. }
@@ -124,15 +132,6 @@ impl Holding {
         if self.repair_by.is_some() && self.staying().next().is_none() {
             self.repair_by = None;
         }
-    }
-
-    /// New tasks take the place of those that were lost.
-    fn grow(&mut self, tasks: &[Placement], at: Timestamp) {
-        self.next_task = self.next_task();
-        self.repair_by = None;
-        let is_lost = |phase| matches!(phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. });
-        self.drop_tasks(|task| is_lost(task.phase));
-        self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, at)));
     }
 
     /// The record of tasks that are over is dropped; how long the attempt runs is not forgotten with them.

@@ -93,6 +93,10 @@ impl Charge {
     /// What the ledger needs to know of a job.
     pub fn of(job: &Job) -> Self {
         let spec = &job.spec;
+        let of_group = |end: &mut u32, group: &Group| {
+            *end += group.tasks_in_all();
+            Some((*end, group.shape.resources))
+        };
         Self {
             group: WorkGroup {
                 tenant: spec.tenant,
@@ -103,7 +107,7 @@ impl Charge {
             },
             trust: spec.trust,
             resources: spec.shape.resources,
-            by_group: spec.has_groups().then(|| of_groups(&spec.groups)),
+            by_group: spec.has_groups().then(|| spec.groups.iter().scan(0, of_group).collect()),
             checkpoint: spec.checkpoint,
             submitted_at: job.submitted_at,
         }
@@ -120,14 +124,6 @@ impl Charge {
         let of_task = groups.iter().find(|&&(end, _)| task % slots < end);
         of_task.map_or(self.resources, |&(_, resources)| resources)
     }
-}
-
-fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
-    let of_group = |end: &mut u32, group: &Group| {
-        *end += group.tasks_in_all();
-        Some((*end, group.shape.resources))
-    };
-    groups.iter().scan(0, of_group).collect()
 }
 
 /// What a job that holds places or has an earmark would hold if it had all it wants.

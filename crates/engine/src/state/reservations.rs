@@ -1,9 +1,8 @@
 //! The reservations section: starts that were promised to jobs that wait (rule 5).
 //!
-//! Worked example: two nodes of 8 GPUs, each with a job that ends within an hour. A gang of both waits; it is within its
-//! tenant's fair share, so it is promised both nodes in an hour. When one job ends early, its node stands empty: work
-//! that ends before the hour is over may fill it, and so may work that can be asked to leave in time. No other may, or small
-//! jobs would hold the gang up for ever.
+//! Worked example: two nodes, each with a job that ends within an hour. A gang of both waits within its tenant's fair share, so
+//! it is promised both in an hour. When one job ends early, its node stands empty: only work that ends before the hour is over,
+//! or can be asked to leave in time, may fill it, or small jobs would hold the gang up for ever.
 //!
 //! A reservation is not use: it takes no room in the ledger and counts towards no quota. A job that takes a promised place, or
 //! something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.

@@ -44,13 +44,6 @@ struct OfKind {
 }
 
 impl Answers {
-    fn turn_to(&mut self, state: &State, now: Timestamp) {
-        let basis = Some((state.index(), now));
-        if self.basis != basis {
-            *self = Self { basis, ..Self::default() };
-        }
-    }
-
     fn of_kind(&mut self, state: &State, key: &KindKey) -> &mut OfKind {
         // Looked up twice, because the key is copied only where it is new.
         if !self.kinds.contains_key(key) {
@@ -126,7 +119,10 @@ impl State {
 
     /// The same where many are asked for: what they have in common is worked out once.
     pub fn verdict_among(&self, id: JobId, now: Timestamp, answers: &mut Answers) -> Option<Verdict> {
-        answers.turn_to(self, now);
+        let basis = Some((self.index(), now));
+        if answers.basis != basis {
+            *answers = Answers { basis, ..Answers::default() };
+        }
         let job = self.jobs.get(id)?;
         if let Some((why, since)) = job.held {
             return Some(self.judged(Reason::Held { why, since }, None, 0));

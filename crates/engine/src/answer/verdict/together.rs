@@ -60,14 +60,9 @@ impl State {
         let policy = self.tenants.policy();
         let tree = self.tree(policy);
         let asks = Asks { domain: Some(domain), ..Asks::new(self, policy, &tree) };
-        let mut short = None;
-        for ask in asks.minimum(key) {
-            match self.never_together(&tree, &ask) {
-                None => return None,
-                Some(found) => short = short.or(found.shortfall()),
-            }
-        }
-        short
+        let asks = asks.minimum(key);
+        let never: Option<Vec<Funnel>> = asks.iter().map(|ask| self.never_together(&tree, ask)).collect();
+        never?.iter().find_map(Funnel::shortfall)
     }
 
     /// Whether the whole fleet, or the limits, are too small for all groups in these ways.
