@@ -228,11 +228,9 @@ impl State {
                 self.jobs.apply(event);
                 self.refresh(*job);
             }
-            JobsEvent::Released { job, .. } => {
-                self.jobs.apply(event);
-                self.refresh(*job);
-            }
-            JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
+            JobsEvent::Released { job, .. }
+            | JobsEvent::Leaving { job, .. }
+            | JobsEvent::Stays { job, .. } => {
                 // A job that is moved gets another earmark afterwards.
                 self.release_earmark(*job);
                 self.jobs.apply(event);

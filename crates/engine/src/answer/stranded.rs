@@ -310,10 +310,8 @@ impl NodeUse<'_> {
         if gpu.strangers > 0 || gpu.trust.is_some_and(|holder| holder != trust) {
             return Err(StrandedWhy::Strangers);
         }
-        match gpu.shares_that_fit(trust, units, time_sliced) {
-            0 => Err(StrandedWhy::TooSmall),
-            copies => Ok(copies),
-        }
+        let copies = gpu.shares_that_fit(trust, units, time_sliced);
+        if copies == 0 { Err(StrandedWhy::TooSmall) } else { Ok(copies) }
     }
 
     fn slices(&self, gpu: &GpuRoom, profile: u8) -> Result<u32, StrandedWhy> {

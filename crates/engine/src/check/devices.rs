@@ -101,8 +101,7 @@ fn check_gpu(state: &State, node: NodeId, gpu: usize, load: &GpuLoad, findings: 
     }
 }
 
-/// True when slices could be on one GPU of a node. A device that was relabelled under its slices is the world's doing, and
-/// its tasks are on their way out.
+/// True when slices could be on one GPU of a node. Tasks on a device that was relabelled under them are on their way out.
 fn fit_together(state: &State, node: NodeId, slices: &[(u8, u8)]) -> bool {
     let model = state.fleet.node(node).map(|node| state.fleet.model(node.facts.pool));
     model.and_then(catalogue::mig).is_none_or(|mig| is_legal(mig, slices))
@@ -132,8 +131,7 @@ fn is_legal(mig: &Mig, slices: &[(u8, u8)]) -> bool {
     !too_often && media
 }
 
-/// True when a place is one that its job may have: an alternative of the model's set, turns only where they are
-/// allowed, and a slice that is charged what its slots are.
+/// True when a place is one that its job may have: its pool, turns only where allowed, a slice charged what its slots are.
 fn may_be_so(state: &State, spec: &Spec, place: &Placement) -> bool {
     let allowed = |set: DeviceSetId| set.0 == 0 || state.fleet.set_has_pool(set, place.pool);
     let shape = shape_of(spec, place.task);

@@ -10,8 +10,8 @@
 use crate::model::policy::Policy;
 use crate::state::State;
 use crate::state::holding::{Holding, TaskPhase};
+use crate::state::jobs::Phase;
 use crate::state::jobs::event::Next;
-use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::event::Asker;
 use crate::units::{JobId, Millis, Timestamp};
 

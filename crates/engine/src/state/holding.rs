@@ -57,8 +57,7 @@ impl Holding {
         &mut self.tasks[at.expect("an event names a task that was started")]
     }
 
-    /// The number that the next task gets: numbers are not used twice in one attempt, so that a world that was told
-    /// to stop a task never mistakes another for it.
+    /// The number that the next task gets. None is used twice in one attempt, so that a stop never meets another task.
     pub fn next_task(&self) -> u32 {
         let last = self.tasks.last().map_or(0, |task| task.place.task + 1);
         self.next_task.max(last)

@@ -185,8 +185,7 @@ impl Reservations {
         true
     }
 
-    /// A job has places, or they are set aside for it: what was promised of a node before is filled. It need not
-    /// be a GPU that both have: cores and memory run out too.
+    /// A job has places or an earmark: what was promised of those nodes is filled, because cores and memory run out too.
     pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement]) {
         self.change_on(tasks.iter().map(|place| place.node), |reservation| {
             if reservation.job != by {

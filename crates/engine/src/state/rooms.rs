@@ -181,8 +181,7 @@ impl Room {
         gpus_clear && (self.leaving == 0 || self.capacity.covers(&(self.held + self.held_by_leaving)))
     }
 
-    /// The slots that a place takes, where it is a slice that this node can have. A device may have vanished under a task; what
-    /// runs on it is on its way out.
+    /// The slots that a place takes, where it is a slice that this node can have: a device may have vanished under a task.
     fn slots(&self, place: &Placement) -> Option<Slots> {
         let slots = slots_of(self.mig?, place.slice?);
         (slots != 0).then_some(slots)
@@ -194,8 +193,7 @@ impl Room {
         self.slots(place).filter(|_| profile.media == Media::Usual)
     }
 
-    /// The slice that a task takes of the layout. An orphan may be in a slice that a task of ours has too, whose record it was,
-    /// so it has none.
+    /// The slice that a task takes of the layout. An orphan has none: it may be in a slice that a task of ours has too.
     fn slice(&self, step: &Step) -> Option<Slice> {
         step.place.slice.filter(|_| step.trust.is_some() && self.slots(&step.place).is_some())
     }

@@ -99,8 +99,7 @@ fn as_slice(model: &Model, units: GpuUnits) -> Option<Least> {
     Some(Least { memory_mib, compute, compute_of: 100 })
 }
 
-/// What throughput is expected to be lost, in thousandths: for a slice the multiprocessors it lacks against its part of
-/// the device, for shares what the policy says was measured.
+/// The throughput expected to be lost, in thousandths: of a slice the multiprocessors it lacks, of shares what was measured.
 pub fn tax(model: &str, need: Need, policy: &Policy) -> u16 {
     match need {
         Need::Whole(_) => 0,

@@ -47,8 +47,7 @@ impl State {
         short.unwrap_or_else(|| all.swap_remove(0))
     }
 
-    /// What keeps the groups of a kind from ever running, each alone or all together, if anything does. A job whose groups
-    /// would only fit apart in pieces is not told so: that takes a search.
+    /// What keeps the groups of a kind from ever running, each alone or all together; pieces are not searched for.
     pub(super) fn never_in_groups(&self, key: &KindKey, domain: &str) -> Option<Shortfall> {
         let alone = key.groups.iter().enumerate().find_map(|(at, group)| {
             let short = self.never(&group.key, domain)?;
@@ -81,8 +80,7 @@ impl State {
     }
 }
 
-/// The funnel that ends at the limit that leaves the least of what is asked for, if one leaves too little. Cores and
-/// memory are given as the part of the GPUs that they suffice for.
+/// The funnel that ends at the tightest limit, if one leaves too little. Cores and memory count as the part that they suffice for.
 fn over_limit(tree: &Tree, ask: &Ask<'_>, used: &Amounts) -> Option<Funnel> {
     let mut least: Option<(Quantity, TenantId)> = None;
     for tenant in tree.lineage(ask.key.tenant) {
@@ -128,8 +126,7 @@ fn all_of(ask: &Ask<'_>) -> Quantity {
     }
 }
 
-/// The funnel that ends where the groups do not fit beside each other: the first that finds no place when those before it
-/// have theirs. The draft stays as it is.
+/// The funnel that ends at the first group that finds no place when those before it have theirs. The draft stays as it is.
 fn apart(draft: &mut Draft<'_>, key: &KindKey, ask: &Ask<'_>) -> Option<Funnel> {
     let mark = draft.mark();
     let whole = place(draft, ask).is_some();
