@@ -195,7 +195,6 @@ fn groups_are_split<'a>(groups: &[Group], alive: impl Iterator<Item = &'a HeldTa
     split
 }
 
-/// A gang that asked for closeness has it.
 fn check_topology(state: &State, findings: &mut Vec<Finding>) {
     for (id, holding) in state.ledger.holdings().filter(|(_, holding)| holding.policy > 0) {
         let topology = state.jobs.get(id).expect("what is held belongs to a live job").spec.topology;

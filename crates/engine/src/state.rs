@@ -158,12 +158,10 @@ impl State {
     }
 
     fn apply_maintenance(&mut self, event: &MaintenanceEvent) {
-        let nodes = |section: &Maintenance| {
-            section.get(event.name()).map(|downtime| downtime.nodes.clone()).unwrap_or_default()
-        };
-        let before = nodes(&self.maintenance);
+        let known = |section: &Maintenance| section.get(event.name()).cloned();
+        let before = known(&self.maintenance);
         self.maintenance.apply(event);
-        for node in before.into_iter().chain(nodes(&self.maintenance)) {
+        for node in before.into_iter().chain(known(&self.maintenance)).flat_map(|downtime| downtime.nodes) {
             let out = self.maintenance.of(node).any(|(_, downtime)| downtime.began);
             self.fleet.set_out_of_service(node, out);
             self.node_changed(node);
@@ -475,7 +473,6 @@ impl State {
         (tree, own)
     }
 
-    /// A job's tenant holds more or less from that moment on.
     fn count_past(&mut self, job: JobId, at: Timestamp) {
         let Some(tree) = self.past.tree() else { return };
         let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;

@@ -35,15 +35,11 @@ pub enum StrandedWhy {
     Strangers,
     /// Slots are free, but none at which the profile may begin.
     NoLegalStart,
-    /// Less is left than is asked for.
     TooSmall,
     /// Too few whole GPUs are free on the node or island; or too few tasks of a gang would fit the pool or domain.
     NotTogether,
-    /// The node has too few cores left.
     Cpu,
-    /// The node has too little memory left.
     Memory,
-    /// The node has too little of something else left.
     OtherResource,
     /// It is what remains beside as many tasks as fit.
     LeftOver,
@@ -60,7 +56,6 @@ pub struct StrandedAsk {
     /// Whose neighbours it may have; a shape that usually comes may be of any domain.
     pub trust: Option<TrustId>,
     pub nodes: NodeSetId,
-    /// Set for a shape that usually comes.
     pub devices: DeviceSetId,
     pub on_island: bool,
     /// So many tasks start together or not at all…
@@ -336,13 +331,10 @@ impl NodeUse<'_> {
     fn short_resource(&self) -> StrandedWhy {
         let (free, asked) = (self.room.free(), self.asked.resources);
         let tasks = tasks_beside_gpus(free, asked);
-        let only = |part: Resources| tasks_beside_gpus(free, part) == tasks;
-        if only(Resources { cpu_milli: asked.cpu_milli, ..Resources::default() }) {
-            StrandedWhy::Cpu
-        } else if only(Resources { memory: asked.memory, ..Resources::default() }) {
-            StrandedWhy::Memory
-        } else {
-            StrandedWhy::OtherResource
-        }
+        let cpu = Resources { cpu_milli: asked.cpu_milli, ..Resources::default() };
+        let memory = Resources { memory: asked.memory, ..Resources::default() };
+        let mut parts = [(StrandedWhy::Cpu, cpu), (StrandedWhy::Memory, memory)].into_iter();
+        let short = parts.find(|(_, part)| tasks_beside_gpus(free, *part) == tasks);
+        short.map_or(StrandedWhy::OtherResource, |(why, _)| why)
     }
 }

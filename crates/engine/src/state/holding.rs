@@ -14,11 +14,9 @@ use crate::units::{GpuUnits, JobId, Timestamp};
 /// Whether a task takes its place, in the eyes of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It holds it.
     Stays,
     /// It was told to leave and is still there.
     Leaves,
-    /// It is over.
     Gone,
 }
 

@@ -172,7 +172,6 @@ fn count_in<K: Ord + Copy>(
     }
 }
 
-/// The entries of a tenant, in an index by work group.
 fn of_tenant<V>(index: &BTreeMap<WorkGroup, V>, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &V)> {
     let (class, priority) = (Class::Inference, i32::MIN);
     let first = WorkGroup { tenant, class, priority, preemptible: false, grace: Millis(0) };
@@ -377,7 +376,6 @@ impl Ledger {
         }
     }
 
-    /// What a job wants in all, or each of its groups does, while it holds places or has an earmark.
     pub(crate) fn set_wants(&mut self, job: JobId, wants: Vec<WantedTotal>) {
         if self.wants.get(&job).map_or(wants.is_empty(), |known| *known == wants) {
             return;
@@ -429,7 +427,6 @@ impl Ledger {
         }
     }
 
-    /// Changes a holding and everything that is counted by the tasks an event names.
     fn change(&mut self, job: JobId, tasks: &[u32], event: &LedgerEvent) {
         let held = self.held.get_mut(&job).expect("an event names a job that holds something");
         let charge = held.charge.clone();

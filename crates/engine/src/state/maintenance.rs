@@ -129,7 +129,6 @@ impl Maintenance {
         }
     }
 
-    /// A node left the world: nobody waits for it.
     pub(crate) fn forget(&mut self, node: NodeId) {
         for downtime in self.by_name.values_mut() {
             downtime.nodes.retain(|known| *known != node);
@@ -172,7 +171,6 @@ impl State {
         self.fleet.draining().iter().copied().chain(downtimes).collect()
     }
 
-    /// Tasks on a node that nobody told to leave.
     pub(crate) fn staying_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, &HeldTask)> {
         let held = |(job, task)| Some((job, self.ledger.holding(job)?.task(task)?));
         self.ledger.tasks_on(node).filter_map(held).filter(|(_, held)| held.stays())

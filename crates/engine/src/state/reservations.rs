@@ -176,7 +176,6 @@ impl Reservations {
         Some(removed)
     }
 
-    /// The start that was promised to a job no longer is, if one was.
     fn miss(&mut self, job: JobId, why: DropReason, at: Timestamp) -> bool {
         let Some(Reservation { start, .. }) = self.remove(job) else { return false };
         let history = self.missed.entry(job).or_default();

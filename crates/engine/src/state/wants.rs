@@ -16,7 +16,6 @@ use crate::state::ways::first_way;
 use crate::units::JobId;
 
 impl State {
-    /// The places of a job, or its earmark, are not what they were.
     pub(super) fn places_changed(&mut self, job: JobId) {
         let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
         self.ledger.note_changed_of(self.tenants.lineage(tenant));
@@ -32,7 +31,6 @@ impl State {
         self.refresh_limit(id);
     }
 
-    /// Works out again when the time limit of a job asks something of it.
     pub(super) fn refresh_limit(&mut self, id: JobId) {
         self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }

@@ -64,7 +64,6 @@ impl State {
         never?.iter().find_map(Funnel::shortfall)
     }
 
-    /// Whether the whole fleet, or the limits, are too small for all groups in these ways.
     fn never_together(&self, tree: &Tree, ask: &Ask<'_>) -> Option<Funnel> {
         let fleet_too_small = |pool: PoolId| {
             let here = ask.parts().filter(|part| part.pool() == pool);
