@@ -289,8 +289,7 @@ fn check_windows(state: &State, findings: &mut Vec<Finding>) {
         }
     }
     for (id, job) in state.jobs.iter() {
-        let known = job.spec.booking.is_none_or(|booking| state.bookings.get(booking).is_some());
-        if !known {
+        if job.spec.booking.is_some_and(|booking| state.bookings.get(booking).is_none()) {
             let what = "names a window that is over".to_string();
             findings.push(Finding::PhaseMismatch { job: id.0, what });
         }

@@ -43,7 +43,7 @@ use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::attained::{Attained, LearnedEstimate};
 use crate::state::bookings::{Bookings, BookingsEvent};
-use crate::state::demand::{Demand, DemandEvent};
+use crate::state::demand::Demand;
 use crate::state::earmarks::{Earmark, Earmarks, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
@@ -117,7 +117,10 @@ impl State {
             Event::Jobs(event) => self.apply_jobs(event),
             Event::Ledger(event) => self.apply_ledger(event),
             Event::Earmarks(event) => self.apply_earmarks(event),
-            Event::Demand(event) => self.apply_demand(event),
+            Event::Demand(event) => {
+                self.demand.apply(event, self.fleet.pools().len());
+                self.ledger.keep_profiles(self.demand.tables().is_some());
+            }
             Event::Reservations(event) => self.reservations.apply(event),
             Event::Attained(event) => self.attained.apply(event),
             Event::Bookings(event) => self.apply_bookings(event),
@@ -146,7 +149,7 @@ impl State {
             | FleetEvent::Cordoned { node, .. }
             | FleetEvent::Draining { node, .. } => self.node_changed(*node),
             FleetEvent::NodeSetDefined { .. } | FleetEvent::DeviceSetDefined { .. } => {
-                self.ledger.anything_may_fit(self.fleet.pool_ids());
+                self.fleet.pool_ids().for_each(|pool| self.ledger.note_freed(pool));
             }
             FleetEvent::PoolNamed { .. } => self.reline_past(),
             FleetEvent::LevelNamed { .. } | FleetEvent::WorldSeen { .. } => {}
@@ -171,7 +174,7 @@ impl State {
     fn apply_tenants(&mut self, event: &TenantsEvent) {
         self.tenants.apply(event);
         if let TenantsEvent::PolicyApplied { policy, .. } = event {
-            self.ledger.anything_may_fit(self.fleet.pool_ids());
+            self.fleet.pool_ids().for_each(|pool| self.ledger.note_freed(pool));
             let counts = !policy.orders.all_by_age() || policy.estimates.learned;
             self.attained.count(counts, self.jobs.iter());
             if policy.half_life.is_none() {
@@ -445,11 +448,6 @@ impl State {
                 self.places_changed(*job);
             }
         }
-    }
-
-    fn apply_demand(&mut self, event: &DemandEvent) {
-        self.demand.apply(event, self.fleet.pools().len());
-        self.ledger.keep_profiles(self.demand.tables().is_some());
     }
 
     fn apply_past(&mut self, event: &PastUseEvent) {

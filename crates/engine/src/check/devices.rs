@@ -53,8 +53,7 @@ pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
     }
     for (node, beside) in nodes {
         // What others use may have grown after we placed; what we placed ourselves must fit the node.
-        let fits = state.fleet.node(node).is_none_or(|known| known.facts.capacity.covers(&beside));
-        if !fits {
+        if state.fleet.node(node).is_some_and(|known| !known.facts.capacity.covers(&beside)) {
             findings.push(Finding::NodeOversubscribed { node: name_of(state, node) });
         }
     }

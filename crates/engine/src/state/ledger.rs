@@ -328,11 +328,8 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn anything_may_fit(&mut self, pools: impl Iterator<Item = PoolId>) {
-        pools.for_each(|pool| self.note_freed(pool));
-    }
-
-    fn note_freed(&mut self, pool: PoolId) {
+    /// Something changed that may lift a refusal.
+    pub(super) fn note_freed(&mut self, pool: PoolId) {
         *self.freed.entry(pool).or_default() += 1;
         *self.changed.entry(pool).or_default() += 1;
     }
@@ -364,12 +361,8 @@ impl Ledger {
         self.unsettled.remove(&job);
     }
 
-    pub(crate) fn shift_earmark(
-        &mut self,
-        (earmark, charge): &(Earmark, Charge),
-        before: Presence,
-        after: Presence,
-    ) {
+    pub(crate) fn shift_earmark(&mut self, charged: &(Earmark, Charge), before: Presence, after: Presence) {
+        let (earmark, charge) = charged;
         for &place in &earmark.tasks {
             let occupant = Occupant::Earmark(earmark.job, place.task);
             self.shift(occupant, Some(charge.group), &charge.step(place), before, after);

@@ -190,21 +190,15 @@ impl State {
     }
 
     /// A job that was refused and pauses, or that would fit if it did not avoid the nodes that refused it.
-    fn refused_reason(
-        &self,
-        job: &Job,
-        key: &KindKey,
-        kind: &OfKind,
-        answers: &mut Answers,
-    ) -> Option<Reason> {
+    fn refused_reason(&self, job: &Job, key: &KindKey, of: &OfKind, answers: &mut Answers) -> Option<Reason> {
         let (_, now) = answers.basis.expect("answers are about a moment");
         let last = job.past.refused.last()?;
         if let Some(reason) = pauses(job, now) {
             return Some(reason);
         }
         let anywhere = KindKey { avoids: Vec::new(), ..key.clone() };
-        let keeps = kind.funnel.shortfall().is_some()
-            && answers.of_kind(self, &anywhere).funnel.shortfall().is_none();
+        let keeps =
+            of.funnel.shortfall().is_some() && answers.of_kind(self, &anywhere).funnel.shortfall().is_none();
         let until = job.past.refused.iter().map(|refusal| refusal.until).min()?;
         let (tries, node) = (job.past.refused_tries, last.node);
         keeps.then_some(Reason::StartRefused { tries, node, retry_at: until })
