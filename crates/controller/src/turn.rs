@@ -366,10 +366,10 @@ impl<D: Disk, W: World> Controller<D, W> {
     }
 
     fn decide_and_commit(&mut self) -> Result<(), Fault> {
-        let promised = self.state.earmarks.len();
+        let promised = self.state.earmarks.iter().count();
         self.decide_and_apply(&ENGINE, &Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
-        let mut any_over = self.state.earmarks.len() < promised;
+        let mut any_over = self.state.earmarks.iter().count() < promised;
         // What a plan gives, or takes back, may let another kind fit: once more, unless nothing changed.
         for _ in 0..PLANS_MAX {
             let before = self.state.index();

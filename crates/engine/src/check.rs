@@ -4,7 +4,6 @@
 mod devices;
 #[cfg(test)]
 mod tests;
-mod windows;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
@@ -19,11 +18,12 @@ use crate::model::policy::{Amount, GpuQuota, Policy};
 use crate::quota::meters::Meters;
 use crate::quota::tree::Meter;
 use crate::state::State;
+use crate::state::bookings::Booking;
 use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::{Job, Phase};
 use crate::state::recount::{held, parts, shape_of, stays};
 use crate::state::reservations::{MissedStart, Reservation};
-use crate::units::{JobId, NodeId, PoolId, TenantId};
+use crate::units::{BookingId, JobId, NodeId, PoolId, TenantId};
 
 /// A broken invariant. Amounts of GPUs are in 1/3000.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -79,8 +79,8 @@ impl State {
         check_limits(self, self.tenants.policy(), &mut findings);
         devices::check_earmarks(self, &mut findings);
         devices::check_reservations(self, &mut findings);
-        windows::check_windows(self, &mut findings);
-        windows::check_downtimes(self, &mut findings);
+        check_windows(self, &mut findings);
+        check_downtimes(self, &mut findings);
         check_fixed(self, self.tenants.policy(), &mut findings);
         check_indexes(self, &mut findings);
         check_bytes(self, &mut findings);
@@ -175,8 +175,7 @@ fn check_jobs(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// True when a copy of a group has some of its minimum, or fewer copies than must stand have it. Tasks are numbered through
-/// the groups, round after round.
+/// True when a copy of a group has only some of its minimum, or too few copies have it. Numbers go round through the groups.
 fn groups_are_split<'a>(groups: &[Group], alive: impl Iterator<Item = &'a HeldTask>) -> bool {
     let wanted: u32 = groups.iter().map(|group| group.tasks * group.copies).sum();
     let slots: BTreeSet<u32> = alive.map(|task| task.place.task % wanted).collect();
@@ -196,7 +195,6 @@ fn groups_are_split<'a>(groups: &[Group], alive: impl Iterator<Item = &'a HeldTa
     split
 }
 
-/// A gang that asked for closeness has it.
 fn check_topology(state: &State, findings: &mut Vec<Finding>) {
     for (id, holding) in state.ledger.holdings().filter(|(_, holding)| holding.policy > 0) {
         let topology = state.jobs.get(id).expect("what is held belongs to a live job").spec.topology;
@@ -217,8 +215,7 @@ fn check_topology(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The tasks that count of the jobs below a tenant, if all of them were started under the policy in force: what was there before
-/// it may pass its limits.
+/// The tasks that count below a tenant, if all were started under the policy in force: what was there before may pass its limits.
 fn held_below<'a>(
     state: &'a State,
     tenant: &str,
@@ -236,7 +233,6 @@ fn held_below<'a>(
     under_it.collect()
 }
 
-/// No start passes a limit.
 fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     for tenant in &policy.tenants {
         let Some(held) = held_below(state, &tenant.path, |_, _| true) else { continue };
@@ -272,6 +268,58 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
+/// No two windows have one GPU at one moment.
+fn check_windows(state: &State, findings: &mut Vec<Finding>) {
+    let all: Vec<_> = state.bookings.iter().collect();
+    for (at, (id, one)) in all.iter().enumerate() {
+        for (_, other) in &all[at + 1..] {
+            if one.until <= other.from || other.until <= one.from {
+                continue;
+            }
+            for place in &one.places {
+                let theirs = other.places.iter().filter(|theirs| theirs.node == place.node);
+                let shared = theirs.flat_map(|theirs| theirs.gpus.indexes());
+                for gpu in shared.filter(|&gpu| place.gpus.contains(gpu)) {
+                    findings.push(Finding::BookedTwice { node: name_of(state, place.node), gpu });
+                }
+            }
+        }
+        if one.began {
+            check_inside(state, *id, one, findings);
+        }
+    }
+    for (id, job) in state.jobs.iter() {
+        if job.spec.booking.is_some_and(|booking| state.bookings.get(booking).is_none()) {
+            let what = "names a window that is over".to_string();
+            findings.push(Finding::PhaseMismatch { job: id.0, what });
+        }
+    }
+}
+
+/// Whatever may be evicted has been told to leave a node that is out of service.
+fn check_downtimes(state: &State, findings: &mut Vec<Finding>) {
+    for (id, _, task) in held(state).filter(|(_, job, task)| stays(task) && job.spec.preemptible) {
+        let node = task.place.node;
+        let mut begun = state.maintenance.iter().filter(|(_, downtime)| downtime.began);
+        if let Some((name, _)) = begun.find(|(_, downtime)| downtime.nodes.contains(&node)) {
+            findings.push(Finding::LeftOnClosedNode { job: id.0, downtime: name.to_string() });
+        }
+    }
+}
+
+/// No task of others that may not be evicted is in the places of a window that has begun.
+fn check_inside(state: &State, id: BookingId, window: &Booking, findings: &mut Vec<Finding>) {
+    let is_stuck = |job: &Job, task: &HeldTask| {
+        let inside = window.places.iter().any(|place| {
+            place.node == task.place.node && task.place.gpus.indexes().any(|gpu| place.gpus.contains(gpu))
+        });
+        inside && stays(task) && job.spec.booking != Some(id) && !job.spec.preemptible
+    };
+    for (job, _, _) in held(state).filter(|(_, job, task)| is_stuck(job, task)) {
+        findings.push(Finding::StuckInWindow { job: job.0, booking: window.spec.name.clone() });
+    }
+}
+
 /// Work that may not be evicted, counted alone, fits the guarantee it was started under.
 fn check_fixed(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     for tenant in policy.tenants.iter().filter(|_| !policy.preemption.fixed_may_borrow) {
@@ -288,7 +336,6 @@ fn check_fixed(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Counts the text of live jobs anew, letter by letter.
 fn check_bytes(state: &State, findings: &mut Vec<Finding>) {
     for tenant in state.tenants.ids() {
         let mut bytes = 0;
@@ -304,7 +351,6 @@ fn check_bytes(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Every index, counted again section by section.
 fn check_indexes(state: &State, findings: &mut Vec<Finding>) {
     let mut wrong = state.jobs.wrong_indexes(state);
     wrong.extend(state.ledger.wrong_indexes(state));

@@ -30,7 +30,7 @@ use crate::model::placement::{ChosenPlace, Placement};
 use crate::model::policy::Policy;
 use crate::plan::memory::{Stamps, all_kinds};
 use crate::state::State;
-use crate::state::earmarks::EarmarksEvent;
+use crate::state::earmarks::{Earmark, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::holding::TaskPhase;
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
@@ -169,7 +169,7 @@ impl Plan {
             Event::Ledger(LedgerEvent::Grown { job, tasks, policy, at })
         }));
         events.extend(self.earmarks.iter().cloned().map(|Start { job, tasks, chosen }| {
-            Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at, chosen })
+            Event::Earmarks(EarmarksEvent::Earmarked(Earmark { job, tasks, policy, at, chosen }))
         }));
         let reserved = self.reserved.iter().cloned().map(ReservationsEvent::Reserved);
         events.extend(reserved.map(Event::Reservations));

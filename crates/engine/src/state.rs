@@ -6,10 +6,8 @@
 mod actions;
 pub mod attained;
 pub mod bookings;
-mod deadline;
 pub mod demand;
 pub mod earmarks;
-mod emptying;
 pub mod ends;
 pub mod event;
 pub mod fleet;
@@ -45,7 +43,7 @@ use crate::quota::meters::Amounts;
 use crate::quota::tree::Tree;
 use crate::state::attained::{Attained, LearnedEstimate};
 use crate::state::bookings::{Bookings, BookingsEvent};
-use crate::state::demand::{Demand, DemandEvent};
+use crate::state::demand::Demand;
 use crate::state::earmarks::{Earmark, Earmarks, EarmarksEvent};
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
@@ -76,7 +74,6 @@ pub struct State {
     pub bookings: Bookings,
     pub past: PastUse,
     pub maintenance: Maintenance,
-    /// What owners of jobs in the world are to be told.
     pub owned: Owned,
     index: u64,
 }
@@ -120,7 +117,10 @@ impl State {
             Event::Jobs(event) => self.apply_jobs(event),
             Event::Ledger(event) => self.apply_ledger(event),
             Event::Earmarks(event) => self.apply_earmarks(event),
-            Event::Demand(event) => self.apply_demand(event),
+            Event::Demand(event) => {
+                self.demand.apply(event, self.fleet.pools().len());
+                self.ledger.keep_profiles(self.demand.tables().is_some());
+            }
             Event::Reservations(event) => self.reservations.apply(event),
             Event::Attained(event) => self.attained.apply(event),
             Event::Bookings(event) => self.apply_bookings(event),
@@ -149,7 +149,7 @@ impl State {
             | FleetEvent::Cordoned { node, .. }
             | FleetEvent::Draining { node, .. } => self.node_changed(*node),
             FleetEvent::NodeSetDefined { .. } | FleetEvent::DeviceSetDefined { .. } => {
-                self.ledger.anything_may_fit(self.fleet.pool_ids());
+                self.fleet.pool_ids().for_each(|pool| self.ledger.note_freed(pool));
             }
             FleetEvent::PoolNamed { .. } => self.reline_past(),
             FleetEvent::LevelNamed { .. } | FleetEvent::WorldSeen { .. } => {}
@@ -161,42 +161,35 @@ impl State {
     }
 
     fn apply_maintenance(&mut self, event: &MaintenanceEvent) {
-        let nodes = |section: &Maintenance| {
-            section.get(event.name()).map(|downtime| downtime.nodes.clone()).unwrap_or_default()
-        };
-        let before = nodes(&self.maintenance);
+        let known = |section: &Maintenance| section.get(event.name()).cloned();
+        let before = known(&self.maintenance);
         self.maintenance.apply(event);
-        for node in before.into_iter().chain(nodes(&self.maintenance)) {
-            self.fleet.set_out_of_service(node, self.maintenance.is_out(node));
+        for node in before.into_iter().chain(known(&self.maintenance)).flat_map(|downtime| downtime.nodes) {
+            let out = self.maintenance.of(node).any(|(_, downtime)| downtime.began);
+            self.fleet.set_out_of_service(node, out);
             self.node_changed(node);
         }
     }
 
     fn apply_tenants(&mut self, event: &TenantsEvent) {
         self.tenants.apply(event);
-        match event {
-            TenantsEvent::PolicyApplied { policy, .. } => {
-                self.ledger.anything_may_fit(self.fleet.pool_ids());
-                let counts = !policy.orders.all_by_age() || policy.estimates.learned;
-                self.attained.count(counts, self.jobs.iter());
-                if policy.half_life.is_none() {
-                    self.past.forget();
-                }
-                self.reline_past();
+        if let TenantsEvent::PolicyApplied { policy, .. } = event {
+            self.fleet.pool_ids().for_each(|pool| self.ledger.note_freed(pool));
+            let counts = !policy.orders.all_by_age() || policy.estimates.learned;
+            self.attained.count(counts, self.jobs.iter());
+            if policy.half_life.is_none() {
+                self.past.forget();
             }
-            TenantsEvent::TenantNamed { .. } | TenantsEvent::TrustNamed { .. } => {}
+            self.reline_past();
         }
     }
 
     fn apply_owned(&mut self, event: &OwnedEvent) {
         self.owned.apply(event);
-        match event {
-            OwnedEvent::Claimed { uid, .. } | OwnedEvent::Gone { uid, .. } => {
-                if let Some(job) = self.jobs.with_uid(*uid) {
-                    self.jobs.set_owned(job, matches!(event, OwnedEvent::Claimed { .. }));
-                }
-            }
-            OwnedEvent::Noted { .. } | OwnedEvent::Withdrawn { .. } => {}
+        if let OwnedEvent::Claimed { uid, .. } | OwnedEvent::Gone { uid, .. } = event
+            && let Some(job) = self.jobs.with_uid(*uid)
+        {
+            self.jobs.set_owned(job, matches!(event, OwnedEvent::Claimed { .. }));
         }
     }
 
@@ -218,6 +211,7 @@ impl State {
             JobsEvent::Scaled { job, .. }
             | JobsEvent::Rolled { job, .. }
             | JobsEvent::CarriedJob { job, .. }
+            | JobsEvent::Extended { job, .. }
             | JobsEvent::RefusalsForgotten { job, .. } => {
                 self.becomes_another_kind(*job, |jobs| jobs.apply(event));
             }
@@ -235,15 +229,9 @@ impl State {
                 self.jobs.apply(event);
                 self.refresh(*job);
             }
-            JobsEvent::Released { job, .. } => {
-                self.jobs.apply(event);
-                self.refresh(*job);
-            }
-            JobsEvent::Extended { job, .. } => {
-                self.becomes_another_kind(*job, |jobs| jobs.apply(event));
-                self.refresh_limit(*job);
-            }
-            JobsEvent::Leaving { job, .. } | JobsEvent::Stays { job, .. } => {
+            JobsEvent::Released { job, .. }
+            | JobsEvent::Leaving { job, .. }
+            | JobsEvent::Stays { job, .. } => {
                 // A job that is moved gets another earmark afterwards.
                 self.release_earmark(*job);
                 self.jobs.apply(event);
@@ -323,8 +311,7 @@ impl State {
         }
     }
 
-    /// A job with groups waits to be repaired for as long as a copy of it is below its minimum, whatever else of it
-    /// grew or left meanwhile.
+    /// A job with groups waits to be repaired as long as a copy of it is below its minimum, whatever else grew or left.
     fn keep_repairing(&mut self, id: JobId, before: Option<Timestamp>) {
         let Some(holding) = self.ledger.holding(id) else { return };
         let active = self.jobs.get(id).filter(|job| job.phase == Phase::Active);
@@ -339,7 +326,9 @@ impl State {
     fn apply_to_ledger(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Started { job, attempt, tasks, policy, at, chosen } => {
-                let holding = Holding::started(*attempt, *policy, tasks, *at, *chosen);
+                let (attempt, policy, at, chosen) = (*attempt, *policy, *at, *chosen);
+                let held = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
+                let holding = Holding { attempt, policy, at, chosen, tasks: held, ..Holding::default() };
                 self.start(*job, holding, tasks);
             }
             LedgerEvent::Carried { job, holding } => {
@@ -402,7 +391,6 @@ impl State {
         }
     }
 
-    /// The world no longer refuses a job of which all tasks run.
     fn note_whole(&mut self, job: JobId) {
         let holding = self.ledger.holding(job).expect("what runs is held");
         let runs = |task: &HeldTask| {
@@ -413,7 +401,6 @@ impl State {
         }
     }
 
-    /// The job remembers how its task ended.
     fn note_exit(&mut self, job: JobId, task: u32, exit: Option<Exit>, detail: ExitDetail, at: Timestamp) {
         let held = self.ledger.holding(job).and_then(|holding| holding.task(task));
         // Journals from before causes were recorded must rebuild the same state.
@@ -446,11 +433,11 @@ impl State {
 
     fn apply_earmarks(&mut self, event: &EarmarksEvent) {
         match event {
-            EarmarksEvent::Earmarked { job, tasks, policy, at, chosen } => {
-                let charge = self.charge(*job);
-                self.ledger.shift_earmark(*job, tasks, &charge, Presence::Gone, Presence::Stays);
-                let earmark = Earmark { tasks: tasks.clone(), policy: *policy, at: *at, chosen: *chosen };
-                self.earmarks.insert(*job, earmark, charge);
+            EarmarksEvent::Earmarked(earmark) => {
+                let Earmark { job, tasks, .. } = earmark;
+                let charged = (earmark.clone(), self.charge(*job));
+                self.ledger.shift_earmark(&charged, Presence::Gone, Presence::Stays);
+                self.earmarks.insert(charged);
                 self.reservations.earmarked(*job, tasks);
                 self.reservations.filled(*job, tasks);
                 self.jobs.leave_kind(*job);
@@ -461,11 +448,6 @@ impl State {
                 self.places_changed(*job);
             }
         }
-    }
-
-    fn apply_demand(&mut self, event: &DemandEvent) {
-        self.demand.apply(event, self.fleet.pools().len());
-        self.ledger.keep_profiles(self.demand.tables().is_some());
     }
 
     fn apply_past(&mut self, event: &PastUseEvent) {
@@ -489,7 +471,6 @@ impl State {
         (tree, own)
     }
 
-    /// A job's tenant holds more or less from that moment on.
     fn count_past(&mut self, job: JobId, at: Timestamp) {
         let Some(tree) = self.past.tree() else { return };
         let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
@@ -538,9 +519,9 @@ impl State {
 
     /// A job starts at the places that are earmarked for it, or gets none of them.
     fn release_earmark(&mut self, job: JobId) {
-        if let Some((earmark, charge)) = self.earmarks.remove(job) {
-            self.ledger.shift_earmark(job, &earmark.tasks, &charge, Presence::Stays, Presence::Gone);
-            self.ledger.note_changed_of(self.tenants.lineage(charge.group.tenant));
+        if let Some(charged) = self.earmarks.remove(job) {
+            self.ledger.shift_earmark(&charged, Presence::Stays, Presence::Gone);
+            self.ledger.note_changed_of(self.tenants.lineage(charged.1.group.tenant));
             self.jobs.join_kind(job);
         }
     }
@@ -553,6 +534,36 @@ impl State {
     pub fn time_to_leave(&self, spec: &Spec) -> Millis {
         let stop = self.tenants.policy().stop_grace;
         Millis(spec.grace().0.saturating_add(stop.0))
+    }
+
+    /// The earliest moment after `now` at which time alone changes a plan or an action.
+    pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        // Every section is named, so that a new one does not compile until its deadlines were thought of.
+        let Self {
+            fleet: _, // a node that drains is emptied like one with a downtime: see `Maintenance`
+            tenants,
+            jobs,
+            ledger,
+            earmarks: _, // due when their victims are gone
+            demand: _,   // changes with what is submitted
+            reservations,
+            attained: _, // a plan that depends on service says when it changes: see `Memory::wake`
+            bookings,
+            past,
+            maintenance,
+            owned: _, // what owners are told is due at once, as an action
+            index: _,
+        } = self;
+        let policy = tenants.policy();
+        let deadlines = [
+            jobs.next_deadline(policy, now),
+            ledger.next_deadline(policy, now),
+            reservations.next_deadline(self, now),
+            bookings.next_deadline(self, now),
+            policy.half_life.and_then(|half_life| past.next_step(half_life)),
+            maintenance.next_deadline(self, now),
+        ];
+        deadlines.into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// The shortest event list that rebuilds it.

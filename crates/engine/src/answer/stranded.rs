@@ -1,8 +1,7 @@
 //! Free but unschedulable: what is free of GPUs and fits nobody who waits or usually comes, and why.
 //!
-//! Every free part of a GPU is counted once: a shape can use it, or there is one reason why it cannot. So for each
-//! shape what is usable and what is not add up to what is free, and what no shape can use is stranded. A gang uses what is free
-//! only where all of its minimum fits; the groups of a job are looked at one by one.
+//! Every free part of a GPU is counted once: a shape can use it, or there is one reason why it cannot. What no shape can use
+//! is stranded. A gang uses what is free only where all of its minimum fits; groups are looked at one by one.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,7 +17,6 @@ use crate::state::rooms::{GpuRoom, Room};
 use crate::state::ways::{slice, ways};
 use crate::units::{DeviceSetId, GpuUnits, LevelId, NodeId, NodeSetId, PoolId, Resources, TrustId};
 
-/// The most usual shapes that are looked at.
 const TYPICAL_MAX: usize = 16;
 /// The most shapes that wait and are looked at, those with most tasks first.
 const PENDING_MAX: usize = 64;
@@ -37,16 +35,11 @@ pub enum StrandedWhy {
     Strangers,
     /// Slots are free, but none at which the profile may begin.
     NoLegalStart,
-    /// Less is left than is asked for.
     TooSmall,
-    /// Too few whole GPUs are free on the node, or on one island of it; or too few tasks of a gang would fit the pool, or one
-    /// domain of the level that it stays within.
+    /// Too few whole GPUs are free on the node or island; or too few tasks of a gang would fit the pool or domain.
     NotTogether,
-    /// The node has too few cores left.
     Cpu,
-    /// The node has too little memory left.
     Memory,
-    /// The node has too little of something else left.
     OtherResource,
     /// It is what remains beside as many tasks as fit.
     LeftOver,
@@ -63,9 +56,7 @@ pub struct StrandedAsk {
     /// Whose neighbours it may have; a shape that usually comes may be of any domain.
     pub trust: Option<TrustId>,
     pub nodes: NodeSetId,
-    /// Set for a shape that usually comes.
     pub devices: DeviceSetId,
-    /// The GPUs of one task share an island.
     pub on_island: bool,
     /// So many tasks start together or not at all…
     pub together: u32,
@@ -76,7 +67,6 @@ pub struct StrandedAsk {
 /// How many tasks ask for a shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StrandedSource {
-    /// Tasks that wait.
     pub pending: u64,
     /// Of a thousand tasks that came of late.
     pub typical_milli: u32,
@@ -87,19 +77,14 @@ pub struct StrandedSource {
 pub struct StrandedShape {
     pub asked: StrandedAsk,
     pub source: StrandedSource,
-    /// How many tasks would fit.
     pub fits: u64,
-    /// What they would take.
     pub usable: GpuUnits,
-    /// Why the rest of what is free is of no use to it.
     pub why: BTreeMap<StrandedWhy, GpuUnits>,
 }
 
-impl StrandedShape {
-    fn add(&mut self, why: StrandedWhy, units: GpuUnits) {
-        if units > GpuUnits::ZERO {
-            *self.why.entry(why).or_default() += units;
-        }
+fn add(counted: &mut BTreeMap<StrandedWhy, GpuUnits>, why: StrandedWhy, units: GpuUnits) {
+    if units > GpuUnits::ZERO {
+        *counted.entry(why).or_default() += units;
     }
 }
 
@@ -130,13 +115,8 @@ pub fn stranded(state: &State) -> Vec<StrandedPool> {
 }
 
 fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
-    let mut found = StrandedPool {
-        pool,
-        gpus: 0,
-        free: GpuUnits::ZERO,
-        stranded: BTreeMap::new(),
-        shapes: shapes(state, pool),
-    };
+    let (stranded, shapes) = (BTreeMap::new(), shapes(state, pool));
+    let mut found = StrandedPool { pool, gpus: 0, free: GpuUnits::ZERO, stranded, shapes };
     let rooms = || state.ledger.rooms().iter().filter(|(_, room)| room.open && room.pool == pool);
     let fit = |shape: &StrandedShape| {
         let mut fit = FitByDomain::default();
@@ -149,11 +129,11 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
     let fits: Vec<FitByDomain> = found.shapes.iter().map(fit).collect();
     for (node, room) in rooms() {
         found.gpus += room.usable_gpus();
-        let parts: GpuUnits = room.gpus.iter().map(left).sum();
-        if parts == GpuUnits::ZERO {
+        let free: GpuUnits = room.gpus.iter().map(GpuRoom::not_held).sum();
+        if free == GpuUnits::ZERO {
             continue;
         }
-        found.free += parts;
+        found.free += free;
         let mut nearest = alloc::vec![Some(StrandedWhy::NotAllowed); room.gpus.len()];
         for (shape, fit) in found.shapes.iter_mut().zip(&fits) {
             let asked = &shape.asked;
@@ -165,17 +145,12 @@ fn of_pool(state: &State, pool: PoolId) -> StrandedPool {
             }
         }
         for (gpu, why) in room.gpus.iter().zip(nearest) {
-            if let Some(why) = why.filter(|_| left(gpu) > GpuUnits::ZERO) {
-                *found.stranded.entry(why).or_default() += left(gpu);
+            if let Some(why) = why {
+                add(&mut found.stranded, why, gpu.not_held());
             }
         }
     }
     found
-}
-
-/// What is free of a GPU, whoever could have it.
-fn left(gpu: &GpuRoom) -> GpuUnits {
-    GpuUnits::WHOLE.checked_sub(gpu.held).filter(|_| gpu.usable).unwrap_or_default()
 }
 
 /// Shapes that the pool could meet if it were empty.
@@ -192,7 +167,12 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
             sources.entry(asked_by(key, option.need)).or_default().pending += tasks;
         }
     }
-    keep_most(&mut sources);
+    // Where too many shapes are waited for, those with fewest tasks are left out.
+    let mut pending: Vec<u64> = sources.values().map(|source| source.pending).collect();
+    pending.sort_unstable_by_key(|&tasks| Reverse(tasks));
+    if let Some(&least) = pending.get(PENDING_MAX) {
+        sources.retain(|_, source| source.pending > least);
+    }
     let total: u64 = state.demand.shapes().map(|(_, tasks)| u64::from(tasks)).sum();
     let mut usual: Vec<_> = state.demand.shapes().collect();
     usual.sort_by_key(|&(typical, tasks)| (Reverse(tasks), *typical));
@@ -200,6 +180,8 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
         let resources = Resources { cpu_milli: typical.cpu_milli, pods: 1, ..Resources::default() };
         // Whatever the policy says of sharing.
         let slice = state.fleet.mig(pool).and_then(|mig| slice(mig, typical.gpus));
+        let could_be_cut = slice.is_some() || !typical.gpus.is_slice();
+        let could_use = could_be_cut && state.fleet.set_has_pool(typical.devices, pool);
         let asked = StrandedAsk {
             gpus: typical.gpus,
             need: slice.unwrap_or_else(|| Need::nominal(typical.gpus)),
@@ -212,7 +194,7 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
             within: None,
         };
         let milli = u64::from(tasks) * 1000 / total.max(1);
-        if typical.gpus != GpuAsk::Whole(0) && could_use(state, &asked, pool) {
+        if typical.gpus != GpuAsk::Whole(0) && could_use {
             sources.entry(asked).or_default().typical_milli += u32::try_from(milli).unwrap_or(1000);
         }
     }
@@ -220,23 +202,9 @@ fn shapes(state: &State, pool: PoolId) -> Vec<StrandedShape> {
     shapes.sort_by_key(|(_, source)| {
         (source.pending == 0, Reverse(source.typical_milli), Reverse(source.pending))
     });
-    let uncounted = |(asked, source)| StrandedShape {
-        asked,
-        source,
-        fits: 0,
-        usable: GpuUnits::ZERO,
-        why: BTreeMap::new(),
-    };
+    let (fits, usable) = (0, GpuUnits::ZERO);
+    let uncounted = |(asked, source)| StrandedShape { asked, source, fits, usable, why: BTreeMap::new() };
     shapes.into_iter().map(uncounted).collect()
-}
-
-/// Leaves out the shapes that fewest tasks wait for, where there are too many.
-fn keep_most(sources: &mut BTreeMap<StrandedAsk, StrandedSource>) {
-    let mut pending: Vec<u64> = sources.values().map(|source| source.pending).collect();
-    pending.sort_unstable_by(|a, b| b.cmp(a));
-    if let Some(&least) = pending.get(PENDING_MAX) {
-        sources.retain(|_, source| source.pending > least);
-    }
 }
 
 fn asked_by(key: &KindKey, need: Need) -> StrandedAsk {
@@ -253,12 +221,6 @@ fn asked_by(key: &KindKey, need: Need) -> StrandedAsk {
     }
 }
 
-fn could_use(state: &State, asked: &StrandedAsk, pool: PoolId) -> bool {
-    let can_be_cut = || state.fleet.mig(pool).is_some_and(|mig| asked.gpus.profile_on(mig).is_some());
-    state.fleet.set_has_pool(asked.devices, pool) && (!asked.gpus.is_slice() || can_be_cut())
-}
-
-/// What a shape can use of one node.
 struct NodeUse<'a> {
     state: &'a State,
     node: NodeId,
@@ -278,17 +240,17 @@ impl NodeUse<'_> {
             shape.fits += u64::from(tasks);
             shape.usable += need.units().times(tasks);
         } else {
-            shape.add(StrandedWhy::NotTogether, need.units().times(tasks));
+            add(&mut shape.why, StrandedWhy::NotTogether, need.units().times(tasks));
         }
-        shape.add(short, need.units().times(by_gpus - tasks));
+        add(&mut shape.why, short, need.units().times(by_gpus - tasks));
         let mut kept_by = |(gpu, copies): (&GpuRoom, Result<u32, StrandedWhy>)| match copies {
             Ok(count) => {
-                let rest = left(gpu).checked_sub(need.units_each().times(count));
-                shape.add(StrandedWhy::LeftOver, rest.unwrap_or_default());
+                let rest = gpu.not_held().checked_sub(need.units_each().times(count));
+                add(&mut shape.why, StrandedWhy::LeftOver, rest.unwrap_or_default());
                 if tasks == 0 { Some(short) } else { (!enough).then_some(StrandedWhy::NotTogether) }
             }
             Err(why) => {
-                shape.add(why, left(gpu));
+                add(&mut shape.why, why, gpu.not_held());
                 Some(why)
             }
         };
@@ -343,10 +305,8 @@ impl NodeUse<'_> {
         if gpu.strangers > 0 || gpu.trust.is_some_and(|holder| holder != trust) {
             return Err(StrandedWhy::Strangers);
         }
-        match gpu.shares_that_fit(trust, units, time_sliced) {
-            0 => Err(StrandedWhy::TooSmall),
-            copies => Ok(copies),
-        }
+        let copies = gpu.shares_that_fit(trust, units, time_sliced);
+        if copies == 0 { Err(StrandedWhy::TooSmall) } else { Ok(copies) }
     }
 
     fn slices(&self, gpu: &GpuRoom, profile: u8) -> Result<u32, StrandedWhy> {
@@ -355,7 +315,6 @@ impl NodeUse<'_> {
         if copies == 0 { Err(StrandedWhy::NoLegalStart) } else { Ok(copies) }
     }
 
-    /// How many tasks would fit the node.
     fn tasks(&self) -> u32 {
         self.tasks_by_gpus(&self.copies()).min(tasks_beside_gpus(self.room.free(), self.asked.resources))
     }
@@ -372,13 +331,10 @@ impl NodeUse<'_> {
     fn short_resource(&self) -> StrandedWhy {
         let (free, asked) = (self.room.free(), self.asked.resources);
         let tasks = tasks_beside_gpus(free, asked);
-        let only = |part: Resources| tasks_beside_gpus(free, part) == tasks;
-        if only(Resources { cpu_milli: asked.cpu_milli, ..Resources::default() }) {
-            StrandedWhy::Cpu
-        } else if only(Resources { memory: asked.memory, ..Resources::default() }) {
-            StrandedWhy::Memory
-        } else {
-            StrandedWhy::OtherResource
-        }
+        let cpu = Resources { cpu_milli: asked.cpu_milli, ..Resources::default() };
+        let memory = Resources { memory: asked.memory, ..Resources::default() };
+        let mut parts = [(StrandedWhy::Cpu, cpu), (StrandedWhy::Memory, memory)].into_iter();
+        let short = parts.find(|(_, part)| tasks_beside_gpus(free, *part) == tasks);
+        short.map_or(StrandedWhy::OtherResource, |(why, _)| why)
     }
 }

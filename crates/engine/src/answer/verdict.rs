@@ -1,8 +1,7 @@
 //! The one typed answer that every job has, as a function of state, policy and time.
 //!
-//! The *funnel* counts what is left of the fleet after each question a job puts to it; the reason is the first
-//! stage that leaves less than the job's minimum. The same funnel on the declared fleet, healthy and empty,
-//! tells what can never run (rule 16).
+//! The *funnel* counts what is left of the fleet after each question a job puts to it; the reason is the first stage that
+//! leaves less than the job's minimum. On the declared fleet, healthy and empty, it tells what can never run (rule 16).
 
 mod answers;
 mod beside;
@@ -34,9 +33,7 @@ pub use answers::Answers;
 /// What is left after each stage, in the pool in which the job comes furthest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Funnel {
-    /// What the minimum of the job takes.
     pub need: Quantity,
-    /// In order.
     pub stages: Vec<(Stage, Quantity)>,
     /// Whose limit is the tightest, where one binds.
     pub tenant: Option<TenantId>,
@@ -68,6 +65,7 @@ impl Funnel {
 /// Why a job is where it is: a closed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
+    /// All of its tasks run.
     Running,
     /// It has its places and the world has not said that it runs.
     Starting,
@@ -78,57 +76,31 @@ pub enum Reason {
     /// Its places are set aside; it starts when its victims are gone.
     Earmarked,
     /// It may not be evicted in time, so it may not borrow: it waits for this tenant's guarantee.
-    Fixed {
-        tenant: TenantId,
-    },
+    Fixed { tenant: TenantId },
     /// The policy lets its class lose less throughput than sharing a GPU would cost it.
     Sharing(SharingRefusal),
     /// What is free is reserved for another job, and it could not be gone by then.
-    Reserved {
-        job: JobId,
-        start: Timestamp,
-    },
+    Reserved { job: JobId, start: Timestamp },
     /// It waits for the booked window whose places it uses: for its begin, or for room in it.
-    Window {
-        booking: BookingId,
-        from: Timestamp,
-    },
+    Window { booking: BookingId, from: Timestamp },
     /// What is free is booked, and it could not be gone in time.
-    Booked {
-        booking: BookingId,
-        from: Timestamp,
-    },
+    Booked { booking: BookingId, from: Timestamp },
     /// What is free is on nodes that will be out of service, and it could not be gone in time.
-    Downtime {
-        from: Timestamp,
-    },
+    Downtime { from: Timestamp },
     /// It was evicted, and the last free GPUs, so many of them, are left to newcomers.
-    LandingRoom {
-        kept: u64,
-    },
+    LandingRoom { kept: u64 },
     /// It is not to be started until a person says so.
-    Held {
-        why: HeldWhy,
-        since: Timestamp,
-    },
+    Held { why: HeldWhy, since: Timestamp },
     /// It waits for the end of other jobs.
     Dependency,
     /// Its array runs as many members as it may.
-    ArrayTurn {
-        at_most: u32,
-    },
+    ArrayTurn { at_most: u32 },
     /// It may start with the next turn.
     Startable,
     /// Nodes refused to start it, so often in a row, this one last; it is tried again, elsewhere if it can be.
-    StartRefused {
-        tries: u32,
-        node: NodeId,
-        retry_at: Timestamp,
-    },
+    StartRefused { tries: u32, node: NodeId, retry_at: Timestamp },
     /// A task of it failed; it waits a little before the next try.
-    BackingOff {
-        until: Timestamp,
-    },
+    BackingOff { until: Timestamp },
     /// A stage of the funnel leaves too little.
     Short(Shortfall),
 }
@@ -177,9 +149,7 @@ pub struct Verdict {
     pub funnel: Option<Funnel>,
     /// Waiting jobs of its tenant that are served before it.
     pub ahead: u32,
-    /// The version of the policy it was judged by.
     pub policy: u32,
-    /// The journal index it was judged on.
     pub basis: u64,
 }
 
@@ -189,14 +159,9 @@ impl State {
         if !key.groups.is_empty() {
             return key.groups.iter().find_map(|group| self.sharing_refused(&group.key, domain));
         }
-        let mut refused = None;
-        for option in ways(&self.fleet, self.tenants.policy(), key.class, domain, &key.shape) {
-            match option {
-                Ok(_) => return None,
-                Err(why) => refused = refused.or(Some(why)),
-            }
-        }
-        refused
+        let ways = ways(&self.fleet, self.tenants.policy(), key.class, domain, &key.shape);
+        let refused: Option<Vec<SharingRefusal>> = ways.map(Result::err).collect();
+        refused?.first().copied()
     }
 
     /// Whose guarantee an ask for work that may not borrow would pass.
@@ -211,6 +176,14 @@ impl State {
         lines::fixed_beyond(&mut draft, ask)
     }
 
+    /// The asks for a minimum that no guarantee stands against, or all of them where one stands against each.
+    fn open_asks<'k>(&self, tree: &Tree, key: &'k KindKey) -> Vec<Ask<'k>> {
+        let asks = Asks::new(self, self.tenants.policy(), tree).minimum(key);
+        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(tree, ask).is_none();
+        let open: Vec<Ask<'k>> = asks.iter().filter(is_open).cloned().collect();
+        if open.is_empty() { asks } else { open }
+    }
+
     /// What is left of the fleet for a kind, question by question, as things are.
     pub fn funnel(&self, key: &KindKey) -> Funnel {
         if !key.groups.is_empty() {
@@ -219,16 +192,12 @@ impl State {
         let policy = self.tenants.policy();
         let tree = self.tree(policy);
         let used = tree.subtree_use(&self.own_use_after_leaving(&tree));
-        let asks = Asks::new(self, policy, &tree).minimum(key);
-        let open = asks.iter().filter(|ask| self.fixed_beyond(&tree, ask).is_none());
-        let open: Vec<PoolOption> = open.map(|ask| ask.way).collect();
-        let usable = if open.is_empty() { asks.iter().map(|ask| ask.way).collect() } else { open };
+        let usable: Vec<PoolOption> = self.open_asks(&tree, key).iter().map(|ask| ask.way).collect();
         self.best_funnel(key, &usable, &tree, &used, FleetScope::AsItIs)
     }
 
-    /// What keeps a kind from ever running, if anything does (rule 16): it is judged on the declared fleet, with every node
-    /// healthy, uncordoned and empty, and nothing used. Most often the first nodes tell that nothing does. The trust domain
-    /// is given by name, because the first job of a domain is judged before the domain has an id.
+    /// What keeps a kind from ever running on the declared fleet, if anything does (rule 16). The trust domain is given by name,
+    /// because the first job of a domain is judged before the domain has an id.
     pub fn never(&self, key: &KindKey, domain: &str) -> Option<Shortfall> {
         if !key.groups.is_empty() {
             return self.never_in_groups(key, domain);
@@ -238,6 +207,7 @@ impl State {
         let used = tree.zero_each();
         let asks = Asks { domain: Some(domain), ..Asks::new(self, policy, &tree) };
         let options: Vec<PoolOption> = asks.options(key).collect();
+        // Most often the first nodes tell that nothing does.
         if options.iter().any(|&option| self.could_run(key, option, &tree, &used)) {
             return None;
         }
@@ -275,21 +245,19 @@ impl State {
         }
         let counts = self.count(key, &needs, fleet);
         let limits = options.iter().map(|&option| under_limits(key, option, tree, used));
-        let limits = limits.chain(core::iter::repeat_with(UnderLimits::default));
+        let limits = limits.chain(core::iter::once(UnderLimits::NONE));
         let funnels = needs.iter().zip(&counts).zip(limits);
         let funnels = funnels.map(|((&(_, need), count), limit)| funnel(key, need, count, &limit));
         // Furthest first, then with the most left; the first option where all is equal.
-        let furthest =
-            |best: Funnel, next: Funnel| if next.progress() > best.progress() { next } else { best };
-        let best = funnels.reduce(furthest).expect("there is at least one need");
+        let best = funnels.reduce(|best, next| if next.progress() > best.progress() { next } else { best });
+        let best = best.expect("there is at least one need");
         let beside = best.beside.or_else(|| self.short_beside(key, &needs, fleet, &best));
         Funnel { beside, ..best }
     }
 
     /// One walk over the nodes for all options: every submission asks this of every node.
     fn count(&self, key: &KindKey, needs: &[(Option<PoolId>, Need)], fleet: FleetScope) -> Vec<FunnelCount> {
-        let mut counts: Vec<FunnelCount> = Vec::new();
-        counts.resize_with(needs.len(), FunnelCount::default);
+        let mut counts: Vec<FunnelCount> = needs.iter().map(|_| FunnelCount::default()).collect();
         for (id, node) in self.fleet.nodes() {
             for (&(pool, need), count) in needs.iter().zip(&mut counts) {
                 let declared = declared_amount(key, need, node);
@@ -308,16 +276,14 @@ impl State {
                     continue;
                 }
                 count.allowed += healthy;
-                let (free, fits) = match fleet {
-                    FleetScope::AsItIs => {
-                        let Some(room) = self.ledger.rooms().get(id) else { continue };
-                        (free_amount(key, need, room), tasks_that_fit(room, need, key))
-                    }
-                    FleetScope::Declared => {
-                        (declared, tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node))
-                    }
+                let fits = if fleet == FleetScope::Declared {
+                    count.free += declared;
+                    tasks_when_empty(key, need, self.fleet.mig(node.facts.pool), node)
+                } else {
+                    let Some(room) = self.ledger.rooms().get(id) else { continue };
+                    count.free += free_amount(key, need, room);
+                    tasks_that_fit(room, need, key)
                 };
-                count.free += free;
                 count.together.add(&self.fleet, key.topology.gang_within, id, fits);
             }
         }
@@ -340,16 +306,12 @@ struct FunnelCount {
 struct UnderLimits {
     /// So much, counted as the job counts.
     amount: u64,
-    /// Whose limit is the tightest.
     tenant: Option<TenantId>,
-    /// What that is a limit of, where it is not GPUs.
     beside: Option<Beside>,
 }
 
-impl Default for UnderLimits {
-    fn default() -> Self {
-        Self { amount: u64::MAX, tenant: None, beside: None }
-    }
+impl UnderLimits {
+    const NONE: Self = Self { amount: u64::MAX, tenant: None, beside: None };
 }
 
 fn funnel(key: &KindKey, need: Need, count: &FunnelCount, limit: &UnderLimits) -> Funnel {
@@ -430,7 +392,7 @@ fn healthy_amount(key: &KindKey, need: Need, node: &Node) -> u64 {
 }
 
 fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
-    let left = |gpu: &GpuRoom| GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default().parts();
+    let left = |gpu: &GpuRoom| gpu.not_held().parts();
     match need {
         Need::Whole(0) => u64::from(tasks_that_fit(room, need, key)),
         Need::Whole(_) => parts(room.whole_free()),
@@ -442,7 +404,7 @@ fn free_amount(key: &KindKey, need: Need, room: &Room) -> u64 {
 /// How much the limits leave room for, and whose limit is the tightest.
 fn under_limits(key: &KindKey, option: PoolOption, tree: &Tree, used: &Amounts) -> UnderLimits {
     let charge = tree.charge(option.need.units(), key.shape.resources, option.pool);
-    let mut tightest = UnderLimits::default();
+    let mut tightest = UnderLimits::NONE;
     for tenant in tree.lineage(key.tenant) {
         let quotas = &tree.lines[tenant.index()].quotas;
         for (meter, quota) in quotas.iter().enumerate().filter(|&(meter, _)| charge[meter] > 0) {

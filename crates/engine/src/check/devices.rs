@@ -12,7 +12,6 @@ use crate::state::State;
 use crate::state::recount::{held, present, shape_of};
 use crate::units::{DeviceSetId, GpuUnits, NodeId, Resources, TrustId};
 
-/// What a GPU carries.
 #[derive(Default)]
 struct GpuLoad {
     units: u64,
@@ -22,7 +21,6 @@ struct GpuLoad {
     slices: Vec<(u8, u8)>,
 }
 
-/// What each GPU carries of these places.
 fn loads(places: impl Iterator<Item = (Placement, TrustId)>) -> BTreeMap<(NodeId, usize), GpuLoad> {
     let mut loads: BTreeMap<(NodeId, usize), GpuLoad> = BTreeMap::new();
     for (place, trust) in places {
@@ -55,8 +53,7 @@ pub(super) fn check_devices(state: &State, findings: &mut Vec<Finding>) {
     }
     for (node, beside) in nodes {
         // What others use may have grown after we placed; what we placed ourselves must fit the node.
-        let fits = state.fleet.node(node).is_none_or(|known| known.facts.capacity.covers(&beside));
-        if !fits {
+        if state.fleet.node(node).is_some_and(|known| !known.facts.capacity.covers(&beside)) {
             findings.push(Finding::NodeOversubscribed { node: name_of(state, node) });
         }
     }
@@ -76,8 +73,7 @@ pub(super) fn check_earmarks(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What is reserved for a job is reserved for no other. A job with an earmark may have a reservation of before, which the next
-/// plan drops.
+/// What is reserved for a job is reserved for no other. A reservation beside an earmark is dropped by the next plan.
 pub(super) fn check_reservations(state: &State, findings: &mut Vec<Finding>) {
     let waiting = state.reservations.iter().filter(|of| state.earmarks.of(of.job).is_none());
     let places = waiting.flat_map(|reservation| &reservation.tasks);
@@ -104,8 +100,7 @@ fn check_gpu(state: &State, node: NodeId, gpu: usize, load: &GpuLoad, findings: 
     }
 }
 
-/// True when slices could be on one GPU of a node. A device that was relabelled under its slices is the world's doing, and
-/// its tasks are on their way out.
+/// True when slices could be on one GPU of a node. Tasks on a device that was relabelled under them are on their way out.
 fn fit_together(state: &State, node: NodeId, slices: &[(u8, u8)]) -> bool {
     let model = state.fleet.node(node).map(|node| state.fleet.model(node.facts.pool));
     model.and_then(catalogue::mig).is_none_or(|mig| is_legal(mig, slices))
@@ -135,21 +130,16 @@ fn is_legal(mig: &Mig, slices: &[(u8, u8)]) -> bool {
     !too_often && media
 }
 
-/// True when a place is one that its job may have: an alternative of the model's set, turns only where they are
-/// allowed, and a slice that is charged what its slots are.
+/// True when a place is one that its job may have: its pool, turns only where allowed, a slice charged what its slots are.
 fn may_be_so(state: &State, spec: &Spec, place: &Placement) -> bool {
     let allowed = |set: DeviceSetId| set.0 == 0 || state.fleet.set_has_pool(set, place.pool);
     let shape = shape_of(spec, place.task);
     let right_pool = allowed(shape.devices) || shape.any_of.iter().any(|other| allowed(other.devices));
     let turns = !place.time_sliced || (shape.time_slicing && spec.class == Class::Interactive);
     let charged = place.slice.is_none_or(|slice| {
-        let mig = catalogue::mig(state.fleet.model(place.pool));
-        let profile =
-            mig.and_then(|mig| mig.profiles.get(usize::from(slice.profile)).map(|known| (mig, known)));
-        profile.is_some_and(|(mig, profile)| {
-            place.units_each.parts() * u64::from(mig.axis)
-                == u64::from(profile.slots) * GpuUnits::WHOLE.parts()
-        })
+        let Some(mig) = catalogue::mig(state.fleet.model(place.pool)) else { return false };
+        let Some(profile) = mig.profiles.get(usize::from(slice.profile)) else { return false };
+        place.units_each.parts() * u64::from(mig.axis) == u64::from(profile.slots) * GpuUnits::WHOLE.parts()
     });
     right_pool && turns && charged
 }

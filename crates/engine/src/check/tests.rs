@@ -1,9 +1,9 @@
 //! The check bites: each index of a state in which everything happens is corrupted, and found by its name.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::*;
 use crate::decide::input::{BookingRequest, Input};
@@ -57,7 +57,20 @@ impl Fixture {
             for task in holding.tasks.iter().filter(|task| task.phase == TaskPhase::Bound) {
                 let node = self.state.fleet.node(task.place.node).unwrap().facts.name.clone();
                 let task_ref = TaskRef { uid, task: task.place.task, attempt: holding.attempt };
-                running.push(ObservedTask { task: task_ref, node, ..observed(&task.place, self.now) });
+                let Placement { gpus, units_each, slice, time_sliced, .. } = task.place;
+                let (since, status, job) = (Some(self.now), TaskStatus::Running, None);
+                let task = task_ref;
+                running.push(ObservedTask {
+                    task,
+                    node,
+                    gpus,
+                    units_each,
+                    slice,
+                    time_sliced,
+                    since,
+                    status,
+                    job,
+                });
             }
         }
         self.report(running);
@@ -66,20 +79,6 @@ impl Fixture {
         let events = made.events(&self.state, self.now);
         self.state.apply_all(&events);
         assert_eq!(self.state.check_deep(), [], "the fixture is in order");
-    }
-}
-
-fn observed(place: &Placement, now: Timestamp) -> ObservedTask {
-    ObservedTask {
-        task: TaskRef { uid: Uid(0), task: 0, attempt: 1 },
-        node: String::new(),
-        gpus: place.gpus,
-        units_each: place.units_each,
-        slice: place.slice,
-        time_sliced: place.time_sliced,
-        since: Some(now),
-        status: TaskStatus::Running,
-        job: None,
     }
 }
 
@@ -112,55 +111,47 @@ fn begin() -> Fixture {
     }));
     fixture.report(Vec::new());
     let pools: Vec<PoolId> = fixture.state.fleet.pool_ids().collect();
-    let piece = |parts, worth| Piece {
-        size: GpuUnits::from_parts(parts),
-        pools: pools.clone(),
-        worth,
-        cpu_milli: 500,
+    let piece = |parts, worth| {
+        let (size, pools) = (GpuUnits::from_parts(parts), pools.clone());
+        Piece { size, pools, worth, cpu_milli: 500 }
     };
     let pieces = vec![piece(1500, 400_000), piece(3000, 900_000)];
-    fixture.give(&Input::Prices(Prices {
-        pieces,
-        blocks: Vec::new(),
-        core_prices: vec![0, 5, 50],
-        memory_mib_per_core: 0,
-    }));
+    let (blocks, core_prices) = (Vec::new(), vec![0, 5, 50]);
+    fixture.give(&Input::Prices(Prices { pieces, blocks, core_prices, memory_mib_per_core: 0 }));
     fixture
 }
 
-fn array(uid: u128, name: &str, members: u32) -> Input {
-    let mut array = Submission::of(Uid(uid), "lab", batch(name, GpuAsk::Whole(1)));
-    array.array = Some(ArrayRequest { indexes: (0..members).collect(), at_most: 2 });
-    Input::Submit(Box::new(array))
+fn one(uid: u128, name: &str) -> Submission {
+    Submission::of(Uid(uid), "lab", batch(name, GpuAsk::Whole(1)))
+}
+
+fn array(uid: u128, name: &str, indexes: Range<u32>) -> Input {
+    let array =
+        Some(ArrayRequest { at_most: indexes.len().min(2).try_into().unwrap(), indexes: indexes.collect() });
+    Input::Submit(Box::new(Submission { array, ..one(uid, name) }))
 }
 
 #[test]
 fn the_name_of_a_live_array_is_nobody_elses() {
     let mut fixture = begin();
-    fixture.give(&array(1000, "sweep", 3));
+    fixture.give(&array(1000, "sweep", 0..3));
     fixture.submit(2000, "lab", batch("alone", GpuAsk::Whole(1)));
     let refused = |input: &Input| fixture.state.decide(input, fixture.now).unwrap_err();
     let taken = Rejection::ArrayNameInUse { name: "sweep".into() };
-    assert_eq!(refused(&array(3000, "sweep", 9)), taken);
-    let job =
-        |name: &str| Input::Submit(Box::new(Submission::of(Uid(4000), "lab", batch(name, GpuAsk::Whole(1)))));
-    assert_eq!(refused(&job("sweep")), taken);
-    assert_eq!(refused(&array(3000, "alone", 9)), Rejection::NameInUse { job: JobId(3) });
-    let shifted = |input: Input| {
-        let Input::Submit(mut array) = input else { unreachable!("an array is submitted") };
-        array.array = Some(ArrayRequest { indexes: vec![7], at_most: 1 });
-        Input::Submit(array)
-    };
-    assert_eq!(refused(&shifted(array(3000, "sweep", 1))), taken, "though its members have other names");
+    assert_eq!(refused(&array(3000, "sweep", 0..9)), taken);
+    let job = Input::Submit(Box::new(one(4000, "sweep")));
+    assert_eq!(refused(&job), taken);
+    assert_eq!(refused(&array(3000, "alone", 0..9)), Rejection::NameInUse { job: JobId(3) });
+    assert_eq!(refused(&array(3000, "sweep", 7..8)), taken, "though its members have other names");
     fixture.give(&Input::CancelArray { array: Uid(1000) });
-    fixture.give(&job("sweep"));
+    fixture.give(&job);
     assert_eq!(fixture.state.check(), [], "nothing is left of its name");
 }
 
 #[test]
 fn an_array_is_cancelled_in_one_decision() {
     let mut fixture = begin();
-    fixture.give(&array(1000, "sweep", 5));
+    fixture.give(&array(1000, "sweep", 0..5));
     fixture.turn();
     fixture.turn();
     assert_eq!(fixture.state.ledger.holdings().count(), 2, "two of them run");
@@ -178,14 +169,11 @@ fn an_array_is_cancelled_in_one_decision() {
 /// A state in which something runs, is asked to leave, leaves, waits, backs off, grows, has an earmark and is booked.
 fn busy() -> State {
     let mut fixture = begin();
-    let saves =
-        Some(Checkpoint { every: Millis::from_secs(600), grace: Millis::from_secs(60), on_request: false });
-    fixture.submit(1, "guest", Spec { checkpoint: saves, ..batch("loan", GpuAsk::Whole(4)) });
-    fixture.submit(
-        2,
-        "guest",
-        Spec { time_limit: Some(Millis::from_secs(7200)), ..batch("long", GpuAsk::Whole(4)) },
-    );
+    let (every, grace) = (Millis::from_secs(600), Millis::from_secs(60));
+    let checkpoint = Some(Checkpoint { every, grace, on_request: false });
+    fixture.submit(1, "guest", Spec { checkpoint, ..batch("loan", GpuAsk::Whole(4)) });
+    let time_limit = Some(Millis::from_secs(7200));
+    fixture.submit(2, "guest", Spec { time_limit, ..batch("long", GpuAsk::Whole(4)) });
     fixture.submit(3, "lab", batch("part", GpuAsk::Share(GpuUnits::from_parts(1500))));
     fixture.submit(4, "lab", batch("over", GpuAsk::Whole(1)));
     fixture.turn();
@@ -194,22 +182,17 @@ fn busy() -> State {
     let service = Some(Service { max: 2, replicas: 1 });
     fixture.submit(6, "lab", Spec { class: Class::Inference, service, ..batch("chat", GpuAsk::Whole(1)) });
     let shape = batch("", GpuAsk::Whole(1)).shape;
-    let group = Group { name: "g".into(), tasks: 2, min: 1, copies: 1, min_copies: 1, shape };
-    fixture.submit(
-        7,
-        "lab",
-        Spec { tasks: 0, min: 0, groups: vec![group], ..batch("grouped", GpuAsk::Whole(0)) },
-    );
+    let groups = vec![Group { name: "g".into(), tasks: 2, min: 1, copies: 1, min_copies: 1, shape }];
+    fixture.submit(7, "lab", Spec { tasks: 0, min: 0, groups, ..batch("grouped", GpuAsk::Whole(0)) });
     fixture.now = fixture.now + Millis::from_secs(30);
     fixture.turn();
     // A borrower has to leave for this one.
     fixture.submit(8, "lab", batch("owner", GpuAsk::Whole(4)));
     fixture.submit(9, "guest", batch("wide", GpuAsk::Whole(4)));
-    let book = |name: &str| Submission::of(Uid(20), "lab", batch(name, GpuAsk::Whole(1)));
     let (by, from) = (Booker::Operator, fixture.now + Millis::from_secs(36_000));
     let span = Millis::from_secs(3600);
-    fixture.give(&Input::Book(Box::new(BookingRequest { job: book("demo"), by, from, span })));
-    let of_window = Submission { booking: Some("demo".into()), ..book("later") };
+    fixture.give(&Input::Book(Box::new(BookingRequest { job: one(20, "demo"), by, from, span })));
+    let of_window = Submission { booking: Some("demo".into()), ..one(20, "later") };
     fixture.give(&Input::Submit(Box::new(of_window)));
     fixture.turn();
     fixture.submit(10, "lab", batch("given-up", GpuAsk::Whole(4)));

@@ -200,7 +200,8 @@ impl<'a> TaskChanges<'a> {
             for (job, task) in self.state.ledger.tasks_on(node) {
                 self.learn(job, task, [lost(ExitCause::NodeLost, self.now)]);
             }
-            for task in self.state.ledger.orphans_on(node) {
+            let orphans = self.state.ledger.orphans().iter();
+            for (&task, _) in orphans.filter(|(_, orphan)| orphan.place.node == node) {
                 self.orphan_gone(task);
             }
         }

@@ -82,8 +82,7 @@ impl State {
         }
     }
 
-    /// The most memory of each GPU that a task may use at its place, in MiB: its part of the device, or what its slice
-    /// has.
+    /// The most memory of each GPU that a task may use at its place, in MiB.
     pub fn memory_mib(&self, place: &Placement) -> Option<u32> {
         let model = catalogue::model(self.fleet.model(place.pool))?;
         // What the driver reports of the whole device, where somebody saw it; else what the vendor says.

@@ -1,11 +1,9 @@
 //! The bookings section: windows of time in which places belong to the jobs of one tenant.
 //!
-//! Worked example: a team books two nodes of 8 GPUs for Friday, 8 to 16 o'clock, with a lead of an hour. Until 7 nobody
-//! notices. At 7 the places are chosen: from then on work that comes there is over by 8, or can be gone. What is there
-//! already is asked at 8 minus its grace. From 8 to 16 only jobs that name the booking start there, and what they leave
-//! idle is lent to work that can leave at once. If none has come by 8:15, the window is given up.
-//!
-//! A booking is not use: it takes no room in the ledger. What its jobs hold is charged to their tenant as always.
+//! Worked example: a team books two nodes for Friday, 8 to 16 o'clock, with a lead of an hour. At 7 the places are chosen: from
+//! then on work that comes there is over by 8, or can be gone. What is there already is asked at 8 minus its grace. From 8 to
+//! 16 only jobs that name the booking start there, and what they leave idle is lent to work that can leave at once. If none has
+//! come by 8:15, the window is given up. A booking takes no room in the ledger; what its jobs hold is charged as always.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -95,41 +93,18 @@ pub enum BookingEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "few are held at a time, and those that are large come seldom")]
 pub enum BookingsEvent {
-    Booked {
-        booking: BookingId,
-        spec: Spec,
-        by: Booker,
-        from: Timestamp,
-        until: Timestamp,
-        at: Timestamp,
-    },
+    /// Somebody ordered it.
+    Booked { booking: BookingId, spec: Spec, by: Booker, from: Timestamp, until: Timestamp, at: Timestamp },
     /// These are its places from now on; fewer than its tasks where no more could be had.
-    Placed {
-        booking: BookingId,
-        tasks: Vec<Placement>,
-        at: Timestamp,
-    },
+    Placed { booking: BookingId, tasks: Vec<Placement>, at: Timestamp },
     /// The places of these tasks are lost; others are chosen if there are any.
-    PlacesLost {
-        booking: BookingId,
-        tasks: Vec<u32>,
-        why: PlaceLost,
-        at: Timestamp,
-    },
-    Began {
-        booking: BookingId,
-        at: Timestamp,
-    },
+    PlacesLost { booking: BookingId, tasks: Vec<u32>, why: PlaceLost, at: Timestamp },
+    /// Its time has come.
+    Began { booking: BookingId, at: Timestamp },
     /// It is over; its jobs go on as every other.
-    Ended {
-        booking: BookingId,
-        why: BookingEnd,
-        at: Timestamp,
-    },
+    Ended { booking: BookingId, why: BookingEnd, at: Timestamp },
     /// In a snapshot: the next id.
-    Carried {
-        next: BookingId,
-    },
+    Carried { next: BookingId },
     /// In a snapshot: how far a booking is.
     CarriedBooking {
         booking: BookingId,
@@ -215,7 +190,6 @@ impl Bookings {
         self.version
     }
 
-    /// A job of it started.
     pub(crate) fn use_it(&mut self, booking: BookingId) {
         if let Some(known) = self.by_id.get_mut(&booking) {
             self.version += u64::from(!known.used);

@@ -1,7 +1,6 @@
 //! The earmarks section: places that are set aside for jobs until their victims are gone.
 //!
-//! A beneficiary gets its earmark in the same commit in which its victims are told to leave. The ledger counts the places as
-//! held, so no other job is given them.
+//! A beneficiary gets its earmark in the commit in which its victims are told to leave. The ledger counts the places as held.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,11 +20,13 @@ pub struct Earmarks {
 }
 
 /// Places set aside for one job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earmark {
+    pub job: JobId,
     pub tasks: Vec<Placement>,
     pub policy: u32,
     pub at: Timestamp,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub chosen: Option<ChosenPlace>,
 }
 
@@ -34,14 +35,7 @@ pub struct Earmark {
 pub enum EarmarksEvent {
     /// Places are set aside for a job, which starts there when its victims are gone. No other job gets them.
     #[serde(rename = "Promised")]
-    Earmarked {
-        job: JobId,
-        tasks: Vec<Placement>,
-        policy: u32,
-        at: Timestamp,
-        #[serde(default, skip_serializing_if = "is_default")]
-        chosen: Option<ChosenPlace>,
-    },
+    Earmarked(Earmark),
     /// The earmark cannot be kept, or is not needed.
     Released { job: JobId, at: Timestamp },
 }
@@ -57,22 +51,12 @@ impl Earmarks {
         self.by_job.iter().map(|(&job, (earmark, _))| (job, earmark))
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.by_job.len()
-    }
-
-    /// True when no job has an earmark.
-    pub fn is_empty(&self) -> bool {
-        self.by_job.is_empty()
-    }
-
     pub(crate) fn get(&self, job: JobId) -> Option<&(Earmark, Charge)> {
         self.by_job.get(&job)
     }
 
-    pub(crate) fn insert(&mut self, job: JobId, earmark: Earmark, charge: Charge) {
-        let replaced = self.by_job.insert(job, (earmark, charge));
+    pub(crate) fn insert(&mut self, charged: (Earmark, Charge)) {
+        let replaced = self.by_job.insert(charged.0.job, charged);
         assert!(replaced.is_none(), "a job has one earmark at a time");
     }
 
@@ -81,9 +65,7 @@ impl Earmarks {
     }
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {
-        for (&job, (earmark, _)) in &self.by_job {
-            let Earmark { tasks, policy, at, chosen } = earmark.clone();
-            into.push(Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, policy, at, chosen }));
-        }
+        let earmarks = self.iter().map(|(_, earmark)| EarmarksEvent::Earmarked(earmark.clone()));
+        into.extend(earmarks.map(Event::Earmarks));
     }
 }

@@ -1,19 +1,17 @@
-//! When a job is over: one answer for everything that depends on it (promised starts, booked windows, the gain of an
-//! eviction, what a reader is told).
+//! When a job is over: one answer for promised starts, booked windows, the gain of an eviction, and what a reader is told.
 //!
-//! Worked example: a job with a limit of 1h has run for 20m before it was evicted, and for 10m since. Its limit is up in 30m; it
-//! is gone at the latest when it has had `stop_grace` to stop. Had its owner given an estimate of 1h instead, it would be
-//! expected to be over in 30m; in 40m that estimate has passed, and nothing is known any more.
+//! Worked example: a job with a limit of 1h ran for 20m before it was evicted, and for 10m since. Its limit is up in 30m; it is
+//! gone at the latest `stop_grace` later. With an estimate of 1h instead it would be expected to be over in 30m; in 40m that
+//! has passed, and nothing is known any more.
 //!
-//! A limit is enforced, so it bounds the end. An estimate bounds nothing: it is believed where there is no limit, until it has
-//! passed. The end of a booked window binds only in favour of another window, because a job may outstay its own window as
-//! ordinary work while nobody has booked its places.
+//! A limit is enforced, so it bounds the end. An estimate is believed where there is no limit, until it has passed. The end of
+//! a booked window binds only in favour of another window: a job may outstay its own while nobody has booked its places.
 
 use crate::model::policy::Policy;
 use crate::state::State;
 use crate::state::holding::{Holding, TaskPhase};
+use crate::state::jobs::Phase;
 use crate::state::jobs::event::Next;
-use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::event::Asker;
 use crate::units::{JobId, Millis, Timestamp};
 
@@ -68,6 +66,27 @@ impl State {
             window: window.map(|window| window.until),
         }
     }
+
+    /// When the time limit of a job is up, while it runs.
+    pub fn limit_at(&self, id: JobId) -> Option<Timestamp> {
+        let since = self.ledger.holding(id)?.since()?;
+        Some(since + self.jobs.get(id)?.time_left()?)
+    }
+
+    /// When its time limit asks something of a job: to save its work, or to stop.
+    pub(crate) fn wrap_up_at(&self, id: JobId) -> Option<Timestamp> {
+        let (job, limit_at) = (self.jobs.get(id)?, self.limit_at(id)?);
+        match job.phase {
+            // Its grace before the limit, but never more than half of what is left, or it is asked before it has done anything.
+            Phase::Active => {
+                let notice = job.time_left().map_or(0, |left| left.0 / 2).min(job.spec.grace().0);
+                Some(Timestamp(limit_at.0.saturating_sub(notice)))
+            }
+            // A job that has to leave anyway saves its work for that, and has until the limit.
+            Phase::Leaving(Next::Requeue(_)) => Some(limit_at),
+            Phase::Waiting | Phase::Leaving(Next::End(_)) => None,
+        }
+    }
 }
 
 /// When a job that gets its places at that moment and may run for so long is gone at the latest.
@@ -92,46 +111,13 @@ pub(crate) fn departure(
     policy: &Policy,
     now: Timestamp,
 ) -> Option<Departure> {
+    // A job that was asked to leave for another one stays if that finds another place.
+    let for_others = matches!(holding.asked_by, Some(Asker::Rules { .. } | Asker::Booking { .. }));
     let (gone_at, may_stay) = match phase {
         TaskPhase::Bound | TaskPhase::Running | TaskPhase::Gone { .. } => return None,
-        TaskPhase::Asked { deadline, .. } => (deadline + policy.stop_grace, is_asked_for_others(holding)),
+        TaskPhase::Asked { deadline, .. } => (deadline + policy.stop_grace, for_others),
         TaskPhase::Acked { .. } => (now + policy.stop_grace, false),
         TaskPhase::Stopping { deadline } => (deadline, false),
     };
     Some(Departure { gone_at, may_stay })
-}
-
-/// True when it was asked to leave for another job, and stays if that finds another place.
-fn is_asked_for_others(holding: &Holding) -> bool {
-    match holding.asked_by {
-        Some(Asker::Rules { .. } | Asker::Booking { .. }) => true,
-        Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace | Asker::Drain { .. })
-        | None => false,
-    }
-}
-
-impl State {
-    /// When the time limit of a job is up, while it runs.
-    pub fn limit_at(&self, id: JobId) -> Option<Timestamp> {
-        let since = self.ledger.holding(id)?.since()?;
-        Some(since + self.jobs.get(id)?.time_left()?)
-    }
-
-    /// When its time limit asks something of a job: to save its work, or to stop.
-    pub(crate) fn wrap_up_at(&self, id: JobId) -> Option<Timestamp> {
-        let (job, limit_at) = (self.jobs.get(id)?, self.limit_at(id)?);
-        match job.phase {
-            Phase::Active => Some(Timestamp(limit_at.0.saturating_sub(notice(job).0))),
-            // A job that has to leave anyway saves its work for that, and has until the limit.
-            Phase::Leaving(Next::Requeue(_)) => Some(limit_at),
-            Phase::Waiting | Phase::Leaving(Next::End(_)) => None,
-        }
-    }
-}
-
-/// How long before its limit a job is asked to save its work: its grace, but never more than half of what it has left,
-/// or a job that is short of time would be asked before it has done anything.
-fn notice(job: &Job) -> Millis {
-    let half = job.time_left().map_or(0, |left| left.0 / 2);
-    Millis(job.spec.grace().0.min(half))
 }

@@ -1,7 +1,5 @@
 //! The fleet section: nodes, pools, levels and interned sets. What is placed on them is the ledger's business.
 
-use crate::model::observed::ObservedGpu;
-use crate::units::{GpuMask, Resources};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::catalogue::{self, Mig};
 use crate::model::is_default;
+use crate::model::observed::ObservedGpu;
 use crate::state::event::Event;
 use crate::state::recount;
-use crate::units::{DeviceSetId, LevelId, NodeId, NodeSetId, PoolId, Timestamp};
+use crate::units::{DeviceSetId, GpuMask, LevelId, NodeId, NodeSetId, PoolId, Resources, Timestamp};
 
 /// The nodes there are and what is known of them.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +35,6 @@ pub struct Node {
     pub cordon_reason: String,
     pub cordoned_by: String,
     pub drain: Option<Drain>,
-    /// A downtime keeps it out of service.
     pub out_of_service: bool,
 }
 
@@ -97,14 +95,8 @@ impl<T> Set<T> {
 }
 
 /// Sets by their ids, which start at 1: set 0 is everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Sets<T>(Vec<Set<T>>);
-
-impl<T> Default for Sets<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
 
 impl<T> Sets<T> {
     fn iter(&self) -> impl Iterator<Item = (u32, &Set<T>)> {
@@ -145,7 +137,6 @@ impl Fleet {
         domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
     }
 
-    /// The indexes that do not say what the nodes do.
     pub(crate) fn wrong_indexes(&self) -> Vec<&'static str> {
         let by_name = self.nodes().map(|(id, node)| (node.facts.name.clone(), id)).collect();
         let draining = self.nodes().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| id).collect();
@@ -298,7 +289,6 @@ impl Fleet {
         self.nodes[node.index()].as_mut().expect("a lever names a node that is there")
     }
 
-    /// A downtime of a node begins or ends.
     pub(crate) fn set_out_of_service(&mut self, node: NodeId, out: bool) {
         if let Some(Some(known)) = self.nodes.get_mut(node.index()) {
             known.out_of_service = out;

@@ -14,11 +14,9 @@ use crate::units::{GpuUnits, JobId, Timestamp};
 /// Whether a task takes its place, in the eyes of the planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It holds it.
     Stays,
     /// It was told to leave and is still there.
     Leaves,
-    /// It is over.
     Gone,
 }
 
@@ -46,18 +44,6 @@ impl LedgerEvent {
 }
 
 impl Holding {
-    /// A gang that just got its places.
-    pub(crate) fn started(
-        attempt: u32,
-        policy: u32,
-        tasks: &[Placement],
-        at: Timestamp,
-        chosen: Option<ChosenPlace>,
-    ) -> Self {
-        let tasks = tasks.iter().map(|&place| HeldTask::bound(place, Timestamp(0))).collect();
-        Self { attempt, policy, at, chosen, tasks, ..Self::default() }
-    }
-
     /// A task by its number.
     pub fn task(&self, task: u32) -> Option<&HeldTask> {
         let at = self.tasks.binary_search_by_key(&task, |held| held.place.task).ok()?;
@@ -69,14 +55,12 @@ impl Holding {
         &mut self.tasks[at.expect("an event names a task that was started")]
     }
 
-    /// The number that the next task gets: numbers are not used twice in one attempt, so that a world that was told
-    /// to stop a task never mistakes another for it.
+    /// The number that the next task gets. None is used twice in one attempt, so that a stop never meets another task.
     pub fn next_task(&self) -> u32 {
         let last = self.tasks.last().map_or(0, |task| task.place.task + 1);
         self.next_task.max(last)
     }
 
-    /// What an event of this job changes in it.
     pub(crate) fn apply(&mut self, event: &LedgerEvent) {
         match event {
             LedgerEvent::Running { task, since, .. } => {
@@ -125,7 +109,15 @@ impl Holding {
                 self.next_task = self.next_task();
                 self.drop_tasks(|held| held.place.task == *task);
             }
-            LedgerEvent::Grown { tasks, at, .. } => self.grow(tasks, *at),
+            LedgerEvent::Grown { tasks, at, .. } => {
+                self.next_task = self.next_task();
+                self.repair_by = None;
+                // New tasks take the place of those that were lost.
+                let is_lost =
+                    |phase| matches!(phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. });
+                self.drop_tasks(|task| is_lost(task.phase));
+                self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, *at)));
+            }
             LedgerEvent::Broken { deadline, .. } => self.repair_by = Some(*deadline),
             LedgerEvent::Evicted { .. } => {}
             LedgerEvent::Started { .. }
@@ -137,16 +129,6 @@ impl Holding {
         if self.repair_by.is_some() && self.staying().next().is_none() {
             self.repair_by = None;
         }
-    }
-
-    /// New tasks take the place of those that were lost.
-    fn grow(&mut self, tasks: &[Placement], at: Timestamp) {
-        self.next_task = self.next_task();
-        self.repair_by = None;
-        self.drop_tasks(|task| {
-            matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost | Exit::Stopped, .. })
-        });
-        self.tasks.extend(tasks.iter().map(|&place| HeldTask::bound(place, at)));
     }
 
     /// The record of tasks that are over is dropped; how long the attempt runs is not forgotten with them.
@@ -219,7 +201,6 @@ impl Holding {
         self.tasks.iter().map(|task| task.until(now).min(now)).max().unwrap_or(now)
     }
 
-    /// Until when it was asked to save its work, if it was.
     pub(crate) fn asked_until(&self) -> Option<Timestamp> {
         let until = self.tasks.iter().filter_map(|task| match task.phase {
             TaskPhase::Asked { deadline, .. } => Some(deadline),
@@ -282,7 +263,7 @@ pub struct HeldTask {
 
 impl HeldTask {
     /// A task whose place was just decided; the time is 0 for the first tasks of an attempt.
-    fn bound(place: Placement, bound_at: Timestamp) -> Self {
+    pub(crate) fn bound(place: Placement, bound_at: Timestamp) -> Self {
         let phase = TaskPhase::Bound;
         Self { place, since: None, phase, bound_at, sm_active_milli: None, leave_refused: None }
     }
@@ -308,7 +289,6 @@ impl HeldTask {
         self.presence() == Presence::Stays
     }
 
-    /// When it ended; `now` while it has not.
     fn until(&self, now: Timestamp) -> Timestamp {
         if let TaskPhase::Gone { at, .. } = self.phase { at } else { now }
     }
@@ -324,7 +304,6 @@ pub enum TaskPhase {
     /// It was asked to save its work, and is stopped at the deadline.
     Asked {
         deadline: Timestamp,
-        /// It said that it cannot.
         failed: bool,
         #[serde(default, skip_serializing_if = "is_default")]
         at: Timestamp,

@@ -1,10 +1,9 @@
 //! The ledger section: who holds what, task by task, and what is therefore free.
 //!
-//! A gang gets its places in one event. A task gives its place back in one event. Everything else in here is
-//! an index over those two facts, recomputed the slow way by `check`.
+//! A gang gets its places in one event, and a task gives its place back in one. All else is an index over those two facts.
 //!
-//! Use is counted twice: what is *used* now, and what is *planned*, which leaves out tasks that were told to leave and
-//! counts in earmarks. The planner goes by the second.
+//! Use is counted twice: what is *used* now, and what is *planned*, without tasks that were told to leave and with earmarks.
+//! The planner goes by the second.
 
 pub(crate) mod check;
 pub mod event;
@@ -20,7 +19,7 @@ use crate::model::observed::TaskRef;
 use crate::model::placement::Placement;
 use crate::model::policy::Policy;
 use crate::quota::amount::Use;
-use crate::state::earmarks::Earmarks;
+use crate::state::earmarks::{Earmark, Earmarks};
 use crate::state::event::Event;
 use crate::state::fleet::Fleet;
 use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
@@ -29,6 +28,9 @@ use crate::state::jobs::Job;
 use crate::state::ledger::event::LedgerEvent;
 use crate::state::rooms::{Room, Rooms};
 use crate::units::{GpuUnits, JobId, Millis, NodeId, PoolId, Resources, TenantId, Timestamp, TrustId};
+
+/// Jobs by a moment of theirs.
+type Moments = BTreeSet<(Timestamp, JobId)>;
 
 /// Who holds what.
 #[derive(Clone, Debug, Default)]
@@ -39,13 +41,13 @@ pub struct Ledger {
     by_node: BTreeMap<NodeId, BTreeSet<Occupant>>,
     used: BTreeMap<TenantId, Use>,
     planned: BTreeMap<WorkGroup, Use>,
-    work_groups: BTreeMap<WorkGroup, BTreeSet<(Timestamp, JobId)>>,
+    work_groups: BTreeMap<WorkGroup, Moments>,
     wanted: BTreeMap<TenantId, Use>,
     /// One for each group of a job that has any.
     wants: BTreeMap<JobId, Vec<WantedTotal>>,
     unsettled: BTreeSet<JobId>,
-    deadlines: BTreeSet<(Timestamp, JobId)>,
-    bound: BTreeSet<(Timestamp, JobId)>,
+    deadlines: Moments,
+    bound: Moments,
     freed: BTreeMap<PoolId, u64>,
     changed: BTreeMap<PoolId, u64>,
     changed_of: BTreeMap<TenantId, u64>,
@@ -55,11 +57,9 @@ pub struct Ledger {
 struct JobHold {
     holding: Holding,
     charge: Charge,
-    /// Its entry in `deadlines`.
+    /// Its entries in `deadlines` and `bound`.
     deadline: Option<Timestamp>,
-    /// Its entry in `bound`.
     bound: Option<Timestamp>,
-    /// How many of its tasks stay.
     staying: usize,
 }
 
@@ -89,17 +89,14 @@ pub struct WorkGroup {
     pub grace: Millis,
 }
 
-impl WorkGroup {
-    fn first_of(tenant: TenantId) -> Self {
-        let (class, priority) = (Class::Inference, i32::MIN);
-        Self { tenant, class, priority, preemptible: false, grace: Millis(0) }
-    }
-}
-
 impl Charge {
     /// What the ledger needs to know of a job.
     pub fn of(job: &Job) -> Self {
         let spec = &job.spec;
+        let of_group = |end: &mut u32, group: &Group| {
+            *end += group.tasks_in_all();
+            Some((*end, group.shape.resources))
+        };
         Self {
             group: WorkGroup {
                 tenant: spec.tenant,
@@ -110,7 +107,7 @@ impl Charge {
             },
             trust: spec.trust,
             resources: spec.shape.resources,
-            by_group: spec.has_groups().then(|| of_groups(&spec.groups)),
+            by_group: spec.has_groups().then(|| spec.groups.iter().scan(0, of_group).collect()),
             checkpoint: spec.checkpoint,
             submitted_at: job.submitted_at,
         }
@@ -121,22 +118,12 @@ impl Charge {
         Step { place, resources: self.resources_of(place.task), trust: Some(self.trust) }
     }
 
-    /// What a task takes beside GPUs.
     pub(crate) fn resources_of(&self, task: u32) -> Resources {
         let Some(groups) = &self.by_group else { return self.resources };
         let slots = groups.last().map_or(1, |&(end, _)| end.max(1));
         let of_task = groups.iter().find(|&&(end, _)| task % slots < end);
         of_task.map_or(self.resources, |&(_, resources)| resources)
     }
-}
-
-fn of_groups(groups: &[Group]) -> Arc<[(u32, Resources)]> {
-    let mut end = 0;
-    let of_group = |group: &Group| {
-        end += group.tasks_in_all();
-        (end, group.shape.resources)
-    };
-    groups.iter().map(of_group).collect()
 }
 
 /// What a job that holds places or has an earmark would hold if it had all it wants.
@@ -185,18 +172,18 @@ fn count_in<K: Ord + Copy>(
     }
 }
 
-/// The entries of a tenant, in an index by work group.
 fn of_tenant<V>(index: &BTreeMap<WorkGroup, V>, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &V)> {
-    let from = index.range(WorkGroup::first_of(tenant)..);
+    let (class, priority) = (Class::Inference, i32::MIN);
+    let first = WorkGroup { tenant, class, priority, preemptible: false, grace: Millis(0) };
+    let from = index.range(first..);
     from.take_while(move |(group, _)| group.tenant == tenant).map(|(&group, value)| (group, value))
 }
 
 impl Ledger {
-    /// The earliest moment after `now` at which a task that was asked or told to leave is stopped, or an attempt that
-    /// does not run is given up.
+    /// The earliest moment after `now` at which a task that was asked to leave is stopped, or a stuck attempt is given up.
     pub(super) fn next_deadline(&self, policy: &Policy, now: Timestamp) -> Option<Timestamp> {
-        let asked = self.deadlines().first().map(|&(at, _)| at);
-        let stuck = self.bound().first().map(|&(at, _)| at + policy.gangs.start_within);
+        let asked = self.deadlines.first().map(|&(at, _)| at);
+        let stuck = self.bound.first().map(|&(at, _)| at + policy.gangs.start_within);
         [asked, stuck].into_iter().flatten().filter(|&at| at > now).min()
     }
 
@@ -235,10 +222,7 @@ impl Ledger {
     }
 
     /// Jobs that hold something and were not told to leave, by the work groups of a tenant; oldest first.
-    pub(crate) fn work_groups(
-        &self,
-        tenant: TenantId,
-    ) -> impl Iterator<Item = (WorkGroup, &BTreeSet<(Timestamp, JobId)>)> {
+    pub(crate) fn work_groups(&self, tenant: TenantId) -> impl Iterator<Item = (WorkGroup, &Moments)> {
         of_tenant(&self.work_groups, tenant)
     }
 
@@ -253,7 +237,7 @@ impl Ledger {
     }
 
     /// Jobs with tasks that do not run yet, by when those were given their places.
-    pub fn bound(&self) -> &BTreeSet<(Timestamp, JobId)> {
+    pub fn bound(&self) -> &Moments {
         &self.bound
     }
 
@@ -268,7 +252,7 @@ impl Ledger {
     }
 
     /// Jobs that were asked to leave or wait to be repaired, by the moment at which that is over.
-    pub(crate) fn deadlines(&self) -> &BTreeSet<(Timestamp, JobId)> {
+    pub(crate) fn deadlines(&self) -> &Moments {
         &self.deadlines
     }
 
@@ -282,8 +266,7 @@ impl Ledger {
         self.changed_of.get(&tenant).copied().unwrap_or_default()
     }
 
-    /// What is taken of each GPU of a node now, also by tasks that were told to leave and are still there.
-    /// Room is counted as it will be; this is what an observer sees.
+    /// What is taken of each GPU of a node, as an observer sees it: also by tasks that were told to leave and are still there.
     pub fn occupied(&self, node: NodeId) -> Vec<GpuUnits> {
         let Some(room) = self.rooms.get(node) else { return Vec::new() };
         let tasks = self.tasks_on(node).filter(|_| room.leaving > 0);
@@ -307,14 +290,6 @@ impl Ledger {
         self.occupants(node).filter_map(|occupant| match occupant {
             Occupant::Task(job, task) => Some((job, task)),
             Occupant::Earmark(..) | Occupant::Orphan(_) => None,
-        })
-    }
-
-    /// Orphans on a node.
-    pub(crate) fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
-        self.occupants(node).filter_map(|occupant| match occupant {
-            Occupant::Task(..) | Occupant::Earmark(..) => None,
-            Occupant::Orphan(task) => Some(task),
         })
     }
 
@@ -353,17 +328,12 @@ impl Ledger {
         }
     }
 
-    /// Something changed that may lift any refusal.
-    pub(crate) fn anything_may_fit(&mut self, pools: impl Iterator<Item = PoolId>) {
-        pools.for_each(|pool| self.note_freed(pool));
-    }
-
-    fn note_freed(&mut self, pool: PoolId) {
+    /// Something changed that may lift a refusal.
+    pub(super) fn note_freed(&mut self, pool: PoolId) {
         *self.freed.entry(pool).or_default() += 1;
         *self.changed.entry(pool).or_default() += 1;
     }
 
-    /// The use of the tenant and of everyone above it changed.
     pub(crate) fn note_changed_of(&mut self, lineage: impl Iterator<Item = TenantId>) {
         for tenant in lineage {
             *self.changed_of.entry(tenant).or_default() += 1;
@@ -391,41 +361,31 @@ impl Ledger {
         self.unsettled.remove(&job);
     }
 
-    /// Places are earmarked for a job, or no longer are.
-    pub(crate) fn shift_earmark(
-        &mut self,
-        job: JobId,
-        tasks: &[Placement],
-        charge: &Charge,
-        before: Presence,
-        after: Presence,
-    ) {
-        for &place in tasks {
-            let occupant = Occupant::Earmark(job, place.task);
+    pub(crate) fn shift_earmark(&mut self, charged: &(Earmark, Charge), before: Presence, after: Presence) {
+        let (earmark, charge) = charged;
+        for &place in &earmark.tasks {
+            let occupant = Occupant::Earmark(earmark.job, place.task);
             self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
         }
     }
 
-    /// What a job wants in all, or each of its groups does, while it holds places or has an earmark.
     pub(crate) fn set_wants(&mut self, job: JobId, wants: Vec<WantedTotal>) {
         if self.wants.get(&job).map_or(wants.is_empty(), |known| *known == wants) {
             return;
         }
-        let before =
-            if wants.is_empty() { self.wants.remove(&job) } else { self.wants.insert(job, wants.clone()) };
-        let before = before.into_iter().flatten().map(|want| (want, false));
-        for (want, more) in before.chain(wants.into_iter().map(|want| (want, true))) {
+        let before = self.wants.remove(&job).into_iter().flatten().map(|want| (want, false));
+        for (want, more) in before.chain(wants.iter().map(|&want| (want, true))) {
             count_in(&mut self.wanted, want.tenant, (want.pool, want.units, want.resources), more);
+        }
+        if !wants.is_empty() {
+            self.wants.insert(job, wants);
         }
     }
 
-    /// Until when a job with groups may be repaired.
     pub(crate) fn set_repair_by(&mut self, job: JobId, deadline: Option<Timestamp>) {
         let held = self.held.get_mut(&job).expect("a job that is repaired holds something");
-        if held.holding.repair_by != deadline {
-            held.holding.repair_by = deadline;
-            self.settle(job);
-        }
+        held.holding.repair_by = deadline;
+        self.settle(job);
     }
 
     pub(crate) fn apply(&mut self, event: &LedgerEvent) {
@@ -460,21 +420,19 @@ impl Ledger {
         }
     }
 
-    /// Changes a holding and everything that is counted by the tasks an event names.
     fn change(&mut self, job: JobId, tasks: &[u32], event: &LedgerEvent) {
         let held = self.held.get_mut(&job).expect("an event names a job that holds something");
         let charge = held.charge.clone();
-        let there = |holding: &Holding| -> Vec<(Option<Placement>, Presence)> {
+        let there = |holding: &Holding| -> Vec<Option<(Placement, Presence)>> {
             let tasks = tasks.iter().map(|&task| holding.task(task));
-            tasks
-                .map(|task| task.map_or((None, Presence::Gone), |task| (Some(task.place), task.presence())))
-                .collect()
+            tasks.map(|task| task.map(|task| (task.place, task.presence()))).collect()
         };
         let before = there(&held.holding);
         held.holding.apply(event);
         let after = there(&held.holding);
-        for ((old, before), (new, after)) in before.into_iter().zip(after) {
-            if let Some(place) = old.or(new) {
+        for (old, new) in before.into_iter().zip(after) {
+            if let Some((place, _)) = old.or(new) {
+                let [before, after] = [old, new].map(|there| there.map_or(Presence::Gone, |(_, how)| how));
                 let occupant = Occupant::Task(job, place.task);
                 self.shift(occupant, Some(charge.group), &charge.step(place), before, after);
             }
@@ -524,11 +482,10 @@ impl Ledger {
         let held = self.held.get_mut(&job).expect("a job that holds something settles");
         let holding = &held.holding;
         let settled = |task: &HeldTask| matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { .. });
-        let due = !holding.tasks.iter().all(settled);
-        if due {
-            self.unsettled.insert(job);
-        } else {
+        if holding.tasks.iter().all(settled) {
             self.unsettled.remove(&job);
+        } else {
+            self.unsettled.insert(job);
         }
         let deadline = [holding.asked_until(), holding.repair_by].into_iter().flatten().min();
         let bound = holding.bound_since();
@@ -556,13 +513,7 @@ impl Ledger {
     }
 }
 
-/// Keeps a job's entry in a list by time.
-fn keep(
-    list: &mut BTreeSet<(Timestamp, JobId)>,
-    job: JobId,
-    before: Option<Timestamp>,
-    now: Option<Timestamp>,
-) {
+fn keep(list: &mut Moments, job: JobId, before: Option<Timestamp>, now: Option<Timestamp>) {
     if before != now {
         before.map(|at| list.remove(&(at, job)));
         now.map(|at| list.insert((at, job)));

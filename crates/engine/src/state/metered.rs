@@ -21,7 +21,6 @@ impl State {
         self.tenants.ids().map(|tenant| self.own_use_of(tenant, tree)).collect()
     }
 
-    /// What a tenant's own jobs hold, by meter.
     pub(super) fn own_use_of(&self, tenant: TenantId, tree: &Tree) -> Meters {
         self.ledger.used(tenant).map_or_else(|| tree.zero(), |used| tree.metered(used))
     }
@@ -36,8 +35,7 @@ impl State {
         self.tenants.ids().map(own).collect()
     }
 
-    /// What each tenant's own jobs want, by meter: those that run, have an earmark, or wait. A shape with several pools to choose
-    /// from is demand in the first.
+    /// What each tenant's own jobs want, by meter, also those that wait. A shape with several pools is demand in the first.
     pub fn own_demand(&self, tree: &Tree) -> Amounts {
         let own = |tenant| {
             let mut demand =

@@ -11,7 +11,6 @@ use crate::state::jobs::Job;
 use crate::state::ledger::{Occupant, Orphan};
 use crate::units::{JobId, Resources};
 
-/// Something that takes a place on a node.
 pub(crate) struct Present<'a> {
     pub(crate) occupant: Occupant,
     /// Nobody knows whose an orphan is.
@@ -50,7 +49,6 @@ pub(crate) fn parts(place: &Placement) -> u64 {
     place.units_each.parts() * u64::from(place.gpus.count())
 }
 
-/// Every task that takes a place, with its job.
 pub(crate) fn held(state: &State) -> impl Iterator<Item = (JobId, &Job, &HeldTask)> {
     state.ledger.holdings().flat_map(|(id, holding)| {
         let job = state.jobs.get(id).expect("what is held belongs to a live job");
@@ -59,7 +57,6 @@ pub(crate) fn held(state: &State) -> impl Iterator<Item = (JobId, &Job, &HeldTas
     })
 }
 
-/// True when nobody told a task to leave.
 pub(crate) fn stays(task: &HeldTask) -> bool {
     matches!(task.phase, TaskPhase::Bound | TaskPhase::Running)
 }
@@ -77,7 +74,6 @@ pub(crate) fn shape_of(spec: &Spec, task: u32) -> &Shape {
     &spec.shape
 }
 
-/// The values of each key.
 pub(crate) fn grouped<K: Ord, V: Ord>(all: impl Iterator<Item = (K, V)>) -> BTreeMap<K, BTreeSet<V>> {
     let mut groups: BTreeMap<K, BTreeSet<V>> = BTreeMap::new();
     for (key, value) in all {
@@ -86,7 +82,6 @@ pub(crate) fn grouped<K: Ord, V: Ord>(all: impl Iterator<Item = (K, V)>) -> BTre
     groups
 }
 
-/// The names of the indexes that are not right.
 pub(crate) fn wrong(indexes: &[(&'static str, bool)]) -> Vec<&'static str> {
     indexes.iter().filter(|(_, right)| !right).map(|&(index, _)| index).collect()
 }

@@ -1,14 +1,12 @@
 //! The reservations section: starts that were promised to jobs that wait (rule 5).
 //!
-//! Worked example: two nodes of 8 GPUs, each with a job that ends within an hour. A gang of both waits; it is within its
-//! tenant's fair share, so it is promised both nodes in an hour. When one job ends early, its node stands empty: work
-//! that ends before the hour is over may fill it, and so may work that can be asked to leave in time. No other may, or small
-//! jobs would hold the gang up for ever.
+//! Worked example: two nodes, each with a job that ends within an hour. A gang of both waits within its tenant's fair share, so
+//! it is promised both in an hour. When one job ends early, its node stands empty: only work that ends before the hour is over,
+//! or can be asked to leave in time, may fill it, or small jobs would hold the gang up for ever.
 //!
-//! A reservation is not use: it takes no room in the ledger and counts towards no quota. A job that takes a place that is promised,
-//! or something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.
+//! A reservation is not use: it takes no room in the ledger and counts towards no quota. A job that takes a promised place, or
+//! something of its node, is noted with the promise: it *fills* it, and is asked to leave in time where it is in the way.
 
-use crate::state::State;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -17,7 +15,10 @@ use strum::IntoStaticStr;
 
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
+use crate::state::State;
 use crate::state::event::Event;
+use crate::state::index::{list, unlist};
+use crate::state::recount::grouped;
 use crate::units::{JobId, NodeId, Timestamp};
 
 /// So many of the earlier promises to a job are kept: a reader who asks why looks at the last of them.
@@ -27,7 +28,6 @@ const HISTORY_MAX: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
     by_job: BTreeMap<JobId, Reservation>,
-    /// Jobs to which places of a node are promised.
     by_node: BTreeMap<NodeId, BTreeSet<JobId>>,
     missed: BTreeMap<JobId, Vec<MissedStart>>,
     version: u64,
@@ -111,15 +111,9 @@ impl Reservations {
         moments.filter(|&at| at > now).min()
     }
 
-    /// The index that does not say what the promised starts do.
     pub(crate) fn wrong_indexes(&self) -> Option<&'static str> {
-        let mut by_node: BTreeMap<NodeId, BTreeSet<JobId>> = BTreeMap::new();
-        for (&job, reservation) in &self.by_job {
-            for place in &reservation.tasks {
-                by_node.entry(place.node).or_default().insert(job);
-            }
-        }
-        (by_node != self.by_node).then_some("promised starts by node")
+        let places = self.iter().flat_map(|of| of.tasks.iter().map(|place| (place.node, of.job)));
+        (grouped(places) != self.by_node).then_some("promised starts by node")
     }
 
     /// What a job was promised.
@@ -170,72 +164,63 @@ impl Reservations {
 
     fn insert(&mut self, reservation: Reservation) {
         for place in &reservation.tasks {
-            self.by_node.entry(place.node).or_default().insert(reservation.job);
+            list(&mut self.by_node, place.node, reservation.job);
         }
         self.by_job.insert(reservation.job, reservation);
     }
 
     fn remove(&mut self, job: JobId) -> Option<Reservation> {
         let removed = self.by_job.remove(&job)?;
-        for place in &removed.tasks {
-            if let Some(jobs) = self.by_node.get_mut(&place.node) {
-                jobs.remove(&job);
-                if jobs.is_empty() {
-                    self.by_node.remove(&place.node);
-                }
-            }
-        }
+        let nodes: BTreeSet<NodeId> = removed.tasks.iter().map(|place| place.node).collect();
+        nodes.iter().for_each(|node| unlist(&mut self.by_node, node, &job));
         Some(removed)
     }
 
-    /// The start that was promised to a job no longer is, if one was.
     fn miss(&mut self, job: JobId, why: DropReason, at: Timestamp) -> bool {
         let Some(Reservation { start, .. }) = self.remove(job) else { return false };
         let history = self.missed.entry(job).or_default();
-        if history.len() == HISTORY_MAX {
-            history.remove(0);
-        }
+        history.drain(..(history.len() + 1).saturating_sub(HISTORY_MAX));
         history.push(MissedStart { start, why, at });
         true
     }
 
-    /// A job has places, or they are set aside for it: what was promised of a node before is filled. It need not
-    /// be a GPU that both have: cores and memory run out too.
+    /// A job has places or an earmark: what was promised of those nodes is filled, because cores and memory run out too.
     pub(crate) fn filled(&mut self, by: JobId, tasks: &[Placement]) {
-        for place in tasks {
-            for &job in self.by_node.get(&place.node).into_iter().flatten().filter(|&&job| job != by) {
-                let reservation = self.by_job.get_mut(&job).expect("the index names promises that stand");
+        self.change_on(tasks.iter().map(|place| place.node), |reservation| {
+            if reservation.job != by {
                 reservation.fillers.insert(by);
             }
+        });
+    }
+
+    fn change_on(&mut self, nodes: impl Iterator<Item = NodeId>, change: impl Fn(&mut Reservation)) {
+        for job in nodes.filter_map(|node| self.by_node.get(&node)).flatten() {
+            change(self.by_job.get_mut(job).expect("the index names promises that stand"));
         }
     }
 
     /// Places are earmarked for a job, perhaps others than those that are reserved for it, which it no longer needs.
     pub(crate) fn earmarked(&mut self, job: JobId, tasks: &[Placement]) {
-        if self.by_job.get(&job).is_none_or(|of| of.tasks == tasks) {
-            return;
+        if self.of(job).is_some_and(|of| of.tasks != tasks)
+            && let Some(of) = self.remove(job)
+        {
+            self.version += 1;
+            let (fillers, borrowers) = (BTreeSet::new(), BTreeSet::new());
+            self.insert(Reservation { tasks: tasks.to_vec(), fillers, borrowers, ..of });
         }
-        let Some(of) = self.remove(job) else { return };
-        self.version += 1;
-        let (fillers, borrowers) = (BTreeSet::new(), BTreeSet::new());
-        self.insert(Reservation { tasks: tasks.to_vec(), fillers, borrowers, ..of });
     }
 
-    /// A job is over, or is known to be over earlier.
     pub(crate) fn note_news(&mut self) {
         self.news += 1;
     }
 
     /// A job no longer holds anything: it fills nothing.
-    pub(crate) fn left(&mut self, job: JobId, tasks: impl Iterator<Item = NodeId>) {
+    pub(crate) fn left(&mut self, job: JobId, nodes: impl Iterator<Item = NodeId>) {
         self.note_news();
-        for node in tasks {
-            for of in self.by_node.get(&node).into_iter().flatten() {
-                let reservation = self.by_job.get_mut(of).expect("the index names promises that stand");
-                reservation.fillers.remove(&job);
-                reservation.borrowers.remove(&job);
-            }
-        }
+        self.change_on(nodes, |reservation| {
+            reservation.fillers.remove(&job);
+            reservation.borrowers.remove(&job);
+        });
     }
 
     /// It starts, or is over: nothing is promised any more.
@@ -255,7 +240,6 @@ impl Reservations {
 }
 
 impl Reservation {
-    /// What its job asks for.
     pub(crate) fn spec<'s>(&self, state: &'s State) -> &'s Spec {
         &state.jobs.get(self.job).expect("a start is promised to a live job").spec
     }

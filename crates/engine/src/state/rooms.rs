@@ -1,11 +1,9 @@
 //! Free room on nodes, with the index that finds the tightest fit without looking at every node.
 //!
-//! A room is counted as it will be: a task that was told to leave no longer *holds* its place, it is *leaving*. A place that
-//! is earmarked is held already. So no plan uses what is spoken for, and a task that is given a place which another one is
-//! still leaving starts when that is gone.
+//! A room is counted as it will be: a task that was told to leave no longer *holds* its place, it is *leaving*; a place that is
+//! earmarked is held already. A task that is given a place which another is still leaving starts when that is gone.
 //!
-//! The ledger keeps one [`Rooms`] for the fleet; a draft keeps a second, small one for the nodes it has
-//! touched, so that trying something costs what it touches and not what the fleet has.
+//! The ledger keeps one [`Rooms`] for the fleet, a draft a second, small one for the nodes that it has touched.
 
 pub(crate) mod check;
 
@@ -20,12 +18,12 @@ use crate::model::placement::Placement;
 use crate::price::node_classes::{Drains, GpuLeft, NodeClass, NodeClasses};
 use crate::state::fleet::Node;
 use crate::state::holding::Presence;
-use crate::state::index::{list, unlist};
+use crate::state::index::set_listed;
 use crate::state::ledger::Step;
 use crate::units::{GpuMask, GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 /// What one node has and what is held of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     pub pool: PoolId,
     pub open: bool,
@@ -35,7 +33,6 @@ pub struct Room {
     pub held: Resources,
     /// Still taken by tasks that leave.
     pub held_by_leaving: Resources,
-    /// How many tasks leave.
     pub leaving: u32,
     pub gpus: Vec<GpuRoom>,
     pub mig: Option<&'static Mig>,
@@ -49,9 +46,7 @@ pub struct GpuRoom {
     pub island: u32,
     /// Held by tasks that stay, or earmarked.
     pub held: GpuUnits,
-    /// How many tasks hold it.
     pub holders: u32,
-    /// How many tasks on it leave.
     pub leaving: u32,
     /// How many of the holders are orphans.
     pub strangers: u32,
@@ -59,7 +54,6 @@ pub struct GpuRoom {
     pub trust: Option<TrustId>,
     pub time_sliced: bool,
     pub layout: Layout,
-    /// How many tasks leave each slot.
     pub leaving_slots: [u8; AXIS_MAX],
     /// How many of those that leave have no slice, or one with more than the usual media engines.
     pub leaving_undivided: u32,
@@ -69,12 +63,14 @@ pub struct GpuRoom {
 const MPS_CLIENTS_MAX: u32 = 48;
 
 impl GpuRoom {
+    /// What nobody holds of it, whoever could have that.
+    pub(crate) fn not_held(&self) -> GpuUnits {
+        GpuUnits::WHOLE.checked_sub(self.held).filter(|_| self.usable).unwrap_or_default()
+    }
+
     /// What is left beside tasks that hold it undivided, whatever their trust domain.
     fn left(&self) -> GpuUnits {
-        if !self.usable || self.strangers > 0 || !self.layout.is_empty() {
-            return GpuUnits::ZERO;
-        }
-        GpuUnits::WHOLE.checked_sub(self.held).unwrap_or_default()
+        if self.strangers > 0 || !self.layout.is_empty() { GpuUnits::ZERO } else { self.not_held() }
     }
 
     /// What a task of `trust` could still get of it.
@@ -95,7 +91,6 @@ impl GpuRoom {
         if full { GpuUnits::ZERO } else { self.left() }
     }
 
-    /// How many more shares of that size it could take.
     pub(crate) fn shares_that_fit(&self, trust: TrustId, units: GpuUnits, time_sliced: bool) -> u32 {
         let fits = self.free_for_share(trust, time_sliced).parts() / units.parts();
         let clients = if time_sliced { u32::MAX } else { MPS_CLIENTS_MAX.saturating_sub(self.holders) };
@@ -108,8 +103,9 @@ impl GpuRoom {
         (self.usable && !undivided).then_some(self.layout)
     }
 
-    /// True when no task that leaves is in the way of a slice in those slots.
-    fn is_clear_at(&self, slots: Slots) -> bool {
+    /// True when no task that leaves is in the way of a slice in those slots; without slots, of anything.
+    fn is_clear_at(&self, slots: Option<Slots>) -> bool {
+        let Some(slots) = slots else { return self.leaving == 0 };
         let taken = |(slot, &leaving): (usize, &u8)| leaving > 0 && slots & (1 << slot) != 0;
         self.leaving_undivided == 0 && !self.leaving_slots.iter().enumerate().any(taken)
     }
@@ -152,11 +148,9 @@ impl Room {
             pool: facts.pool,
             open: node.is_open(),
             capacity,
-            held: Resources::default(),
-            held_by_leaving: Resources::default(),
-            leaving: 0,
             gpus: gpus.collect(),
             mig,
+            ..Self::default()
         }
     }
 
@@ -182,16 +176,12 @@ impl Room {
     /// True when a task could run at a place it was given: no task that leaves is in the way.
     pub fn is_clear(&self, place: &Placement) -> bool {
         let slots = self.only_slots(place);
-        let is_clear = |gpu: &GpuRoom| match slots {
-            Some(slots) => gpu.is_clear_at(slots),
-            None => gpu.leaving == 0,
-        };
-        let gpus_clear = place.gpus.indexes().all(|at| self.gpus.get(at).is_some_and(is_clear));
+        let is_clear = |at: usize| self.gpus.get(at).is_some_and(|gpu| gpu.is_clear_at(slots));
+        let gpus_clear = place.gpus.indexes().all(is_clear);
         gpus_clear && (self.leaving == 0 || self.capacity.covers(&(self.held + self.held_by_leaving)))
     }
 
-    /// The slots that a place takes, where it is a slice that this node can have. A device may have vanished under a task; what
-    /// runs on it is on its way out.
+    /// The slots that a place takes, where it is a slice that this node can have: a device may have vanished under a task.
     fn slots(&self, place: &Placement) -> Option<Slots> {
         let slots = slots_of(self.mig?, place.slice?);
         (slots != 0).then_some(slots)
@@ -203,8 +193,7 @@ impl Room {
         self.slots(place).filter(|_| profile.media == Media::Usual)
     }
 
-    /// The slice that a task takes of the layout. An orphan may be in a slice that a task of ours has too, whose record it was,
-    /// so it has none.
+    /// The slice that a task takes of the layout. An orphan has none: it may be in a slice that a task of ours has too.
     fn slice(&self, step: &Step) -> Option<Slice> {
         step.place.slice.filter(|_| step.trust.is_some() && self.slots(&step.place).is_some())
     }
@@ -214,7 +203,6 @@ impl Room {
         self.gpus.iter_mut().enumerate().filter(move |&(at, _)| gpus.contains(at)).map(|(_, gpu)| gpu)
     }
 
-    /// A task holds its place.
     pub(crate) fn occupy(&mut self, step: &Step) {
         let slice = self.slice(step);
         self.held = self.held + step.resources;
@@ -232,7 +220,6 @@ impl Room {
         }
     }
 
-    /// A task no longer holds its place.
     pub(crate) fn vacate(&mut self, step: &Step) {
         let slice = self.slice(step);
         self.held = self.held.checked_sub(step.resources).expect("only what is held is given back");
@@ -247,7 +234,6 @@ impl Room {
         }
     }
 
-    /// One more task is leaving its place, or one less.
     fn count_leaving(&mut self, step: &Step, more: bool) {
         self.held_by_leaving = if more {
             self.held_by_leaving + step.resources
@@ -324,7 +310,6 @@ impl Rooms {
         self.capacity.iter().map(|(&pool, &capacity)| (pool, capacity))
     }
 
-    /// What a pool has, used or not.
     pub(crate) fn capacity_of(&self, pool: PoolId) -> Capacity {
         self.capacity.get(&pool).copied().unwrap_or_default()
     }
@@ -372,19 +357,16 @@ impl Rooms {
         }
         self.profiles = keep.then(NodeClasses::default);
         if let Some(profiles) = &mut self.profiles {
-            for (&node, room) in &self.by_node {
-                if let Some(profile) = room.profile() {
-                    profiles.insert(&profile, node);
-                }
-            }
+            let open = self.by_node.iter().filter_map(|(&node, room)| Some((node, room.profile()?)));
+            open.for_each(|(node, profile)| profiles.insert(&profile, node));
         }
     }
 
     /// Puts a room in place of what was known of the node.
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
-        self.list(node, None, Marks::of(&room).as_ref());
-        self.list_profile(node, None, room.profile().as_ref());
+        self.list(node, Marks::of(&room).as_ref(), true);
+        self.list_profile(node, room.profile().as_ref(), true);
         let capacity = self.capacity.entry(room.pool).or_default();
         capacity.nodes += 1;
         capacity.gpus += room.usable_gpus();
@@ -395,8 +377,8 @@ impl Rooms {
     /// Forgets a node.
     pub fn remove(&mut self, node: NodeId) {
         let Some(room) = self.by_node.remove(&node) else { return };
-        self.list(node, Marks::of(&room).as_ref(), None);
-        self.list_profile(node, room.profile().as_ref(), None);
+        self.list(node, Marks::of(&room).as_ref(), false);
+        self.list_profile(node, room.profile().as_ref(), false);
         let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
         capacity.nodes -= 1;
         capacity.gpus -= room.usable_gpus();
@@ -431,37 +413,30 @@ impl Rooms {
         how(room);
         let (marks_now, profile_now) = found(room);
         if marks != marks_now {
-            self.list(node, marks.as_ref(), marks_now.as_ref());
+            self.list(node, marks.as_ref(), false);
+            self.list(node, marks_now.as_ref(), true);
         }
         if profile != profile_now {
-            self.list_profile(node, profile.as_ref(), profile_now.as_ref());
+            self.list_profile(node, profile.as_ref(), false);
+            self.list_profile(node, profile_now.as_ref(), true);
         }
     }
 
-    fn list_profile(&mut self, node: NodeId, before: Option<&NodeClass>, now: Option<&NodeClass>) {
-        let Some(profiles) = &mut self.profiles else { return };
-        if let Some(before) = before {
-            profiles.remove(before, node);
+    fn list(&mut self, node: NodeId, marks: Option<&Marks>, listed: bool) {
+        let Some(marks) = marks else { return };
+        let pool = marks.whole.0;
+        set_listed(&mut self.by_whole_free, marks.whole, node, listed);
+        for (left, at) in marks.partly() {
+            set_listed(&mut self.partly_free, pool, (left, node, at), listed);
         }
-        if let Some(now) = now {
-            profiles.insert(now, node);
+        for (layout, at) in marks.layouts() {
+            set_listed(&mut self.by_layout, (pool, layout), (node, at), listed);
         }
     }
 
-    fn list(&mut self, node: NodeId, before: Option<&Marks>, now: Option<&Marks>) {
-        if let Some(marks) = before {
-            let pool = marks.whole.0;
-            unlist(&mut self.by_whole_free, &marks.whole, &node);
-            marks.partly().for_each(|(left, at)| unlist(&mut self.partly_free, &pool, &(left, node, at)));
-            marks
-                .layouts()
-                .for_each(|(layout, at)| unlist(&mut self.by_layout, &(pool, layout), &(node, at)));
-        }
-        if let Some(marks) = now {
-            let pool = marks.whole.0;
-            list(&mut self.by_whole_free, marks.whole, node);
-            marks.partly().for_each(|(left, at)| list(&mut self.partly_free, pool, (left, node, at)));
-            marks.layouts().for_each(|(layout, at)| list(&mut self.by_layout, (pool, layout), (node, at)));
+    fn list_profile(&mut self, node: NodeId, profile: Option<&NodeClass>, listed: bool) {
+        if let (Some(profiles), Some(profile)) = (&mut self.profiles, profile) {
+            if listed { profiles.insert(profile, node) } else { profiles.remove(profile, node) }
         }
     }
 }
@@ -472,7 +447,6 @@ struct Marks {
     whole: (PoolId, Drains, u8),
     /// What is left of each GPU that is held in part; zero for the others.
     left: [GpuUnits; GpuMask::MAX],
-    /// The slices of each GPU that more can be cut out of.
     layouts: [Option<Layout>; GpuMask::MAX],
 }
 
@@ -486,7 +460,7 @@ impl Marks {
         let mut marks = Self { whole: (room.pool, room.drains(), free), left, layouts };
         for (at, gpu) in room.gpus.iter().enumerate() {
             if gpu.usable && gpu.holders > 0 && gpu.layout.is_empty() {
-                marks.left[at] = GpuUnits::WHOLE.checked_sub(gpu.held).unwrap_or_default();
+                marks.left[at] = gpu.not_held();
             }
             if room.mig.is_some() {
                 marks.layouts[at] = gpu.open_layout();

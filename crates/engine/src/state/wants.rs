@@ -16,7 +16,6 @@ use crate::state::ways::first_way;
 use crate::units::JobId;
 
 impl State {
-    /// The places of a job, or its earmark, are not what they were.
     pub(super) fn places_changed(&mut self, job: JobId) {
         let tenant = self.jobs.get(job).expect("places belong to a live job").spec.tenant;
         self.ledger.note_changed_of(self.tenants.lineage(tenant));
@@ -32,13 +31,11 @@ impl State {
         self.refresh_limit(id);
     }
 
-    /// Works out again when the time limit of a job asks something of it.
     pub(super) fn refresh_limit(&mut self, id: JobId) {
         self.jobs.set_wrap_up(id, self.wrap_up_at(id));
     }
 
-    /// What a job, or each of its groups, wants where its first place is. A group without a place wants it in the first pool
-    /// that it may use.
+    /// What a job, or each of its groups, wants where its first place is or, without a place, in the first pool it may use.
     fn wants(&self, id: JobId, job: &Job) -> Vec<WantedTotal> {
         let spec = &job.spec;
         let holding = self.ledger.holding(id);

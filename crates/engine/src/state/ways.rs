@@ -10,7 +10,6 @@ use crate::state::fleet::Fleet;
 use crate::units::{GpuUnits, PoolId};
 use alloc::vec::Vec;
 
-/// How many modes there are.
 const MODES: u8 = 4;
 
 /// Every way that geometry allows, in order, as the policy allows it or with why it does not.
@@ -83,7 +82,6 @@ fn need(fleet: &Fleet, gpus: GpuAsk, mode: Mode, pool: PoolId) -> Option<Need> {
     }
 }
 
-/// The slice that an ask comes to on a model.
 pub(crate) fn slice(mig: &Mig, gpus: GpuAsk) -> Option<Need> {
     let profile = gpus.profile_on(mig)?;
     Some(Need::Slice { profile, units: units_of(mig, mig.profile(profile)?) })
@@ -101,8 +99,7 @@ fn as_slice(model: &Model, units: GpuUnits) -> Option<Least> {
     Some(Least { memory_mib, compute, compute_of: 100 })
 }
 
-/// What throughput is expected to be lost, in thousandths: for a slice the multiprocessors it lacks against its part of
-/// the device, for shares what the policy says was measured.
+/// The throughput expected to be lost, in thousandths: of a slice the multiprocessors it lacks, of shares what was measured.
 pub fn tax(model: &str, need: Need, policy: &Policy) -> u16 {
     match need {
         Need::Whole(_) => 0,

@@ -15,7 +15,7 @@ use wharf_engine::model::job::{Class, Spec};
 use wharf_engine::model::placement::Placement;
 use wharf_engine::model::policy::{Amount, GpuQuota, Policy};
 use wharf_engine::state::State;
-use wharf_engine::state::earmarks::EarmarksEvent;
+use wharf_engine::state::earmarks::{Earmark, EarmarksEvent};
 use wharf_engine::state::event::Event;
 use wharf_engine::state::jobs::Job;
 use wharf_engine::state::ledger::event::{Eviction, EvictionRule, LedgerEvent};
@@ -253,7 +253,7 @@ fn tasks_for(event: &Event, id: JobId) -> usize {
 fn places_for(event: &Event, id: JobId) -> &[Placement] {
     match event {
         Event::Ledger(LedgerEvent::Started { job, tasks, .. } | LedgerEvent::Grown { job, tasks, .. })
-        | Event::Earmarks(EarmarksEvent::Earmarked { job, tasks, .. })
+        | Event::Earmarks(EarmarksEvent::Earmarked(Earmark { job, tasks, .. }))
             if *job == id =>
         {
             tasks

@@ -64,9 +64,9 @@ impl Lean {
         for input in inputs {
             let _ = self.settle(input, &mut events);
         }
-        let promised = self.state.earmarks.len();
+        let promised = self.state.earmarks.iter().count();
         self.settle(&Input::Tick, &mut events).unwrap();
-        let mut any_over = self.state.earmarks.len() < promised;
+        let mut any_over = self.state.earmarks.iter().count() < promised;
         for _ in 0..PLANS_MAX {
             let planned = events.len();
             any_over |= !self.plan(&mut events).released.is_empty();

@@ -1,9 +1,6 @@
 //! The answer about each of many jobs. What jobs have in common is worked out once: the funnel of their kind, the lines
-//! of the tenants, and the order in which a tenant's jobs are served.
-//!
-//! Worked example: 10,000 jobs of one tenant and kind wait. The first answer counts the fleet for the kind and sorts the
-//! tenant's queue; each of the other 9,999 looks up its place in that queue. To count for each job which of the others
-//! are served before it would be 10,000 × 10,000 comparisons.
+//! of the tenants, and the order in which a tenant's jobs are served. Of 10,000 jobs of one kind the first counts the fleet and
+//! sorts the queue, and the others look up their places in it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,14 +22,12 @@ use crate::state::holding::TaskPhase;
 use crate::state::jobs::{Job, KindKey, Phase};
 use crate::units::{BookingId, JobId, TenantId, Timestamp};
 
-/// What answers about one state at one moment have in common. It is a memory and no fact: without it an answer takes
-/// longer and is the same.
+/// What answers about one state at one moment have in common: a memory, without which an answer takes longer and is the same.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// The journal index and the moment that the rest is about.
     basis: Option<(u64, Timestamp)>,
     kinds: BTreeMap<KindKey, OfKind>,
-    /// The waiting jobs of a tenant in the order in which they are served.
     queues: BTreeMap<TenantId, Vec<CandidateRank>>,
     lines: Option<(Tree, Amounts)>,
 }
@@ -43,21 +38,12 @@ struct OfKind {
     funnel: Funnel,
     /// Whose guarantee keeps it waiting.
     fixed: Option<TenantId>,
-    /// Why it may share no GPU.
     refused: Option<SharingRefusal>,
     /// What keeps it from what is free, once that was asked.
     kept_away: OnceCell<Option<Reason>>,
 }
 
 impl Answers {
-    /// Forgets what is of another state or moment.
-    fn turn_to(&mut self, state: &State, now: Timestamp) {
-        let basis = Some((state.index(), now));
-        if self.basis != basis {
-            *self = Self { basis, ..Self::default() };
-        }
-    }
-
     fn of_kind(&mut self, state: &State, key: &KindKey) -> &mut OfKind {
         // Looked up twice, because the key is copied only where it is new.
         if !self.kinds.contains_key(key) {
@@ -73,7 +59,6 @@ impl Answers {
         self.kinds.get_mut(key).expect("it was just worked out")
     }
 
-    /// A draft on the state, to try things on.
     fn draft<'a>(&'a mut self, state: &'a State, now: Timestamp) -> Draft<'a> {
         let policy = state.tenants.policy();
         let (tree, shares) = self.lines.get_or_insert_with(|| {
@@ -84,7 +69,6 @@ impl Answers {
         Draft::on(state, policy, tree, shares, now)
     }
 
-    /// Waiting jobs of its tenant that are served before a job.
     fn ahead(&mut self, state: &State, id: JobId, job: &Job, now: Timestamp) -> u32 {
         let queue = self.queues.entry(job.spec.tenant).or_insert_with(|| queue(state, job.spec.tenant, now));
         let own = CandidateRank::of_job(state, id, job, now);
@@ -135,7 +119,10 @@ impl State {
 
     /// The same where many are asked for: what they have in common is worked out once.
     pub fn verdict_among(&self, id: JobId, now: Timestamp, answers: &mut Answers) -> Option<Verdict> {
-        answers.turn_to(self, now);
+        let basis = Some((self.index(), now));
+        if answers.basis != basis {
+            *answers = Answers { basis, ..Answers::default() };
+        }
         let job = self.jobs.get(id)?;
         if let Some((why, since)) = job.held {
             return Some(self.judged(Reason::Held { why, since }, None, 0));
@@ -171,13 +158,10 @@ impl State {
     fn window_reason(&self, id: JobId, job: &Job, booking: BookingId, answers: &mut Answers) -> Reason {
         let window = self.bookings.get(booking).expect("a job names a window that is to come or lasts");
         let (_, now) = answers.basis.expect("answers are about a moment");
-        if let Some(reason) = pauses(job, now) {
-            return reason;
-        }
-        if booked::may_start_in(&mut answers.draft(self, now), id, window) {
-            return Reason::Startable;
-        }
-        Reason::Window { booking, from: window.from }
+        pauses(job, now).unwrap_or_else(|| {
+            let may_start = booked::may_start_in(&mut answers.draft(self, now), id, window);
+            if may_start { Reason::Startable } else { Reason::Window { booking, from: window.from } }
+        })
     }
 
     fn active_reason(&self, job: JobId) -> Reason {
@@ -206,21 +190,15 @@ impl State {
     }
 
     /// A job that was refused and pauses, or that would fit if it did not avoid the nodes that refused it.
-    fn refused_reason(
-        &self,
-        job: &Job,
-        key: &KindKey,
-        kind: &OfKind,
-        answers: &mut Answers,
-    ) -> Option<Reason> {
+    fn refused_reason(&self, job: &Job, key: &KindKey, of: &OfKind, answers: &mut Answers) -> Option<Reason> {
         let (_, now) = answers.basis.expect("answers are about a moment");
         let last = job.past.refused.last()?;
         if let Some(reason) = pauses(job, now) {
             return Some(reason);
         }
         let anywhere = KindKey { avoids: Vec::new(), ..key.clone() };
-        let keeps = kind.funnel.shortfall().is_some()
-            && answers.of_kind(self, &anywhere).funnel.shortfall().is_none();
+        let keeps =
+            of.funnel.shortfall().is_some() && answers.of_kind(self, &anywhere).funnel.shortfall().is_none();
         let until = job.past.refused.iter().map(|refusal| refusal.until).min()?;
         let (tries, node) = (job.past.refused_tries, last.node);
         keeps.then_some(Reason::StartRefused { tries, node, retry_at: until })
@@ -234,26 +212,15 @@ impl State {
         kind: &OfKind,
         answers: &mut Answers,
     ) -> Reason {
-        if let Some(refused) = kind.refused {
-            return Reason::Sharing(refused);
-        }
-        if let Some(tenant) = kind.fixed {
-            return Reason::Fixed { tenant };
-        }
         let (_, now) = answers.basis.expect("answers are about a moment");
-        if let Some(refused) = self.refused_reason(job, key, kind, answers) {
-            return refused;
-        }
-        if let Some(shortfall) = kind.funnel.shortfall() {
-            return Reason::Short(shortfall);
-        }
-        if let Some(reason) = pauses(job, now) {
-            return reason;
-        }
-        if let Some(kept) = rank::kept_for_newcomers(self, id, job, now) {
-            return Reason::LandingRoom { kept };
-        }
-        answers.kept_away(self, id, key).unwrap_or(Reason::Startable)
+        let sharing = kind.refused.map(Reason::Sharing);
+        let fixed = || kind.fixed.map(|tenant| Reason::Fixed { tenant });
+        let short = || kind.funnel.shortfall().map(Reason::Short);
+        let landing =
+            || rank::kept_for_newcomers(self, id, job, now).map(|kept| Reason::LandingRoom { kept });
+        let reason = sharing.or_else(fixed).or_else(|| self.refused_reason(job, key, kind, answers));
+        let reason = reason.or_else(short).or_else(|| pauses(job, now)).or_else(landing);
+        reason.or_else(|| answers.kept_away(self, id, key)).unwrap_or(Reason::Startable)
     }
 }
 

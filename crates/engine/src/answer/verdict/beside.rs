@@ -21,10 +21,6 @@ impl BesideGpus {
             Self::Nics => &mut resources.nics,
         }
     }
-
-    fn in_(self, mut resources: Resources) -> u64 {
-        *self.of(&mut resources)
-    }
 }
 
 impl State {
@@ -42,9 +38,8 @@ impl State {
             return None;
         }
         BesideGpus::VARIANTS.iter().find_map(|&what| {
-            let each = what.in_(key.shape.resources);
             let mut without = key.clone();
-            *what.of(&mut without.shape.resources) = 0;
+            let each = core::mem::take(what.of(&mut without.shape.resources));
             let min = u64::from(key.min);
             let enough = |(&(_, need), count): (&(Option<PoolId>, Need), &FunnelCount)| {
                 count.free >= super::amount_of(need, min) && count.together.most() >= min
@@ -71,8 +66,8 @@ impl State {
                 pool == Some(node.facts.pool) && fits
             };
             needs.iter().find(here).filter(|_| allowed)?;
-            let has = if fleet == FleetScope::Declared { node.facts.capacity } else { room.free() };
-            Some(what.in_(has))
+            let mut has = if fleet == FleetScope::Declared { node.facts.capacity } else { room.free() };
+            Some(*what.of(&mut has))
         };
         self.fleet.nodes().filter_map(of_node).max().unwrap_or_default()
     }

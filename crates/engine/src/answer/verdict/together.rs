@@ -32,7 +32,7 @@ impl State {
         let mut draft = Draft::on(self, policy, &tree, &none, Timestamp(0));
         let used = tree.subtree_use(&self.own_use_after_leaving(&tree));
         let mut short = None;
-        for ask in self.open_asks(&draft, key) {
+        for ask in self.open_asks(&tree, key) {
             let limited = lines::limit_exceeded(&draft, &ask).and_then(|_| over_limit(&tree, &ask, &used));
             let found = limited.or_else(|| apart(&mut draft, key, &ask));
             match found {
@@ -47,16 +47,7 @@ impl State {
         short.unwrap_or_else(|| all.swap_remove(0))
     }
 
-    /// The asks for all groups that no guarantee stands against, or all of them where one stands against each.
-    fn open_asks<'k>(&self, draft: &Draft<'_>, key: &'k KindKey) -> Vec<Ask<'k>> {
-        let asks = draft.asks().minimum(key);
-        let is_open = |ask: &&Ask<'_>| self.fixed_beyond(draft.tree, ask).is_none();
-        let open: Vec<Ask<'k>> = asks.iter().filter(is_open).cloned().collect();
-        if open.is_empty() { asks } else { open }
-    }
-
-    /// What keeps the groups of a kind from ever running, each alone or all together, if anything does. A job whose groups
-    /// would only fit apart in pieces is not told so: that takes a search.
+    /// What keeps the groups of a kind from ever running, each alone or all together; pieces are not searched for.
     pub(super) fn never_in_groups(&self, key: &KindKey, domain: &str) -> Option<Shortfall> {
         let alone = key.groups.iter().enumerate().find_map(|(at, group)| {
             let short = self.never(&group.key, domain)?;
@@ -68,17 +59,11 @@ impl State {
         let policy = self.tenants.policy();
         let tree = self.tree(policy);
         let asks = Asks { domain: Some(domain), ..Asks::new(self, policy, &tree) };
-        let mut short = None;
-        for ask in asks.minimum(key) {
-            match self.never_together(&tree, &ask) {
-                None => return None,
-                Some(found) => short = short.or(found.shortfall()),
-            }
-        }
-        short
+        let asks = asks.minimum(key);
+        let never: Option<Vec<Funnel>> = asks.iter().map(|ask| self.never_together(&tree, ask)).collect();
+        never?.iter().find_map(Funnel::shortfall)
     }
 
-    /// Whether the whole fleet, or the limits, are too small for all groups in these ways.
     fn never_together(&self, tree: &Tree, ask: &Ask<'_>) -> Option<Funnel> {
         let fleet_too_small = |pool: PoolId| {
             let here = ask.parts().filter(|part| part.pool() == pool);
@@ -94,8 +79,7 @@ impl State {
     }
 }
 
-/// The funnel that ends at the limit that leaves the least of what is asked for, if one leaves too little. Cores and
-/// memory are given as the part of the GPUs that they suffice for.
+/// The funnel that ends at the tightest limit, if one leaves too little. Cores and memory count as the part that they suffice for.
 fn over_limit(tree: &Tree, ask: &Ask<'_>, used: &Amounts) -> Option<Funnel> {
     let mut least: Option<(Quantity, TenantId)> = None;
     for tenant in tree.lineage(ask.key.tenant) {
@@ -141,8 +125,7 @@ fn all_of(ask: &Ask<'_>) -> Quantity {
     }
 }
 
-/// The funnel that ends where the groups do not fit beside each other: the first that finds no place when those before it
-/// have theirs. The draft stays as it is.
+/// The funnel that ends at the first group that finds no place when those before it have theirs. The draft stays as it is.
 fn apart(draft: &mut Draft<'_>, key: &KindKey, ask: &Ask<'_>) -> Option<Funnel> {
     let mark = draft.mark();
     let whole = place(draft, ask).is_some();

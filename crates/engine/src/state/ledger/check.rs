@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{Ledger, Occupant, Use, WorkGroup};
+use super::{Ledger, Moments, Occupant, Use, WorkGroup};
 use crate::model::exit::Exit;
 use crate::model::job::Spec;
 use crate::model::placement::Placement;
@@ -40,11 +40,7 @@ fn work_group(job: &Job) -> WorkGroup {
     WorkGroup { tenant, class, priority, preemptible, grace }
 }
 
-/// Jobs by a moment of theirs.
-type Moments = BTreeSet<(Timestamp, JobId)>;
-
 impl Ledger {
-    /// The indexes that do not say what holdings, earmarks and orphans do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
         let present = || recount::present(state);
         let held = present().filter(|it| matches!(it.occupant, Occupant::Task(..)));
@@ -159,15 +155,12 @@ impl Ledger {
     }
 }
 
-/// An index and what would be wrong with it.
 #[cfg(test)]
 pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Ledger>> {
     alloc::vec![
         ("who is on which node", |ledger| _ = ledger.by_node.pop_first()),
         ("use by tenant", |ledger| _ = ledger.used.pop_first()),
-        ("use by tenant", |ledger| {
-            ledger.used.values_mut().for_each(|used| used.memory += 1);
-        }),
+        ("use by tenant", |ledger| ledger.used.values_mut().for_each(|used| used.memory += 1)),
         ("planned use by tenant", |ledger| _ = ledger.planned.pop_last()),
         ("who stands where", |ledger| _ = ledger.work_groups.pop_first()),
         ("what jobs are charged", |ledger| {
@@ -175,10 +168,8 @@ pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Ledger>> {
         }),
         ("what jobs are charged", |ledger| ledger.held.values_mut().for_each(|held| held.staying += 1)),
         ("what jobs want", |ledger| _ = ledger.wants.pop_first()),
-        ("what jobs want", |ledger| {
-            let grouped = JobId(6);
-            ledger.wants.remove(&grouped).expect("the fixture's job with a group has places");
-        }),
+        ("what jobs want", |ledger| _ =
+            ledger.wants.remove(&JobId(6)).expect("a job with a group has places")),
         ("demand by tenant", |ledger| _ = ledger.wanted.pop_first()),
         ("unsettled", |ledger| _ = ledger.unsettled.pop_first()),
         ("deadlines", |ledger| _ = ledger.deadlines.insert((Timestamp(1), JobId(0)))),

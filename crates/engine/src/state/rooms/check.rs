@@ -14,7 +14,6 @@ use crate::state::recount::{self, Present, grouped};
 use crate::units::{GpuUnits, NodeId, PoolId, Resources, TrustId};
 
 impl Rooms {
-    /// The indexes that do not say what the fleet and its tasks do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
         let mut there: BTreeMap<NodeId, Vec<Present<'_>>> = BTreeMap::new();
         for it in recount::present(state) {
@@ -144,7 +143,6 @@ fn by_whole_free((&node, room): (&NodeId, &&Room)) -> ((PoolId, Drains, u8), Nod
     ((room.pool, drains(room), u8::try_from(free).unwrap_or(u8::MAX)), node)
 }
 
-/// A GPU of an open node, with its number.
 type OpenGpu<'a> = (NodeId, &'a Room, u8, &'a GpuRoom);
 
 fn gpus<'a>(open: &'a BTreeMap<NodeId, &Room>) -> impl Iterator<Item = OpenGpu<'a>> {
@@ -195,7 +193,6 @@ fn lefts_of(room: &Room) -> Vec<GpuLeft> {
     lefts
 }
 
-/// An index and what would be wrong with it.
 #[cfg(test)]
 pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Rooms>> {
     fn gpu(rooms: &mut Rooms, how: fn(&mut GpuRoom)) {

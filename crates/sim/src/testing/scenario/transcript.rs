@@ -19,7 +19,7 @@ use wharf_engine::device::catalogue;
 use wharf_engine::model::placement::Placement;
 use wharf_engine::plan::Unreserved;
 use wharf_engine::state::State;
-use wharf_engine::state::earmarks::EarmarksEvent;
+use wharf_engine::state::earmarks::{Earmark, EarmarksEvent};
 use wharf_engine::state::event::Event;
 use wharf_engine::state::fleet::FleetEvent;
 use wharf_engine::state::jobs::event::Next;
@@ -198,7 +198,7 @@ impl Transcript {
 
     fn promise(&mut self, event: EarmarksEvent) -> String {
         match event {
-            EarmarksEvent::Earmarked { job, tasks, .. } => {
+            EarmarksEvent::Earmarked(Earmark { job, tasks, .. }) => {
                 let places = self.places(&tasks);
                 format!("{} is promised {places}", self.known(job).name)
             }
