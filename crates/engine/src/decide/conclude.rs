@@ -1,19 +1,32 @@
 //! What follows for a job when tasks of it have changed: the gang rules in one place.
+//!
+//! A job of which a start was refused is tried again after a pause that doubles, elsewhere if it can be: it avoids the nodes that
+//! refused it four times as long as it pauses. A try is everything that was given places before the refusal was learnt of, so
+//! that a gang which sixty nodes refuse at once was refused once. After [`START_TRIES_MAX`] tries in a row a job that holds
+//! nothing is held until somebody says that it may be tried again; one that runs goes on as it is and is tried with the longest
+//! pause.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::live::{LiveJob, numbers};
-use super::refused::RefusedTry;
-use super::{limits, refused, services};
+use super::{limits, services};
 use crate::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
 use crate::model::outcome::Denial;
 use crate::state::State;
 use crate::state::event::Event;
-use crate::state::holding::{Holding, Presence, TaskPhase};
-use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, RequeueWhy};
-use crate::state::jobs::{Phase, START_TRIES_MAX};
+use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
+use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, NodeRefusal, RequeueWhy};
+use crate::state::jobs::{Job, Phase, START_TRIES_MAX};
 use crate::state::ledger::event::LedgerEvent;
-use crate::units::{JobId, Millis, Timestamp};
+use crate::units::{JobId, Millis, NodeId, Timestamp};
+
+/// Nodes are avoided for so many pauses: once the pause is over there is time to start elsewhere.
+const AVOIDED_PAUSES: u64 = 4;
+
+/// The shortest pause, whatever the policy says of retries: a service that is refused and tried again at once would do
+/// nothing else.
+const PAUSE_MIN: Millis = Millis::from_secs(1);
 
 /// What was learnt of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +43,7 @@ pub(super) enum TaskNews {
 pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, TaskNews)], now: Timestamp) -> Vec<Event> {
     let live = LiveJob::of(state, id, now);
     let holding = live.holding().expect("something is learnt of what it holds").clone();
-    let (refused, events) = refused::starts(live, learnt).unzip();
+    let (refused, events) = refused_starts(live, learnt).unzip();
     let mut conclusion =
         Conclusion { live, holding, events: events.into_iter().collect(), refused, replicas_failed: 0 };
     for (task, news) in learnt {
@@ -100,7 +113,7 @@ impl Conclusion<'_> {
                 over(Exit::Lost, at, ExitCause::StartRefused.into())
             }
             TaskNews::StartRefused { .. } => None,
-            TaskNews::LeaveRefused { ref why, at } => refused::is_news(held, why)
+            TaskNews::LeaveRefused { ref why, at } => is_new_refusal(held, why)
                 .then(|| LedgerEvent::LeaveRefused { job, tasks: alloc::vec![task], why: why.clone(), at }),
         }
     }
@@ -153,7 +166,7 @@ impl Conclusion<'_> {
         let broken = below_min || (job.spec.has_groups() && job.spec.is_broken_with(holding.alive()));
         let was_refused = self.refused.is_some();
         // A gang that was not let start has no work to lose: it lets go at once, whole.
-        let lets_go = below_min && !is_service && was_refused && refused::is_first_start(holding);
+        let lets_go = below_min && !is_service && was_refused && is_first_start(holding);
         if broken && !failed && !too_often && !lets_go && holding.staying().next().is_some() {
             if holding.repair_by.is_none() {
                 self.events.push(self.live.broken(repair_deadline(self.live.state, self.live.now)));
@@ -215,4 +228,72 @@ pub(super) fn asked(holding: &Holding) -> Vec<u32> {
 /// The next plan tries at least once.
 pub(super) fn repair_deadline(state: &State, now: Timestamp) -> Timestamp {
     now + state.tenants.policy().gangs.repair_within.max(Millis(1))
+}
+
+/// A try that was refused, with those before it.
+#[derive(Clone, Copy)]
+struct RefusedTry {
+    /// How many tries in a row were refused.
+    tries: u32,
+    not_before: Timestamp,
+}
+
+impl RefusedTry {
+    fn last_of(job: &Job) -> Self {
+        Self { tries: job.past.refused_tries, not_before: job.not_before }
+    }
+
+    /// Until when a job pauses because of it, for whatever else it waits again; 0 where it does not.
+    fn pause_at(self, now: Timestamp) -> Timestamp {
+        if self.tries > 0 && self.not_before > now { self.not_before } else { Timestamp(0) }
+    }
+}
+
+/// What is to be remembered of the starts that were refused, if any were.
+fn refused_starts(live: LiveJob<'_>, learnt: &[(u32, TaskNews)]) -> Option<(RefusedTry, Event)> {
+    let LiveJob { state, id, job, now } = live;
+    match job.phase {
+        Phase::Waiting | Phase::Leaving(Next::End(_)) => return None,
+        Phase::Active | Phase::Leaving(Next::Requeue(_)) => {}
+    }
+    let holding = live.holding()?;
+    let refused = |(task, news): &'_ (u32, TaskNews)| {
+        let TaskNews::StartRefused { why, .. } = news else { return None };
+        let held = holding.task(*task).filter(|held| held.holds() && held.since.is_none())?;
+        Some((held, why.clone()))
+    };
+    let refused: Vec<(&HeldTask, Denial)> = learnt.iter().filter_map(refused).collect();
+    let given_at = |held: &HeldTask| if held.bound_at.0 == 0 { holding.at } else { held.bound_at };
+    let tried_at = refused.iter().map(|(held, _)| given_at(held)).max()?;
+    let known = job.past.refused.last().map(|refusal| refusal.at);
+    let is_new = job.past.refused_tries == 0 || known.is_none_or(|known| known < tried_at);
+    let tries = job.past.refused_tries.saturating_add(u32::from(is_new));
+    let by: BTreeMap<NodeId, Denial> =
+        refused.into_iter().map(|(held, why)| (held.place.node, why)).collect();
+    let by = by.into_iter().map(|(node, why)| NodeRefusal { node, why }).collect();
+    let pause = state.tenants.policy().backoff(tries).max(PAUSE_MIN);
+    let (not_before, until) = (now + pause, now + Millis(pause.0.saturating_mul(AVOIDED_PAUSES)));
+    let event = JobsEvent::StartRefused { job: id, tries, by, not_before, until, at: now };
+    Some((RefusedTry { tries, not_before }, Event::Jobs(event)))
+}
+
+/// True when a task is lost that the attempt began with and that never ran.
+fn is_first_start(holding: &Holding) -> bool {
+    let never_ran = |task: &HeldTask| {
+        matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost, .. }) && task.since.is_none()
+    };
+    holding.tasks.iter().any(|task| never_ran(task) && task.bound_at.0 == 0)
+}
+
+/// True when a task that was told to leave is not yet known to be kept for that reason.
+fn is_new_refusal(held: &HeldTask, why: &Denial) -> bool {
+    matches!(held.phase, TaskPhase::Asked { .. } | TaskPhase::Stopping { .. })
+        && held.leave_refused.as_ref().is_none_or(|(known, _)| known != why)
+}
+
+/// Nodes that were to be avoided until now are tried again.
+pub(super) fn forgotten_refusals(state: &State, now: Timestamp) -> Vec<Event> {
+    let is_due = |job: &Job| job.past.refused.iter().any(|refusal| refusal.until <= now);
+    let due = state.jobs.refused().filter(|(_, job)| is_due(job));
+    due.map(|(job, _)| Event::Jobs(JobsEvent::RefusalsForgotten { job, at: now })).collect()
 }

@@ -45,8 +45,7 @@ pub(super) fn drain(
     });
     let is_new = |node: &NodeId| state.fleet.node(*node).is_some_and(|known| known.drain != drain);
     let event = |node| Event::Fleet(FleetEvent::Draining { node, drain: drain.clone() });
-    let events: Vec<Event> = nodes.into_iter().filter(is_new).map(event).collect();
-    if events.is_empty() { Err(Rejection::NothingToDo) } else { Ok(events.into()) }
+    Decision::about(None, nodes.into_iter().filter(is_new).map(event))
 }
 
 /// The nodes of these names, each once, or the first name that is none.

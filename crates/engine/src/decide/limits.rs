@@ -78,5 +78,5 @@ pub(super) fn extend(live: LiveJob<'_>, to: Extension) -> Result<Decision, Rejec
         Phase::Leaving(OVER) => events.extend(asks::take_back(live).ok_or(Rejection::Ending)?),
         Phase::Leaving(Next::End(_)) => return Err(Rejection::Ending),
     }
-    Ok(Decision { events, job: Some(live.id) })
+    live.decision(events)
 }

@@ -7,9 +7,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::conclude::repair_deadline;
+use super::conclude::{self, repair_deadline};
 use super::live::{LiveJob, numbers};
-use super::{asks, bookings, earmarks, emptied, limits, refused, replace, services};
+use super::{asks, bookings, earmarks, emptied, limits, services};
 use crate::model::exit::Outcome;
 use crate::state::State;
 use crate::state::earmarks::EarmarksEvent;
@@ -22,7 +22,7 @@ use crate::units::{JobId, Timestamp};
 
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     let mut events = deadlines_passed(state, now);
-    events.extend(refused::due(state, now));
+    events.extend(conclude::forgotten_refusals(state, now));
     if state.tenants.policy().half_life.is_some_and(|half_life| state.past.is_due(half_life, now)) {
         events.push(Event::Past(PastUseEvent::Stepped { at: now }));
     }
@@ -60,7 +60,7 @@ fn deadlines_passed(state: &State, now: Timestamp) -> Vec<Event> {
     let stuck = state.ledger.bound().iter().take_while(|&&(at, _)| at + start_within <= now);
     events.extend(stuck.filter_map(live).flat_map(let_go_of_stuck));
     let leaving = told_to_go(&events);
-    let steps: BTreeMap<JobId, Vec<Event>> = replace::due(state, now).collect();
+    let steps: BTreeMap<JobId, Vec<Event>> = services::replacing(state, now).collect();
     let is_busy = |job: &JobId| leaving.contains(job) || steps.contains_key(job);
     events.extend(services::due(state, is_busy, now));
     for (job, step) in steps {
