@@ -9,8 +9,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::limits;
 use super::live::{LiveJob, numbers};
-use super::{limits, services};
 use crate::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
 use crate::model::outcome::Denial;
 use crate::state::State;
@@ -68,7 +68,7 @@ struct Conclusion<'a> {
 impl Conclusion<'_> {
     fn learn(&mut self, task: u32, news: &TaskNews) {
         let Some(event) = self.fact(task, news) else { return };
-        if let Some(at) = services::failed_at(self.live, &self.holding, task, news) {
+        if let Some(at) = self.replica_failed_at(task, news) {
             self.replicas_failed += 1;
             self.events.push(Event::Jobs(JobsEvent::ReplicaFailed { job: self.live.id, at }));
         }
@@ -78,6 +78,20 @@ impl Conclusion<'_> {
     fn happens(&mut self, event: LedgerEvent) {
         self.holding.apply(&event);
         self.events.push(Event::Ledger(event));
+    }
+
+    /// When a replica ended by itself soon after its start, of a service that goes on.
+    fn replica_failed_at(&self, task: u32, news: &TaskNews) -> Option<Timestamp> {
+        // A replica is not meant to end: one that does at once, even well, would be started for ever.
+        let TaskNews::Over { exit: Exit::Failed | Exit::Succeeded, at, .. } = *news else { return None };
+        let held = self.holding.task(task).filter(|held| held.stays())?;
+        let soon = self.live.state.tenants.policy().retry_backoff_max;
+        (held.since.is_none_or(|since| at < since + soon) && self.service_goes_on()).then_some(at)
+    }
+
+    /// True when a task that is over leaves a service that goes on without it.
+    fn service_goes_on(&self) -> bool {
+        self.live.is_service() && self.live.is_active() && self.holding.holding_tasks().len() > 1
     }
 
     /// The fact that is new in what was learnt, if one is.
@@ -90,8 +104,7 @@ impl Conclusion<'_> {
         let spoken_for = || if shrinks { alloc::vec![task] } else { asked(holding) };
         let over = |exit, at, detail| {
             // The other replicas of a service go on, and it is replaced.
-            let goes_on = held.holds() && services::goes_on(self.live, holding);
-            if goes_on || (shrinks && exit != Exit::Succeeded) {
+            if (held.holds() && self.service_goes_on()) || (shrinks && exit != Exit::Succeeded) {
                 Some(LedgerEvent::Shed { job, task, at, exit: Some(exit), detail })
             } else {
                 held.holds().then_some(LedgerEvent::Gone { job, task, exit, at, detail })
@@ -174,15 +187,13 @@ impl Conclusion<'_> {
             return None;
         }
         if too_often || failed && job.past.failures >= job.spec.retries {
-            Some(Next::End(Outcome::Failed))
-        } else if failed {
-            Some(Next::Requeue(RequeueWhy::TaskFailed))
-        } else if below_min && was_refused {
-            Some(Next::Requeue(RequeueWhy::StartRefused))
-        } else if below_min {
-            Some(Next::Requeue(RequeueWhy::NodeLost))
-        } else {
-            nothing_left.then_some(Next::End(Outcome::Succeeded))
+            return Some(Next::End(Outcome::Failed));
+        }
+        match (failed, below_min) {
+            (true, _) => Some(Next::Requeue(RequeueWhy::TaskFailed)),
+            (false, true) if was_refused => Some(Next::Requeue(RequeueWhy::StartRefused)),
+            (false, true) => Some(Next::Requeue(RequeueWhy::NodeLost)),
+            (false, false) => nothing_left.then_some(Next::End(Outcome::Succeeded)),
         }
     }
 
@@ -197,12 +208,12 @@ impl Conclusion<'_> {
         };
         let why = match next {
             Next::End(outcome) => {
-                self.events.push(self.live.ended(outcome, holding.ended_at(now), None));
-                return;
+                return self.events.push(self.live.ended(outcome, holding.ended_at(now), None));
             }
             Next::Requeue(why) => why,
         };
-        let refused = self.refused.unwrap_or_else(|| RefusedTry::last_of(job));
+        let last = RefusedTry { tries: job.past.refused_tries, not_before: job.not_before };
+        let refused = self.refused.unwrap_or(last);
         let ran = holding.tasks.iter().any(|task| task.since.is_some());
         let not_before = match why {
             RequeueWhy::TaskFailed => now + policy.backoff(job.past.failures + 1),
@@ -211,7 +222,8 @@ impl Conclusion<'_> {
             // The world would not start it: without a pause it would be asked again at once, for ever.
             RequeueWhy::NodeLost if !ran => now + policy.retry_backoff,
             // For whatever else it waits again, it pauses as long as nodes refuse it.
-            RequeueWhy::NodeLost | RequeueWhy::Evicted => refused.pause_at(now),
+            _ if refused.tries > 0 && refused.not_before > now => refused.not_before,
+            RequeueWhy::NodeLost | RequeueWhy::Evicted => Timestamp(0),
         };
         self.events.push(self.live.requeued(not_before));
         if why == RequeueWhy::StartRefused && refused.tries >= START_TRIES_MAX {
@@ -236,17 +248,6 @@ struct RefusedTry {
     /// How many tries in a row were refused.
     tries: u32,
     not_before: Timestamp,
-}
-
-impl RefusedTry {
-    fn last_of(job: &Job) -> Self {
-        Self { tries: job.past.refused_tries, not_before: job.not_before }
-    }
-
-    /// Until when a job pauses because of it, for whatever else it waits again; 0 where it does not.
-    fn pause_at(self, now: Timestamp) -> Timestamp {
-        if self.tries > 0 && self.not_before > now { self.not_before } else { Timestamp(0) }
-    }
 }
 
 /// What is to be remembered of the starts that were refused, if any were.

@@ -115,19 +115,23 @@ pub(super) fn about(event: &Event) -> Option<JobId> {
 
 /// What time made due: downtimes begin and end, and jobs on a node that is to be empty are asked in time.
 pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
-    let mut events = edges(state, now);
-    let over: BTreeSet<&str> = ended(&events).collect();
+    let edge = |(name, downtime): (&str, &Downtime)| {
+        let name = String::from(name);
+        if now >= downtime.until {
+            return Some(MaintenanceEvent::Ended { name, cancelled: false, at: now });
+        }
+        (now >= downtime.from && !downtime.began).then_some(MaintenanceEvent::Began { name, at: now })
+    };
+    let mut events: Vec<Event> = state.maintenance.iter().filter_map(edge).map(Event::Maintenance).collect();
     let mut leaving: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
     for node in state.nodes_to_be_empty() {
-        let ends = state.maintenance.of(node).any(|(name, _)| over.contains(name));
         // A node whose downtime is just over is judged anew in the next decision.
-        if ends {
+        if state.maintenance.of(node).any(|(_, downtime)| now >= downtime.until) {
             continue;
         }
-        for id in state.active_on(node).into_iter().filter(|id| !changed.contains(id)) {
-            if state.has_to_go(node, id, now) {
-                leaving.entry(id).or_default().insert(node);
-            }
+        let has_to_go = |id: &JobId| !changed.contains(id) && state.has_to_go(node, *id, now);
+        for id in state.active_on(node).into_iter().filter(has_to_go) {
+            leaving.entry(id).or_default().insert(node);
         }
     }
     if leaving.is_empty() {
@@ -137,24 +141,6 @@ pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> V
         events.extend(leaving.iter().flat_map(|(&id, nodes)| leave(&draft, id, nodes)));
     });
     events
-}
-
-fn edges(state: &State, now: Timestamp) -> Vec<Event> {
-    let edge = |(name, downtime): (&str, &Downtime)| {
-        let name = String::from(name);
-        if now >= downtime.until {
-            return Some(MaintenanceEvent::Ended { name, cancelled: false, at: now });
-        }
-        (now >= downtime.from && !downtime.began).then_some(MaintenanceEvent::Began { name, at: now })
-    };
-    state.maintenance.iter().filter_map(edge).map(Event::Maintenance).collect()
-}
-
-fn ended(events: &[Event]) -> impl Iterator<Item = &str> {
-    events.iter().filter_map(|event| match event {
-        Event::Maintenance(MaintenanceEvent::Ended { name, .. }) => Some(name.as_str()),
-        _ => None,
-    })
 }
 
 /// What a job has on these nodes leaves: alone, where the rest can do without it, else with all of the job.

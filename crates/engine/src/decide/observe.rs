@@ -4,12 +4,12 @@
 //! runs and we have never heard of is adopted when we meet that world for the first time; later it is an orphan,
 //! because whatever we let go must not come back by a late message.
 
-mod nodes;
 pub(super) mod restore;
 mod sites;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::mem::take;
 
 use super::conclude::{TaskNews, asked, conclude};
 use super::{Decision, Names};
@@ -20,19 +20,19 @@ use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::fleet::FleetEvent;
+use crate::state::holding::HeldTask;
 use crate::state::ledger::event::LedgerEvent;
 use crate::units::{JobId, NodeId, Timestamp, Uid};
-use nodes::NodeChanges;
-use sites::{CutLayouts, Sites, is_over, newest_attempt, orphan_seen, understood};
+use sites::{CutLayouts, NodeChanges, Sites, is_over, newest_attempt, orphan_seen, understood};
 
 pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
     let met_before = in_order(state, report)?;
-    let NodeChanges { places, pools, gpus, lost, mut events, .. } = NodeChanges::of(&state.fleet, report);
+    let mut nodes = NodeChanges::of(&state.fleet, report);
+    let (gpus, lost, mut events) = (take(&mut nodes.gpus), take(&mut nodes.lost), take(&mut nodes.events));
     if report.scope == Scope::Nodes {
         return Ok(events.into());
     }
-    let sites = Sites { state, places, pools, cut: CutLayouts::new() };
-    let mut tasks = TaskChanges::new(sites, now);
+    let mut tasks = TaskChanges::new(Sites::new(state, now, nodes, CutLayouts::new()));
     tasks.compare(report, met_before);
     if report.since.is_none() {
         tasks.missing(report, &lost);
@@ -90,10 +90,10 @@ struct TaskChanges<'a> {
 }
 
 impl<'a> TaskChanges<'a> {
-    fn new(sites: Sites<'a>, now: Timestamp) -> Self {
+    fn new(sites: Sites<'a>) -> Self {
         Self {
             state: sites.state,
-            now,
+            now: sites.now,
             sites,
             learnt: BTreeMap::new(),
             orphans: Vec::new(),
@@ -109,7 +109,7 @@ impl<'a> TaskChanges<'a> {
 
     /// Something is learnt of a task, if it is of the attempt that we hold.
     fn learn_of(&mut self, task: TaskRef, news: TaskNews) {
-        if let Some(job) = ours(self.state, task) {
+        if let Some((job, _)) = ours(self.state, task) {
             self.learn(job, task.task, [news]);
         }
     }
@@ -117,7 +117,7 @@ impl<'a> TaskChanges<'a> {
     fn compare(&mut self, report: &'a Report, met_before: bool) {
         for observed in &report.tasks {
             match ours(self.state, observed.task) {
-                Some(job) => self.learn(job, observed.task.task, news_of(observed, self.now)),
+                Some((job, _)) => self.learn(job, observed.task.task, news_of(observed, self.now)),
                 None if !met_before && observed.job.is_some() => {
                     self.strangers.entry(observed.task.uid).or_default().push(observed);
                 }
@@ -217,9 +217,8 @@ impl<'a> TaskChanges<'a> {
             if held.place.gpus.indexes().all(is_healthy) {
                 continue;
             }
-            let said_over =
-                |(task, news): &(u32, TaskNews)| *task == number && matches!(news, TaskNews::Over { .. });
-            let is_over = self.learnt.get(&id).is_some_and(|learnt| learnt.iter().any(said_over));
+            let is_end = |(task, news): &_| *task == number && matches!(news, TaskNews::Over { .. });
+            let is_over = self.learnt.get(&id).is_some_and(|learnt| learnt.iter().any(is_end));
             self.learn(id, number, [lost(ExitCause::DeviceLost, self.now)]);
             if !is_over && held.since.is_some() && held.place.gpus.indexes().all(|at| at < gpus.len()) {
                 let task = TaskRef { uid: job.uid, task: number, attempt: holding.attempt };
@@ -233,15 +232,13 @@ impl<'a> TaskChanges<'a> {
     fn adopt(mut self) -> Vec<Event> {
         let mut names = Names::new(&self.state.tenants);
         let mut adopted = Vec::new();
-        let mut next = self.state.jobs.next();
         for tasks in self.strangers.values() {
             let runs = |task: &&ObservedTask| {
                 task.since.is_some() && !is_over(task) && self.sites.places.contains_key(&task.node)
             };
             let (newest, mut orphans) = newest_attempt(tasks.iter().copied().filter(runs));
             if let Some(spec) = understood(self.state, &newest, &mut names) {
-                adopted.extend(self.sites.adopt(next, &spec, &newest, self.now));
-                next.0 += 1;
+                adopted.extend(self.sites.adopt(spec, &newest));
             } else {
                 orphans.extend(newest);
             }
@@ -273,9 +270,9 @@ fn lost(cause: ExitCause, at: Timestamp) -> TaskNews {
     TaskNews::Over { exit: Exit::Lost, at, detail: cause.into() }
 }
 
-/// The job whose present attempt this is.
-fn ours(state: &State, task: TaskRef) -> Option<JobId> {
+/// The task of the present attempt of one of our jobs.
+fn ours(state: &State, task: TaskRef) -> Option<(JobId, &HeldTask)> {
     let job = state.jobs.with_uid(task.uid)?;
     let holding = state.ledger.holding(job).filter(|holding| holding.attempt == task.attempt)?;
-    holding.task(task.task).filter(|task| task.holds()).map(|_| job)
+    Some((job, holding.task(task.task).filter(|task| task.holds())?))
 }

@@ -15,10 +15,8 @@
 use alloc::vec::Vec;
 
 use super::Decision;
-use super::conclude::TaskNews;
 use super::live::LiveJob;
 use crate::decide::input::Replacement;
-use crate::model::exit::Exit;
 use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
@@ -71,25 +69,6 @@ fn shrink(live: LiveJob<'_>, wanted: u32) -> Vec<Event> {
     staying.sort_by_key(|task| job.rolling.is_some_and(|rolling| rolling.is_old(task)));
     let too_many = staying.get(wanted..).unwrap_or_default();
     released.into_iter().chain(live.lets_go_of(too_many, Asker::Scale)).collect()
-}
-
-/// True when a task that is over leaves a service that goes on without it.
-pub(super) fn goes_on(live: LiveJob<'_>, holding: &Holding) -> bool {
-    live.is_service() && live.is_active() && holding.holding_tasks().len() > 1
-}
-
-/// When a replica ended by itself soon after its start, of a service that goes on.
-pub(super) fn failed_at(
-    live: LiveJob<'_>,
-    holding: &Holding,
-    task: u32,
-    news: &TaskNews,
-) -> Option<Timestamp> {
-    // A replica is not meant to end: one that does at once, even well, would be started for ever.
-    let TaskNews::Over { exit: Exit::Failed | Exit::Succeeded, at, .. } = *news else { return None };
-    let held = holding.task(task).filter(|held| held.stays())?;
-    let soon = held.since.is_none_or(|since| at < since + live.state.tenants.policy().retry_backoff_max);
-    (soon && goes_on(live, holding)).then_some(at)
 }
 
 /// Every replica is to be replaced by a fresh one; `None`: those that were not replaced yet stay.

@@ -16,9 +16,9 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::mem::take;
 
-use super::nodes::NodeChanges;
-use super::sites::{CutLayouts, Sites, is_over, newest_attempt, running, understood};
+use super::sites::{CutLayouts, NodeChanges, Sites, is_over, newest_attempt, running, understood};
 use super::{in_order, news_of, ours, world_seen};
 use crate::decide::conclude::{TaskNews, asked, conclude};
 use crate::decide::live::LiveJob;
@@ -26,8 +26,7 @@ use crate::decide::{Decision, Names};
 use crate::device::geometry::Layout;
 use crate::model::exit::{Exit, ExitDetail, Outcome};
 use crate::model::job::Spec;
-use crate::model::observed::{ObservedTask, Report, TaskRef, TaskStatus};
-use crate::model::placement::Placement;
+use crate::model::observed::{ObservedTask, Report, TaskStatus};
 use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
@@ -41,21 +40,18 @@ use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
 /// What a world knows of each job.
 type TasksByJob<'t> = BTreeMap<Uid, Vec<&'t ObservedTask>>;
 
-pub(in crate::decide) fn restore(
-    state: &State,
-    report: &Report,
-    now: Timestamp,
-) -> Result<Decision, Rejection> {
+pub(crate) fn restore(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
     in_order(state, report)?;
-    let NodeChanges { places, pools, mut events, .. } = NodeChanges::of(&state.fleet, report);
+    let mut nodes = NodeChanges::of(&state.fleet, report);
+    let mut events = take(&mut nodes.events);
     let mut by_uid = TasksByJob::new();
     for task in &report.tasks {
         by_uid.entry(task.task.uid).or_default().push(task);
     }
-    let sites = Sites { state, places, pools, cut: cut_by_what_stays(state, &by_uid) };
-    let (closing, opening) = (Vec::new(), Vec::new());
-    let mut restore = Restore { state, now, sites, by_uid, closing, opening };
-    restore.release_earmarks();
+    let sites = Sites::new(state, now, nodes, cut_by_what_stays(state, report));
+    let live = |(job, _)| LiveJob::of(state, job, now);
+    let closing = state.earmarks.iter().map(live).map(LiveJob::without_earmark).collect();
+    let mut restore = Restore { state, now, sites, by_uid, closing, opening: Vec::new() };
     let mut names = Names::new(&state.tenants);
     let strangers = restore.strangers(&mut names);
     let gave_way = restore.give_way(&strangers);
@@ -85,10 +81,7 @@ struct Restore<'a> {
 }
 
 /// Work that the journal does not know, with what can be understood of it.
-struct UnknownWork<'a> {
-    tasks: Vec<&'a ObservedTask>,
-    spec: Option<Spec>,
-}
+type UnknownWork<'a> = (Vec<&'a ObservedTask>, Option<Spec>);
 
 impl<'a> Restore<'a> {
     fn runs(&self, task: &ObservedTask) -> bool {
@@ -110,21 +103,17 @@ impl<'a> Restore<'a> {
         self.state.jobs.with_uid(uid).is_some() || self.state.jobs.ended_lately(uid)
     }
 
-    fn release_earmarks(&mut self) {
-        let live = |(job, _)| LiveJob::of(self.state, job, self.now);
-        self.closing.extend(self.state.earmarks.iter().map(live).map(LiveJob::without_earmark));
-    }
-
     fn strangers(&self, names: &mut Names<'_>) -> Vec<UnknownWork<'a>> {
         let unknown = self.by_uid.iter().filter(|&(&uid, _)| !self.is_known(uid));
         let running = unknown.map(|(_, tasks)| self.newest(tasks)).filter(|tasks| !tasks.is_empty());
-        running.map(|tasks| UnknownWork { spec: understood(self.state, &tasks, names), tasks }).collect()
+        let understood = |tasks: Vec<_>| (tasks.clone(), understood(self.state, &tasks, names));
+        running.map(understood).collect()
     }
 
     /// A name belongs to one live job of a tenant. Where a later job took it, the one that the journal knows is over.
     fn give_way(&mut self, strangers: &[UnknownWork<'_>]) -> BTreeSet<JobId> {
         let mut over = BTreeSet::new();
-        for spec in strangers.iter().filter_map(|stranger| stranger.spec.as_ref()) {
+        for spec in strangers.iter().filter_map(|(_, spec)| spec.as_ref()) {
             let Some(id) = self.state.jobs.named(spec.tenant, &spec.name) else { continue };
             let live = LiveJob::of(self.state, id, self.now);
             let tasks = self.tasks_of(live.job);
@@ -141,36 +130,27 @@ impl<'a> Restore<'a> {
     fn job(&mut self, live: LiveJob<'_>) {
         let tasks = self.tasks_of(live.job);
         let newest = self.newest(&tasks);
-        if live.job.held.is_some() && newest.is_empty() {
-            return;
-        }
         let ends = matches!(live.job.phase, Phase::Leaving(Next::End(_)));
         let holding = live.holding();
         let known = holding.map(|holding| holding.attempt);
         match (holding, newest.first().map(|task| task.task.attempt)) {
+            (_, None) if live.job.held.is_some() => {}
             (Some(holding), Some(attempt)) if holding.attempt == attempt => {
-                self.goes_on(live, holding, &tasks, &newest);
+                self.goes_on(live, holding, &tasks);
             }
             (_, Some(attempt)) if !ends && known.is_none_or(|known| known < attempt) => {
                 self.requeue(live);
-                if live.job.held.is_some() {
-                    self.closing.push(live.released());
-                }
+                self.closing.extend(live.job.held.is_some().then(|| live.released()));
                 self.grow_service(live, newest.len());
-                self.opening.extend(self.sites.run(live.id, &live.job.spec, &newest, self.now));
+                self.opening.extend(self.sites.run(live.id, &live.job.spec, &newest));
             }
             (holding, _) => self.is_over(live, holding, &tasks),
         }
     }
 
     /// The attempt that the journal knows runs. Some of its tasks may be over, and it may have grown.
-    fn goes_on(
-        &mut self,
-        live: LiveJob<'_>,
-        holding: &Holding,
-        tasks: &[&ObservedTask],
-        newest: &[&ObservedTask],
-    ) {
+    fn goes_on(&mut self, live: LiveJob<'_>, holding: &Holding, tasks: &[&ObservedTask]) {
+        let newest = self.newest(tasks);
         let learnt = learnt(holding, tasks, self.now);
         let nothing_over = !learnt.iter().any(|(_, news)| matches!(news, TaskNews::Over { .. }));
         self.closing.extend(conclude(self.state, live.id, &learnt, self.now));
@@ -192,17 +172,12 @@ impl<'a> Restore<'a> {
 
     /// Whether an ask to leave still stands nobody knows; what was asked long ago and still runs was let stay.
     fn forget_asks(&mut self, live: LiveJob<'_>, holding: &Holding) {
-        let tasks = asked(holding);
-        if tasks.is_empty() {
-            return;
+        let (tasks, leaves) = (asked(holding), matches!(live.job.phase, Phase::Leaving(_)));
+        let all_may_stay = tasks.len() + holding.staying().count() == holding.holding_tasks().len();
+        if !tasks.is_empty() && (all_may_stay || !leaves) {
+            self.opening.extend(leaves.then(|| live.stays()));
+            self.opening.push(live.withdrawn(tasks));
         }
-        if matches!(live.job.phase, Phase::Leaving(_)) {
-            if tasks.len() + holding.staying().count() < holding.holding_tasks().len() {
-                return;
-            }
-            self.opening.push(live.stays());
-        }
-        self.opening.push(live.withdrawn(tasks));
     }
 
     /// A job that runs past its limit was extended since the copy was made, by how much nobody knows: it gets its limit
@@ -272,17 +247,15 @@ impl<'a> Restore<'a> {
     }
 
     fn adopt(&mut self, strangers: Vec<UnknownWork<'_>>) {
-        let mut next = self.state.jobs.next();
         let mut taken = BTreeSet::new();
-        for UnknownWork { tasks, spec } in strangers {
+        for (tasks, spec) in strangers {
             let is_free = |spec: &Spec| {
                 let named = self.state.jobs.named(spec.tenant, &spec.name);
                 named.is_none_or(|id| self.closing.iter().any(|event| ends(event, id)))
                     && taken.insert((spec.tenant, spec.name.clone()))
             };
             if let Some(spec) = spec.filter(is_free) {
-                self.opening.extend(self.sites.adopt(next, &spec, &tasks, self.now));
-                next.0 += 1;
+                self.opening.extend(self.sites.adopt(spec, &tasks));
             } else {
                 self.opening.extend(tasks.iter().filter_map(|task| self.sites.orphan(task, true)));
             }
@@ -305,20 +278,20 @@ impl<'a> Restore<'a> {
     /// journal knows and the world does not are gone.
     fn orphans(&mut self) {
         let known = self.state.ledger.orphans();
-        let mut alive = BTreeSet::new();
+        let (mut alive, mut strays) = (BTreeSet::new(), Vec::new());
         for (&uid, tasks) in &self.by_uid {
             let over = self.state.jobs.ended_lately(uid);
             let newest = self.newest(tasks).first().map(|task| task.task.attempt);
-            let running: Vec<&ObservedTask> = tasks.iter().copied().filter(|task| self.runs(task)).collect();
-            for observed in running {
-                alive.insert(observed.task);
-                let stale = over || Some(observed.task.attempt) != newest;
-                let is_ours = ours(self.state, observed.task).is_some();
-                if stale && !known.contains_key(&observed.task) && !is_ours {
-                    self.opening.extend(self.sites.orphan(observed, false));
+            for &observed in tasks.iter().filter(|task| self.runs(task)) {
+                let task = observed.task;
+                alive.insert(task);
+                let stale = over || Some(task.attempt) != newest;
+                if stale && !known.contains_key(&task) && ours(self.state, task).is_none() {
+                    strays.push(observed);
                 }
             }
         }
+        self.opening.extend(strays.into_iter().filter_map(|task| self.sites.orphan(task, false)));
         let gone = known.keys().filter(|task| !alive.contains(task));
         self.closing.extend(gone.map(|&task| Event::Ledger(LedgerEvent::OrphanGone { task })));
     }
@@ -370,29 +343,20 @@ fn ended(job: &Job, tasks: &[&ObservedTask], known: u32) -> Option<(Outcome, Tim
 }
 
 /// The slices of what stays where the journal has it. Everything else is about to be given back.
-fn cut_by_what_stays(state: &State, by_uid: &TasksByJob<'_>) -> CutLayouts {
+fn cut_by_what_stays(state: &State, report: &Report) -> CutLayouts {
     let gpus = |(id, node): (NodeId, &Node)| (0..node.facts.gpus.len()).map(move |gpu| (id, gpu));
     let mut cut: CutLayouts =
         state.fleet.nodes().flat_map(gpus).map(|gpu| (gpu, Layout::default())).collect();
-    let alive: BTreeSet<TaskRef> =
-        by_uid.values().flatten().filter(|task| !is_over(task)).map(|task| task.task).collect();
-    let mut keep = |place: &Placement| {
+    let place = |task| match ours(state, task) {
+        Some((_, held)) => Some(held.place),
+        None => state.ledger.orphans().get(&task).map(|orphan| orphan.place),
+    };
+    let alive = report.tasks.iter().filter(|task| !is_over(task));
+    for place in alive.filter_map(|observed| place(observed.task)) {
         if let (Some(slice), Some(gpu)) = (place.slice, place.gpus.indexes().next()) {
             let layout = cut.entry((place.node, gpu)).or_default();
             *layout = layout.with(slice);
         }
-    };
-    for (job, holding) in state.ledger.holdings() {
-        let uid = state.jobs.get(job).expect("what is held belongs to a live job").uid;
-        for held in holding.tasks.iter().filter(|task| task.holds()) {
-            let (task, attempt) = (held.place.task, holding.attempt);
-            if alive.contains(&TaskRef { uid, task, attempt }) {
-                keep(&held.place);
-            }
-        }
-    }
-    for (_, orphan) in state.ledger.orphans().iter().filter(|(task, _)| alive.contains(task)) {
-        keep(&orphan.place);
     }
     cut
 }
