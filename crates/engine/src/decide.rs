@@ -152,7 +152,7 @@ fn apply_policy(state: &State, policy: &Policy) -> Result<Decision, Rejection> {
     if tenants.version() > 0 && tenants.policy() == policy {
         return Err(Rejection::NothingToDo);
     }
-    let mut names = Names::new(tenants);
+    let mut names = Names::new(state);
     for tenant in &policy.tenants {
         names.tenant(&tenant.path);
     }

@@ -39,17 +39,17 @@ pub(super) fn book(
     request: &BookingRequest,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let BookingRequest { job, by, from, span } = request;
-    if *by == Booker::Operator && !actor.is(Role::Operator) {
+    let &BookingRequest { ref job, by, from, span } = request;
+    if by == Booker::Operator && !actor.is(Role::Operator) {
         return Err(Rejection::BookingRefused { fault: BookingFault::NotAnOperator, nearest: None });
     }
     submit::check_spec(&job.spec).map_err(Rejection::BadSpec)?;
     submit::check_tenant(state, &job.tenant)?;
-    let mut names = Names::new(&state.tenants);
-    let spec = window_of(submit::resolve(state, job, &mut names)?);
-    let until = *from + *span;
+    let mut names = Names::new(state);
+    let spec = window_of(submit::resolve(job, &mut names)?);
+    let until = from + span;
     if let Some(known) = state.bookings.named(&spec.name).and_then(|id| state.bookings.get(id)) {
-        let same = known.spec == spec && (known.by, known.from, known.until) == (*by, *from, until);
+        let same = known.spec == spec && (known.by, known.from, known.until) == (by, from, until);
         let name = spec.name;
         return if same { Ok(Decision::default()) } else { Err(Rejection::BookingNameInUse { name }) };
     }
@@ -61,10 +61,10 @@ pub(super) fn book(
     if let Some(shortfall) = state.never(&KindKey::of(&spec), domain) {
         return Err(Rejection::Never { shortfall, group: None });
     }
-    let wanted = timeline::WantedWindow { spec: &spec, domain, by: *by, span: *span };
-    timeline::check(state, wanted, *from, now)?;
+    let wanted = timeline::WantedWindow { spec: &spec, domain, by, from, span };
+    timeline::check(state, wanted, now)?;
     let mut events = names.events;
-    let (booking, by, from, at) = (state.bookings.next(), *by, *from, now);
+    let (booking, at) = (state.bookings.next(), now);
     events.push(Event::Bookings(BookingsEvent::Booked { booking, spec, by, from, until, at }));
     Ok(events.into())
 }
@@ -99,13 +99,9 @@ pub(super) fn cancel(state: &State, name: &str, now: Timestamp) -> Result<Decisi
     Ok(alloc::vec![Event::Bookings(ended)].into())
 }
 
-/// The window that a submission names, if it may use it.
-pub(super) fn of_job(
-    state: &State,
-    submission: &Submission,
-    spec: &Spec,
-) -> Result<Option<BookingId>, Rejection> {
-    let Some(name) = &submission.booking else { return Ok(None) };
+/// Finds the window that a submission names, if the job may use it.
+pub(super) fn find(state: &State, submission: &Submission, spec: &mut Spec) -> Result<(), Rejection> {
+    let Some(name) = &submission.booking else { return Ok(()) };
     let id = state.bookings.named(name).ok_or_else(|| Rejection::NoSuchBooking { name: name.clone() })?;
     let booked = &state.bookings.get(id).expect("a named booking is there").spec;
     let refused = |why| Rejection::NotOfBooking { name: name.clone(), why };
@@ -115,17 +111,16 @@ pub(super) fn of_job(
     if spec.has_groups() {
         return Err(refused(NotOfBooking::Groups));
     }
-    let (GpuAsk::Whole(has), GpuAsk::Whole(each @ 1..)) = (booked.shape.gpus, spec.shape.gpus) else {
+    let asks = (booked.shape.gpus, spec.shape.gpus, asks_whole_gpus(&spec.shape));
+    let (GpuAsk::Whole(has), GpuAsk::Whole(each), true) = asks else {
         return Err(refused(NotOfBooking::WholeGpusOnly));
     };
-    if !asks_whole_gpus(&spec.shape) {
-        return Err(refused(NotOfBooking::WholeGpusOnly));
-    }
     let fitting = u64::from(has / each) * u64::from(booked.tasks);
     if fitting < u64::from(spec.min) {
         return Err(refused(NotOfBooking::TooSmall));
     }
-    Ok(Some(id))
+    spec.booking = Some(id);
+    Ok(())
 }
 
 /// True while a job that was asked for a window is in its way, or runs in it and has to leave at its end.
@@ -137,13 +132,13 @@ pub(super) fn needs(state: &State, booking: BookingId, job: JobId, holding: &Hol
 
 /// What time and the world made due about booked windows.
 pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
-    let ended: BTreeMap<BookingId, BookingEnd> = over(state, now).collect();
-    let end = |(&booking, &why): (&BookingId, &BookingEnd)| {
-        Event::Bookings(BookingsEvent::Ended { booking, why, at: now })
+    let end = |(booking, known)| {
+        let why = why_over(state, booking, known, now)?;
+        Some(Event::Bookings(BookingsEvent::Ended { booking, why, at: now }))
     };
-    let mut events: Vec<Event> = ended.iter().map(end).collect();
+    let mut events: Vec<Event> = state.bookings.iter().filter_map(end).collect();
     let mut near = near(state, now);
-    near.retain(|(id, _)| !ended.contains_key(id));
+    near.retain(|&(id, known)| why_over(state, id, known, now).is_none());
     if near.is_empty() {
         return events;
     }
@@ -165,25 +160,18 @@ pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec
     events
 }
 
-/// Windows whose time is up, or to which nobody came, or could come.
-fn over(state: &State, now: Timestamp) -> impl Iterator<Item = (BookingId, BookingEnd)> {
-    let no_show = state.tenants.policy().windows.no_show;
-    state.bookings.iter().filter_map(move |(booking, known)| {
+/// Whether the time of a window is up, or nobody came to it, or could come.
+fn why_over(state: &State, id: BookingId, known: &Booking, now: Timestamp) -> Option<BookingEnd> {
+    let no_show_at = known.from + state.tenants.policy().windows.no_show;
+    let mut jobs = state.jobs_of_booking(id);
+    if now >= known.until {
+        Some(BookingEnd::TimeUp)
+    } else if !known.used && now >= no_show_at && jobs.all(|job| state.earmarks.of(job).is_none()) {
+        Some(BookingEnd::NoShow)
+    } else {
         let gone = state.tenants.in_policy(state.tenants.path(known.spec.tenant)).is_none();
-        let why = if now >= known.until {
-            BookingEnd::TimeUp
-        } else if !known.used
-            && now >= known.from + no_show
-            && !state.jobs_of_booking(booking).any(|job| state.earmarks.of(job).is_some())
-        {
-            BookingEnd::NoShow
-        } else if gone && state.jobs_of_booking(booking).next().is_none() {
-            BookingEnd::TenantGone
-        } else {
-            return None;
-        };
-        Some((booking, why))
-    })
+        (gone && state.jobs_of_booking(id).next().is_none()).then_some(BookingEnd::TenantGone)
+    }
 }
 
 /// Windows whose lead has begun, and those that share a moment with one of them: the largest tasks first, because they

@@ -37,14 +37,10 @@ fn wrap_up(live: LiveJob<'_>) -> Vec<Event> {
     let holding = live.holding().expect("a job that runs holds something");
     let limit_at = live.state.limit_at(live.id).expect("a job that wraps up has a limit");
     let may_save = live.is_active() && job.spec.checkpoint.is_some() && now < limit_at;
-    let to_ask = |task: &&HeldTask| match task.phase {
-        TaskPhase::Running => may_save,
-        // A task that was asked to leave for another reason keeps that deadline, unless its time is over before.
-        TaskPhase::Asked { deadline, .. } => may_save && deadline > limit_at,
-        TaskPhase::Bound | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } | TaskPhase::Gone { .. } => {
-            false
-        }
-    };
+    // A task that was asked to leave for another reason keeps that deadline, unless its time is over before.
+    let is_later =
+        |task: &HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > limit_at);
+    let to_ask = |task: &&HeldTask| may_save && (task.phase == TaskPhase::Running || is_later(task));
     // Tasks that were told to stop already keep their deadline.
     let to_stop = |task: &&HeldTask| match task.phase {
         // What does not run yet has nothing to save.

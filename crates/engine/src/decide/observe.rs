@@ -230,14 +230,14 @@ impl<'a> TaskChanges<'a> {
     /// Work of a world that we meet for the first time becomes ours, with its places and its past. What cannot be
     /// understood, and older attempts beside a newer one, are orphans.
     fn adopt(mut self) -> Vec<Event> {
-        let mut names = Names::new(&self.state.tenants);
+        let mut names = Names::new(self.state);
         let mut adopted = Vec::new();
         for tasks in self.strangers.values() {
             let runs = |task: &&ObservedTask| {
                 task.since.is_some() && !is_over(task) && self.sites.places.contains_key(&task.node)
             };
             let (newest, mut orphans) = newest_attempt(tasks.iter().copied().filter(runs));
-            if let Some(spec) = understood(self.state, &newest, &mut names) {
+            if let Some(spec) = understood(&newest, &mut names) {
                 adopted.extend(self.sites.adopt(spec, &newest));
             } else {
                 orphans.extend(newest);

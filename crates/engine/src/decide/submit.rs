@@ -28,13 +28,13 @@ const QUEUE_RETRY_MS: u64 = 5_000;
 pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> Result<Decision, Rejection> {
     check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
     check_tenant(state, &submission.tenant)?;
-    let mut names = Names::new(&state.tenants);
-    let mut spec = resolve(state, submission, &mut names)?;
+    let mut names = Names::new(state);
+    let mut spec = resolve(submission, &mut names)?;
     if let Some(known) = known(state, submission, &mut spec)? {
         return Ok(Decision { events: alloc::vec![], job: Some(known) });
     }
     check_trust(state.tenants.policy(), submission)?;
-    spec.booking = bookings::of_job(state, submission, &spec)?;
+    bookings::find(state, submission, &mut spec)?;
     spec.after = dependencies(state, &submission.after)?;
     let members = members(submission, &spec)?;
     // An array is meant by its name, as a job is.
@@ -84,28 +84,25 @@ fn limit_and_fit(state: &State, submission: &Submission, spec: &mut Spec) -> Res
 }
 
 /// What a job that exists would be if it were submitted now.
-pub(super) fn judge(
-    state: &State,
-    submission: &Submission,
-    names: &mut Names<'_>,
-) -> Result<Spec, Rejection> {
+pub(super) fn judge(state: &State, submission: &Submission) -> Result<(Spec, Vec<Event>), Rejection> {
     check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
     check_tenant(state, &submission.tenant)?;
-    let mut spec = resolve(state, submission, names)?;
+    let mut names = Names::new(state);
+    let mut spec = resolve(submission, &mut names)?;
     check_trust(state.tenants.policy(), submission)?;
-    spec.booking = bookings::of_job(state, submission, &spec)?;
+    bookings::find(state, submission, &mut spec)?;
     // The job that it takes the place of no longer counts.
     let before = state.jobs.with_uid(submission.uid).and_then(|id| state.jobs.get(id));
     let before = before.map_or(0, |job| job.spec.bytes());
     check_bytes(state, submission, &[(submission.uid, spec.clone())], before)?;
     limit_and_fit(state, submission, &mut spec)?;
-    Ok(spec)
+    Ok((spec, names.events))
 }
 
 /// Whether the live job of that identity is what the submission asks for.
 pub(super) fn same_job(state: &State, submission: &Submission) -> Result<bool, Rejection> {
     check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
-    let mut spec = resolve(state, submission, &mut Names::new(&state.tenants))?;
+    let mut spec = resolve(submission, &mut Names::new(state))?;
     Ok(matches!(known(state, submission, &mut spec), Ok(Some(_))))
 }
 
@@ -215,10 +212,8 @@ fn check_bytes(
 
 /// Whether the policy lets a job of the class have that limit.
 pub(super) fn check_limit(policy: &Policy, class: Class, given: Option<Millis>) -> Result<(), Rejection> {
-    match given.zip(policy.limits.max_of(class)) {
-        Some((given, max)) if given > max => Err(Rejection::LimitAboveMax { class, given, max }),
-        Some(_) | None => Ok(()),
-    }
+    let beyond = given.zip(policy.limits.max_of(class)).filter(|(given, max)| given > max);
+    beyond.map_or(Ok(()), |(given, max)| Err(Rejection::LimitAboveMax { class, given, max }))
 }
 
 pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
@@ -341,11 +336,8 @@ pub(super) fn check_trust(policy: &Policy, submission: &Submission) -> Result<()
 }
 
 /// The spec with ids where the submission has names.
-pub(super) fn resolve(
-    state: &State,
-    submission: &Submission,
-    names: &mut Names<'_>,
-) -> Result<Spec, Rejection> {
+pub(super) fn resolve(submission: &Submission, names: &mut Names<'_>) -> Result<Spec, Rejection> {
+    let state = names.state;
     let mut spec = submission.spec.clone();
     // A submission names these, and `submit` finds them; what is adopted runs, and goes on without.
     spec.booking = None;
@@ -409,13 +401,9 @@ mod tests {
     }
 
     fn fault(change: impl FnOnce(&mut Spec)) -> Option<SpecFault> {
-        let mut spec = Spec {
-            class: Class::Inference,
-            tasks: 0,
-            min: 0,
-            groups: vec![group("a"), group("b")],
-            ..Spec::of("j", Shape::of(GpuAsk::Whole(0), Resources::default()))
-        };
+        let groups = vec![group("a"), group("b")];
+        let nothing = Shape::of(GpuAsk::Whole(0), Resources::default());
+        let mut spec = Spec { class: Class::Inference, tasks: 0, min: 0, groups, ..Spec::of("j", nothing) };
         change(&mut spec);
         check_spec(&spec).err()
     }
@@ -443,26 +431,17 @@ mod tests {
 
     #[test]
     fn an_island_is_for_groups_with_whole_gpus() {
-        let share = GpuAsk::Share(GpuUnits::from_parts(1500));
-        let on_island = |change: fn(&mut Spec)| {
+        let with_gpus = |first, second| {
             fault(|spec| {
                 spec.topology.task_on_island = true;
-                change(spec);
+                (spec.groups[0].shape.gpus, spec.groups[1].shape.gpus) = (first, second);
             })
         };
-        assert_eq!(
-            on_island(|spec| spec.groups[0].shape.gpus = GpuAsk::Whole(0)),
-            None,
-            "a head beside them"
-        );
-        let part = fault(|spec| {
-            spec.topology.task_on_island = true;
-            spec.groups[0].shape.gpus = share;
-        });
+        let (none, whole) = (GpuAsk::Whole(0), GpuAsk::Whole(8));
+        assert_eq!(with_gpus(none, whole), None, "a head beside them");
+        let part = with_gpus(GpuAsk::Share(GpuUnits::from_parts(1500)), whole);
         assert_eq!(part, Some(SpecFault::Group { at: 0, fault: GroupFault::Island }));
-        let nobody = on_island(|spec| {
-            spec.groups.iter_mut().for_each(|group| group.shape.gpus = GpuAsk::Whole(0));
-        });
+        let nobody = with_gpus(none, none);
         assert!(matches!(nobody, Some(SpecFault::IslandNeedsGpus { .. })));
     }
 }

@@ -8,6 +8,7 @@
 //! and where others begin in it. It is judged against the declared fleet, every node healthy and empty: what is in its way
 //! when it comes is a matter of the day.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -44,16 +45,12 @@ pub(super) struct WantedWindow<'a> {
     /// Its trust domain, by name: that of a first job comes before its id.
     pub(super) domain: &'a str,
     pub(super) by: Booker,
+    pub(super) from: Timestamp,
     pub(super) span: Millis,
 }
 
 /// Whether a window may be booked; if not, why, and when it could begin.
-pub(super) fn check(
-    state: &State,
-    wanted: WantedWindow<'_>,
-    from: Timestamp,
-    now: Timestamp,
-) -> Result<(), Rejection> {
+pub(super) fn check(state: &State, wanted: WantedWindow<'_>, now: Timestamp) -> Result<(), Rejection> {
     let windows = state.tenants.policy().windows;
     let refused = |fault, nearest| Err(Rejection::BookingRefused { fault, nearest });
     if wanted.by == Booker::Tenant && !windows.tenants_may_book {
@@ -70,10 +67,7 @@ pub(super) fn check(
     let (tree, shares, key) = (bare.tree(policy), Amounts::new(), KindKey::of(wanted.spec));
     let draft = Draft::on(&bare, policy, &tree, &shares, now);
     let mut timeline = Timeline { state, draft, wanted, key: &key };
-    match timeline.fault(from) {
-        None => Ok(()),
-        Some(fault) => refused(fault, timeline.nearest(from)),
-    }
+    timeline.fault(wanted.from).map_or(Ok(()), |fault| refused(fault, timeline.nearest(wanted.from)))
 }
 
 /// The fleet as it is declared, with nobody on it.
@@ -129,9 +123,7 @@ impl<'a> Timeline<'a> {
         }
         let until = from + self.wanted.span;
         let begins = self.bookings().map(|booking| booking.from).filter(|&at| from < at && at < until);
-        let mut moments: Vec<Timestamp> = begins.chain([from]).collect();
-        moments.sort_unstable();
-        moments.dedup();
+        let moments: BTreeSet<Timestamp> = begins.chain([from]).collect();
         moments.into_iter().find_map(|at| self.fault_at(at))
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn restore(state: &State, report: &Report, now: Timestamp) -> Result<
     let live = |(job, _)| LiveJob::of(state, job, now);
     let closing = state.earmarks.iter().map(live).map(LiveJob::without_earmark).collect();
     let mut restore = Restore { state, now, sites, by_uid, closing, opening: Vec::new() };
-    let mut names = Names::new(&state.tenants);
+    let mut names = Names::new(state);
     let strangers = restore.strangers(&mut names);
     let gave_way = restore.give_way(&strangers);
     for (id, job) in state.jobs.iter().filter(|(id, _)| !gave_way.contains(id)) {
@@ -106,7 +106,7 @@ impl<'a> Restore<'a> {
     fn strangers(&self, names: &mut Names<'_>) -> Vec<UnknownWork<'a>> {
         let unknown = self.by_uid.iter().filter(|&(&uid, _)| !self.is_known(uid));
         let running = unknown.map(|(_, tasks)| self.newest(tasks)).filter(|tasks| !tasks.is_empty());
-        let understood = |tasks: Vec<_>| (tasks.clone(), understood(self.state, &tasks, names));
+        let understood = |tasks: Vec<_>| (tasks.clone(), understood(&tasks, names));
         running.map(understood).collect()
     }
 

@@ -244,10 +244,10 @@ pub(super) fn newest_attempt<'t>(
 }
 
 /// What a job asks for by the submission that came with its tasks, where that could have been submitted.
-pub(super) fn understood(state: &State, tasks: &[&ObservedTask], names: &mut Names<'_>) -> Option<Spec> {
+pub(super) fn understood(tasks: &[&ObservedTask], names: &mut Names<'_>) -> Option<Spec> {
     let submission = tasks.iter().find_map(|task| task.job.as_ref())?;
     submit::check_spec(&submission.spec).ok()?;
-    submit::resolve(state, submission, names).ok()
+    submit::resolve(submission, names).ok()
 }
 
 pub(super) fn is_over(task: &ObservedTask) -> bool {
