@@ -1,6 +1,5 @@
 //! What should happen because of an input. Reads only, so it may refuse freely; nothing changes until the events are applied.
 
-mod asks;
 mod bookings;
 mod conclude;
 mod earmarks;
@@ -95,7 +94,6 @@ impl State {
     }
 }
 
-/// The person who cancels, where the actor names one.
 fn canceller(actor: &Actor) -> Option<Canceller> {
     actor.name().map(|who| Canceller::Person { who: String::from(who) })
 }

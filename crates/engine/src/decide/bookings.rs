@@ -130,7 +130,6 @@ pub(super) fn needs(state: &State, booking: BookingId, job: JobId, holding: &Hol
     known.is_some_and(|known| own || holding.tasks.iter().any(|task| known.meets(&task.place)))
 }
 
-/// What time and the world made due about booked windows.
 pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
     let end = |(booking, known)| {
         let why = why_over(state, booking, known, now)?;
@@ -257,9 +256,7 @@ impl WindowRound<'_> {
             let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
             let over = choose::is_over_before(&self.draft, id, known.from.max(now));
             let due = now + state.time_to_leave(&job.spec) >= known.from;
-            let group = lines::work_group(&job.key());
-            let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&group, policy);
-            let fills = known.used && policy.windows.fill && leaves_at_once;
+            let fills = known.used && policy.windows.fill && job.spec.class != Class::Inference;
             if due && !over && !fills && choose::may_be_asked(&mut self.draft, job) {
                 self.ask(booking, id);
             }

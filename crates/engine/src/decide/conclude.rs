@@ -59,9 +59,7 @@ struct Conclusion<'a> {
     live: LiveJob<'a>,
     holding: Holding,
     events: Vec<Event>,
-    /// The try that was just refused, if one was.
     refused: Option<RefusedTry>,
-    /// How many replicas of a service just failed.
     replicas_failed: u32,
 }
 
@@ -139,7 +137,6 @@ impl Conclusion<'_> {
         }
     }
 
-    /// What becomes of the job as a whole.
     fn follow(&mut self) {
         let (job, holding) = (self.live.job, &self.holding);
         let left = holding.holding_tasks();
@@ -232,7 +229,6 @@ impl Conclusion<'_> {
     }
 }
 
-/// The tasks that were asked to save their work.
 pub(super) fn asked(holding: &Holding) -> Vec<u32> {
     numbers(holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. })))
 }
@@ -245,7 +241,6 @@ pub(super) fn repair_deadline(state: &State, now: Timestamp) -> Timestamp {
 /// A try that was refused, with those before it.
 #[derive(Clone, Copy)]
 struct RefusedTry {
-    /// How many tries in a row were refused.
     tries: u32,
     not_before: Timestamp,
 }

@@ -56,7 +56,6 @@ fn named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection>
     names.iter().map(node).collect()
 }
 
-/// Nodes are to be out of service for a while.
 pub(super) fn plan_downtime(
     state: &State,
     actor: &Actor,
@@ -89,7 +88,6 @@ pub(super) fn plan_downtime(
     Ok(alloc::vec![Event::Maintenance(MaintenanceEvent::Planned { name, downtime })].into())
 }
 
-/// A downtime is not wanted any more.
 pub(super) fn call_off(state: &State, name: &str, now: Timestamp) -> Result<Decision, Rejection> {
     if state.maintenance.get(name).is_none() {
         return Err(Rejection::NoSuchDowntime { name: String::from(name) });

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use super::live::{LiveJob, numbers};
-use super::{Decision, asks, submit};
+use super::{Decision, earmarks, submit};
 use crate::decide::input::Extension;
 use crate::model::exit::Outcome;
 use crate::model::rejection::Rejection;
@@ -26,7 +26,6 @@ pub(super) fn is_used_up(job: &Job, ran: u64) -> bool {
     job.time_left().is_some_and(|left| left.0 <= ran)
 }
 
-/// Jobs that have to save their work or to stop because of their limit.
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     let due = state.jobs.wrapping_up().iter().take_while(|&&(at, _)| at <= now);
     due.flat_map(|&(_, job)| wrap_up(LiveJob::of(state, job, now))).collect()
@@ -71,7 +70,7 @@ pub(super) fn extend(live: LiveJob<'_>, to: Extension) -> Result<Decision, Rejec
     match job.phase {
         Phase::Waiting | Phase::Active | Phase::Leaving(Next::Requeue(_)) => {}
         // It goes on, if all of it may.
-        Phase::Leaving(OVER) => events.extend(asks::take_back(live).ok_or(Rejection::Ending)?),
+        Phase::Leaving(OVER) => events.extend(earmarks::take_back(live).ok_or(Rejection::Ending)?),
         Phase::Leaving(Next::End(_)) => return Err(Rejection::Ending),
     }
     live.decision(events)

@@ -87,20 +87,17 @@ impl<'a> LiveJob<'a> {
         Event::Ledger(LedgerEvent::Withdrawn { job: self.id, tasks, at: self.now })
     }
 
-    /// The ask, where there is something to ask.
     pub(super) fn asked(self, tasks: Vec<u32>, by: Asker, deadline: Timestamp) -> Option<Event> {
         let (job, at, is_any) = (self.id, self.now, !tasks.is_empty());
         is_any.then_some(Event::Ledger(LedgerEvent::Asked { job, tasks, by, deadline, at }))
     }
 
-    /// The stop, where there is something to stop.
     pub(super) fn stopped(self, tasks: Vec<u32>) -> Option<Event> {
         let (job, at, is_any) = (self.id, self.now, !tasks.is_empty());
         let deadline = at + self.state.tenants.policy().stop_grace;
         is_any.then_some(Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at }))
     }
 
-    /// Everything that it holds is told to stop.
     pub(super) fn leaves_at_once(self, next: Next, by: Option<Canceller>) -> Vec<Event> {
         let tasks = self.holding().map(Holding::holding_tasks).unwrap_or_default();
         core::iter::once(self.leaving(next, by)).chain(self.stopped(tasks)).collect()
@@ -131,7 +128,6 @@ pub(super) fn numbers<'t>(tasks: impl IntoIterator<Item = &'t HeldTask>) -> Vec<
     tasks.into_iter().map(|task| task.place.task).collect()
 }
 
-/// Tasks that were asked to leave and still have time for it.
 pub(super) fn asked_until_later(holding: &Holding, now: Timestamp) -> Vec<&HeldTask> {
     let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
     holding.tasks.iter().filter(asked).collect()

@@ -77,7 +77,9 @@ pub(super) fn define_sets(fleet: &Fleet, sets: &[SetDefinition]) -> Vec<Event> {
     let define = |SetDefinition { source, members }: &SetDefinition| {
         let event = match members {
             SetMembers::Nodes(names) => {
-                let members = node_ids(fleet, names);
+                let members: BTreeSet<NodeId> =
+                    names.iter().filter_map(|name| fleet.node_named(name)).collect();
+                let members: Vec<NodeId> = members.into_iter().collect();
                 let known = fleet.node_set(source);
                 if known.is_some_and(|(_, before)| before == members) {
                     return None;
@@ -86,7 +88,8 @@ pub(super) fn define_sets(fleet: &Fleet, sets: &[SetDefinition]) -> Vec<Event> {
                 FleetEvent::NodeSetDefined { set, source: source.clone(), members }
             }
             SetMembers::Models(models) => {
-                let pools = pool_ids(fleet, models);
+                let is_member = |pool: &PoolId| models.iter().any(|model| model == fleet.model(*pool));
+                let pools: Vec<PoolId> = fleet.pool_ids().filter(is_member).collect();
                 let known = fleet.device_set(source);
                 if known.is_some_and(|(_, before)| before == pools) {
                     return None;
@@ -98,13 +101,4 @@ pub(super) fn define_sets(fleet: &Fleet, sets: &[SetDefinition]) -> Vec<Event> {
         Some(Event::Fleet(event))
     };
     sets.iter().filter_map(define).collect()
-}
-
-fn node_ids(fleet: &Fleet, names: &[String]) -> Vec<NodeId> {
-    let ids: BTreeSet<NodeId> = names.iter().filter_map(|name| fleet.node_named(name)).collect();
-    ids.into_iter().collect()
-}
-
-fn pool_ids(fleet: &Fleet, models: &[String]) -> Vec<PoolId> {
-    fleet.pool_ids().filter(|&pool| models.iter().any(|model| model == fleet.model(pool))).collect()
 }

@@ -107,7 +107,6 @@ impl<'a> TaskChanges<'a> {
         self.learnt.entry(job).or_default().extend(news.into_iter().map(|news| (task, news)));
     }
 
-    /// Something is learnt of a task, if it is of the attempt that we hold.
     fn learn_of(&mut self, task: TaskRef, news: TaskNews) {
         if let Some((job, _)) = ours(self.state, task) {
             self.learn(job, task.task, [news]);
@@ -249,7 +248,6 @@ impl<'a> TaskChanges<'a> {
     }
 }
 
-/// What a world says of a task that it names.
 fn news_of(observed: &ObservedTask, now: Timestamp) -> impl Iterator<Item = TaskNews> + use<> {
     let runs = observed.since.map(|since| TaskNews::Runs { since });
     let status = match observed.status {
@@ -265,7 +263,6 @@ fn news_of(observed: &ObservedTask, now: Timestamp) -> impl Iterator<Item = Task
     runs.into_iter().chain(status)
 }
 
-/// The task did not end by itself.
 fn lost(cause: ExitCause, at: Timestamp) -> TaskNews {
     TaskNews::Over { exit: Exit::Lost, at, detail: cause.into() }
 }

@@ -19,7 +19,6 @@ use crate::state::jobs::event::{Canceller, JobsEvent};
 use crate::state::owned::{OwnedEvent, REJECTED_MAX};
 use crate::units::{Timestamp, Uid};
 
-/// The world names a job of its own, for the first time or again.
 pub(super) fn own(state: &State, submission: &Submission, now: Timestamp) -> Decision {
     let uid = submission.uid;
     if let Some(id) = state.jobs.with_uid(uid) {

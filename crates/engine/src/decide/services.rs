@@ -26,7 +26,6 @@ use crate::state::jobs::{Phase, Rolling};
 use crate::state::ledger::event::Asker;
 use crate::units::{JobId, Timestamp};
 
-/// Another number of replicas is wanted.
 pub(super) fn scale(live: LiveJob<'_>, tasks: u32) -> Result<Decision, Rejection> {
     let job = live.job;
     let service = job.spec.service.ok_or(Rejection::NotAService)?;
@@ -139,7 +138,6 @@ fn rolled(live: LiveJob<'_>, rolling: Rolling, old: u32) -> Event {
     Event::Jobs(JobsEvent::Rolled { job: live.id, tasks, rolling: Some(rolling), at: live.now })
 }
 
-/// Nothing is replaced any more.
 fn replaced(live: LiveJob<'_>, rolling: Rolling) -> Event {
     Event::Jobs(JobsEvent::Rolled { job: live.id, tasks: rolling.wanted, rolling: None, at: live.now })
 }

@@ -99,7 +99,6 @@ pub(super) fn judge(state: &State, submission: &Submission) -> Result<(Spec, Vec
     Ok((spec, names.events))
 }
 
-/// Whether the live job of that identity is what the submission asks for.
 pub(super) fn same_job(state: &State, submission: &Submission) -> Result<bool, Rejection> {
     check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
     let mut spec = resolve(submission, &mut Names::new(state))?;
@@ -142,7 +141,6 @@ fn known(state: &State, submission: &Submission, spec: &mut Spec) -> Result<Opti
     if same { Ok(Some(job)) } else { Err(Rejection::UidInUse { job }) }
 }
 
-/// The jobs that it waits for, by their ids.
 fn dependencies(state: &State, after: &[After]) -> Result<Vec<Dependency>, Rejection> {
     if after.len() > DEPENDENCIES_MAX {
         return Err(Rejection::TooManyDependencies { given: after.len(), max: DEPENDENCIES_MAX });
@@ -210,7 +208,6 @@ fn check_bytes(
     Ok(())
 }
 
-/// Whether the policy lets a job of the class have that limit.
 pub(super) fn check_limit(policy: &Policy, class: Class, given: Option<Millis>) -> Result<(), Rejection> {
     let beyond = given.zip(policy.limits.max_of(class)).filter(|(given, max)| given > max);
     beyond.map_or(Ok(()), |(given, max)| Err(Rejection::LimitAboveMax { class, given, max }))
@@ -234,19 +231,14 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
             return Err(SpecFault::ServiceMax { replicas: spec.tasks, max: max.min(TASKS_MAX) });
         }
     }
-    if spec.shape.any_of.len() > ALTERNATIVES_MAX {
-        return Err(SpecFault::Alternatives { given: spec.shape.any_of.len(), max: ALTERNATIVES_MAX });
-    }
-    for Alternative { gpus, devices: _ } in spec.shape.alternatives() {
-        if !is_possible(gpus) {
-            return Err(SpecFault::Gpus { given: gpus, max: GPUS_PER_TASK_MAX });
+    check_shape(&spec.shape, spec.topology.task_on_island, 1).map_err(|fault| match fault {
+        GroupFault::Alternatives { given, max } => SpecFault::Alternatives { given, max },
+        GroupFault::Gpus { given, max } => SpecFault::Gpus { given, max },
+        GroupFault::Island => SpecFault::IslandNeedsGpus { topology: spec.topology },
+        GroupFault::Name | GroupFault::Min { .. } | GroupFault::MinCopies { .. } | GroupFault::Empty => {
+            SpecFault::Empty
         }
-        // A slice or a share has no link to another GPU.
-        if spec.topology.task_on_island && !matches!(gpus, GpuAsk::Whole(1..)) {
-            return Err(SpecFault::IslandNeedsGpus { topology: spec.topology });
-        }
-    }
-    if asks_nothing(&spec.shape) { Err(SpecFault::Empty) } else { Ok(()) }
+    })
 }
 
 /// What is said once for every job follows from the groups; they are what is looked at.
@@ -283,6 +275,11 @@ fn check_group(group: &Group, task_on_island: bool) -> Result<(), GroupFault> {
     if *min_copies == 0 || min_copies > copies {
         return Err(GroupFault::MinCopies { given: *min_copies, copies: *copies });
     }
+    check_shape(shape, task_on_island, 0)
+}
+
+/// A slice or a share has no link to another GPU: on an island are tasks with at least so many whole ones.
+fn check_shape(shape: &Shape, task_on_island: bool, on_island_min: u32) -> Result<(), GroupFault> {
     if shape.any_of.len() > ALTERNATIVES_MAX {
         return Err(GroupFault::Alternatives { given: shape.any_of.len(), max: ALTERNATIVES_MAX });
     }
@@ -290,15 +287,12 @@ fn check_group(group: &Group, task_on_island: bool) -> Result<(), GroupFault> {
         if !is_possible(gpus) {
             return Err(GroupFault::Gpus { given: gpus, max: GPUS_PER_TASK_MAX });
         }
-        if task_on_island && !matches!(gpus, GpuAsk::Whole(_)) {
+        if task_on_island && !matches!(gpus, GpuAsk::Whole(count) if count >= on_island_min) {
             return Err(GroupFault::Island);
         }
     }
-    if asks_nothing(shape) { Err(GroupFault::Empty) } else { Ok(()) }
-}
-
-fn asks_nothing(shape: &Shape) -> bool {
-    shape.gpus == GpuAsk::Whole(0) && shape.resources == Resources::default()
+    let asks_nothing = shape.gpus == GpuAsk::Whole(0) && shape.resources == Resources::default();
+    if asks_nothing { Err(GroupFault::Empty) } else { Ok(()) }
 }
 
 fn is_possible(given: GpuAsk) -> bool {
@@ -355,7 +349,6 @@ pub(super) fn resolve(submission: &Submission, names: &mut Names<'_>) -> Result<
     Ok(spec)
 }
 
-/// Sets where the submission has selectors.
 fn select(
     state: &State,
     shape: &mut Shape,

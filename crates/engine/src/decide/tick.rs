@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::conclude::{self, repair_deadline};
 use super::live::{LiveJob, numbers};
-use super::{asks, bookings, earmarks, emptied, limits, services};
+use super::{bookings, earmarks, emptied, limits, services};
 use crate::model::exit::Outcome;
 use crate::state::State;
 use crate::state::earmarks::EarmarksEvent;
@@ -28,7 +28,7 @@ pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     }
     let leaving = told_to_go(&events);
     events.extend(earmarks::due(state, &leaving, now));
-    events.extend(asks::no_longer_needed(state, &leaving, now));
+    events.extend(earmarks::asks_no_longer_needed(state, &leaving, now));
     events.extend(bookings::due(state, &leaving, now));
     let changed: BTreeSet<JobId> = events.iter().filter_map(emptied::about).collect();
     events.extend(emptied::due(state, &changed, now));

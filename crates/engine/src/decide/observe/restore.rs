@@ -31,13 +31,12 @@ use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::fleet::Node;
-use crate::state::holding::{HeldTask, Holding};
+use crate::state::holding::Holding;
 use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, RequeueWhy};
 use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::event::LedgerEvent;
 use crate::units::{JobId, Millis, NodeId, Timestamp, Uid};
 
-/// What a world knows of each job.
 type TasksByJob<'t> = BTreeMap<Uid, Vec<&'t ObservedTask>>;
 
 pub(crate) fn restore(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
@@ -81,7 +80,7 @@ struct Restore<'a> {
 }
 
 /// Work that the journal does not know, with what can be understood of it.
-type UnknownWork<'a> = (Vec<&'a ObservedTask>, Option<Spec>);
+type UnknownWork<'a> = (Option<Spec>, Vec<&'a ObservedTask>);
 
 impl<'a> Restore<'a> {
     fn runs(&self, task: &ObservedTask) -> bool {
@@ -106,14 +105,13 @@ impl<'a> Restore<'a> {
     fn strangers(&self, names: &mut Names<'_>) -> Vec<UnknownWork<'a>> {
         let unknown = self.by_uid.iter().filter(|&(&uid, _)| !self.is_known(uid));
         let running = unknown.map(|(_, tasks)| self.newest(tasks)).filter(|tasks| !tasks.is_empty());
-        let understood = |tasks: Vec<_>| (tasks.clone(), understood(&tasks, names));
-        running.map(understood).collect()
+        running.map(|tasks| (understood(&tasks, names), tasks)).collect()
     }
 
     /// A name belongs to one live job of a tenant. Where a later job took it, the one that the journal knows is over.
     fn give_way(&mut self, strangers: &[UnknownWork<'_>]) -> BTreeSet<JobId> {
         let mut over = BTreeSet::new();
-        for spec in strangers.iter().filter_map(|(_, spec)| spec.as_ref()) {
+        for spec in strangers.iter().filter_map(|(spec, _)| spec.as_ref()) {
             let Some(id) = self.state.jobs.named(spec.tenant, &spec.name) else { continue };
             let live = LiveJob::of(self.state, id, self.now);
             let tasks = self.tasks_of(live.job);
@@ -154,8 +152,8 @@ impl<'a> Restore<'a> {
         let learnt = learnt(holding, tasks, self.now);
         let nothing_over = !learnt.iter().any(|(_, news)| matches!(news, TaskNews::Over { .. }));
         self.closing.extend(conclude(self.state, live.id, &learnt, self.now));
-        let is_held = |task: &&&ObservedTask| holding.task(task.task.task).is_some_and(HeldTask::holds);
-        let (_, more): (Vec<&ObservedTask>, Vec<&ObservedTask>) = newest.iter().partition(is_held);
+        let is_more = |task: &&ObservedTask| ours(self.state, task.task).is_none();
+        let more: Vec<&ObservedTask> = newest.iter().copied().filter(is_more).collect();
         if !more.is_empty() && nothing_over {
             self.grow_service(live, newest.len());
             let placed = self.sites.places_of(&more);
@@ -248,7 +246,9 @@ impl<'a> Restore<'a> {
 
     fn adopt(&mut self, strangers: Vec<UnknownWork<'_>>) {
         let mut taken = BTreeSet::new();
-        for (tasks, spec) in strangers {
+        for (spec, tasks) in strangers {
+            let ends =
+                |event: &Event, id| matches!(event, Event::Jobs(JobsEvent::Ended { job, .. }) if *job == id);
             let is_free = |spec: &Spec| {
                 let named = self.state.jobs.named(spec.tenant, &spec.name);
                 named.is_none_or(|id| self.closing.iter().any(|event| ends(event, id)))
@@ -297,10 +297,6 @@ impl<'a> Restore<'a> {
     }
 }
 
-fn ends(event: &Event, id: JobId) -> bool {
-    matches!(event, Event::Jobs(JobsEvent::Ended { job, .. }) if *job == id)
-}
-
 fn exit_of(task: &ObservedTask) -> Option<(Exit, Timestamp)> {
     match task.status {
         TaskStatus::Ended { exit, at, .. } => Some((exit, at)),
@@ -322,7 +318,6 @@ fn learnt(holding: &Holding, tasks: &[&ObservedTask], now: Timestamp) -> Vec<(u3
     holding.holding_tasks().into_iter().flat_map(news).collect()
 }
 
-/// What the world says of a task of a holding.
 fn named<'t>(tasks: &[&'t ObservedTask], holding: &Holding, task: u32) -> Option<&'t ObservedTask> {
     let is_it = |other: &&ObservedTask| other.task.attempt == holding.attempt && other.task.task == task;
     tasks.iter().copied().find(is_it)
@@ -332,13 +327,12 @@ fn named<'t>(tasks: &[&'t ObservedTask], holding: &Holding, task: u32) -> Option
 fn ended(job: &Job, tasks: &[&ObservedTask], known: u32) -> Option<(Outcome, Timestamp)> {
     let last = tasks.iter().map(|task| task.task.attempt).max().filter(|&last| last > known)?;
     let of_last = tasks.iter().filter(|task| task.task.attempt == last);
-    let exits: Vec<(u32, Exit, Timestamp)> =
-        of_last.filter_map(|task| exit_of(task).map(|(exit, at)| (task.task.task, exit, at))).collect();
-    let at = exits.iter().map(|&(_, _, at)| at).max()?;
-    if exits.iter().any(|&(_, exit, _)| exit == Exit::Failed) {
+    let exits: Vec<_> = of_last.filter_map(|task| Some((task.task.task, exit_of(task)?))).collect();
+    let at = exits.iter().map(|&(_, (_, at))| at).max()?;
+    if exits.iter().any(|&(_, (exit, _))| exit == Exit::Failed) {
         return (job.past.failures >= job.spec.retries).then_some((Outcome::Failed, at));
     }
-    let done = exits.iter().filter(|&&(_, exit, _)| exit == Exit::Succeeded).map(|&(task, _, _)| task);
+    let done = exits.iter().filter(|(_, (exit, _))| *exit == Exit::Succeeded).map(|&(task, _)| task);
     job.spec.is_met_by(done).then_some((Outcome::Succeeded, at))
 }
 

@@ -27,9 +27,7 @@ pub(super) struct NodeChanges<'a> {
     pub(super) pools: Vec<String>,
     levels: Vec<String>,
     next_node: NodeId,
-    /// Where each reported node is.
     pub(super) places: BTreeMap<String, (NodeId, PoolId)>,
-    /// The GPUs of each reported node.
     pub(super) gpus: BTreeMap<NodeId, &'a [ObservedGpu]>,
     /// Nodes whose tasks are lost.
     pub(super) lost: BTreeSet<NodeId>,
@@ -133,7 +131,6 @@ pub(super) type CutLayouts = BTreeMap<(NodeId, usize), Layout>;
 pub(super) struct Sites<'a> {
     pub(super) state: &'a State,
     pub(super) now: Timestamp,
-    /// Reported nodes.
     pub(super) places: BTreeMap<String, (NodeId, PoolId)>,
     pools: Vec<String>,
     cut: CutLayouts,
