@@ -102,8 +102,7 @@ fn cancel(live: LiveJob<'_>, actor: &Actor) -> Result<Decision, Rejection> {
     live.decision(live.cancelled(canceller(actor)))
 }
 
-/// All members in one decision, so that a crash leaves all of them or none. From the last to the first, so that none has its
-/// turn meanwhile.
+/// All members in one decision: a crash leaves all or none. The last goes first, so that none has its turn meanwhile.
 fn cancel_array(state: &State, actor: &Actor, array: Uid, now: Timestamp) -> Result<Decision, Rejection> {
     let members = &state.jobs.array(array).ok_or(Rejection::NoSuchJob)?.members;
     let cancelled = |&member: &JobId| LiveJob::of(state, member, now).cancelled(canceller(actor));

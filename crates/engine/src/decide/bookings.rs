@@ -13,7 +13,8 @@ use core::cmp::Reverse;
 use strum::VariantArray;
 
 use super::emptied::{LeftFor, tell_to_leave};
-use super::{Decision, Names, submit, timeline};
+use super::live::LiveJob;
+use super::{Decision, submit, timeline};
 use crate::decide::input::BookingRequest;
 use crate::model::actor::{Actor, Role};
 use crate::model::job::{Class, GpuAsk, Shape, Spec};
@@ -43,10 +44,8 @@ pub(super) fn book(
     if by == Booker::Operator && !actor.is(Role::Operator) {
         return Err(Rejection::BookingRefused { fault: BookingFault::NotAnOperator, nearest: None });
     }
-    submit::check_spec(&job.spec).map_err(Rejection::BadSpec)?;
-    submit::check_tenant(state, &job.tenant)?;
-    let mut names = Names::new(state);
-    let spec = window_of(submit::resolve(job, &mut names)?);
+    let (spec, mut events) = submit::wanted(state, job)?;
+    let spec = window_of(spec);
     let until = from + span;
     if let Some(known) = state.bookings.named(&spec.name).and_then(|id| state.bookings.get(id)) {
         let same = known.spec == spec && (known.by, known.from, known.until) == (by, from, until);
@@ -63,7 +62,6 @@ pub(super) fn book(
     }
     let wanted = timeline::WantedWindow { spec: &spec, domain, by, from, span };
     timeline::check(state, wanted, now)?;
-    let mut events = names.events;
     let (booking, at) = (state.bookings.next(), now);
     events.push(Event::Bookings(BookingsEvent::Booked { booking, spec, by, from, until, at }));
     Ok(events.into())
@@ -173,8 +171,7 @@ fn why_over(state: &State, id: BookingId, known: &Booking, now: Timestamp) -> Op
     }
 }
 
-/// Windows whose lead has begun, and those that share a moment with one of them: the largest tasks first, because they
-/// find a place least easily.
+/// Windows whose lead has begun, and those that meet one of them: the largest first, which find a place least easily.
 fn near(state: &State, now: Timestamp) -> Vec<(BookingId, &Booking)> {
     let lead = state.tenants.policy().windows.lead;
     let is_near = |known: &Booking| known.placed_at.is_some() || now + lead >= known.from;
@@ -248,8 +245,7 @@ impl WindowRound<'_> {
         })
     }
 
-    /// A job that is in the way is asked in time; once the window is in use, one that can leave at once may stay until it is
-    /// needed.
+    /// A job in the way is asked in time; once the window is in use, one that can leave at once may stay until it is needed.
     fn ask_strangers(&mut self, booking: BookingId, known: &Booking) {
         let (state, now, policy) = (self.draft.state, self.draft.now, self.draft.policy);
         for id in state.strangers_in(booking, &self.chosen[&booking]) {
@@ -306,10 +302,9 @@ impl WindowRound<'_> {
     }
 
     fn ask(&mut self, booking: BookingId, job: JobId) {
-        let Some(holding) = self.draft.state.ledger.holding(job).filter(|_| self.asked.insert(job)) else {
-            return;
-        };
+        let live = LiveJob::of(self.draft.state, job, self.draft.now);
+        let Some(holding) = live.holding().filter(|_| self.asked.insert(job)) else { return };
         let staying: Vec<&HeldTask> = holding.staying().collect();
-        self.events.extend(tell_to_leave(&self.draft, job, (&staying, true), LeftFor::Window(booking)));
+        self.events.extend(tell_to_leave(&self.draft, live, (&staying, true), LeftFor::Window(booking)));
     }
 }

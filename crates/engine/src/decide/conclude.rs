@@ -24,8 +24,7 @@ use crate::units::{JobId, Millis, NodeId, Timestamp};
 /// Nodes are avoided for so many pauses: once the pause is over there is time to start elsewhere.
 const AVOIDED_PAUSES: u64 = 4;
 
-/// The shortest pause, whatever the policy says of retries: a service that is refused and tried again at once would do
-/// nothing else.
+/// The shortest pause, whatever the policy says: a service that is refused and tried again at once would do nothing else.
 const PAUSE_MIN: Millis = Millis::from_secs(1);
 
 /// What was learnt of one task.
@@ -198,16 +197,12 @@ impl Conclusion<'_> {
     fn finish(&mut self, next: Next) {
         let LiveJob { state, job, now, .. } = self.live;
         let (holding, policy) = (&self.holding, state.tenants.policy());
-        // Without time left it would wait for a start that it cannot use.
-        let next = match next {
-            Next::Requeue(_) if limits::is_used_up(job, holding.ran(now)) => Next::End(Outcome::TimedOut),
-            next => next,
-        };
+        let ended = |outcome| self.live.ended(outcome, holding.ended_at(now), None);
         let why = match next {
-            Next::End(outcome) => {
-                return self.events.push(self.live.ended(outcome, holding.ended_at(now), None));
-            }
-            Next::Requeue(why) => why,
+            Next::End(outcome) => return self.events.push(ended(outcome)),
+            Next::Requeue(why) if !limits::is_used_up(job, holding.ran(now)) => why,
+            // Without time left it would wait for a start that it cannot use.
+            Next::Requeue(_) => return self.events.push(ended(Outcome::TimedOut)),
         };
         let last = RefusedTry { tries: job.past.refused_tries, not_before: job.not_before };
         let refused = self.refused.unwrap_or(last);

@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::conclude::repair_deadline;
-use super::live::{LiveJob, asked_until_later, numbers};
+use super::live::{LiveJob, numbers};
 use super::{bookings, emptied};
 use crate::device::catalogue::Mig;
 use crate::device::geometry::Slice;
@@ -19,14 +19,13 @@ use crate::quota::tree::Tree;
 use crate::state::State;
 use crate::state::earmarks::Earmark;
 use crate::state::event::Event;
-use crate::state::holding::HeldTask;
+use crate::state::holding::{HeldTask, TaskPhase};
 use crate::state::jobs::{KindKey, Phase};
 use crate::state::ledger::event::{Asker, EvictionRule, LedgerEvent};
 use crate::state::rooms::GpuRoom;
 use crate::units::{JobId, Resources, Timestamp, TrustId};
 
-/// A job whose earmarked places are clear gets them; one that cannot have them any more waits as before. Jobs in `leaving` are
-/// told to go at this moment.
+/// A job whose earmarked places are clear gets them; one that cannot have them any more waits as before, unless it is `leaving`.
 pub(super) fn due(state: &State, leaving: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
     if state.earmarks.is_empty() {
         return Vec::new();
@@ -47,8 +46,7 @@ pub(super) fn due(state: &State, leaving: &BTreeSet<JobId>, now: Timestamp) -> V
     earmarks().filter(|(live, _)| !leaving.contains(&live.id)).filter_map(due).collect()
 }
 
-/// The job that another is moved for, while that has not saved its work: a job that loses the place it was to move to keeps the
-/// old one, so that the mover cannot have that.
+/// The job that this one is moved for, until its work is saved: if it loses its new place it keeps the old one.
 fn mover(live: LiveJob<'_>) -> Option<JobId> {
     let holding = live.holding()?;
     let Some(Asker::Rules { why: EvictionRule::Move, beneficiary }) = holding.asked_by else { return None };
@@ -129,7 +127,9 @@ fn is_needed(live: LiveJob<'_>) -> bool {
 /// The ask is taken back, if everything that was asked may stay.
 pub(super) fn take_back(live: LiveJob<'_>) -> Option<Vec<Event>> {
     let (job, holding) = (live.job, live.holding()?);
-    let asked = asked_until_later(holding, live.now);
+    let in_time =
+        |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > live.now);
+    let asked: Vec<&HeldTask> = holding.tasks.iter().filter(in_time).collect();
     if asked.is_empty() || !may_stay(live, &asked) {
         return None;
     }

@@ -26,8 +26,7 @@ use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::maintenance::{Downtime, MaintenanceEvent};
 use crate::units::{BookingId, JobId, NodeId, Timestamp};
 
-/// Nodes are to be empty within a while; `None`: not any more. All of them close at once, so that nothing moves from one to
-/// the next.
+/// Nodes are to be empty, or not any more. All of them close at once, so that nothing moves from one to the next.
 pub(super) fn drain(
     state: &State,
     actor: &Actor,
@@ -136,17 +135,16 @@ pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> V
         return events;
     }
     Draft::trial(state, state.tenants.policy(), now, |draft| {
-        events.extend(leaving.iter().flat_map(|(&id, nodes)| leave(&draft, id, nodes)));
+        events.extend(
+            leaving.iter().flat_map(|(&id, nodes)| leave(&draft, LiveJob::of(state, id, now), nodes)),
+        );
     });
     events
 }
 
 /// What a job has on these nodes leaves: alone, where the rest can do without it, else with all of the job.
-fn leave(draft: &Draft<'_>, id: JobId, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
-    let (state, now) = (draft.state, draft.now);
-    let (Some(job), Some(holding)) = (state.jobs.get(id), state.ledger.holding(id)) else {
-        return Vec::new();
-    };
+fn leave(draft: &Draft<'_>, live: LiveJob<'_>, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
+    let (job, Some(holding)) = (live.job, live.holding()) else { return Vec::new() };
     let (there, elsewhere): (Vec<&HeldTask>, Vec<&HeldTask>) =
         holding.staying().partition(|task| nodes.contains(&task.place.node));
     let Some(&node) = nodes.first().filter(|_| !there.is_empty()) else { return Vec::new() };
@@ -154,11 +152,10 @@ fn leave(draft: &Draft<'_>, id: JobId, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
     let is_enough = !job.spec.has_groups() && job.spec.is_met_by(rest);
     let alone = !elsewhere.is_empty() && (job.spec.service.is_some() || is_enough);
     let tasks: Vec<&HeldTask> = if alone { there } else { holding.staying().collect() };
-    let mut events = tell_to_leave(draft, id, (&tasks, !alone), LeftFor::Node(node));
+    let mut events = tell_to_leave(draft, live, (&tasks, !alone), LeftFor::Node(node));
     // The rest of a service runs on below its minimum, which is repaired like any other.
     if alone && !is_enough && holding.repair_by.is_none() {
-        let deadline = repair_deadline(state, now);
-        events.push(Event::Ledger(LedgerEvent::Broken { job: id, deadline, at: now }));
+        events.push(live.broken(repair_deadline(live.state, live.now)));
     }
     events
 }
@@ -173,11 +170,11 @@ pub(super) enum LeftFor {
 /// Tasks of a job, perhaps all of it, have to leave: the receipt, then the ask or, for those that have nothing to save, the stop.
 pub(super) fn tell_to_leave(
     draft: &Draft<'_>,
-    id: JobId,
+    live: LiveJob<'_>,
     (held, whole): (&[&HeldTask], bool),
     left_for: LeftFor,
 ) -> Vec<Event> {
-    let (state, at) = (draft.state, draft.now);
+    let LiveJob { state, id, now, .. } = live;
     let tasks: Vec<u32> = held.iter().map(|task| task.place.task).collect();
     let cost = if whole { cost_of(draft, id) } else { cost_of_tasks(draft, id, &tasks) };
     let (lost, cost) = cost.unwrap_or_default();
@@ -188,11 +185,10 @@ pub(super) fn tell_to_leave(
     let (gain, straddles, policy) = (None, None, state.tenants.version());
     let receipt =
         Eviction { why, beneficiary: id, whole, lost, cost, gain, straddles, policy, booking, node };
-    let mut events = alloc::vec![Event::Ledger(LedgerEvent::Evicted { job: id, tasks, receipt, at })];
+    let mut events = alloc::vec![Event::Ledger(LedgerEvent::Evicted { job: id, tasks, receipt, at: now })];
     if whole {
-        let next = Next::Requeue(RequeueWhy::Evicted);
-        events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at, by: None }));
+        events.push(live.leaving(Next::Requeue(RequeueWhy::Evicted), None));
     }
-    events.extend(LiveJob::of(state, id, at).lets_go_of(held, by));
+    events.extend(live.lets_go_of(held, by));
     events
 }

@@ -127,8 +127,3 @@ impl<'a> LiveJob<'a> {
 pub(super) fn numbers<'t>(tasks: impl IntoIterator<Item = &'t HeldTask>) -> Vec<u32> {
     tasks.into_iter().map(|task| task.place.task).collect()
 }
-
-pub(super) fn asked_until_later(holding: &Holding, now: Timestamp) -> Vec<&HeldTask> {
-    let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
-    holding.tasks.iter().filter(asked).collect()
-}

@@ -64,14 +64,13 @@ fn world_seen(report: &Report) -> Event {
 /// Whether we know this world, if the report may be taken at all.
 fn in_order(state: &State, report: &Report) -> Result<bool, Rejection> {
     let mark = state.fleet.world().filter(|mark| mark.world == report.world);
-    let Some(mark) = mark else {
-        return if report.since.is_none() { Ok(false) } else { Err(Rejection::Gap { known: 0 }) };
-    };
-    match report.since {
-        None if report.generation < mark.generation => Err(Rejection::Stale),
-        Some(_) if report.generation <= mark.generation => Err(Rejection::Stale),
-        Some(since) if since != mark.generation => Err(Rejection::Gap { known: mark.generation }),
-        None | Some(_) => Ok(true),
+    match (report.since, mark.map(|mark| mark.generation)) {
+        (None, None) => Ok(false),
+        (Some(_), None) => Err(Rejection::Gap { known: 0 }),
+        (None, Some(known)) if report.generation < known => Err(Rejection::Stale),
+        (Some(_), Some(known)) if report.generation <= known => Err(Rejection::Stale),
+        (Some(since), Some(known)) if since != known => Err(Rejection::Gap { known }),
+        (_, Some(_)) => Ok(true),
     }
 }
 
@@ -187,8 +186,7 @@ impl<'a> TaskChanges<'a> {
                     self.learn_of(TaskRef { uid, task, attempt }, TaskNews::LeaveRefused { why, at });
                 }
             }
-            // What is gone is told by its tasks, or by the stop that follows. And what the world does with its own jobs it
-            // tells by naming them, or not.
+            // Tasks, or the stop that follows, tell what is gone; a world names its own jobs, or it does not.
             (ActionRef::Ask { .. }, None) | (ActionRef::Reject(_) | ActionRef::Close(_), _) => {}
         }
     }

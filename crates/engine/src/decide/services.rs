@@ -44,8 +44,7 @@ pub(super) fn scale(live: LiveJob<'_>, tasks: u32) -> Result<Decision, Rejection
     live.decision([scaled].into_iter().chain(shrink(live, tasks.saturating_add(more))))
 }
 
-/// Services that have more replicas than they want, because one that had been asked to leave stayed after all. Those that
-/// are busy at this moment come down to their number later.
+/// Services with too many replicas, because one that was asked to leave stayed after all. Busy ones shrink later.
 pub(super) fn due(state: &State, is_busy: impl Fn(&JobId) -> bool, now: Timestamp) -> Vec<Event> {
     let services = state.jobs.services().iter().filter(|&id| !is_busy(id));
     let services = services.map(|&id| LiveJob::of(state, id, now));

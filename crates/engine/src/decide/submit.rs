@@ -26,10 +26,7 @@ use crate::units::{
 const QUEUE_RETRY_MS: u64 = 5_000;
 
 pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> Result<Decision, Rejection> {
-    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
-    check_tenant(state, &submission.tenant)?;
-    let mut names = Names::new(state);
-    let mut spec = resolve(submission, &mut names)?;
+    let (mut spec, mut events) = wanted(state, submission)?;
     if let Some(known) = known(state, submission, &mut spec)? {
         return Ok(Decision { events: alloc::vec![], job: Some(known) });
     }
@@ -57,14 +54,20 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     }
     check_bytes(state, submission, &members, 0)?;
     limit_and_fit(state, submission, &mut spec)?;
-    let time_limit = spec.time_limit;
     let first = state.jobs.next();
-    let mut events = names.events;
     for (job, (uid, member)) in (first.0..).map(JobId).zip(members) {
-        let spec = Spec { time_limit, ..member };
+        let spec = Spec { time_limit: spec.time_limit, ..member };
         events.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at: now, owned: false }));
     }
     Ok(Decision { events, job: Some(first) })
+}
+
+/// The spec of a job that somebody wants, and the events that name what is new in it.
+pub(super) fn wanted(state: &State, submission: &Submission) -> Result<(Spec, Vec<Event>), Rejection> {
+    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
+    check_tenant(state, &submission.tenant)?;
+    let mut names = Names::new(state);
+    Ok((resolve(submission, &mut names)?, names.events))
 }
 
 /// Gives the job the time limit of its class, if it has none, and refuses what could not run.
@@ -85,10 +88,7 @@ fn limit_and_fit(state: &State, submission: &Submission, spec: &mut Spec) -> Res
 
 /// What a job that exists would be if it were submitted now.
 pub(super) fn judge(state: &State, submission: &Submission) -> Result<(Spec, Vec<Event>), Rejection> {
-    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
-    check_tenant(state, &submission.tenant)?;
-    let mut names = Names::new(state);
-    let mut spec = resolve(submission, &mut names)?;
+    let (mut spec, events) = wanted(state, submission)?;
     check_trust(state.tenants.policy(), submission)?;
     bookings::find(state, submission, &mut spec)?;
     // The job that it takes the place of no longer counts.
@@ -96,7 +96,7 @@ pub(super) fn judge(state: &State, submission: &Submission) -> Result<(Spec, Vec
     let before = before.map_or(0, |job| job.spec.bytes());
     check_bytes(state, submission, &[(submission.uid, spec.clone())], before)?;
     limit_and_fit(state, submission, &mut spec)?;
-    Ok((spec, names.events))
+    Ok((spec, events))
 }
 
 pub(super) fn same_job(state: &State, submission: &Submission) -> Result<bool, Rejection> {
@@ -183,8 +183,7 @@ fn members(submission: &Submission, spec: &Spec) -> Result<Vec<(Uid, Spec)>, Rej
     Ok(indexes.iter().map(member).collect())
 }
 
-/// Whether the text of new jobs, beside that of all live ones, is within its bounds; `before` bytes of that are of a job
-/// whose place they take.
+/// Whether the text of new jobs and all live ones is within its bounds; they take the place of a job of `before` bytes.
 fn check_bytes(
     state: &State,
     submission: &Submission,
@@ -304,7 +303,7 @@ fn is_possible(given: GpuAsk) -> bool {
     }
 }
 
-pub(super) fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
+fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
     if state.tenants.in_policy(path).is_none() {
         return Err(Rejection::UnknownTenant { path: String::from(path) });
     }

@@ -100,25 +100,17 @@ struct Timeline<'a> {
 }
 
 impl<'a> Timeline<'a> {
-    fn first(&self) -> Timestamp {
-        self.draft.now + self.draft.policy.windows.lead
-    }
-
-    fn last(&self) -> Timestamp {
-        self.draft.now + self.draft.policy.windows.ahead_max
-    }
-
     fn bookings(&self) -> impl Iterator<Item = &'a Booking> + use<'a> {
         self.state.bookings.iter().map(|(_, booking)| booking)
     }
 
     /// Why the window cannot begin then, if it cannot.
     fn fault(&mut self, from: Timestamp) -> Option<BookingFault> {
-        let windows = self.draft.policy.windows;
-        if from < self.first() {
+        let (windows, now) = (self.draft.policy.windows, self.draft.now);
+        if from < now + windows.lead {
             return Some(BookingFault::TooLate { lead: windows.lead });
         }
-        if from > self.last() {
+        if from > now + windows.ahead_max {
             return Some(BookingFault::TooFarAhead { max: windows.ahead_max });
         }
         let until = from + self.wanted.span;
@@ -129,12 +121,13 @@ impl<'a> Timeline<'a> {
 
     /// The begin nearest to what was asked for that passes the same check.
     fn nearest(&mut self, from: Timestamp) -> Option<Timestamp> {
+        let (windows, now) = (self.draft.policy.windows, self.draft.now);
         // In whole seconds, as people write it: what is printed can be booked.
         let after = |at: Timestamp| Timestamp(at.0.div_ceil(1000).saturating_mul(1000));
         let before = |at: u64| Timestamp(at / 1000 * 1000);
         // A reader needs a moment to type it.
-        let soonest = after(self.first() + READ_WITHIN);
-        let mut tries = alloc::vec![soonest, before(self.last().0), after(from)];
+        let soonest = after(now + windows.lead + READ_WITHIN);
+        let mut tries = alloc::vec![soonest, before((now + windows.ahead_max).0), after(from)];
         tries.extend(self.fixed().filter_map(|(_, _, over)| over).map(after));
         for booking in self.bookings() {
             tries.push(after(booking.until));

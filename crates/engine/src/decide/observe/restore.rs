@@ -178,8 +178,7 @@ impl<'a> Restore<'a> {
         }
     }
 
-    /// A job that runs past its limit was extended since the copy was made, by how much nobody knows: it gets its limit
-    /// once more.
+    /// A job that runs past its limit was extended since, by how much nobody knows: it gets its limit once more.
     fn extend_overdue(&mut self, live: LiveJob<'_>, holding: &Holding) {
         let LiveJob { job, id, now, .. } = live;
         let (Some(due), Some(limit)) = (job.wrap_up_at, job.time_limit()) else { return };
