@@ -69,7 +69,9 @@ impl State {
         let live = |job: &JobId| LiveJob::named(self, *job, now);
         match input {
             Input::Submit(submission) => submit::submit(self, submission, now),
-            Input::Cancel { job } => cancel(live(job)?, actor),
+            Input::Cancel { job } => {
+                live(job).and_then(|live| live.decision(live.cancelled(canceller(actor))))
+            }
             Input::CancelArray { array } => cancel_array(self, actor, *array, now),
             Input::Release { job } => release_held(live(job)?),
             Input::Evict { job } => evict(live(job)?, actor),
@@ -96,10 +98,6 @@ impl State {
 
 fn canceller(actor: &Actor) -> Option<Canceller> {
     actor.name().map(|who| Canceller::Person { who: String::from(who) })
-}
-
-fn cancel(live: LiveJob<'_>, actor: &Actor) -> Result<Decision, Rejection> {
-    live.decision(live.cancelled(canceller(actor)))
 }
 
 /// All members in one decision: a crash leaves all or none. The last goes first, so that none has its turn meanwhile.

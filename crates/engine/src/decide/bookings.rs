@@ -29,7 +29,6 @@ use crate::plan::lines;
 use crate::state::State;
 use crate::state::bookings::{Booker, Booking, BookingEnd, BookingsEvent, PlaceLost};
 use crate::state::event::Event;
-use crate::state::holding::{HeldTask, Holding};
 use crate::state::jobs::{KindKey, Phase};
 use crate::units::{BookingId, JobId, Timestamp};
 
@@ -119,13 +118,6 @@ pub(super) fn find(state: &State, submission: &Submission, spec: &mut Spec) -> R
     }
     spec.booking = Some(id);
     Ok(())
-}
-
-/// True while a job that was asked for a window is in its way, or runs in it and has to leave at its end.
-pub(super) fn needs(state: &State, booking: BookingId, job: JobId, holding: &Holding) -> bool {
-    let own = state.jobs.get(job).is_some_and(|job| job.spec.booking == Some(booking));
-    let known = state.bookings.get(booking);
-    known.is_some_and(|known| own || holding.tasks.iter().any(|task| known.meets(&task.place)))
 }
 
 pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
@@ -303,8 +295,8 @@ impl WindowRound<'_> {
 
     fn ask(&mut self, booking: BookingId, job: JobId) {
         let live = LiveJob::of(self.draft.state, job, self.draft.now);
-        let Some(holding) = live.holding().filter(|_| self.asked.insert(job)) else { return };
-        let staying: Vec<&HeldTask> = holding.staying().collect();
-        self.events.extend(tell_to_leave(&self.draft, live, (&staying, true), LeftFor::Window(booking)));
+        if self.asked.insert(job) {
+            self.events.extend(tell_to_leave(&self.draft, live, None, LeftFor::Window(booking)));
+        }
     }
 }

@@ -161,8 +161,7 @@ impl Conclusion<'_> {
         }
     }
 
-    /// Why an active job has to leave or ends, if it does. A gang of which something stays runs on for a while instead: a
-    /// spare place may be found at once, and its work is not lost.
+    /// Why an active job leaves or ends. What stays of a gang runs on for a while: a spare place may be found, and no work is lost.
     fn after_losses(&mut self, nothing_left: bool) -> Option<Next> {
         let (job, holding) = (self.live.job, &self.holding);
         let failed = holding.exits(Exit::Failed) > 0;
@@ -243,9 +242,8 @@ struct RefusedTry {
 /// What is to be remembered of the starts that were refused, if any were.
 fn refused_starts(live: LiveJob<'_>, learnt: &[(u32, TaskNews)]) -> Option<(RefusedTry, Event)> {
     let LiveJob { state, id, job, now } = live;
-    match job.phase {
-        Phase::Waiting | Phase::Leaving(Next::End(_)) => return None,
-        Phase::Active | Phase::Leaving(Next::Requeue(_)) => {}
+    if matches!(job.phase, Phase::Waiting | Phase::Leaving(Next::End(_))) {
+        return None;
     }
     let holding = live.holding()?;
     let refused = |(task, news): &'_ (u32, TaskNews)| {

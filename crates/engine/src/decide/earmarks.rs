@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use super::conclude::repair_deadline;
 use super::live::{LiveJob, numbers};
-use super::{bookings, emptied};
 use crate::device::catalogue::Mig;
 use crate::device::geometry::Slice;
 use crate::model::placement::Placement;
@@ -112,14 +111,18 @@ pub(super) fn asks_no_longer_needed(state: &State, leaving: &BTreeSet<JobId>, no
 }
 
 fn is_needed(live: LiveJob<'_>) -> bool {
-    let LiveJob { state, id, .. } = live;
+    let state = live.state;
     let holding = live.holding().expect("a deadline belongs to a holding");
     match holding.asked_by {
         Some(Asker::Rules { beneficiary, .. }) => {
             state.earmarks.of(beneficiary).is_some() || state.reservations.of(beneficiary).is_some()
         }
-        Some(Asker::Booking { booking }) => bookings::needs(state, booking, id, holding),
-        Some(Asker::Drain { node }) => emptied::needs(state, node, id),
+        // It is in the way of the window, or runs in it and has to leave at its end.
+        Some(Asker::Booking { booking }) => state.bookings.get(booking).is_some_and(|known| {
+            live.job.spec.booking == Some(booking)
+                || holding.tasks.iter().any(|task| known.meets(&task.place))
+        }),
+        Some(Asker::Drain { node }) => state.to_be_empty(node).any(|limit| limit.asks(live.job)),
         Some(Asker::Lever { .. } | Asker::Limit | Asker::Scale | Asker::Replace) | None => true,
     }
 }
@@ -143,8 +146,7 @@ pub(super) fn take_back(live: LiveJob<'_>) -> Option<Vec<Event>> {
     Some(stays.into_iter().chain([live.withdrawn(tasks)]).chain(broken).collect())
 }
 
-/// True when the places are free still, and so is the guarantee that work needs which may not borrow. A whole job also needs
-/// its minimum, with no task further on its way out.
+/// True when the places, and the guarantee of work that may not borrow, are free still. A whole job also needs its minimum.
 fn may_stay(live: LiveJob<'_>, asked: &[&HeldTask]) -> bool {
     let spec = &live.job.spec;
     let holding = live.holding().expect("what was asked is held");

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::Decision;
 use super::conclude::repair_deadline;
-use super::live::LiveJob;
+use super::live::{LiveJob, numbers};
 use crate::decide::input::{DowntimeRequest, DrainRequest};
 use crate::model::actor::Actor;
 use crate::model::rejection::{DowntimeFault, Rejection};
@@ -20,7 +20,7 @@ use crate::plan::evict::victims::{cost_of, cost_of_tasks};
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::fleet::{Drain, FleetEvent};
-use crate::state::holding::HeldTask;
+use crate::state::holding::{HeldTask, Holding};
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
 use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::maintenance::{Downtime, MaintenanceEvent};
@@ -95,12 +95,6 @@ pub(super) fn call_off(state: &State, name: &str, now: Timestamp) -> Result<Deci
     Ok(alloc::vec![Event::Maintenance(ended)].into())
 }
 
-/// True while a job that was asked to leave a node is still to leave it.
-pub(super) fn needs(state: &State, node: NodeId, job: JobId) -> bool {
-    let job = state.jobs.get(job);
-    state.to_be_empty(node).any(|limit| job.is_some_and(|job| limit.asks(job)))
-}
-
 /// Whose places an event is about.
 pub(super) fn about(event: &Event) -> Option<JobId> {
     match event {
@@ -151,8 +145,7 @@ fn leave(draft: &Draft<'_>, live: LiveJob<'_>, nodes: &BTreeSet<NodeId>) -> Vec<
     let rest = elsewhere.iter().map(|task| task.place.task).chain(holding.done());
     let is_enough = !job.spec.has_groups() && job.spec.is_met_by(rest);
     let alone = !elsewhere.is_empty() && (job.spec.service.is_some() || is_enough);
-    let tasks: Vec<&HeldTask> = if alone { there } else { holding.staying().collect() };
-    let mut events = tell_to_leave(draft, live, (&tasks, !alone), LeftFor::Node(node));
+    let mut events = tell_to_leave(draft, live, alone.then_some(there), LeftFor::Node(node));
     // The rest of a service runs on below its minimum, which is repaired like any other.
     if alone && !is_enough && holding.repair_by.is_none() {
         events.push(live.broken(repair_deadline(live.state, live.now)));
@@ -167,15 +160,17 @@ pub(super) enum LeftFor {
     Node(NodeId),
 }
 
-/// Tasks of a job, perhaps all of it, have to leave: the receipt, then the ask or, for those that have nothing to save, the stop.
+/// A job, or some of its tasks, have to leave: the receipt, then the ask or, for those that have nothing to save, the stop.
 pub(super) fn tell_to_leave(
     draft: &Draft<'_>,
     live: LiveJob<'_>,
-    (held, whole): (&[&HeldTask], bool),
+    some: Option<Vec<&HeldTask>>,
     left_for: LeftFor,
 ) -> Vec<Event> {
     let LiveJob { state, id, now, .. } = live;
-    let tasks: Vec<u32> = held.iter().map(|task| task.place.task).collect();
+    let whole = some.is_none();
+    let held = some.unwrap_or_else(|| live.holding().into_iter().flat_map(Holding::staying).collect());
+    let tasks = numbers(held.iter().copied());
     let cost = if whole { cost_of(draft, id) } else { cost_of_tasks(draft, id, &tasks) };
     let (lost, cost) = cost.unwrap_or_default();
     let (why, by, booking, node) = match left_for {
@@ -189,6 +184,6 @@ pub(super) fn tell_to_leave(
     if whole {
         events.push(live.leaving(Next::Requeue(RequeueWhy::Evicted), None));
     }
-    events.extend(live.lets_go_of(held, by));
+    events.extend(live.lets_go_of(&held, by));
     events
 }

@@ -23,16 +23,16 @@ use crate::state::fleet::FleetEvent;
 use crate::state::holding::HeldTask;
 use crate::state::ledger::event::LedgerEvent;
 use crate::units::{JobId, NodeId, Timestamp, Uid};
-use sites::{CutLayouts, NodeChanges, Sites, is_over, newest_attempt, orphan_seen, understood};
+use sites::{Sites, is_over, newest_attempt, orphan_seen, understood};
 
 pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
     let met_before = in_order(state, report)?;
-    let mut nodes = NodeChanges::of(&state.fleet, report);
-    let (gpus, lost, mut events) = (take(&mut nodes.gpus), take(&mut nodes.lost), take(&mut nodes.events));
+    let mut sites = Sites::after(state, report, now);
+    let (gpus, lost, mut events) = (take(&mut sites.gpus), take(&mut sites.lost), take(&mut sites.events));
     if report.scope == Scope::Nodes {
         return Ok(events.into());
     }
-    let mut tasks = TaskChanges::new(Sites::new(state, now, nodes, CutLayouts::new()));
+    let mut tasks = TaskChanges::new(sites);
     tasks.compare(report, met_before);
     if report.since.is_none() {
         tasks.missing(report, &lost);
@@ -139,8 +139,7 @@ impl<'a> TaskChanges<'a> {
         }
     }
 
-    /// What a full list does not name and the world had told us of is gone. What was never told of may still
-    /// be on its way: its start stays due.
+    /// What the world told us of and a full list does not name is gone. A start that it never told us of stays due.
     fn missing(&mut self, report: &Report, lost_nodes: &BTreeSet<NodeId>) {
         let named: BTreeSet<TaskRef> = report.tasks.iter().map(|observed| observed.task).collect();
         for (job, holding) in self.state.ledger.holdings() {
@@ -203,8 +202,7 @@ impl<'a> TaskChanges<'a> {
         }
     }
 
-    /// What ran on a device that its node no longer has, or that has failed, is lost: it is not the job's own failure. A
-    /// task that still runs on a failed device does nothing of use there and is stopped like any orphan.
+    /// Work on a device that is gone or failed is lost, by no fault of its job. What still runs there is stopped like any orphan.
     fn lose_devices(&mut self, node: NodeId, gpus: &[ObservedGpu]) {
         for (id, number) in self.state.ledger.tasks_on(node) {
             let job = self.state.jobs.get(id).expect("what is held belongs to a live job");
@@ -224,8 +222,7 @@ impl<'a> TaskChanges<'a> {
         }
     }
 
-    /// Work of a world that we meet for the first time becomes ours, with its places and its past. What cannot be
-    /// understood, and older attempts beside a newer one, are orphans.
+    /// Work of a world that we meet for the first time becomes ours. What cannot be understood, and older attempts, are orphans.
     fn adopt(mut self) -> Vec<Event> {
         let mut names = Names::new(self.state);
         let mut adopted = Vec::new();

@@ -317,8 +317,7 @@ pub(super) fn domain(submission: &Submission) -> &str {
     submission.trust.as_deref().unwrap_or_else(|| trust::team_of(&submission.tenant))
 }
 
-/// Whether the tenant may be in the domain that it names. What is adopted was judged when it was submitted: it stays where it
-/// is, beside those with whom it shares a GPU already.
+/// Whether the tenant may be in the domain that it names. What is adopted was judged when it was submitted, and stays.
 pub(super) fn check_trust(policy: &Policy, submission: &Submission) -> Result<(), Rejection> {
     let (tenant, domain, claims) = (&submission.tenant, domain(submission), &policy.sharing.claims);
     if trust::may_claim(claims, tenant, domain) {
@@ -338,9 +337,8 @@ pub(super) fn resolve(submission: &Submission, names: &mut Names<'_>) -> Result<
     spec.tenant = names.tenant(&submission.tenant);
     spec.trust = names.trust(domain(submission));
     select(state, &mut spec.shape, &submission.nodes, &submission.devices, &submission.any_of_devices)?;
-    for (group, GroupSelectors { nodes, devices, any_of_devices }) in
-        spec.groups.iter_mut().zip(&submission.groups)
-    {
+    for (group, selectors) in spec.groups.iter_mut().zip(&submission.groups) {
+        let GroupSelectors { nodes, devices, any_of_devices } = selectors;
         select(state, &mut group.shape, nodes, devices, any_of_devices)?;
     }
     spec.derive_from_groups();
@@ -372,12 +370,10 @@ fn select(
 }
 
 fn level(state: &State, name: &str) -> Result<LevelId, Rejection> {
-    let at = state.fleet.levels().iter().position(|level| level == name);
-    let at = at.and_then(|at| u8::try_from(at).ok());
-    at.map(LevelId).ok_or_else(|| Rejection::UnknownLevel {
-        level: String::from(name),
-        known: state.fleet.levels().to_vec(),
-    })
+    let levels = state.fleet.levels();
+    let at = levels.iter().position(|level| level == name).and_then(|at| u8::try_from(at).ok());
+    let unknown = || Rejection::UnknownLevel { level: String::from(name), known: levels.to_vec() };
+    at.map(LevelId).ok_or_else(unknown)
 }
 
 #[cfg(test)]

@@ -47,8 +47,7 @@ fn told_to_go(events: &[Event]) -> BTreeSet<JobId> {
     events.iter().filter_map(job).collect()
 }
 
-/// Tasks that had their time to save their work are told to stop; a gang that was not repaired or did not start in time lets go;
-/// services come to the number of replicas that is wanted.
+/// Tasks that had their time are told to stop; gangs that are not repaired or started in time let go; services shrink.
 fn deadlines_passed(state: &State, now: Timestamp) -> Vec<Event> {
     let mut events = limits::due(state, now);
     let ending = told_to_go(&events);
@@ -77,8 +76,7 @@ fn time_is_up(live: LiveJob<'_>) -> Vec<Event> {
     let holding = live.holding().expect("a deadline belongs to a holding");
     let unrepaired = holding.repair_by.is_some_and(|deadline| deadline <= now) && live.is_active();
     if unrepaired && (state.earmarks.of(id).is_some() || live.is_service()) {
-        // Its new place is on the way: victims were asked for it, and its other tasks still have their work. And
-        // replicas of a service do not need each other.
+        // Its new place is on the way, and its other tasks have their work; replicas of a service do not need each other.
         return alloc::vec![live.broken(now + state.tenants.policy().recovery_bound())];
     }
     let alive: Vec<u32> = holding.alive().collect();

@@ -152,8 +152,7 @@ impl<'a> Timeline<'a> {
         first.or(Some(BookingFault::NoRoom))
     }
 
-    /// What work that no guarantee could get back holds or was promised: whose it is, where, and when it is over, where that
-    /// is known. A job that was asked to leave may stay after all.
+    /// Whose work no guarantee could get back, where, and when it is known to be over. A job that was asked to leave may stay.
     fn fixed(&self) -> impl Iterator<Item = (TenantId, Vec<Placement>, Option<Timestamp>)> + use<'a> {
         let (state, policy, now) = (self.state, self.draft.policy, self.draft.now);
         state.jobs.iter().filter_map(move |(id, job)| {

@@ -18,7 +18,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem::take;
 
-use super::sites::{CutLayouts, NodeChanges, Sites, is_over, newest_attempt, running, understood};
+use super::sites::{CutLayouts, Sites, is_over, newest_attempt, understood};
 use super::{in_order, news_of, ours, world_seen};
 use crate::decide::conclude::{TaskNews, asked, conclude};
 use crate::decide::live::LiveJob;
@@ -41,13 +41,13 @@ type TasksByJob<'t> = BTreeMap<Uid, Vec<&'t ObservedTask>>;
 
 pub(crate) fn restore(state: &State, report: &Report, now: Timestamp) -> Result<Decision, Rejection> {
     in_order(state, report)?;
-    let mut nodes = NodeChanges::of(&state.fleet, report);
-    let mut events = take(&mut nodes.events);
+    let mut sites = Sites::after(state, report, now);
+    let mut events = take(&mut sites.events);
+    sites.cut = cut_by_what_stays(state, report);
     let mut by_uid = TasksByJob::new();
     for task in &report.tasks {
         by_uid.entry(task.task.uid).or_default().push(task);
     }
-    let sites = Sites::new(state, now, nodes, cut_by_what_stays(state, report));
     let live = |(job, _)| LiveJob::of(state, job, now);
     let closing = state.earmarks.iter().map(live).map(LiveJob::without_earmark).collect();
     let mut restore = Restore { state, now, sites, by_uid, closing, opening: Vec::new() };
@@ -156,11 +156,10 @@ impl<'a> Restore<'a> {
         let more: Vec<&ObservedTask> = newest.iter().copied().filter(is_more).collect();
         if !more.is_empty() && nothing_over {
             self.grow_service(live, newest.len());
-            let placed = self.sites.places_of(&more);
-            let tasks = placed.iter().map(|&(place, _)| place).collect();
+            let (tasks, running) = self.sites.places_of(live.id, &more);
             let grown = LedgerEvent::Grown { job: live.id, tasks, policy: 0, at: self.now };
             self.opening.push(Event::Ledger(grown));
-            self.opening.extend(running(live.id, placed));
+            self.opening.extend(running);
         }
         if nothing_over {
             self.forget_asks(live, holding);
@@ -273,8 +272,7 @@ impl<'a> Restore<'a> {
         self.closing.extend(carried);
     }
 
-    /// Older attempts beside a newer one, and what is left of jobs that the journal saw end, should not run. Orphans that the
-    /// journal knows and the world does not are gone.
+    /// Older attempts and what is left of ended jobs should not run. Orphans that the world does not know are gone.
     fn orphans(&mut self) {
         let known = self.state.ledger.orphans();
         let (mut alive, mut strays) = (BTreeSet::new(), Vec::new());
@@ -306,13 +304,11 @@ fn exit_of(task: &ObservedTask) -> Option<(Exit, Timestamp)> {
 /// What the world says of the tasks that the journal holds. What it does not know any more is lost, also what it was
 /// never seen to start. That work was saved answers an ask, and asks are forgotten.
 fn learnt(holding: &Holding, tasks: &[&ObservedTask], now: Timestamp) -> Vec<(u32, TaskNews)> {
-    let news = |number: u32| {
-        let lost = || TaskNews::Over { exit: Exit::Lost, at: now, detail: ExitDetail::default() };
-        let task = named(tasks, holding, number);
-        let unknown = task.is_none().then(lost);
-        let said = task.into_iter().flat_map(move |task| news_of(task, now));
-        let said = said.filter(|news| matches!(news, TaskNews::Runs { .. } | TaskNews::Over { .. }));
-        unknown.into_iter().chain(said).map(move |news| (number, news))
+    let lost = TaskNews::Over { exit: Exit::Lost, at: now, detail: ExitDetail::default() };
+    let counts = |news: &TaskNews| matches!(news, TaskNews::Runs { .. } | TaskNews::Over { .. });
+    let news = |number: u32| match named(tasks, holding, number) {
+        Some(task) => news_of(task, now).filter(counts).map(|news| (number, news)).collect(),
+        None => alloc::vec![(number, lost.clone())],
     };
     holding.holding_tasks().into_iter().flat_map(news).collect()
 }

@@ -15,16 +15,20 @@ use crate::model::observed::{ObservedGpu, ObservedNode, ObservedTask, Report, Sc
 use crate::model::placement::Placement;
 use crate::state::State;
 use crate::state::event::Event;
-use crate::state::fleet::{Fleet, FleetEvent, NodeFacts};
+use crate::state::fleet::{FleetEvent, NodeFacts};
 use crate::state::jobs::event::JobsEvent;
 use crate::state::ledger::event::LedgerEvent;
 use crate::units::{GpuMask, GpuUnits, JobId, LevelId, NodeId, PoolId, Resources, Timestamp};
 
-/// What is new of nodes.
-pub(super) struct NodeChanges<'a> {
-    fleet: &'a Fleet,
-    /// Models by pool, after this report.
-    pub(super) pools: Vec<String>,
+/// What is cut out of GPUs by what a report tells of.
+pub(super) type CutLayouts = BTreeMap<(NodeId, usize), Layout>;
+
+/// Where things are after a report, and what is new of nodes.
+pub(super) struct Sites<'a> {
+    pub(super) state: &'a State,
+    pub(super) now: Timestamp,
+    /// Models by pool.
+    pools: Vec<String>,
     levels: Vec<String>,
     next_node: NodeId,
     pub(super) places: BTreeMap<String, (NodeId, PoolId)>,
@@ -32,12 +36,16 @@ pub(super) struct NodeChanges<'a> {
     /// Nodes whose tasks are lost.
     pub(super) lost: BTreeSet<NodeId>,
     pub(super) events: Vec<Event>,
+    pub(super) cut: CutLayouts,
+    next_job: JobId,
 }
 
-impl<'a> NodeChanges<'a> {
-    pub(super) fn of(fleet: &'a Fleet, report: &'a Report) -> Self {
-        let mut changes = Self {
-            fleet,
+impl<'a> Sites<'a> {
+    pub(super) fn after(state: &'a State, report: &'a Report, now: Timestamp) -> Self {
+        let fleet = &state.fleet;
+        let mut sites = Self {
+            state,
+            now,
             pools: fleet.pools().to_vec(),
             levels: fleet.levels().to_vec(),
             next_node: fleet.next_node(),
@@ -45,18 +53,20 @@ impl<'a> NodeChanges<'a> {
             gpus: BTreeMap::new(),
             lost: BTreeSet::new(),
             events: Vec::new(),
+            cut: CutLayouts::new(),
+            next_job: state.jobs.next(),
         };
         for observed in &report.nodes {
-            changes.see(observed);
+            sites.see(observed);
         }
-        let gone = changes.gone(report);
-        changes.events.extend(gone.iter().map(|&node| Event::Fleet(FleetEvent::NodeRemoved { node })));
-        changes.lost.extend(gone);
+        let gone = sites.gone(report);
+        sites.events.extend(gone.iter().map(|&node| Event::Fleet(FleetEvent::NodeRemoved { node })));
+        sites.lost.extend(gone);
         // Names come before the nodes that use them.
-        changes.events.sort_by_key(|event| {
+        sites.events.sort_by_key(|event| {
             !matches!(event, Event::Fleet(FleetEvent::PoolNamed { .. } | FleetEvent::LevelNamed { .. }))
         });
-        changes
+        sites
     }
 
     fn gone(&self, report: &Report) -> Vec<NodeId> {
@@ -64,11 +74,12 @@ impl<'a> NodeChanges<'a> {
             // The list that follows tells what is gone, and with it what became of the tasks there.
             (Scope::Nodes, _) => Vec::new(),
             (Scope::All, None) => {
-                let gone = self.fleet.nodes().filter(|(_, node)| !self.places.contains_key(&node.facts.name));
+                let gone =
+                    self.state.fleet.nodes().filter(|(_, node)| !self.places.contains_key(&node.facts.name));
                 gone.map(|(id, _)| id).collect()
             }
             (Scope::All, Some(_)) => {
-                report.nodes_gone.iter().filter_map(|name| self.fleet.node_named(name)).collect()
+                report.nodes_gone.iter().filter_map(|name| self.state.fleet.node_named(name)).collect()
             }
         }
     }
@@ -76,7 +87,7 @@ impl<'a> NodeChanges<'a> {
     fn see(&mut self, observed: &'a ObservedNode) {
         let Some(pool) = self.pool(&observed.model) else { return };
         let facts = self.facts(observed, pool);
-        let known = self.fleet.node_named(&observed.name);
+        let known = self.state.fleet.node_named(&observed.name);
         let node = known.unwrap_or(self.next_node);
         self.next_node.0 += u32::from(known.is_none());
         self.places.insert(observed.name.clone(), (node, pool));
@@ -84,7 +95,7 @@ impl<'a> NodeChanges<'a> {
         if !facts.up {
             self.lost.insert(node);
         }
-        if self.fleet.node(node).is_none_or(|known| known.facts != facts) {
+        if self.state.fleet.node(node).is_none_or(|known| known.facts != facts) {
             self.events.push(Event::Fleet(FleetEvent::NodeSeen { node, facts }));
         }
     }
@@ -122,26 +133,6 @@ impl<'a> NodeChanges<'a> {
         }
         Some(level)
     }
-}
-
-/// What is cut out of GPUs by what a report tells of.
-pub(super) type CutLayouts = BTreeMap<(NodeId, usize), Layout>;
-
-/// Where things are after a report.
-pub(super) struct Sites<'a> {
-    pub(super) state: &'a State,
-    pub(super) now: Timestamp,
-    pub(super) places: BTreeMap<String, (NodeId, PoolId)>,
-    pools: Vec<String>,
-    cut: CutLayouts,
-    next_job: JobId,
-}
-
-impl<'a> Sites<'a> {
-    pub(super) fn new(state: &'a State, now: Timestamp, nodes: NodeChanges<'a>, cut: CutLayouts) -> Self {
-        let NodeChanges { places, pools, .. } = nodes;
-        Self { state, now, places, pools, cut, next_job: state.jobs.next() }
-    }
 
     /// Where a task is, on a node that is reported or known.
     fn placement(&mut self, task: &ObservedTask) -> Option<Placement> {
@@ -177,12 +168,15 @@ impl<'a> Sites<'a> {
         legal
     }
 
-    /// The places of tasks of one job, by number, with the moments since when they run.
-    pub(super) fn places_of(&mut self, tasks: &[&ObservedTask]) -> Vec<PlacedTask> {
+    /// The places of tasks of one job, by number, and the events that they run.
+    pub(super) fn places_of(&mut self, job: JobId, tasks: &[&ObservedTask]) -> (Vec<Placement>, Vec<Event>) {
         let place = |task: &&ObservedTask| Some((self.placement(task)?, running_since(task)));
         let mut placed: Vec<_> = tasks.iter().filter_map(place).collect();
         placed.sort_by_key(|(place, _)| place.task);
-        placed
+        let running = placed.iter().filter_map(|&(Placement { task, .. }, since)| {
+            Some(Event::Ledger(LedgerEvent::Running { job, task, since: since? }))
+        });
+        (placed.iter().map(|&(place, _)| place).collect(), running.collect())
     }
 
     /// A job that the state does not know goes on as ours, with its places and its past.
@@ -198,14 +192,13 @@ impl<'a> Sites<'a> {
     /// A job that holds nothing gets the places where its tasks are already.
     pub(super) fn run(&mut self, job: JobId, spec: &Spec, tasks: &[&ObservedTask]) -> Vec<Event> {
         let (now, attempt) = (self.now, tasks[0].task.attempt);
-        let placed = self.places_of(tasks);
-        let at = placed.iter().filter_map(|&(_, since)| since).min().unwrap_or(now);
-        let tasks: Vec<Placement> = placed.iter().map(|&(place, _)| place).collect();
+        let at = tasks.iter().filter_map(|task| running_since(task)).min().unwrap_or(now);
+        let (tasks, running) = self.places_of(job, tasks);
         let broken = spec.is_broken_with(tasks.iter().map(|place| place.task));
         let started = LedgerEvent::Started { job, attempt, tasks, policy: 0, at, chosen: None };
         let deadline = repair_deadline(self.state, now);
         let broken = broken.then_some(Event::Ledger(LedgerEvent::Broken { job, deadline, at: now }));
-        [Event::Ledger(started)].into_iter().chain(running(job, placed)).chain(broken).collect()
+        [Event::Ledger(started)].into_iter().chain(running).chain(broken).collect()
     }
 
     /// The event that a task runs and should not; `kept` where it is left alone.
@@ -221,15 +214,6 @@ impl<'a> Sites<'a> {
 
 pub(super) fn orphan_seen(task: TaskRef, place: Placement, resources: Resources, kept: bool) -> Event {
     Event::Ledger(LedgerEvent::OrphanSeen { task, place, resources, kept })
-}
-
-/// A task of a job with its place, and since when it runs.
-type PlacedTask = (Placement, Option<Timestamp>);
-
-pub(super) fn running(job: JobId, placed: Vec<PlacedTask>) -> impl Iterator<Item = Event> {
-    placed.into_iter().filter_map(move |(place, since)| {
-        Some(Event::Ledger(LedgerEvent::Running { job, task: place.task, since: since? }))
-    })
 }
 
 /// The newest attempt among tasks of one job, and what is older.
