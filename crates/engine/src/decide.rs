@@ -132,8 +132,7 @@ fn evict(live: LiveJob<'_>, actor: &Actor) -> Result<Decision, Rejection> {
 }
 
 fn cordon(state: &State, actor: &Actor, name: &str, on: bool, reason: &str) -> Result<Decision, Rejection> {
-    let node =
-        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })?;
+    let node = emptied::node_named(state, name)?;
     let known = state.fleet.node(node).expect("a named node is there");
     // A reason is for the time of the cordon; another one replaces it.
     let reason = if on { String::from(reason) } else { String::new() };

@@ -57,12 +57,9 @@ fn is_lost(live: LiveJob<'_>, earmark: &Earmark, tree: &Tree, planned: &Amounts)
     let spec = &live.job.spec;
     let amount = tree.charge_of(|task| spec.resources_of(task), earmark.tasks.iter());
     let beyond = tree.lineage(spec.tenant).any(|tenant| {
-        let quotas = tree.lines[tenant.index()].quotas.iter().enumerate();
-        let mut asked = quotas.filter(|&(meter, _)| amount[meter] > 0);
-        asked.any(|(meter, quota)| {
-            let planned = planned[tenant.index()][meter];
-            quota.limit.cap(planned) < planned
-        })
+        let (quotas, planned) = (&tree.lines[tenant.index()].quotas, &planned[tenant.index()]);
+        let is_beyond = |meter: usize| quotas[meter].limit.cap(planned[meter]) < planned[meter];
+        (0..amount.len()).any(|meter| amount[meter] > 0 && is_beyond(meter))
     });
     beyond
         || repairs_too_little(live, earmark)

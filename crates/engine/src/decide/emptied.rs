@@ -34,7 +34,7 @@ pub(super) fn drain(
     how: Option<&DrainRequest>,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let nodes = named(state, names)?;
+    let nodes = nodes_named(state, names)?;
     let drain = how.map(|how| Drain {
         by: String::from(actor.called()),
         reason: how.reason.clone(),
@@ -48,11 +48,12 @@ pub(super) fn drain(
 }
 
 /// The nodes of these names, each once, or the first name that is none.
-fn named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection> {
-    let node = |name: &String| {
-        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: name.clone() })
-    };
-    names.iter().map(node).collect()
+fn nodes_named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection> {
+    names.iter().map(|name| node_named(state, name)).collect()
+}
+
+pub(super) fn node_named(state: &State, name: &str) -> Result<NodeId, Rejection> {
+    state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })
 }
 
 pub(super) fn plan_downtime(
@@ -61,7 +62,7 @@ pub(super) fn plan_downtime(
     asked: &DowntimeRequest,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let nodes = named(state, &asked.nodes)?;
+    let nodes = nodes_named(state, &asked.nodes)?;
     let until = asked.from + asked.span;
     let refused = |fault| Err(Rejection::BadDowntime { fault });
     if nodes.is_empty() {

@@ -76,8 +76,6 @@ fn in_order(state: &State, report: &Report) -> Result<bool, Rejection> {
 
 /// What is new of tasks.
 struct TaskChanges<'a> {
-    state: &'a State,
-    now: Timestamp,
     sites: Sites<'a>,
     learnt: BTreeMap<JobId, Vec<(u32, TaskNews)>>,
     orphans: Vec<Event>,
@@ -91,8 +89,6 @@ struct TaskChanges<'a> {
 impl<'a> TaskChanges<'a> {
     fn new(sites: Sites<'a>) -> Self {
         Self {
-            state: sites.state,
-            now: sites.now,
             sites,
             learnt: BTreeMap::new(),
             orphans: Vec::new(),
@@ -107,15 +103,15 @@ impl<'a> TaskChanges<'a> {
     }
 
     fn learn_of(&mut self, task: TaskRef, news: TaskNews) {
-        if let Some((job, _)) = ours(self.state, task) {
+        if let Some((job, _)) = ours(self.sites.state, task) {
             self.learn(job, task.task, [news]);
         }
     }
 
     fn compare(&mut self, report: &'a Report, met_before: bool) {
         for observed in &report.tasks {
-            match ours(self.state, observed.task) {
-                Some((job, _)) => self.learn(job, observed.task.task, news_of(observed, self.now)),
+            match ours(self.sites.state, observed.task) {
+                Some((job, _)) => self.learn(job, observed.task.task, news_of(observed, self.sites.now)),
                 None if !met_before && observed.job.is_some() => {
                     self.strangers.entry(observed.task.uid).or_default().push(observed);
                 }
@@ -127,14 +123,14 @@ impl<'a> TaskChanges<'a> {
 
     /// An attempt that is not the one we hold.
     fn orphan(&mut self, observed: &ObservedTask) {
-        let known = self.state.ledger.orphans().contains_key(&observed.task);
+        let known = self.sites.state.ledger.orphans().contains_key(&observed.task);
         if !known && self.orphans_told.insert(observed.task) {
             self.orphans.extend(self.sites.orphan(observed, false));
         }
     }
 
     fn orphan_gone(&mut self, task: TaskRef) {
-        if self.state.ledger.orphans().contains_key(&task) && self.orphans_told.insert(task) {
+        if self.sites.state.ledger.orphans().contains_key(&task) && self.orphans_told.insert(task) {
             self.orphans.push(Event::Ledger(LedgerEvent::OrphanGone { task }));
         }
     }
@@ -142,26 +138,26 @@ impl<'a> TaskChanges<'a> {
     /// What the world told us of and a full list does not name is gone. A start that it never told us of stays due.
     fn missing(&mut self, report: &Report, lost_nodes: &BTreeSet<NodeId>) {
         let named: BTreeSet<TaskRef> = report.tasks.iter().map(|observed| observed.task).collect();
-        for (job, holding) in self.state.ledger.holdings() {
-            let uid = self.state.jobs.get(job).expect("what is held belongs to a live job").uid;
+        for (job, holding) in self.sites.state.ledger.holdings() {
+            let uid = self.sites.state.jobs.get(job).expect("what is held belongs to a live job").uid;
             for held in holding.tasks.iter().filter(|task| task.holds() && task.since.is_some()) {
                 let (task, attempt) = (held.place.task, holding.attempt);
                 if !named.contains(&TaskRef { uid, task, attempt }) {
                     let node_lost = lost_nodes.contains(&held.place.node);
                     let cause = if node_lost { ExitCause::NodeLost } else { ExitCause::Missing };
                     // It ended some time before; nobody can say when.
-                    self.learn(job, task, [lost(cause, self.now)]);
+                    self.learn(job, task, [lost(cause, self.sites.now)]);
                 }
             }
         }
-        for &task in self.state.ledger.orphans().keys().filter(|task| !named.contains(task)) {
+        for &task in self.sites.state.ledger.orphans().keys().filter(|task| !named.contains(task)) {
             self.orphan_gone(task);
         }
     }
 
     /// What became of an action. That it was done tells nothing that a task does not tell itself.
     fn hear(&mut self, answer: &Answer) {
-        let at = self.now;
+        let at = self.sites.now;
         let why = match &answer.outcome {
             // Where a former leader was refused, what this one sent is still on its way.
             ActionOutcome::Done | ActionOutcome::Refused { why: Denial::StaleTerm { .. } } => return,
@@ -178,7 +174,8 @@ impl<'a> TaskChanges<'a> {
                 self.learn_of(task, TaskNews::Over { exit, at, detail });
             }
             (ActionRef::Ask { uid, attempt }, Some(why)) => {
-                let holding = self.state.jobs.with_uid(uid).and_then(|job| self.state.ledger.holding(job));
+                let holding =
+                    self.sites.state.jobs.with_uid(uid).and_then(|job| self.sites.state.ledger.holding(job));
                 let holding = holding.filter(|holding| holding.attempt == attempt);
                 for task in holding.map(asked).unwrap_or_default() {
                     let why = why.clone();
@@ -193,10 +190,10 @@ impl<'a> TaskChanges<'a> {
     /// What ran on nodes that are gone is lost, unless the report itself says how it ended.
     fn lose_nodes(&mut self, lost_nodes: &BTreeSet<NodeId>) {
         for &node in lost_nodes {
-            for (job, task) in self.state.ledger.tasks_on(node) {
-                self.learn(job, task, [lost(ExitCause::NodeLost, self.now)]);
+            for (job, task) in self.sites.state.ledger.tasks_on(node) {
+                self.learn(job, task, [lost(ExitCause::NodeLost, self.sites.now)]);
             }
-            for task in self.state.ledger.orphans_on(node) {
+            for task in self.sites.state.ledger.orphans_on(node) {
                 self.orphan_gone(task);
             }
         }
@@ -204,9 +201,9 @@ impl<'a> TaskChanges<'a> {
 
     /// Work on a device that is gone or failed is lost, by no fault of its job. What still runs there is stopped like any orphan.
     fn lose_devices(&mut self, node: NodeId, gpus: &[ObservedGpu]) {
-        for (id, number) in self.state.ledger.tasks_on(node) {
-            let job = self.state.jobs.get(id).expect("what is held belongs to a live job");
-            let holding = self.state.ledger.holding(id).expect("what is on a node is held");
+        for (id, number) in self.sites.state.ledger.tasks_on(node) {
+            let job = self.sites.state.jobs.get(id).expect("what is held belongs to a live job");
+            let holding = self.sites.state.ledger.holding(id).expect("what is on a node is held");
             let held = holding.task(number).expect("what is on a node is held");
             let is_healthy = |at: usize| gpus.get(at).is_some_and(|gpu| gpu.healthy);
             if held.place.gpus.indexes().all(is_healthy) {
@@ -214,7 +211,7 @@ impl<'a> TaskChanges<'a> {
             }
             let is_end = |(task, news): &_| *task == number && matches!(news, TaskNews::Over { .. });
             let is_over = self.learnt.get(&id).is_some_and(|learnt| learnt.iter().any(is_end));
-            self.learn(id, number, [lost(ExitCause::DeviceLost, self.now)]);
+            self.learn(id, number, [lost(ExitCause::DeviceLost, self.sites.now)]);
             if !is_over && held.since.is_some() && held.place.gpus.indexes().all(|at| at < gpus.len()) {
                 let task = TaskRef { uid: job.uid, task: number, attempt: holding.attempt };
                 self.left.push(orphan_seen(task, held.place, job.spec.resources_of(number), false));
@@ -224,7 +221,7 @@ impl<'a> TaskChanges<'a> {
 
     /// Work of a world that we meet for the first time becomes ours. What cannot be understood, and older attempts, are orphans.
     fn adopt(mut self) -> Vec<Event> {
-        let mut names = Names::new(self.state);
+        let mut names = Names::new(self.sites.state);
         let mut adopted = Vec::new();
         for tasks in self.strangers.values() {
             let runs = |task: &&ObservedTask| {

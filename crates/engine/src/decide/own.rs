@@ -79,8 +79,7 @@ fn nothing_to_tell(live: LiveJob<'_>) -> Option<Event> {
 }
 
 fn reject(state: &State, uid: Uid, why: Rejection, now: Timestamp) -> Vec<Event> {
-    let is_new = state.owned.notice(uid).is_none();
-    if is_new && state.owned.rejected_len() >= REJECTED_MAX {
+    if state.owned.notice(uid).is_none() && state.owned.rejected_len() >= REJECTED_MAX {
         return Vec::new();
     }
     note(state, uid, Notice::Rejected { why: Box::new(why) }, now)

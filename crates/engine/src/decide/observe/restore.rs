@@ -50,7 +50,7 @@ pub(crate) fn restore(state: &State, report: &Report, now: Timestamp) -> Result<
     }
     let live = |(job, _)| LiveJob::of(state, job, now);
     let closing = state.earmarks.iter().map(live).map(LiveJob::without_earmark).collect();
-    let mut restore = Restore { state, now, sites, by_uid, closing, opening: Vec::new() };
+    let mut restore = Restore { sites, by_uid, closing, opening: Vec::new() };
     let mut names = Names::new(state);
     let strangers = restore.strangers(&mut names);
     let gave_way = restore.give_way(&strangers);
@@ -69,8 +69,6 @@ pub(crate) fn restore(state: &State, report: &Report, now: Timestamp) -> Result<
 
 /// What a restore comes to, in the order in which it happens.
 struct Restore<'a> {
-    state: &'a State,
-    now: Timestamp,
     sites: Sites<'a>,
     by_uid: TasksByJob<'a>,
     /// What gives places back.
@@ -89,7 +87,7 @@ impl<'a> Restore<'a> {
 
     /// The newest attempt that runs by right, as far as anybody knows, if one does: an orphan of the journal's own stays one.
     fn newest<'t>(&self, tasks: &[&'t ObservedTask]) -> Vec<&'t ObservedTask> {
-        let orphans = self.state.ledger.orphans();
+        let orphans = self.sites.state.ledger.orphans();
         let is_alive = |task: &&ObservedTask| self.runs(task) && !orphans.contains_key(&task.task);
         newest_attempt(tasks.iter().copied().filter(is_alive)).0
     }
@@ -99,7 +97,7 @@ impl<'a> Restore<'a> {
     }
 
     fn is_known(&self, uid: Uid) -> bool {
-        self.state.jobs.with_uid(uid).is_some() || self.state.jobs.ended_lately(uid)
+        self.sites.state.jobs.with_uid(uid).is_some() || self.sites.state.jobs.ended_lately(uid)
     }
 
     fn strangers(&self, names: &mut Names<'_>) -> Vec<UnknownWork<'a>> {
@@ -112,13 +110,14 @@ impl<'a> Restore<'a> {
     fn give_way(&mut self, strangers: &[UnknownWork<'_>]) -> BTreeSet<JobId> {
         let mut over = BTreeSet::new();
         for spec in strangers.iter().filter_map(|(spec, _)| spec.as_ref()) {
-            let Some(id) = self.state.jobs.named(spec.tenant, &spec.name) else { continue };
-            let live = LiveJob::of(self.state, id, self.now);
+            let Some(id) = self.sites.state.jobs.named(spec.tenant, &spec.name) else { continue };
+            let live = LiveJob::of(self.sites.state, id, self.sites.now);
             let tasks = self.tasks_of(live.job);
             if self.newest(&tasks).is_empty() && over.insert(id) {
                 self.lose_places(live);
                 // Nobody can say how it ended where the world has forgotten it; its owner wanted the name again.
-                let (outcome, at) = ended(live.job, &tasks, 0).unwrap_or((Outcome::Cancelled, self.now));
+                let (outcome, at) =
+                    ended(live.job, &tasks, 0).unwrap_or((Outcome::Cancelled, self.sites.now));
                 self.closing.push(live.ended(outcome, at, None));
             }
         }
@@ -149,15 +148,15 @@ impl<'a> Restore<'a> {
     /// The attempt that the journal knows runs. Some of its tasks may be over, and it may have grown.
     fn goes_on(&mut self, live: LiveJob<'_>, holding: &Holding, tasks: &[&ObservedTask]) {
         let newest = self.newest(tasks);
-        let learnt = learnt(holding, tasks, self.now);
+        let learnt = learnt(holding, tasks, self.sites.now);
         let nothing_over = !learnt.iter().any(|(_, news)| matches!(news, TaskNews::Over { .. }));
-        self.closing.extend(conclude(self.state, live.id, &learnt, self.now));
-        let is_more = |task: &&ObservedTask| ours(self.state, task.task).is_none();
+        self.closing.extend(conclude(self.sites.state, live.id, &learnt, self.sites.now));
+        let is_more = |task: &&ObservedTask| ours(self.sites.state, task.task).is_none();
         let more: Vec<&ObservedTask> = newest.iter().copied().filter(is_more).collect();
         if !more.is_empty() && nothing_over {
             self.grow_service(live, newest.len());
             let (tasks, running) = self.sites.places_of(live.id, &more);
-            let grown = LedgerEvent::Grown { job: live.id, tasks, policy: 0, at: self.now };
+            let grown = LedgerEvent::Grown { job: live.id, tasks, policy: 0, at: self.sites.now };
             self.opening.push(Event::Ledger(grown));
             self.opening.extend(running);
         }
@@ -193,7 +192,7 @@ impl<'a> Restore<'a> {
         let Some(service) = live.job.spec.service else { return };
         let tasks = u32::try_from(running).unwrap_or(u32::MAX).min(service.max);
         if tasks > live.job.wanted() {
-            self.closing.push(Event::Jobs(JobsEvent::Scaled { job: live.id, tasks, at: self.now }));
+            self.closing.push(Event::Jobs(JobsEvent::Scaled { job: live.id, tasks, at: self.sites.now }));
         }
     }
 
@@ -206,7 +205,8 @@ impl<'a> Restore<'a> {
             ends || holding.holding_tasks().iter().all(|&task| named(tasks, holding, task).is_some())
         };
         if let Some(holding) = holding.filter(|_| !newer).filter(is_told) {
-            let events = conclude(self.state, live.id, &learnt(holding, tasks, self.now), self.now);
+            let events =
+                conclude(self.sites.state, live.id, &learnt(holding, tasks, self.sites.now), self.sites.now);
             let waits = events.iter().any(|event| matches!(event, Event::Jobs(JobsEvent::Requeued { .. })));
             self.closing.extend(events);
             self.closing.extend(waits.then(|| live.held(HeldWhy::Restored)));
@@ -248,7 +248,7 @@ impl<'a> Restore<'a> {
             let ends =
                 |event: &Event, id| matches!(event, Event::Jobs(JobsEvent::Ended { job, .. }) if *job == id);
             let is_free = |spec: &Spec| {
-                let named = self.state.jobs.named(spec.tenant, &spec.name);
+                let named = self.sites.state.jobs.named(spec.tenant, &spec.name);
                 named.is_none_or(|id| self.closing.iter().any(|event| ends(event, id)))
                     && taken.insert((spec.tenant, spec.name.clone()))
             };
@@ -274,16 +274,16 @@ impl<'a> Restore<'a> {
 
     /// Older attempts and what is left of ended jobs should not run. Orphans that the world does not know are gone.
     fn orphans(&mut self) {
-        let known = self.state.ledger.orphans();
+        let known = self.sites.state.ledger.orphans();
         let (mut alive, mut strays) = (BTreeSet::new(), Vec::new());
         for (&uid, tasks) in &self.by_uid {
-            let over = self.state.jobs.ended_lately(uid);
+            let over = self.sites.state.jobs.ended_lately(uid);
             let newest = self.newest(tasks).first().map(|task| task.task.attempt);
             for &observed in tasks.iter().filter(|task| self.runs(task)) {
                 let task = observed.task;
                 alive.insert(task);
                 let stale = over || Some(task.attempt) != newest;
-                if stale && !known.contains_key(&task) && ours(self.state, task).is_none() {
+                if stale && !known.contains_key(&task) && ours(self.sites.state, task).is_none() {
                     strays.push(observed);
                 }
             }
