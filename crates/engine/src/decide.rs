@@ -150,10 +150,9 @@ fn apply_policy(state: &State, policy: &Policy) -> Result<Decision, Rejection> {
     for tenant in &policy.tenants {
         names.tenant(&tenant.path);
     }
-    let mut events = names.events;
     let (version, policy) = (tenants.version() + 1, policy.clone());
-    events.push(Event::Tenants(TenantsEvent::PolicyApplied { version, policy }));
-    Ok(events.into())
+    names.events.push(Event::Tenants(TenantsEvent::PolicyApplied { version, policy }));
+    Ok(names.events.into())
 }
 
 fn price(state: &State, prices: &Prices) -> Result<Decision, Rejection> {

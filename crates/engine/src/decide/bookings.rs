@@ -19,7 +19,6 @@ use crate::decide::input::BookingRequest;
 use crate::model::actor::{Actor, Role};
 use crate::model::job::{Class, GpuAsk, Shape, Spec};
 use crate::model::placement::Placement;
-use crate::model::policy::Amount;
 use crate::model::rejection::{BookingFault, NotOfBooking, Rejection};
 use crate::model::submission::Submission;
 use crate::plan::draft::Draft;
@@ -278,13 +277,11 @@ impl WindowRound<'_> {
         }
         let (tenant, group, amount) = (charge.group.tenant, charge.group, held_amount(draft, id));
         let meters: Vec<usize> = (0..amount.len()).filter(|&meter| amount[meter] > 0).collect();
-        let within =
-            meters.iter().all(|&meter| match lines::line(draft, tenant, meter, lines::Line::Entitled) {
-                Amount::Unlimited => true,
-                Amount::Of(line) => draft.used(tenant)[meter] <= line,
-            });
-        let (fixed, tree) = (lines::is_fixed(&group, draft.policy), draft.tree);
-        let mut lineage = tree.lineage(tenant);
+        let used = draft.used(tenant);
+        let within = meters.iter().all(|&meter| {
+            lines::line(draft, tenant, meter, lines::Line::Entitled).cap(used[meter]) == used[meter]
+        });
+        let (fixed, mut lineage) = (lines::is_fixed(&group, draft.policy), draft.tree.lineage(tenant));
         let goes_on =
             within && !(fixed && lineage.any(|above| lines::fixed_alone_beyond(draft, above, &meters)));
         if !goes_on {

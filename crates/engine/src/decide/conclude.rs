@@ -9,7 +9,6 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::limits;
 use super::live::{LiveJob, numbers};
 use crate::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
 use crate::model::outcome::Denial;
@@ -196,10 +195,11 @@ impl Conclusion<'_> {
     fn finish(&mut self, next: Next) {
         let LiveJob { state, job, now, .. } = self.live;
         let (holding, policy) = (&self.holding, state.tenants.policy());
+        let used_up = job.time_left().is_some_and(|left| left.0 <= holding.ran(now));
         let ended = |outcome| self.live.ended(outcome, holding.ended_at(now), None);
         let why = match next {
             Next::End(outcome) => return self.events.push(ended(outcome)),
-            Next::Requeue(why) if !limits::is_used_up(job, holding.ran(now)) => why,
+            Next::Requeue(why) if !used_up => why,
             // Without time left it would wait for a start that it cannot use.
             Next::Requeue(_) => return self.events.push(ended(Outcome::TimedOut)),
         };

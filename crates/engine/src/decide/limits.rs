@@ -14,17 +14,12 @@ use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, TaskPhase};
+use crate::state::jobs::Phase;
 use crate::state::jobs::event::{JobsEvent, Next};
-use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::event::Asker;
 use crate::units::{Millis, Timestamp};
 
 const OVER: Next = Next::End(Outcome::TimedOut);
-
-/// True when the attempts of a job, with one that just ended after `ran`, have used up its limit.
-pub(super) fn is_used_up(job: &Job, ran: u64) -> bool {
-    job.time_left().is_some_and(|left| left.0 <= ran)
-}
 
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     let due = state.jobs.wrapping_up().iter().take_while(|&&(at, _)| at <= now);

@@ -57,7 +57,7 @@ fn deadlines_passed(state: &State, now: Timestamp) -> Vec<Event> {
     events.extend(due.filter_map(live).flat_map(time_is_up));
     let start_within = state.tenants.policy().gangs.start_within;
     let stuck = state.ledger.bound().iter().take_while(|&&(at, _)| at + start_within <= now);
-    events.extend(stuck.filter_map(live).flat_map(let_go_of_stuck));
+    events.extend(stuck.filter_map(live).filter(|live| live.is_active()).flat_map(let_go_of_stuck));
     let leaving = told_to_go(&events);
     let steps: BTreeMap<JobId, Vec<Event>> = services::replacing(state, now).collect();
     let is_busy = |job: &JobId| leaving.contains(job) || steps.contains_key(job);
@@ -96,9 +96,6 @@ fn time_is_up(live: LiveJob<'_>) -> Vec<Event> {
 
 /// Tasks beyond the minimum that do not start are given up; without the minimum the whole gang is.
 fn let_go_of_stuck(live: LiveJob<'_>) -> Vec<Event> {
-    if !live.is_active() {
-        return Vec::new();
-    }
     let holding = live.holding().expect("what is bound is held");
     let spec = &live.job.spec;
     let (bound, running): (Vec<&HeldTask>, Vec<&HeldTask>) =

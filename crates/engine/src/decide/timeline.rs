@@ -158,9 +158,8 @@ impl<'a> Timeline<'a> {
         state.jobs.iter().filter_map(move |(id, job)| {
             let holding = state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks);
             let held = holding.filter(|task| task.holds()).map(|task| task.place);
-            let earmarked =
-                state.earmarks.of(id).into_iter().flat_map(|earmark| earmark.tasks.iter().copied());
-            let places: Vec<Placement> = held.chain(earmarked).collect();
+            let earmarked = state.earmarks.of(id).into_iter().flat_map(|earmark| &earmark.tasks);
+            let places: Vec<Placement> = held.chain(earmarked.copied()).collect();
             let fixed = lines::is_fixed(&lines::work_group(&job.key()), policy);
             let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
             counts.then(|| (job.spec.tenant, places, state.end_of(id, policy, now).before_window()))
@@ -173,10 +172,9 @@ impl<'a> Timeline<'a> {
         let tree = self.draft.tree;
         let charge = Ask::new(tree, self.key, way, self.key.tasks).total();
         let (mut all, mut by_tenants) = (tree.zero_each(), tree.zero_each());
-        let booked = beside
-            .iter()
-            .map(|booking| (booking.spec.tenant, booking.by, booked::charge(&self.draft, booking)));
-        for (tenant, by, amount) in booked.chain([(spec.tenant, by, charge.clone())]) {
+        let booked =
+            |booking: &&Booking| (booking.spec.tenant, booking.by, booked::charge(&self.draft, booking));
+        for (tenant, by, amount) in beside.iter().map(booked).chain([(spec.tenant, by, charge.clone())]) {
             all[tenant.index()].add(&amount);
             if by == Booker::Tenant {
                 by_tenants[tenant.index()].add(&amount);
@@ -191,11 +189,9 @@ impl<'a> Timeline<'a> {
         (0..charge.len()).filter(|&meter| charge[meter] > 0).find_map(|meter| {
             let line = |tenant: TenantId| tree.lines[tenant.index()].quotas[meter];
             let own = by_tenants[spec.tenant.index()][meter];
-            if let Amount::Of(guaranteed) = line(spec.tenant).guaranteed
-                && by == Booker::Tenant
-                && own > guaranteed
-            {
-                let (need, have) = (units(tree, meter, own), units(tree, meter, guaranteed));
+            let within = line(spec.tenant).guaranteed.cap(own);
+            if by == Booker::Tenant && within < own {
+                let (need, have) = (units(tree, meter, own), units(tree, meter, within));
                 return Some(BookingFault::BeyondGuarantee { tenant: spec.tenant, need, have });
             }
             let over = |tenant: &TenantId| {
@@ -250,11 +246,11 @@ impl<'a> Timeline<'a> {
 fn kept(tree: &Tree, tenant: TenantId, meter: usize, booked: &Amounts) -> u64 {
     let line = &tree.lines[tenant.index()];
     let below: u64 = line.children.iter().map(|&child| kept(tree, child, meter, booked)).sum();
-    let guaranteed = match line.quotas[meter].guaranteed {
-        Amount::Of(guaranteed) => guaranteed,
-        Amount::Unlimited => 0,
-    };
-    guaranteed.max(below.saturating_add(booked[tenant.index()][meter]))
+    let booked = below.saturating_add(booked[tenant.index()][meter]);
+    match line.quotas[meter].guaranteed {
+        Amount::Of(guaranteed) => guaranteed.max(booked),
+        Amount::Unlimited => booked,
+    }
 }
 
 /// An amount of a meter in GPUs; normalised ones are counted a thousand times finer.

@@ -92,10 +92,6 @@ impl<'a> Restore<'a> {
         newest_attempt(tasks.iter().copied().filter(is_alive)).0
     }
 
-    fn tasks_of(&self, job: &Job) -> Vec<&'a ObservedTask> {
-        self.by_uid.get(&job.uid).cloned().unwrap_or_default()
-    }
-
     fn is_known(&self, uid: Uid) -> bool {
         self.sites.state.jobs.with_uid(uid).is_some() || self.sites.state.jobs.ended_lately(uid)
     }
@@ -112,7 +108,7 @@ impl<'a> Restore<'a> {
         for spec in strangers.iter().filter_map(|(spec, _)| spec.as_ref()) {
             let Some(id) = self.sites.state.jobs.named(spec.tenant, &spec.name) else { continue };
             let live = LiveJob::of(self.sites.state, id, self.sites.now);
-            let tasks = self.tasks_of(live.job);
+            let tasks = self.by_uid.get(&live.job.uid).cloned().unwrap_or_default();
             if self.newest(&tasks).is_empty() && over.insert(id) {
                 self.lose_places(live);
                 // Nobody can say how it ended where the world has forgotten it; its owner wanted the name again.
@@ -125,7 +121,7 @@ impl<'a> Restore<'a> {
     }
 
     fn job(&mut self, live: LiveJob<'_>) {
-        let tasks = self.tasks_of(live.job);
+        let tasks = self.by_uid.get(&live.job.uid).cloned().unwrap_or_default();
         let newest = self.newest(&tasks);
         let ends = matches!(live.job.phase, Phase::Leaving(Next::End(_)));
         let holding = live.holding();
@@ -153,7 +149,7 @@ impl<'a> Restore<'a> {
         self.closing.extend(conclude(self.sites.state, live.id, &learnt, self.sites.now));
         let is_more = |task: &&ObservedTask| ours(self.sites.state, task.task).is_none();
         let more: Vec<&ObservedTask> = newest.iter().copied().filter(is_more).collect();
-        if !more.is_empty() && nothing_over {
+        if nothing_over && !more.is_empty() {
             self.grow_service(live, newest.len());
             let (tasks, running) = self.sites.places_of(live.id, &more);
             let grown = LedgerEvent::Grown { job: live.id, tasks, policy: 0, at: self.sites.now };
