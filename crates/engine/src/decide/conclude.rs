@@ -18,7 +18,7 @@ use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
 use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, NodeRefusal, RequeueWhy};
 use crate::state::jobs::{Job, Phase, START_TRIES_MAX};
 use crate::state::ledger::event::LedgerEvent;
-use crate::units::{JobId, Millis, NodeId, Timestamp};
+use crate::units::{Millis, NodeId, Timestamp};
 
 /// Nodes are avoided for so many pauses: once the pause is over there is time to start elsewhere.
 const AVOIDED_PAUSES: u64 = 4;
@@ -38,8 +38,7 @@ pub(super) enum TaskNews {
 }
 
 /// The events that follow for one job from what was learnt of its tasks.
-pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, TaskNews)], now: Timestamp) -> Vec<Event> {
-    let live = LiveJob::of(state, id, now);
+pub(super) fn conclude(live: LiveJob<'_>, learnt: &[(u32, TaskNews)]) -> Vec<Event> {
     let holding = live.holding().expect("something is learnt of what it holds").clone();
     let (refused, events) = refused_starts(live, learnt).unzip();
     let mut conclusion =
@@ -122,8 +121,12 @@ impl Conclusion<'_> {
                 over(Exit::Lost, at, ExitCause::StartRefused.into())
             }
             TaskNews::StartRefused { .. } => None,
-            TaskNews::LeaveRefused { ref why, at } => is_new_refusal(held, why)
-                .then(|| LedgerEvent::LeaveRefused { job, tasks: alloc::vec![task], why: why.clone(), at }),
+            TaskNews::LeaveRefused { ref why, at } => {
+                let was_told = matches!(held.phase, TaskPhase::Asked { .. } | TaskPhase::Stopping { .. });
+                let is_new = held.leave_refused.as_ref().is_none_or(|(known, _)| known != why);
+                let tasks = alloc::vec![task];
+                (was_told && is_new).then(|| LedgerEvent::LeaveRefused { job, tasks, why: why.clone(), at })
+            }
         }
     }
 
@@ -173,7 +176,11 @@ impl Conclusion<'_> {
         let broken = below_min || (job.spec.has_groups() && job.spec.is_broken_with(holding.alive()));
         let was_refused = self.refused.is_some();
         // A gang that was not let start has no work to lose: it lets go at once, whole.
-        let lets_go = below_min && !is_service && was_refused && is_first_start(holding);
+        let never_ran = |task: &HeldTask| {
+            let is_lost = matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost, .. });
+            is_lost && task.since.is_none() && task.bound_at.0 == 0
+        };
+        let lets_go = below_min && !is_service && was_refused && holding.tasks.iter().any(never_ran);
         if broken && !failed && !too_often && !lets_go && holding.staying().next().is_some() {
             if holding.repair_by.is_none() {
                 self.events.push(self.live.broken(repair_deadline(self.live.state, self.live.now)));
@@ -264,20 +271,6 @@ fn refused_starts(live: LiveJob<'_>, learnt: &[(u32, TaskNews)]) -> Option<(Refu
     let (not_before, until) = (now + pause, now + Millis(pause.0.saturating_mul(AVOIDED_PAUSES)));
     let event = JobsEvent::StartRefused { job: id, tries, by, not_before, until, at: now };
     Some((RefusedTry { tries, not_before }, Event::Jobs(event)))
-}
-
-/// True when a task is lost that the attempt began with and that never ran.
-fn is_first_start(holding: &Holding) -> bool {
-    let never_ran = |task: &HeldTask| {
-        matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost, .. }) && task.since.is_none()
-    };
-    holding.tasks.iter().any(|task| never_ran(task) && task.bound_at.0 == 0)
-}
-
-/// True when a task that was told to leave is not yet known to be kept for that reason.
-fn is_new_refusal(held: &HeldTask, why: &Denial) -> bool {
-    matches!(held.phase, TaskPhase::Asked { .. } | TaskPhase::Stopping { .. })
-        && held.leave_refused.as_ref().is_none_or(|(known, _)| known != why)
 }
 
 /// Nodes that were to be avoided until now are tried again.

@@ -24,7 +24,7 @@ use crate::state::ledger::event::{Asker, EvictionRule, LedgerEvent};
 use crate::state::rooms::GpuRoom;
 use crate::units::{JobId, Resources, Timestamp, TrustId};
 
-/// A job whose earmarked places are clear gets them; one that cannot have them any more waits as before, unless it is `leaving`.
+/// Clear places go to their job; an earmark that cannot be kept is released. Jobs in `leaving` are told to go at this moment.
 pub(super) fn due(state: &State, leaving: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
     if state.earmarks.is_empty() {
         return Vec::new();

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use core::mem::take;
 
 use super::conclude::{TaskNews, asked, conclude};
+use super::live::LiveJob;
 use super::{Decision, Names};
 use crate::model::exit::{Exit, ExitCause, ExitDetail};
 use crate::model::observed::{ObservedGpu, ObservedTask, Report, Scope, TaskRef, TaskStatus};
@@ -46,7 +47,7 @@ pub(super) fn observe(state: &State, report: &Report, now: Timestamp) -> Result<
     }
     events.append(&mut tasks.orphans);
     for (job, learnt) in &tasks.learnt {
-        events.extend(conclude(state, *job, learnt, now));
+        events.extend(conclude(LiveJob::of(state, *job, now), learnt));
     }
     events.append(&mut tasks.left);
     events.extend(tasks.adopt());
@@ -157,7 +158,7 @@ impl<'a> TaskChanges<'a> {
 
     /// What became of an action. That it was done tells nothing that a task does not tell itself.
     fn hear(&mut self, answer: &Answer) {
-        let at = self.sites.now;
+        let (state, at) = (self.sites.state, self.sites.now);
         let why = match &answer.outcome {
             // Where a former leader was refused, what this one sent is still on its way.
             ActionOutcome::Done | ActionOutcome::Refused { why: Denial::StaleTerm { .. } } => return,
@@ -174,8 +175,7 @@ impl<'a> TaskChanges<'a> {
                 self.learn_of(task, TaskNews::Over { exit, at, detail });
             }
             (ActionRef::Ask { uid, attempt }, Some(why)) => {
-                let holding =
-                    self.sites.state.jobs.with_uid(uid).and_then(|job| self.sites.state.ledger.holding(job));
+                let holding = state.jobs.with_uid(uid).and_then(|job| state.ledger.holding(job));
                 let holding = holding.filter(|holding| holding.attempt == attempt);
                 for task in holding.map(asked).unwrap_or_default() {
                     let why = why.clone();

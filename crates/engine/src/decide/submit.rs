@@ -401,8 +401,7 @@ mod tests {
         let of_second = |fault| Some(SpecFault::Group { at: 1, fault });
         assert_eq!(fault(|_| {}), None);
         assert_eq!(fault(|spec| spec.groups[1].name = "a".into()), of_second(GroupFault::Name));
-        let min = GroupFault::Min { given: 5, tasks: 4 };
-        assert_eq!(fault(|spec| spec.groups[1].min = 5), of_second(min));
+        assert_eq!(fault(|spec| spec.groups[1].min = 5), of_second(GroupFault::Min { given: 5, tasks: 4 }));
         let copies = GroupFault::MinCopies { given: 0, copies: 8 };
         assert_eq!(fault(|spec| spec.groups[1].min_copies = 0), of_second(copies));
         let gpus = GroupFault::Gpus { given: GpuAsk::Whole(17), max: 16 };

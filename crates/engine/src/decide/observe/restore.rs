@@ -112,8 +112,7 @@ impl<'a> Restore<'a> {
             if self.newest(&tasks).is_empty() && over.insert(id) {
                 self.lose_places(live);
                 // Nobody can say how it ended where the world has forgotten it; its owner wanted the name again.
-                let (outcome, at) =
-                    ended(live.job, &tasks, 0).unwrap_or((Outcome::Cancelled, self.sites.now));
+                let (outcome, at) = ended(live.job, &tasks, 0).unwrap_or((Outcome::Cancelled, live.now));
                 self.closing.push(live.ended(outcome, at, None));
             }
         }
@@ -124,35 +123,33 @@ impl<'a> Restore<'a> {
         let tasks = self.by_uid.get(&live.job.uid).cloned().unwrap_or_default();
         let newest = self.newest(&tasks);
         let ends = matches!(live.job.phase, Phase::Leaving(Next::End(_)));
-        let holding = live.holding();
-        let known = holding.map(|holding| holding.attempt);
-        match (holding, newest.first().map(|task| task.task.attempt)) {
-            (_, None) if live.job.held.is_some() => {}
-            (Some(holding), Some(attempt)) if holding.attempt == attempt => {
-                self.goes_on(live, holding, &tasks);
-            }
-            (_, Some(attempt)) if !ends && known.is_none_or(|known| known < attempt) => {
+        let known = live.holding().map(|holding| holding.attempt);
+        match newest.first().map(|task| task.task.attempt) {
+            None if live.job.held.is_some() => {}
+            Some(attempt) if known == Some(attempt) => self.goes_on(live, &tasks),
+            Some(attempt) if !ends && known.is_none_or(|known| known < attempt) => {
                 self.requeue(live);
                 self.closing.extend(live.job.held.is_some().then(|| live.released()));
                 self.grow_service(live, newest.len());
                 self.opening.extend(self.sites.run(live.id, &live.job.spec, &newest));
             }
-            (holding, _) => self.is_over(live, holding, &tasks),
+            _ => self.is_over(live, &tasks),
         }
     }
 
     /// The attempt that the journal knows runs. Some of its tasks may be over, and it may have grown.
-    fn goes_on(&mut self, live: LiveJob<'_>, holding: &Holding, tasks: &[&ObservedTask]) {
+    fn goes_on(&mut self, live: LiveJob<'_>, tasks: &[&ObservedTask]) {
+        let holding = live.holding().expect("an attempt that is known is held");
         let newest = self.newest(tasks);
-        let learnt = learnt(holding, tasks, self.sites.now);
+        let learnt = learnt(holding, tasks, live.now);
         let nothing_over = !learnt.iter().any(|(_, news)| matches!(news, TaskNews::Over { .. }));
-        self.closing.extend(conclude(self.sites.state, live.id, &learnt, self.sites.now));
+        self.closing.extend(conclude(live, &learnt));
         let is_more = |task: &&ObservedTask| ours(self.sites.state, task.task).is_none();
         let more: Vec<&ObservedTask> = newest.iter().copied().filter(is_more).collect();
         if nothing_over && !more.is_empty() {
             self.grow_service(live, newest.len());
             let (tasks, running) = self.sites.places_of(live.id, &more);
-            let grown = LedgerEvent::Grown { job: live.id, tasks, policy: 0, at: self.sites.now };
+            let grown = LedgerEvent::Grown { job: live.id, tasks, policy: 0, at: live.now };
             self.opening.push(Event::Ledger(grown));
             self.opening.extend(running);
         }
@@ -188,12 +185,13 @@ impl<'a> Restore<'a> {
         let Some(service) = live.job.spec.service else { return };
         let tasks = u32::try_from(running).unwrap_or(u32::MAX).min(service.max);
         if tasks > live.job.wanted() {
-            self.closing.push(Event::Jobs(JobsEvent::Scaled { job: live.id, tasks, at: self.sites.now }));
+            self.closing.push(Event::Jobs(JobsEvent::Scaled { job: live.id, tasks, at: live.now }));
         }
     }
 
     /// Nothing of it runs. Either the world remembers how it ended, or a person has to say.
-    fn is_over(&mut self, live: LiveJob<'_>, holding: Option<&Holding>, tasks: &[&ObservedTask]) {
+    fn is_over(&mut self, live: LiveJob<'_>, tasks: &[&ObservedTask]) {
+        let holding = live.holding();
         let known = holding.map_or(live.job.past.attempts, |holding| holding.attempt);
         let newer = tasks.iter().any(|task| task.task.attempt > known);
         let ends = matches!(live.job.phase, Phase::Leaving(Next::End(_)));
@@ -201,8 +199,7 @@ impl<'a> Restore<'a> {
             ends || holding.holding_tasks().iter().all(|&task| named(tasks, holding, task).is_some())
         };
         if let Some(holding) = holding.filter(|_| !newer).filter(is_told) {
-            let events =
-                conclude(self.sites.state, live.id, &learnt(holding, tasks, self.sites.now), self.sites.now);
+            let events = conclude(live, &learnt(holding, tasks, live.now));
             let waits = events.iter().any(|event| matches!(event, Event::Jobs(JobsEvent::Requeued { .. })));
             self.closing.extend(events);
             self.closing.extend(waits.then(|| live.held(HeldWhy::Restored)));
@@ -264,8 +261,8 @@ impl<'a> Restore<'a> {
             Some((last.filter(|_| is_over)?, uid))
         };
         let ended: BTreeSet<(Timestamp, Uid)> = self.by_uid.iter().filter_map(over).collect();
-        let carried = ended.into_iter().map(|(at, uid)| Event::Jobs(JobsEvent::CarriedEnded { uid, at }));
-        self.closing.extend(carried);
+        let carried = |(at, uid)| Event::Jobs(JobsEvent::CarriedEnded { uid, at });
+        self.closing.extend(ended.into_iter().map(carried));
     }
 
     /// Older attempts and what is left of ended jobs should not run. Orphans that the world does not know are gone.
@@ -291,10 +288,8 @@ impl<'a> Restore<'a> {
 }
 
 fn exit_of(task: &ObservedTask) -> Option<(Exit, Timestamp)> {
-    match task.status {
-        TaskStatus::Ended { exit, at, .. } => Some((exit, at)),
-        TaskStatus::Running | TaskStatus::Saved { .. } | TaskStatus::SaveFailed => None,
-    }
+    let TaskStatus::Ended { exit, at, .. } = task.status else { return None };
+    Some((exit, at))
 }
 
 /// What the world says of the tasks that the journal holds. What it does not know any more is lost, also what it was
