@@ -1,6 +1,5 @@
 //! What should happen because of an input. Reads only, so it may refuse freely; nothing changes until the events are applied.
 
-mod asks;
 mod bookings;
 mod conclude;
 mod earmarks;
@@ -11,8 +10,6 @@ mod live;
 mod names;
 mod observe;
 mod own;
-mod refused;
-mod replace;
 mod services;
 mod submit;
 mod tick;
@@ -53,6 +50,14 @@ impl From<Vec<Event>> for Decision {
     }
 }
 
+impl Decision {
+    /// The decision about `job`, if there is anything to do.
+    fn about(job: Option<JobId>, events: impl IntoIterator<Item = Event>) -> Result<Self, Rejection> {
+        let events: Vec<Event> = events.into_iter().collect();
+        if events.is_empty() { Err(Rejection::NothingToDo) } else { Ok(Self { events, job }) }
+    }
+}
+
 impl State {
     /// What should happen because of an input of the process that runs the engine.
     pub fn decide(&self, input: &Input, now: Timestamp) -> Result<Decision, Rejection> {
@@ -61,20 +66,20 @@ impl State {
 
     /// What should happen because of somebody's input.
     pub fn decide_for(&self, actor: &Actor, input: &Input, now: Timestamp) -> Result<Decision, Rejection> {
+        let live = |job: &JobId| LiveJob::named(self, *job, now);
         match input {
             Input::Submit(submission) => submit::submit(self, submission, now),
-            Input::Cancel { job } => cancel(LiveJob::named(self, *job, now)?, actor),
+            Input::Cancel { job } => {
+                live(job).and_then(|live| live.decision(live.cancelled(canceller(actor))))
+            }
             Input::CancelArray { array } => cancel_array(self, actor, *array, now),
-            Input::Release { job } => release_held(LiveJob::named(self, *job, now)?),
-            Input::Evict { job } => evict(LiveJob::named(self, *job, now)?, actor),
-            Input::Extend { job, to } => limits::extend(LiveJob::named(self, *job, now)?, *to),
-            Input::Scale { job, tasks } => services::scale(LiveJob::named(self, *job, now)?, *tasks),
+            Input::Release { job } => release_held(live(job)?),
+            Input::Evict { job } => evict(live(job)?, actor),
+            Input::Extend { job, to } => limits::extend(live(job)?, *to),
+            Input::Scale { job, tasks } => services::scale(live(job)?, *tasks),
             Input::Book(request) => bookings::book(self, actor, request, now),
             Input::Unbook { name } => bookings::cancel(self, name, now),
-            Input::Replace { job, how: Some(how) } => {
-                replace::replace(LiveJob::named(self, *job, now)?, *how)
-            }
-            Input::Replace { job, how: None } => replace::stop(LiveJob::named(self, *job, now)?),
+            Input::Replace { job, how } => services::replace(live(job)?, *how),
             Input::Cordon { node, on, reason } => cordon(self, actor, node, *on, reason),
             Input::Drain { nodes, how } => emptied::drain(self, actor, nodes, how.as_ref(), now),
             Input::PlanDowntime(request) => emptied::plan_downtime(self, actor, request, now),
@@ -91,33 +96,19 @@ impl State {
     }
 }
 
-/// The person who cancels, where the actor names one.
 fn canceller(actor: &Actor) -> Option<Canceller> {
     actor.name().map(|who| Canceller::Person { who: String::from(who) })
 }
 
-fn cancel(live: LiveJob<'_>, actor: &Actor) -> Result<Decision, Rejection> {
-    let events = live.cancelled(canceller(actor));
-    if events.is_empty() { Err(Rejection::NothingToDo) } else { Ok(Decision { events, job: Some(live.id) }) }
-}
-
-/// All members in one decision, so that a crash leaves all of them or none. From the last to the first, so that none has its
-/// turn meanwhile.
+/// All members in one decision: a crash leaves all or none. The last goes first, so that none has its turn meanwhile.
 fn cancel_array(state: &State, actor: &Actor, array: Uid, now: Timestamp) -> Result<Decision, Rejection> {
     let members = &state.jobs.array(array).ok_or(Rejection::NoSuchJob)?.members;
     let cancelled = |&member: &JobId| LiveJob::of(state, member, now).cancelled(canceller(actor));
-    let events: Vec<Event> = members.iter().rev().flat_map(cancelled).collect();
-    if events.is_empty() {
-        return Err(Rejection::NothingToDo);
-    }
-    Ok(Decision { events, job: members.first().copied() })
+    Decision::about(members.first().copied(), members.iter().rev().flat_map(cancelled))
 }
 
 fn release_held(live: LiveJob<'_>) -> Result<Decision, Rejection> {
-    if live.job.held.is_none() {
-        return Err(Rejection::NothingToDo);
-    }
-    Ok(Decision { events: alloc::vec![live.released()], job: Some(live.id) })
+    live.decision(live.job.held.is_some().then(|| live.released()))
 }
 
 /// A job that can save its work is asked to; it leaves at once where it cannot, or where some of it does not run.
@@ -132,27 +123,22 @@ fn evict(live: LiveJob<'_>, actor: &Actor) -> Result<Decision, Rejection> {
     let holding = live.holding().expect("an active job holds something");
     let next = Next::Requeue(RequeueWhy::Evicted);
     let mut held = holding.tasks.iter().filter(|task| task.holds());
-    let events = if spec.checkpoint.is_some() && held.all(|task| task.phase == TaskPhase::Running) {
-        let by = Asker::Lever { who: String::from(actor.called()) };
-        let asked = live.asked(holding.holding_tasks(), by, live.now + spec.grace());
-        core::iter::once(live.leaving(next, None)).chain(asked).collect()
-    } else {
-        live.leaves_at_once(next, None)
-    };
-    Ok(Decision { events, job: Some(live.id) })
+    if spec.checkpoint.is_none() || !held.all(|task| task.phase == TaskPhase::Running) {
+        return live.decision(live.leaves_at_once(next, None));
+    }
+    let by = Asker::Lever { who: String::from(actor.called()) };
+    let asked = live.asked(holding.holding_tasks(), by, live.now + spec.grace());
+    live.decision([live.leaving(next, None)].into_iter().chain(asked))
 }
 
 fn cordon(state: &State, actor: &Actor, name: &str, on: bool, reason: &str) -> Result<Decision, Rejection> {
-    let node =
-        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })?;
+    let node = emptied::node_named(state, name)?;
     let known = state.fleet.node(node).expect("a named node is there");
     // A reason is for the time of the cordon; another one replaces it.
     let reason = if on { String::from(reason) } else { String::new() };
     let by = actor.name().filter(|_| on).map(String::from).unwrap_or_default();
-    if known.cordoned == on && (!on || known.cordon_reason == reason) {
-        return Err(Rejection::NothingToDo);
-    }
-    Ok(alloc::vec![Event::Fleet(FleetEvent::Cordoned { node, on, reason, by })].into())
+    let is_new = known.cordoned != on || on && known.cordon_reason != reason;
+    Decision::about(None, is_new.then_some(Event::Fleet(FleetEvent::Cordoned { node, on, reason, by })))
 }
 
 fn apply_policy(state: &State, policy: &Policy) -> Result<Decision, Rejection> {
@@ -160,14 +146,13 @@ fn apply_policy(state: &State, policy: &Policy) -> Result<Decision, Rejection> {
     if tenants.version() > 0 && tenants.policy() == policy {
         return Err(Rejection::NothingToDo);
     }
-    let mut names = Names::new(tenants);
+    let mut names = Names::new(state);
     for tenant in &policy.tenants {
         names.tenant(&tenant.path);
     }
-    let mut events = names.events;
     let (version, policy) = (tenants.version() + 1, policy.clone());
-    events.push(Event::Tenants(TenantsEvent::PolicyApplied { version, policy }));
-    Ok(events.into())
+    names.events.push(Event::Tenants(TenantsEvent::PolicyApplied { version, policy }));
+    Ok(names.events.into())
 }
 
 fn price(state: &State, prices: &Prices) -> Result<Decision, Rejection> {

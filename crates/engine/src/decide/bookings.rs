@@ -13,12 +13,12 @@ use core::cmp::Reverse;
 use strum::VariantArray;
 
 use super::emptied::{LeftFor, tell_to_leave};
-use super::{Decision, Names, submit, timeline};
+use super::live::LiveJob;
+use super::{Decision, submit, timeline};
 use crate::decide::input::BookingRequest;
 use crate::model::actor::{Actor, Role};
 use crate::model::job::{Class, GpuAsk, Shape, Spec};
 use crate::model::placement::Placement;
-use crate::model::policy::Amount;
 use crate::model::rejection::{BookingFault, NotOfBooking, Rejection};
 use crate::model::submission::Submission;
 use crate::plan::draft::Draft;
@@ -28,7 +28,6 @@ use crate::plan::lines;
 use crate::state::State;
 use crate::state::bookings::{Booker, Booking, BookingEnd, BookingsEvent, PlaceLost};
 use crate::state::event::Event;
-use crate::state::holding::{HeldTask, Holding};
 use crate::state::jobs::{KindKey, Phase};
 use crate::units::{BookingId, JobId, Timestamp};
 
@@ -39,17 +38,15 @@ pub(super) fn book(
     request: &BookingRequest,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let BookingRequest { job, by, from, span } = request;
-    if *by == Booker::Operator && !actor.is(Role::Operator) {
+    let &BookingRequest { ref job, by, from, span } = request;
+    if by == Booker::Operator && !actor.is(Role::Operator) {
         return Err(Rejection::BookingRefused { fault: BookingFault::NotAnOperator, nearest: None });
     }
-    submit::check_spec(&job.spec).map_err(Rejection::BadSpec)?;
-    submit::check_tenant(state, &job.tenant)?;
-    let mut names = Names::new(&state.tenants);
-    let spec = window_of(submit::resolve(state, job, &mut names)?);
-    let until = *from + *span;
+    let (spec, mut events) = submit::wanted(state, job)?;
+    let spec = window_of(spec);
+    let until = from + span;
     if let Some(known) = state.bookings.named(&spec.name).and_then(|id| state.bookings.get(id)) {
-        let same = known.spec == spec && (known.by, known.from, known.until) == (*by, *from, until);
+        let same = known.spec == spec && (known.by, known.from, known.until) == (by, from, until);
         let name = spec.name;
         return if same { Ok(Decision::default()) } else { Err(Rejection::BookingNameInUse { name }) };
     }
@@ -61,10 +58,9 @@ pub(super) fn book(
     if let Some(shortfall) = state.never(&KindKey::of(&spec), domain) {
         return Err(Rejection::Never { shortfall, group: None });
     }
-    let wanted = timeline::WantedWindow { spec: &spec, domain, by: *by, span: *span };
-    timeline::check(state, wanted, *from, now)?;
-    let mut events = names.events;
-    let (booking, by, from, at) = (state.bookings.next(), *by, *from, now);
+    let wanted = timeline::WantedWindow { spec: &spec, domain, by, from, span };
+    timeline::check(state, wanted, now)?;
+    let (booking, at) = (state.bookings.next(), now);
     events.push(Event::Bookings(BookingsEvent::Booked { booking, spec, by, from, until, at }));
     Ok(events.into())
 }
@@ -99,13 +95,9 @@ pub(super) fn cancel(state: &State, name: &str, now: Timestamp) -> Result<Decisi
     Ok(alloc::vec![Event::Bookings(ended)].into())
 }
 
-/// The window that a submission names, if it may use it.
-pub(super) fn of_job(
-    state: &State,
-    submission: &Submission,
-    spec: &Spec,
-) -> Result<Option<BookingId>, Rejection> {
-    let Some(name) = &submission.booking else { return Ok(None) };
+/// Finds the window that a submission names, if the job may use it.
+pub(super) fn find(state: &State, submission: &Submission, spec: &mut Spec) -> Result<(), Rejection> {
+    let Some(name) = &submission.booking else { return Ok(()) };
     let id = state.bookings.named(name).ok_or_else(|| Rejection::NoSuchBooking { name: name.clone() })?;
     let booked = &state.bookings.get(id).expect("a named booking is there").spec;
     let refused = |why| Rejection::NotOfBooking { name: name.clone(), why };
@@ -115,35 +107,26 @@ pub(super) fn of_job(
     if spec.has_groups() {
         return Err(refused(NotOfBooking::Groups));
     }
-    let (GpuAsk::Whole(has), GpuAsk::Whole(each @ 1..)) = (booked.shape.gpus, spec.shape.gpus) else {
+    let asks = (booked.shape.gpus, spec.shape.gpus, asks_whole_gpus(&spec.shape));
+    let (GpuAsk::Whole(has), GpuAsk::Whole(each), true) = asks else {
         return Err(refused(NotOfBooking::WholeGpusOnly));
     };
-    if !asks_whole_gpus(&spec.shape) {
-        return Err(refused(NotOfBooking::WholeGpusOnly));
-    }
     let fitting = u64::from(has / each) * u64::from(booked.tasks);
     if fitting < u64::from(spec.min) {
         return Err(refused(NotOfBooking::TooSmall));
     }
-    Ok(Some(id))
+    spec.booking = Some(id);
+    Ok(())
 }
 
-/// True while a job that was asked for a window is in its way, or runs in it and has to leave at its end.
-pub(super) fn needs(state: &State, booking: BookingId, job: JobId, holding: &Holding) -> bool {
-    let own = state.jobs.get(job).is_some_and(|job| job.spec.booking == Some(booking));
-    let known = state.bookings.get(booking);
-    known.is_some_and(|known| own || holding.tasks.iter().any(|task| known.meets(&task.place)))
-}
-
-/// What time and the world made due about booked windows.
 pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
-    let ended: BTreeMap<BookingId, BookingEnd> = over(state, now).collect();
-    let end = |(&booking, &why): (&BookingId, &BookingEnd)| {
-        Event::Bookings(BookingsEvent::Ended { booking, why, at: now })
+    let end = |(booking, known)| {
+        let why = why_over(state, booking, known, now)?;
+        Some(Event::Bookings(BookingsEvent::Ended { booking, why, at: now }))
     };
-    let mut events: Vec<Event> = ended.iter().map(end).collect();
+    let mut events: Vec<Event> = state.bookings.iter().filter_map(end).collect();
     let mut near = near(state, now);
-    near.retain(|(id, _)| !ended.contains_key(id));
+    near.retain(|&(id, known)| why_over(state, id, known, now).is_none());
     if near.is_empty() {
         return events;
     }
@@ -165,29 +148,21 @@ pub(super) fn due(state: &State, asked: &BTreeSet<JobId>, now: Timestamp) -> Vec
     events
 }
 
-/// Windows whose time is up, or to which nobody came, or could come.
-fn over(state: &State, now: Timestamp) -> impl Iterator<Item = (BookingId, BookingEnd)> {
-    let no_show = state.tenants.policy().windows.no_show;
-    state.bookings.iter().filter_map(move |(booking, known)| {
+/// Whether the time of a window is up, or nobody came to it, or could come.
+fn why_over(state: &State, id: BookingId, known: &Booking, now: Timestamp) -> Option<BookingEnd> {
+    let no_show_at = known.from + state.tenants.policy().windows.no_show;
+    let mut jobs = state.jobs_of_booking(id);
+    if now >= known.until {
+        Some(BookingEnd::TimeUp)
+    } else if !known.used && now >= no_show_at && jobs.all(|job| state.earmarks.of(job).is_none()) {
+        Some(BookingEnd::NoShow)
+    } else {
         let gone = state.tenants.in_policy(state.tenants.path(known.spec.tenant)).is_none();
-        let why = if now >= known.until {
-            BookingEnd::TimeUp
-        } else if !known.used
-            && now >= known.from + no_show
-            && !state.jobs_of_booking(booking).any(|job| state.earmarks.of(job).is_some())
-        {
-            BookingEnd::NoShow
-        } else if gone && state.jobs_of_booking(booking).next().is_none() {
-            BookingEnd::TenantGone
-        } else {
-            return None;
-        };
-        Some((booking, why))
-    })
+        (gone && state.jobs_of_booking(id).next().is_none()).then_some(BookingEnd::TenantGone)
+    }
 }
 
-/// Windows whose lead has begun, and those that share a moment with one of them: the largest tasks first, because they
-/// find a place least easily.
+/// Windows whose lead has begun, and those that meet one of them: the largest first, which find a place least easily.
 fn near(state: &State, now: Timestamp) -> Vec<(BookingId, &Booking)> {
     let lead = state.tenants.policy().windows.lead;
     let is_near = |known: &Booking| known.placed_at.is_some() || now + lead >= known.from;
@@ -261,17 +236,14 @@ impl WindowRound<'_> {
         })
     }
 
-    /// A job that is in the way is asked in time; once the window is in use, one that can leave at once may stay until it is
-    /// needed.
+    /// A job in the way is asked in time; once the window is in use, one that can leave at once may stay until it is needed.
     fn ask_strangers(&mut self, booking: BookingId, known: &Booking) {
         let (state, now, policy) = (self.draft.state, self.draft.now, self.draft.policy);
         for id in state.strangers_in(booking, &self.chosen[&booking]) {
             let Some(job) = state.jobs.get(id).filter(|job| job.phase == Phase::Active) else { continue };
             let over = choose::is_over_before(&self.draft, id, known.from.max(now));
             let due = now + state.time_to_leave(&job.spec) >= known.from;
-            let group = lines::work_group(&job.key());
-            let leaves_at_once = job.spec.class != Class::Inference && !lines::is_fixed(&group, policy);
-            let fills = known.used && policy.windows.fill && leaves_at_once;
+            let fills = known.used && policy.windows.fill && job.spec.class != Class::Inference;
             if due && !over && !fills && choose::may_be_asked(&mut self.draft, job) {
                 self.ask(booking, id);
             }
@@ -305,13 +277,11 @@ impl WindowRound<'_> {
         }
         let (tenant, group, amount) = (charge.group.tenant, charge.group, held_amount(draft, id));
         let meters: Vec<usize> = (0..amount.len()).filter(|&meter| amount[meter] > 0).collect();
-        let within =
-            meters.iter().all(|&meter| match lines::line(draft, tenant, meter, lines::Line::Entitled) {
-                Amount::Unlimited => true,
-                Amount::Of(line) => draft.used(tenant)[meter] <= line,
-            });
-        let (fixed, tree) = (lines::is_fixed(&group, draft.policy), draft.tree);
-        let mut lineage = tree.lineage(tenant);
+        let used = draft.used(tenant);
+        let within = meters.iter().all(|&meter| {
+            lines::line(draft, tenant, meter, lines::Line::Entitled).cap(used[meter]) == used[meter]
+        });
+        let (fixed, mut lineage) = (lines::is_fixed(&group, draft.policy), draft.tree.lineage(tenant));
         let goes_on =
             within && !(fixed && lineage.any(|above| lines::fixed_alone_beyond(draft, above, &meters)));
         if !goes_on {
@@ -321,10 +291,9 @@ impl WindowRound<'_> {
     }
 
     fn ask(&mut self, booking: BookingId, job: JobId) {
-        let Some(holding) = self.draft.state.ledger.holding(job).filter(|_| self.asked.insert(job)) else {
-            return;
-        };
-        let staying: Vec<&HeldTask> = holding.staying().collect();
-        self.events.extend(tell_to_leave(&self.draft, job, (&staying, true), LeftFor::Window(booking)));
+        let live = LiveJob::of(self.draft.state, job, self.draft.now);
+        if self.asked.insert(job) {
+            self.events.extend(tell_to_leave(&self.draft, live, None, LeftFor::Window(booking)));
+        }
     }
 }

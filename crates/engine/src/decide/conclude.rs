@@ -1,19 +1,30 @@
 //! What follows for a job when tasks of it have changed: the gang rules in one place.
+//!
+//! A job of which a start was refused is tried again after a pause that doubles, elsewhere if it can be: it avoids the nodes that
+//! refused it four times as long as it pauses. A try is everything that was given places before the refusal was learnt of, so
+//! that a gang which sixty nodes refuse at once was refused once. After [`START_TRIES_MAX`] tries in a row a job that holds
+//! nothing is held until somebody says that it may be tried again; one that runs goes on as it is and is tried with the longest
+//! pause.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::live::{LiveJob, numbers};
-use super::refused::RefusedTry;
-use super::{limits, refused, services};
 use crate::model::exit::{Exit, ExitCause, ExitDetail, Outcome};
 use crate::model::outcome::Denial;
 use crate::state::State;
 use crate::state::event::Event;
-use crate::state::holding::{Holding, Presence, TaskPhase};
-use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, RequeueWhy};
-use crate::state::jobs::{Phase, START_TRIES_MAX};
+use crate::state::holding::{HeldTask, Holding, Presence, TaskPhase};
+use crate::state::jobs::event::{HeldWhy, JobsEvent, Next, NodeRefusal, RequeueWhy};
+use crate::state::jobs::{Job, Phase, START_TRIES_MAX};
 use crate::state::ledger::event::LedgerEvent;
-use crate::units::{JobId, Millis, Timestamp};
+use crate::units::{Millis, NodeId, Timestamp};
+
+/// Nodes are avoided for so many pauses: once the pause is over there is time to start elsewhere.
+const AVOIDED_PAUSES: u64 = 4;
+
+/// The shortest pause, whatever the policy says: a service that is refused and tried again at once would do nothing else.
+const PAUSE_MIN: Millis = Millis::from_secs(1);
 
 /// What was learnt of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +38,9 @@ pub(super) enum TaskNews {
 }
 
 /// The events that follow for one job from what was learnt of its tasks.
-pub(super) fn conclude(state: &State, id: JobId, learnt: &[(u32, TaskNews)], now: Timestamp) -> Vec<Event> {
-    let live = LiveJob::of(state, id, now);
+pub(super) fn conclude(live: LiveJob<'_>, learnt: &[(u32, TaskNews)]) -> Vec<Event> {
     let holding = live.holding().expect("something is learnt of what it holds").clone();
-    let (refused, events) = refused::starts(live, learnt).unzip();
+    let (refused, events) = refused_starts(live, learnt).unzip();
     let mut conclusion =
         Conclusion { live, holding, events: events.into_iter().collect(), refused, replicas_failed: 0 };
     for (task, news) in learnt {
@@ -46,16 +56,14 @@ struct Conclusion<'a> {
     live: LiveJob<'a>,
     holding: Holding,
     events: Vec<Event>,
-    /// The try that was just refused, if one was.
     refused: Option<RefusedTry>,
-    /// How many replicas of a service just failed.
     replicas_failed: u32,
 }
 
 impl Conclusion<'_> {
     fn learn(&mut self, task: u32, news: &TaskNews) {
         let Some(event) = self.fact(task, news) else { return };
-        if let Some(at) = services::failed_at(self.live, &self.holding, task, news) {
+        if let Some(at) = self.replica_failed_at(task, news) {
             self.replicas_failed += 1;
             self.events.push(Event::Jobs(JobsEvent::ReplicaFailed { job: self.live.id, at }));
         }
@@ -65,6 +73,20 @@ impl Conclusion<'_> {
     fn happens(&mut self, event: LedgerEvent) {
         self.holding.apply(&event);
         self.events.push(Event::Ledger(event));
+    }
+
+    /// When a replica ended by itself soon after its start, of a service that goes on.
+    fn replica_failed_at(&self, task: u32, news: &TaskNews) -> Option<Timestamp> {
+        // A replica is not meant to end: one that does at once, even well, would be started for ever.
+        let TaskNews::Over { exit: Exit::Failed | Exit::Succeeded, at, .. } = *news else { return None };
+        let held = self.holding.task(task).filter(|held| held.stays())?;
+        let soon = self.live.state.tenants.policy().retry_backoff_max;
+        (held.since.is_none_or(|since| at < since + soon) && self.service_goes_on()).then_some(at)
+    }
+
+    /// True when a task that is over leaves a service that goes on without it.
+    fn service_goes_on(&self) -> bool {
+        self.live.is_service() && self.live.is_active() && self.holding.holding_tasks().len() > 1
     }
 
     /// The fact that is new in what was learnt, if one is.
@@ -77,8 +99,7 @@ impl Conclusion<'_> {
         let spoken_for = || if shrinks { alloc::vec![task] } else { asked(holding) };
         let over = |exit, at, detail| {
             // The other replicas of a service go on, and it is replaced.
-            let goes_on = held.holds() && services::goes_on(self.live, holding);
-            if goes_on || (shrinks && exit != Exit::Succeeded) {
+            if (held.holds() && self.service_goes_on()) || (shrinks && exit != Exit::Succeeded) {
                 Some(LedgerEvent::Shed { job, task, at, exit: Some(exit), detail })
             } else {
                 held.holds().then_some(LedgerEvent::Gone { job, task, exit, at, detail })
@@ -100,8 +121,12 @@ impl Conclusion<'_> {
                 over(Exit::Lost, at, ExitCause::StartRefused.into())
             }
             TaskNews::StartRefused { .. } => None,
-            TaskNews::LeaveRefused { ref why, at } => refused::is_news(held, why)
-                .then(|| LedgerEvent::LeaveRefused { job, tasks: alloc::vec![task], why: why.clone(), at }),
+            TaskNews::LeaveRefused { ref why, at } => {
+                let was_told = matches!(held.phase, TaskPhase::Asked { .. } | TaskPhase::Stopping { .. });
+                let is_new = held.leave_refused.as_ref().is_none_or(|(known, _)| known != why);
+                let tasks = alloc::vec![task];
+                (was_told && is_new).then(|| LedgerEvent::LeaveRefused { job, tasks, why: why.clone(), at })
+            }
         }
     }
 
@@ -113,7 +138,6 @@ impl Conclusion<'_> {
         }
     }
 
-    /// What becomes of the job as a whole.
     fn follow(&mut self) {
         let (job, holding) = (self.live.job, &self.holding);
         let left = holding.holding_tasks();
@@ -139,8 +163,7 @@ impl Conclusion<'_> {
         }
     }
 
-    /// Why an active job has to leave or ends, if it does. A gang of which something stays runs on for a while instead: a
-    /// spare place may be found at once, and its work is not lost.
+    /// Why an active job leaves or ends. What stays of a gang runs on for a while: a spare place may be found, and no work is lost.
     fn after_losses(&mut self, nothing_left: bool) -> Option<Next> {
         let (job, holding) = (self.live.job, &self.holding);
         let failed = holding.exits(Exit::Failed) > 0;
@@ -153,7 +176,11 @@ impl Conclusion<'_> {
         let broken = below_min || (job.spec.has_groups() && job.spec.is_broken_with(holding.alive()));
         let was_refused = self.refused.is_some();
         // A gang that was not let start has no work to lose: it lets go at once, whole.
-        let lets_go = below_min && !is_service && was_refused && refused::is_first_start(holding);
+        let never_ran = |task: &HeldTask| {
+            let is_lost = matches!(task.phase, TaskPhase::Gone { exit: Exit::Lost, .. });
+            is_lost && task.since.is_none() && task.bound_at.0 == 0
+        };
+        let lets_go = below_min && !is_service && was_refused && holding.tasks.iter().any(never_ran);
         if broken && !failed && !too_often && !lets_go && holding.staying().next().is_some() {
             if holding.repair_by.is_none() {
                 self.events.push(self.live.broken(repair_deadline(self.live.state, self.live.now)));
@@ -161,15 +188,13 @@ impl Conclusion<'_> {
             return None;
         }
         if too_often || failed && job.past.failures >= job.spec.retries {
-            Some(Next::End(Outcome::Failed))
-        } else if failed {
-            Some(Next::Requeue(RequeueWhy::TaskFailed))
-        } else if below_min && was_refused {
-            Some(Next::Requeue(RequeueWhy::StartRefused))
-        } else if below_min {
-            Some(Next::Requeue(RequeueWhy::NodeLost))
-        } else {
-            nothing_left.then_some(Next::End(Outcome::Succeeded))
+            return Some(Next::End(Outcome::Failed));
+        }
+        match (failed, below_min) {
+            (true, _) => Some(Next::Requeue(RequeueWhy::TaskFailed)),
+            (false, true) if was_refused => Some(Next::Requeue(RequeueWhy::StartRefused)),
+            (false, true) => Some(Next::Requeue(RequeueWhy::NodeLost)),
+            (false, false) => nothing_left.then_some(Next::End(Outcome::Succeeded)),
         }
     }
 
@@ -177,19 +202,16 @@ impl Conclusion<'_> {
     fn finish(&mut self, next: Next) {
         let LiveJob { state, job, now, .. } = self.live;
         let (holding, policy) = (&self.holding, state.tenants.policy());
-        // Without time left it would wait for a start that it cannot use.
-        let next = match next {
-            Next::Requeue(_) if limits::is_used_up(job, holding.ran(now)) => Next::End(Outcome::TimedOut),
-            next => next,
-        };
+        let used_up = job.time_left().is_some_and(|left| left.0 <= holding.ran(now));
+        let ended = |outcome| self.live.ended(outcome, holding.ended_at(now), None);
         let why = match next {
-            Next::End(outcome) => {
-                self.events.push(self.live.ended(outcome, holding.ended_at(now), None));
-                return;
-            }
-            Next::Requeue(why) => why,
+            Next::End(outcome) => return self.events.push(ended(outcome)),
+            Next::Requeue(why) if !used_up => why,
+            // Without time left it would wait for a start that it cannot use.
+            Next::Requeue(_) => return self.events.push(ended(Outcome::TimedOut)),
         };
-        let refused = self.refused.unwrap_or_else(|| RefusedTry::last_of(job));
+        let last = RefusedTry { tries: job.past.refused_tries, not_before: job.not_before };
+        let refused = self.refused.unwrap_or(last);
         let ran = holding.tasks.iter().any(|task| task.since.is_some());
         let not_before = match why {
             RequeueWhy::TaskFailed => now + policy.backoff(job.past.failures + 1),
@@ -198,7 +220,8 @@ impl Conclusion<'_> {
             // The world would not start it: without a pause it would be asked again at once, for ever.
             RequeueWhy::NodeLost if !ran => now + policy.retry_backoff,
             // For whatever else it waits again, it pauses as long as nodes refuse it.
-            RequeueWhy::NodeLost | RequeueWhy::Evicted => refused.pause_at(now),
+            _ if refused.tries > 0 && refused.not_before > now => refused.not_before,
+            RequeueWhy::NodeLost | RequeueWhy::Evicted => Timestamp(0),
         };
         self.events.push(self.live.requeued(not_before));
         if why == RequeueWhy::StartRefused && refused.tries >= START_TRIES_MAX {
@@ -207,7 +230,6 @@ impl Conclusion<'_> {
     }
 }
 
-/// The tasks that were asked to save their work.
 pub(super) fn asked(holding: &Holding) -> Vec<u32> {
     numbers(holding.tasks.iter().filter(|task| matches!(task.phase, TaskPhase::Asked { .. })))
 }
@@ -215,4 +237,45 @@ pub(super) fn asked(holding: &Holding) -> Vec<u32> {
 /// The next plan tries at least once.
 pub(super) fn repair_deadline(state: &State, now: Timestamp) -> Timestamp {
     now + state.tenants.policy().gangs.repair_within.max(Millis(1))
+}
+
+/// A try that was refused, with those before it.
+#[derive(Clone, Copy)]
+struct RefusedTry {
+    tries: u32,
+    not_before: Timestamp,
+}
+
+/// What is to be remembered of the starts that were refused, if any were.
+fn refused_starts(live: LiveJob<'_>, learnt: &[(u32, TaskNews)]) -> Option<(RefusedTry, Event)> {
+    let LiveJob { state, id, job, now } = live;
+    if matches!(job.phase, Phase::Waiting | Phase::Leaving(Next::End(_))) {
+        return None;
+    }
+    let holding = live.holding()?;
+    let refused = |(task, news): &'_ (u32, TaskNews)| {
+        let TaskNews::StartRefused { why, .. } = news else { return None };
+        let held = holding.task(*task).filter(|held| held.holds() && held.since.is_none())?;
+        Some((held, why.clone()))
+    };
+    let refused: Vec<(&HeldTask, Denial)> = learnt.iter().filter_map(refused).collect();
+    let given_at = |held: &HeldTask| if held.bound_at.0 == 0 { holding.at } else { held.bound_at };
+    let tried_at = refused.iter().map(|(held, _)| given_at(held)).max()?;
+    let known = job.past.refused.last().map(|refusal| refusal.at);
+    let is_new = job.past.refused_tries == 0 || known.is_none_or(|known| known < tried_at);
+    let tries = job.past.refused_tries.saturating_add(u32::from(is_new));
+    let by: BTreeMap<NodeId, Denial> =
+        refused.into_iter().map(|(held, why)| (held.place.node, why)).collect();
+    let by = by.into_iter().map(|(node, why)| NodeRefusal { node, why }).collect();
+    let pause = state.tenants.policy().backoff(tries).max(PAUSE_MIN);
+    let (not_before, until) = (now + pause, now + Millis(pause.0.saturating_mul(AVOIDED_PAUSES)));
+    let event = JobsEvent::StartRefused { job: id, tries, by, not_before, until, at: now };
+    Some((RefusedTry { tries, not_before }, Event::Jobs(event)))
+}
+
+/// Nodes that were to be avoided until now are tried again.
+pub(super) fn forgotten_refusals(state: &State, now: Timestamp) -> Vec<Event> {
+    let is_due = |job: &Job| job.past.refused.iter().any(|refusal| refusal.until <= now);
+    let due = state.jobs.refused().filter(|(_, job)| is_due(job));
+    due.map(|(job, _)| Event::Jobs(JobsEvent::RefusalsForgotten { job, at: now })).collect()
 }

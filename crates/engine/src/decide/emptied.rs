@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::Decision;
 use super::conclude::repair_deadline;
-use super::live::LiveJob;
+use super::live::{LiveJob, numbers};
 use crate::decide::input::{DowntimeRequest, DrainRequest};
 use crate::model::actor::Actor;
 use crate::model::rejection::{DowntimeFault, Rejection};
@@ -20,14 +20,13 @@ use crate::plan::evict::victims::{all_of_job, cost_of_tasks};
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::fleet::{Drain, FleetEvent};
-use crate::state::holding::HeldTask;
+use crate::state::holding::{HeldTask, Holding};
 use crate::state::jobs::event::{JobsEvent, Next, RequeueWhy};
 use crate::state::ledger::event::{Asker, Eviction, EvictionRule, LedgerEvent};
 use crate::state::maintenance::{Downtime, MaintenanceEvent};
 use crate::units::{BookingId, JobId, NodeId, Timestamp};
 
-/// Nodes are to be empty within a while; `None`: not any more. All of them close at once, so that nothing moves from one to
-/// the next.
+/// Nodes are to be empty, or not any more. All of them close at once, so that nothing moves from one to the next.
 pub(super) fn drain(
     state: &State,
     actor: &Actor,
@@ -35,7 +34,7 @@ pub(super) fn drain(
     how: Option<&DrainRequest>,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let nodes = named(state, names)?;
+    let nodes = nodes_named(state, names)?;
     let drain = how.map(|how| Drain {
         by: String::from(actor.called()),
         reason: how.reason.clone(),
@@ -45,26 +44,25 @@ pub(super) fn drain(
     });
     let is_new = |node: &NodeId| state.fleet.node(*node).is_some_and(|known| known.drain != drain);
     let event = |node| Event::Fleet(FleetEvent::Draining { node, drain: drain.clone() });
-    let events: Vec<Event> = nodes.into_iter().filter(is_new).map(event).collect();
-    if events.is_empty() { Err(Rejection::NothingToDo) } else { Ok(events.into()) }
+    Decision::about(None, nodes.into_iter().filter(is_new).map(event))
 }
 
 /// The nodes of these names, each once, or the first name that is none.
-fn named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection> {
-    let node = |name: &String| {
-        state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: name.clone() })
-    };
-    names.iter().map(node).collect()
+fn nodes_named(state: &State, names: &[String]) -> Result<BTreeSet<NodeId>, Rejection> {
+    names.iter().map(|name| node_named(state, name)).collect()
 }
 
-/// Nodes are to be out of service for a while.
+pub(super) fn node_named(state: &State, name: &str) -> Result<NodeId, Rejection> {
+    state.fleet.node_named(name).ok_or_else(|| Rejection::NoSuchNode { name: String::from(name) })
+}
+
 pub(super) fn plan_downtime(
     state: &State,
     actor: &Actor,
     asked: &DowntimeRequest,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let nodes = named(state, &asked.nodes)?;
+    let nodes = nodes_named(state, &asked.nodes)?;
     let until = asked.from + asked.span;
     let refused = |fault| Err(Rejection::BadDowntime { fault });
     if nodes.is_empty() {
@@ -90,19 +88,12 @@ pub(super) fn plan_downtime(
     Ok(alloc::vec![Event::Maintenance(MaintenanceEvent::Planned { name, downtime })].into())
 }
 
-/// A downtime is not wanted any more.
 pub(super) fn call_off(state: &State, name: &str, now: Timestamp) -> Result<Decision, Rejection> {
     if state.maintenance.get(name).is_none() {
         return Err(Rejection::NoSuchDowntime { name: String::from(name) });
     }
     let ended = MaintenanceEvent::Ended { name: String::from(name), cancelled: true, at: now };
     Ok(alloc::vec![Event::Maintenance(ended)].into())
-}
-
-/// True while a job that was asked to leave a node is still to leave it.
-pub(super) fn needs(state: &State, node: NodeId, job: JobId) -> bool {
-    let job = state.jobs.get(job);
-    state.to_be_empty(node).any(|limit| job.is_some_and(|job| limit.asks(job)))
 }
 
 /// Whose places an event is about.
@@ -116,31 +107,6 @@ pub(super) fn about(event: &Event) -> Option<JobId> {
 
 /// What time made due: downtimes begin and end, and jobs on a node that is to be empty are asked in time.
 pub(super) fn due(state: &State, changed: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
-    let mut events = edges(state, now);
-    let over: BTreeSet<&str> = ended(&events).collect();
-    let mut leaving: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
-    for node in state.nodes_to_be_empty() {
-        let ends = state.maintenance.of(node).any(|(name, _)| over.contains(name));
-        // A node whose downtime is just over is judged anew in the next decision.
-        if ends {
-            continue;
-        }
-        for id in state.active_on(node).into_iter().filter(|id| !changed.contains(id)) {
-            if state.has_to_go(node, id, now) {
-                leaving.entry(id).or_default().insert(node);
-            }
-        }
-    }
-    if leaving.is_empty() {
-        return events;
-    }
-    Draft::trial(state, state.tenants.policy(), now, |draft| {
-        events.extend(leaving.iter().flat_map(|(&id, nodes)| leave(&draft, id, nodes)));
-    });
-    events
-}
-
-fn edges(state: &State, now: Timestamp) -> Vec<Event> {
     let edge = |(name, downtime): (&str, &Downtime)| {
         let name = String::from(name);
         if now >= downtime.until {
@@ -148,34 +114,42 @@ fn edges(state: &State, now: Timestamp) -> Vec<Event> {
         }
         (now >= downtime.from && !downtime.began).then_some(MaintenanceEvent::Began { name, at: now })
     };
-    state.maintenance.iter().filter_map(edge).map(Event::Maintenance).collect()
-}
-
-fn ended(events: &[Event]) -> impl Iterator<Item = &str> {
-    events.iter().filter_map(|event| match event {
-        Event::Maintenance(MaintenanceEvent::Ended { name, .. }) => Some(name.as_str()),
-        _ => None,
-    })
+    let mut events: Vec<Event> = state.maintenance.iter().filter_map(edge).map(Event::Maintenance).collect();
+    let mut leaving: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
+    for node in state.nodes_to_be_empty() {
+        // A node whose downtime is just over is judged anew in the next decision.
+        if state.maintenance.of(node).any(|(_, downtime)| now >= downtime.until) {
+            continue;
+        }
+        let has_to_go = |id: &JobId| !changed.contains(id) && state.has_to_go(node, *id, now);
+        for id in state.active_on(node).into_iter().filter(has_to_go) {
+            leaving.entry(id).or_default().insert(node);
+        }
+    }
+    if leaving.is_empty() {
+        return events;
+    }
+    Draft::trial(state, state.tenants.policy(), now, |draft| {
+        events.extend(
+            leaving.iter().flat_map(|(&id, nodes)| leave(&draft, LiveJob::of(state, id, now), nodes)),
+        );
+    });
+    events
 }
 
 /// What a job has on these nodes leaves: alone, where the rest can do without it, else with all of the job.
-fn leave(draft: &Draft<'_>, id: JobId, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
-    let (state, now) = (draft.state, draft.now);
-    let (Some(job), Some(holding)) = (state.jobs.get(id), state.ledger.holding(id)) else {
-        return Vec::new();
-    };
+fn leave(draft: &Draft<'_>, live: LiveJob<'_>, nodes: &BTreeSet<NodeId>) -> Vec<Event> {
+    let (job, Some(holding)) = (live.job, live.holding()) else { return Vec::new() };
     let (there, elsewhere): (Vec<&HeldTask>, Vec<&HeldTask>) =
         holding.staying().partition(|task| nodes.contains(&task.place.node));
     let Some(&node) = nodes.first().filter(|_| !there.is_empty()) else { return Vec::new() };
     let rest = elsewhere.iter().map(|task| task.place.task).chain(holding.done());
     let is_enough = !job.spec.has_groups() && job.spec.is_met_by(rest);
     let alone = !elsewhere.is_empty() && (job.spec.service.is_some() || is_enough);
-    let tasks: Vec<&HeldTask> = if alone { there } else { holding.staying().collect() };
-    let mut events = tell_to_leave(draft, id, (&tasks, !alone), LeftFor::Node(node));
+    let mut events = tell_to_leave(draft, live, alone.then_some(there), LeftFor::Node(node));
     // The rest of a service runs on below its minimum, which is repaired like any other.
     if alone && !is_enough && holding.repair_by.is_none() {
-        let deadline = repair_deadline(state, now);
-        events.push(Event::Ledger(LedgerEvent::Broken { job: id, deadline, at: now }));
+        events.push(live.broken(repair_deadline(live.state, live.now)));
     }
     events
 }
@@ -187,15 +161,17 @@ pub(super) enum LeftFor {
     Node(NodeId),
 }
 
-/// Tasks of a job, perhaps all of it, have to leave: the receipt, then the ask or, for those that have nothing to save, the stop.
+/// A job, or some of its tasks, have to leave: the receipt, then the ask or, for those that have nothing to save, the stop.
 pub(super) fn tell_to_leave(
     draft: &Draft<'_>,
-    id: JobId,
-    (held, whole): (&[&HeldTask], bool),
+    live: LiveJob<'_>,
+    some: Option<Vec<&HeldTask>>,
     left_for: LeftFor,
 ) -> Vec<Event> {
-    let (state, at) = (draft.state, draft.now);
-    let tasks: Vec<u32> = held.iter().map(|task| task.place.task).collect();
+    let LiveJob { state, id, now, .. } = live;
+    let whole = some.is_none();
+    let held = some.unwrap_or_else(|| live.holding().into_iter().flat_map(Holding::staying).collect());
+    let tasks = numbers(held.iter().copied());
     let all = || all_of_job(draft, id).map(|unit| (unit.lost, unit.cost));
     let cost = if whole { all() } else { cost_of_tasks(draft, id, &tasks) };
     let (lost, cost) = cost.unwrap_or_default();
@@ -206,11 +182,10 @@ pub(super) fn tell_to_leave(
     let (gain, straddles, policy) = (None, None, state.tenants.version());
     let receipt =
         Eviction { why, beneficiary: id, whole, lost, cost, gain, straddles, policy, booking, node };
-    let mut events = alloc::vec![Event::Ledger(LedgerEvent::Evicted { job: id, tasks, receipt, at })];
+    let mut events = alloc::vec![Event::Ledger(LedgerEvent::Evicted { job: id, tasks, receipt, at: now })];
     if whole {
-        let next = Next::Requeue(RequeueWhy::Evicted);
-        events.push(Event::Jobs(JobsEvent::Leaving { job: id, next, at, by: None }));
+        events.push(live.leaving(Next::Requeue(RequeueWhy::Evicted), None));
     }
-    events.extend(LiveJob::of(state, id, at).lets_go_of(held, by));
+    events.extend(live.lets_go_of(&held, by));
     events
 }

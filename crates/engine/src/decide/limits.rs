@@ -7,26 +7,20 @@
 use alloc::vec::Vec;
 
 use super::live::{LiveJob, numbers};
-use super::{Decision, asks, submit};
+use super::{Decision, earmarks, submit};
 use crate::decide::input::Extension;
 use crate::model::exit::Outcome;
 use crate::model::rejection::Rejection;
 use crate::state::State;
 use crate::state::event::Event;
 use crate::state::holding::{HeldTask, TaskPhase};
+use crate::state::jobs::Phase;
 use crate::state::jobs::event::{JobsEvent, Next};
-use crate::state::jobs::{Job, Phase};
 use crate::state::ledger::event::Asker;
 use crate::units::{Millis, Timestamp};
 
 const OVER: Next = Next::End(Outcome::TimedOut);
 
-/// True when the attempts of a job, with one that just ended after `ran`, have used up its limit.
-pub(super) fn is_used_up(job: &Job, ran: u64) -> bool {
-    job.time_left().is_some_and(|left| left.0 <= ran)
-}
-
-/// Jobs that have to save their work or to stop because of their limit.
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     let due = state.jobs.wrapping_up().iter().take_while(|&&(at, _)| at <= now);
     due.flat_map(|&(_, job)| wrap_up(LiveJob::of(state, job, now))).collect()
@@ -37,14 +31,10 @@ fn wrap_up(live: LiveJob<'_>) -> Vec<Event> {
     let holding = live.holding().expect("a job that runs holds something");
     let limit_at = live.state.limit_at(live.id).expect("a job that wraps up has a limit");
     let may_save = live.is_active() && job.spec.checkpoint.is_some() && now < limit_at;
-    let to_ask = |task: &&HeldTask| match task.phase {
-        TaskPhase::Running => may_save,
-        // A task that was asked to leave for another reason keeps that deadline, unless its time is over before.
-        TaskPhase::Asked { deadline, .. } => may_save && deadline > limit_at,
-        TaskPhase::Bound | TaskPhase::Acked { .. } | TaskPhase::Stopping { .. } | TaskPhase::Gone { .. } => {
-            false
-        }
-    };
+    // A task that was asked to leave for another reason keeps that deadline, unless its time is over before.
+    let is_later =
+        |task: &HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > limit_at);
+    let to_ask = |task: &&HeldTask| may_save && (task.phase == TaskPhase::Running || is_later(task));
     // Tasks that were told to stop already keep their deadline.
     let to_stop = |task: &&HeldTask| match task.phase {
         // What does not run yet has nothing to save.
@@ -75,8 +65,8 @@ pub(super) fn extend(live: LiveJob<'_>, to: Extension) -> Result<Decision, Rejec
     match job.phase {
         Phase::Waiting | Phase::Active | Phase::Leaving(Next::Requeue(_)) => {}
         // It goes on, if all of it may.
-        Phase::Leaving(OVER) => events.extend(asks::take_back(live).ok_or(Rejection::Ending)?),
+        Phase::Leaving(OVER) => events.extend(earmarks::take_back(live).ok_or(Rejection::Ending)?),
         Phase::Leaving(Next::End(_)) => return Err(Rejection::Ending),
     }
-    Ok(Decision { events, job: Some(live.id) })
+    live.decision(events)
 }

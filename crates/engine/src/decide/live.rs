@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::Decision;
 use crate::model::exit::Outcome;
 use crate::model::rejection::Rejection;
 use crate::state::State;
@@ -32,6 +33,10 @@ impl<'a> LiveJob<'a> {
     pub(super) fn named(state: &'a State, id: JobId, now: Timestamp) -> Result<Self, Rejection> {
         let job = state.jobs.get(id).ok_or(Rejection::NoSuchJob)?;
         Ok(Self { state, id, job, now })
+    }
+
+    pub(super) fn decision(self, events: impl IntoIterator<Item = Event>) -> Result<Decision, Rejection> {
+        Decision::about(Some(self.id), events)
     }
 
     pub(super) fn holding(self) -> Option<&'a Holding> {
@@ -82,20 +87,17 @@ impl<'a> LiveJob<'a> {
         Event::Ledger(LedgerEvent::Withdrawn { job: self.id, tasks, at: self.now })
     }
 
-    /// The ask, where there is something to ask.
     pub(super) fn asked(self, tasks: Vec<u32>, by: Asker, deadline: Timestamp) -> Option<Event> {
-        if tasks.is_empty() {
-            return None;
-        }
-        Some(Event::Ledger(LedgerEvent::Asked { job: self.id, tasks, by, deadline, at: self.now }))
+        let (job, at, is_any) = (self.id, self.now, !tasks.is_empty());
+        is_any.then_some(Event::Ledger(LedgerEvent::Asked { job, tasks, by, deadline, at }))
     }
 
-    /// The stop, where there is something to stop.
     pub(super) fn stopped(self, tasks: Vec<u32>) -> Option<Event> {
-        (!tasks.is_empty()).then(|| self.state.stop(self.id, tasks, self.now))
+        let (job, at, is_any) = (self.id, self.now, !tasks.is_empty());
+        let deadline = at + self.state.tenants.policy().stop_grace;
+        is_any.then_some(Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at }))
     }
 
-    /// Everything that it holds is told to stop.
     pub(super) fn leaves_at_once(self, next: Next, by: Option<Canceller>) -> Vec<Event> {
         let tasks = self.holding().map(Holding::holding_tasks).unwrap_or_default();
         core::iter::once(self.leaving(next, by)).chain(self.stopped(tasks)).collect()
@@ -122,20 +124,6 @@ impl<'a> LiveJob<'a> {
     }
 }
 
-impl State {
-    pub(super) fn stop(&self, job: JobId, tasks: Vec<u32>, now: Timestamp) -> Event {
-        let deadline = now + self.tenants.policy().stop_grace;
-        Event::Ledger(LedgerEvent::Stopping { job, tasks, deadline, at: now })
-    }
-}
-
-/// The numbers of these tasks.
 pub(super) fn numbers<'t>(tasks: impl IntoIterator<Item = &'t HeldTask>) -> Vec<u32> {
     tasks.into_iter().map(|task| task.place.task).collect()
-}
-
-/// Tasks that were asked to leave and still have time for it.
-pub(super) fn asked_until_later(holding: &Holding, now: Timestamp) -> Vec<&HeldTask> {
-    let asked = |task: &&HeldTask| matches!(task.phase, TaskPhase::Asked { deadline, .. } if deadline > now);
-    holding.tasks.iter().filter(asked).collect()
 }

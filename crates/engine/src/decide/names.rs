@@ -5,22 +5,23 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::decide::input::{SetDefinition, SetMembers};
+use crate::state::State;
 use crate::state::event::Event;
 use crate::state::fleet::{Fleet, FleetEvent};
-use crate::state::tenants::{Tenants, TenantsEvent};
+use crate::state::tenants::TenantsEvent;
 use crate::units::{DeviceSetId, NodeId, NodeSetId, PoolId, TenantId, TrustId};
 
 /// Ids for paths and trust domains that are new, and the events that name them.
 pub(super) struct Names<'a> {
-    tenants: &'a Tenants,
+    pub(super) state: &'a State,
     new_tenants: Vec<String>,
     new_trusts: Vec<String>,
     pub(super) events: Vec<Event>,
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(tenants: &'a Tenants) -> Self {
-        Self { tenants, new_tenants: Vec::new(), new_trusts: Vec::new(), events: Vec::new() }
+    pub(super) fn new(state: &'a State) -> Self {
+        Self { state, new_tenants: Vec::new(), new_trusts: Vec::new(), events: Vec::new() }
     }
 
     /// The tenant of that path. It and every tenant above it is named if it is new.
@@ -28,11 +29,11 @@ impl<'a> Names<'a> {
         if let Some((above, _)) = path.rsplit_once('/') {
             self.tenant(above);
         }
-        if let Some(known) = self.tenants.named(path) {
+        if let Some(known) = self.state.tenants.named(path) {
             return known;
         }
         let (at, is_new) = position_of(&mut self.new_tenants, path);
-        let tenant = TenantId(small(self.tenants.len() + at));
+        let tenant = TenantId(small(self.state.tenants.len() + at));
         if is_new {
             let path = String::from(path);
             self.events.push(Event::Tenants(TenantsEvent::TenantNamed { tenant, path }));
@@ -42,11 +43,11 @@ impl<'a> Names<'a> {
 
     /// The trust domain of that name, named if it is new.
     pub(super) fn trust(&mut self, name: &str) -> TrustId {
-        if let Some(known) = self.tenants.trust_named(name) {
+        if let Some(known) = self.state.tenants.trust_named(name) {
             return known;
         }
         let (at, is_new) = position_of(&mut self.new_trusts, name);
-        let trust = TrustId(self.tenants.next_trust().0 + small(at));
+        let trust = TrustId(self.state.tenants.next_trust().0 + small(at));
         if is_new {
             let name = String::from(name);
             self.events.push(Event::Tenants(TenantsEvent::TrustNamed { trust, name }));
@@ -76,7 +77,9 @@ pub(super) fn define_sets(fleet: &Fleet, sets: &[SetDefinition]) -> Vec<Event> {
     let define = |SetDefinition { source, members }: &SetDefinition| {
         let event = match members {
             SetMembers::Nodes(names) => {
-                let members = node_ids(fleet, names);
+                let members: BTreeSet<NodeId> =
+                    names.iter().filter_map(|name| fleet.node_named(name)).collect();
+                let members: Vec<NodeId> = members.into_iter().collect();
                 let known = fleet.node_set(source);
                 if known.is_some_and(|(_, before)| before == members) {
                     return None;
@@ -85,7 +88,8 @@ pub(super) fn define_sets(fleet: &Fleet, sets: &[SetDefinition]) -> Vec<Event> {
                 FleetEvent::NodeSetDefined { set, source: source.clone(), members }
             }
             SetMembers::Models(models) => {
-                let pools = pool_ids(fleet, models);
+                let is_member = |pool: &PoolId| models.iter().any(|model| model == fleet.model(*pool));
+                let pools: Vec<PoolId> = fleet.pool_ids().filter(is_member).collect();
                 let known = fleet.device_set(source);
                 if known.is_some_and(|(_, before)| before == pools) {
                     return None;
@@ -97,13 +101,4 @@ pub(super) fn define_sets(fleet: &Fleet, sets: &[SetDefinition]) -> Vec<Event> {
         Some(Event::Fleet(event))
     };
     sets.iter().filter_map(define).collect()
-}
-
-fn node_ids(fleet: &Fleet, names: &[String]) -> Vec<NodeId> {
-    let ids: BTreeSet<NodeId> = names.iter().filter_map(|name| fleet.node_named(name)).collect();
-    ids.into_iter().collect()
-}
-
-fn pool_ids(fleet: &Fleet, models: &[String]) -> Vec<PoolId> {
-    fleet.pool_ids().filter(|&pool| models.iter().any(|model| model == fleet.model(pool))).collect()
 }

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::live::LiveJob;
-use super::{Decision, Names, submit};
+use super::{Decision, submit};
 use crate::model::action::Notice;
 use crate::model::dependency::ARRAY_MAX;
 use crate::model::rejection::Rejection;
@@ -19,7 +19,6 @@ use crate::state::jobs::event::{Canceller, JobsEvent};
 use crate::state::owned::{OwnedEvent, REJECTED_MAX};
 use crate::units::{Timestamp, Uid};
 
-/// The world names a job of its own, for the first time or again.
 pub(super) fn own(state: &State, submission: &Submission, now: Timestamp) -> Decision {
     let uid = submission.uid;
     if let Some(id) = state.jobs.with_uid(uid) {
@@ -64,13 +63,11 @@ fn again(live: LiveJob<'_>, submission: &Submission) -> Vec<Event> {
 /// A job that waits becomes what its owner made of it. What it waits for stays.
 fn change(live: LiveJob<'_>, submission: &Submission) -> Result<Vec<Event>, Rejection> {
     let LiveJob { state, id, job, now } = live;
-    let mut names = Names::new(&state.tenants);
-    let mut spec = submit::judge(state, submission, &mut names)?;
+    let (mut spec, mut events) = submit::judge(state, submission)?;
     if (spec.tenant, &spec.name) != (job.spec.tenant, &job.spec.name) {
         return Err(Rejection::UidInUse { job: id });
     }
     spec.after.clone_from(&job.spec.after);
-    let mut events = names.events;
     events.extend(nothing_to_tell(live));
     events.push(Event::Jobs(JobsEvent::Changed { job: id, spec, at: now }));
     Ok(events)
@@ -82,8 +79,7 @@ fn nothing_to_tell(live: LiveJob<'_>) -> Option<Event> {
 }
 
 fn reject(state: &State, uid: Uid, why: Rejection, now: Timestamp) -> Vec<Event> {
-    let is_new = state.owned.notice(uid).is_none();
-    if is_new && state.owned.rejected_len() >= REJECTED_MAX {
+    if state.owned.notice(uid).is_none() && state.owned.rejected_len() >= REJECTED_MAX {
         return Vec::new();
     }
     note(state, uid, Notice::Rejected { why: Box::new(why) }, now)

@@ -26,15 +26,12 @@ use crate::units::{
 const QUEUE_RETRY_MS: u64 = 5_000;
 
 pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> Result<Decision, Rejection> {
-    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
-    check_tenant(state, &submission.tenant)?;
-    let mut names = Names::new(&state.tenants);
-    let mut spec = resolve(state, submission, &mut names)?;
+    let (mut spec, mut events) = wanted(state, submission)?;
     if let Some(known) = known(state, submission, &mut spec)? {
         return Ok(Decision { events: alloc::vec![], job: Some(known) });
     }
     check_trust(state.tenants.policy(), submission)?;
-    spec.booking = bookings::of_job(state, submission, &spec)?;
+    bookings::find(state, submission, &mut spec)?;
     spec.after = dependencies(state, &submission.after)?;
     let members = members(submission, &spec)?;
     // An array is meant by its name, as a job is.
@@ -57,14 +54,20 @@ pub(super) fn submit(state: &State, submission: &Submission, now: Timestamp) -> 
     }
     check_bytes(state, submission, &members, 0)?;
     limit_and_fit(state, submission, &mut spec)?;
-    let time_limit = spec.time_limit;
     let first = state.jobs.next();
-    let mut events = names.events;
     for (job, (uid, member)) in (first.0..).map(JobId).zip(members) {
-        let spec = Spec { time_limit, ..member };
+        let spec = Spec { time_limit: spec.time_limit, ..member };
         events.push(Event::Jobs(JobsEvent::Queued { job, uid, spec, at: now, owned: false }));
     }
     Ok(Decision { events, job: Some(first) })
+}
+
+/// The spec of a job that somebody wants, and the events that name what is new in it.
+pub(super) fn wanted(state: &State, submission: &Submission) -> Result<(Spec, Vec<Event>), Rejection> {
+    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
+    check_tenant(state, &submission.tenant)?;
+    let mut names = Names::new(state);
+    Ok((resolve(submission, &mut names)?, names.events))
 }
 
 /// Gives the job the time limit of its class, if it has none, and refuses what could not run.
@@ -84,28 +87,21 @@ fn limit_and_fit(state: &State, submission: &Submission, spec: &mut Spec) -> Res
 }
 
 /// What a job that exists would be if it were submitted now.
-pub(super) fn judge(
-    state: &State,
-    submission: &Submission,
-    names: &mut Names<'_>,
-) -> Result<Spec, Rejection> {
-    check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
-    check_tenant(state, &submission.tenant)?;
-    let mut spec = resolve(state, submission, names)?;
+pub(super) fn judge(state: &State, submission: &Submission) -> Result<(Spec, Vec<Event>), Rejection> {
+    let (mut spec, events) = wanted(state, submission)?;
     check_trust(state.tenants.policy(), submission)?;
-    spec.booking = bookings::of_job(state, submission, &spec)?;
+    bookings::find(state, submission, &mut spec)?;
     // The job that it takes the place of no longer counts.
     let before = state.jobs.with_uid(submission.uid).and_then(|id| state.jobs.get(id));
     let before = before.map_or(0, |job| job.spec.bytes());
     check_bytes(state, submission, &[(submission.uid, spec.clone())], before)?;
     limit_and_fit(state, submission, &mut spec)?;
-    Ok(spec)
+    Ok((spec, events))
 }
 
-/// Whether the live job of that identity is what the submission asks for.
 pub(super) fn same_job(state: &State, submission: &Submission) -> Result<bool, Rejection> {
     check_spec(&submission.spec).map_err(Rejection::BadSpec)?;
-    let mut spec = resolve(state, submission, &mut Names::new(&state.tenants))?;
+    let mut spec = resolve(submission, &mut Names::new(state))?;
     Ok(matches!(known(state, submission, &mut spec), Ok(Some(_))))
 }
 
@@ -145,7 +141,6 @@ fn known(state: &State, submission: &Submission, spec: &mut Spec) -> Result<Opti
     if same { Ok(Some(job)) } else { Err(Rejection::UidInUse { job }) }
 }
 
-/// The jobs that it waits for, by their ids.
 fn dependencies(state: &State, after: &[After]) -> Result<Vec<Dependency>, Rejection> {
     if after.len() > DEPENDENCIES_MAX {
         return Err(Rejection::TooManyDependencies { given: after.len(), max: DEPENDENCIES_MAX });
@@ -188,8 +183,7 @@ fn members(submission: &Submission, spec: &Spec) -> Result<Vec<(Uid, Spec)>, Rej
     Ok(indexes.iter().map(member).collect())
 }
 
-/// Whether the text of new jobs, beside that of all live ones, is within its bounds; `before` bytes of that are of a job
-/// whose place they take.
+/// Whether the text of new jobs and all live ones is within its bounds; they take the place of a job of `before` bytes.
 fn check_bytes(
     state: &State,
     submission: &Submission,
@@ -213,12 +207,9 @@ fn check_bytes(
     Ok(())
 }
 
-/// Whether the policy lets a job of the class have that limit.
 pub(super) fn check_limit(policy: &Policy, class: Class, given: Option<Millis>) -> Result<(), Rejection> {
-    match given.zip(policy.limits.max_of(class)) {
-        Some((given, max)) if given > max => Err(Rejection::LimitAboveMax { class, given, max }),
-        Some(_) | None => Ok(()),
-    }
+    let beyond = given.zip(policy.limits.max_of(class)).filter(|(given, max)| given > max);
+    beyond.map_or(Ok(()), |(given, max)| Err(Rejection::LimitAboveMax { class, given, max }))
 }
 
 pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
@@ -239,19 +230,14 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), SpecFault> {
             return Err(SpecFault::ServiceMax { replicas: spec.tasks, max: max.min(TASKS_MAX) });
         }
     }
-    if spec.shape.any_of.len() > ALTERNATIVES_MAX {
-        return Err(SpecFault::Alternatives { given: spec.shape.any_of.len(), max: ALTERNATIVES_MAX });
-    }
-    for Alternative { gpus, devices: _ } in spec.shape.alternatives() {
-        if !is_possible(gpus) {
-            return Err(SpecFault::Gpus { given: gpus, max: GPUS_PER_TASK_MAX });
+    check_shape(&spec.shape, spec.topology.task_on_island, 1).map_err(|fault| match fault {
+        GroupFault::Alternatives { given, max } => SpecFault::Alternatives { given, max },
+        GroupFault::Gpus { given, max } => SpecFault::Gpus { given, max },
+        GroupFault::Island => SpecFault::IslandNeedsGpus { topology: spec.topology },
+        GroupFault::Name | GroupFault::Min { .. } | GroupFault::MinCopies { .. } | GroupFault::Empty => {
+            SpecFault::Empty
         }
-        // A slice or a share has no link to another GPU.
-        if spec.topology.task_on_island && !matches!(gpus, GpuAsk::Whole(1..)) {
-            return Err(SpecFault::IslandNeedsGpus { topology: spec.topology });
-        }
-    }
-    if asks_nothing(&spec.shape) { Err(SpecFault::Empty) } else { Ok(()) }
+    })
 }
 
 /// What is said once for every job follows from the groups; they are what is looked at.
@@ -288,6 +274,11 @@ fn check_group(group: &Group, task_on_island: bool) -> Result<(), GroupFault> {
     if *min_copies == 0 || min_copies > copies {
         return Err(GroupFault::MinCopies { given: *min_copies, copies: *copies });
     }
+    check_shape(shape, task_on_island, 0)
+}
+
+/// A slice or a share has no link to another GPU: on an island are tasks with at least so many whole ones.
+fn check_shape(shape: &Shape, task_on_island: bool, on_island_min: u32) -> Result<(), GroupFault> {
     if shape.any_of.len() > ALTERNATIVES_MAX {
         return Err(GroupFault::Alternatives { given: shape.any_of.len(), max: ALTERNATIVES_MAX });
     }
@@ -295,15 +286,12 @@ fn check_group(group: &Group, task_on_island: bool) -> Result<(), GroupFault> {
         if !is_possible(gpus) {
             return Err(GroupFault::Gpus { given: gpus, max: GPUS_PER_TASK_MAX });
         }
-        if task_on_island && !matches!(gpus, GpuAsk::Whole(_)) {
+        if task_on_island && !matches!(gpus, GpuAsk::Whole(count) if count >= on_island_min) {
             return Err(GroupFault::Island);
         }
     }
-    if asks_nothing(shape) { Err(GroupFault::Empty) } else { Ok(()) }
-}
-
-fn asks_nothing(shape: &Shape) -> bool {
-    shape.gpus == GpuAsk::Whole(0) && shape.resources == Resources::default()
+    let asks_nothing = shape.gpus == GpuAsk::Whole(0) && shape.resources == Resources::default();
+    if asks_nothing { Err(GroupFault::Empty) } else { Ok(()) }
 }
 
 fn is_possible(given: GpuAsk) -> bool {
@@ -315,7 +303,7 @@ fn is_possible(given: GpuAsk) -> bool {
     }
 }
 
-pub(super) fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
+fn check_tenant(state: &State, path: &str) -> Result<(), Rejection> {
     if state.tenants.in_policy(path).is_none() {
         return Err(Rejection::UnknownTenant { path: String::from(path) });
     }
@@ -329,8 +317,7 @@ pub(super) fn domain(submission: &Submission) -> &str {
     submission.trust.as_deref().unwrap_or_else(|| trust::team_of(&submission.tenant))
 }
 
-/// Whether the tenant may be in the domain that it names. What is adopted was judged when it was submitted: it stays where it
-/// is, beside those with whom it shares a GPU already.
+/// Whether the tenant may be in the domain that it names. What is adopted was judged when it was submitted, and stays.
 pub(super) fn check_trust(policy: &Policy, submission: &Submission) -> Result<(), Rejection> {
     let (tenant, domain, claims) = (&submission.tenant, domain(submission), &policy.sharing.claims);
     if trust::may_claim(claims, tenant, domain) {
@@ -341,11 +328,8 @@ pub(super) fn check_trust(policy: &Policy, submission: &Submission) -> Result<()
 }
 
 /// The spec with ids where the submission has names.
-pub(super) fn resolve(
-    state: &State,
-    submission: &Submission,
-    names: &mut Names<'_>,
-) -> Result<Spec, Rejection> {
+pub(super) fn resolve(submission: &Submission, names: &mut Names<'_>) -> Result<Spec, Rejection> {
+    let state = names.state;
     let mut spec = submission.spec.clone();
     // A submission names these, and `submit` finds them; what is adopted runs, and goes on without.
     spec.booking = None;
@@ -353,9 +337,8 @@ pub(super) fn resolve(
     spec.tenant = names.tenant(&submission.tenant);
     spec.trust = names.trust(domain(submission));
     select(state, &mut spec.shape, &submission.nodes, &submission.devices, &submission.any_of_devices)?;
-    for (group, GroupSelectors { nodes, devices, any_of_devices }) in
-        spec.groups.iter_mut().zip(&submission.groups)
-    {
+    for (group, selectors) in spec.groups.iter_mut().zip(&submission.groups) {
+        let GroupSelectors { nodes, devices, any_of_devices } = selectors;
         select(state, &mut group.shape, nodes, devices, any_of_devices)?;
     }
     spec.derive_from_groups();
@@ -363,7 +346,6 @@ pub(super) fn resolve(
     Ok(spec)
 }
 
-/// Sets where the submission has selectors.
 fn select(
     state: &State,
     shape: &mut Shape,
@@ -388,12 +370,10 @@ fn select(
 }
 
 fn level(state: &State, name: &str) -> Result<LevelId, Rejection> {
-    let at = state.fleet.levels().iter().position(|level| level == name);
-    let at = at.and_then(|at| u8::try_from(at).ok());
-    at.map(LevelId).ok_or_else(|| Rejection::UnknownLevel {
-        level: String::from(name),
-        known: state.fleet.levels().to_vec(),
-    })
+    let levels = state.fleet.levels();
+    let at = levels.iter().position(|level| level == name).and_then(|at| u8::try_from(at).ok());
+    let unknown = || Rejection::UnknownLevel { level: String::from(name), known: levels.to_vec() };
+    at.map(LevelId).ok_or_else(unknown)
 }
 
 #[cfg(test)]
@@ -409,13 +389,9 @@ mod tests {
     }
 
     fn fault(change: impl FnOnce(&mut Spec)) -> Option<SpecFault> {
-        let mut spec = Spec {
-            class: Class::Inference,
-            tasks: 0,
-            min: 0,
-            groups: vec![group("a"), group("b")],
-            ..Spec::of("j", Shape::of(GpuAsk::Whole(0), Resources::default()))
-        };
+        let groups = vec![group("a"), group("b")];
+        let nothing = Shape::of(GpuAsk::Whole(0), Resources::default());
+        let mut spec = Spec { class: Class::Inference, tasks: 0, min: 0, groups, ..Spec::of("j", nothing) };
         change(&mut spec);
         check_spec(&spec).err()
     }
@@ -425,8 +401,7 @@ mod tests {
         let of_second = |fault| Some(SpecFault::Group { at: 1, fault });
         assert_eq!(fault(|_| {}), None);
         assert_eq!(fault(|spec| spec.groups[1].name = "a".into()), of_second(GroupFault::Name));
-        let min = GroupFault::Min { given: 5, tasks: 4 };
-        assert_eq!(fault(|spec| spec.groups[1].min = 5), of_second(min));
+        assert_eq!(fault(|spec| spec.groups[1].min = 5), of_second(GroupFault::Min { given: 5, tasks: 4 }));
         let copies = GroupFault::MinCopies { given: 0, copies: 8 };
         assert_eq!(fault(|spec| spec.groups[1].min_copies = 0), of_second(copies));
         let gpus = GroupFault::Gpus { given: GpuAsk::Whole(17), max: 16 };
@@ -443,26 +418,17 @@ mod tests {
 
     #[test]
     fn an_island_is_for_groups_with_whole_gpus() {
-        let share = GpuAsk::Share(GpuUnits::from_parts(1500));
-        let on_island = |change: fn(&mut Spec)| {
+        let with_gpus = |first, second| {
             fault(|spec| {
                 spec.topology.task_on_island = true;
-                change(spec);
+                (spec.groups[0].shape.gpus, spec.groups[1].shape.gpus) = (first, second);
             })
         };
-        assert_eq!(
-            on_island(|spec| spec.groups[0].shape.gpus = GpuAsk::Whole(0)),
-            None,
-            "a head beside them"
-        );
-        let part = fault(|spec| {
-            spec.topology.task_on_island = true;
-            spec.groups[0].shape.gpus = share;
-        });
+        let (none, whole) = (GpuAsk::Whole(0), GpuAsk::Whole(8));
+        assert_eq!(with_gpus(none, whole), None, "a head beside them");
+        let part = with_gpus(GpuAsk::Share(GpuUnits::from_parts(1500)), whole);
         assert_eq!(part, Some(SpecFault::Group { at: 0, fault: GroupFault::Island }));
-        let nobody = on_island(|spec| {
-            spec.groups.iter_mut().for_each(|group| group.shape.gpus = GpuAsk::Whole(0));
-        });
+        let nobody = with_gpus(none, none);
         assert!(matches!(nobody, Some(SpecFault::IslandNeedsGpus { .. })));
     }
 }

@@ -7,9 +7,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::conclude::repair_deadline;
+use super::conclude::{self, repair_deadline};
 use super::live::{LiveJob, numbers};
-use super::{asks, bookings, earmarks, emptied, limits, refused, replace, services};
+use super::{bookings, earmarks, emptied, limits, services};
 use crate::model::exit::Outcome;
 use crate::state::State;
 use crate::state::earmarks::EarmarksEvent;
@@ -22,13 +22,13 @@ use crate::units::{JobId, Timestamp};
 
 pub(super) fn due(state: &State, now: Timestamp) -> Vec<Event> {
     let mut events = deadlines_passed(state, now);
-    events.extend(refused::due(state, now));
+    events.extend(conclude::forgotten_refusals(state, now));
     if state.tenants.policy().half_life.is_some_and(|half_life| state.past.is_due(half_life, now)) {
         events.push(Event::Past(PastUseEvent::Stepped { at: now }));
     }
     let leaving = told_to_go(&events);
     events.extend(earmarks::due(state, &leaving, now));
-    events.extend(asks::no_longer_needed(state, &leaving, now));
+    events.extend(earmarks::asks_no_longer_needed(state, &leaving, now));
     events.extend(bookings::due(state, &leaving, now));
     let changed: BTreeSet<JobId> = events.iter().filter_map(emptied::about).collect();
     events.extend(emptied::due(state, &changed, now));
@@ -47,8 +47,7 @@ fn told_to_go(events: &[Event]) -> BTreeSet<JobId> {
     events.iter().filter_map(job).collect()
 }
 
-/// Tasks that had their time to save their work are told to stop; a gang that was not repaired or did not start in time lets go;
-/// services come to the number of replicas that is wanted.
+/// Tasks that had their time are told to stop; gangs that are not repaired or started in time let go; services shrink.
 fn deadlines_passed(state: &State, now: Timestamp) -> Vec<Event> {
     let mut events = limits::due(state, now);
     let ending = told_to_go(&events);
@@ -58,9 +57,9 @@ fn deadlines_passed(state: &State, now: Timestamp) -> Vec<Event> {
     events.extend(due.filter_map(live).flat_map(time_is_up));
     let start_within = state.tenants.policy().gangs.start_within;
     let stuck = state.ledger.bound().iter().take_while(|&&(at, _)| at + start_within <= now);
-    events.extend(stuck.filter_map(live).flat_map(let_go_of_stuck));
+    events.extend(stuck.filter_map(live).filter(|live| live.is_active()).flat_map(let_go_of_stuck));
     let leaving = told_to_go(&events);
-    let steps: BTreeMap<JobId, Vec<Event>> = replace::due(state, now).collect();
+    let steps: BTreeMap<JobId, Vec<Event>> = services::replacing(state, now).collect();
     let is_busy = |job: &JobId| leaving.contains(job) || steps.contains_key(job);
     events.extend(services::due(state, is_busy, now));
     for (job, step) in steps {
@@ -77,8 +76,7 @@ fn time_is_up(live: LiveJob<'_>) -> Vec<Event> {
     let holding = live.holding().expect("a deadline belongs to a holding");
     let unrepaired = holding.repair_by.is_some_and(|deadline| deadline <= now) && live.is_active();
     if unrepaired && (state.earmarks.of(id).is_some() || live.is_service()) {
-        // Its new place is on the way: victims were asked for it, and its other tasks still have their work. And
-        // replicas of a service do not need each other.
+        // Its new place is on the way, and its other tasks have their work; replicas of a service do not need each other.
         return alloc::vec![live.broken(now + state.tenants.policy().recovery_bound())];
     }
     let alive: Vec<u32> = holding.alive().collect();
@@ -98,9 +96,6 @@ fn time_is_up(live: LiveJob<'_>) -> Vec<Event> {
 
 /// Tasks beyond the minimum that do not start are given up; without the minimum the whole gang is.
 fn let_go_of_stuck(live: LiveJob<'_>) -> Vec<Event> {
-    if !live.is_active() {
-        return Vec::new();
-    }
     let holding = live.holding().expect("what is bound is held");
     let spec = &live.job.spec;
     let (bound, running): (Vec<&HeldTask>, Vec<&HeldTask>) =

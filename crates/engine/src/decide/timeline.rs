@@ -8,6 +8,7 @@
 //! and where others begin in it. It is judged against the declared fleet, every node healthy and empty: what is in its way
 //! when it comes is a matter of the day.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -44,16 +45,12 @@ pub(super) struct WantedWindow<'a> {
     /// Its trust domain, by name: that of a first job comes before its id.
     pub(super) domain: &'a str,
     pub(super) by: Booker,
+    pub(super) from: Timestamp,
     pub(super) span: Millis,
 }
 
 /// Whether a window may be booked; if not, why, and when it could begin.
-pub(super) fn check(
-    state: &State,
-    wanted: WantedWindow<'_>,
-    from: Timestamp,
-    now: Timestamp,
-) -> Result<(), Rejection> {
+pub(super) fn check(state: &State, wanted: WantedWindow<'_>, now: Timestamp) -> Result<(), Rejection> {
     let windows = state.tenants.policy().windows;
     let refused = |fault, nearest| Err(Rejection::BookingRefused { fault, nearest });
     if wanted.by == Booker::Tenant && !windows.tenants_may_book {
@@ -70,10 +67,7 @@ pub(super) fn check(
     let (tree, shares, key) = (bare.tree(policy), Amounts::new(), KindKey::of(wanted.spec));
     let draft = Draft::on(&bare, policy, &tree, &shares, now);
     let mut timeline = Timeline { state, draft, wanted, key: &key };
-    match timeline.fault(from) {
-        None => Ok(()),
-        Some(fault) => refused(fault, timeline.nearest(from)),
-    }
+    timeline.fault(wanted.from).map_or(Ok(()), |fault| refused(fault, timeline.nearest(wanted.from)))
 }
 
 /// The fleet as it is declared, with nobody on it.
@@ -106,43 +100,34 @@ struct Timeline<'a> {
 }
 
 impl<'a> Timeline<'a> {
-    fn first(&self) -> Timestamp {
-        self.draft.now + self.draft.policy.windows.lead
-    }
-
-    fn last(&self) -> Timestamp {
-        self.draft.now + self.draft.policy.windows.ahead_max
-    }
-
     fn bookings(&self) -> impl Iterator<Item = &'a Booking> + use<'a> {
         self.state.bookings.iter().map(|(_, booking)| booking)
     }
 
     /// Why the window cannot begin then, if it cannot.
     fn fault(&mut self, from: Timestamp) -> Option<BookingFault> {
-        let windows = self.draft.policy.windows;
-        if from < self.first() {
+        let (windows, now) = (self.draft.policy.windows, self.draft.now);
+        if from < now + windows.lead {
             return Some(BookingFault::TooLate { lead: windows.lead });
         }
-        if from > self.last() {
+        if from > now + windows.ahead_max {
             return Some(BookingFault::TooFarAhead { max: windows.ahead_max });
         }
         let until = from + self.wanted.span;
         let begins = self.bookings().map(|booking| booking.from).filter(|&at| from < at && at < until);
-        let mut moments: Vec<Timestamp> = begins.chain([from]).collect();
-        moments.sort_unstable();
-        moments.dedup();
+        let moments: BTreeSet<Timestamp> = begins.chain([from]).collect();
         moments.into_iter().find_map(|at| self.fault_at(at))
     }
 
     /// The begin nearest to what was asked for that passes the same check.
     fn nearest(&mut self, from: Timestamp) -> Option<Timestamp> {
+        let (windows, now) = (self.draft.policy.windows, self.draft.now);
         // In whole seconds, as people write it: what is printed can be booked.
         let after = |at: Timestamp| Timestamp(at.0.div_ceil(1000).saturating_mul(1000));
         let before = |at: u64| Timestamp(at / 1000 * 1000);
         // A reader needs a moment to type it.
-        let soonest = after(self.first() + READ_WITHIN);
-        let mut tries = alloc::vec![soonest, before(self.last().0), after(from)];
+        let soonest = after(now + windows.lead + READ_WITHIN);
+        let mut tries = alloc::vec![soonest, before((now + windows.ahead_max).0), after(from)];
         tries.extend(self.fixed().filter_map(|(_, _, over)| over).map(after));
         for booking in self.bookings() {
             tries.push(after(booking.until));
@@ -167,16 +152,14 @@ impl<'a> Timeline<'a> {
         first.or(Some(BookingFault::NoRoom))
     }
 
-    /// What work that no guarantee could get back holds or was promised: whose it is, where, and when it is over, where that
-    /// is known. A job that was asked to leave may stay after all.
+    /// Whose work no guarantee could get back, where, and when it is known to be over. A job that was asked to leave may stay.
     fn fixed(&self) -> impl Iterator<Item = (TenantId, Vec<Placement>, Option<Timestamp>)> + use<'a> {
         let (state, policy, now) = (self.state, self.draft.policy, self.draft.now);
         state.jobs.iter().filter_map(move |(id, job)| {
             let holding = state.ledger.holding(id).into_iter().flat_map(|holding| &holding.tasks);
             let held = holding.filter(|task| task.holds()).map(|task| task.place);
-            let earmarked =
-                state.earmarks.of(id).into_iter().flat_map(|earmark| earmark.tasks.iter().copied());
-            let places: Vec<Placement> = held.chain(earmarked).collect();
+            let earmarked = state.earmarks.of(id).into_iter().flat_map(|earmark| &earmark.tasks);
+            let places: Vec<Placement> = held.chain(earmarked.copied()).collect();
             let fixed = lines::is_fixed(&lines::work_group(&job.key()), policy);
             let counts = fixed && job.spec.booking.is_none() && !places.is_empty();
             counts.then(|| (job.spec.tenant, places, state.end_of(id, policy, now).before_window()))
@@ -189,10 +172,9 @@ impl<'a> Timeline<'a> {
         let tree = self.draft.tree;
         let charge = Ask::new(tree, self.key, way, self.key.tasks).total();
         let (mut all, mut by_tenants) = (tree.zero_each(), tree.zero_each());
-        let booked = beside
-            .iter()
-            .map(|booking| (booking.spec.tenant, booking.by, booked::charge(&self.draft, booking)));
-        for (tenant, by, amount) in booked.chain([(spec.tenant, by, charge.clone())]) {
+        let booked =
+            |booking: &&Booking| (booking.spec.tenant, booking.by, booked::charge(&self.draft, booking));
+        for (tenant, by, amount) in beside.iter().map(booked).chain([(spec.tenant, by, charge.clone())]) {
             all[tenant.index()].add(&amount);
             if by == Booker::Tenant {
                 by_tenants[tenant.index()].add(&amount);
@@ -207,11 +189,9 @@ impl<'a> Timeline<'a> {
         (0..charge.len()).filter(|&meter| charge[meter] > 0).find_map(|meter| {
             let line = |tenant: TenantId| tree.lines[tenant.index()].quotas[meter];
             let own = by_tenants[spec.tenant.index()][meter];
-            if let Amount::Of(guaranteed) = line(spec.tenant).guaranteed
-                && by == Booker::Tenant
-                && own > guaranteed
-            {
-                let (need, have) = (units(tree, meter, own), units(tree, meter, guaranteed));
+            let within = line(spec.tenant).guaranteed.cap(own);
+            if by == Booker::Tenant && within < own {
+                let (need, have) = (units(tree, meter, own), units(tree, meter, within));
                 return Some(BookingFault::BeyondGuarantee { tenant: spec.tenant, need, have });
             }
             let over = |tenant: &TenantId| {
@@ -266,11 +246,11 @@ impl<'a> Timeline<'a> {
 fn kept(tree: &Tree, tenant: TenantId, meter: usize, booked: &Amounts) -> u64 {
     let line = &tree.lines[tenant.index()];
     let below: u64 = line.children.iter().map(|&child| kept(tree, child, meter, booked)).sum();
-    let guaranteed = match line.quotas[meter].guaranteed {
-        Amount::Of(guaranteed) => guaranteed,
-        Amount::Unlimited => 0,
-    };
-    guaranteed.max(below.saturating_add(booked[tenant.index()][meter]))
+    let booked = below.saturating_add(booked[tenant.index()][meter]);
+    match line.quotas[meter].guaranteed {
+        Amount::Of(guaranteed) => guaranteed.max(booked),
+        Amount::Unlimited => booked,
+    }
 }
 
 /// An amount of a meter in GPUs; normalised ones are counted a thousand times finer.
