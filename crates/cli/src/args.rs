@@ -44,7 +44,7 @@ Start here
 Jobs
   submit     Hand in a job
   plan       Ask what would happen to a job, without handing it in
-  explain    Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
+  explain    Say why a job, tenant, node or GPU is as it is, why a job was evicted, or how a model is cut
   cancel     Take a job back, or give a booking up
   evict      Ask a job to save its work, leave and wait again
   release    Let a held job be started: after a restore, once you know that it did not run
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     Submit(SubmitArgs),
     /// Ask what would happen to a job, without handing it in
     Plan(PlanArgs),
-    /// Say why a job, tenant, node or GPU is as it is, why somebody was evicted, or how a model is cut
+    /// Say why a job, tenant, node or GPU is as it is, why a job was evicted, or how a model is cut
     Explain(ExplainArgs),
     /// Take a job back, or give a booking up
     Cancel(CancelArgs),
@@ -256,8 +256,8 @@ Examples:
   wharf explain tenant/lab/nlp
   wharf explain node/n1
   wharf explain gpu/n1:3               how it is divided, and what could still be cut out of it
-  wharf explain booking/friday         where it is, what is missing, who is in its way
-  wharf explain eviction/18234         who had to leave for whom, by which rule, at what price
+  wharf explain booking/friday         where it is, what is missing, what is in its way
+  wharf explain eviction/18234         which job left for which, by which rule, at what price
   wharf explain model/h100             its slots, its profiles, and every layout that is full")]
 pub(crate) struct ExplainArgs {
     /// job/NAME, tenant/PATH, node/NAME, gpu/NODE:INDEX, booking/NAME, eviction/ID or model/NAME; a bare name is a job
@@ -278,7 +278,7 @@ Examples:
   wharf cancel hello train             both; one that cannot be cancelled does not keep the others
   wharf cancel sweep                   all members of the array sweep
   wharf cancel maintenance/fans        its nodes stay in service
-  wharf cancel booking/friday          its places are everybody's again; its jobs go on as every other")]
+  wharf cancel booking/friday          its places are free for all again; its jobs go on as every other")]
 pub(crate) struct CancelArgs {
     /// job/NAME, NAME, TENANT/NAME or uid; booking/NAME for a booking, maintenance/NAME for a downtime
     #[arg(value_name = "JOB", required = true)]

@@ -238,7 +238,7 @@ impl Metric {
             Self::FleetFileError => "1 while the fleet file has an error and the fleet stays as it is",
             Self::Orphans => "Tasks that run and should not, and are being stopped",
             Self::Evictions => "Jobs, or surplus tasks of one, that a rule made leave since start, by rule",
-            Self::Promises => "Jobs whose places are set aside until those who leave them are gone",
+            Self::Promises => "Jobs with an earmark: their places are kept until the victims are gone",
             Self::TenantGpus => {
                 "GPUs of a tenant with everyone below it, by resource and line; absent where a line is unlimited"
             }

@@ -16,7 +16,7 @@ pub(crate) fn denial(why: &Denial) -> String {
     match why {
         Denial::NodeUnknown => "the fleet has no such node".to_owned(),
         Denial::NodeNotReady => "the node is not ready".to_owned(),
-        Denial::DevicesTaken { gpus } => format!("{} in use by somebody else", those(*gpus)),
+        Denial::DevicesTaken { gpus } => format!("{} in use by another process", those(*gpus)),
         Denial::DevicesFailed { gpus } => format!("{} failed or gone", those(*gpus)),
         Denial::OutOfCpu { short_milli } => format!("{} too few are left there", cores(*short_milli)),
         Denial::OutOfMemory { short } => format!("{} too little is left there", memory(*short)),
@@ -77,7 +77,7 @@ pub(crate) fn leave(state: &State, id: JobId, now: Timestamp) -> Option<String> 
     let (task, (why, since)) = tasks.iter().find_map(|task| Some((task, task.leave_refused.as_ref()?)))?;
     let node = state.fleet.node(task.place.node).map_or("its node", |node| &node.facts.name);
     let (why, since) = (denial(why), passed(now - *since));
-    Some(format!("; the fleet does not let it leave {node}: {why}, for {since}; it is told again"))
+    Some(format!("; the fleet does not let it leave {node}: {why}, for {since}; it is asked again"))
 }
 
 #[cfg(test)]
@@ -87,8 +87,8 @@ mod tests {
     #[test]
     fn a_refusal_is_told_with_its_numbers_and_the_words_of_whoever_refused() {
         let gpus = |mask| Denial::DevicesTaken { gpus: GpuMask(mask) };
-        assert_eq!(denial(&gpus(0b100)), "GPU 2 is in use by somebody else");
-        assert_eq!(denial(&gpus(0b101)), "GPUs 0, 2 are in use by somebody else");
+        assert_eq!(denial(&gpus(0b100)), "GPU 2 is in use by another process");
+        assert_eq!(denial(&gpus(0b101)), "GPUs 0, 2 are in use by another process");
         let message = Message::cut("no images from that registry");
         let told = denial(&Denial::AdmissionDenied { message });
         assert_eq!(told, "admission was denied: no images from that registry");

@@ -219,7 +219,7 @@ fn life_problem(rejection: &Rejection) -> Problem {
         }
         Rejection::NoneToSpare { min } => Problem::new(
             Code::NoneToSpare,
-            format!("at least {min} replicas have to run, and nobody may run beside them for the time"),
+            format!("at least {min} replicas have to run, and none may run beside them meanwhile"),
         )
         .hint("give --surge 1, or scale the service up first and give --unavailable 1"),
         Rejection::ReplicasOutOfRange { given, min, max } => Problem::new(

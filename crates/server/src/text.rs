@@ -29,7 +29,7 @@ pub(crate) fn failure(known: &Xid) -> String {
         Recovery::Nothing | Recovery::Job => return error(known),
         Recovery::Reset => "it is reset and returns by itself",
         Recovery::RestartNode => "it returns when its node has been restarted",
-        Recovery::Service => "it returns when somebody has looked at it",
+        Recovery::Service => "it returns when it has been serviced",
     };
     format!("{}: {until}", error(known))
 }
@@ -237,7 +237,9 @@ fn promised(state: &State, job: JobId) -> String {
     match still_there(state, job) {
         None => "its places are set aside; it starts with one of the next decisions".to_owned(),
         Some(who) => {
-            format!("its places are set aside; it starts when those who still have to leave are gone: {who}")
+            format!(
+                "its places are earmarked; it starts when the jobs that still have to leave them are gone: {who}"
+            )
         }
     }
 }

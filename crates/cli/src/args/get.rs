@@ -33,7 +33,7 @@ pub(crate) enum Listed {
     /// GPUs, one by one
     #[value(alias = "gpu")]
     Gpus,
-    /// What is free and fits nobody who waits or usually comes, and why
+    /// Free capacity that fits no job that waits or usually comes, and why
     Stranded,
     /// Starts that are promised to jobs that wait, the earliest first
     #[value(alias = "reservation")]
@@ -46,7 +46,7 @@ pub(crate) enum Listed {
     /// Tenants: what each is promised, may use and uses
     #[value(alias = "tenant")]
     Tenants,
-    /// Who had to leave for whom, newest first
+    /// Jobs that had to leave for others, newest first
     #[value(alias = "eviction")]
     Evictions,
     /// The policy in force
@@ -77,7 +77,7 @@ Examples:
   wharf get history --kind receipt --limit 20
   wharf get models -o wide
 
-ALLOC is what is handed out, SM what the hardware really does with it; ? is what nobody knows.")]
+ALLOC is what is handed out, SM what the hardware really does with it; ? is what is not known.")]
 pub(crate) struct GetArgs {
     /// What to list
     #[arg(value_enum, value_name = "WHAT")]

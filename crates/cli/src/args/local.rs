@@ -32,7 +32,7 @@ pub(crate) struct UpArgs {
     /// The directory of the policy, read again when it changes [default: DATA/policy]
     #[arg(long, value_name = "DIR")]
     pub(crate) policy: Option<PathBuf>,
-    /// Open a journal that is behind what was acknowledged: adopt what runs, stop nothing, hold what nobody can decide
+    /// Open a journal that is behind what was acknowledged: adopt what runs, stop nothing, hold what cannot be decided
     #[arg(long)]
     pub(crate) restore: bool,
     /// Submit work that tells a story
@@ -134,7 +134,7 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// One decision of the engine alone, in CPU time and bytes
     Engine(EngineArgs),
-    /// Who has to leave for whom, beside every choice there is, on small fleets
+    /// The victims of the planner beside every possible choice, on small fleets
     Victims(VictimsArgs),
     /// What a pool of GPUs cut into slices has to refuse, by where the slices are cut
     Mig(MigArgs),

@@ -16,7 +16,7 @@ Examples:
 pub(crate) struct CordonArgs {
     #[command(flatten)]
     pub(crate) nodes: NodeNames,
-    /// Why, for everybody who looks
+    /// The reason, which is shown with the node
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }

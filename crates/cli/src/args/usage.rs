@@ -29,7 +29,7 @@ Examples:
 
 All times are on the fleet's clock. ALLOCATED is what was handed out, in GPU-hours; USED what of it the hardware was
 really busy (SM_ACTIVE); LOST the work since the last checkpoint that evictions, losses and failures threw away.
-? is what nobody knows, ≥ what is known of a part only.")]
+? is what is not known, ≥ what is known of a part only.")]
 pub(crate) struct UsageArgs {
     /// From when: so long ago (7d, 12h), or a time with its zone (2026-11-01T00:00Z)
     #[arg(long, value_name = "WHEN", default_value = "7d", allow_hyphen_values = true)]

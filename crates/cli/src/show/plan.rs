@@ -49,7 +49,7 @@ fn next(plan: &PlanView, paint: Paint) -> String {
             next_line(paint, "next:", "wharf submit makes them leave; it starts when they are gone")
         }
         VerdictWord::Waits | VerdictWord::Leaving => {
-            next_line(paint, "next:", "wharf submit queues it; wharf top shows who is there now")
+            next_line(paint, "next:", "wharf submit queues it; wharf top shows what runs now")
         }
         VerdictWord::Never => {
             next_line(paint, "next:", "ask for less; what there is: wharf get nodes -o wide")

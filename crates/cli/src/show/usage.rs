@@ -50,7 +50,7 @@ fn text(report: &UsageReport, wide: bool, paint: Paint) -> String {
     let since = moment_before(report.since_ms, report.until_ms);
     let window = format!("GPU-hours from {since} to {}", moment(report.until_ms));
     if report.rows.is_empty() {
-        return output::lines(&[window, "nobody held a GPU".to_owned()]);
+        return output::lines(&[window, "no tenant held a GPU".to_owned()]);
     }
     let mut table = groups(report);
     let names = (0..report.by.len()).map(|at| if at == 0 { "total" } else { "" });

@@ -32,7 +32,7 @@ fn gpu_hours_add_up_by_whatever_is_asked() {
     let data = dir.path().join("data");
     let server = Server::start(&data, &["--speed", "60"]);
     let (_, nothing) = text(&server, &["usage"]);
-    assert!(nothing.contains("nobody held a GPU"), "{nothing}");
+    assert!(nothing.contains("no tenant held a GPU"), "{nothing}");
     let busy = "simulate: {duration: 3m, sm_active: 0.5}";
     let red = "labels: {project: \"red, hot\"}";
     submit(&server, dir.path(), &format!("name: a\ntenant: lab/nlp\ngpus: 4\n{red}\n{busy}\n"));

@@ -138,8 +138,8 @@ fn planned(replica: &Replica, tried: &WhatIf) -> PlanView {
         verdict.reason = Some("Startable".to_owned());
     } else if let Some(earmark) = leaving::earmark(state, *job) {
         placements = earmark.places;
-        let who = text::still_there(state, *job).unwrap_or_else(|| "nobody".to_owned());
-        verdict.text = format!("it would start when those who have to leave for it are gone: {who}");
+        let who = text::still_there(state, *job).unwrap_or_else(|| "none".to_owned());
+        verdict.text = format!("it would start when the jobs that have to leave for it are gone: {who}");
     }
     verdict.basis = replica.state.index();
     let would_preempt = victims.iter().filter_map(|evicted| eviction::victim(state, evicted)).collect();

@@ -49,7 +49,7 @@ fn order(class: Class, field: &Field<'_>, read: &mut OrderRules) -> Result<(), F
         read.levels = levels(&field)?;
     }
     if let Some(field) = keys.get("patience")? {
-        let why = "who waits for longer than a day for a place has no use for patience";
+        let why = "a job that waits for longer than a day gains nothing from patience";
         read.patience = field.duration_in(Millis(0)..=DAY, why)?;
     }
     if let Some(field) = keys.get("min_run")? {
@@ -94,7 +94,7 @@ fn promote_after(field: &Field<'_>) -> Result<Option<Millis>, Fault> {
     if field.text().is_ok_and(|text| text == "never") {
         return Ok(None);
     }
-    let why = "or never; who is first after less than a minute makes an order by age of it";
+    let why = "or never; promotion after less than a minute would make it an order by age";
     field.duration_in(MINUTE..=YEAR, why).map(Some)
 }
 

@@ -170,8 +170,10 @@ fn short_lead(draft: &Draft) -> Option<Finding> {
         file: format!("{dir}windows.yaml"),
         line: None,
         column: None,
-        what: format!("lead is {lead}, and who borrows may need {bound} to leave"),
-        why: "places of a window are chosen when its lead begins; who is there then may be late".to_owned(),
+        what: format!("lead is {lead}, and borrowers may need {bound} to leave"),
+        why:
+            "places of a window are chosen when its lead begins; jobs that are there then may leave too late"
+                .to_owned(),
         fix: format!("raise lead to {bound} or more, or lower borrow_grace_max (preemption.yaml)"),
     })
 }

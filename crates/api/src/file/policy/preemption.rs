@@ -66,7 +66,7 @@ pub(super) fn preemption(root: &Node) -> Result<Preemption, Fault> {
         value(&field, &mut read)?;
     }
     let why =
-        "with no wait ahead nothing is ever worth an eviction, and nobody waits for longer than a month";
+        "with no wait ahead no eviction is ever worth its cost, and no job waits for longer than a month";
     set(&keys, "wait_horizon", &mut read.wait_horizon, |field| field.duration_in(SECOND..=MONTH, why))?;
     set(&keys, "fixed_may_borrow", &mut read.fixed_may_borrow, Field::truth)?;
     Ok(read)

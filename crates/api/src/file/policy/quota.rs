@@ -132,7 +132,7 @@ impl Reading {
         let field = keys.need("tenants", "tenants: {lab: {guaranteed: 8}}")?;
         self.children(&field, None);
         if self.lines.is_empty() && self.faults.is_empty() {
-            self.faults.push(field.fault("names nobody").allowed("at least one tenant"));
+            self.faults.push(field.fault("is empty").allowed("at least one tenant"));
         }
         Ok(())
     }

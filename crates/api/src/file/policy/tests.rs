@@ -184,7 +184,7 @@ fn wrong_values_name_line_and_what_is_allowed() {
              characters",
         ),
         ("tenants:\n  lab:\n", "2: tenants.lab has no value; allowed here: a value, or leave the key out"),
-        ("tenants: {}\n", "1: tenants names nobody; allowed here: at least one tenant"),
+        ("tenants: {}\n", "1: tenants is empty; allowed here: at least one tenant"),
         ("tenants: 3\n", "1: tenants is \"3\"; allowed here: a map of keys and values"),
         ("tenant: {}\n", "1: unknown key \"tenant\"; did you mean \"tenants\"? Allowed here: tenants"),
         (

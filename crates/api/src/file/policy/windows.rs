@@ -19,16 +19,16 @@ pub(super) fn windows(root: &Node) -> Result<Windows, Fault> {
     let known = ["lead", "span_max", "ahead_max", "bookings_max", "tenants_may_book", "fill", "no_show"];
     let keys = Map::root(root, &known)?;
     let mut read = Windows::default();
-    let why = "sooner nobody could be asked to leave in time, and places that are chosen a week before are in everybody's way";
+    let why = "with less, no job could be asked to leave in time; with more than a week, chosen places are in the way of other work";
     set(&keys, "lead", &mut read.lead, |field| field.duration_in(MINUTE..=WEEK, why))?;
     let why = "what is wanted for longer is a guarantee";
     set(&keys, "span_max", &mut read.span_max, |field| field.duration_in(MINUTE..=WEEK, why))?;
-    let why = "nobody knows the fleet of the year after next";
+    let why = "the fleet of the year after next is not known";
     set(&keys, "ahead_max", &mut read.ahead_max, |field| field.duration_in(MINUTE..=YEAR, why))?;
     set(&keys, "bookings_max", &mut read.bookings_max, |field| field.whole(0..=BOOKINGS_MAX))?;
     set(&keys, "tenants_may_book", &mut read.tenants_may_book, Field::truth)?;
     set(&keys, "fill", &mut read.fill, Field::truth)?;
-    let why = "a window that nobody uses keeps its places idle";
+    let why = "a window that is not used keeps its places idle";
     set(&keys, "no_show", &mut read.no_show, |field| field.duration_in(MINUTE..=WEEK, why))?;
     if read.ahead_max < read.lead {
         let at = keys.get("ahead_max")?.or(keys.get("lead")?).and_then(|field| field.at());

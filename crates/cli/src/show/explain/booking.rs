@@ -1,4 +1,4 @@
-//! `wharf explain booking/NAME`: where it is, what is missing, who is in its way.
+//! `wharf explain booking/NAME`: where it is, what is missing, what is in its way.
 
 use wharf_api::client::Client;
 use wharf_api::v1::{BookingState, BookingView, HolderView, LostPlacesView};
@@ -94,7 +94,7 @@ fn short(booking: &BookingView) -> Vec<String> {
 fn lost_text(lost: &LostPlacesView, now: Option<u64>) -> String {
     let why = match lost.why.as_str() {
         "place_gone" => "a node or GPU failed, left or was cordoned",
-        "place_held" => "somebody there could not be gone in time",
+        "place_held" => "a job there could not be gone in time",
         other => other,
     };
     let places = counted(u64::from(lost.tasks), "place");

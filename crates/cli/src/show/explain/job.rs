@@ -154,7 +154,7 @@ fn why_there(chosen: &ChosenView) -> String {
     };
     let why = match by.as_str() {
         "worth" => "more is lost there",
-        "drains" => "somebody has to leave there first",
+        "drains" => "a task has to leave there first",
         "without_gpus" => "it has GPUs",
         "scarce" => "as good, but the fleet has few of its model",
         _ => "as good; the order of nodes decided",
@@ -253,11 +253,11 @@ fn next(explanation: &Explanation, paint: Paint) -> String {
     let job = &explanation.job;
     match (job.state, explanation.evictions.first()) {
         (JobState::Waiting | JobState::Leaving, Some(newest)) => {
-            let command = format!("wharf explain eviction/{newest}   who is there now: wharf top");
+            let command = format!("wharf explain eviction/{newest}   what runs there now: wharf top");
             next_line(paint, "next:", &command)
         }
         (JobState::Waiting, None) => {
-            let command = format!("wharf explain tenant/{}   who is there now: wharf top", job.tenant);
+            let command = format!("wharf explain tenant/{}   what runs there now: wharf top", job.tenant);
             next_line(paint, "next:", &command)
         }
         (JobState::Starting | JobState::Running | JobState::Leaving, _) => {
@@ -298,7 +298,7 @@ WAITS  WaitingForRoomTogether
   so far  submitted 12m ago, first started 11m ago; 2 attempts, 1 eviction, 0 failures
   basis   policy 3, journal index 18234
   uid     00000000000000000000000000000abc
-next: wharf explain tenant/lab/nlp   who is there now: wharf top
+next: wharf explain tenant/lab/nlp   what runs there now: wharf top
 ";
         assert_eq!(text(&explanation(waiting()), Some(1_720_000), Paint::OFF), expected);
     }
@@ -451,7 +451,7 @@ WAITS  WaitingForVictims
         let text = text(&told, Some(1_720_000), Paint::OFF);
         assert!(text.contains(expected), "{text}");
         assert!(
-            text.contains("next: wharf explain eviction/17002   who is there now: wharf top\n"),
+            text.contains("next: wharf explain eviction/17002   what runs there now: wharf top\n"),
             "{text}"
         );
     }

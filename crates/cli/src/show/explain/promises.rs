@@ -73,7 +73,7 @@ fn leaving_line(leaving: &LeavingView, now: Option<u64>) -> String {
     let how = match step {
         LeavingStep::Asked => format!("asked to save its work, stopped in {left} at the latest"),
         LeavingStep::Saved => "has saved its work and is about to be stopped".to_owned(),
-        LeavingStep::Stopping => format!("told to stop, killed in {left} at the latest"),
+        LeavingStep::Stopping => format!("stopping, killed in {left} at the latest"),
     };
     let receipt = eviction.map_or_else(String::new, |id| format!(" (eviction/{id})"));
     format!("job/{tenant}/{job} task {} on {}: {how}{receipt}", at.task, place(at))

@@ -38,7 +38,7 @@ pub(super) fn list(client: &Client, args: &GetArgs) -> anyhow::Result<()> {
     let empty = if filtered {
         "no eviction is like that; all of them: wharf get evictions"
     } else {
-        "nobody had to leave for another job; what else is over: wharf get history"
+        "no job had to leave for another one; other past events: wharf get history"
     };
     show(args, &List { answer: &answer, names, table, empty: empty.into() })
 }

@@ -67,7 +67,7 @@ pub(in crate::show) fn holders(reservation: &ReservationView, now: Option<u64>) 
         None => holder.job.clone(),
     };
     let names: Vec<String> = reservation.waits_for.iter().map(told).collect();
-    if names.is_empty() { "nobody".to_owned() } else { some_of(&names) }
+    if names.is_empty() { "no job".to_owned() } else { some_of(&names) }
 }
 
 /// `lab/nlp/a`

@@ -77,7 +77,7 @@ fn inferred(mig: &Mig) -> Vec<String> {
         _ => "memory as a driver reported it; ~ is 15/16 of what the name says".to_owned(),
     };
     let sm = mig.profiles.iter().any(|profile| profile.sm.is_none()) || mig.sm.is_none();
-    let sm = sm.then(|| format!("{UNKNOWN} under SM is what nobody could cite"));
+    let sm = sm.then(|| format!("{UNKNOWN} under SM: no source gives the number"));
     [starts.to_owned(), memory].into_iter().chain(sm).collect()
 }
 

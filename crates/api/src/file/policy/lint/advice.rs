@@ -91,9 +91,9 @@ fn no_weight(page: &Page<'_>, group: &Group<'_>, gpus: &[(Meter<'_>, Owed)]) -> 
     };
     let words = Words {
         what: format!("all {who} have weight 0"),
-        why: "what is left after guarantees is shared by weight, and here nobody has a claim on it when it is contested"
+        why: "what is left after guarantees is shared by weight, and here no tenant has a claim on it when it is contested"
             .to_owned(),
-        fix: "give at least one of them a weight above 0, or each a limit equal to its guarantee if nobody is to have more"
+        fix: "give at least one of them a weight above 0, or each a limit equal to its guarantee if none is to have more"
             .to_owned(),
     };
     Some(page.finding(Severity::Warning, members[0].weight_at.or(members[0].at), words))

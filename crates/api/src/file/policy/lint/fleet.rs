@@ -160,7 +160,7 @@ fn missing_model(page: &Page<'_>, model: &str, capacity: &Inventory) -> Vec<Find
         }
         if let Some(Placed { amount: Amount::Of(_), at }) = pair.limit {
             let what = format!("{} has a limit in {model}, the fleet {} has none", line.path, capacity.name);
-            let why = "a limit in a model that is not there limits nobody".to_owned();
+            let why = "a limit in a model that the fleet does not have has no effect".to_owned();
             findings.push(page.finding(Severity::Warning, at, Words { what, why, fix: fix(line, "limit") }));
         }
     }

@@ -193,7 +193,7 @@ tenants:
   guests: {guaranteed: {tpu: 0}, limit: {tpu: 4}}
 ";
     let promise = "a guarantee is always recoverable; one in a model that is not there never is";
-    let limit = "a limit in a model that is not there limits nobody";
+    let limit = "a limit in a model that the fleet does not have has no effect";
     assert_eq!(
         told(&linted(text, Some("lab"))),
         [

@@ -26,8 +26,8 @@ pub(super) fn findings(draft: &Draft) -> Vec<Finding> {
             findings.push(warning(
                 draft,
                 format!("domains.{domain}.modes is about a domain that no job can be in"),
-                format!("{domain} is no tenant, and nobody may claim it"),
-                format!("say who may: domains.{domain}.tenants, or take {domain} out"),
+                format!("{domain} is not a tenant, and no tenant may claim it"),
+                format!("say which tenants may: domains.{domain}.tenants, or take {domain} out"),
             ));
         }
     }
