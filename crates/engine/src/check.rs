@@ -268,7 +268,6 @@ fn check_limits(state: &State, policy: &Policy, findings: &mut Vec<Finding>) {
     }
 }
 
-/// No two windows have one GPU at one moment.
 fn check_windows(state: &State, findings: &mut Vec<Finding>) {
     let all: Vec<_> = state.bookings.iter().collect();
     for (at, (id, one)) in all.iter().enumerate() {

@@ -26,7 +26,6 @@ pub mod tenants;
 mod wants;
 pub mod ways;
 
-/// An index by its name, and what makes it wrong.
 #[cfg(test)]
 pub(crate) type Corruption<T> = (&'static str, fn(&mut T));
 

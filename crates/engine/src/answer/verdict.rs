@@ -39,7 +39,6 @@ pub struct Funnel {
     pub tenant: Option<TenantId>,
     /// The group that comes least far, by its place in the list.
     pub group: Option<usize>,
-    /// What it lacks beside GPUs, where that alone keeps it from enough.
     pub beside: Option<Beside>,
 }
 

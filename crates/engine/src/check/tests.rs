@@ -54,12 +54,11 @@ impl Fixture {
         let mut running = Vec::new();
         for (id, holding) in self.state.ledger.holdings() {
             let uid = self.state.jobs.get(id).unwrap().uid;
-            for task in holding.tasks.iter().filter(|task| task.phase == TaskPhase::Bound) {
-                let node = self.state.fleet.node(task.place.node).unwrap().facts.name.clone();
-                let task_ref = TaskRef { uid, task: task.place.task, attempt: holding.attempt };
-                let Placement { gpus, units_each, slice, time_sliced, .. } = task.place;
+            for held in holding.tasks.iter().filter(|held| held.phase == TaskPhase::Bound) {
+                let Placement { task, node, gpus, units_each, slice, time_sliced, .. } = held.place;
+                let task = TaskRef { uid, task, attempt: holding.attempt };
+                let node = self.state.fleet.node(node).unwrap().facts.name.clone();
                 let (since, status, job) = (Some(self.now), TaskStatus::Running, None);
-                let task = task_ref;
                 running.push(ObservedTask {
                     task,
                     node,

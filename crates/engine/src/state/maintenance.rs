@@ -176,7 +176,6 @@ impl State {
         self.ledger.tasks_on(node).filter_map(held).filter(|(_, held)| held.stays())
     }
 
-    /// Active jobs with such a task.
     pub(crate) fn active_on(&self, node: NodeId) -> BTreeSet<JobId> {
         let active = |job: &JobId| self.jobs.get(*job).is_some_and(|job| job.phase == Phase::Active);
         self.staying_on(node).map(|(job, _)| job).filter(active).collect()

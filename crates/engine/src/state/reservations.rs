@@ -172,7 +172,9 @@ impl Reservations {
     fn remove(&mut self, job: JobId) -> Option<Reservation> {
         let removed = self.by_job.remove(&job)?;
         let nodes: BTreeSet<NodeId> = removed.tasks.iter().map(|place| place.node).collect();
-        nodes.iter().for_each(|node| unlist(&mut self.by_node, node, &job));
+        for node in nodes {
+            unlist(&mut self.by_node, &node, &job);
+        }
         Some(removed)
     }
 

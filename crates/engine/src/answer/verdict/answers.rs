@@ -32,7 +32,6 @@ pub struct Answers {
     lines: Option<(Tree, Amounts)>,
 }
 
-/// What the answers about jobs of one kind have in common.
 #[derive(Clone, Debug)]
 struct OfKind {
     funnel: Funnel,
