@@ -212,6 +212,7 @@ impl Conclusion<'_> {
         };
         let last = RefusedTry { tries: job.past.refused_tries, not_before: job.not_before };
         let refused = self.refused.unwrap_or(last);
+        let pauses = refused.tries > 0 && refused.not_before > now;
         let ran = holding.tasks.iter().any(|task| task.since.is_some());
         let not_before = match why {
             RequeueWhy::TaskFailed => now + policy.backoff(job.past.failures + 1),
@@ -220,7 +221,7 @@ impl Conclusion<'_> {
             // The world would not start it: without a pause it would be asked again at once, for ever.
             RequeueWhy::NodeLost if !ran => now + policy.retry_backoff,
             // For whatever else it waits again, it pauses as long as nodes refuse it.
-            _ if refused.tries > 0 && refused.not_before > now => refused.not_before,
+            RequeueWhy::NodeLost | RequeueWhy::Evicted if pauses => refused.not_before,
             RequeueWhy::NodeLost | RequeueWhy::Evicted => Timestamp(0),
         };
         self.events.push(self.live.requeued(not_before));

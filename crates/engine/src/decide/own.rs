@@ -90,10 +90,8 @@ fn refuse_change(live: LiveJob<'_>, why: Option<Rejection>) -> Vec<Event> {
 }
 
 fn note(state: &State, uid: Uid, notice: Notice, now: Timestamp) -> Vec<Event> {
-    if state.owned.notice(uid) == Some(&notice) {
-        return Vec::new();
-    }
-    alloc::vec![Event::Owned(OwnedEvent::Noted { uid, notice, at: now })]
+    let is_new = state.owned.notice(uid) != Some(&notice);
+    is_new.then_some(Event::Owned(OwnedEvent::Noted { uid, notice, at: now })).into_iter().collect()
 }
 
 /// The world no longer has a job: what is left of it ends, and nobody is told.

@@ -56,11 +56,10 @@ fn shrink(live: LiveJob<'_>, wanted: u32) -> Vec<Event> {
     let job = live.job;
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     let earmarked = live.state.earmarks.of(live.id).map_or(0, |earmark| earmark.tasks.len());
-    let mut staying: Vec<&HeldTask> = match job.phase {
-        Phase::Waiting => Vec::new(),
-        Phase::Leaving(_) => return Vec::new(),
-        Phase::Active => live.holding().into_iter().flat_map(Holding::staying).collect(),
-    };
+    if matches!(job.phase, Phase::Leaving(_)) {
+        return Vec::new();
+    }
+    let mut staying: Vec<&HeldTask> = live.holding().into_iter().flat_map(Holding::staying).collect();
     let too_many = earmarked > 0 && staying.len() + earmarked > wanted;
     let released = too_many.then(|| live.without_earmark());
     // Numbers count up within an attempt: the last are the newest. But those that are to be replaced go before fresh ones.

@@ -215,14 +215,13 @@ impl<'a> Restore<'a> {
     /// It holds nothing of what the journal gave it.
     fn requeue(&mut self, live: LiveJob<'_>) {
         self.lose_places(live);
+        let leaving = live.leaving(Next::Requeue(RequeueWhy::NodeLost), None);
+        let requeued = live.requeued(Timestamp(0));
         match live.job.phase {
-            Phase::Waiting => return,
-            Phase::Active | Phase::Leaving(Next::End(_)) => {
-                self.closing.push(live.leaving(Next::Requeue(RequeueWhy::NodeLost), None));
-            }
-            Phase::Leaving(Next::Requeue(_)) => {}
+            Phase::Waiting => {}
+            Phase::Active | Phase::Leaving(Next::End(_)) => self.closing.extend([leaving, requeued]),
+            Phase::Leaving(Next::Requeue(_)) => self.closing.push(requeued),
         }
-        self.closing.push(live.requeued(Timestamp(0)));
     }
 
     fn lose_places(&mut self, live: LiveJob<'_>) {
