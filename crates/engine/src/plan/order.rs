@@ -40,7 +40,7 @@ impl ServiceTurn {
     ];
 }
 
-type Jobs<'a> = Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>;
+type CandidateJobs<'a> = Box<dyn Iterator<Item = (Timestamp, JobId)> + 'a>;
 
 /// Jobs of one kind that want something.
 pub(crate) struct Candidate<'a> {
@@ -55,7 +55,7 @@ pub(crate) struct Candidate<'a> {
     pub group: rank::OrderGroup,
     /// When the first of them stands elsewhere, by time alone.
     pub changes_at: Option<Timestamp>,
-    rest: Jobs<'a>,
+    rest: CandidateJobs<'a>,
     choices: Vec<Choice<'a>>,
     exhausted: bool,
 }
@@ -122,12 +122,17 @@ impl<'a> Candidate<'a> {
         Self::with(key, more, Box::new(core::iter::once(job)), asks)
     }
 
-    fn new(draft: &Draft<'a>, key: &'a KindKey, more: Option<More>, rest: Jobs<'a>) -> Option<Self> {
+    fn new(draft: &Draft<'a>, key: &'a KindKey, more: Option<More>, rest: CandidateJobs<'a>) -> Option<Self> {
         let asks = draft.asks();
         Self::with(key, more, rest, more.map_or_else(|| asks.minimum(key), |more| asks.more(key, more)))
     }
 
-    fn with(key: &'a KindKey, more: Option<More>, mut rest: Jobs<'a>, asks: Vec<Ask<'a>>) -> Option<Self> {
+    fn with(
+        key: &'a KindKey,
+        more: Option<More>,
+        mut rest: CandidateJobs<'a>,
+        asks: Vec<Ask<'a>>,
+    ) -> Option<Self> {
         let choices: Vec<Choice<'a>> = asks.into_iter().map(|ask| Choice { ask, refused: false }).collect();
         let first = rest.next().filter(|_| !choices.is_empty())?;
         let (group, changes_at) = (rank::OrderGroup::default(), None);
