@@ -15,9 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct GpuUnits(u64);
 
 impl GpuUnits {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
-    /// One GPU.
     pub const WHOLE: Self = Self(3000);
 
     /// So many whole GPUs.
@@ -209,26 +207,16 @@ ids! {
     Uid(u128);
 }
 
-impl NodeId {
-    /// Position in a vector indexed by node.
-    pub fn index(self) -> usize {
-        usize::try_from(self.0).expect("a u32 fits a usize on every platform we build for")
-    }
+macro_rules! dense {
+    ($($name:ident)*) => {$(impl $name {
+        /// Position in a vector indexed by it.
+        pub fn index(self) -> usize {
+            usize::try_from(self.0).expect("a u32 fits a usize on every platform we build for")
+        }
+    })*};
 }
 
-impl TenantId {
-    /// Position in a vector indexed by tenant.
-    pub fn index(self) -> usize {
-        usize::try_from(self.0).expect("a u32 fits a usize on every platform we build for")
-    }
-}
-
-impl PoolId {
-    /// Position in a vector indexed by pool.
-    pub fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
+dense! { NodeId PoolId TenantId TrustId }
 
 /// GPUs of one node, a bit each; a node has at most 16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -27,7 +27,7 @@ pub const ALTERNATIVES_MAX: usize = 8;
 pub const GPUS_PER_TASK_MAX: u32 = 16;
 
 /// How a job relates to latency, which decides who is asked to leave for whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(IntoStaticStr, VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
@@ -37,6 +37,7 @@ pub enum Class {
     /// Notebooks and evaluations: queues, but a person is waiting.
     Interactive,
     /// Checkpointable work, first to be asked to leave.
+    #[default]
     Batch,
 }
 
@@ -77,6 +78,12 @@ pub struct Least {
     pub compute_of: u8,
 }
 
+impl Default for GpuAsk {
+    fn default() -> Self {
+        Self::Whole(0)
+    }
+}
+
 impl Least {
     fn is_met(self, mig: &Mig, profile: &Profile) -> bool {
         let compute = u32::from(profile.compute) * u32::from(self.compute_of)
@@ -105,19 +112,15 @@ impl GpuAsk {
     /// The number of the profile it takes on a device, if the device has one: the fewest slots, then the least
     /// compute, that will do.
     pub fn profile_on(self, mig: &Mig) -> Option<u8> {
-        let numbered = (0u8..).zip(mig.profiles);
+        let mut numbered = (0u8..).zip(mig.profiles);
         match self {
             Self::Whole(_) | Self::Share(_) => None,
-            Self::Slice(name) => {
-                let mut named =
-                    numbered.filter(|(_, profile)| ProfileName::parse(profile.name) == Some(name));
-                named.next().map(|(number, _)| number)
-            }
+            Self::Slice(name) => numbered.find(|(_, profile)| ProfileName::parse(profile.name) == Some(name)),
             Self::AtLeast(least) => numbered
                 .filter(|(_, profile)| profile.media == Media::Usual && least.is_met(mig, profile))
-                .min_by_key(|(_, profile)| (profile.slots, profile.compute))
-                .map(|(number, _)| number),
+                .min_by_key(|(_, profile)| (profile.slots, profile.compute)),
         }
+        .map(|(number, _)| number)
     }
 
     /// True when it is a MIG slice.
@@ -127,7 +130,7 @@ impl GpuAsk {
 }
 
 /// What one task asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     pub gpus: GpuAsk,
     pub resources: Resources,
@@ -144,8 +147,7 @@ pub struct Shape {
 impl Shape {
     /// So much of any device on any node.
     pub fn of(gpus: GpuAsk, resources: Resources) -> Self {
-        let (nodes, devices) = (NodeSetId(0), DeviceSetId(0));
-        Self { gpus, resources, nodes, devices, time_slicing: false, any_of: Vec::new() }
+        Self { gpus, resources, ..Self::default() }
     }
 
     /// What it asks for, and what it takes instead, in order.
@@ -164,12 +166,11 @@ pub struct Alternative {
 
 /// Required closeness. Wishes come with the placement score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Topology {
     /// The GPUs of one task share an NVLink island.
-    #[serde(default)]
     pub task_on_island: bool,
     /// All tasks share one domain of this level.
-    #[serde(default)]
     pub gang_within: Option<LevelId>,
 }
 
@@ -197,7 +198,7 @@ impl Checkpoint {
 }
 
 /// A job as submitted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Unique among the tenant's live jobs.
     pub name: String,
@@ -266,30 +267,7 @@ impl Spec {
 
     /// A batch job of one such task that says nothing else of itself.
     pub fn of(name: impl Into<String>, shape: Shape) -> Self {
-        Self {
-            name: name.into(),
-            tenant: TenantId(0),
-            class: Class::Batch,
-            priority: 0,
-            tasks: 1,
-            min: 1,
-            shape,
-            groups: Vec::new(),
-            topology: Topology::default(),
-            preemptible: true,
-            trust: TrustId(0),
-            time_limit: None,
-            estimate: None,
-            service: None,
-            checkpoint: None,
-            booking: None,
-            retries: 0,
-            labels: Vec::new(),
-            payload: String::new(),
-            after: Vec::new(),
-            array: None,
-            submitted_by: String::new(),
-        }
+        Self { name: name.into(), tasks: 1, min: 1, shape, preemptible: true, ..Self::default() }
     }
 
     /// How long it needs to save its work when asked.

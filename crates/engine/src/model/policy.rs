@@ -6,7 +6,6 @@
 
 mod order;
 pub mod trust;
-mod windows;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,7 +19,6 @@ use crate::model::job::Class;
 use crate::units::{GpuUnits, Millis};
 
 pub use order::{Order, OrderRules, Orders};
-pub use windows::Windows;
 
 /// The longest that one decision may take to begin and to be carried out, from the change that calls for it. The
 /// engine decides in milliseconds (`wharf bench`); a second leaves room for a slow disk and a node that answers late.
@@ -304,21 +302,13 @@ pub struct SharingRules {
     pub tax_max: u16,
 }
 
-/// What binds the shares of one class and trust domain.
-#[derive(Clone, Copy, Debug)]
-pub struct SharingFor<'a> {
-    pub modes: &'a [Mode],
-    pub tax_max: u16,
-}
-
 impl Sharing {
-    /// What binds the shares of a class and a trust domain. What is said of a domain holds for those below it, unless more is
-    /// said of them.
-    pub fn of(&self, class: Class, domain: &str) -> SharingFor<'_> {
-        let rules = &self.classes[class.index()];
+    /// How shares of a class and a trust domain may be met, in order. What is said of a domain holds for those below it,
+    /// unless more is said of them.
+    pub(crate) fn modes(&self, class: Class, domain: &str) -> &[Mode] {
         let above = self.domains.iter().filter(|(name, _)| trust::is_within(domain, name));
         let own = above.max_by_key(|(name, _)| name.len());
-        SharingFor { modes: own.map_or(&rules.modes, |(_, modes)| modes), tax_max: rules.tax_max }
+        own.map_or(&self.classes[class.index()].modes, |(_, modes)| modes)
     }
 }
 
@@ -333,6 +323,36 @@ impl Default for Sharing {
             mps_tax: 300,
             time_slicing_tax: 240,
             claims: Vec::new(),
+        }
+    }
+}
+
+/// Which windows may be booked, and what holds in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Windows {
+    /// A window is booked so long before it begins, at the latest; then its places are chosen.
+    pub lead: Millis,
+    pub span_max: Millis,
+    pub ahead_max: Millis,
+    pub bookings_max: u32,
+    /// Whether tenants may book themselves, or operators alone.
+    pub tenants_may_book: bool,
+    /// Whether what the jobs of a booking leave idle is lent.
+    pub fill: bool,
+    /// A window that no job has used so long after it began is given up.
+    pub no_show: Millis,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self {
+            lead: Millis::from_secs(3600),
+            span_max: Millis::from_secs(24 * 3600),
+            ahead_max: Millis::from_secs(14 * 24 * 3600),
+            bookings_max: 4,
+            tenants_may_book: true,
+            fill: true,
+            no_show: Millis::from_secs(15 * 60),
         }
     }
 }

@@ -20,7 +20,8 @@ use crate::state::holding::Holding;
 use crate::state::jobs::Job;
 use crate::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
-pub use finished::{Finished, Size};
+use finished::Finished;
+pub use finished::Size;
 pub(crate) use finished::{age_floor, next_age};
 
 /// The most groups of jobs alike that are told apart: a label with a new value for every job would fill the memory.
@@ -128,8 +129,8 @@ impl Attained {
     pub fn estimate(&self, spec: &Spec, label: Option<&String>) -> Option<LearnedEstimate> {
         groups_of(spec, label).find_map(|group| {
             let finished = self.finished.get(&group)?;
-            let millis = Millis(finished.most()?);
-            Some(LearnedEstimate { millis, jobs: finished.durations().len(), label: group.label })
+            let millis = Millis(finished.most?);
+            Some(LearnedEstimate { millis, jobs: finished.durations.len(), label: group.label })
         })
     }
 
@@ -204,7 +205,7 @@ impl Attained {
             into.push(Event::Attained(AttainedEvent::CarriedJob { job, served }));
         }
         for (group, finished) in &self.finished {
-            let (group, durations) = (group.clone(), finished.durations().to_vec());
+            let (group, durations) = (group.clone(), finished.durations.clone());
             into.push(Event::Attained(AttainedEvent::CarriedFinished { group, durations }));
         }
     }

@@ -40,14 +40,6 @@ fn is_alone(together: &u32) -> bool {
     *together == alone()
 }
 
-impl TypicalShape {
-    /// The same, however many start together.
-    #[must_use]
-    pub fn each(self) -> Self {
-        Self { together: alone(), ..self }
-    }
-}
-
 /// What happens to demand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DemandEvent {
@@ -121,12 +113,9 @@ impl Demand {
     }
 
     pub(crate) fn count(&mut self, spec: &Spec) {
-        if !self.counting {
-            return;
-        }
-        self.arrived += 1;
-        for (shape, tasks, min) in spec.parts() {
-            self.count_shape(shape, tasks, min);
+        if self.counting {
+            self.arrived += 1;
+            spec.parts().for_each(|(shape, tasks, min)| self.count_shape(shape, tasks, min));
         }
     }
 

@@ -47,30 +47,23 @@ impl Size {
 
 /// The last finished durations of jobs alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Finished {
+pub(super) struct Finished {
     /// In milliseconds, the oldest first.
-    durations: Vec<u64>,
+    pub(super) durations: Vec<u64>,
     /// What is left for one end, by age; empty with too few samples.
     left: Vec<u64>,
     /// Nine of ten were over by then; nothing with too few samples.
-    most: Option<u64>,
+    pub(super) most: Option<u64>,
 }
 
 impl Finished {
-    /// These durations, the oldest first.
-    pub fn of(durations: &[u64]) -> Self {
+    pub(super) fn of(durations: &[u64]) -> Self {
         let mut finished = Self { durations: durations.to_vec(), ..Self::default() };
         finished.work_out();
         finished
     }
 
-    /// In milliseconds, the oldest first.
-    pub fn durations(&self) -> &[u64] {
-        &self.durations
-    }
-
-    /// One more is over.
-    pub fn add(&mut self, millis: u64) {
+    pub(super) fn add(&mut self, millis: u64) {
         if self.durations.len() == KEPT_MAX {
             self.durations.remove(0);
         }
@@ -79,25 +72,18 @@ impl Finished {
     }
 
     /// The running it takes to see one job of that age end, in milliseconds; `None` where too few are known.
-    pub fn left(&self, age_ms: u64) -> Option<u64> {
+    pub(super) fn left(&self, age_ms: u64) -> Option<u64> {
         self.left.get(age_step(age_ms)).copied()
     }
 
-    /// Nine of ten were over after so many milliseconds; `None` where too few are known.
-    pub fn most(&self) -> Option<u64> {
-        self.most
-    }
-
     fn work_out(&mut self) {
-        self.left.clear();
-        self.most = None;
         if self.durations.len() < SAMPLES_MIN {
             return;
         }
         let mut sorted = self.durations.clone();
         sorted.sort_unstable();
         self.most = sorted.get((sorted.len() * 9).div_ceil(10) - 1).copied();
-        self.left.extend((0..AGES).map(|step| left_at(&sorted, age_at(step))));
+        self.left = (0..AGES).map(|step| left_at(&sorted, age_at(step))).collect();
     }
 }
 
@@ -152,8 +138,8 @@ mod tests {
     #[test]
     fn an_estimate_holds_for_nine_of_ten() {
         let durations: Vec<u64> = (1..=30).rev().map(|minute| minute * 60_000).collect();
-        assert_eq!(Finished::of(&durations).most(), Some(27 * 60_000));
-        assert_eq!(Finished::of(&durations[..SAMPLES_MIN - 1]).most(), None);
+        assert_eq!(Finished::of(&durations).most, Some(27 * 60_000));
+        assert_eq!(Finished::of(&durations[..SAMPLES_MIN - 1]).most, None);
     }
 
     #[test]
@@ -173,17 +159,14 @@ mod tests {
 
     #[test]
     fn ages_are_told_apart_at_powers_of_two() {
-        assert_eq!(next_age(0), Some(60_000));
-        assert_eq!(next_age(59_999), Some(60_000));
-        assert_eq!(next_age(60_000), Some(120_000));
-        assert_eq!(next_age(200_000), Some(240_000));
-        assert_eq!(next_age(u64::MAX), None);
+        let next = [59_999, 60_000, 200_000, u64::MAX].map(next_age);
+        assert_eq!(next, [Some(60_000), Some(120_000), Some(240_000), None]);
     }
 
     #[test]
     fn the_last_thousand_count() {
         let mut finished = Finished::of(&[1000; KEPT_MAX]);
         finished.add(7000);
-        assert_eq!((finished.durations().len(), finished.durations().last()), (KEPT_MAX, Some(&7000)));
+        assert_eq!((finished.durations.len(), finished.durations.last()), (KEPT_MAX, Some(&7000)));
     }
 }

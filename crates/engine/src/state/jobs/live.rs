@@ -29,7 +29,7 @@ impl Array {
 }
 
 /// A live job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     pub uid: Uid,
     pub spec: Spec,
@@ -78,25 +78,6 @@ impl Rolling {
 }
 
 impl Job {
-    /// A job that waits for the first time.
-    pub(super) fn new(uid: Uid, spec: Spec, submitted_at: Timestamp) -> Self {
-        Self {
-            uid,
-            spec,
-            submitted_at,
-            phase: Phase::Waiting,
-            not_before: Timestamp(0),
-            past: JobPast::default(),
-            more: None,
-            wrap_up_at: None,
-            rolling: None,
-            cancelled_by: None,
-            held: None,
-            throttled: false,
-            owned: false,
-        }
-    }
-
     /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
     /// candidate yet.
     pub fn is_held_back(&self) -> bool {
@@ -153,9 +134,10 @@ pub struct More {
 }
 
 /// How far a job's life is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// It holds nothing.
+    #[default]
     Waiting,
     /// It has its places.
     Active,
