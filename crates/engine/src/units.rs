@@ -131,7 +131,6 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Part by part.
     fn each(self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             cpu_milli: of(self.cpu_milli, other.cpu_milli),
@@ -194,7 +193,6 @@ ids! {
     TrustId(u32);
     /// A job, dense in journal order.
     JobId(u64);
-    /// A booked window.
     BookingId(u64);
     /// Jobs alike in everything the planner looks at.
     KindId(u32);
@@ -224,7 +222,6 @@ dense! { NodeId PoolId TenantId TrustId }
 pub struct GpuMask(pub u16);
 
 impl GpuMask {
-    /// The most GPUs a node may have.
     pub const MAX: usize = 16;
 
     /// Adds the GPU at `index`.

@@ -21,7 +21,6 @@ use crate::units::{
 
 /// The most tasks one job may have: a gang of 16,384 eight-GPU nodes is beyond any fleet we plan for.
 pub const TASKS_MAX: u32 = 16_384;
-/// The most alternatives of one shape.
 pub const ALTERNATIVES_MAX: usize = 8;
 /// The most whole GPUs one task may ask for: the largest node we know has 16.
 pub const GPUS_PER_TASK_MAX: u32 = 16;
@@ -93,8 +92,7 @@ impl Least {
 }
 
 impl GpuAsk {
-    /// What one task is charged, as far as that is known before it has a place: a slice has the size of the first
-    /// model that can be cut so.
+    /// What one task is charged before it has a place: a slice has the size of the first model that can be cut so.
     pub fn units(self) -> GpuUnits {
         match self {
             Self::Whole(count) => GpuUnits::whole(count),
@@ -109,8 +107,7 @@ impl GpuAsk {
         }
     }
 
-    /// The number of the profile it takes on a device, if the device has one: the fewest slots, then the least
-    /// compute, that will do.
+    /// The number of the profile it takes on a device, if any will do: the fewest slots, then the least compute.
     pub fn profile_on(self, mig: &Mig) -> Option<u8> {
         let mut numbered = (0u8..).zip(mig.profiles);
         match self {
@@ -210,23 +207,19 @@ pub struct Spec {
     /// The gang: so many tasks or none.
     pub min: u32,
     pub shape: Shape,
-    /// Parts with a minimum and a shape of their own; none for a job whose tasks are all alike. The three fields above
-    /// follow from them.
+    /// Parts with a shape of their own, from which the three fields above follow; none where all tasks are alike.
     #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Vec<Group>,
     #[serde(default)]
     pub topology: Topology,
     pub preemptible: bool,
     pub trust: TrustId,
-    #[serde(default)]
     pub time_limit: Option<Millis>,
     /// How long its owner thinks it runs.
-    #[serde(default)]
     pub estimate: Option<Millis>,
     /// Its replicas are independent and their wanted number changes; `tasks` is that number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
-    #[serde(default)]
     pub checkpoint: Option<Checkpoint>,
     /// The booked window whose places it uses, while that is to come or lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

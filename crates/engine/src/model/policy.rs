@@ -145,15 +145,13 @@ pub struct Policy {
 /// Whether jobs that say nothing of how long they take are taken to last as long as others did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimates {
-    /// Whether that is learned from finished jobs.
     pub learned: bool,
     /// Work that carries this label is taken to last as long as other work with the same value of it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub label: Option<String>,
 }
 
-/// How many bytes of text jobs may have: payload, labels, names and, of one job, selectors. All of it is held in memory and
-/// written with every snapshot.
+/// How many bytes of payload, labels, names and selectors jobs may have: all of it is in memory and in every snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytesMax {
     pub job: u64,
@@ -172,9 +170,7 @@ impl Default for BytesMax {
 /// How long jobs may run, by class as in [`Class::ALL`](crate::model::job::Class::ALL); nothing is said where it is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The longest limit that a job may have.
     pub max: [Option<Millis>; 3],
-    /// The limit of a job that was submitted without one.
     pub default: [Option<Millis>; 3],
 }
 
@@ -313,8 +309,7 @@ impl Sharing {
 }
 
 impl Default for Sharing {
-    /// Published figures, until somebody has measured: up to 30 % of throughput lost under memory contention with MPS,
-    /// 24 % by turns.
+    /// Published figures, until somebody has measured: up to 30 % of throughput lost with MPS, 24 % by turns.
     fn default() -> Self {
         let rules = || SharingRules { modes: Vec::from([Mode::Mps, Mode::TimeSlicing]), tax_max: 300 };
         Self {

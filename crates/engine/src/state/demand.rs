@@ -88,7 +88,6 @@ impl Demand {
         Some(&self.tables).filter(|tables| !tables.is_empty())
     }
 
-    /// Changes whenever prices do.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use crate::model::exit::{ExitCause, ExitDetail, Outcome};
 use crate::model::job::{Shape, Spec};
 use crate::state::event::Event;
+use crate::state::index::list;
 use crate::state::jobs::event::{Failure, HeldWhy, JobPast, JobsEvent, Next, RequeueWhy};
 use crate::units::{JobId, KindId, Millis, TenantId, Timestamp, Uid};
 
@@ -137,7 +138,6 @@ impl Jobs {
         self.bytes.values().sum()
     }
 
-    /// How many jobs wait for other jobs or for their turn in an array.
     pub(crate) fn held_back_len(&self) -> u32 {
         self.held_back_len
     }
@@ -147,11 +147,12 @@ impl Jobs {
         self.next
     }
 
-    /// The first moment after `now` at which a job that backs off may start.
+    /// The first moment after `now` at which a job that backs off may start, or one that was refused may grow again.
     pub(crate) fn next_start_allowed(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (Timestamp(now.0.saturating_add(1)), JobId(0));
         let waits = self.backing_off.range(later..).next().map(|&(at, _)| at);
-        [waits, self.next_growth_allowed(now)].into_iter().flatten().min()
+        let running = self.refused().filter(|(_, job)| job.phase == Phase::Active);
+        waits.into_iter().chain(running.map(|(_, job)| job.not_before).filter(|&at| at > now)).min()
     }
 
     /// The earliest moment after `now` at which a time limit asks something of a job, a job that backs off may start, a
@@ -162,9 +163,10 @@ impl Jobs {
         let replaced = services
             .filter(|job| job.replaces_with_less())
             .filter_map(|job| Some(job.rolling?.since + policy.gangs.repair_within));
-        let later =
-            [limit, self.next_start_allowed(now), self.next_refusal_moment(now)].into_iter().flatten();
-        later.chain(replaced).filter(|&at| at > now).min()
+        let refused =
+            self.refused().flat_map(|(_, job)| job.past.refused.iter().map(|refusal| refusal.until));
+        let start = [limit, self.next_start_allowed(now)].into_iter().flatten();
+        start.chain(refused).chain(replaced).filter(|&at| at > now).min()
     }
 
     /// Jobs whose wanted number changes.
@@ -349,7 +351,7 @@ impl Jobs {
             if dependency.failed {
                 self.broken.insert(id);
             } else {
-                self.dependents.entry(dependency.job).or_default().insert(id);
+                list(&mut self.dependents, dependency.job, id);
             }
         }
         let throttled = spec.array.as_ref().is_some_and(|member| self.join_array(id, spec.tenant, member));

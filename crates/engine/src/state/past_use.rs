@@ -197,13 +197,11 @@ impl UseCounter {
         above / fineness(self.tree.meters[meter])
     }
 
-    /// True when a tenant borrows or has borrowed.
     fn borrows(&self, tenant: usize) -> bool {
         let mut meters = self.counted[tenant].borrowed.iter().enumerate();
         meters.any(|(meter, counted)| *counted != BorrowedUse::default() || self.above(tenant, meter) > 0)
     }
 
-    /// What a tenant borrows is counted up to then.
     fn count(&mut self, tenant: usize, at: Timestamp) {
         let span = at - self.counted[tenant].at;
         for meter in 0..self.counted[tenant].borrowed.len() {
@@ -261,7 +259,6 @@ fn step(half_life: Millis) -> u64 {
     (half_life.0 / STEPS).max(1)
 }
 
-/// The first step after that moment.
 fn next_after(at: Timestamp, half_life: Millis) -> Timestamp {
     let length = step(half_life);
     Timestamp((at.0 / length + 1).saturating_mul(length))

@@ -94,7 +94,6 @@ fn age_step(age_ms: u64) -> usize {
     step.min(AGES - 1)
 }
 
-/// An age that is told apart, by its number.
 fn age_at(step: usize) -> u64 {
     step.checked_sub(1).map_or(0, |doublings| STEP_MS << doublings)
 }
@@ -104,7 +103,6 @@ pub(crate) fn age_floor(age_ms: u64) -> u64 {
     age_at(age_step(age_ms))
 }
 
-/// The next age that is told apart, if there is one.
 pub(crate) fn next_age(age_ms: u64) -> Option<u64> {
     let next = age_step(age_ms) + 1;
     (next < AGES).then(|| age_at(next))

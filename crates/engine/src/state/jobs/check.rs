@@ -3,10 +3,10 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::{GroupKey, Job, Jobs, Kind, KindKey, More, Phase};
+use super::{GroupKey, Job, Jobs, Kind, KindKey, Phase};
 use crate::model::dependency::ArrayMember;
 use crate::model::exit::Exit;
-use crate::model::job::{GpuAsk, Spec};
+use crate::model::job::GpuAsk;
 use crate::state::State;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::Next;
@@ -40,8 +40,8 @@ impl Jobs {
             ("jobs that avoid nodes", those(&|_, job| !job.past.refused.is_empty()) == self.refused),
             ("how many are held back", usize::try_from(self.held_back_len) == Ok(held_back.len())),
             ("who waits for whom", self.chains_are_listed()),
-            ("kinds that wait", self.lists(&self.waiting, &waiting, |_| None)),
-            ("kinds that grow", self.lists(&self.growing, &growing, |job| job.more)),
+            ("kinds that wait", self.lists(&self.waiting, &waiting)),
+            ("kinds that grow", self.lists(&self.growing, &growing)),
             ("kinds", self.kinds_are_named()),
             ("how many wait", usize::try_from(self.waiting_len) == Ok(waiting.len())),
             ("who backs off", backing_off.collect::<BTreeSet<_>>() == self.backing_off),
@@ -78,24 +78,12 @@ impl Jobs {
         dependents == self.dependents && arrays_fit && failed == self.broken
     }
 
-    /// True when each of these jobs stands in one list, with others that are alike, and nobody else does.
-    fn lists(
-        &self,
-        kinds: &BTreeMap<KindId, Kind>,
-        those: &BTreeSet<JobId>,
-        more: impl Fn(&Job) -> Option<More>,
-    ) -> bool {
-        let mut seen = BTreeSet::new();
-        let alike = kinds.values().all(|kind| {
-            kind.jobs.iter().all(|&(submitted_at, id)| {
-                let known = self.live.get(&id).is_some_and(|job| {
-                    job.submitted_at == submitted_at && is_of_kind(job, &kind.key) && more(job) == kind.more
-                });
-                seen.insert(id) && known
-            })
-        });
-        let apart = kinds.values().map(|kind| (&kind.key, kind.more)).collect::<BTreeSet<_>>().len();
-        alike && seen == *those && apart == kinds.len() && kinds.values().all(|kind| !kind.jobs.is_empty())
+    /// True when these jobs, and nobody else, stand in lists of those that are alike.
+    fn lists(&self, kinds: &BTreeMap<KindId, Kind>, those: &BTreeSet<JobId>) -> bool {
+        let own = those.iter().map(|&id| (id, &self.live[&id]));
+        let alike = grouped(own.map(|(id, job)| ((kind_again(job), job.more), (job.submitted_at, id))));
+        let listed = kinds.values().map(|kind| ((kind.key.clone(), kind.more), kind.jobs.clone()));
+        alike.len() == kinds.len() && listed.collect::<BTreeMap<_, _>>() == alike
     }
 
     /// True when every kind that has jobs is found by what its jobs have in common, and nothing else is.
@@ -107,29 +95,10 @@ impl Jobs {
     }
 }
 
-/// True when a job is what its kind says, field by field.
-fn is_of_kind(job: &Job, key: &KindKey) -> bool {
+/// What the planner looks at in a job, field by field.
+fn kind_again(job: &Job) -> KindKey {
     let spec = &job.spec;
-    let all = of_spec(job, key) && (key.tasks, key.min) == (spec.tasks, spec.min) && key.shape == spec.shape;
-    let groups = key.groups.len() == spec.groups.len()
-        && key.groups.iter().zip(&spec.groups).all(|(known, group)| {
-            let GroupKey { key, min, copies } = known;
-            let in_all = (group.tasks * group.copies, group.min * group.min_copies);
-            let islands = job.spec.topology.task_on_island && group.shape.gpus != GpuAsk::Whole(0);
-            of_spec(job, key)
-                && (key.tasks, key.min) == in_all
-                && (*min, *copies) == (group.min, group.copies)
-                && key.shape == group.shape
-                && key.groups.is_empty()
-                && key.topology.task_on_island == islands
-        });
-    all && groups && key.topology == spec.topology
-}
-
-/// What a group has in common with its job.
-fn of_spec(job: &Job, key: &KindKey) -> bool {
-    let Spec { tenant, class, priority, preemptible, trust, service, checkpoint, booking, .. } = &job.spec;
-    let within = time_left(job).map(|left| {
+    let ends_within = time_left(job).map(|left| {
         let mut minutes: u64 = 1;
         while minutes.saturating_mul(60_000) < left {
             minutes = minutes.saturating_mul(2);
@@ -137,12 +106,30 @@ fn of_spec(job: &Job, key: &KindKey) -> bool {
         Millis(minutes.saturating_mul(60_000))
     });
     let avoided: BTreeSet<NodeId> = job.past.refused.iter().map(|refusal| refusal.node).collect();
-    (key.tenant, key.class, key.priority, key.preemptible) == (*tenant, *class, *priority, *preemptible)
-        && (key.trust, key.service, key.booking) == (*trust, service.is_some(), *booking)
-        && key.grace == checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
-        && key.ends_within == within
-        && key.avoids.iter().copied().eq(avoided)
-        && key.topology.gang_within == job.spec.topology.gang_within
+    let all = KindKey {
+        tenant: spec.tenant,
+        class: spec.class,
+        priority: spec.priority,
+        tasks: spec.tasks,
+        min: spec.min,
+        shape: spec.shape.clone(),
+        groups: Vec::new(),
+        topology: spec.topology,
+        preemptible: spec.preemptible,
+        trust: spec.trust,
+        service: spec.service.is_some(),
+        grace: spec.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
+        ends_within,
+        booking: spec.booking,
+        avoids: avoided.into_iter().collect(),
+    };
+    let groups = spec.groups.iter().map(|group| {
+        let (tasks, min) = (group.tasks * group.copies, group.min * group.min_copies);
+        let mut key = KindKey { tasks, min, shape: group.shape.clone(), ..all.clone() };
+        key.topology.task_on_island &= group.shape.gpus != GpuAsk::Whole(0);
+        GroupKey { key, min: group.min, copies: group.copies }
+    });
+    KindKey { groups: groups.collect(), ..all.clone() }
 }
 
 fn time_left(job: &Job) -> Option<u64> {

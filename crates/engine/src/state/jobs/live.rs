@@ -37,7 +37,6 @@ pub struct Job {
     pub phase: Phase,
     pub not_before: Timestamp,
     pub past: JobPast,
-    /// What it lacks while it runs.
     pub more: Option<More>,
     /// When its time limit asks something of it, while it runs: to save its work, or to stop.
     pub wrap_up_at: Option<Timestamp>,
@@ -78,8 +77,7 @@ impl Rolling {
 }
 
 impl Job {
-    /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
-    /// candidate yet.
+    /// True while it is no candidate: it waits for other jobs, for its turn in its array, or for somebody to release it.
     pub fn is_held_back(&self) -> bool {
         let held = self.throttled || self.held.is_some() || !self.spec.after.is_empty();
         self.phase == Phase::Waiting && held
@@ -136,10 +134,8 @@ pub struct More {
 /// How far a job's life is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It holds nothing.
     #[default]
     Waiting,
-    /// It has its places.
     Active,
     Leaving(Next),
 }

@@ -18,7 +18,6 @@ impl Job {
     pub(crate) fn avoided(&self) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = self.past.refused.iter().map(|refusal| refusal.node).collect();
         nodes.sort_unstable();
-        nodes.dedup();
         nodes
     }
 
@@ -36,18 +35,6 @@ impl Jobs {
     /// Jobs that avoid nodes.
     pub fn refused(&self) -> impl Iterator<Item = (JobId, &Job)> {
         self.refused.iter().filter_map(|&id| Some((id, self.live.get(&id)?)))
-    }
-
-    /// The earliest moment after `now` at which a job avoids a node no longer.
-    pub(crate) fn next_refusal_moment(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = self.refused().flat_map(|(_, job)| job.past.refused.iter().map(|refusal| refusal.until));
-        until.filter(|&at| at > now).min()
-    }
-
-    /// The earliest moment after `now` at which a job that runs and was refused may grow again.
-    pub(super) fn next_growth_allowed(&self, now: Timestamp) -> Option<Timestamp> {
-        let running = self.refused().filter(|(_, job)| job.phase == Phase::Active);
-        running.map(|(_, job)| job.not_before).filter(|&at| at > now).min()
     }
 
     /// Nodes refused it: so often in a row, and it pauses until then.
