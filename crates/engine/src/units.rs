@@ -274,10 +274,9 @@ mod tests {
 
     #[test]
     fn units_read_as_gpus() {
-        assert_eq!(GpuUnits::whole(2).to_string(), "2");
-        assert_eq!(GpuUnits::from_parts(1500).to_string(), "0.5");
-        assert_eq!(GpuUnits::from_parts(1000).to_string(), "0.333");
-        assert_eq!(GpuUnits::from_parts(3030).to_string(), "1.01");
+        for (parts, text) in [(6000, "2"), (1500, "0.5"), (1000, "0.333"), (3030, "1.01")] {
+            assert_eq!(GpuUnits::from_parts(parts).to_string(), text);
+        }
     }
 
     #[test]

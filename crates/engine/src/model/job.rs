@@ -267,9 +267,4 @@ impl Spec {
     pub fn grace(&self) -> Millis {
         self.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
     }
-
-    /// The charge of `tasks` of its tasks, where all are alike.
-    pub(crate) fn units(&self, tasks: u32) -> GpuUnits {
-        self.shape.gpus.units().times(tasks)
-    }
 }

@@ -397,14 +397,6 @@ impl Policy {
         Millis(parts.iter().fold(0, |sum, part| sum.saturating_add(part.0)))
     }
 
-    /// The same with a trust domain that all of its tenants may claim.
-    #[must_use]
-    pub fn with_domain_of_all(mut self, domain: &str) -> Self {
-        let tenants = self.tenants.iter().map(|tenant| tenant.path.clone()).collect();
-        self.sharing.claims.push(TrustClaim { domain: String::from(domain), tenants });
-        self
-    }
-
     /// Worth of one GPU of that model, in thousandths of a normalised GPU.
     pub fn normal_of(&self, model: &str) -> u32 {
         self.normal_milli.iter().find(|(name, _)| name == model).map_or(1000, |&(_, milli)| milli)

@@ -54,7 +54,6 @@ pub enum DemandEvent {
 pub struct Demand {
     counting: bool,
     arrived: u64,
-    total: u64,
     shapes: BTreeMap<TypicalShape, u32>,
     prices: Prices,
     tables: Tables,
@@ -98,7 +97,6 @@ impl Demand {
             DemandEvent::Carried { arrived, shapes, prices } => {
                 self.arrived = *arrived;
                 self.shapes = shapes.iter().copied().collect();
-                self.total = self.shapes.values().map(|&tasks| u64::from(tasks)).sum();
                 self.price(prices, pools);
             }
         }
@@ -122,25 +120,18 @@ impl Demand {
         let (cpu_milli, devices) = (shape.resources.cpu_milli, shape.devices);
         let typical = TypicalShape { gpus: shape.gpus, cpu_milli, devices, together: together.max(1) };
         *self.shapes.entry(typical).or_default() += tasks;
-        self.total += u64::from(tasks);
-        while self.total > TOTAL_MAX {
-            self.halve();
+        while self.shapes.values().map(|&tasks| u64::from(tasks)).sum::<u64>() > TOTAL_MAX {
+            self.shapes.retain(|_, tasks| {
+                *tasks /= 2;
+                *tasks > 0
+            });
         }
         if self.shapes.len() > SHAPES_MAX {
             let rarest = self.shapes.iter().filter(|&(&shape, _)| shape != typical);
-            if let Some((&shape, &tasks)) = rarest.min_by_key(|&(shape, &tasks)| (tasks, *shape)) {
+            if let Some((&shape, _)) = rarest.min_by_key(|&(shape, &tasks)| (tasks, *shape)) {
                 self.shapes.remove(&shape);
-                self.total -= u64::from(tasks);
             }
         }
-    }
-
-    fn halve(&mut self) {
-        self.shapes.retain(|_, tasks| {
-            *tasks /= 2;
-            *tasks > 0
-        });
-        self.total = self.shapes.values().map(|&tasks| u64::from(tasks)).sum();
     }
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {

@@ -214,7 +214,11 @@ impl Jobs {
             JobsEvent::Held { job, why, at } => self.hold(*job, *why, *at),
             JobsEvent::Released { job, at: _ } => self.let_wait(*job),
             JobsEvent::StartRefused { job, tries, by, not_before, until, at } => {
-                self.avoid(*job, (*tries, *not_before), by, *at, *until);
+                let live = self.live_mut(*job);
+                assert!(live.phase != Phase::Waiting, "only what was told to start is refused");
+                (live.past.refused_tries, live.not_before) = (*tries, *not_before);
+                live.avoid(by, *at, *until);
+                self.list(*job);
             }
             JobsEvent::Changed { job, spec, at: _ } => self.change_spec(*job, spec),
             JobsEvent::RefusalsForgotten { job, at } => self.forget_refusals(*job, *at),
@@ -389,16 +393,11 @@ impl Jobs {
 
     fn requeue(&mut self, id: JobId, not_before: Timestamp) {
         let job = self.live_mut(id);
-        match job.phase {
-            Phase::Leaving(Next::Requeue(RequeueWhy::TaskFailed)) => job.past.failures += 1,
-            Phase::Leaving(Next::Requeue(RequeueWhy::Evicted)) => job.past.evictions += 1,
-            Phase::Leaving(Next::Requeue(
-                RequeueWhy::NodeLost | RequeueWhy::StartStuck | RequeueWhy::StartRefused,
-            )) => {}
-            Phase::Leaving(Next::End(_)) | Phase::Waiting | Phase::Active => {
-                panic!("only a job that leaves in order to wait again is requeued")
-            }
-        }
+        let Phase::Leaving(Next::Requeue(why)) = job.phase else {
+            panic!("only a job that leaves in order to wait again is requeued")
+        };
+        job.past.failures += u32::from(why == RequeueWhy::TaskFailed);
+        job.past.evictions += u32::from(why == RequeueWhy::Evicted);
         // All of its replicas will be fresh.
         job.spec.tasks = job.wanted();
         (job.phase, job.rolling, job.not_before) = (Phase::Waiting, None, not_before);

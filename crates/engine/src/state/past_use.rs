@@ -293,9 +293,7 @@ mod tests {
             let exact = 1u128 << (32 - step);
             assert!(power.abs_diff(exact) <= 16 * 16, "step {step}: {power} is not {exact}");
         }
-        assert_eq!(left_after(16), 1 << 31);
-        assert_eq!(left_after(16 * 40), 0);
-        assert_eq!(left_after(u64::MAX), 0);
+        assert_eq!([16, 16 * 40, u64::MAX].map(left_after), [1 << 31, 0, 0]);
     }
 
     #[test]
@@ -307,11 +305,9 @@ mod tests {
             mean = mixed(mean, if step > 32 { 0 } else { ten }, left_after(1));
             after.push(mean);
         }
-        let close = |mean: u64, exact: u64| assert!(exact - mean <= 24, "{mean} is not {exact}");
-        close(after[0], 1272);
-        close(after[15], 15_000);
-        close(after[31], 22_500);
-        close(after[47], 11_250);
+        for (at, exact) in [(0, 1272), (15, 15_000), (31, 22_500), (47, 11_250)] {
+            assert!(exact - after[at] <= 24, "{} is not {exact}", after[at]);
+        }
     }
 
     #[test]
@@ -322,8 +318,7 @@ mod tests {
     #[test]
     fn steps_are_at_multiples_of_a_sixteenth() {
         let day = Millis::from_secs(86_400);
-        assert_eq!(next_after(Timestamp(0), day), Timestamp(5_400_000));
-        assert_eq!(next_after(Timestamp(5_399_999), day), Timestamp(5_400_000));
-        assert_eq!(next_after(Timestamp(5_400_000), day), Timestamp(10_800_000));
+        let next = [0, 5_399_999, 5_400_000].map(|at| next_after(Timestamp(at), day).0);
+        assert_eq!(next, [5_400_000, 5_400_000, 10_800_000]);
     }
 }

@@ -92,8 +92,7 @@ impl Tenants {
     }
 
     pub(crate) fn trust_named(&self, name: &str) -> Option<TrustId> {
-        let at = self.trusts.iter().position(|known| known == name)?;
-        Some(TrustId(u32::try_from(at).expect("fewer than 2^32 trust domains")))
+        (0u32..).zip(&self.trusts).find(|&(_, known)| known == name).map(|(at, _)| TrustId(at))
     }
 
     pub(crate) fn next_trust(&self) -> TrustId {

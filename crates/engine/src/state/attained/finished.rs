@@ -111,16 +111,15 @@ pub(crate) fn next_age(age_ms: u64) -> Option<u64> {
 /// The least running for one end, over all the moments at which one could give up.
 fn left_at(sorted: &[u64], age: u64) -> u64 {
     let longer = &sorted[sorted.partition_point(|&duration| duration <= age)..];
-    let (mut ran, mut least, mut going_on) = (0u64, None, u64::try_from(longer.len()).unwrap_or(u64::MAX));
-    for (ends, &duration) in (1u64..).zip(longer) {
+    let (mut ran, mut going_on) = (0u64, u64::try_from(longer.len()).unwrap_or(u64::MAX));
+    let for_one = (1u64..).zip(longer).map(|(ends, &duration)| {
         let more = duration - age;
         ran = ran.saturating_add(more);
         going_on -= 1;
-        let for_one = ran.saturating_add(going_on.saturating_mul(more)).div_ceil(ends);
-        least = Some(least.map_or(for_one, |least: u64| least.min(for_one)));
-    }
+        ran.saturating_add(going_on.saturating_mul(more)).div_ceil(ends)
+    });
     // Older than all that is known: it is taken to be half done, as everything of which only the age is known.
-    least.unwrap_or(age)
+    for_one.min().unwrap_or(age)
 }
 
 #[cfg(test)]
@@ -146,13 +145,11 @@ mod tests {
         let mut durations = alloc::vec![minute; 15];
         durations.extend([100 * minute; 5]);
         let finished = Finished::of(&durations);
-        // 20 minutes of running for 15 ends.
-        assert_eq!(finished.left(0), Some(80_000));
-        assert_eq!(finished.left(2 * minute), Some(98 * minute));
+        assert_eq!(finished.left(0), Some(80_000), "20 minutes of running for 15 ends");
         // Between two ages that are told apart nothing changes.
-        assert_eq!(finished.left(3 * minute), Some(98 * minute));
-        assert_eq!(finished.left(4 * minute), Some(96 * minute));
-        assert_eq!(finished.left(128 * minute), Some(128 * minute));
+        for (age, left) in [(2, 98), (3, 98), (4, 96), (128, 128)] {
+            assert_eq!(finished.left(age * minute), Some(left * minute));
+        }
     }
 
     #[test]

@@ -51,7 +51,6 @@ impl Jobs {
         ])
     }
 
-    /// True for a job that waits for another, for its turn or for a person.
     fn is_held(&self, id: JobId, job: &Job) -> bool {
         let before = |array: &ArrayMember| {
             let earlier = self.live.range(..id).filter_map(|(_, other)| other.spec.array.as_ref());

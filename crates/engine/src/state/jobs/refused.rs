@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Job, Jobs, Phase};
+use super::{Job, Jobs};
 use crate::state::jobs::event::{NodeRefusal, StartRefusal};
 use crate::units::{JobId, NodeId, Timestamp};
 
@@ -21,6 +21,15 @@ impl Job {
         nodes
     }
 
+    pub(super) fn avoid(&mut self, by: &[NodeRefusal], at: Timestamp, until: Timestamp) {
+        let refused = &mut self.past.refused;
+        for NodeRefusal { node, why } in by {
+            refused.retain(|before| before.node != *node);
+            refused.push(StartRefusal { node: *node, why: why.clone(), at, until });
+        }
+        refused.drain(..refused.len().saturating_sub(AVOIDED_MAX));
+    }
+
     /// Somebody says that it may be tried again, as if it had never been refused.
     pub(super) fn release_refused(&mut self) {
         if self.past.refused_tries > 0 {
@@ -35,28 +44,6 @@ impl Jobs {
     /// Jobs that avoid nodes.
     pub fn refused(&self) -> impl Iterator<Item = (JobId, &Job)> {
         self.refused.iter().filter_map(|&id| Some((id, self.live.get(&id)?)))
-    }
-
-    /// Nodes refused it: so often in a row, and it pauses until then.
-    pub(super) fn avoid(
-        &mut self,
-        id: JobId,
-        (tries, not_before): (u32, Timestamp),
-        by: &[NodeRefusal],
-        at: Timestamp,
-        until: Timestamp,
-    ) {
-        let job = self.live_mut(id);
-        assert!(job.phase != Phase::Waiting, "only what was told to start is refused");
-        (job.past.refused_tries, job.not_before) = (tries, not_before);
-        let refused = &mut job.past.refused;
-        for NodeRefusal { node, why } in by {
-            refused.retain(|before| before.node != *node);
-            refused.push(StartRefusal { node: *node, why: why.clone(), at, until });
-        }
-        let too_many = refused.len().saturating_sub(AVOIDED_MAX);
-        refused.drain(..too_many);
-        self.list(id);
     }
 
     pub(super) fn forget_refusals(&mut self, id: JobId, at: Timestamp) {
