@@ -301,7 +301,7 @@ pub struct SharingRules {
 impl Sharing {
     /// How shares of a class and a trust domain may be met, in order. What is said of a domain holds for those below it,
     /// unless more is said of them.
-    pub(crate) fn modes(&self, class: Class, domain: &str) -> &[Mode] {
+    pub fn modes(&self, class: Class, domain: &str) -> &[Mode] {
         let above = self.domains.iter().filter(|(name, _)| trust::is_within(domain, name));
         let own = above.max_by_key(|(name, _)| name.len());
         own.map_or(&self.classes[class.index()].modes, |(_, modes)| modes)

@@ -184,7 +184,9 @@ impl UseCounter {
 
     fn resumed(stepped_at: Timestamp, tree: Tree, own: Amounts, carried: &[CarriedPastUse]) -> Self {
         let mut counting = Self::since(stepped_at, tree, own);
-        carried.iter().for_each(|tenant| counting.resume(tenant));
+        for tenant in carried {
+            counting.resume(tenant);
+        }
         counting
     }
 
